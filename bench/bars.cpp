@@ -1,0 +1,145 @@
+// The numbers to reach, as data, and what a run says about them.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "result.h"
+
+namespace halyard::bench {
+namespace {
+
+/** Time of a peer over ours in one row. */
+struct RatioBar {
+    const char *row;  // without threads, which are all
+    const char *peer;
+    double least;
+};
+constexpr RatioBar ratio_bars[] = {
+    {"rms_norm/f32/64x4096/hot", "onednn", 1.1},
+    {"rms_norm/f32/64x4096/hot", "pytorch", 4},
+    {"rms_norm/f32/64x4096/hot", "pytorch-compile", 2},
+    {"layer_norm/f32/64x4096/hot", "onednn", 1.2},
+    {"layer_norm/f32/64x4096/hot", "pytorch", 2},
+    {"gelu/f32/64x4096/hot", "onednn", 1.1},
+    {"gelu_tanh/f32/64x4096/hot", "onednn", 1.5},
+    {"silu/f32/64x4096/hot", "onednn", 1.5},
+    {"swiglu/f32/64x4096/hot", "pytorch", 2},
+    {"swiglu/f32/64x4096/hot", "pytorch-compile", 2},
+    {"add_rms_norm/f32/2048x8192/cold", "two calls", 1.5},
+};
+
+/** Time of a call on one thread. */
+struct TimeBar {
+    const char *row;
+    double most;  // seconds
+};
+constexpr TimeBar time_bars[] = {
+    {"rms_norm/f32/1x64/hot/1t", 100e-9},
+    {"rms_norm/f32/1x4096/hot/1t", 700e-9},
+};
+
+constexpr double least_fraction = 0.95;  // of a copy, out of cache
+constexpr const char *large_shape = "/2048x8192/cold";
+
+std::string with_threads(const char *row, int threads) { return std::string(row) + "/" + std::to_string(threads) + "t"; }
+
+std::string format(const char *pattern, double value) {
+    char text[64];
+    std::snprintf(text, sizeof(text), pattern, value);
+    return text;
+}
+
+const RowResult *find_row(const Run &run, const std::string &name) {
+    for (const RowResult &row : run.rows) {
+        if (row.id.name() == name && !row.is_wrong && row.rounds > 0) {
+            return &row;
+        }
+    }
+    return nullptr;
+}
+
+bool is_large(const Run &run, const RowResult &row, Dtype dtype) {
+    const std::string ending = std::string(large_shape) + "/" + std::to_string(run.threads) + "t";
+    const std::string name = row.id.name();
+    return row.rounds > 0 && row.id.dtype == dtype && !row.id.kernel->cast_to && name.size() > ending.size() &&
+           name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+/** A bar that every large row must reach: the worst one speaks for all. */
+template <typename Value>
+Bar worst_of_large(const Run &run, const char *what, Dtype dtype, double least, const char *pattern,
+                   const Value &value_of) {
+    Bar bar;
+    const RowResult *worst = nullptr;
+    double worst_value = 0;
+    int count = 0, reached = 0;
+    for (const RowResult &row : run.rows) {
+        const double value = is_large(run, row, dtype) ? value_of(row) : 0;
+        if (value > 0) {
+            count++;
+            reached += value >= least ? 1 : 0;
+            if (worst == nullptr || value < worst_value) {
+                worst = &row;
+                worst_value = value;
+            }
+        }
+    }
+    bar.text = what;
+    bar.bound = "at least " + format(pattern, least);
+    if (worst != nullptr) {
+        bar.text += " (" + std::to_string(reached) + " of " + std::to_string(count) + " rows; the worst)";
+        bar.row = worst->id.name();
+        bar.value = format(pattern, worst_value);
+        bar.is_met = worst_value >= least;
+    }
+    return bar;
+}
+
+}  // namespace
+
+bool has_bar(const WorkId &id, const std::string &peer, int threads) {
+    return std::any_of(std::begin(ratio_bars), std::end(ratio_bars), [&](const RatioBar &bar) {
+        return bar.peer == peer && with_threads(bar.row, threads) == id.name();
+    });
+}
+
+std::vector<Bar> judge_bars(const Run &run) {
+    std::vector<Bar> bars;
+    for (const RatioBar &each : ratio_bars) {
+        Bar bar;
+        const std::string name = with_threads(each.row, run.threads);
+        bar.text = std::string("time of ") + each.peer + " over ours, " + name;
+        bar.bound = "at least " + format("%.1fx", each.least);
+        const RowResult *row = find_row(run, name);
+        const PeerResult *peer = row != nullptr ? row->find(each.peer) : nullptr;
+        if (peer != nullptr && peer->reason.empty() && !peer->is_wrong) {
+            bar.row = name;
+            bar.value = format("%.2fx", peer->ratio.median);
+            bar.is_met = peer->ratio.median >= each.least;
+        }
+        bars.push_back(bar);
+    }
+    bars.push_back(worst_of_large(run, "f32 out of cache: fraction of a copy", Dtype::f32, 100 * least_fraction, "%.0f %%",
+                                  [](const RowResult &row) { return 100 * row.fraction.median; }));
+    // AVX-512 has the instructions to widen and narrow at twice AVX2's rate.
+    const double bf16_gain = run.isa == "avx512" ? 1.8 : 1.6;
+    bars.push_back(worst_of_large(run, "bf16 out of cache: elements per second over those of f32", Dtype::bf16, bf16_gain,
+                                  "%.2fx", [](const RowResult &row) {
+                                      const PeerResult *f32 = row.find("in f32");
+                                      return f32 != nullptr && f32->reason.empty() ? f32->ratio.median : 0.0;
+                                  }));
+    for (const TimeBar &each : time_bars) {
+        Bar bar;
+        bar.text = std::string("time of a call, ") + each.row;
+        bar.bound = "at most " + format("%.0f ns", each.most * 1e9);
+        if (const RowResult *row = find_row(run, each.row)) {
+            bar.row = each.row;
+            bar.value = format("%.0f ns", row->seconds.median * 1e9);
+            bar.is_met = row->seconds.median <= each.most;
+        }
+        bars.push_back(bar);
+    }
+    return bars;
+}
+
+}  // namespace halyard::bench

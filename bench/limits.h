@@ -1,0 +1,52 @@
+// The machine's limits, measured in the same run as the kernels: peak floating-point rate per instruction set, and the
+// bandwidth of each pattern of streams in each level of the memory hierarchy, on one thread and on all.
+#ifndef HALYARD_BENCH_LIMITS_H
+#define HALYARD_BENCH_LIMITS_H
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "buffer.h"
+#include "halyard/halyard.h"
+#include "machine.h"
+#include "streams.h"
+#include "team.h"
+
+namespace halyard::bench {
+
+const char *name_of(Stream stream);
+/** Bytes read and written per byte of `StreamArguments::bytes`, as the program sees them: the read of a cache line
+ *  before it is written is not counted. */
+double bytes_moved(Stream stream);
+const StreamTable &streams_of(halyard_isa isa);
+/** Runs a stream split over the team. */
+void run_stream(const StreamTable &table, Stream stream, const StreamArguments &arguments, Team &team);
+
+struct FlopsLimit {
+    halyard_isa isa;
+    int threads;
+    double flops;  // per second
+};
+
+struct BandwidthLimit {
+    Stream stream;
+    std::string level;        // "L1", "L2", "L3", "memory"
+    std::size_t working_set;  // bytes over all streams and threads
+    int threads;
+    double bandwidth;  // bytes per second
+};
+
+struct Limits {
+    std::vector<FlopsLimit> flops;
+    std::vector<BandwidthLimit> bandwidth;
+    halyard_isa isa;  // of the streams
+};
+
+/** Measures all of them with instruction sets up to `isa`; `progress` is told what comes next and `stop` asked before. */
+Limits measure_limits(const Machine &machine, halyard_isa isa, int threads,
+                      const std::function<void(const std::string &)> &progress, const std::function<bool()> &stop);
+
+}  // namespace halyard::bench
+
+#endif

@@ -1,0 +1,346 @@
+// halyard-bench: measures the machine's limits, then each kernel against them and against every peer that is present.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <regex>
+
+#include "limits.h"
+#include "measure.h"
+#include "peers/peer.h"
+#include "plan.h"
+#include "result.h"
+
+namespace halyard::bench {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct Options {
+    bool full = false, list = false;
+    std::string filter, json_file, isa;
+    std::string python = "python3";
+    std::string peers = "all";
+    int threads = 0, rounds = 0;
+};
+
+constexpr int exit_wrong_result = 1, exit_usage = 2, exit_interrupted = 130;
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+    return text;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+    return "clang " __clang_version__;
+#else
+    return "gcc " __VERSION__;
+#endif
+}
+
+halyard_isa isa_cap(const std::string &name) {
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        if (name == halyard_isa_name(static_cast<halyard_isa>(i))) {
+            return static_cast<halyard_isa>(i);
+        }
+    }
+    return static_cast<halyard_isa>(halyard_isa_count() - 1);
+}
+
+/** The copy that a kernel is held against: the same streams, of the same bytes, cut among the same number of threads. */
+class Limit {
+public:
+    Limit(Work &owner, const StreamTable &streams, Team &threads)
+        : contender(Call{&owner, &streams, &threads}, owner.sets.size()) {}
+    Contender &get() { return contender; }
+
+private:
+    struct Call {
+        Work *work;
+        const StreamTable *streams;
+        Team *team;
+        void operator()(std::size_t index) const {
+            const Operands &set = work->sets[index];
+            const bool two_in = set.inputs.size() > 1, two_out = set.outputs.size() > 1;
+            const std::size_t bytes = std::max(set.inputs[0].bytes(), set.outputs[0].bytes());
+            run_stream(*streams, work->id.stream(),
+                       {set.inputs[0].data(), two_in ? set.inputs[1].data() : nullptr, set.outputs[0].data(),
+                        two_out ? set.outputs[1].data() : nullptr, bytes},
+                       *team);
+        }
+    };
+    Local<Call> contender;
+};
+
+std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < std::min(over.size(), under.size()); i++) {
+        values.push_back(over[i] / under[i]);
+    }
+    return values;
+}
+
+/** Watches how much of the machine others use while this program and its peers measure. */
+class BusyElsewhere {
+public:
+    BusyElsewhere(const Machine &of, const std::vector<pid_t> &own)
+        : processors(of.processors), processes(own), start(Clock::now()), elsewhere_before(elsewhere()) {}
+    double share() const {
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        return std::max(0.0, (elsewhere() - elsewhere_before) / (seconds * processors));
+    }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    double elsewhere() const {
+        const ProcessorTime all = processor_time();
+        return all.busy + all.stolen - processor_seconds_of(processes);
+    }
+    int processors;
+    std::vector<pid_t> processes;
+    Clock::time_point start;
+    double elsewhere_before;
+};
+
+/** Measures one row after another with everything that stays the same between them. */
+class Runner {
+public:
+    Runner(const Options &given, Run &result, const PeerOptions &peer_choices,
+           const std::vector<std::unique_ptr<Peer>> &present, const std::vector<pid_t> &peer_processes)
+        : options(given), run(result), peer_options(peer_choices), peers(present), processes(peer_processes) {}
+
+    RowResult measure_row(const WorkId &id) {
+        Work work(id, peer_options.cold_set, peer_options.isa);
+        RowResult row{};
+        row.id = id;
+        row.isa = halyard_isa_name(halyard_context_isa(work.context.get()));
+        row.tolerance = work.tolerance();
+        work.spoil_outputs();
+        work.call(0);
+        row.error = work.worst_error();
+        row.is_wrong = !(row.error <= row.tolerance);
+        if (row.is_wrong) {
+            return row;
+        }
+
+        if (team == nullptr || team->size() != id.threads) {
+            team = std::make_unique<Team>(id.threads);
+        }
+        const auto call = [&work](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
+        Local ours(call, work.sets.size()), ours_again(call, work.sets.size());
+        Limit limit(work, streams_of(halyard_context_isa(work.context.get())), *team);
+        std::vector<Contender *> contenders{&ours, &limit.get()};
+
+        std::vector<std::unique_ptr<PeerContender>> sides;
+        const Plan plan{options.rounds != 0 ? options.rounds : id.cold ? 5 : 7, id.cold ? 20e-3 : 6e-3, processes,
+                        [] { return interrupted != 0; }};
+        for (const auto &peer : peers) {
+            row.peers.push_back(prepare_peer(*peer, work, sides));
+            if (row.peers.back().reason.empty() && !row.peers.back().is_wrong) {
+                contenders.push_back(&sides.back()->contender());
+            }
+        }
+        contenders.push_back(&ours_again);
+        const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+
+        row.rounds = static_cast<int>(seconds.back().size());
+        row.seconds = estimate(seconds.front());
+        row.limit_seconds = estimate(seconds[1]);
+        row.fraction = estimate(ratios(seconds[1], seconds[0]));
+        row.again = estimate(ratios(seconds.back(), seconds.front()));
+        std::size_t next = 2;
+        for (PeerResult &peer : row.peers) {
+            if (!peer.reason.empty() || peer.is_wrong) {
+                continue;
+            }
+            peer.reason = contenders[next]->failure;
+            peer.seconds = estimate(seconds[next]);
+            peer.ratio = estimate(ratios(seconds[next], seconds[0]));
+            next++;
+        }
+        return row;
+    }
+
+private:
+    PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides) {
+        PeerResult result;
+        result.peer = peer.name();
+        const bool chosen = options.full || !options.filter.empty() || has_bar(work.id, peer.name(), run.threads);
+        if (peer.slow_to_prepare() && !chosen) {
+            result.reason = "left out of the quick mode, where it would take most of the time";
+            return result;
+        }
+        std::unique_ptr<PeerContender> side = peer.prepare(work, result.reason);
+        if (side == nullptr) {
+            return result;
+        }
+        result.error = side->error();
+        result.is_wrong = !(result.error <= work.tolerance());
+        result.note = side->note;
+        sides.push_back(std::move(side));
+        return result;
+    }
+
+    const Options &options;
+    Run &run;
+    PeerOptions peer_options;
+    const std::vector<std::unique_ptr<Peer>> &peers;
+    const std::vector<pid_t> &processes;
+    std::unique_ptr<Team> team;
+};
+
+/** Makes the peers that were asked for and are here, and tells `run` about all. */
+std::vector<std::unique_ptr<Peer>> make_peers(const Options &options, const PeerOptions &peer_options, Run &run) {
+    std::vector<std::unique_ptr<Peer>> peers;
+    const std::string wanted = "," + options.peers + ",";
+    for (const PeerRegistration &registered : registered_peers()) {
+        Run::PeerInfo info{registered.name, "", ""};
+        if (options.peers != "all" && wanted.find("," + std::string(registered.name) + ",") == std::string::npos) {
+            continue;
+        }
+        if (std::unique_ptr<Peer> peer = registered.make(peer_options, info.missing)) {
+            info.version = peer->version();
+            peers.push_back(std::move(peer));
+        }
+        run.peers.push_back(info);
+    }
+    return peers;
+}
+
+void write_json(const Run &run, const std::string &file) {
+    if (file.empty()) {
+        return;
+    }
+    // Through a second file, so that there is a whole one at any moment.
+    const std::string unfinished = file + ".part";
+    {
+        std::ofstream out(unfinished);
+        out << to_json(run).dump(1) << '\n';
+        if (!out) {
+            throw std::runtime_error("cannot write '" + unfinished + "'");
+        }
+    }
+    if (std::rename(unfinished.c_str(), file.c_str()) != 0) {
+        throw std::runtime_error("cannot write '" + file + "'");
+    }
+}
+
+std::vector<WorkId> chosen_rows(const Options &options, int threads) {
+    std::vector<WorkId> rows = options.full ? full_rows(threads) : quick_rows(threads);
+    const std::regex filter(options.filter);
+    std::vector<std::string> names;
+    std::vector<WorkId> chosen;
+    for (const WorkId &row : rows) {
+        const std::string name = row.name();
+        if (std::regex_search(name, filter) && std::find(names.begin(), names.end(), name) == names.end()) {
+            names.push_back(name);
+            chosen.push_back(row);
+        }
+    }
+    return chosen;
+}
+
+int run_benchmark(const Options &options) {
+    Run run;
+    run.mode = options.full ? "full" : "quick";
+    run.date = utc_now();
+    run.machine = describe_machine();
+    run.threads = options.threads != 0 ? options.threads : run.machine.processors;
+    run.library_version = halyard_version();
+    run.compiler = compiler();
+
+    const std::vector<WorkId> rows = chosen_rows(options, run.threads);
+    if (rows.empty()) {
+        std::cerr << "halyard-bench: no row matches '" << options.filter << "'; --list shows the names\n";
+        return exit_usage;
+    }
+    if (options.list) {
+        for (const WorkId &row : rows) {
+            std::cout << row.name() << '\n';
+        }
+        return 0;
+    }
+
+    std::signal(SIGINT, [](int) { interrupted = 1; });
+    std::signal(SIGTERM, [](int) { interrupted = 1; });
+    halyard_isa isa = isa_cap(options.isa);
+    {
+        const Work probe(rows.front(), 0, isa);
+        isa = halyard_context_isa(probe.context.get());
+    }
+    run.isa = halyard_isa_name(isa);
+    const PeerOptions peer_options{options.python, run.machine.cold_set(), isa};
+    std::vector<std::unique_ptr<Peer>> peers = make_peers(options, peer_options, run);
+
+    std::vector<pid_t> processes;
+    for (const auto &peer : peers) {
+        const std::vector<pid_t> more = peer->processes();
+        processes.insert(processes.end(), more.begin(), more.end());
+    }
+    std::sort(processes.begin(), processes.end());
+    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+    const BusyElsewhere busy_elsewhere(run.machine, processes);
+
+    std::cerr << "measuring the limits of the machine\n";
+    run.limits = measure_limits(run.machine, isa, run.threads, [](const std::string &) {}, [] { return interrupted != 0; });
+    run.loop_overhead = loop_overhead();
+
+    bool all_right = true;
+    Runner runner(options, run, peer_options, peers, processes);
+    for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
+        std::cerr << "[" << i + 1 << "/" << rows.size() << "] " << rows[i].name() << "  " << std::flush;
+        run.rows.push_back(runner.measure_row(rows[i]));
+        all_right = all_right && !run.rows.back().is_wrong;
+        std::cerr << summary_of(run.rows.back()) << std::endl;
+        run.busy_elsewhere = busy_elsewhere.share();
+        write_json(run, options.json_file);
+    }
+    run.interrupted = interrupted != 0;
+    write_json(run, options.json_file);
+    print_tables(run, std::cout);
+    return run.interrupted ? exit_interrupted : all_right ? 0 : exit_wrong_result;
+}
+
+}  // namespace
+}  // namespace halyard::bench
+
+int main(int argc, char **argv) {
+    using namespace halyard::bench;
+    Options options;
+    CLI::App app{"Measures every kernel of halyard against the limits of this machine and against its peers."};
+    bool quick = false;
+    auto *quick_flag = app.add_flag("--quick", quick, "every kernel at one shape and the rows that say most: under 2 minutes (default)");
+    app.add_flag("--full", options.full, "every kernel, shape and type: an hour or more")->excludes(quick_flag);
+    app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
+    app.add_flag("--list", options.list, "print the names of the rows and stop");
+    app.add_option("--json", options.json_file, "write the results to this file")->take_last();
+    app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
+        ->check(CLI::Range(1, 256));
+    app.add_option("--isa", options.isa, "use no instruction set above this one")
+        ->check(CLI::IsMember({"sse41", "avx2", "avx512"}));
+    app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
+        ->capture_default_str();
+    app.add_option("--python", options.python, "the Python interpreter that has PyTorch")->capture_default_str();
+    app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")
+        ->check(CLI::Range(1, 1000));
+    try {
+        app.parse(argc, argv);
+        return run_benchmark(options);
+    } catch (const CLI::CallForHelp &help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError &error) {
+        std::cerr << "halyard-bench: " << error.what() << "\n" << app.help();
+        return exit_usage;
+    } catch (const std::regex_error &) {
+        std::cerr << "halyard-bench: '" << options.filter << "' is no regular expression\n";
+        return exit_usage;
+    } catch (const std::exception &error) {
+        std::cerr << "halyard-bench: " << error.what() << "\n";
+        return 1;
+    }
+}

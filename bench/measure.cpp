@@ -1,0 +1,135 @@
+// See measure.h.
+#include "measure.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace halyard::bench {
+namespace {
+
+/** Keeps the one result of a run. The library's own reporters would print it, and warn of Debian's Google Benchmark,
+ *  which is compiled with assertions: none of them is inside a timed loop (see loop_overhead). */
+class Collector : public benchmark::BenchmarkReporter {
+public:
+    bool ReportContext(const Context &) override { return true; }
+    void ReportRuns(const std::vector<Run> &runs) override {
+        iterations = runs.front().iterations;
+        seconds = runs.front().real_accumulated_time;
+    }
+    benchmark::IterationCount iterations = 0;
+    double seconds = 0;
+};
+
+/** One sample of `iterations` calls; if 0, of as many as make `seconds`. Returns seconds per call and sets
+ *  `iterations`. */
+double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations) {
+    benchmark::ClearRegisteredBenchmarks();
+    auto *registered =
+        benchmark::RegisterBenchmark("sample", [&](benchmark::State &state) { contender.run(state); });
+    if (contender.times_itself()) {
+        registered->UseManualTime();
+    } else {
+        registered->UseRealTime();
+    }
+    if (iterations == 0) {
+        registered->MinTime(seconds);
+    } else {
+        registered->Iterations(iterations);
+    }
+    Collector collector;
+    benchmark::RunSpecifiedBenchmarks(&collector, ".");
+    iterations = std::max<benchmark::IterationCount>(collector.iterations, 1);
+    return collector.seconds / static_cast<double>(iterations);
+}
+
+/** Waits until this process and `others` use no processor time: the worker threads of thread pools, ours and those of
+ *  OpenMP, go on waiting in a loop for some milliseconds after a call, and would take a core from the next contender. */
+void wait_until_idle(const std::vector<pid_t> &others) {
+    constexpr int most_milliseconds = 60;
+    for (int i = 0; i < most_milliseconds; i++) {
+        const double before = processor_seconds_of(others);
+        usleep(1000);
+        if (processor_seconds_of(others) - before < 0.2e-3) {
+            return;
+        }
+    }
+}
+
+double median_of(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    if (values.size() % 2 == 1) {
+        return *middle;
+    }
+    return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+}  // namespace
+
+Estimate estimate(std::vector<double> values) {
+    if (values.empty()) {
+        return {};
+    }
+    Estimate result;
+    result.median = median_of(values);
+    for (double &value : values) {
+        value = std::fabs(value - result.median);
+    }
+    result.mad = median_of(values);
+    return result;
+}
+
+std::vector<std::vector<double>> measure(const std::vector<Contender *> &contenders, const Plan &plan) {
+    std::vector<std::vector<double>> seconds(contenders.size());
+    std::vector<benchmark::IterationCount> iterations(contenders.size(), 0);
+    // Round -1 finds the numbers of iterations.
+    for (int round = -1; round < plan.rounds; round++) {
+        for (std::size_t i = 0; i < contenders.size(); i++) {
+            Contender &contender = *contenders[i];
+            if (plan.stop()) {
+                return seconds;
+            }
+            if (!contender.failure.empty()) {
+                continue;
+            }
+            wait_until_idle(plan.processes);
+            const double time = sample(contender, plan.seconds_per_sample, iterations[i]);
+            if (!contender.failure.empty()) {
+                seconds[i].clear();
+            } else if (round >= 0) {
+                seconds[i].push_back(time);
+            }
+        }
+    }
+    return seconds;
+}
+
+double processor_seconds_of(const std::vector<pid_t> &others) {
+    std::vector<clockid_t> clocks{CLOCK_PROCESS_CPUTIME_ID};
+    for (const pid_t process : others) {
+        clockid_t clock;
+        if (process > 0 && clock_getcpuclockid(process, &clock) == 0) {
+            clocks.push_back(clock);
+        }
+    }
+    double seconds = 0;
+    for (const clockid_t clock : clocks) {
+        timespec time{};
+        if (clock_gettime(clock, &time) == 0) {
+            seconds += static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+        }
+    }
+    return seconds;
+}
+
+double loop_overhead() {
+    const auto nothing = [](std::size_t set) { benchmark::DoNotOptimize(set); };
+    Local<decltype(nothing)> contender(nothing, 1);
+    benchmark::IterationCount iterations = 0;
+    return sample(contender, 1e-2, iterations);
+}
+
+}  // namespace halyard::bench

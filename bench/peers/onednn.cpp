@@ -1,0 +1,253 @@
+// The peer "onednn": oneDNN's primitives, made once for the shape and executed on the same tensors.
+//
+// Gated units are an eltwise primitive with a binary multiplication as post-op, which is how oneDNN fuses them, or two
+// primitives where it has only reference code for that; add+norm is two primitives. Works with versions 2 (Debian 12)
+// and 3; RMSNorm exists since its flag was added to version 3.
+#include <oneapi/dnnl/dnnl.hpp>
+#include <omp.h>
+
+#include <map>
+
+#include "peers/peer.h"
+
+namespace halyard::bench {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+/** One primitive with its arguments for each operand set. */
+struct Step {
+    dnnl::primitive primitive;
+    std::vector<std::unordered_map<int, memory>> arguments;
+};
+
+struct Activation {
+    algorithm kind;
+    float alpha;
+};
+
+/** By the name of our function; the gated units by that of the unit. */
+const std::map<std::string, Activation> &activations() {
+    static const std::map<std::string, Activation> table = {
+        {"relu", {algorithm::eltwise_relu, 0}},
+        {"gelu", {algorithm::eltwise_gelu_erf, 0}},
+        {"gelu_tanh", {algorithm::eltwise_gelu_tanh, 0}},
+        {"gelu_sigmoid", {algorithm::eltwise_swish, 1.702f}},
+        {"silu", {algorithm::eltwise_swish, 1}},
+        {"swish", {algorithm::eltwise_swish, beta}},
+        {"sigmoid", {algorithm::eltwise_logistic, 0}},
+        {"tanh", {algorithm::eltwise_tanh, 0}},
+        {"exp", {algorithm::eltwise_exp, 0}},
+        {"glu", {algorithm::eltwise_logistic, 0}},
+        {"reglu", {algorithm::eltwise_relu, 0}},
+        {"geglu", {algorithm::eltwise_gelu_erf, 0}},
+        {"geglu_tanh", {algorithm::eltwise_gelu_tanh, 0}},
+        {"swiglu", {algorithm::eltwise_swish, beta}},
+    };
+    return table;
+}
+
+memory::data_type data_type(Dtype dtype) {
+    return dtype == Dtype::f32   ? memory::data_type::f32
+           : dtype == Dtype::f16 ? memory::data_type::f16
+                                 : memory::data_type::bf16;
+}
+
+// The interface changed with version 3: operation descriptors became arguments of the primitive descriptors.
+#if DNNL_VERSION_MAJOR >= 3
+dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, const memory::desc &shape,
+                                                   Activation activation, const dnnl::primitive_attr &attributes) {
+    return {engine,           dnnl::prop_kind::forward_inference, activation.kind, shape, shape,
+            activation.alpha, 0.0f,                               attributes};
+}
+dnnl::primitive make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
+    return dnnl::binary({engine, kind, shape, shape, shape});
+}
+dnnl::primitive make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
+    return dnnl::softmax_forward(
+        {engine, dnnl::prop_kind::forward_inference, algorithm::softmax_accurate, shape, shape, 1});
+}
+dnnl::primitive make_norm(const dnnl::engine &engine, const memory::desc &shape, const memory::desc &parameter,
+                          float eps, dnnl::normalization_flags flags) {
+    return dnnl::layer_normalization_forward({engine, dnnl::prop_kind::forward_inference, shape, shape,
+                                              parameter.get_data_type(), eps, flags});
+}
+#else
+dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, const memory::desc &shape,
+                                                   Activation activation, const dnnl::primitive_attr &attributes) {
+    return {{dnnl::prop_kind::forward_inference, activation.kind, shape, activation.alpha, 0.0f}, attributes, engine};
+}
+dnnl::primitive make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
+    return dnnl::binary({{kind, shape, shape, shape}, engine});
+}
+dnnl::primitive make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
+    return dnnl::softmax_forward({{dnnl::prop_kind::forward_inference, shape, 1}, engine});
+}
+dnnl::primitive make_norm(const dnnl::engine &engine, const memory::desc &shape, const memory::desc &, float eps,
+                          dnnl::normalization_flags flags) {
+    return dnnl::layer_normalization_forward({{dnnl::prop_kind::forward_inference, shape, eps, flags}, engine});
+}
+#endif
+
+class OneDnn : public Peer {
+public:
+    std::string name() const override { return "onednn"; }
+    std::string version() const override {
+        const dnnl_version_t *v = dnnl_version();
+        std::string text = std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+        const std::string hash = v->hash != nullptr ? v->hash : "";
+        return hash.empty() || hash == "N/A" ? text : text + " (" + hash.substr(0, 10) + ")";
+    }
+
+    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
+        omp_set_num_threads(work.id.threads);  // of this thread's parallel regions, fixed when a primitive is made
+        std::vector<Step> steps;
+        try {
+            steps = make_steps(work, reason);
+        } catch (const dnnl::error &error) {
+            reason = std::string("refuses: ") + error.what();
+            return nullptr;
+        }
+        if (steps.empty()) {
+            return nullptr;
+        }
+        const std::size_t count = steps.size();
+        const int threads = work.id.threads;
+        auto peer = make_local_peer(work, [this, threads, steps = std::move(steps)](std::size_t set) {
+            omp_set_num_threads(threads);
+            for (const Step &step : steps) {
+                step.primitive.execute(stream, step.arguments[set]);
+            }
+        });
+        if (count > 1) {
+            peer->note = "two primitives";
+        }
+        return peer;
+    }
+
+private:
+    /** The primitives for the work; none, with a reason, if there are none. */
+    std::vector<Step> make_steps(Work &work, std::string &reason) {
+        const Kernel &kernel = *work.id.kernel;
+        const memory::desc shape({work.id.rows, work.id.d}, data_type(work.id.dtype), memory::format_tag::ab);
+        const auto on = [&](const Matrix &matrix) {
+            return memory({{matrix.rows(), matrix.width()}, data_type(matrix.dtype()), memory::format_tag::ab}, engine,
+                          matrix.data());
+        };
+        const auto bind = [&](const dnnl::primitive &primitive, const auto &arguments) {
+            Step step{primitive, {}};
+            for (Operands &set : work.sets) {
+                step.arguments.push_back(arguments(set));
+            }
+            return step;
+        };
+        using Arguments = std::unordered_map<int, memory>;
+
+        const auto activation = activations().find(kernel.operation);
+        if (activation != activations().end()) {
+            const bool gated = kernel.inputs == 2;
+            dnnl::primitive_attr attributes;
+            if (gated) {
+                dnnl::post_ops multiply;
+                multiply.append_binary(algorithm::binary_mul, shape);
+                attributes.set_post_ops(multiply);
+            }
+            auto eltwise = make_eltwise(engine, shape, activation->second, attributes);
+            const bool fused = gated && std::string(eltwise.impl_info_str()).rfind("ref", 0) != 0;
+            if (gated && !fused) {
+                eltwise = make_eltwise(engine, shape, activation->second, {});
+            }
+            std::vector<Step> steps{bind(dnnl::eltwise_forward(eltwise), [&](Operands &set) {
+                Arguments arguments{{DNNL_ARG_SRC, on(set.inputs[0])}, {DNNL_ARG_DST, on(set.outputs[0])}};
+                if (fused) {
+                    arguments.emplace(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, on(set.inputs[1]));
+                }
+                return arguments;
+            })};
+            if (gated && !fused) {
+                steps.push_back(bind(make_binary(engine, shape, algorithm::binary_mul), [&](Operands &set) {
+                    return Arguments{{DNNL_ARG_SRC_0, on(set.outputs[0])},
+                                     {DNNL_ARG_SRC_1, on(set.inputs[1])},
+                                     {DNNL_ARG_DST, on(set.outputs[0])}};
+                }));
+            }
+            return steps;
+        }
+        if (kernel.operation == "add" || kernel.operation == "bilinear") {
+            const algorithm kind = kernel.operation == "add" ? algorithm::binary_add : algorithm::binary_mul;
+            return {bind(make_binary(engine, shape, kind), [&](Operands &set) { return binary_arguments(set, on); })};
+        }
+        if (kernel.operation == "softmax") {
+            return {bind(make_softmax(engine, shape), [&](Operands &set) {
+                return Arguments{{DNNL_ARG_SRC, on(set.inputs[0])}, {DNNL_ARG_DST, on(set.outputs[0])}};
+            })};
+        }
+        if (kernel.operation == "cast") {
+            return {bind(dnnl::reorder(on(work.sets[0].inputs[0]), on(work.sets[0].outputs[0])), [&](Operands &set) {
+                return Arguments{{DNNL_ARG_FROM, on(set.inputs[0])}, {DNNL_ARG_TO, on(set.outputs[0])}};
+            })};
+        }
+        const bool fused_add = kernel.operation == "add_rms_norm" || kernel.operation == "add_layer_norm";
+        const bool rms = kernel.operation == "add_rms_norm" || kernel.operation == "rms_norm";
+        if (!fused_add && !rms && kernel.operation != "layer_norm") {
+            reason = "has no such operation";
+            return {};
+        }
+        return norm_steps(work, rms, fused_add, shape, on, bind, reason);
+    }
+
+    template <typename On>
+    static std::unordered_map<int, memory> binary_arguments(Operands &set, const On &on) {
+        return {{DNNL_ARG_SRC_0, on(set.inputs[0])},
+                {DNNL_ARG_SRC_1, on(set.inputs[1])},
+                {DNNL_ARG_DST, on(set.outputs[0])}};
+    }
+
+    template <typename On, typename Bind>
+    std::vector<Step> norm_steps(Work &work, bool rms, bool fused_add, const memory::desc &shape, const On &on,
+                                 const Bind &bind, std::string &reason) {
+        auto flags = dnnl::normalization_flags::none;
+        if (rms) {
+#ifdef HALYARD_BENCH_ONEDNN_RMS_NORM
+            flags |= dnnl::normalization_flags::rms_norm;
+#else
+            reason = "has no RMSNorm in this version";
+            return {};
+#endif
+        }
+        const memory::desc parameter({work.id.d}, data_type(work.id.dtype), memory::format_tag::a);
+        std::unordered_map<int, memory> parameters;
+        if (work.weight) {
+            flags |= dnnl::normalization_flags::use_scale;
+            parameters.emplace(DNNL_ARG_SCALE, memory(parameter, engine, work.weight->data()));
+        }
+        if (work.bias) {
+            flags |= dnnl::normalization_flags::use_shift;
+            parameters.emplace(DNNL_ARG_SHIFT, memory(parameter, engine, work.bias->data()));
+        }
+        std::vector<Step> steps;
+        if (fused_add) {
+            steps.push_back(bind(make_binary(engine, shape, algorithm::binary_add),
+                                 [&](Operands &set) { return binary_arguments(set, on); }));
+        }
+        const float eps = rms ? rms_norm_eps : layer_norm_eps;
+        steps.push_back(bind(make_norm(engine, shape, parameter, eps, flags), [&](Operands &set) {
+            auto arguments = parameters;
+            arguments.emplace(DNNL_ARG_SRC, fused_add ? on(set.outputs[0]) : on(set.inputs[0]));
+            arguments.emplace(DNNL_ARG_DST, fused_add ? on(set.outputs[1]) : on(set.outputs[0]));
+            return arguments;
+        }));
+        return steps;
+    }
+
+    dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+    dnnl::stream stream{engine};
+};
+
+const PeerRegistration registration("onednn", [](const PeerOptions &, std::string &) -> std::unique_ptr<Peer> {
+    return std::make_unique<OneDnn>();
+});
+
+}  // namespace
+}  // namespace halyard::bench

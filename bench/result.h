@@ -1,0 +1,86 @@
+// What a run found, and how it is shown: JSON for programs, tables for people.
+#ifndef HALYARD_BENCH_RESULT_H
+#define HALYARD_BENCH_RESULT_H
+
+#include <iosfwd>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "limits.h"
+#include "machine.h"
+#include "measure.h"
+#include "work.h"
+
+namespace halyard::bench {
+
+struct PeerResult {
+    std::string peer;
+    std::string reason;    // why there is no time, or empty
+    bool is_wrong = false; // its output missed the tolerance, so its time does not count
+    double error = 0;
+    Estimate seconds;
+    Estimate ratio;        // its time over ours: above 1 ours is faster
+    std::string note;
+};
+
+struct RowResult {
+    WorkId id;
+    std::string isa;
+    bool is_wrong = false;
+    double error = 0, tolerance = 0;
+    int rounds = 0;
+    Estimate seconds;
+    Estimate again;        // ours over ours again: the noise of the row
+    Estimate limit_seconds;
+    Estimate fraction;     // of the limit: time of a copy that moves the same bytes the same way, over ours
+    std::vector<PeerResult> peers;
+
+    double bytes_per_second() const { return static_cast<double>(id.bytes_moved()) / seconds.median; }
+    double elements_per_second() const { return static_cast<double>(id.rows * id.d) / seconds.median; }
+    /** How far from 1 a ratio must be to mean anything. */
+    double noise(const PeerResult &peer) const;
+    const PeerResult *find(const std::string &peer) const;
+};
+
+/** A number that the project set out to reach. */
+struct Bar {
+    std::string text;
+    std::string row;     // the row it was judged by; empty if none was measured
+    std::string value, bound;
+    bool is_met = false;
+};
+
+struct Run {
+    std::string mode, date;
+    int threads;
+    Machine machine;
+    std::string isa, library_version, compiler;
+    double loop_overhead = 0;  // seconds per iteration, included in every time
+    Limits limits;
+    struct PeerInfo {
+        std::string name, version, missing;  // `missing`: why it is not there
+    };
+    std::vector<PeerInfo> peers;
+    std::vector<RowResult> rows;
+    double busy_elsewhere = 0;  // share of all processors that other programs and virtual machines used meanwhile
+    bool interrupted = false;
+
+    /** Median over the rows of how far ours was from ours again. */
+    double noise() const;
+};
+
+/** The bars, with what this run says about each; those that no row of the run speaks about come without a value. */
+std::vector<Bar> judge_bars(const Run &run);
+
+/** The peers that a bar compares this row with: the quick mode prepares slow peers for these alone. */
+bool has_bar(const WorkId &id, const std::string &peer, int threads);
+
+nlohmann::json to_json(const Run &run);
+/** One line for a row, without its name. */
+std::string summary_of(const RowResult &row);
+void print_tables(const Run &run, std::ostream &out);
+
+}  // namespace halyard::bench
+
+#endif

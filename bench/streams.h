@@ -1,0 +1,46 @@
+// The loops that define a limit: memory streams and chains of multiply-adds, once per instruction set.
+//
+// streams.cpp is compiled once for each instruction set; every copy defines one StreamTable. This header is included by
+// those translation units, so it must not bring in inline functions: the linker would be free to keep the copy that was
+// compiled for an instruction set the machine lacks.
+#ifndef HALYARD_BENCH_STREAMS_H
+#define HALYARD_BENCH_STREAMS_H
+
+#include <cstddef>
+#include <cstdint>
+
+namespace halyard::bench {
+
+/** A pattern of memory traffic: which streams are read and written in one pass, forward, with ordinary stores. */
+enum Stream {
+    stream_read,               // a
+    stream_write,              // c
+    stream_copy,               // a -> c
+    stream_copy_nontemporal,   // the same with stores that bypass the caches
+    stream_read2_write1,       // a, b -> c: gated units, add
+    stream_read2_write2,       // a, b -> c, d: add+norm
+    stream_halve,              // a -> c with half the bytes: packed gated units, casts to 16 bits
+    stream_double,             // a -> c with twice the bytes: casts to f32
+    stream_count
+};
+
+/** `bytes` is the length of the streams; stream_halve writes half of it, stream_double reads half of it. */
+struct StreamArguments {
+    const char *a, *b;
+    char *c, *d;
+    std::size_t bytes;
+};
+
+struct StreamTable {
+    void (*run[stream_count])(const StreamArguments &arguments);
+    /** `iterations` rounds of independent multiply-add chains; returns something that depends on all of them. */
+    float (*multiply_add)(std::int64_t iterations);
+    /** Floating-point operations of one such round. */
+    double flops_per_iteration;
+};
+
+extern const StreamTable streams_sse41, streams_avx2, streams_avx512;
+
+}  // namespace halyard::bench
+
+#endif

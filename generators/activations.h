@@ -1,0 +1,49 @@
+// The activations by name, as kernels choose them.
+#ifndef HALYARD_GENERATORS_ACTIVATIONS_H
+#define HALYARD_GENERATORS_ACTIVATIONS_H
+
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "Halide.h"
+#include "math.h"
+
+namespace halyard {
+
+/** The function called `name` at x; beta is read by swish alone. */
+inline Halide::Expr activation(const std::string &name, const Math &math, Halide::Expr x, Halide::Expr beta) {
+    if (name == "swish") {
+        return math.swish(x, beta);
+    }
+    if (name == "swish_derivative") {
+        return math.swish_derivative(x, beta);
+    }
+    static const std::map<std::string, Halide::Expr (Math::*)(Halide::Expr) const> functions = {
+        {"relu", &Math::relu},
+        {"gelu", &Math::gelu},
+        {"gelu_tanh", &Math::gelu_tanh},
+        {"gelu_sigmoid", &Math::gelu_sigmoid},
+        {"silu", &Math::silu},
+        {"sigmoid", &Math::sigmoid},
+        {"tanh", &Math::tanh},
+        {"exp", &Math::exp},
+        {"relu_derivative", &Math::relu_derivative},
+        {"gelu_derivative", &Math::gelu_derivative},
+        {"gelu_tanh_derivative", &Math::gelu_tanh_derivative},
+        {"gelu_sigmoid_derivative", &Math::gelu_sigmoid_derivative},
+        {"silu_derivative", &Math::silu_derivative},
+        {"sigmoid_derivative", &Math::sigmoid_derivative},
+        {"tanh_derivative", &Math::tanh_derivative},
+        {"exp_derivative", &Math::exp_derivative},
+    };
+    const auto found = functions.find(name);
+    if (found == functions.end()) {
+        throw std::invalid_argument("no activation is called " + name);
+    }
+    return (math.*found->second)(x);
+}
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,76 @@
+// RMSNorm (Zhang and Sennrich 2019) and its variants: epsilon outside the root, unit offset, partial RMSNorm.
+#include "Halide.h"
+
+#include "row_reduction.h"
+#include "schedules/row.h"
+#include "storage.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+constexpr int lanes = 64;
+
+class RmsNorm : public Generator<RmsNorm> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> has_weight{"has_weight", true};
+    schedules::RowParams params;
+
+    Input<Buffer<void, 2>> x{"x"};
+    Input<float> eps{"eps"};
+    Input<bool> eps_outside_root{"eps_outside_root"};
+    Input<float> weight_offset{"weight_offset"};  // 1 for weights stored as their difference from one, else 0
+    Input<int> moment_width{"moment_width"};      // features that enter the mean square: d, or ceil(p d)
+    Input<Buffer<>> *weight = nullptr;
+    Output<Buffer<void, 2>> y{"y"};
+
+    void configure() {
+        const Type stored = storage().type();
+        x.set_type(stored);
+        y.set_type(stored);
+        if (has_weight) {
+            weight = add_input<Buffer<>>("weight", stored, 1);
+        }
+    }
+
+    void generate() {
+        width = y.dim(0).extent();
+        x.dim(0).set_extent(width);
+        const auto feature = [&](Expr i) { return storage().widen(x(i, t)); };
+
+        sum_of_squares = reduce_row(
+            "sum_of_squares", moment_width, lanes, t, {0.0f},
+            [&](const Values &sum, Expr i) { return Values{sum[0] + feature(i) * feature(i)}; }, exact_sum);
+
+        const Expr per_feature = strict_float(1.0f / cast<float>(moment_width));
+        const Expr mean_square = sum_of_squares.result(t) * per_feature;
+        const Expr root = select(eps_outside_root, sqrt(mean_square) + eps, sqrt(mean_square + eps));
+        // A row of zeros with eps = 0 has no direction: it stays zero. NaN passes through the comparison.
+        scale(t) = strict_float(select(root == 0.0f, 0.0f, 1.0f / root));
+
+        Expr normalized = feature(d) * scale(t);
+        if (has_weight) {
+            normalized *= storage().widen((*weight)(d)) + weight_offset;
+        }
+        y(d, t) = storage().narrow_result(strict_float(normalized));
+    }
+
+    void schedule() {
+        schedules::row({{sum_of_squares}, {scale}, y, d, t, width}, params, get_target());
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+
+    Var d{"d"}, t{"t"};  // feature, token
+    RowReduction sum_of_squares;
+    Func scale{"scale"};
+    Expr width;
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::RmsNorm, rms_norm)

@@ -1,0 +1,65 @@
+// Softmax over a row, y = exp(scale x - m) / sum(exp(scale x - m)), m the row's maximum of scale x.
+#include "Halide.h"
+
+#include "row_reduction.h"
+#include "schedules/row.h"
+#include "storage.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+constexpr int lanes = 64;
+
+class Softmax : public Generator<Softmax> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    schedules::RowParams params;
+
+    Input<Buffer<void, 2>> x{"x"};
+    Input<float> score_scale{"score_scale"};
+    Output<Buffer<void, 2>> y{"y"};
+
+    void configure() {
+        x.set_type(storage().type());
+        y.set_type(storage().type());
+    }
+
+    void generate() {
+        const Math math(get_target().with_feature(Target::StrictFloat));
+        width = y.dim(0).extent();
+        x.dim(0).set_extent(width);
+        const auto score = [&](Expr i) { return strict_float(storage().widen(x(i, t)) * score_scale); };
+        const auto exponential = [&](Expr i) { return strict_float(math.exp(score(i) - maximum.result(t))); };
+
+        const auto larger = [](Expr a, Expr b) { return strict_float(select(a > b, a, b)); };
+        maximum = reduce_row(
+            "maximum", width, lanes, t, {Float(32).min()},
+            [&](const Values &so_far, Expr i) { return Values{larger(so_far[0], score(i))}; }, larger);
+
+        sum = reduce_row(
+            "sum", width, lanes, t, {0.0f},
+            [&](const Values &so_far, Expr i) { return Values{so_far[0] + exponential(i)}; }, exact_sum);
+        inverse(t) = strict_float(1.0f / sum.result(t));
+
+        y(d, t) = storage().narrow_result(strict_float(exponential(d) * inverse(t)));
+    }
+
+    void schedule() {
+        schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target());
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+
+    Var d{"d"}, t{"t"};  // feature, token
+    RowReduction maximum, sum;
+    Func inverse{"inverse"};
+    Expr width;
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::Softmax, softmax)

@@ -1,0 +1,109 @@
+// Storage types: what a tensor's elements are in memory. All arithmetic is f32.
+#ifndef HALYARD_GENERATORS_STORAGE_H
+#define HALYARD_GENERATORS_STORAGE_H
+
+#include <map>
+#include <string>
+
+#include "Halide.h"
+#include "math.h"
+
+namespace halyard {
+
+enum class DType { f32, f16, bf16 };
+
+inline const std::map<std::string, DType> dtype_names = {
+    {"f32", DType::f32},
+    {"f16", DType::f16},
+    {"bf16", DType::bf16},
+};
+
+/** How elements of a dtype are read and written on a target.
+ *
+ *  16-bit types that the target cannot convert by an instruction are kept as their bits: Halide emulates them with
+ *  slower code, and cannot compile bfloat16_t for CUDA at all. */
+class Storage {
+public:
+    Storage(DType dtype, const Halide::Target &target)
+        : dtype_(dtype), native_f16_(target.has_feature(Halide::Target::F16C) ||
+                                     target.has_feature(Halide::Target::ARMFp16) || target.has_gpu_feature()) {
+    }
+
+    /** The Halide type of the buffer. */
+    Halide::Type type() const {
+        if (dtype_ == DType::f32) {
+            return Halide::Float(32);
+        }
+        return dtype_ == DType::f16 && native_f16_ ? Halide::Float(16) : Halide::UInt(16);
+    }
+
+    /** A stored element as f32; exact. */
+    Halide::Expr widen(Halide::Expr stored) const {
+        switch (dtype_) {
+        case DType::bf16:
+            return bf16_to_f32(stored);
+        case DType::f16:
+            return native_f16_ ? Halide::cast<float>(stored) : f16_bits_to_f32(stored);
+        default:
+            return stored;
+        }
+    }
+
+    /** Any f32 value as it is stored: rounded to nearest even, overflow to infinity, NaN to a quiet NaN. */
+    Halide::Expr narrow(Halide::Expr value) const {
+        return dtype_ == DType::bf16 ? f32_to_bf16(value) : narrow_result(value);
+    }
+
+    /** The same for what arithmetic makes of values of this dtype. Its NaNs are quiet and have no payload in the bits that
+     *  bf16 drops, so that rounding cannot carry into their sign: a third fewer instructions. */
+    Halide::Expr narrow_result(Halide::Expr value) const {
+        switch (dtype_) {
+        case DType::bf16: {
+            const Halide::Expr bits = Halide::reinterpret<uint32_t>(value);
+            return Halide::cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+        }
+        case DType::f16:
+            return native_f16_ ? Halide::cast(Halide::Float(16), value) : f32_to_f16_bits(value);
+        default:
+            return value;
+        }
+    }
+
+private:
+    // A half's exponent and mantissa, moved to where a float has them, are the half's value times 2^-112; Inf and NaN
+    // keep an all-ones exponent by being shifted to it. A multiplication is exact for denormals too.
+    static Halide::Expr f16_bits_to_f32(Halide::Expr half) {
+        using namespace Halide;
+        const Expr bits = cast<int32_t>(half);
+        const Expr magnitude = (bits & 0x7fff) << 13;
+        const Expr finite = reinterpret<int32_t>(strict_float(reinterpret<float>(magnitude) * 0x1p112f));
+        const Expr special = magnitude | 0x7f800000;
+        const Expr sign = (bits & 0x8000) << 16;
+        return reinterpret<float>(sign | select(magnitude >= 0x0f800000, special, finite));
+    }
+
+    // Adding 2^k to a float with |x| < 2^k rounds it, to nearest even, at the bit 2^(k - 23). With k = exponent(x) + 13 that
+    // is the last bit of a half's mantissa; k no smaller than -1 makes it the last bit of a denormal half.
+    static Halide::Expr f32_to_f16_bits(Halide::Expr value) {
+        using namespace Halide;
+        const Expr bits = reinterpret<int32_t>(value);
+        const Expr magnitude = bits & 0x7fffffff;
+        const Expr exponent = max(magnitude & 0x7f800000, 113 << 23);
+        const Expr anchor = exponent + (13 << 23);
+        const Expr rounded =
+            strict_float(reinterpret<float>(min(magnitude, 0x477fffff)) + reinterpret<float>(anchor));
+        // What the sum holds above the anchor are the half's units, exponent included when it carries.
+        const Expr units = reinterpret<int32_t>(rounded) - anchor;
+        const Expr finite = units + (((exponent >> 23) - 113) << 10);
+        const Expr overflow = select(magnitude > 0x7f800000, 0x7e00 | ((magnitude >> 13) & 0x3ff), 0x7c00);
+        const Expr half = select(magnitude >= 0x477ff000, overflow, finite);
+        return cast<uint16_t>(half | ((bits >> 16) & 0x8000));
+    }
+
+    DType dtype_;
+    bool native_f16_;
+};
+
+}  // namespace halyard
+
+#endif

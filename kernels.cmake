@@ -1,0 +1,61 @@
+# The table of kernels. One line makes a kernel: an object for every storage type and instruction set, an entry in the
+# run-time dispatch, and a line in the lists that tests and benchmarks are made from (kernels/<signature>.inc).
+#
+#   name        the kernel, and for the public signatures the function halyard_<name>
+#   signature   what it is called with:
+#                 unary       halyard_<name>(context, x, y)
+#                 unary_beta  halyard_<name>(context, x, beta, y)
+#                 gated       halyard_<name>(context, gate, up, y) and halyard_<name>_packed(context, x, layout, y)
+#                 gated_beta  the same with beta before y
+#                 internal    called by functions of the runtime that choose among several kernels
+#   family      whose schedule it has (schedules/<family>.h)
+#   generator   the class in generators/
+#   parameters  its GeneratorParams
+
+#               name                      signature   family       generator    parameters
+halyard_kernel( relu                      unary       elementwise  activation   function=relu )
+halyard_kernel( gelu                      unary       elementwise  activation   function=gelu )
+halyard_kernel( gelu_tanh                 unary       elementwise  activation   function=gelu_tanh )
+halyard_kernel( gelu_sigmoid              unary       elementwise  activation   function=gelu_sigmoid )
+halyard_kernel( silu                      unary       elementwise  activation   function=silu )
+halyard_kernel( sigmoid                   unary       elementwise  activation   function=sigmoid )
+halyard_kernel( tanh                      unary       elementwise  activation   function=tanh )
+halyard_kernel( exp                       unary       elementwise  activation   function=exp )
+halyard_kernel( swish                     unary_beta  elementwise  activation   function=swish )
+
+halyard_kernel( relu_derivative           unary       elementwise  activation   function=relu_derivative )
+halyard_kernel( gelu_derivative           unary       elementwise  activation   function=gelu_derivative )
+halyard_kernel( gelu_tanh_derivative      unary       elementwise  activation   function=gelu_tanh_derivative )
+halyard_kernel( gelu_sigmoid_derivative   unary       elementwise  activation   function=gelu_sigmoid_derivative )
+halyard_kernel( silu_derivative           unary       elementwise  activation   function=silu_derivative )
+halyard_kernel( sigmoid_derivative        unary       elementwise  activation   function=sigmoid_derivative )
+halyard_kernel( tanh_derivative           unary       elementwise  activation   function=tanh_derivative )
+halyard_kernel( exp_derivative            unary       elementwise  activation   function=exp_derivative )
+halyard_kernel( swish_derivative          unary_beta  elementwise  activation   function=swish_derivative )
+
+halyard_kernel( glu                       gated       elementwise  gated_unit   function=sigmoid )
+halyard_kernel( bilinear                  gated       elementwise  gated_unit   function=identity )
+halyard_kernel( reglu                     gated       elementwise  gated_unit   function=relu )
+halyard_kernel( geglu                     gated       elementwise  gated_unit   function=gelu )
+halyard_kernel( geglu_tanh                gated       elementwise  gated_unit   function=gelu_tanh )
+halyard_kernel( swiglu                    gated_beta  elementwise  gated_unit   function=swish )
+
+halyard_kernel( glu_interleaved           internal    elementwise  gated_unit   function=sigmoid interleaved=true )
+halyard_kernel( bilinear_interleaved      internal    elementwise  gated_unit   function=identity interleaved=true )
+halyard_kernel( reglu_interleaved         internal    elementwise  gated_unit   function=relu interleaved=true )
+halyard_kernel( geglu_interleaved         internal    elementwise  gated_unit   function=gelu interleaved=true )
+halyard_kernel( geglu_tanh_interleaved    internal    elementwise  gated_unit   function=gelu_tanh interleaved=true )
+halyard_kernel( swiglu_interleaved        internal    elementwise  gated_unit   function=swish interleaved=true )
+
+halyard_kernel( add                       internal    elementwise  add )
+halyard_kernel( cast_to_f32               internal    elementwise  cast         to=f32 )
+halyard_kernel( cast_to_f16               internal    elementwise  cast         to=f16 )
+halyard_kernel( cast_to_bf16              internal    elementwise  cast         to=bf16 )
+
+halyard_kernel( rms_norm                  internal    row          rms_norm     has_weight=false )
+halyard_kernel( rms_norm_weight           internal    row          rms_norm     has_weight=true )
+halyard_kernel( layer_norm                internal    row          layer_norm   has_weight=false has_bias=false )
+halyard_kernel( layer_norm_weight         internal    row          layer_norm   has_weight=true has_bias=false )
+halyard_kernel( layer_norm_bias           internal    row          layer_norm   has_weight=false has_bias=true )
+halyard_kernel( layer_norm_weight_bias    internal    row          layer_norm   has_weight=true has_bias=true )
+halyard_kernel( softmax                   internal    row          softmax )

@@ -1,0 +1,84 @@
+// Argument checks: everything that comes from outside is checked here, once, before a kernel runs.
+#ifndef HALYARD_RUNTIME_CHECK_H
+#define HALYARD_RUNTIME_CHECK_H
+
+#include <cstdint>
+
+#include "dtype.h"
+#include "halyard/halyard.h"
+
+namespace halyard {
+
+constexpr int max_rank = 4;
+
+/** A checked tensor. Strides count elements. The first `rank` entries of shape and strides are set. */
+struct View {
+    View() { shape[0] = strides[0] = 0; }
+
+    const char *name = "";
+    char *data = nullptr;
+    DType dtype = DType::f32;
+    int rank = 1;
+    int64_t shape[max_rank];
+    int64_t strides[max_rank];
+    int64_t elements = 0;
+    int64_t span = 0;  // elements of memory from the first to one past the last
+
+    /** Extent of the last axis. */
+    int64_t width() const { return shape[rank - 1]; }
+    bool empty() const { return elements == 0; }
+    const char *end() const { return data + span * size_of(dtype); }
+};
+
+/** Collects the first thing that is wrong with a call. After a failure the other checks do nothing and return
+ *  harmless values, so a function checks all its arguments in a row and asks once:
+ *
+ *      Checker check("halyard_relu");
+ *      const View xs = check.tensor("x", x), ys = check.output("y", y);
+ *      check.same_shape(xs, ys);
+ *      if (check.failed()) return check.status();
+ */
+class Checker {
+public:
+    explicit Checker(const char *function) : function_(function) {}
+
+    bool failed() const { return status_ != HALYARD_OK; }
+    halyard_status status() const { return status_; }
+
+    /** Fails with a message; the function's name is put in front. */
+    [[gnu::format(printf, 3, 4)]] halyard_status fail(halyard_status status, const char *format, ...);
+
+    bool not_null(const char *name, const void *pointer);
+
+    /** The tensor as a view, if it is one that this library can read. */
+    View tensor(const char *name, const DLTensor *tensor);
+    /** The same for one that is written: no two of its elements may share memory. */
+    View output(const char *name, const DLTensor *tensor);
+    /** [d], or nothing if `tensor` is null: a weight or bias for rows of x. */
+    View row_parameter(const char *name, const DLTensor *tensor, const View &x);
+
+    void same_shape(const View &a, const View &b);
+    void same_dtype(const View &a, const View &b);
+    /** For operations that need at least one feature in a row. */
+    void rows_not_empty(const View &x);
+
+    /** Refuses an output that shares memory with `other`, unless it is the same view and `in_place` allows it. */
+    void no_overlap(const View &output, const View &other, bool in_place) {
+        if (output.data < other.end() && other.data < output.end()) {
+            overlapping(output, other, in_place);
+        }
+    }
+
+    void finite(const char *name, float value);
+    void finite_not_negative(const char *name, float value);
+
+private:
+    void overlapping(const View &output, const View &other, bool in_place);
+
+    const char *function_;
+    halyard_status status_ = HALYARD_OK;
+};
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,114 @@
+// The context: thread bound, caller's parallel-for, cap on the instruction set.
+#include "context.h"
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "check.h"
+#include "thread_pool.h"
+
+namespace halyard {
+namespace {
+
+int default_num_threads() {
+    if (const char *variable = getenv("HALYARD_NUM_THREADS")) {
+        const int n = atoi(variable);
+        if (n >= 1) {
+            return n < max_threads ? n : max_threads;
+        }
+    }
+    cpu_set_t allowed;
+    const int n = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    return n < max_threads ? n : max_threads;
+}
+
+// Found out when the library is loaded.
+const int processors = default_num_threads();
+
+constexpr halyard_context defaults;
+
+}  // namespace
+
+const halyard_context &context_or_default(const halyard_context *context) {
+    return context ? *context : defaults;
+}
+
+int thread_bound(const halyard_context &context) {
+    return context.num_threads > 0 ? context.num_threads : processors;
+}
+
+void run_tasks(const halyard_context &context, int count, void (*task)(void *, int), void *closure) {
+    if (count == 1) {
+        task(closure, 0);
+    } else if (context.parallel_for) {
+        context.parallel_for(context.parallel_for_user, count, task, closure);
+    } else {
+        run_on_pool(count, task, closure);
+    }
+}
+
+}  // namespace halyard
+
+using halyard::Checker;
+
+halyard_status halyard_context_create(halyard_context **context) {
+    Checker check("halyard_context_create");
+    if (!check.not_null("context", context)) {
+        return check.status();
+    }
+    void *memory = malloc(sizeof(halyard_context));
+    if (!memory) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a context");
+    }
+    *context = new (memory) halyard_context;
+    return HALYARD_OK;
+}
+
+void halyard_context_destroy(halyard_context *context) {
+    free(context);
+}
+
+halyard_status halyard_context_set_num_threads(halyard_context *context, int num_threads) {
+    Checker check("halyard_context_set_num_threads");
+    if (!check.not_null("context", context)) {
+        return check.status();
+    }
+    if (num_threads < 0 || num_threads > halyard::max_threads) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "num_threads is %d, but must be 0 (the default) to %d", num_threads,
+                          halyard::max_threads);
+    }
+    context->num_threads = num_threads;
+    return HALYARD_OK;
+}
+
+int halyard_context_num_threads(const halyard_context *context) {
+    return halyard::thread_bound(halyard::context_or_default(context));
+}
+
+halyard_status halyard_context_set_parallel_for(halyard_context *context, halyard_parallel_for parallel_for, void *user) {
+    Checker check("halyard_context_set_parallel_for");
+    if (!check.not_null("context", context)) {
+        return check.status();
+    }
+    context->parallel_for = parallel_for;
+    context->parallel_for_user = user;
+    return HALYARD_OK;
+}
+
+halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa) {
+    Checker check("halyard_context_set_max_isa");
+    if (!check.not_null("context", context)) {
+        return check.status();
+    }
+    if (!halyard_isa_name(isa)) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "isa is %d, which is no value of halyard_isa", static_cast<int>(isa));
+    }
+    context->max_isa = isa;
+    return HALYARD_OK;
+}
+
+halyard_isa halyard_context_isa(const halyard_context *context) {
+    return halyard::best_isa(halyard::context_or_default(context).max_isa);
+}

@@ -1,0 +1,28 @@
+// What halyard_context holds, and how a call runs its tasks.
+#ifndef HALYARD_RUNTIME_CONTEXT_H
+#define HALYARD_RUNTIME_CONTEXT_H
+
+#include "dispatch.h"
+#include "halyard/halyard.h"
+
+struct halyard_context {
+    int num_threads = 0;  // 0: the default
+    halyard_isa max_isa = halyard::isa_cap_none;
+    halyard_parallel_for parallel_for = nullptr;
+    void *parallel_for_user = nullptr;
+};
+
+namespace halyard {
+
+/** The context a call works with: the caller's, or the defaults. */
+const halyard_context &context_or_default(const halyard_context *context);
+
+/** The bound on threads of a context. */
+int thread_bound(const halyard_context &context);
+
+/** Runs task(closure, i) for i in [0, count) on the context's threads; count at most thread_bound(). */
+void run_tasks(const halyard_context &context, int count, void (*task)(void *closure, int index), void *closure);
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,213 @@
+// Activations and their derivatives, gated units, add and cast.
+#include <climits>
+#include <initializer_list>
+
+#include "rows.h"
+
+namespace halyard {
+namespace {
+
+// Runs a kernel on inputs and an output of one shape. Arguments of every elementwise kernel: the inputs, beta if it has
+// one, the output. An element of y takes `pair` elements of the first input (2 where gate and up are interleaved).
+void run(const halyard_context *context, Kernel kernel, std::initializer_list<View> inputs, const float *beta,
+         const View &y, int pair = 1) {
+    if (y.empty()) {
+        return;
+    }
+    Rows rows(true);
+    for (const View &input : inputs) {
+        rows.add(input, rows.tensors() == 0 ? pair : 1);
+    }
+    rows.add(y);
+    rows.merge();
+
+    const halyard_context &c = context_or_default(context);
+    const DType dtype = inputs.begin()->dtype;
+    const KernelFunction function = kernel_function(kernel, dtype, best_isa(c.max_isa));
+    const int input_count = static_cast<int>(inputs.size());
+
+    Split(c, rows).run([&](const Part &part) {
+        Buffer first, second, output;
+        float beta_value = beta ? *beta : 0.0f;
+        void *arguments[max_tensors];
+        int n = 0;
+        arguments[n++] = first.argument();
+        if (input_count > 1) {
+            arguments[n++] = second.argument();
+        }
+        if (beta) {
+            arguments[n++] = &beta_value;
+        }
+        arguments[n] = output.argument();
+        rows.for_each_piece(part, INT_MAX, [&](const Rows::Piece &piece) {
+            first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);
+            second.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
+            output.set(piece.data[input_count], piece.columns, piece.rows, piece.pitch[input_count]);
+            function(arguments);
+        });
+    });
+}
+
+halyard_status unary(const char *name, Kernel kernel, const halyard_context *context, const DLTensor *x, float beta,
+                     DLTensor *y) {
+    Checker check(name);
+    const View xs = check.tensor("x", x);
+    const View ys = check.output("y", y);
+    check.same_shape(xs, ys);
+    check.same_dtype(xs, ys);
+    check.no_overlap(ys, xs, true);
+    check.finite("beta", beta);
+    if (!check.failed()) {
+        run(context, kernel, {xs}, &beta, ys);
+    }
+    return check.status();
+}
+
+halyard_status gated(const char *name, Kernel kernel, const halyard_context *context, const DLTensor *gate,
+                     const DLTensor *up, float beta, DLTensor *y) {
+    Checker check(name);
+    const View gates = check.tensor("gate", gate);
+    const View ups = check.tensor("up", up);
+    const View ys = check.output("y", y);
+    for (const View *other : {&ups, &ys}) {
+        check.same_shape(gates, *other);
+        check.same_dtype(gates, *other);
+    }
+    check.no_overlap(ys, gates, true);
+    check.no_overlap(ys, ups, true);
+    check.finite("beta", beta);
+    if (!check.failed()) {
+        run(context, kernel, {gates, ups}, &beta, ys);
+    }
+    return check.status();
+}
+
+halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved, const halyard_context *context,
+                            const DLTensor *x, halyard_glu_layout layout, float beta, DLTensor *y) {
+    Checker check(name);
+    const View xs = check.tensor("x", x);
+    const View ys = check.output("y", y);
+    if (!check.failed() && (layout < HALYARD_GLU_GATE_UP || layout > HALYARD_GLU_INTERLEAVED)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_glu_layout", static_cast<int>(layout));
+    }
+    if (!check.failed() && xs.width() % 2 != 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "x has %lld columns, but must have an even number: gate and up of equal width",
+                   static_cast<long long>(xs.width()));
+    }
+    // x as the two halves of its columns, each with the shape that y must have
+    View first = xs;
+    first.shape[xs.rank - 1] /= 2;
+    View second = first;
+    if (!check.failed()) {
+        if (ys.rank != xs.rank || ys.width() != first.width()) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "y has rank %d and width %lld, but must have the rank of x, %d, and half its width, %lld",
+                       ys.rank, static_cast<long long>(ys.width()), xs.rank, static_cast<long long>(first.width()));
+        }
+        second.data += first.width() * size_of(xs.dtype);
+    }
+    check.same_shape(first, ys);
+    check.same_dtype(xs, ys);
+    if (layout == HALYARD_GLU_INTERLEAVED) {
+        check.no_overlap(ys, xs, false);
+    } else {
+        check.no_overlap(ys, first, true);
+        check.no_overlap(ys, second, true);
+    }
+    check.finite("beta", beta);
+    if (check.failed()) {
+        return check.status();
+    }
+    switch (layout) {
+    case HALYARD_GLU_GATE_UP:
+        run(context, kernel, {first, second}, &beta, ys);
+        break;
+    case HALYARD_GLU_UP_GATE:
+        run(context, kernel, {second, first}, &beta, ys);
+        break;
+    case HALYARD_GLU_INTERLEAVED:
+        run(context, interleaved, {xs}, &beta, ys, 2);
+        break;
+    }
+    return check.status();
+}
+
+}  // namespace
+}  // namespace halyard
+
+using halyard::Checker;
+using halyard::Kernel;
+using halyard::View;
+
+#define HALYARD_KERNEL(name)                                                                       \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, DLTensor *y) { \
+        return halyard::unary("halyard_" #name, Kernel::name, context, x, 0.0f, y);                \
+    }
+#include "kernels/unary.inc"
+#undef HALYARD_KERNEL
+
+#define HALYARD_KERNEL(name)                                                                                   \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y) { \
+        return halyard::unary("halyard_" #name, Kernel::name, context, x, beta, y);                            \
+    }
+#include "kernels/unary_beta.inc"
+#undef HALYARD_KERNEL
+
+#define HALYARD_KERNEL(name)                                                                                     \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,      \
+                                  DLTensor *y) {                                                                 \
+        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, 0.0f, y);                       \
+    }                                                                                                            \
+    halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                    \
+                                           halyard_glu_layout layout, DLTensor *y) {                             \
+        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved,       \
+                                     context, x, layout, 0.0f, y);                                               \
+    }
+#include "kernels/gated.inc"
+#undef HALYARD_KERNEL
+
+#define HALYARD_KERNEL(name)                                                                                     \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,      \
+                                  float beta, DLTensor *y) {                                                     \
+        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, beta, y);                       \
+    }                                                                                                            \
+    halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                    \
+                                           halyard_glu_layout layout, float beta, DLTensor *y) {                 \
+        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved,       \
+                                     context, x, layout, beta, y);                                               \
+    }
+#include "kernels/gated_beta.inc"
+#undef HALYARD_KERNEL
+
+halyard_status halyard_add(const halyard_context *context, const DLTensor *a, const DLTensor *b, DLTensor *y) {
+    Checker check("halyard_add");
+    const View as = check.tensor("a", a);
+    const View bs = check.tensor("b", b);
+    const View ys = check.output("y", y);
+    for (const View *other : {&bs, &ys}) {
+        check.same_shape(as, *other);
+        check.same_dtype(as, *other);
+    }
+    check.no_overlap(ys, as, true);
+    check.no_overlap(ys, bs, true);
+    if (!check.failed()) {
+        halyard::run(context, Kernel::add, {as, bs}, nullptr, ys);
+    }
+    return check.status();
+}
+
+halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, DLTensor *y) {
+    Checker check("halyard_cast");
+    const View xs = check.tensor("x", x);
+    const View ys = check.output("y", y);
+    check.same_shape(xs, ys);
+    check.no_overlap(ys, xs, xs.dtype == ys.dtype);
+    if (!check.failed()) {
+        constexpr Kernel to[] = {
+#define HALYARD_DTYPE(name) Kernel::cast_to_##name,
+#include "kernels/dtypes.inc"
+#undef HALYARD_DTYPE
+        };
+        halyard::run(context, to[static_cast<int>(ys.dtype)], {xs}, nullptr, ys);
+    }
+    return check.status();
+}

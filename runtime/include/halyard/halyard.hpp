@@ -1,0 +1,574 @@
+/* halyard.hpp: the C++17 interface, a header-only layer over halyard.h.
+ *
+ *     std::vector<float> x(16 * 4096), weight(4096), y(16 * 4096);
+ *     halyard::rms_norm({x, {16, 4096}}, weight, 1e-6f, {y, {16, 4096}});
+ *
+ * Inputs are `ConstTensor`, outputs are `Tensor`: small views that own nothing and are made where they are passed,
+ * from a pointer and a shape, a container (`std::vector`, `std::array`, `std::span`, a C array) with or without a
+ * shape, or a `DLTensor`. An optional input takes `{}` or `std::nullopt`. The element type comes from the pointer's
+ * type: float, `halyard::f16`, `halyard::bf16`, and `_Float16`, `std::float16_t`, `std::bfloat16_t` where the compiler
+ * has them. Nothing is allocated by a call.
+ *
+ * A call that fails throws `halyard::Error` and leaves its outputs untouched; who cannot use exceptions calls the C
+ * functions, for which `ConstTensor::get()` and `Tensor::get()` give the arguments. What each function computes, which
+ * outputs may be inputs and what is refused stands in halyard.h, whose names these functions bear. Every function takes
+ * a context last; without one the defaults hold.
+ */
+#ifndef HALYARD_HALYARD_HPP
+#define HALYARD_HALYARD_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#if defined(__has_include)
+#if __has_include(<stdfloat>) && __cplusplus > 202002L
+#include <stdfloat>
+#endif
+#endif
+
+#include "halyard.h"
+
+namespace halyard {
+
+/* ---- Errors and queries --------------------------------------------------------------------------------- */
+
+/// What a failed call throws: `status()` says the kind, `what()` is the sentence of halyard_last_error().
+class Error : public std::runtime_error {
+public:
+    Error(halyard_status status, const char *message) : std::runtime_error(message), status_(status) {}
+    halyard_status status() const noexcept { return status_; }
+
+private:
+    halyard_status status_;
+};
+
+/// Throws `Error` unless `status` is HALYARD_OK: for use round functions of halyard.h.
+inline void check(halyard_status status) {
+    if (status != HALYARD_OK) {
+        throw Error(status, halyard_last_error());
+    }
+}
+
+/// Version of the library in use: "major.minor.patch".
+inline const char *version() noexcept {
+    return halyard_version();
+}
+
+/// Instruction sets, weakest first.
+enum class Isa {
+    sse41 = HALYARD_ISA_SSE41,
+    avx2 = HALYARD_ISA_AVX2,
+    avx512 = HALYARD_ISA_AVX512,
+};
+
+/// "sse41", "avx2", "avx512".
+inline const char *to_string(Isa isa) noexcept {
+    return halyard_isa_name(static_cast<halyard_isa>(isa));
+}
+
+/// Whether this library holds the variant and this machine can run it.
+inline bool supported(Isa isa) noexcept {
+    return halyard_isa_supported(static_cast<halyard_isa>(isa)) != 0;
+}
+
+/* ---- Element types ---------------------------------------------------------------------------------------- */
+
+/// Storage of an IEEE 754 half. Only a name for the bits: `halyard::cast` converts.
+struct f16 {
+    std::uint16_t bits;
+};
+
+/// Storage of a bfloat16, the upper half of a float. Only a name for the bits: `halyard::cast` converts.
+struct bf16 {
+    std::uint16_t bits;
+};
+
+/// The DLPack type of an element type. Specialize it for a 16-bit type of your own:
+/// `template <> struct halyard::element<my::Half> : halyard::element<halyard::f16> {};`
+template<class T>
+struct element;
+template<>
+struct element<float> {
+    static constexpr DLDataType dtype{kDLFloat, 32, 1};
+};
+template<>
+struct element<f16> {
+    static constexpr DLDataType dtype{kDLFloat, 16, 1};
+};
+template<>
+struct element<bf16> {
+    static constexpr DLDataType dtype{kDLBfloat, 16, 1};
+};
+#if defined(__clang__) ? __clang_major__ >= 15 && defined(__FLT16_MAX__) : __GNUC__ >= 13 && defined(__FLT16_MAX__)
+template<>
+struct element<_Float16> : element<f16> {};
+#endif
+#if defined(__STDCPP_BFLOAT16_T__)
+template<>
+struct element<std::bfloat16_t> : element<bf16> {};
+#endif
+
+namespace detail {
+
+template<class T, class = void>
+inline constexpr bool is_element = false;
+template<class T>
+inline constexpr bool is_element<T, std::void_t<decltype(element<T>::dtype)>> = true;
+
+/// Type that a container's std::data() points to; const if the elements are.
+template<class Container>
+using pointee = std::remove_pointer_t<decltype(std::data(std::declval<Container &>()))>;
+
+}  // namespace detail
+
+/* ---- Views -------------------------------------------------------------------------------------------------- */
+
+/// One to four extents or strides: `{rows, d}` in any integer type, or a container of integers.
+class Extents {
+public:
+    static constexpr int max_rank = 4;
+
+    template<class... Integer,
+             std::enable_if_t<(sizeof...(Integer) > 0 && (std::is_integral_v<Integer> && ...)), int> = 0>
+    constexpr Extents(Integer... extents) noexcept
+        : rank_(sizeof...(Integer)), values_{static_cast<std::int64_t>(extents)...} {
+        static_assert(sizeof...(Integer) <= max_rank, "halyard takes tensors of rank 1 to 4");
+    }
+
+    template<class Container, class Integer = detail::pointee<const Container>,
+             std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+    constexpr Extents(const Container &extents) : rank_(static_cast<int>(std::size(extents))), values_{} {
+        if (std::size(extents) < 1 || std::size(extents) > max_rank) {
+            throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Extents: a tensor has rank 1 to 4");
+        }
+        for (int axis = 0; axis < rank_; ++axis) {
+            values_[axis] = static_cast<std::int64_t>(std::data(extents)[axis]);
+        }
+    }
+
+    constexpr int rank() const noexcept { return rank_; }
+    constexpr std::int64_t operator[](int axis) const noexcept { return values_[axis]; }
+
+private:
+    int rank_;
+    std::int64_t values_[max_rank];
+};
+
+/// A tensor in CPU memory that a call reads; or no tensor, where an input is optional.
+///
+/// A view made from a pointer or a container holds its own shape and may be copied freely while the elements live. A
+/// view made from a `DLTensor` refers to that tensor's shape and strides, which must outlive it.
+class ConstTensor {
+public:
+    /// No tensor: `{}` for an optional weight or bias.
+    ConstTensor() noexcept = default;
+    ConstTensor(std::nullopt_t) noexcept {}
+
+    /// Row-major elements at `data`.
+    template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
+    ConstTensor(const T *data, const Extents &shape) noexcept {
+        assign(data, element<T>::dtype, shape, nullptr);
+    }
+
+    /// Elements at `data` with strides counted in elements; the last one is 1.
+    template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
+    ConstTensor(const T *data, const Extents &shape, const Extents &strides) {
+        assign(data, element<T>::dtype, shape, &strides);
+    }
+
+    /// All elements of a container, as one row.
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
+    ConstTensor(const Container &elements) noexcept : ConstTensor(std::data(elements), std::size(elements)) {}
+
+    /// Elements of a container with a shape; throws `Error` if the container is too small for it.
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
+    ConstTensor(const Container &elements, const Extents &shape) : ConstTensor(std::data(elements), shape) {
+        require_elements(std::size(elements));
+    }
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
+    ConstTensor(const Container &elements, const Extents &shape, const Extents &strides)
+        : ConstTensor(std::data(elements), shape, strides) {
+        require_elements(std::size(elements));
+    }
+
+    /// A DLPack tensor, taken as it is and checked by the call.
+    ConstTensor(const DLTensor &tensor) noexcept : tensor_(tensor), present_(true) {}
+
+    ConstTensor(const ConstTensor &other) noexcept { *this = other; }
+    ConstTensor &operator=(const ConstTensor &other) noexcept {
+        tensor_ = other.tensor_;
+        present_ = other.present_;
+        for (int axis = 0; axis < Extents::max_rank; ++axis) {
+            shape_[axis] = other.shape_[axis];
+            strides_[axis] = other.strides_[axis];
+        }
+        if (other.tensor_.shape == other.shape_) {
+            tensor_.shape = shape_;
+        }
+        if (other.tensor_.strides == other.strides_) {
+            tensor_.strides = strides_;
+        }
+        return *this;
+    }
+
+    /// The argument that a C function takes: null if there is no tensor, else valid as long as this view.
+    const DLTensor *get() const noexcept { return present_ ? &tensor_ : nullptr; }
+
+protected:
+    void assign(const void *data, DLDataType dtype, const Extents &shape, const Extents *strides) {
+        if (strides != nullptr && strides->rank() != shape.rank()) {
+            throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Tensor: shape and strides have different ranks");
+        }
+        for (int axis = 0; axis < shape.rank(); ++axis) {
+            shape_[axis] = shape[axis];
+            strides_[axis] = strides != nullptr ? (*strides)[axis] : 0;
+        }
+        // DLPack has no const; a ConstTensor only reaches parameters that are read.
+        tensor_.data = const_cast<void *>(data);
+        tensor_.device = DLDevice{kDLCPU, 0};
+        tensor_.ndim = shape.rank();
+        tensor_.dtype = dtype;
+        tensor_.shape = shape_;
+        tensor_.strides = strides != nullptr ? strides_ : nullptr;
+        tensor_.byte_offset = 0;
+        present_ = true;
+    }
+
+    /// Throws if the view reaches beyond `available` elements. Negative extents and strides are left to the call, whose
+    /// message names the argument.
+    void require_elements(std::size_t available) const {
+        std::int64_t stride = 1;  // of the row-major layout
+        std::int64_t needed = 1;  // one more than the last element's index
+        bool overflow = false;
+        for (int axis = tensor_.ndim - 1; axis >= 0; --axis) {
+            const std::int64_t step = tensor_.strides != nullptr ? strides_[axis] : stride;
+            if (shape_[axis] <= 0 || step < 0) {
+                return;
+            }
+            std::int64_t reach = 0;
+            overflow |= __builtin_mul_overflow(shape_[axis] - 1, step, &reach) ||
+                        __builtin_add_overflow(needed, reach, &needed) ||
+                        __builtin_mul_overflow(stride, shape_[axis], &stride);
+        }
+        if (overflow || static_cast<std::uint64_t>(needed) > available) {
+            throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Tensor: the container holds fewer elements than the shape");
+        }
+    }
+
+    DLTensor tensor_{};
+    std::int64_t shape_[Extents::max_rank] = {};
+    std::int64_t strides_[Extents::max_rank] = {};
+    bool present_ = false;
+};
+
+/// A tensor in CPU memory that a call writes; also usable as an input, for calls in place. Made as `ConstTensor` is,
+/// from elements that are not const.
+class Tensor : public ConstTensor {
+public:
+    template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
+    Tensor(T *data, const Extents &shape) noexcept : ConstTensor(data, shape) {}
+
+    template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
+    Tensor(T *data, const Extents &shape, const Extents &strides) : ConstTensor(data, shape, strides) {}
+
+    template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
+    Tensor(Container &&elements) noexcept : ConstTensor(elements) {}
+
+    template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
+    Tensor(Container &&elements, const Extents &shape) : ConstTensor(elements, shape) {}
+
+    template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
+    Tensor(Container &&elements, const Extents &shape, const Extents &strides)
+        : ConstTensor(elements, shape, strides) {}
+
+    Tensor(DLTensor &tensor) noexcept : ConstTensor(tensor) {}
+
+    /// The argument that a C function writes to; valid as long as this view. A view is as const as its elements, not as
+    /// the view itself, so this is a const function.
+    DLTensor *get() const noexcept { return const_cast<DLTensor *>(&tensor_); }
+};
+
+/* ---- Context ------------------------------------------------------------------------------------------------ */
+
+/// What a call needs beside its tensors: number of threads, whose threads, which instruction set. Move-only. May be
+/// shared by threads; its setters may not run at the same time as calls that use it.
+class Context {
+public:
+    /// One index of a call's work, handed to the callable of `set_parallel_for`.
+    class Task {
+    public:
+        Task(void (*function)(void *, int), void *closure) noexcept : function_(function), closure_(closure) {}
+        void operator()(int index) const { function_(closure_, index); }
+
+    private:
+        void (*function_)(void *, int);
+        void *closure_;
+    };
+
+    Context() {
+        halyard_context *context = nullptr;
+        check(halyard_context_create(&context));
+        context_.reset(context);
+    }
+
+    /// Upper bound on the threads one call uses, the caller's included; 0 restores the default.
+    void set_num_threads(int num_threads) { check(halyard_context_set_num_threads(get(), num_threads)); }
+    int num_threads() const noexcept { return halyard_context_num_threads(get()); }
+
+    /// Calls use the best variant that the machine supports and that is not above `isa`.
+    void set_max_isa(Isa isa) { check(halyard_context_set_max_isa(get(), static_cast<halyard_isa>(isa))); }
+    /// The variant that calls with this context use.
+    Isa isa() const noexcept { return static_cast<Isa>(halyard_context_isa(get())); }
+
+    /// Runs this context's work on the caller's threads: `parallel_for(count, task)` calls `task(i)` for every i in
+    /// [0, count), in any order, on any threads, and returns when all are done. The callable is kept until it is
+    /// replaced or the context dies; it is called from every thread that calls with this context, and may not throw.
+    template<class ParallelFor,
+             std::enable_if_t<std::is_invocable_v<std::decay_t<ParallelFor> &, int, const Task &>, int> = 0>
+    void set_parallel_for(ParallelFor &&parallel_for) {
+        using Callable = std::decay_t<ParallelFor>;
+        std::unique_ptr<void, void (*)(void *)> kept(new Callable(std::forward<ParallelFor>(parallel_for)),
+                                                     [](void *user) { delete static_cast<Callable *>(user); });
+        check(halyard_context_set_parallel_for(
+            get(),
+            [](void *user, int count, void (*function)(void *, int), void *closure) noexcept {
+                (*static_cast<Callable *>(user))(count, Task(function, closure));
+            },
+            kept.get()));
+        parallel_for_ = std::move(kept);
+    }
+    /// Back to the library's own threads.
+    void set_parallel_for(std::nullptr_t) {
+        check(halyard_context_set_parallel_for(get(), nullptr, nullptr));
+        parallel_for_.reset();
+    }
+
+    halyard_context *get() noexcept { return context_.get(); }
+    const halyard_context *get() const noexcept { return context_.get(); }
+    operator const halyard_context *() const noexcept { return get(); }
+
+private:
+    struct Destroy {
+        void operator()(halyard_context *context) const noexcept { halyard_context_destroy(context); }
+    };
+    std::unique_ptr<void, void (*)(void *)> parallel_for_{nullptr, [](void *) {}};
+    std::unique_ptr<halyard_context, Destroy> context_;
+};
+
+/* ---- Normalization ------------------------------------------------------------------------------------------
+ * x, y, residual, residual_out: [..., d]; weight, bias: [d] or {}. */
+
+/// y = weight * (x - mean) / sqrt(var + eps) + bias
+inline void layer_norm(const ConstTensor &x, const ConstTensor &weight, const ConstTensor &bias, float eps,
+                       const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_layer_norm(context, x.get(), weight.get(), bias.get(), eps, y.get()));
+}
+
+/// y = weight * x / sqrt(mean(x^2) + eps)
+inline void rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, const Tensor &y,
+                     const halyard_context *context = nullptr) {
+    check(halyard_rms_norm(context, x.get(), weight.get(), eps, 0, y.get()));
+}
+/// The same with HALYARD_RMS_... flags.
+inline void rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags, const Tensor &y,
+                     const halyard_context *context = nullptr) {
+    check(halyard_rms_norm(context, x.get(), weight.get(), eps, flags, y.get()));
+}
+
+/// pRMSNorm: the mean square over the first ceil(p * d) features.
+inline void partial_rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags, float p,
+                             const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_partial_rms_norm(context, x.get(), weight.get(), eps, flags, p, y.get()));
+}
+
+/// residual_out = x + residual; y = layer_norm(residual_out)
+inline void add_layer_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight,
+                           const ConstTensor &bias, float eps, const Tensor &residual_out, const Tensor &y,
+                           const halyard_context *context = nullptr) {
+    check(halyard_add_layer_norm(context, x.get(), residual.get(), weight.get(), bias.get(), eps, residual_out.get(),
+                                 y.get()));
+}
+
+/// residual_out = x + residual; y = rms_norm(residual_out)
+inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight, float eps,
+                         const Tensor &residual_out, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_add_rms_norm(context, x.get(), residual.get(), weight.get(), eps, 0, residual_out.get(), y.get()));
+}
+/// The same with HALYARD_RMS_... flags.
+inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight, float eps,
+                         unsigned flags, const Tensor &residual_out, const Tensor &y,
+                         const halyard_context *context = nullptr) {
+    check(
+        halyard_add_rms_norm(context, x.get(), residual.get(), weight.get(), eps, flags, residual_out.get(), y.get()));
+}
+
+/// y = softmax(x) over each row
+inline void softmax(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_softmax(context, x.get(), 1.0f, y.get()));
+}
+/// y = softmax(scale * x) over each row
+inline void softmax(const ConstTensor &x, float scale, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_softmax(context, x.get(), scale, y.get()));
+}
+
+/* ---- Activations --------------------------------------------------------------------------------------------
+ * x, y: [...], one shape; y may be x. `..._derivative` gives the function's derivative at x. */
+
+/// max(0, x)
+inline void relu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_relu(context, x.get(), y.get()));
+}
+inline void relu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_relu_derivative(context, x.get(), y.get()));
+}
+/// x * Phi(x), the exact GELU
+inline void gelu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_gelu(context, x.get(), y.get()));
+}
+inline void gelu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_gelu_derivative(context, x.get(), y.get()));
+}
+/// GELU by its tanh form, "gelu_new" or "gelu_pytorch_tanh"
+inline void gelu_tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_gelu_tanh(context, x.get(), y.get()));
+}
+inline void gelu_tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_gelu_tanh_derivative(context, x.get(), y.get()));
+}
+/// x * sigmoid(1.702 x), "quick_gelu"
+inline void gelu_sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_gelu_sigmoid(context, x.get(), y.get()));
+}
+inline void gelu_sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_gelu_sigmoid_derivative(context, x.get(), y.get()));
+}
+/// x * sigmoid(x), also called Swish-1
+inline void silu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_silu(context, x.get(), y.get()));
+}
+inline void silu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_silu_derivative(context, x.get(), y.get()));
+}
+/// x * sigmoid(beta * x)
+inline void swish(const ConstTensor &x, float beta, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_swish(context, x.get(), beta, y.get()));
+}
+inline void swish_derivative(const ConstTensor &x, float beta, const Tensor &y,
+                             const halyard_context *context = nullptr) {
+    check(halyard_swish_derivative(context, x.get(), beta, y.get()));
+}
+/// 1 / (1 + exp(-x))
+inline void sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_sigmoid(context, x.get(), y.get()));
+}
+inline void sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_sigmoid_derivative(context, x.get(), y.get()));
+}
+/// tanh(x)
+inline void tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_tanh(context, x.get(), y.get()));
+}
+inline void tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_tanh_derivative(context, x.get(), y.get()));
+}
+/// exp(x)
+inline void exp(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_exp(context, x.get(), y.get()));
+}
+inline void exp_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_exp_derivative(context, x.get(), y.get()));
+}
+
+/* ---- Gated linear units --------------------------------------------------------------------------------------
+ * On two tensors: gate, up, y: [..., h]. On one: x: [..., 2h], y: [..., h]. */
+
+/// Where gate and up lie in the rows of one tensor.
+enum class GluLayout {
+    gate_up = HALYARD_GLU_GATE_UP,          ///< two halves, gate first: Hugging Face's gate_up_proj
+    up_gate = HALYARD_GLU_UP_GATE,          ///< two halves, gate second: torch.nn.functional.glu
+    interleaved = HALYARD_GLU_INTERLEAVED,  ///< g0 u0 g1 u1 ...
+};
+
+/// sigmoid(gate) * up
+inline void glu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
+                const halyard_context *context = nullptr) {
+    check(halyard_glu(context, gate.get(), up.get(), y.get()));
+}
+inline void glu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_glu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+}
+/// gate * up
+inline void bilinear(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
+                     const halyard_context *context = nullptr) {
+    check(halyard_bilinear(context, gate.get(), up.get(), y.get()));
+}
+inline void bilinear(const ConstTensor &x, GluLayout layout, const Tensor &y,
+                     const halyard_context *context = nullptr) {
+    check(halyard_bilinear_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+}
+/// max(0, gate) * up
+inline void reglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
+                  const halyard_context *context = nullptr) {
+    check(halyard_reglu(context, gate.get(), up.get(), y.get()));
+}
+inline void reglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_reglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+}
+/// gelu(gate) * up
+inline void geglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
+                  const halyard_context *context = nullptr) {
+    check(halyard_geglu(context, gate.get(), up.get(), y.get()));
+}
+inline void geglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_geglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+}
+/// gelu_tanh(gate) * up
+inline void geglu_tanh(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
+                       const halyard_context *context = nullptr) {
+    check(halyard_geglu_tanh(context, gate.get(), up.get(), y.get()));
+}
+inline void geglu_tanh(const ConstTensor &x, GluLayout layout, const Tensor &y,
+                       const halyard_context *context = nullptr) {
+    check(halyard_geglu_tanh_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+}
+/// silu(gate) * up, or swish(gate, beta) * up
+inline void swiglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
+                   const halyard_context *context = nullptr) {
+    check(halyard_swiglu(context, gate.get(), up.get(), 1.0f, y.get()));
+}
+inline void swiglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_swiglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), 1.0f, y.get()));
+}
+inline void swiglu(const ConstTensor &gate, const ConstTensor &up, float beta, const Tensor &y,
+                   const halyard_context *context = nullptr) {
+    check(halyard_swiglu(context, gate.get(), up.get(), beta, y.get()));
+}
+inline void swiglu(const ConstTensor &x, GluLayout layout, float beta, const Tensor &y,
+                   const halyard_context *context = nullptr) {
+    check(halyard_swiglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), beta, y.get()));
+}
+
+/* ---- Elementwise ------------------------------------------------------------------------------------------------ */
+
+/// y = a + b, one shape; y may be a or b.
+inline void add(const ConstTensor &a, const ConstTensor &b, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_add(context, a.get(), b.get(), y.get()));
+}
+
+/// y = x, rounded to y's element type.
+inline void cast(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_cast(context, x.get(), y.get()));
+}
+
+}  // namespace halyard
+
+#endif

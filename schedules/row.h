@@ -1,0 +1,29 @@
+// The row family: reductions over each row, a few numbers per row made of them, then one pass that writes the row.
+#ifndef HALYARD_SCHEDULES_ROW_H
+#define HALYARD_SCHEDULES_ROW_H
+
+#include <vector>
+
+#include "Halide.h"
+#include "generators/row_reduction.h"
+
+namespace halyard::schedules {
+
+/** Parameters, set per kernel and instruction set by schedules/tuned. */
+struct RowParams {
+    Halide::GeneratorParam<int> vectors{"vectors", 4};  // vectors written per iteration of the last pass
+};
+
+struct Row {
+    std::vector<RowReduction> reductions;  // in the order in which they are computed
+    std::vector<Halide::Func> scalars;     // f(t): computed once per row
+    Halide::Func y;                        // y(d, t)
+    Halide::Var d, t;
+    Halide::Expr width;                    // extent of d
+};
+
+void row(const Row &stages, const RowParams &params, const Halide::Target &target);
+
+}  // namespace halyard::schedules
+
+#endif

@@ -1,0 +1,56 @@
+// Row kernels on x86: the row is read from cache once per pass, everything between the passes stays in registers.
+#include "schedules/row.h"
+
+#include <algorithm>
+
+#include "schedules/machine.h"
+
+namespace halyard::schedules {
+namespace {
+
+using namespace Halide;
+
+void reduction(RowReduction r, Func y, Var t, const Target &target) {
+    const int vector = f32_lanes(target);
+    // All lanes of all values are accumulators in registers through the whole pass: 8 of AVX2's 16 or 4 of AVX-512's
+    // 32. With SSE's 4-wide vectors they would need all 16, so the lanes are halved into two passes there.
+    const int in_registers = std::min(r.lane_count, vector * vector_registers(target) / 2 / r.lanes.outputs());
+
+    Var group("group");
+    r.lanes.compute_at(y, t).vectorize(r.lane, vector).unroll(r.lane);
+    r.lanes.update(0)
+        .split(r.lane, group, r.lane, in_registers)
+        .reorder(r.lane, r.blocks.x, group)
+        .vectorize(r.lane, vector)
+        .unroll(r.lane)
+        .unroll(group);
+    r.lanes.update(1).vectorize(r.lane, vector).unroll(r.lane);
+
+    for (Func level : r.tree) {
+        level.compute_at(y, t).vectorize(r.lane, std::min(vector, 8)).unroll(r.lane);
+    }
+    r.result.compute_at(y, t);
+}
+
+}  // namespace
+
+void row(const Row &stages, const RowParams &params, const Target &target) {
+    Func y = stages.y;
+    y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
+    for (const RowReduction &r : stages.reductions) {
+        reduction(r, y, stages.t, target);
+    }
+    for (Func scalar : stages.scalars) {
+        scalar.compute_at(y, stages.t);
+    }
+
+    // Model widths are multiples of the lane count. Their branch has no masks to compute and keeps the accumulators out
+    // of memory, which masked updates do not: a 64-wide row takes half the time.
+    Expr whole = stages.width % 64 == 0;
+    for (const RowReduction &r : stages.reductions) {
+        whole = whole && r.width % r.lane_count == 0;
+    }
+    y.specialize(whole);
+}
+
+}  // namespace halyard::schedules

@@ -1,0 +1,167 @@
+// halyard-accuracy: walks f32 inputs through every activation and prints, per function and region, the worst error in
+// ULP and where it is, as the table of docs/numerics.md. With --step 1 it walks all 2^32 inputs.
+#include "walk.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace halyard::tests;
+
+constexpr char usage[] =
+    "usage: halyard-accuracy [--step N] [--threads N] [--isa NAME] [--function NAME]\n"
+    "\n"
+    "Compares f32 activations with float64 references and prints a table of the worst errors.\n"
+    "  --step N         take every Nth of the 2^32 f32 numbers (default 1: all of them, about a minute of one core\n"
+    "                   per function)\n"
+    "  --threads N      threads (default: all processors)\n"
+    "  --isa NAME       one instruction set: sse41, avx2 or avx512 (default: all that this machine has)\n"
+    "  --function NAME  one function, as in halyard_<name>; the Swish family with beta, as in swish.beta_1.5\n"
+    "Exits with 1 if an error is beyond its bound in tests/accuracy_bounds.h.\n";
+
+struct Options {
+    std::uint64_t step = 1;
+    int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    std::string isa, function;
+};
+
+[[noreturn]] void stop(const std::string &message) {
+    std::fprintf(stderr, "halyard-accuracy: %s\n%s", message.c_str(), usage);
+    std::exit(2);
+}
+
+Options parse(int argc, char **argv) {
+    Options options;
+    for (int i = 1; i < argc; i++) {
+        const std::string name = argv[i];
+        if (name == "--help") {
+            std::fputs(usage, stdout);
+            std::exit(0);
+        }
+        if (i + 1 == argc) {
+            stop(name + " is unknown or lacks its value");
+        }
+        const char *const value = argv[++i];
+        char *end = nullptr;
+        const long long number = std::strtoll(value, &end, 10);
+        const bool is_count = *value != '\0' && *end == '\0' && number >= 1;
+        if (name == "--step" && is_count) {
+            options.step = static_cast<std::uint64_t>(number);
+        } else if (name == "--threads" && is_count && number <= 256) {
+            options.threads = static_cast<int>(number);
+        } else if (name == "--isa") {
+            options.isa = value;
+        } else if (name == "--function") {
+            options.function = value;
+        } else {
+            stop(name + " " + value + " is not an option");
+        }
+    }
+    return options;
+}
+
+/** The whole walk of one function with one instruction set. */
+WalkResult walk_all(const Activation &activation, halyard_isa isa, const Options &options) {
+    constexpr std::uint64_t all = std::uint64_t{1} << 32;
+    const std::uint64_t chunk = std::max<std::uint64_t>(1, (all / options.step) / 512) * options.step;
+    std::atomic<std::uint64_t> next{0};
+    std::mutex lock;
+    WalkResult total;
+    bool first = true;
+    const auto work = [&] {
+        halyard_context *context = nullptr;
+        if (halyard_context_create(&context) != HALYARD_OK || halyard_context_set_max_isa(context, isa) != HALYARD_OK ||
+            halyard_context_set_num_threads(context, 1) != HALYARD_OK) {
+            std::fprintf(stderr, "halyard-accuracy: %s\n", halyard_last_error());
+            std::abort();
+        }
+        for (std::uint64_t begin = next.fetch_add(chunk); begin < all; begin = next.fetch_add(chunk)) {
+            const WalkResult part = walk(activation, context, begin, std::min(all, begin + chunk), options.step);
+            const std::lock_guard<std::mutex> guard(lock);
+            total = first ? part : merge(total, part);
+            first = false;
+        }
+        halyard_context_destroy(context);
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < options.threads; i++) {
+        threads.emplace_back(work);
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    return total;
+}
+
+std::string region(const halyard::accuracy::Bound &bound) {
+    char text[64];
+    if (std::isinf(bound.from) && std::isinf(bound.to)) {
+        return "all x";
+    }
+    if (std::isinf(bound.to)) {
+        std::snprintf(text, sizeof text, "x >= %g", bound.from);
+    } else if (std::isinf(bound.from)) {
+        std::snprintf(text, sizeof text, "x < %g", bound.to);
+    } else {
+        std::snprintf(text, sizeof text, "%g to %g", bound.from, bound.to);
+    }
+    return text;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    const Options options = parse(argc, argv);
+    std::printf("| function | region | bound (ULP) | worst (ULP) | at x | result | exact | instruction set | inputs |\n"
+                "|---|---|---|---|---|---|---|---|---|\n");
+    bool any = false;
+    std::uint64_t wrong = 0;
+    for (const Activation &activation : activations()) {
+        if (!options.function.empty() && activation.label != options.function) {
+            continue;
+        }
+        for (int i = 0; i < halyard_isa_count(); i++) {
+            const auto isa = static_cast<halyard_isa>(i);
+            if (halyard_isa_supported(isa) == 0 || (!options.isa.empty() && options.isa != halyard_isa_name(isa))) {
+                continue;
+            }
+            any = true;
+            const WalkResult result = walk_all(activation, isa, options);
+            for (const Worst &worst : result.worst) {
+                if (worst.ulp < 0) {
+                    continue;
+                }
+                std::string bound = std::to_string(worst.bound.max_ulp);
+                bound.erase(bound.find_last_not_of('0') + 1);
+                bound.erase(bound.find_last_not_of('.') + 1);
+                if (worst.bound.floor > 0) {
+                    char text[32];
+                    std::snprintf(text, sizeof text, " of max(abs y, %g)", worst.bound.floor);
+                    bound += text;
+                }
+                std::printf("| %s | %s | %s | %.3f | %.9g | %.9g | %.9g | %s | %llu |\n", activation.label.c_str(),
+                            region(worst.bound).c_str(), bound.c_str(), worst.ulp, static_cast<double>(worst.x),
+                            static_cast<double>(worst.got), worst.expected, halyard_isa_name(isa),
+                            static_cast<unsigned long long>(result.inputs));
+                std::fflush(stdout);
+            }
+            if (result.wrong != 0) {
+                std::fprintf(stderr, "halyard-accuracy: %s with %s: %llu results beyond the bound, first at x = %.9g: %.9g\n",
+                             activation.label.c_str(), halyard_isa_name(isa), static_cast<unsigned long long>(result.wrong),
+                             static_cast<double>(result.first_wrong_x), static_cast<double>(result.first_wrong_got));
+            }
+            wrong += result.wrong;
+        }
+    }
+    if (!any) {
+        stop("no function or instruction set of that name on this machine");
+    }
+    return wrong == 0 ? 0 : 1;
+}

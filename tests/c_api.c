@@ -1,0 +1,86 @@
+/* The C interface from C11, as a program of its own: a call, the settings a test gives in the environment, and an
+ * enumeration value that only C can pass.
+ *
+ *     c_api [--expect-isa NAME] [--expect-threads N]
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "halyard/halyard.h"
+
+static int failures = 0;
+
+static void expect(int condition, const char *what) {
+    if (!condition) {
+        fprintf(stderr, "c_api: failed: %s (last error: %s)\n", what, halyard_last_error());
+        failures++;
+    }
+}
+
+static DLTensor row(float *data, int64_t *width) {
+    DLTensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.data = data;
+    tensor.device.device_type = kDLCPU;
+    tensor.ndim = 1;
+    tensor.dtype.code = kDLFloat;
+    tensor.dtype.bits = 32;
+    tensor.dtype.lanes = 1;
+    tensor.shape = width;
+    return tensor;
+}
+
+int main(int argc, char **argv) {
+    float x[4] = {3, -4, 3, 4}, y[4] = {0, 0, 0, 0}, z[2] = {7, 7};
+    int64_t four = 4, two = 2;
+    DLTensor xs = row(x, &four), ys = row(y, &four), zs = row(z, &two);
+    halyard_context *context = NULL;
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--expect-isa") == 0) {
+            const char *isa = halyard_isa_name(halyard_context_isa(NULL));
+            /* A machine without the instruction set uses the best one below. */
+            int wanted = 0;
+            while (wanted + 1 < halyard_isa_count() && strcmp(halyard_isa_name((halyard_isa)wanted), argv[i + 1]) != 0) {
+                wanted++;
+            }
+            while (wanted > 0 && !halyard_isa_supported((halyard_isa)wanted)) {
+                wanted--;
+            }
+            printf("c_api: instruction set %s\n", isa);
+            expect(strcmp(isa, halyard_isa_name((halyard_isa)wanted)) == 0, "the default context has the expected isa");
+        } else if (strcmp(argv[i], "--expect-threads") == 0) {
+            printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
+            expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]), "the default context has the expected threads");
+        }
+    }
+
+    expect(halyard_context_create(&context) == HALYARD_OK && context != NULL, "a context is made");
+    expect(halyard_context_isa(context) == halyard_context_isa(NULL), "a new context has the default isa");
+    expect(halyard_context_set_max_isa(context, HALYARD_ISA_AVX512) == HALYARD_OK, "the isa may be capped");
+    expect(halyard_context_isa(context) == halyard_context_isa(NULL), "the environment caps every context");
+    expect(halyard_context_set_max_isa(context, (halyard_isa)99) == HALYARD_INVALID_ARGUMENT, "isa 99 is refused");
+    expect(halyard_context_set_max_isa(context, (halyard_isa)-1) == HALYARD_INVALID_ARGUMENT, "isa -1 is refused");
+    expect(halyard_isa_name((halyard_isa)99) == NULL, "isa 99 has no name");
+    expect(strlen(halyard_status_name((halyard_status)99)) > 0, "status 99 has some name");
+
+    /* Root mean square sqrt(12.5). */
+    expect(halyard_rms_norm(context, &xs, NULL, 0.0f, 0, &ys) == HALYARD_OK, "rms_norm succeeds");
+    for (i = 0; i < 4; i++) {
+        expect(fabs((double)y[i] - x[i] / sqrt(12.5)) < 1e-6, "rms_norm is right");
+    }
+    expect(halyard_glu_packed(context, &xs, (halyard_glu_layout)99, &zs) == HALYARD_INVALID_ARGUMENT, "layout 99 is refused");
+    expect(strstr(halyard_last_error(), "layout") != NULL, "the message names layout");
+    expect(halyard_glu_packed(context, &xs, (halyard_glu_layout)-1, &zs) == HALYARD_INVALID_ARGUMENT, "layout -1 is refused");
+    expect(z[0] == 7 && z[1] == 7, "a refused call writes nothing");
+    expect(halyard_bilinear_packed(context, &xs, HALYARD_GLU_GATE_UP, &zs) == HALYARD_OK, "bilinear_packed succeeds");
+    expect(z[0] == 9 && z[1] == -16, "bilinear_packed is right");
+    expect(halyard_relu(NULL, &xs, &xs) == HALYARD_OK && x[1] == 0 && x[3] == 4, "relu in place is right");
+    halyard_context_destroy(context);
+
+    printf("c_api: %s\n", failures == 0 ? "all right" : "failed");
+    return failures == 0 ? 0 : 1;
+}

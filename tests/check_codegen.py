@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Checks what the compiler made of the kernels, from the object files.
+
+No kernel calls anything but memory functions: a call of expf, tanhf or fmaf is one call per element. Kernels for
+instruction sets with fused multiply-add do their arithmetic in vectors, and use no instruction of a stronger set.
+"""
+import argparse
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
+ISAS = ("sse41", "avx2", "avx512")
+WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm"}
+
+INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
+FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+RELOCATION = re.compile(r"^\s*[0-9a-f]+: R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
+SCALAR_FMA = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
+
+
+def disassemble(objdump, path):
+    return subprocess.run([objdump, "--disassemble", "--reloc", "--no-show-raw-insn", str(path)], check=True,
+                          capture_output=True, text=True).stdout
+
+
+def undefined_calls(text):
+    """Names of what is called or jumped to outside the object."""
+    calls, last = set(), ""
+    for line in text.splitlines():
+        relocation = RELOCATION.match(line)
+        if relocation:
+            name = relocation.group(1)
+            # Sections (.rodata...) hold constants; a jump or call through one of these is to the object itself.
+            if last.startswith(("call", "jmp")) and not name.startswith(("hk_", ".")):
+                calls.add(name)
+            continue
+        instruction = INSTRUCTION.match(line)
+        if instruction:
+            last = instruction.group(1)
+    return calls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--objdump", default="objdump")
+    parser.add_argument("kernels", type=pathlib.Path, help="directory of the kernels' object files")
+    arguments = parser.parse_args()
+
+    problems = []
+    count = collections.Counter()
+    for path in sorted(arguments.kernels.glob("hk_*.o")):
+        isa = path.stem.rsplit("_", 1)[1]
+        if isa not in ISAS:
+            problems.append(f"{path.name}: no instruction set is called {isa}")
+            continue
+        count[isa] += 1
+        text = disassemble(arguments.objdump, path)
+        foreign = undefined_calls(text) - ALLOWED_CALLS
+        if foreign:
+            problems.append(f"{path.name} calls {', '.join(sorted(foreign))}")
+
+        mnemonics = collections.Counter(match.group(1) for match in map(INSTRUCTION.match, text.splitlines()) if match)
+        if sum(mnemonics.values()) < 20:
+            problems.append(f"{path.name} holds next to no code: was objdump understood?")
+        for register in ("ymm", "zmm"):
+            if WIDEST[isa] < register and re.search(rf"%{register}\d", text):
+                problems.append(f"{path.name} uses {register} registers")
+        if f"%{WIDEST[isa]}" not in text:
+            problems.append(f"{path.name} does not use {WIDEST[isa]} registers")
+        if isa == "sse41":
+            if any(name.startswith("v") for name in mnemonics if name not in ("verr", "verw")):
+                problems.append(f"{path.name} uses AVX instructions")
+        else:
+            scalar = sum(number for name, number in mnemonics.items() if SCALAR_FMA.match(name))
+            if scalar:
+                problems.append(f"{path.name} has {scalar} scalar fused multiply-adds")
+
+    if len(set(count.values())) != 1 or set(count) != set(ISAS):
+        problems.append(f"different numbers of kernels per instruction set: {dict(count)}")
+    for problem in problems:
+        print("check_codegen:", problem, file=sys.stderr)
+    if not problems:
+        print(f"check_codegen: {sum(count.values())} objects, none calls a function per element")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+// Calls of operations on guarded tensors.
+#include "support/invocation.h"
+
+#include <cmath>
+#include <cstdio>
+#include <ostream>
+
+namespace halyard::tests {
+namespace {
+
+constexpr int differences_shown = 3;
+
+std::string number(double value) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.9g", value);
+    return text;
+}
+
+}  // namespace
+
+Context::Context() {
+    if (halyard_context_create(&context) != HALYARD_OK) {
+        ADD_FAILURE() << halyard_last_error();
+    }
+}
+
+Context::Context(halyard_isa isa, int num_threads) : Context() {
+    EXPECT_EQ(halyard_context_set_max_isa(context, isa), HALYARD_OK);
+    EXPECT_EQ(halyard_context_set_num_threads(context, num_threads), HALYARD_OK);
+}
+
+std::vector<halyard_isa> supported_isas() {
+    std::vector<halyard_isa> isas;
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        const auto isa = static_cast<halyard_isa>(i);
+        if (halyard_isa_supported(isa) != 0) {
+            isas.push_back(isa);
+        }
+    }
+    return isas;
+}
+
+std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i) {
+    // The finalizer of SplitMix64.
+    std::uint64_t z = seed * 0x9e3779b97f4a7c15u + row * 0xd1b54a32d192ed03u + i * 0xabc98388fb8fac03u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+double uniform(std::uint64_t seed, std::int64_t row, std::int64_t i) {
+    return static_cast<double>(hash(seed, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i)) >> 11) * 0x1p-53;
+}
+
+double bell(std::uint64_t seed, std::int64_t row, std::int64_t i) {
+    const std::uint64_t bits = hash(seed, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i));
+    int sum = 0;
+    for (int part = 0; part < 4; part++) {
+        sum += static_cast<int>((bits >> (16 * part)) & 0xffff);
+    }
+    return (sum - 131070) * (1.7320508 / 65536);
+}
+
+Shape operand_shape(const Operand &operand, const Shape &shape) {
+    if (operand.role == Role::parameter) {
+        return {shape.back()};
+    }
+    Shape own = shape;
+    own.back() *= operand.halves;
+    return own;
+}
+
+Invocation::Invocation(const Operation &operation, Dtype type, const Shape &shape, const Arrange &arrange)
+    : operation(operation), type(type) {
+    for (std::size_t i = 0; i < operation.operands.size(); i++) {
+        const Operand &operand = operation.operands[i];
+        tensors.push_back(
+            std::make_unique<Tensor>(operation.type_of(i, type), arrange(operand, operand_shape(operand, shape))));
+        arguments.push_back(&tensors.back()->view);
+    }
+    for (const Scalar &scalar : operation.scalars) {
+        scalars.push_back(scalar.value);
+    }
+}
+
+void Invocation::fill(std::uint64_t seed) {
+    for (std::size_t operand = 0; operand < tensors.size(); operand++) {
+        Tensor &tensor = *tensors[operand];
+        const std::uint64_t own_seed = seed * 16 + operand;
+        const std::int64_t last = tensor.width() - 1;
+        switch (operation.operands[operand].role) {
+        case Role::input:
+            tensor.fill([&](std::int64_t row, std::int64_t i) {
+                return bell(own_seed, row, i) * (i == 0 || i == last ? 8 : 2);
+            });
+            break;
+        case Role::parameter: {
+            const double middle = std::string_view(operation.operands[operand].name) == "bias" ? 0 : 1;
+            tensor.fill([&](std::int64_t row, std::int64_t i) { return middle + bell(own_seed, row, i) / 2; });
+            break;
+        }
+        case Role::output:
+            break;
+        }
+    }
+}
+
+void Invocation::copy_inputs_from(const Invocation &other) {
+    for (std::size_t operand = 0; operand < tensors.size(); operand++) {
+        if (operation.operands[operand].role != Role::output) {
+            tensors[operand]->copy_from(*other.tensors[operand]);
+        }
+    }
+}
+
+void Invocation::alias(const std::vector<Alias> &aliases) {
+    for (const Alias &alias : aliases) {
+        Tensor &output = *tensors[alias.output];
+        const Tensor &input = *tensors[alias.input];
+        const std::size_t shift = static_cast<std::size_t>(alias.half * output.width()) * size_of(input.dtype());
+        output.view.data = static_cast<char *>(input.view.data) + shift;
+        output.view.byte_offset = input.view.byte_offset;
+        // Of half the width, so strides cannot be left to the compact default.
+        output.view.strides = const_cast<std::int64_t *>(input.strides().data());
+    }
+}
+
+halyard_status Invocation::run(const halyard_context *context) const {
+    return operation.call(context, arguments.data(), scalars.data());
+}
+
+std::vector<std::vector<ExpectedRow>> Invocation::expected() const {
+    const std::vector<std::size_t> outputs = operation.with_role(Role::output);
+    std::vector<std::vector<ExpectedRow>> all(outputs.size());
+    std::vector<Row> rows(tensors.size());
+    for (const std::size_t parameter : operation.with_role(Role::parameter)) {
+        rows[parameter] = tensors[parameter]->row_values(0);
+    }
+    const std::int64_t row_count = tensors[outputs.front()]->rows();
+    for (std::int64_t row = 0; row < row_count; row++) {
+        for (const std::size_t input : operation.with_role(Role::input)) {
+            rows[input] = tensors[input]->row_values(row);
+        }
+        std::vector<ExpectedRow> results = operation.reference(rows, type);
+        for (std::size_t output = 0; output < results.size(); output++) {
+            all[output].push_back(std::move(results[output]));
+        }
+    }
+    return all;
+}
+
+testing::AssertionResult Invocation::check(const std::vector<std::vector<ExpectedRow>> &expected) const {
+    const std::vector<std::size_t> outputs = operation.with_role(Role::output);
+    testing::AssertionResult result = testing::AssertionFailure();
+    std::int64_t wrong = 0;
+    for (std::size_t k = 0; k < outputs.size(); k++) {
+        const Tensor &tensor = *tensors[outputs[k]];
+        for (std::int64_t row = 0; row < tensor.rows(); row++) {
+            const ExpectedRow &expected_row = expected[k][static_cast<std::size_t>(row)];
+            for (std::int64_t i = 0; i < tensor.width(); i++) {
+                const Expected &one = expected_row[static_cast<std::size_t>(i)];
+                const std::uint32_t bits = tensor.bits(row, i);
+                const double got = decode(tensor.dtype(), bits);
+                if (acceptable(tensor.dtype(), one, got)) {
+                    continue;
+                }
+                if (wrong++ < differences_shown) {
+                    result << "\n  " << operation.operands[outputs[k]].name << "[row " << row << ", " << i << "] is "
+                           << show(tensor.dtype(), bits) << ", expected " << number(one.value) << " +- "
+                           << number(one.error) << " before rounding; off by "
+                           << number((got - one.value) / spacing(tensor.dtype(), one.value)) << " ULP. Inputs there:";
+                    for (const std::size_t input : operation.with_role(Role::input)) {
+                        result << " " << operation.operands[input].name << " = "
+                               << show(tensors[input]->dtype(), tensors[input]->bits(row, i));
+                    }
+                }
+            }
+        }
+    }
+    if (wrong != 0) {
+        return result << "\n  " << wrong << " wrong results from " << describe();
+    }
+    return surroundings_intact();
+}
+
+testing::AssertionResult Invocation::surroundings_intact() const {
+    for (std::size_t operand = 0; operand < tensors.size(); operand++) {
+        if (!tensors[operand]->surroundings_intact()) {
+            return testing::AssertionFailure()
+                   << operation.operands[operand].name << " was written outside its elements by " << describe();
+        }
+    }
+    return testing::AssertionSuccess();
+}
+
+std::vector<std::uint32_t> Invocation::output_bits() const {
+    std::vector<std::uint32_t> all;
+    for (const std::size_t output : operation.with_role(Role::output)) {
+        const std::vector<std::uint32_t> bits = tensors[output]->all_bits();
+        all.insert(all.end(), bits.begin(), bits.end());
+    }
+    return all;
+}
+
+std::string Invocation::describe() const {
+    std::string text = operation.function + " (" + operation.label + ") " + name_of(type);
+    for (std::size_t operand = 0; operand < tensors.size(); operand++) {
+        const Tensor &tensor = *tensors[operand];
+        text += std::string("; ") + operation.operands[operand].name + " " + to_string(tensor.shape()) + " strides " +
+                to_string(tensor.strides());
+    }
+    return text;
+}
+
+std::string show(Dtype type, std::uint32_t bits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.9g (0x%0*x)", decode(type, bits), static_cast<int>(2 * size_of(type)), bits);
+    return text;
+}
+
+testing::AssertionResult same_bits(Dtype type, const std::vector<std::uint32_t> &expected,
+                                   const std::vector<std::uint32_t> &got) {
+    if (expected == got) {
+        return testing::AssertionSuccess();
+    }
+    if (expected.size() != got.size()) {
+        return testing::AssertionFailure() << got.size() << " results instead of " << expected.size();
+    }
+    testing::AssertionResult result = testing::AssertionFailure();
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < got.size(); i++) {
+        if (got[i] != expected[i] && different++ < differences_shown) {
+            result << "\n  result " << i << " is " << show(type, got[i]) << " instead of " << show(type, expected[i]);
+        }
+    }
+    return result << "\n  " << different << " of " << got.size() << " results have other bits";
+}
+
+std::string test_name(const std::string &label, Dtype type) {
+    std::string name = label + "_" + name_of(type);
+    for (char &c : name) {
+        c = c == '-' ? 'm' : std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+    }
+    return name;
+}
+
+std::vector<OperationCase> operation_cases() {
+    std::vector<OperationCase> cases;
+    for (const Operation &operation : operations()) {
+        for (const Dtype type : all_dtypes) {
+            cases.push_back({&operation, type});
+        }
+    }
+    return cases;
+}
+
+std::string name_of_case(const testing::TestParamInfo<OperationCase> &info) {
+    return test_name(info.param.operation->label, info.param.type);
+}
+
+void PrintTo(const OperationCase &operation_case, std::ostream *stream) {
+    *stream << operation_case.operation->label << " in " << name_of(operation_case.type);
+}
+
+}  // namespace halyard::tests

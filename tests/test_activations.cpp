@@ -1,0 +1,111 @@
+// The accuracy promise of the activations: a walk through f32, every value of the 16-bit types, signs of zero.
+// halyard-accuracy walks all f32 inputs.
+#include "support/invocation.h"
+#include "walk.h"
+
+#include <cmath>
+#include <limits>
+
+namespace halyard::tests {
+namespace {
+
+constexpr std::uint64_t all_f32 = std::uint64_t{1} << 32;
+
+// Primes: every exponent and all low bits of the significand are met.
+#ifdef HALYARD_TESTS_REDUCED
+constexpr std::uint64_t walk_step = 60013;
+#else
+constexpr std::uint64_t walk_step = 1429;  // three million inputs
+#endif
+
+class EveryActivation : public testing::TestWithParam<const Activation *> {};
+
+TEST_P(EveryActivation, StaysWithinItsBoundsInF32) {
+    for (const halyard_isa isa : supported_isas()) {
+        const Context context(isa);
+        const WalkResult result = walk(*GetParam(), context.get(), 0, all_f32, walk_step);
+        EXPECT_EQ(result.wrong, 0u) << "of " << result.inputs << " inputs with " << halyard_isa_name(isa) << "; the first is x = "
+                                    << show(Dtype::f32, bits_of(result.first_wrong_x)) << ", which gave "
+                                    << show(Dtype::f32, bits_of(result.first_wrong_got)) << " instead of "
+                                    << GetParam()->reference(result.first_wrong_x);
+        for (const Worst &worst : result.worst) {
+            EXPECT_LE(worst.ulp, worst.bound.max_ulp)
+                << "x in [" << worst.bound.from << ", " << worst.bound.to << "] with " << halyard_isa_name(isa) << ", worst at x = "
+                << show(Dtype::f32, bits_of(worst.x)) << ": " << show(Dtype::f32, bits_of(worst.got)) << " instead of "
+                << worst.expected;
+        }
+    }
+}
+
+// Where functions change their formula or saturate, inputs are close together in value but not in bits: walk these too.
+TEST_P(EveryActivation, StaysWithinItsBoundsNearZeroAndInTheTails) {
+    const Activation &activation = *GetParam();
+    const ErrorModel errors(activation.function);
+    constexpr int count = 1 << 16;
+    const Operation &operation = tests::operation(activation.label);
+    for (const double reach : {1.0, 12.0, 110.0}) {
+        for (const halyard_isa isa : supported_isas()) {
+            Invocation call(operation, Dtype::f32, {count});
+            call.tensors[0]->fill([&](std::int64_t, std::int64_t i) { return reach * (2.0 * i / (count - 1) - 1); });
+            const Context context(isa);
+            ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+            EXPECT_TRUE(call.check(call.expected())) << "  with " << halyard_isa_name(isa);
+        }
+    }
+}
+
+TEST_P(EveryActivation, IsRightForEveryValueOfThe16BitTypes) {
+    const Operation &operation = tests::operation(GetParam()->label);
+    for (const Dtype type : {Dtype::f16, Dtype::bf16}) {
+        std::vector<std::vector<ExpectedRow>> expected;
+        for (const halyard_isa isa : supported_isas()) {
+            Invocation call(operation, type, {1 << 16});
+            for (std::int64_t i = 0; i < 1 << 16; i++) {
+                call.tensors[0]->set_bits(0, i, static_cast<std::uint32_t>(i));
+            }
+            if (expected.empty()) {
+                expected = call.expected();
+            }
+            const Context context(isa);
+            ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+            EXPECT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
+        }
+    }
+}
+
+std::vector<const Activation *> pointers_to_activations() {
+    std::vector<const Activation *> all;
+    for (const Activation &activation : activations()) {
+        all.push_back(&activation);
+    }
+    return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryActivation, testing::ValuesIn(pointers_to_activations()),
+                         [](const testing::TestParamInfo<const Activation *> &info) {
+                             return test_name(info.param->label, Dtype::f32);
+                         });
+
+// Functions that go through zero like x or x / 2 keep the sign of zero, and a negative tail that vanishes comes from below.
+TEST(ActivationsAtZero, KeepItsSign) {
+    for (const char *label : {"gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish.beta_-1.5", "tanh"}) {
+        for (const Dtype type : all_dtypes) {
+            for (const halyard_isa isa : supported_isas()) {
+                Invocation call(operation(label), type, {2});
+                call.tensors[0]->set(0, 0, 0.0);
+                call.tensors[0]->set(0, 1, -0.0);
+                const Context context(isa);
+                ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                for (std::int64_t i = 0; i < 2; i++) {
+                    const double y = call.tensors[1]->get(0, i);
+                    EXPECT_TRUE(y == 0 && std::signbit(y) == (i == 1))
+                        << label << " of " << (i == 0 ? "+0" : "-0") << " is " << y << " in " << name_of(type) << " with "
+                        << halyard_isa_name(isa);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests

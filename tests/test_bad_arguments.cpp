@@ -1,0 +1,374 @@
+// Every bad argument of every function: the call fails with the right kind of status, the message names the function
+// and the argument, and nothing is written.
+#include "support/invocation.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace halyard::tests {
+namespace {
+
+constexpr std::int64_t rows = 3, width = 8;
+
+/** A view that may be made wrong, with room for another shape and other strides. */
+struct Change {
+    explicit Change(DLTensor &view)
+        : view(view), shape(view.shape, view.shape + view.ndim), strides(compact_strides(shape)) {}
+
+    /** Makes the view take `shape` and `strides` as they are now. */
+    void apply() {
+        view.ndim = static_cast<int>(shape.size());
+        view.shape = shape.data();
+        view.strides = strides.data();
+    }
+    void apply_compact() {
+        strides = compact_strides(shape);
+        apply();
+    }
+
+    DLTensor &view;
+    Shape shape, strides;
+};
+
+struct Mistake {
+    const char *what;
+    halyard_status status;
+    void (*make)(Change &);
+};
+
+/** What may be wrong with any tensor on its own. */
+const Mistake mistakes[] = {
+    {"null data", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.data = nullptr, c.view.byte_offset = 0; }},
+    {"null shape", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.shape = nullptr; }},
+    {"CUDA device", HALYARD_UNSUPPORTED, [](Change &c) { c.view.device.device_type = kDLCUDA; }},
+    {"OpenCL device", HALYARD_UNSUPPORTED, [](Change &c) { c.view.device.device_type = kDLOpenCL; }},
+    {"int32", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLInt, 32, 1}; }},
+    {"uint16", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLUInt, 16, 1}; }},
+    {"f64", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLFloat, 64, 1}; }},
+    {"bf32", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLBfloat, 32, 1}; }},
+    {"two lanes", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype.lanes = 2; }},
+    {"no lanes", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype.lanes = 0; }},
+    {"rank 0", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.ndim = 0; }},
+    {"rank -1", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.ndim = -1; }},
+    {"rank 5", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape.insert(c.shape.begin(), 5 - c.shape.size(), 1);
+         c.apply_compact();
+     }},
+    {"negative width", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape.back() = -c.shape.back();
+         c.apply();
+     }},
+    {"last axis with stride 2", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides.back() = 2;
+         c.apply();
+     }},
+    {"last axis with stride 0", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides.back() = 0;
+         c.apply();
+     }},
+    {"last axis with stride -1", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides.back() = -1;
+         c.apply();
+     }},
+    {"width beyond 64 bits of address", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape.back() = std::numeric_limits<std::int64_t>::max();
+         c.apply();
+     }},
+    {"data off by a byte", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) { c.view.data = static_cast<char *>(c.view.data) + 1; }},
+    {"byte_offset off by a byte", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.byte_offset++; }},
+    {"one feature more", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape.back()++;
+         c.apply_compact();
+     }},
+    {"one feature less", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape.back()--;
+         c.apply_compact();
+     }},
+    {"a leading axis more", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape.insert(c.shape.begin(), 1);
+         c.apply_compact();
+     }},
+};
+
+/** What may be wrong with a tensor that has rows. */
+const Mistake mistakes_with_rows[] = {
+    {"a row more", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape[0]++;
+         c.apply_compact();
+     }},
+    {"a row less", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape[0]--;
+         c.apply_compact();
+     }},
+    {"no rows", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape[0] = 0;
+         c.apply_compact();
+     }},
+    {"the rows as one", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape = {c.shape[0] * c.shape[1]};
+         c.apply_compact();
+     }},
+    {"negative rows", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.shape[0] = -1;
+         c.apply();
+     }},
+    {"negative pitch", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.view.data = static_cast<char *>(c.view.data) + (c.shape[0] - 1) * c.strides[0] * (c.view.dtype.bits / 8);
+         c.strides[0] = -c.strides[0];
+         c.apply();
+     }},
+    {"pitch beyond 64 bits of address", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides[0] = std::numeric_limits<std::int64_t>::max() / 2;
+         c.apply();
+     }},
+    {"transposed", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides = {1, c.shape[0]};
+         c.apply();
+     }},
+};
+
+/** What may be wrong with a tensor that is written. */
+const Mistake mistakes_of_outputs[] = {
+    {"all rows in one place", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides[0] = 0;
+         c.apply();
+     }},
+    {"rows that overlap by one element", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) {
+         c.strides[0] = c.shape[1] - 1;
+         c.apply();
+     }},
+};
+
+bool contains_word(const std::string &text, const std::string &word) {
+    const auto part_of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+        const std::size_t end = at + word.size();
+        if ((at == 0 || !part_of_word(text[at - 1])) && (end == text.size() || !part_of_word(text[end]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+class BadArguments : public testing::TestWithParam<OperationCase> {
+protected:
+    const Operation &operation = *GetParam().operation;
+    const Dtype type = GetParam().type;
+
+    /** A call that would succeed. */
+    std::unique_ptr<Invocation> good_call(const Shape &shape = {rows, width}) const {
+        auto call = std::make_unique<Invocation>(operation, type, shape);
+        call->fill(67);
+        return call;
+    }
+
+    /** The call fails with `status` and a message about `argument`, and leaves all memory as it is. */
+    void expect_refused(const Invocation &call, halyard_status status, const std::string &argument,
+                        const std::string &what) const {
+        std::vector<std::vector<std::uint8_t>> before;
+        for (const auto &tensor : call.tensors) {
+            before.push_back(tensor->snapshot());
+        }
+        const halyard_status got = call.run(nullptr);
+        const std::string message = halyard_last_error();
+        EXPECT_EQ(got, status) << argument << ": " << what << "; " << message;
+        if (got != HALYARD_OK) {
+            EXPECT_EQ(message.compare(0, operation.function.size() + 2, operation.function + ": "), 0)
+                << argument << ": " << what << "; " << message;
+            EXPECT_TRUE(contains_word(message.substr(std::min(message.size(), operation.function.size())), argument))
+                << argument << ": " << what << "; " << message;
+        }
+        for (std::size_t i = 0; i < before.size(); i++) {
+            EXPECT_TRUE(call.tensors[i]->snapshot() == before[i])
+                << operation.operands[i].name << " was written though " << argument << " has: " << what;
+        }
+    }
+
+    void expect_mistake_refused(std::size_t operand, const Mistake &mistake) const {
+        const auto call = good_call();
+        Change change(*call->arguments[operand]);
+        mistake.make(change);
+        expect_refused(*call, mistake.status, operation.operands[operand].name, mistake.what);
+    }
+};
+
+TEST_P(BadArguments, TheGoodCallSucceeds) {
+    const auto call = good_call();
+    EXPECT_EQ(call->run(nullptr), HALYARD_OK) << halyard_last_error();
+    EXPECT_TRUE(call->check(call->expected()));
+}
+
+TEST_P(BadArguments, ATensorThatIsWrong) {
+    for (std::size_t i = 0; i < operation.operands.size(); i++) {
+        const Operand &operand = operation.operands[i];
+        if (!operand.optional) {
+            const auto call = good_call();
+            call->arguments[i] = nullptr;
+            expect_refused(*call, HALYARD_INVALID_ARGUMENT, operand.name, "null");
+        }
+        for (const Mistake &mistake : mistakes) {
+            expect_mistake_refused(i, mistake);
+        }
+        if (operand.role != Role::parameter) {
+            for (const Mistake &mistake : mistakes_with_rows) {
+                expect_mistake_refused(i, mistake);
+            }
+        }
+        if (operand.role == Role::output) {
+            for (const Mistake &mistake : mistakes_of_outputs) {
+                expect_mistake_refused(i, mistake);
+            }
+        }
+    }
+}
+
+TEST_P(BadArguments, ATensorOfAnotherType) {
+    if (!operation.one_type()) {
+        GTEST_SKIP() << "the operation takes mixed types";
+    }
+    for (std::size_t i = 0; i < operation.operands.size(); i++) {
+        for (const Dtype other : all_dtypes) {
+            if (other != type) {
+                const auto call = good_call();
+                call->arguments[i]->dtype = dlpack_type(other);
+                expect_refused(*call, HALYARD_UNSUPPORTED, operation.operands[i].name, std::string("type ") + name_of(other));
+            }
+        }
+    }
+}
+
+TEST_P(BadArguments, AnUnevenPackedInput) {
+    const std::size_t x = operation.with_role(Role::input).front();
+    if (operation.operands[x].halves != 2) {
+        GTEST_SKIP() << "not packed";
+    }
+    for (const std::int64_t uneven : {1, 15, 17}) {
+        const auto call = good_call();
+        Change change(*call->arguments[x]);
+        change.shape.back() = uneven;
+        change.apply_compact();
+        expect_refused(*call, HALYARD_INVALID_ARGUMENT, "x", std::to_string(uneven) + " columns");
+    }
+}
+
+TEST_P(BadArguments, RowsWithoutFeatures) {
+    if (!operation.needs_features) {
+        GTEST_SKIP() << "elementwise";
+    }
+    for (const Shape &shape : {Shape{0}, Shape{3, 0}, Shape{2, 2, 0}}) {
+        expect_refused(*good_call(shape), HALYARD_INVALID_ARGUMENT, "x", "shape " + to_string(shape));
+    }
+}
+
+TEST_P(BadArguments, AScalarOutOfRange) {
+    for (std::size_t i = 0; i < operation.scalars.size(); i++) {
+        for (const double refused : operation.scalars[i].refused) {
+            const auto call = good_call();
+            call->scalars[i] = refused;
+            expect_refused(*call, HALYARD_INVALID_ARGUMENT, operation.scalars[i].name, std::to_string(refused));
+            // Also where there is nothing to do.
+            const auto empty = good_call({0, width});
+            empty->scalars[i] = refused;
+            expect_refused(*empty, HALYARD_INVALID_ARGUMENT, operation.scalars[i].name, std::to_string(refused) + " on an empty tensor");
+        }
+    }
+}
+
+/** Whether the output may be the same view as the input, or as half of it. */
+bool may_alias(const Operation &operation, std::size_t output, std::size_t input) {
+    for (const std::vector<Alias> &aliases : operation.in_place) {
+        if (aliases.size() == 1 && aliases[0].output == output && aliases[0].input == input) {
+            return true;
+        }
+    }
+    return false;
+}
+
+TEST_P(BadArguments, OverlappingMemory) {
+    const auto bytes = static_cast<std::int64_t>(size_of(type));
+    for (const std::size_t output : operation.with_role(Role::output)) {
+        const char *const name = operation.operands[output].name;
+        for (std::size_t other = 0; other < operation.operands.size(); other++) {
+            if (other == output || operation.type_of(other, type) != operation.type_of(output, type)) {
+                continue;
+            }
+            const std::string other_name = operation.operands[other].name;
+            const std::int64_t other_width = width * operation.operands[other].halves;
+            // The output moved onto the other tensor, by whole elements from its start.
+            const auto moved = [&](std::int64_t elements) {
+                auto call = good_call();
+                call->arguments[output]->data = static_cast<char *>(call->arguments[other]->data) + elements * bytes;
+                return call;
+            };
+            for (const std::int64_t elements : {-1, 1, 3, static_cast<int>(width) - 1}) {
+                expect_refused(*moved(elements), HALYARD_INVALID_ARGUMENT, name,
+                               "starts " + std::to_string(elements) + " elements into " + other_name);
+            }
+            if (!may_alias(operation, output, other)) {
+                expect_refused(*moved(0), HALYARD_INVALID_ARGUMENT, name, "is " + other_name);
+            }
+            if (operation.operands[other].role == Role::parameter) {
+                continue;
+            }
+            // A whole row of the other tensor further.
+            expect_refused(*moved(other_width), HALYARD_INVALID_ARGUMENT, name, "is one row into " + other_name);
+            // The same data, but other strides: rows of the output lie on other rows of the input.
+            for (const std::int64_t pitch : {other_width + 1, 2 * other_width}) {
+                const auto call = moved(0);
+                Change change(*call->arguments[output]);
+                change.strides[0] = pitch;
+                change.apply();
+                expect_refused(*call, HALYARD_INVALID_ARGUMENT, name, "has another pitch than " + other_name);
+            }
+        }
+    }
+    if (operation.with_role(Role::output).size() == 2) {
+        const auto call = good_call();
+        const std::size_t y = operation.operands.size() - 1;
+        // Both outputs in place of one input.
+        call->alias({{y, 0}, {y - 1, 0}});
+        expect_refused(*call, HALYARD_INVALID_ARGUMENT, "y", "and residual_out are both x");
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadArguments, testing::ValuesIn(operation_cases()), name_of_case);
+
+TEST(BadArgumentsOfCast, InPlaceAcrossTypes) {
+    for (const Dtype from : all_dtypes) {
+        for (const Dtype to : all_dtypes) {
+            Invocation call(operation(std::string("cast.to_") + name_of(to)), from, {rows, width});
+            call.fill(71);
+            const std::vector<std::uint32_t> before = call.tensors[0]->all_bits();
+            call.arguments[1]->data = call.arguments[0]->data;
+            const halyard_status status = call.run(nullptr);
+            EXPECT_EQ(status, from == to ? HALYARD_OK : HALYARD_INVALID_ARGUMENT) << name_of(from) << " to " << name_of(to);
+            EXPECT_TRUE(same_bits(from, before, call.tensors[0]->all_bits()));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests

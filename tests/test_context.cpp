@@ -1,0 +1,296 @@
+// Contexts, statuses and messages, instruction sets, and calls from many threads at once.
+#include "support/invocation.h"
+
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+namespace halyard::tests {
+namespace {
+
+// ---- Queries -----------------------------------------------------------------------------------------------------
+
+TEST(Queries, NamesOfStatuses) {
+    EXPECT_STREQ(halyard_status_name(HALYARD_OK), "ok");
+    EXPECT_STREQ(halyard_status_name(HALYARD_INVALID_ARGUMENT), "invalid argument");
+    EXPECT_STREQ(halyard_status_name(HALYARD_UNSUPPORTED), "unsupported");
+    EXPECT_STREQ(halyard_status_name(HALYARD_OUT_OF_MEMORY), "out of memory");
+}
+
+TEST(Queries, VersionIsThatOfTheProject) { EXPECT_STREQ(halyard_version(), HALYARD_TEST_VERSION); }
+
+TEST(Queries, InstructionSets) {
+    ASSERT_EQ(halyard_isa_count(), 3);
+    EXPECT_STREQ(halyard_isa_name(HALYARD_ISA_SSE41), "sse41");
+    EXPECT_STREQ(halyard_isa_name(HALYARD_ISA_AVX2), "avx2");
+    EXPECT_STREQ(halyard_isa_name(HALYARD_ISA_AVX512), "avx512");
+    // 3 is the one value outside that C++ lets the enumeration hold.
+    EXPECT_EQ(halyard_isa_name(static_cast<halyard_isa>(3)), nullptr);
+    EXPECT_EQ(halyard_isa_supported(static_cast<halyard_isa>(3)), 0);
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_SSE41), 1);
+    // Each includes the weaker ones.
+    EXPECT_GE(halyard_isa_supported(HALYARD_ISA_AVX2), halyard_isa_supported(HALYARD_ISA_AVX512));
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0);
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX512), __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 1 : 0);
+}
+
+// ---- Contexts ----------------------------------------------------------------------------------------------------
+
+TEST(Contexts, CapTheInstructionSet) {
+    const Context context;
+    for (int cap = 0; cap < halyard_isa_count(); cap++) {
+        ASSERT_EQ(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(cap)), HALYARD_OK);
+        const halyard_isa chosen = halyard_context_isa(context.get());
+        EXPECT_LE(chosen, cap);
+        EXPECT_EQ(halyard_isa_supported(chosen), 1);
+        for (int better = chosen + 1; better <= cap; better++) {
+            EXPECT_EQ(halyard_isa_supported(static_cast<halyard_isa>(better)), 0) << "passed over";
+        }
+    }
+    EXPECT_EQ(halyard_context_isa(nullptr), halyard_context_isa(Context().get()));
+}
+
+TEST(Contexts, UseTheInstructionSetTheySay) {
+    // SSE4.1 has no fused multiply-add, so some result in many differs from AVX2's.
+    if (halyard_isa_supported(HALYARD_ISA_AVX2) == 0) {
+        GTEST_SKIP() << "this machine has one instruction set";
+    }
+    const auto bits_with = [](halyard_isa isa) {
+        Invocation call(operation("gelu"), Dtype::f32, {4096});
+        call.fill(73);
+        EXPECT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
+        return call.output_bits();
+    };
+    EXPECT_NE(bits_with(HALYARD_ISA_SSE41), bits_with(HALYARD_ISA_AVX2));
+}
+
+TEST(Contexts, BoundTheThreads) {
+    const Context context;
+    const int by_default = halyard_context_num_threads(context.get());
+    EXPECT_GE(by_default, 1);
+    EXPECT_LE(by_default, 256);
+    EXPECT_EQ(halyard_context_num_threads(nullptr), by_default);
+    for (const int threads : {1, 2, 7, 256}) {
+        ASSERT_EQ(halyard_context_set_num_threads(context.get(), threads), HALYARD_OK);
+        EXPECT_EQ(halyard_context_num_threads(context.get()), threads);
+    }
+    EXPECT_EQ(halyard_context_num_threads(nullptr), by_default);
+    ASSERT_EQ(halyard_context_set_num_threads(context.get(), 0), HALYARD_OK);
+    EXPECT_EQ(halyard_context_num_threads(context.get()), by_default);
+}
+
+TEST(Contexts, RefuseBadArguments) {
+    const auto expect_message = [](halyard_status status, const char *function, const char *argument) {
+        EXPECT_EQ(status, HALYARD_INVALID_ARGUMENT);
+        const std::string message = halyard_last_error();
+        EXPECT_EQ(message.find(std::string(function) + ": " + argument), 0u) << message;
+    };
+    const auto nothing = [](void *, int, void (*)(void *, int), void *) {};
+    expect_message(halyard_context_create(nullptr), "halyard_context_create", "context");
+    expect_message(halyard_context_set_num_threads(nullptr, 1), "halyard_context_set_num_threads", "context");
+    expect_message(halyard_context_set_max_isa(nullptr, HALYARD_ISA_SSE41), "halyard_context_set_max_isa", "context");
+    expect_message(halyard_context_set_parallel_for(nullptr, nothing, nullptr), "halyard_context_set_parallel_for", "context");
+
+    const Context context;
+    ASSERT_EQ(halyard_context_set_num_threads(context.get(), 3), HALYARD_OK);
+    for (const int threads : {-1, 257, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+        expect_message(halyard_context_set_num_threads(context.get(), threads), "halyard_context_set_num_threads", "num_threads");
+    }
+    EXPECT_EQ(halyard_context_num_threads(context.get()), 3);
+    const halyard_isa before = halyard_context_isa(context.get());
+    expect_message(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(3)), "halyard_context_set_max_isa", "isa");
+    EXPECT_EQ(halyard_context_isa(context.get()), before);
+    halyard_context_destroy(nullptr);
+}
+
+/** Counts what the library asks of a caller's parallel-for, and runs it here. */
+struct Counter {
+    int calls = 0, tasks = 0;
+
+    static void run(void *user, int count, void (*task)(void *closure, int index), void *closure) {
+        auto &self = *static_cast<Counter *>(user);
+        self.calls++;
+        self.tasks += count;
+        for (int i = 0; i < count; i++) {
+            task(closure, i);
+        }
+    }
+};
+
+TEST(Contexts, CallTheCallersParallelFor) {
+    const Context context;
+    Counter counter;
+    ASSERT_EQ(halyard_context_set_parallel_for(context.get(), Counter::run, &counter), HALYARD_OK);
+    ASSERT_EQ(halyard_context_set_num_threads(context.get(), 3), HALYARD_OK);
+    for (const char *label : {"rms_norm", "silu", "add_layer_norm", "swiglu_packed.beta_1.interleaved"}) {
+        counter = {};
+        Invocation large(operation(label), Dtype::f32, {301, 1024});
+        large.fill(79);
+        ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
+        EXPECT_EQ(counter.calls, 1) << label;
+        EXPECT_EQ(counter.tasks, 3) << label;
+        EXPECT_TRUE(large.check(large.expected()));
+    }
+    // Back to the library's own threads.
+    counter = {};
+    ASSERT_EQ(halyard_context_set_parallel_for(context.get(), nullptr, nullptr), HALYARD_OK);
+    Invocation again(operation("silu"), Dtype::f32, {301, 1024});
+    again.fill(79);
+    ASSERT_EQ(again.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(counter.calls, 0);
+    EXPECT_TRUE(again.check(again.expected()));
+}
+
+TEST(Contexts, KeepSmallCallsAndOneThreadOnTheCaller) {
+    const Context context;
+    Counter counter;
+    ASSERT_EQ(halyard_context_set_parallel_for(context.get(), Counter::run, &counter), HALYARD_OK);
+    ASSERT_EQ(halyard_context_set_num_threads(context.get(), 4), HALYARD_OK);
+    Invocation small(operation("rms_norm"), Dtype::f32, {2, 64});
+    small.fill(83);
+    ASSERT_EQ(small.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_LE(counter.tasks, 1);
+    counter = {};
+    ASSERT_EQ(halyard_context_set_num_threads(context.get(), 1), HALYARD_OK);
+    Invocation large(operation("rms_norm"), Dtype::f32, {301, 1024});
+    large.fill(83);
+    ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_LE(counter.tasks, 1);
+}
+
+// ---- Messages ----------------------------------------------------------------------------------------------------
+
+TEST(Messages, BelongToTheThread) {
+    EXPECT_EQ(halyard_relu(nullptr, nullptr, nullptr), HALYARD_INVALID_ARGUMENT);
+    const std::string own = halyard_last_error();
+    EXPECT_NE(own.find("halyard_relu"), std::string::npos) << own;
+    std::thread([] {
+        EXPECT_STREQ(halyard_last_error(), "");
+        EXPECT_EQ(halyard_softmax(nullptr, nullptr, 1, nullptr), HALYARD_INVALID_ARGUMENT);
+        EXPECT_NE(std::strstr(halyard_last_error(), "halyard_softmax"), nullptr);
+    }).join();
+    EXPECT_EQ(halyard_last_error(), own);
+}
+
+TEST(Messages, OutliveSuccessfulCalls) {
+    EXPECT_EQ(halyard_tanh(nullptr, nullptr, nullptr), HALYARD_INVALID_ARGUMENT);
+    const std::string message = halyard_last_error();
+    Invocation call(operation("relu"), Dtype::f32, {4});
+    call.fill(1);
+    ASSERT_EQ(call.run(nullptr), HALYARD_OK);
+    EXPECT_EQ(halyard_last_error(), message);
+}
+
+// ---- Many threads ------------------------------------------------------------------------------------------------
+
+#ifdef HALYARD_TESTS_REDUCED
+constexpr int rounds = 5;
+#else
+constexpr int rounds = 60;
+#endif
+
+enum class Sharing { null_context, one_context, own_contexts };
+
+class ManyThreads : public testing::TestWithParam<Sharing> {};
+
+TEST_P(ManyThreads, GetTheResultsThatOneGets) {
+    const char *const labels[] = {"rms_norm", "gelu", "swiglu.beta_1", "softmax", "add_layer_norm", "cast.to_bf16"};
+    // From calls that stay on their thread to calls that want several.
+    const Shape shapes[] = {{64}, {3, 1000}, {64, 2048}};
+    const Context shared;
+    ASSERT_EQ(halyard_context_set_num_threads(shared.get(), 3), HALYARD_OK);
+
+    std::atomic<int> wrong{0};
+    const auto work = [&](int thread) {
+        const Context own;
+        if (halyard_context_set_num_threads(own.get(), 1 + thread % 3) != HALYARD_OK) {
+            wrong++;
+        }
+        const halyard_context *const context = GetParam() == Sharing::null_context  ? nullptr
+                                               : GetParam() == Sharing::one_context ? shared.get()
+                                                                                    : own.get();
+        for (const char *label : labels) {
+            for (const Shape &shape : shapes) {
+                Invocation call(operation(label), Dtype::f32, shape);
+                call.fill(static_cast<std::uint64_t>(thread + 1));
+                if (call.run(context) != HALYARD_OK || !call.check(call.expected())) {
+                    wrong++;
+                    continue;
+                }
+                const std::vector<std::uint32_t> expected = call.output_bits();
+                for (int round = 0; round < rounds; round++) {
+                    Tensor &y = *call.tensors.back();
+                    y.set(0, y.width() - 1, 1234);
+                    if (call.run(context) != HALYARD_OK || call.output_bits() != expected) {
+                        wrong++;
+                    }
+                    // Failures in between, each with its own message.
+                    if (halyard_glu(context, &y.view, nullptr, &y.view) != HALYARD_INVALID_ARGUMENT ||
+                        std::strstr(halyard_last_error(), "halyard_glu: up") == nullptr) {
+                        wrong++;
+                    }
+                }
+            }
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; i++) {
+        threads.emplace_back(work, i);
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(wrong, 0);
+}
+
+std::string name_of_sharing(const testing::TestParamInfo<Sharing> &info) {
+    static const char *const names[] = {"NullContext", "OneContext", "OwnContexts"};
+    return names[static_cast<int>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Sharing, ManyThreads,
+                         testing::Values(Sharing::null_context, Sharing::one_context, Sharing::own_contexts), name_of_sharing);
+
+/** Calls back into the library from inside a task. */
+struct Nested {
+    static void run(void *user, int count, void (*task)(void *closure, int index), void *closure) {
+        for (int i = 0; i < count; i++) {
+            Invocation inner(operation("silu"), Dtype::f32, {64, 2048});
+            inner.fill(5);
+            if (inner.run(nullptr) == HALYARD_OK && inner.check(inner.expected())) {
+                (*static_cast<int *>(user))++;
+            }
+            task(closure, i);
+        }
+    }
+};
+
+TEST(Threads, MayCallFromInsideAParallelFor) {
+    const Context context;
+    int inner_calls = 0;
+    ASSERT_EQ(halyard_context_set_parallel_for(context.get(), Nested::run, &inner_calls), HALYARD_OK);
+    ASSERT_EQ(halyard_context_set_num_threads(context.get(), 2), HALYARD_OK);
+    Invocation outer(operation("gelu"), Dtype::f32, {64, 2048});
+    outer.fill(6);
+    ASSERT_EQ(outer.run(context.get()), HALYARD_OK);
+    EXPECT_TRUE(outer.check(outer.expected()));
+    EXPECT_EQ(inner_calls, 2);
+}
+
+TEST(Threads, ComeAndGo) {
+    // The library's threads serve callers that end.
+    for (int i = 0; i < 20; i++) {
+        std::thread([i] {
+            const Context context;
+            EXPECT_EQ(halyard_context_set_num_threads(context.get(), 1 + i % 5), HALYARD_OK);
+            Invocation call(operation("relu"), Dtype::f32, {128, 1024});
+            call.fill(static_cast<std::uint64_t>(i));
+            EXPECT_EQ(call.run(context.get()), HALYARD_OK);
+            EXPECT_TRUE(call.check(call.expected()));
+        }).join();
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests

@@ -1,0 +1,377 @@
+// Numerics as an interface: the bits of a row do not depend on the other rows, on the row's place, on the threads or
+// (in f32) on the instruction set; forms that say they agree, agree bit for bit.
+#include "support/invocation.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace halyard::tests {
+namespace {
+
+/** The bits of one row of every output. */
+std::vector<std::uint32_t> row_bits(const Invocation &call, std::int64_t row) {
+    std::vector<std::uint32_t> bits;
+    for (const std::size_t output : call.operation.with_role(Role::output)) {
+        for (std::int64_t i = 0; i < call.tensors[output]->width(); i++) {
+            bits.push_back(call.tensors[output]->bits(row, i));
+        }
+    }
+    return bits;
+}
+
+/** Row `from` of every input of `source` becomes row `to` of the inputs of `target`; the parameters become the same. */
+void copy_row(const Invocation &source, std::int64_t from, Invocation &target, std::int64_t to) {
+    for (std::size_t operand = 0; operand < source.tensors.size(); operand++) {
+        const Role role = source.operation.operands[operand].role;
+        const bool parameter = role == Role::parameter;
+        if (role == Role::output) {
+            continue;
+        }
+        for (std::int64_t i = 0; i < source.tensors[operand]->width(); i++) {
+            target.tensors[operand]->set_bits(parameter ? 0 : to, i, source.tensors[operand]->bits(parameter ? 0 : from, i));
+        }
+    }
+}
+
+class Bits : public testing::TestWithParam<OperationCase> {
+protected:
+    const Operation &operation = *GetParam().operation;
+    const Dtype type = GetParam().type;
+};
+
+TEST_P(Bits, OfARowDoNotDependOnTheOtherRowsOrItsPlace) {
+    for (const std::int64_t width : {1, 7, 64, 65, 1000}) {
+        for (const halyard_isa isa : supported_isas()) {
+            const Context context(isa);
+            Invocation batch(operation, type, {9, width});
+            batch.fill(31);
+            ASSERT_EQ(batch.run(context.get()), HALYARD_OK) << halyard_last_error();
+            for (const std::int64_t row : {0, 4, 8}) {
+                // Alone, and at another place of a batch of another size, with a pitch.
+                Invocation alone(operation, type, {width});
+                Invocation elsewhere(operation, type, {3, 2, width}, [](const Operand &, const Shape &shape) {
+                    return Form{shape, padded_strides(shape, shape.size() == 1 ? 0 : 9), Placement::starts_at_guard, 1, 0};
+                });
+                elsewhere.fill(37);
+                copy_row(batch, row, alone, 0);
+                copy_row(batch, row, elsewhere, 3);
+                ASSERT_EQ(alone.run(context.get()), HALYARD_OK) << halyard_last_error();
+                ASSERT_EQ(elsewhere.run(context.get()), HALYARD_OK) << halyard_last_error();
+                ASSERT_EQ(row_bits(alone, 0), row_bits(batch, row))
+                    << "row " << row << " of width " << width << " alone with " << halyard_isa_name(isa);
+                ASSERT_EQ(row_bits(elsewhere, 3), row_bits(batch, row))
+                    << "row " << row << " of width " << width << " elsewhere with " << halyard_isa_name(isa);
+            }
+        }
+    }
+}
+
+TEST_P(Bits, OfAnElementDoNotDependOnItsColumn) {
+    if (operation.needs_features) {
+        GTEST_SKIP() << "row operation";
+    }
+    // Equal inputs everywhere: whether a feature is done by a whole vector or by the rest of a row must not show.
+    for (const double value : {-3.7, -0.31, 0.0131, 0.77, 2.9, 17.3}) {
+        for (const halyard_isa isa : supported_isas()) {
+            const Context context(isa);
+            for (const std::int64_t width : {1, 3, 8, 67, 150}) {
+                Invocation call(operation, type, {2, width}), single(operation, type, {1});
+                for (const std::size_t input : operation.with_role(Role::input)) {
+                    call.tensors[input]->fill([&](std::int64_t, std::int64_t) { return value; });
+                    single.tensors[input]->fill([&](std::int64_t, std::int64_t) { return value; });
+                }
+                ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                ASSERT_EQ(single.run(context.get()), HALYARD_OK) << halyard_last_error();
+                const Tensor &y = *call.tensors.back();
+                for (std::int64_t row = 0; row < 2; row++) {
+                    for (std::int64_t i = 0; i < width; i++) {
+                        ASSERT_EQ(y.bits(row, i), single.tensors.back()->bits(0, 0))
+                            << value << " in column " << i << " of " << width << " with " << halyard_isa_name(isa);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/** Runs tasks on new threads, in reverse order, and counts. */
+struct ReverseThreads {
+    int calls = 0, tasks = 0;
+
+    static void run(void *user, int count, void (*task)(void *closure, int index), void *closure) {
+        auto &self = *static_cast<ReverseThreads *>(user);
+        self.calls++;
+        self.tasks += count;
+        std::vector<std::thread> threads;
+        for (int i = count - 1; i >= 0; i--) {
+            threads.emplace_back([=] { task(closure, i); });
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+    }
+};
+
+TEST_P(Bits, OfARowDoNotDependOnTheThreads) {
+    // Large enough that a second to fourth thread gets work: many short rows, few long ones, one very long one.
+    for (const Shape &shape : {Shape{701, 131}, Shape{5, 2, 9001}, Shape{1, 200003}}) {
+        Invocation serial(operation, type, shape);
+        serial.fill(41);
+        const halyard_isa isa = supported_isas().back();
+        ASSERT_EQ(serial.run(Context(isa, 1).get()), HALYARD_OK) << halyard_last_error();
+        const std::vector<std::uint32_t> expected = serial.output_bits();
+        for (const int threads : {2, 3, 4}) {
+            Invocation parallel(operation, type, shape);
+            parallel.copy_inputs_from(serial);
+            const Context context(isa, threads);
+            ASSERT_EQ(parallel.run(context.get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_TRUE(same_bits(type, expected, parallel.output_bits())) << threads << " threads; " << parallel.describe();
+            ASSERT_TRUE(parallel.surroundings_intact());
+
+            Invocation foreign(operation, type, shape);
+            foreign.copy_inputs_from(serial);
+            ReverseThreads own;
+            ASSERT_EQ(halyard_context_set_parallel_for(context.get(), ReverseThreads::run, &own), HALYARD_OK);
+            ASSERT_EQ(foreign.run(context.get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_TRUE(same_bits(type, expected, foreign.output_bits())) << threads << " own threads; " << foreign.describe();
+            if (shape[0] == 701) {
+                EXPECT_EQ(own.calls, 1);
+                EXPECT_EQ(own.tasks, threads) << "tasks of a call bound to " << threads << " threads";
+            }
+        }
+    }
+}
+
+TEST_P(Bits, OfACallDoNotDependOnTheInstructionSetWhereThereIsFusedMultiplyAdd) {
+    const std::vector<halyard_isa> isas = supported_isas();
+    if (isas.back() <= HALYARD_ISA_AVX2) {
+        GTEST_SKIP() << "this machine runs only one instruction set with fused multiply-add; the committed bits of "
+                        "GoldenBits stand in for the others";
+    }
+    for (const Shape &shape : {Shape{3, 1000}, Shape{5, 127}, Shape{1, 4097}, Shape{2, 64}, Shape{4, 1}}) {
+        std::vector<std::uint32_t> expected;
+        for (const halyard_isa isa : isas) {
+            if (isa < HALYARD_ISA_AVX2) {
+                continue;
+            }
+            Invocation call(operation, type, shape);
+            call.fill(43);
+            ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
+            if (expected.empty()) {
+                expected = call.output_bits();
+            }
+            ASSERT_TRUE(same_bits(type, expected, call.output_bits())) << halyard_isa_name(isa) << "; " << call.describe();
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bits, testing::ValuesIn(operation_cases()), name_of_case);
+
+// ---- Bits that every target with fused multiply-add must give ----------------------------------------------------
+
+/** A hash of the f32 results of an operation on inputs that are the same everywhere. */
+std::uint64_t results_hash(const Operation &operation, halyard_isa isa) {
+    std::uint64_t state = 0xcbf29ce484222325u;  // FNV-1a
+    const Context context(isa);
+    for (const Shape &shape : {Shape{3, 1000}, Shape{5, 127}, Shape{1, 4097}, Shape{2, 64}, Shape{4, 1}, Shape{40, 40}}) {
+        Invocation call(operation, Dtype::f32, shape);
+        call.fill(47);
+        if (shape[0] == 40) {
+            // Every exponent, both signs, infinities and NaN among ordinary rows.
+            for (const std::size_t input : operation.with_role(Role::input)) {
+                Tensor &tensor = *call.tensors[input];
+                for (std::int64_t row = 1; row < 40; row += 2) {
+                    for (std::int64_t i = 0; i < tensor.width(); i++) {
+                        tensor.set_bits(row, i, static_cast<std::uint32_t>(hash(53, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i))));
+                    }
+                }
+            }
+        }
+        EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+        for (const std::uint32_t bits : call.output_bits()) {
+            for (int byte = 0; byte < 4; byte++) {
+                state = (state ^ ((bits >> (8 * byte)) & 0xff)) * 0x100000001b3u;
+            }
+        }
+    }
+    return state;
+}
+
+std::string golden_path() { return std::string(HALYARD_TEST_DATA) + "/f32_bits.txt"; }
+
+/** Labels and hashes, one pair a line; lines that begin with # say how they came about. */
+std::map<std::string, std::string> read_golden() {
+    std::map<std::string, std::string> golden;
+    std::ifstream file(golden_path());
+    for (std::string line; std::getline(file, line);) {
+        const std::size_t space = line.find(' ');
+        if (!line.empty() && line[0] != '#' && space != std::string::npos) {
+            golden[line.substr(0, space)] = line.substr(space + 1);
+        }
+    }
+    return golden;
+}
+
+std::string hexadecimal(std::uint64_t value) {
+    char text[20];
+    std::snprintf(text, sizeof text, "%016" PRIx64, value);
+    return text;
+}
+
+TEST(GoldenBits, EveryInstructionSetWithFusedMultiplyAddGivesThem) {
+    if (std::getenv("HALYARD_TEST_UPDATE_GOLDEN") != nullptr) {
+        ASSERT_TRUE(halyard_isa_supported(HALYARD_ISA_AVX2));
+        std::ofstream file(golden_path());
+        file << "# Hashes of f32 results on fixed inputs, made with avx2 by HALYARD_TEST_UPDATE_GOLDEN=1 test_numerics\n"
+                "# --gtest_filter=GoldenBits.*. Every instruction set with fused multiply-add must give them.\n";
+        for (const Operation &operation : operations()) {
+            file << operation.label << ' ' << hexadecimal(results_hash(operation, HALYARD_ISA_AVX2)) << '\n';
+        }
+    }
+    const std::map<std::string, std::string> golden = read_golden();
+    EXPECT_EQ(golden.size(), operations().size()) << golden_path() << " does not fit the list of operations";
+    int compared = 0;
+    for (const halyard_isa isa : supported_isas()) {
+        if (isa < HALYARD_ISA_AVX2) {
+            continue;
+        }
+        for (const Operation &operation : operations()) {
+            const auto found = golden.find(operation.label);
+            ASSERT_NE(found, golden.end()) << operation.label << " is not in " << golden_path();
+            EXPECT_EQ(hexadecimal(results_hash(operation, isa)), found->second)
+                << operation.label << " with " << halyard_isa_name(isa);
+            compared++;
+        }
+    }
+    if (compared == 0) {
+        GTEST_SKIP() << "this machine has no fused multiply-add";
+    }
+}
+
+// ---- Forms that agree --------------------------------------------------------------------------------------------
+
+class Forms : public testing::TestWithParam<Dtype> {
+protected:
+    const Dtype type = GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, Forms, testing::ValuesIn(all_dtypes),
+                         [](const testing::TestParamInfo<Dtype> &info) { return name_of(info.param); });
+
+/** add followed by the plain norm with the same parameters. */
+TEST_P(Forms, AddNormIsAddThenNorm) {
+    for (const Operation &fused : operations()) {
+        if (fused.label.compare(0, 4, "add_") != 0) {
+            continue;
+        }
+        const Operation &plain = operation(fused.label.substr(4));
+        for (const Shape &shape : {Shape{7, 67}, Shape{2, 3, 4097}, Shape{130, 96}}) {
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa, 2);
+                Invocation one(fused, type, shape), sum(operation("add"), type, shape), norm(plain, type, shape);
+                one.fill(59);
+                sum.tensors[0]->copy_from(*one.tensors[0]);
+                sum.tensors[1]->copy_from(*one.tensors[1]);
+                ASSERT_EQ(one.run(context.get()), HALYARD_OK) << halyard_last_error();
+                ASSERT_EQ(sum.run(context.get()), HALYARD_OK) << halyard_last_error();
+                norm.tensors[0]->copy_from(*sum.tensors[2]);
+                // Parameters follow x in the plain form, x and residual in the fused one.
+                for (std::size_t i = 1; i + 1 < norm.tensors.size(); i++) {
+                    norm.tensors[i]->copy_from(*one.tensors[i + 1]);
+                }
+                ASSERT_EQ(norm.run(context.get()), HALYARD_OK) << halyard_last_error();
+                const std::size_t last = one.tensors.size() - 1;
+                EXPECT_TRUE(same_bits(type, sum.tensors[2]->all_bits(), one.tensors[last - 1]->all_bits()))
+                    << fused.label << " residual_out with " << halyard_isa_name(isa);
+                EXPECT_TRUE(same_bits(type, norm.tensors.back()->all_bits(), one.tensors[last]->all_bits()))
+                    << fused.label << " y with " << halyard_isa_name(isa);
+            }
+        }
+    }
+}
+
+TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
+    int compared = 0;
+    for (const Operation &packed : operations()) {
+        const std::size_t infix = packed.label.find("_packed");
+        if (infix == std::string::npos) {
+            continue;
+        }
+        const std::size_t layout_at = packed.label.rfind('.');
+        const std::string layout = packed.label.substr(layout_at + 1);
+        const Operation &split = operation(packed.label.substr(0, infix) + packed.label.substr(infix + 7, layout_at - infix - 7));
+        for (const Shape &shape : {Shape{130}, Shape{3, 67}, Shape{2, 2, 1000}}) {
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa);
+                Invocation two(split, type, shape), one(packed, type, shape);
+                two.fill(61);
+                const std::int64_t width = shape.back();
+                for (std::int64_t row = 0; row < two.tensors[0]->rows(); row++) {
+                    for (std::int64_t i = 0; i < width; i++) {
+                        const std::int64_t gate_at = layout == "interleaved" ? 2 * i : layout == "gate_up" ? i : width + i;
+                        const std::int64_t up_at = layout == "interleaved" ? 2 * i + 1 : layout == "gate_up" ? width + i : i;
+                        one.tensors[0]->set_bits(row, gate_at, two.tensors[0]->bits(row, i));
+                        one.tensors[0]->set_bits(row, up_at, two.tensors[1]->bits(row, i));
+                    }
+                }
+                ASSERT_EQ(two.run(context.get()), HALYARD_OK) << halyard_last_error();
+                ASSERT_EQ(one.run(context.get()), HALYARD_OK) << halyard_last_error();
+                EXPECT_TRUE(same_bits(type, two.output_bits(), one.output_bits()))
+                    << packed.label << " with " << halyard_isa_name(isa);
+                compared++;
+            }
+        }
+    }
+    EXPECT_GT(compared, 0);
+}
+
+TEST_P(Forms, CastsThereAndBackKeepTheBits) {
+    // 16 bits to f32 and back, and equal types: nothing is lost but the payload of a NaN.
+    for (const Dtype between : {Dtype::f32, type}) {
+        for (const halyard_isa isa : supported_isas()) {
+            const Context context(isa);
+            const std::int64_t count = 1 << 16;
+            Invocation there(operation(std::string("cast.to_") + name_of(between)), type, {count});
+            Invocation back(operation(std::string("cast.to_") + name_of(type)), between, {count});
+            for (std::int64_t i = 0; i < count; i++) {
+                const std::uint32_t bits = type == Dtype::f32 ? static_cast<std::uint32_t>(i * 65537) : static_cast<std::uint32_t>(i);
+                there.tensors[0]->set_bits(0, i, bits);
+            }
+            ASSERT_EQ(there.run(context.get()), HALYARD_OK) << halyard_last_error();
+            back.tensors[0]->copy_from(*there.tensors[1]);
+            ASSERT_EQ(back.run(context.get()), HALYARD_OK) << halyard_last_error();
+            EXPECT_TRUE(same_bits(type, there.tensors[0]->all_bits(), back.tensors[1]->all_bits()))
+                << "through " << name_of(between) << " with " << halyard_isa_name(isa);
+        }
+    }
+}
+
+TEST_P(Forms, CastsRoundToNearestEven) {
+    // Values, midpoints and the numbers beside them, from f32 to the 16-bit types, overflow and NaN among them.
+    if (type == Dtype::f32) {
+        GTEST_SKIP() << "f32 holds every value of the other types";
+    }
+    const std::int64_t count = 3 * (1 << 16);
+    for (const halyard_isa isa : supported_isas()) {
+        Invocation call(operation(std::string("cast.to_") + name_of(type)), Dtype::f32, {count});
+        for (std::uint32_t bits = 0; bits < 1 << 16; bits++) {
+            const double value = decode(type, bits);
+            const double toward = (bits & 0x8000u) != 0 ? -1 : 1;
+            const double middle = value + toward * spacing(type, value) / 2;
+            const std::uint32_t near = encode(Dtype::f32, middle);
+            call.tensors[0]->set_bits(0, 3 * bits, near);
+            call.tensors[0]->set_bits(0, 3 * bits + 1, near - 1);
+            call.tensors[0]->set_bits(0, 3 * bits + 2, near + 1);
+        }
+        const Context context(isa);
+        ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+        EXPECT_TRUE(call.check(call.expected())) << "  with " << halyard_isa_name(isa);
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests

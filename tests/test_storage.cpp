@@ -1,0 +1,197 @@
+// The tests' own tools: conversions of the storage types against known properties and the compiler, references against
+// published values and identities, guard pages and canaries.
+#include "support/invocation.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace halyard::tests {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+class SixteenBits : public testing::TestWithParam<Dtype> {};
+
+TEST_P(SixteenBits, EveryValueSurvivesDecodingAndEncoding) {
+    const Dtype type = GetParam();
+    for (std::uint32_t bits = 0; bits < 1 << 16; bits++) {
+        const double value = decode(type, bits);
+        if (std::isnan(value)) {
+            EXPECT_TRUE(std::isnan(decode(type, encode(type, value))));
+        } else {
+            ASSERT_EQ(encode(type, value), bits) << value;
+        }
+    }
+}
+
+TEST_P(SixteenBits, MidpointsGoToEvenAndTheirNeighboursToTheNearest) {
+    const Dtype type = GetParam();
+    // Positive finite values in increasing order; the one after the largest is infinity.
+    for (std::uint32_t bits = 0; std::isfinite(decode(type, bits)); bits++) {
+        const double low = decode(type, bits);
+        const double gap = spacing(type, low);
+        const double middle = low + gap / 2;
+        const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+        ASSERT_EQ(encode(type, middle), even) << low;
+        ASSERT_EQ(encode(type, -middle), even | 0x8000u) << low;
+        ASSERT_EQ(encode(type, std::nextafter(middle, 0)), bits) << low;
+        ASSERT_EQ(encode(type, std::nextafter(middle, infinity)), bits + 1) << low;
+        if (std::isfinite(decode(type, bits + 1))) {
+            ASSERT_EQ(decode(type, bits + 1) - low, gap);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, SixteenBits, testing::Values(Dtype::f16, Dtype::bf16),
+                         [](const testing::TestParamInfo<Dtype> &info) { return name_of(info.param); });
+
+TEST(Storage, LimitsAreThoseOfTheStandards) {
+    EXPECT_EQ(max_finite(Dtype::f16), 65504.0);
+    EXPECT_EQ(min_normal(Dtype::f16), 0x1p-14);
+    EXPECT_EQ(min_denormal(Dtype::f16), 0x1p-24);
+    EXPECT_EQ(max_finite(Dtype::bf16), 0x1.fep127);
+    EXPECT_EQ(min_normal(Dtype::bf16), 0x1p-126);
+    EXPECT_EQ(min_denormal(Dtype::bf16), 0x1p-133);
+    EXPECT_EQ(max_finite(Dtype::f32), static_cast<double>(std::numeric_limits<float>::max()));
+    EXPECT_EQ(min_denormal(Dtype::f32), static_cast<double>(std::numeric_limits<float>::denorm_min()));
+}
+
+TEST(Storage, F32AgreesWithTheCompiler) {
+    for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 40009) {
+        const float value = float_from_bits(static_cast<std::uint32_t>(bits));
+        if (std::isnan(value)) {
+            ASSERT_TRUE(std::isnan(decode(Dtype::f32, static_cast<std::uint32_t>(bits))));
+            continue;
+        }
+        ASSERT_EQ(decode(Dtype::f32, static_cast<std::uint32_t>(bits)), static_cast<double>(value));
+        // A double between two f32 numbers.
+        const double between = value * (1 + 0x1.8p-25);
+        ASSERT_EQ(encode(Dtype::f32, between), bits_of(static_cast<float>(between)));
+    }
+}
+
+#ifdef __FLT16_MANT_DIG__
+TEST(Storage, F16AgreesWithTheCompiler) {
+    for (std::uint32_t bits = 0; bits < 1 << 16; bits++) {
+        const auto narrow = static_cast<std::uint16_t>(bits);
+        _Float16 value;
+        std::memcpy(&value, &narrow, sizeof value);
+        const auto wide = static_cast<double>(value);
+        if (std::isnan(wide)) {
+            EXPECT_TRUE(std::isnan(decode(Dtype::f16, bits)));
+        } else {
+            ASSERT_EQ(decode(Dtype::f16, bits), wide);
+        }
+    }
+    for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 40009) {
+        const float value = float_from_bits(static_cast<std::uint32_t>(bits));
+        const auto rounded = static_cast<_Float16>(value);
+        std::uint16_t expected;
+        std::memcpy(&expected, &rounded, sizeof expected);
+        if (!std::isnan(value)) {
+            ASSERT_EQ(encode(Dtype::f16, value), expected) << value;
+        }
+    }
+}
+#endif
+
+// ---- References ------------------------------------------------------------------------------------------------
+
+TEST(Reference, ActivationsHaveTheirPublishedValues) {
+    // Wolfram Language, N[..., 20].
+    EXPECT_NEAR(reference::gelu(1), 0.84134474606854294859, 1e-16);
+    EXPECT_NEAR(reference::gelu(-3) / -0.0040496940948991, 1, 1e-12);
+    EXPECT_NEAR(reference::gelu(-10) / -7.6198530241605260660e-23, 1, 1e-13);
+    EXPECT_NEAR(reference::gelu_tanh(1), 0.84119199060827676, 1e-16);
+    EXPECT_NEAR(reference::gelu_sigmoid(1), 1 / (1 + std::exp(-1.702)), 1e-16);
+    EXPECT_NEAR(reference::silu(1), 0.73105857863000487925, 1e-16);
+    EXPECT_NEAR(reference::silu(-100) / (-100 * std::exp(-100)), 1, 1e-15);
+    EXPECT_NEAR(reference::sigmoid(-50) / std::exp(-50), 1, 1e-15);
+    EXPECT_NEAR(reference::swish(2, 0.5), 2 * reference::sigmoid(1), 1e-16);
+    EXPECT_EQ(reference::swish(3, 0), 1.5);
+}
+
+TEST(Reference, DerivativesAreTheSlopesOfTheFunctions) {
+    for (const Activation &activation : activations()) {
+        const std::string name(activation.function);
+        const std::size_t suffix = name.find("_derivative");
+        if (suffix == std::string::npos || name == "relu_derivative") {
+            continue;
+        }
+        for (const Activation &function : activations()) {
+            if (function.function != name.substr(0, suffix) || function.beta != activation.beta) {
+                continue;
+            }
+            for (double x = -9; x < 9; x += 0.37) {
+                // Central difference of fourth order: error about h^4 + 1e-16 / h.
+                const double h = 1e-3;
+                const auto f = [&](double offset) { return function.reference(x + offset); };
+                const double slope = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
+                const double scale = std::fmax(std::fabs(f(h)), 1) * std::fmax(1, std::pow(std::fabs(activation.beta), 5));
+                EXPECT_NEAR(activation.reference(x), slope, 1e-11 * scale) << activation.label << " at " << x;
+            }
+        }
+    }
+    EXPECT_EQ(reference::relu_derivative(0), 0);
+    EXPECT_EQ(reference::relu_derivative(1e-30), 1);
+    EXPECT_EQ(reference::relu_derivative(-1e-30), 0);
+}
+
+TEST(Reference, HasTheLimitsAtInfinity) {
+    for (const Activation &activation : activations()) {
+        const double high = activation.reference(infinity), low = activation.reference(-infinity);
+        // So far out that every function with beta != 0 has reached its limit or grows linearly.
+        const double near_high = activation.reference(1e30), near_low = activation.reference(-1e30);
+        EXPECT_TRUE(high == near_high || (std::isinf(high) && near_high >= 0.5e30)) << activation.label;
+        EXPECT_TRUE(low == near_low || (std::isinf(low) && near_low <= -0.5e30)) << activation.label;
+        EXPECT_TRUE(std::isnan(activation.reference(std::nan("")))) << activation.label;
+    }
+}
+
+TEST(Reference, AcceptsNoMoreThanItsError) {
+    const Expected one = {1.0, 0x1p-23};
+    EXPECT_TRUE(acceptable(Dtype::f32, one, 1.0 + 0x1p-23));
+    EXPECT_FALSE(acceptable(Dtype::f32, one, 1.0 + 0x1p-22));
+    EXPECT_FALSE(acceptable(Dtype::f32, one, std::nan("")));
+    EXPECT_FALSE(acceptable(Dtype::f32, one, infinity));
+    EXPECT_FALSE(acceptable(Dtype::f32, {std::nan(""), 0}, 1.0));
+    EXPECT_FALSE(acceptable(Dtype::f32, {infinity, 0}, -infinity));
+    // Exact results are the nearest number of the type, and only that.
+    EXPECT_TRUE(acceptable(Dtype::f32, {1.0 + 0x1p-25, 0}, 1.0));
+    EXPECT_FALSE(acceptable(Dtype::f32, {1.0 + 0x1p-25, 0}, 1.0 + 0x1p-23));
+    EXPECT_TRUE(acceptable(Dtype::bf16, {1.0 + 0x1.1p-8, 0}, 1.0 + 0x1p-7));
+    EXPECT_FALSE(acceptable(Dtype::bf16, {1.0 + 0x1.1p-8, 0}, 1.0));
+    // A midpoint that f32 arithmetic may miss on either side may be rounded to either side.
+    EXPECT_TRUE(acceptable(Dtype::bf16, {1.0 + 0x1p-8, 0x1p-20}, 1.0));
+    EXPECT_TRUE(acceptable(Dtype::bf16, {1.0 + 0x1p-8, 0x1p-20}, 1.0 + 0x1p-7));
+    EXPECT_TRUE(acceptable(Dtype::f16, {65520, 0}, infinity));
+    EXPECT_TRUE(acceptable(Dtype::f32, {4e38, 1}, infinity));
+    EXPECT_FALSE(acceptable(Dtype::f32, {3e38, 1e31}, infinity));
+}
+
+// ---- Guarded tensors ---------------------------------------------------------------------------------------------
+
+TEST(GuardedTensorDeathTest, StopsAccessesPastTheirEnds) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const Tensor high(Dtype::f16, {{3, 5}, {}, Placement::ends_at_guard, 0, 0});
+    const Tensor low(Dtype::f32, {{3, 5}, {}, Placement::starts_at_guard, 0, 0});
+    const auto read = [](const void *address) { return *static_cast<const volatile char *>(address); };
+    EXPECT_EQ(static_cast<unsigned char>(read(static_cast<char *>(high.at(2, 4)) + 1)), 0xff);
+    EXPECT_DEATH(read(static_cast<char *>(high.at(2, 4)) + 2), "");
+    EXPECT_EQ(static_cast<unsigned char>(read(low.at(0, 0))), 0xff);
+    EXPECT_DEATH(read(static_cast<char *>(low.at(0, 0)) - 1), "");
+}
+
+TEST(GuardedTensor, NoticesWritesBetweenRows) {
+    Tensor tensor(Dtype::f32, {{2, 3}, {4, 1}, Placement::ends_at_guard, 0, 0});
+    tensor.fill([](std::int64_t row, std::int64_t i) { return static_cast<double>(10 * row + i); });
+    EXPECT_TRUE(tensor.surroundings_intact());
+    EXPECT_EQ(tensor.get(1, 2), 12.0);
+    const float stray = 1;
+    std::memcpy(static_cast<char *>(tensor.at(0, 2)) + sizeof stray, &stray, sizeof stray);
+    EXPECT_FALSE(tensor.surroundings_intact());
+}
+
+}  // namespace
+}  // namespace halyard::tests

@@ -1,0 +1,73 @@
+// Walks over f32 inputs, in blocks that fit the first-level cache.
+#include "walk.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halyard::tests {
+namespace {
+
+constexpr std::uint64_t block = 4096;
+
+DLTensor row_view(std::vector<float> &values, std::int64_t &width) {
+    DLTensor view{};
+    view.data = values.data();
+    view.device = {kDLCPU, 0};
+    view.ndim = 1;
+    view.dtype = dlpack_type(Dtype::f32);
+    view.shape = &width;
+    return view;
+}
+
+}  // namespace
+
+WalkResult walk(const Activation &activation, const halyard_context *context, std::uint64_t first, std::uint64_t end,
+                std::uint64_t step) {
+    const ErrorModel errors(activation.function);
+    WalkResult result;
+    for (const accuracy::Bound &bound : errors.bounds()) {
+        result.worst.push_back({bound});
+    }
+    std::vector<float> x(block), y(block);
+    for (std::uint64_t bits = first; bits < end;) {
+        std::int64_t width = 0;
+        for (; bits < end && width < static_cast<std::int64_t>(block); bits += step) {
+            x[static_cast<std::size_t>(width++)] = float_from_bits(static_cast<std::uint32_t>(bits));
+        }
+        const DLTensor xs = row_view(x, width);
+        DLTensor ys = row_view(y, width);
+        const bool called = activation.call(context, &xs, activation.beta, &ys) == HALYARD_OK;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(width); i++) {
+            const double expected = activation.reference(x[i]);
+            const double argument = static_cast<double>(activation.beta) * x[i];
+            const accuracy::Bound *bound = errors.bound_at(argument);
+            double ulp = 0;
+            if (bound != nullptr && std::isfinite(expected) && std::isfinite(y[i])) {
+                ulp = std::fabs(y[i] - expected) / ulp_f32(std::max(std::fabs(expected), bound->floor));
+                Worst &worst = result.worst[static_cast<std::size_t>(bound - errors.bounds().data())];
+                if (ulp > worst.ulp) {
+                    worst = {*bound, ulp, x[i], y[i], expected};
+                }
+            }
+            const bool right = called && acceptable(Dtype::f32, {expected, errors.allowed(argument, expected)}, y[i]);
+            if (!right && result.wrong++ == 0) {
+                result.first_wrong_x = x[i];
+                result.first_wrong_got = y[i];
+            }
+        }
+        result.inputs += static_cast<std::uint64_t>(width);
+    }
+    return result;
+}
+
+WalkResult merge(const WalkResult &a, const WalkResult &b) {
+    WalkResult both = a.wrong != 0 || b.wrong == 0 ? a : b;
+    both.inputs = a.inputs + b.inputs;
+    both.wrong = a.wrong + b.wrong;
+    for (std::size_t row = 0; row < both.worst.size(); row++) {
+        both.worst[row] = a.worst[row].ulp >= b.worst[row].ulp ? a.worst[row] : b.worst[row];
+    }
+    return both;
+}
+
+}  // namespace halyard::tests
