@@ -110,14 +110,25 @@ private:
 /** Measures one row after another with everything that stays the same between them. */
 class Runner {
 public:
-    Runner(const Options &given, Run &result, const PeerOptions &peer_choices,
+    Runner(const Options &given, const Run &result, const PeerOptions &peer_choices,
            const std::vector<std::unique_ptr<Peer>> &present, const std::vector<pid_t> &peer_processes)
         : options(given), run(result), peer_options(peer_choices), peers(present), processes(peer_processes) {}
 
     RowResult measure_row(const WorkId &id) {
-        Work work(id, peer_options.cold_set, peer_options.isa);
         RowResult row{};
         row.id = id;
+        try {
+            measure_into(row);
+        } catch (const std::exception &error) {
+            row.failure = error.what();
+        }
+        return row;
+    }
+
+private:
+    void measure_into(RowResult &row) {
+        const WorkId &id = row.id;
+        Work work(id, peer_options.cold_set, peer_options.isa);
         row.isa = halyard_isa_name(halyard_context_isa(work.context.get()));
         row.tolerance = work.tolerance();
         work.spoil_outputs();
@@ -125,7 +136,7 @@ public:
         row.error = work.worst_error();
         row.is_wrong = !(row.error <= row.tolerance);
         if (row.is_wrong) {
-            return row;
+            return;
         }
 
         if (team == nullptr || team->size() != id.threads) {
@@ -163,10 +174,8 @@ public:
             peer.ratio = estimate(ratios(seconds[next], seconds[0]));
             next++;
         }
-        return row;
     }
 
-private:
     PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides) {
         PeerResult result;
         result.peer = peer.name();
@@ -187,7 +196,7 @@ private:
     }
 
     const Options &options;
-    Run &run;
+    const Run &run;
     PeerOptions peer_options;
     const std::vector<std::unique_ptr<Peer>> &peers;
     const std::vector<pid_t> &processes;
@@ -295,7 +304,7 @@ int run_benchmark(const Options &options) {
     for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
         std::cerr << "[" << i + 1 << "/" << rows.size() << "] " << rows[i].name() << "  " << std::flush;
         run.rows.push_back(runner.measure_row(rows[i]));
-        all_right = all_right && !run.rows.back().is_wrong;
+        all_right = all_right && !run.rows.back().is_wrong && run.rows.back().failure.empty();
         std::cerr << summary_of(run.rows.back()) << std::endl;
         run.busy_elsewhere = busy_elsewhere.share();
         write_json(run, options.json_file);

@@ -81,6 +81,9 @@ def summary_blocks(run):
     wrong = [row["name"] for row in run["rows"] if row["is_wrong"]]
     if wrong:
         blocks.append(("text", "WRONG RESULTS of halyard: " + ", ".join(wrong)))
+    for row in run["rows"]:
+        if row["failure"]:
+            blocks.append(("text", f"FAILED: {row['name']}: {row['failure']}"))
 
     lines = []
     for peer in peers_with_rows(run):

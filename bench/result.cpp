@@ -63,6 +63,7 @@ json to_json(const RowResult &row) {
                    {"bytes", row.id.bytes_moved()},
                    {"traffic", name_of(row.id.stream())},
                    {"rounds", row.rounds},
+                   {"failure", row.failure},
                    {"error", row.error},
                    {"tolerance", row.tolerance},
                    {"is_wrong", row.is_wrong}};
@@ -138,7 +139,7 @@ void print_rows(const Run &run, std::ostream &out) {
     }
     for (const RowResult &row : run.rows) {
         if (row.rounds == 0) {
-            lines.push_back({row.id.name(), row.is_wrong ? "WRONG" : "-"});
+            lines.push_back({row.id.name(), row.is_wrong ? "WRONG" : row.failure.empty() ? "-" : "FAILED"});
             continue;
         }
         lines.push_back({row.id.name(), readable_time(row.seconds.median), percent(row.seconds.mad / row.seconds.median),
@@ -277,8 +278,14 @@ json to_json(const Run &run) {
 }
 
 std::string summary_of(const RowResult &row) {
+    if (!row.failure.empty()) {
+        return "FAILED: " + row.failure;
+    }
     if (row.is_wrong) {
         return "WRONG: error " + format("%.1e", row.error) + " of the row's largest value";
+    }
+    if (row.rounds == 0) {
+        return "interrupted";
     }
     std::string text = readable_time(row.seconds.median) + ", " + percent(row.fraction.median) + " of limit";
     for (const PeerResult &peer : row.peers) {

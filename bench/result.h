@@ -27,7 +27,8 @@ struct PeerResult {
 struct RowResult {
     WorkId id;
     std::string isa;
-    bool is_wrong = false;
+    std::string failure;   // why the library could not be measured; then nothing below counts
+    bool is_wrong = false; // its output missed the tolerance, so it was not timed
     double error = 0, tolerance = 0;
     int rounds = 0;
     Estimate seconds;

@@ -103,8 +103,7 @@ public:
     Expr tanh(Expr v) const {
         Expr x = at_most(at_least(v, -10.0f), 10.0f);
         Power p = nearest_power(x, 2 * log2e, 0);
-        Expr r = fma(p.n, -0.5f * ln2_hi, x);
-        r = fma(p.n, -0.5f * ln2_lo, r);
+        Expr r = fma(p.n, -0.5f * ln2, x);
         Expr q = r * polynomial(r, {2.0f, 1.99999988f, 1.33332372f, 0.666678965f, 0.267720371f, 0.0887722075f});
         Expr em1 = fma(q, p.scale, (1.0f - p.scale) * -1.0f);
         return em1 / (em1 + 2.0f);
@@ -112,7 +111,7 @@ public:
 
     Expr erf(Expr v) const {
         Gauss g = gauss(v * 1.41421356f);
-        Expr magnitude = fma(g.e * mills_p(g.z) / mills_q(g.z), -0x1p-31f, 1.0f);
+        Expr magnitude = fma(grown(g, mills_p(g)) / mills_q(g), g.scale * -2.0f, 1.0f);
         Expr s = v * v;
         Expr small = v * polynomial(s, {1.12837911f, -0.376121193f, 0.112765558f, -0.0265071746f, 0.0044709472f,
                                         -0.000231676764f});
@@ -122,7 +121,7 @@ public:
 
     Expr normal_cdf(Expr v) const {
         Gauss g = gauss(v);
-        return mirrored(v, g.e * mills_p(g.z) / mills_q(g.z), 0x1p-32f);
+        return mirrored(v, grown(g, mills_p(g)) / mills_q(g), g.scale);
     }
 
     Expr relu(Expr x) const {
@@ -131,7 +130,7 @@ public:
 
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
-        return fma(g.e * fma(g.s, polynomial(g.z, {0.432419002f, 0.178773314f, 0.0390995406f, 0.00388100464f}), 0.5f * g.z) / mills_q(g.z), -0x1p-32f, relu(v));
+        return fma(grown(g, mills_p(g)) / mills_q(g), g.scale * g.z * -1.0f, relu(v));
     }
 
     Expr relu_derivative(Expr x) const {
@@ -174,9 +173,9 @@ public:
     Expr gelu_derivative(Expr v) const {
         Gauss g = gauss(v);
         Expr n = polynomial(g.z,
-                            {0.5f, -0.0976228714f, -0.469812155f, -0.30682838f, -0.0882123038f, -0.0105057312f});
-        Expr d = polynomial(g.z, {1.0f, 1.40052307f, 0.795291603f, 0.221122503f, 0.0263338182f});
-        return mirrored(v, g.e * n / d, 0x1p-32f);
+                            {1.30967237e-10f, -2.55705873e-11f, -1.23059993e-10f, -8.03691627e-11f, -2.31060154e-11f, -2.75184216e-12f});
+        Expr d = polynomial(g.z, {1.125f, 1.57559025f, 0.894705892f, 0.248764649f, 0.0296258591f});
+        return mirrored(v, grown(g, n) / d, g.scale);
     }
 
 private:
@@ -189,11 +188,12 @@ private:
         Expr f;
     };
     struct Gauss {
-        Expr z, s, e;
+        Expr z, growth, scale;
     };
 
     static constexpr float log2e = 1.44269502f;  // rounded down by log2e_lo
     static constexpr float log2e_lo = 1.92596299e-8f;
+    static constexpr float ln2 = 0.693147182f;
     static constexpr float ln2_hi = 0.693145752f;  // 17 bits: its product with any n here is exact
     static constexpr float ln2_lo = 1.42860677e-6f;
     static constexpr float quick_hi = 2.45546699f;  // 1.702·log2(e)
@@ -264,23 +264,23 @@ private:
     Gauss gauss(const Expr &v) const {
         Expr z = at_most(Halide::abs(v), 14.6f);
         Expr s = z * z;
-        const float magic = 12582912.0f;
-        Expr m = fma(s, -0.5f * log2e, magic + 32);
-        Expr n = m - (magic + 32);
-        Expr r = fused ? fma(n, 2 * 0.693147182f, s) : (s + n * (2 * ln2_hi)) + n * (2 * ln2_lo);
+        Power p = nearest_power(s, -0.5f * log2e, 32);
+        Expr r = fused ? fma(p.n, 2 * ln2, s) : (s + p.n * (2 * ln2_hi)) + p.n * (2 * ln2_lo);
         r = r + fma_exact(z, z, -s);
-        Expr e = polynomial(
-            r, {1.0f, -0.5f, 0.124999985f, -0.0208331514f, 0.00260426663f, -0.000261521171f, 2.15948967e-05f});
-        return {z, s, float_of(bits(e) + (bits(m) << 23))};
+        Expr q = r * polynomial(r, {-0.5f, 0.124999985f, -0.0208331514f, 0.00260426663f, -0.000261521171f, 2.15948967e-05f});
+        return {z, q, p.scale};
     }
-    Expr mills_p(const Expr &z) const {
-        return polynomial(z, {0.5f, 0.432419002f, 0.178773314f, 0.0390995406f, 0.00388100464f});
+    Expr grown(const Gauss &g, const Expr &x) const {
+        return fma(x, g.growth, x);
     }
-    Expr mills_q(const Expr &z) const {
-        return polynomial(z, {1.0f, 1.66272271f, 1.18420517f, 0.457670063f, 0.0980158746f, 0.00972808525f});
+    Expr mills_p(const Gauss &g) const {
+        return polynomial(g.z, {1.38243195e-10f, 1.19557961e-10f, 4.9427934e-11f, 1.08103006e-11f, 1.07302296e-12f});
     }
-    Expr mirrored(const Expr &x, const Expr &t, float unit) const {
-        return Halide::select(Halide::reinterpret<int32_t>(x) < 0, t * unit, fma(t, -unit, 1.0f));
+    Expr mills_q(const Gauss &g) const {
+        return polynomial(g.z, {1.1875f, 1.97448313f, 1.40623975f, 0.543478429f, 0.116391771f, 0.0115518654f});
+    }
+    Expr mirrored(const Expr &x, const Expr &t, const Expr &unit) const {
+        return Halide::select(Halide::reinterpret<int32_t>(x) < 0, t * unit, fma(t * -1.0f, unit, 1.0f));
     }
     Expr gate_slope(const Expr &x, const Expr &w, const Expr &y) const {
         Expr h = fma(w, 0x1p-40f, 1.0f);

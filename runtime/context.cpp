@@ -109,6 +109,19 @@ halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa
     return HALYARD_OK;
 }
 
+halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes) {
+    Checker check("halyard_context_set_streaming_min_bytes");
+    if (!check.not_null("context", context)) {
+        return check.status();
+    }
+    if (min_bytes < -1) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "min_bytes is %lld, but must be -1 (the default) or more",
+                          static_cast<long long>(min_bytes));
+    }
+    context->streaming_min_bytes = min_bytes;
+    return HALYARD_OK;
+}
+
 halyard_isa halyard_context_isa(const halyard_context *context) {
     return halyard::best_isa(halyard::context_or_default(context).max_isa);
 }

@@ -8,6 +8,7 @@
 struct halyard_context {
     int num_threads = 0;  // 0: the default
     halyard_isa max_isa = halyard::isa_cap_none;
+    int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
 };

@@ -3,9 +3,13 @@
 #include <initializer_list>
 
 #include "rows.h"
+#include "streaming.h"
 
 namespace halyard {
 namespace {
+
+// Half of a small first-level cache: the inputs' part is in there too.
+constexpr int64_t elementwise_tile_bytes = 16 * 1024;
 
 // Runs a kernel on inputs and an output of one shape. Arguments of every elementwise kernel: the inputs, beta if it has
 // one, the output. An element of y takes `pair` elements of the first input (2 where gate and up are interleaved).
@@ -26,6 +30,11 @@ void run(const halyard_context *context, Kernel kernel, std::initializer_list<Vi
     const KernelFunction function = kernel_function(kernel, dtype, best_isa(c.max_isa));
     const int input_count = static_cast<int>(inputs.size());
 
+    bool stream = should_stream(c, rows.count() * rows.bytes_per_row());
+    for (const View &input : inputs) {
+        stream = stream && input.data != y.data;  // in place, the lines of y are in cache already
+    }
+
     Split(c, rows).run([&](const Part &part) {
         Buffer first, second, output;
         float beta_value = beta ? *beta : 0.0f;
@@ -39,11 +48,24 @@ void run(const halyard_context *context, Kernel kernel, std::initializer_list<Vi
             arguments[n++] = &beta_value;
         }
         arguments[n] = output.argument();
-        rows.for_each_piece(part, INT_MAX, [&](const Rows::Piece &piece) {
+
+        const auto call = [&](const Rows::Piece &piece, char *data, int64_t pitch) {
             first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);
             second.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
-            output.set(piece.data[input_count], piece.columns, piece.rows, piece.pitch[input_count]);
+            output.set(data, piece.columns, piece.rows, pitch);
             function(arguments);
+        };
+        if (!stream) {
+            rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
+                call(piece, piece.data[input_count], piece.pitch[input_count]);
+            });
+            return;
+        }
+        Tile<elementwise_tile_bytes> tile(true);
+        const int64_t size = size_of(y.dtype), capacity = elementwise_tile_bytes / size;
+        rows.for_each_piece(part, std::max<int64_t>(1, capacity / rows.width()), capacity, [&](const Rows::Piece &piece) {
+            call(piece, tile.data(), piece.columns);
+            tile.store(piece.data[input_count], piece.columns * size, piece.rows, piece.pitch[input_count] * size);
         });
     });
 }
@@ -97,6 +119,8 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
     // x as the two halves of its columns, each with the shape that y must have
     View first = xs;
     first.shape[xs.rank - 1] /= 2;
+    first.elements /= 2;
+    first.span -= first.width();
     View second = first;
     if (!check.failed()) {
         if (ys.rank != xs.rank || ys.width() != first.width()) {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "rows.h"
+#include "streaming.h"
 
 namespace halyard {
 namespace {
@@ -11,6 +12,9 @@ namespace {
 // A fused add and norm works on blocks of rows of about this many bytes, so that the sum is still in the first-level
 // cache when the norm reads it.
 constexpr int64_t fused_block_bytes = 16 * 1024;
+
+// A row operation can be streamed if a row fits a tile: 16384 f32 features.
+constexpr int64_t row_tile_bytes = 64 * 1024;
 
 constexpr int max_scalars = 4;
 
@@ -69,10 +73,21 @@ void run(const halyard_context *context, const RowOperation &operation, const Vi
     rows.merge();
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
+    const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
+    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes && x.data != y.data;
+
     Split(c, rows).run([&](const Part &part) {
         BoundRowKernel kernel(operation, x.dtype, isa);
-        rows.for_each_piece(part, INT_MAX, [&](const Rows::Piece &piece) {
-            kernel(piece.data[0], piece.pitch[0], piece.data[1], piece.pitch[1], piece.columns, piece.rows);
+        if (!stream) {
+            rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
+                kernel(piece.data[0], piece.pitch[0], piece.data[1], piece.pitch[1], piece.columns, piece.rows);
+            });
+            return;
+        }
+        Tile<row_tile_bytes> tile(true);
+        rows.for_each_piece(part, std::max<int64_t>(1, fused_block_bytes / row_bytes), rows.width(), [&](const Rows::Piece &piece) {
+            kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
+            tile.store(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size);
         });
     });
 }
@@ -90,17 +105,33 @@ void run_fused(const halyard_context *context, const RowOperation &operation, co
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const KernelFunction add = kernel_function(Kernel::add, x.dtype, isa);
-    const int64_t block = std::max<int64_t>(1, fused_block_bytes / (rows.width() * size_of(x.dtype)));
+    const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
+    const bool may_stream = should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes;
+    const auto in_place = [&](const View &output) { return output.data == x.data || output.data == residual.data; };
+    const bool stream_sum = may_stream && !in_place(sum), stream_y = may_stream && !in_place(y);
+
     Split(c, rows).run([&](const Part &part) {
         BoundRowKernel kernel(operation, x.dtype, isa);
         Buffer a, b, r;
         void *add_arguments[] = {a.argument(), b.argument(), r.argument()};
-        rows.for_each_piece(part, block, [&](const Rows::Piece &piece) {
+        Tile<row_tile_bytes> sum_tile(stream_sum), y_tile(stream_y);
+        const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
+        rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
+            char *const sum_data = stream_sum ? sum_tile.data() : piece.data[2];
+            char *const y_data = stream_y ? y_tile.data() : piece.data[3];
+            const int64_t sum_pitch = stream_sum ? piece.columns : piece.pitch[2];
+            const int64_t y_pitch = stream_y ? piece.columns : piece.pitch[3];
             a.set(piece.data[0], piece.columns, piece.rows, piece.pitch[0]);
             b.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
-            r.set(piece.data[2], piece.columns, piece.rows, piece.pitch[2]);
+            r.set(sum_data, piece.columns, piece.rows, sum_pitch);
             add(add_arguments);
-            kernel(piece.data[2], piece.pitch[2], piece.data[3], piece.pitch[3], piece.columns, piece.rows);
+            kernel(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
+            if (stream_sum) {
+                sum_tile.store(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size);
+            }
+            if (stream_y) {
+                y_tile.store(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size);
+            }
         });
     });
 }

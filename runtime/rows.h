@@ -50,17 +50,19 @@ public:
         int64_t columns, rows;
     };
 
-    /** Calls visit(piece) for pieces of at most `max_rows` rows that cover `part`. */
+    /** Calls visit(piece) for pieces of at most `max_rows` rows and `max_piece_columns` columns that cover `part`. */
     template<typename Visit>
-    void for_each_piece(const Part &part, int64_t max_rows, Visit visit) const {
-        for (int64_t column = part.column; column < part.column_end; column += max_columns) {
-            for (int64_t row = part.row; row < part.row_end;) {
-                Piece piece;
-                piece.columns = std::min(part.column_end - column, max_columns);
+    void for_each_piece(const Part &part, int64_t max_rows, int64_t max_piece_columns, Visit visit) const {
+        for (int64_t row = part.row; row < part.row_end;) {
+            Piece piece;
+            int64_t column = part.column;
+            do {
+                piece.columns = std::min(part.column_end - column, max_piece_columns);
                 piece.rows = locate(row, part.row_end, column, max_rows, piece);
                 visit(static_cast<const Piece &>(piece));
-                row += piece.rows;
-            }
+                column += piece.columns;
+            } while (column < part.column_end);
+            row += piece.rows;
         }
     }
 

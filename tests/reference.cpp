@@ -46,11 +46,11 @@ double gated_slope(double t, double x_slope) {
 }  // namespace
 
 bool acceptable(Dtype type, const Expected &expected, double got) {
-    if (std::isnan(expected.value)) {
-        return std::isnan(got);
-    }
     if (std::isinf(expected.error)) {
         return true;
+    }
+    if (std::isnan(expected.value)) {
+        return std::isnan(got);
     }
     if (std::isnan(got)) {
         return false;
@@ -172,6 +172,10 @@ double ErrorModel::allowed(double argument, double result) const {
 }
 
 Expected gated(double activated, double activated_error, double up) {
+    if (std::isinf(up) && activated != 0 && std::fabs(activated) <= activated_error) {
+        // Infinity times zero or times the smallest numbers: both are within the activation's error.
+        return {activated * up, infinity};
+    }
     // An activation below half the smallest f32 number is zero, which matters when up is infinite.
     const double factor = std::fabs(activated) <= 0x1p-150 ? std::copysign(0.0, activated) : activated;
     const double product = factor * up;

@@ -15,7 +15,7 @@
 namespace halyard::tests {
 
 /** What a result must be before it is rounded to its storage type: f32 arithmetic may end up anywhere in
- *  [value - error, value + error], or at the f32 number nearest to value. */
+ *  [value - error, value + error], or at the f32 number nearest to value. An infinite error allows anything. */
 struct Expected {
     double value, error;
 };

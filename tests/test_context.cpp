@@ -185,9 +185,9 @@ TEST(Messages, OutliveSuccessfulCalls) {
 // ---- Many threads ------------------------------------------------------------------------------------------------
 
 #ifdef HALYARD_TESTS_REDUCED
-constexpr int rounds = 5;
+constexpr int rounds = 3;
 #else
-constexpr int rounds = 60;
+constexpr int rounds = 20;
 #endif
 
 enum class Sharing { null_context, one_context, own_contexts };
@@ -200,6 +200,8 @@ TEST_P(ManyThreads, GetTheResultsThatOneGets) {
     const Shape shapes[] = {{64}, {3, 1000}, {64, 2048}};
     const Context shared;
     ASSERT_EQ(halyard_context_set_num_threads(shared.get(), 3), HALYARD_OK);
+
+    const Context serial(supported_isas().back(), 1);
 
     std::atomic<int> wrong{0};
     const auto work = [&](int thread) {
@@ -214,17 +216,17 @@ TEST_P(ManyThreads, GetTheResultsThatOneGets) {
             for (const Shape &shape : shapes) {
                 Invocation call(operation(label), Dtype::f32, shape);
                 call.fill(static_cast<std::uint64_t>(thread + 1));
-                if (call.run(context) != HALYARD_OK || !call.check(call.expected())) {
+                if (call.run(serial.get()) != HALYARD_OK) {
                     wrong++;
                     continue;
                 }
                 const std::vector<std::uint32_t> expected = call.output_bits();
                 for (int round = 0; round < rounds; round++) {
-                    Tensor &y = *call.tensors.back();
-                    y.set(0, y.width() - 1, 1234);
+                    call.tensors.back()->fill([](std::int64_t, std::int64_t) { return 1234.0; });
                     if (call.run(context) != HALYARD_OK || call.output_bits() != expected) {
                         wrong++;
                     }
+                    Tensor &y = *call.tensors.back();
                     // Failures in between, each with its own message.
                     if (halyard_glu(context, &y.view, nullptr, &y.view) != HALYARD_INVALID_ARGUMENT ||
                         std::strstr(halyard_last_error(), "halyard_glu: up") == nullptr) {

@@ -99,16 +99,17 @@ TEST(Storage, F16AgreesWithTheCompiler) {
 // ---- References ------------------------------------------------------------------------------------------------
 
 TEST(Reference, ActivationsHaveTheirPublishedValues) {
-    // Wolfram Language, N[..., 20].
-    EXPECT_NEAR(reference::gelu(1), 0.84134474606854294859, 1e-16);
-    EXPECT_NEAR(reference::gelu(-3) / -0.0040496940948991, 1, 1e-12);
-    EXPECT_NEAR(reference::gelu(-10) / -7.6198530241605260660e-23, 1, 1e-13);
-    EXPECT_NEAR(reference::gelu_tanh(1), 0.84119199060827676, 1e-16);
-    EXPECT_NEAR(reference::gelu_sigmoid(1), 1 / (1 + std::exp(-1.702)), 1e-16);
-    EXPECT_NEAR(reference::silu(1), 0.73105857863000487925, 1e-16);
+    // Standard normal distribution: Abramowitz and Stegun, tables 26.1 and 26.2.
+    EXPECT_NEAR(reference::gelu(1), 0.841344746068543, 1e-15);
+    EXPECT_NEAR(reference::gelu(2) / 2, 0.977249868051821, 1e-15);
+    EXPECT_NEAR(reference::gelu(-3) / (-3 * 1.34989803163e-3), 1, 1e-11);
+    EXPECT_NEAR(reference::gelu(-10) / (-10 * 7.61985302416e-24), 1, 1e-11);
+    EXPECT_NEAR(reference::gelu_tanh(1), 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * 1.044715)), 1e-15);
+    EXPECT_NEAR(reference::gelu_sigmoid(1), 1 / (1 + std::exp(-1.702)), 1e-15);
+    EXPECT_NEAR(reference::silu(1), 0.731058578630005, 1e-15);
     EXPECT_NEAR(reference::silu(-100) / (-100 * std::exp(-100)), 1, 1e-15);
     EXPECT_NEAR(reference::sigmoid(-50) / std::exp(-50), 1, 1e-15);
-    EXPECT_NEAR(reference::swish(2, 0.5), 2 * reference::sigmoid(1), 1e-16);
+    EXPECT_NEAR(reference::swish(2, 0.5), 2 * reference::sigmoid(1), 1e-15);
     EXPECT_EQ(reference::swish(3, 0), 1.5);
 }
 

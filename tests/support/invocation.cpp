@@ -244,14 +244,20 @@ std::string test_name(const std::string &label, Dtype type) {
     return name;
 }
 
-std::vector<OperationCase> operation_cases() {
+std::vector<OperationCase> operation_cases(const std::function<bool(const Operation &)> &wanted) {
     std::vector<OperationCase> cases;
     for (const Operation &operation : operations()) {
         for (const Dtype type : all_dtypes) {
-            cases.push_back({&operation, type});
+            if (wanted(operation)) {
+                cases.push_back({&operation, type});
+            }
         }
     }
     return cases;
+}
+
+std::vector<OperationCase> operation_cases() {
+    return operation_cases([](const Operation &) { return true; });
 }
 
 std::string name_of_case(const testing::TestParamInfo<OperationCase> &info) {

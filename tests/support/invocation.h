@@ -99,6 +99,7 @@ struct OperationCase {
     const Operation *operation;
     Dtype type;
 };
+std::vector<OperationCase> operation_cases(const std::function<bool(const Operation &)> &wanted);
 std::vector<OperationCase> operation_cases();
 std::string name_of_case(const testing::TestParamInfo<OperationCase> &info);
 void PrintTo(const OperationCase &operation_case, std::ostream *stream);

@@ -65,6 +65,11 @@ DLDataType dlpack_type(Dtype dtype) {
     return {code, static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
 }
 
+bool is_nan(Dtype dtype, std::uint32_t bits) {
+    const Format format = format_of(dtype);
+    return (bits & (format.sign() - 1)) > format.infinity();
+}
+
 double decode(Dtype dtype, std::uint32_t bits) {
     const Format format = format_of(dtype);
     const std::uint32_t magnitude = bits & (format.sign() - 1);

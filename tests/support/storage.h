@@ -27,6 +27,8 @@ std::uint32_t encode(Dtype dtype, double value);
 /** `value` rounded once to the type. */
 double round_to(Dtype dtype, double value);
 
+bool is_nan(Dtype dtype, std::uint32_t bits);
+
 /** Spacing of the type's numbers just above |value|, the denormal spacing below the normal range. */
 double spacing(Dtype dtype, double value);
 

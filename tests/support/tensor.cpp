@@ -40,6 +40,17 @@ std::vector<std::int64_t> starts_of_rows(const Shape &shape, const Shape &stride
     return starts;
 }
 
+std::uint32_t load(const void *address, Dtype dtype) {
+    std::uint32_t wide;
+    std::uint16_t narrow;
+    if (dtype == Dtype::f32) {
+        std::memcpy(&wide, address, sizeof wide);
+        return wide;
+    }
+    std::memcpy(&narrow, address, sizeof narrow);
+    return narrow;
+}
+
 }  // namespace
 
 Shape compact_strides(const Shape &shape) { return padded_strides(shape, 0); }
@@ -99,14 +110,16 @@ void *Tensor::at(std::int64_t row, std::int64_t i) const {
                         static_cast<std::int64_t>(size_of(element));
 }
 
-std::uint32_t Tensor::bits(std::int64_t row, std::int64_t i) const {
-    std::uint32_t value = 0;
-    std::memcpy(&value, at(row, i), size_of(element));
-    return value;
-}
+std::uint32_t Tensor::bits(std::int64_t row, std::int64_t i) const { return load(at(row, i), element); }
 
 void Tensor::set_bits(std::int64_t row, std::int64_t i, std::uint32_t bits) {
-    std::memcpy(at(row, i), &bits, size_of(element));
+    void *const address = at(row, i);
+    const auto narrow = static_cast<std::uint16_t>(bits);
+    if (element == Dtype::f32) {
+        std::memcpy(address, &bits, sizeof bits);
+    } else {
+        std::memcpy(address, &narrow, sizeof narrow);
+    }
 }
 
 std::vector<double> Tensor::row_values(std::int64_t row) const {
@@ -122,19 +135,18 @@ std::vector<std::uint32_t> Tensor::all_bits() const {
     std::vector<std::uint32_t> all;
     all.reserve(static_cast<std::size_t>(count()));
     for (std::int64_t row = 0; row < rows(); row++) {
-        for (std::int64_t i = 0; i < width(); i++) {
-            const std::uint32_t value = bits(row, i);
-            all.push_back(std::isnan(decode(element, value)) ? quiet_nan : value);
+        const auto *const elements = static_cast<const std::uint8_t *>(at(row, 0));
+        for (std::size_t i = 0; i < static_cast<std::size_t>(width()); i++) {
+            const std::uint32_t value = load(elements + i * size_of(element), element);
+            all.push_back(is_nan(element, value) ? quiet_nan : value);
         }
     }
     return all;
 }
 
 void Tensor::copy_from(const Tensor &other) {
-    for (std::int64_t row = 0; row < rows(); row++) {
-        for (std::int64_t i = 0; i < width(); i++) {
-            set_bits(row, i, other.bits(row, i));
-        }
+    for (std::int64_t row = 0; row < rows() && width() > 0; row++) {
+        std::memcpy(at(row, 0), other.at(row, 0), static_cast<std::size_t>(width()) * size_of(element));
     }
 }
 
@@ -146,12 +158,8 @@ bool Tensor::surroundings_intact() const {
             std::memset(bytes.data() + (static_cast<std::uint8_t *>(at(row, 0)) - accessible), untouched, row_bytes);
         }
     }
-    for (const std::uint8_t byte : bytes) {
-        if (byte != untouched) {
-            return false;
-        }
-    }
-    return true;
+    // Equal to itself moved by one byte, and the first as it should be: all are.
+    return bytes[0] == untouched && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
 std::vector<std::uint8_t> Tensor::snapshot() const { return {accessible, accessible + accessible_size}; }
