@@ -58,4 +58,6 @@ halyard_kernel( layer_norm                internal    row          layer_norm   
 halyard_kernel( layer_norm_weight         internal    row          layer_norm   has_weight=true has_bias=false )
 halyard_kernel( layer_norm_bias           internal    row          layer_norm   has_weight=false has_bias=true )
 halyard_kernel( layer_norm_weight_bias    internal    row          layer_norm   has_weight=true has_bias=true )
-halyard_kernel( softmax                   internal    row          softmax )
+halyard_kernel( softmax                   internal    row          softmax      normalize=true )
+halyard_kernel( softmax_exponentials      internal    row          softmax      normalize=false )
+halyard_kernel( softmax_normalize         internal    row          softmax_normalize )

@@ -252,7 +252,7 @@ std::vector<Kernel> make_catalogue() {
 /** Kernels behind the functions with signatures of their own. */
 constexpr std::string_view by_hand[] = {
     "rms_norm",  "rms_norm_weight", "layer_norm",  "layer_norm_weight", "layer_norm_bias", "layer_norm_weight_bias",
-    "softmax",   "add",             "cast_to_f32", "cast_to_f16",       "cast_to_bf16",
+    "softmax",   "softmax_normalize", "add",       "cast_to_f32",       "cast_to_f16",     "cast_to_bf16",
 };
 
 constexpr std::string_view by_signature[] = {

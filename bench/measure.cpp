@@ -75,6 +75,7 @@ Estimate estimate(std::vector<double> values) {
     }
     Estimate result;
     result.median = median_of(values);
+    result.least = *std::min_element(values.begin(), values.end());
     for (double &value : values) {
         value = std::fabs(value - result.median);
     }

@@ -42,9 +42,9 @@ private:
     std::size_t sets, next = 0;
 };
 
-/** Median and median absolute deviation. */
+/** Median, median absolute deviation, and least value. */
 struct Estimate {
-    double median = 0, mad = 0;
+    double median = 0, mad = 0, least = 0;
 };
 Estimate estimate(std::vector<double> values);
 

@@ -37,7 +37,7 @@ std::string ratio_cell(const RowResult &row, const PeerResult *peer) {
     return format("%.2fx", peer->ratio.median) + (tie ? " tie" : "");
 }
 
-json to_json(const Estimate &estimate) { return {{"median", estimate.median}, {"mad", estimate.mad}}; }
+json to_json(const Estimate &estimate) { return {{"median", estimate.median}, {"mad", estimate.mad}, {"least", estimate.least}}; }
 
 json to_json(const PeerResult &peer) {
     if (!peer.reason.empty()) {

@@ -1,4 +1,7 @@
 // Softmax over a row, y = exp(scale x - m) / sum(exp(scale x - m)), m the row's maximum of scale x.
+//
+// Best in two kernels, so that each exponential is computed once: the first writes the exponentials in f32 to a row in
+// cache, the second normalizes it. One kernel that computes them twice serves rows too wide for that. The bits are the same.
 #include "Halide.h"
 
 #include "row_reduction.h"
@@ -12,9 +15,17 @@ using namespace Halide;
 
 constexpr int lanes = 64;
 
+/** The sum of value(i) over the row t. */
+RowReduction row_sum(const std::function<Expr(Expr)> &value, Expr width, Var t) {
+    return reduce_row(
+        "sum", width, lanes, t, {0.0f},
+        [&](const Values &so_far, Expr i) { return Values{so_far[0] + value(i)}; }, exact_sum);
+}
+
 class Softmax : public Generator<Softmax> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> normalize{"normalize", true};  // false: y = exp(scale x - m) in f32
     schedules::RowParams params;
 
     Input<Buffer<void, 2>> x{"x"};
@@ -23,7 +34,7 @@ public:
 
     void configure() {
         x.set_type(storage().type());
-        y.set_type(storage().type());
+        y.set_type(normalize ? storage().type() : Float(32));
     }
 
     void generate() {
@@ -38,28 +49,67 @@ public:
             "maximum", width, lanes, t, {Float(32).min()},
             [&](const Values &so_far, Expr i) { return Values{larger(so_far[0], score(i))}; }, larger);
 
-        sum = reduce_row(
-            "sum", width, lanes, t, {0.0f},
-            [&](const Values &so_far, Expr i) { return Values{so_far[0] + exponential(i)}; }, exact_sum);
-        inverse(t) = strict_float(1.0f / sum.result(t));
-
-        y(d, t) = storage().narrow_result(strict_float(exponential(d) * inverse(t)));
+        if (normalize) {
+            sum = row_sum(exponential, width, t);
+            inverse(t) = strict_float(1.0f / sum.result(t));
+            y(d, t) = storage().narrow_result(strict_float(exponential(d) * inverse(t)));
+        } else {
+            y(d, t) = exponential(d);
+        }
     }
 
     void schedule() {
-        schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target());
+        if (normalize) {
+            schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target());
+        } else {
+            schedules::row({{maximum}, {}, y, d, t, width}, params, get_target());
+        }
     }
 
 private:
     Storage storage() const { return Storage(dtype, get_target()); }
 
     Var d{"d"}, t{"t"};  // feature, token
+    Expr width;
     RowReduction maximum, sum;
     Func inverse{"inverse"};
+};
+
+class SoftmaxNormalize : public Generator<SoftmaxNormalize> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    schedules::RowParams params;
+
+    Input<Buffer<float, 2>> exponentials{"exponentials"};
+    Output<Buffer<void, 2>> y{"y"};
+
+    void configure() {
+        y.set_type(storage().type());
+    }
+
+    void generate() {
+        width = y.dim(0).extent();
+        exponentials.dim(0).set_extent(width);
+        sum = row_sum([&](Expr i) { return exponentials(i, t); }, width, t);
+        inverse(t) = strict_float(1.0f / sum.result(t));
+        y(d, t) = storage().narrow_result(strict_float(exponentials(d, t) * inverse(t)));
+    }
+
+    void schedule() {
+        schedules::row({{sum}, {inverse}, y, d, t, width}, params, get_target());
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+
+    Var d{"d"}, t{"t"};  // feature, token
     Expr width;
+    RowReduction sum;
+    Func inverse{"inverse"};
 };
 
 }  // namespace
 }  // namespace halyard
 
 HALIDE_REGISTER_GENERATOR(halyard::Softmax, softmax)
+HALIDE_REGISTER_GENERATOR(halyard::SoftmaxNormalize, softmax_normalize)

@@ -136,6 +136,50 @@ void run_fused(const halyard_context *context, const RowOperation &operation, co
     });
 }
 
+void run_softmax(const halyard_context *context, const View &x, float scale, const View &y) {
+    RowOperation whole, normalize;
+    whole.kernel = Kernel::softmax;
+    whole.scalar(&scale);
+    normalize.kernel = Kernel::softmax_normalize;
+    if (y.empty()) {
+        return;
+    }
+    Rows rows(false);
+    rows.add(x);
+    rows.add(y);
+    rows.merge();
+    const int64_t exponentials_bytes = rows.width() * size_of(DType::f32);
+    if (exponentials_bytes > row_tile_bytes) {
+        run(context, whole, x, y);
+        return;
+    }
+
+    const halyard_context &c = context_or_default(context);
+    const halyard_isa isa = best_isa(c.max_isa);
+    const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
+    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && x.data != y.data;
+    Split(c, rows).run([&](const Part &part) {
+        RowOperation exponentials = whole;
+        exponentials.kernel = Kernel::softmax_exponentials;
+        BoundRowKernel first(exponentials, x.dtype, isa), second(normalize, y.dtype, isa);
+        // f32 rows are their own place for the exponentials.
+        Tile<row_tile_bytes> tile(stream);
+        const bool in_tile = stream || y.dtype != DType::f32;
+        const int64_t block = std::max<int64_t>(1, fused_block_bytes / exponentials_bytes);
+        rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
+            char *const scratch = in_tile ? tile.data() : piece.data[1];
+            const int64_t scratch_pitch = in_tile ? piece.columns : piece.pitch[1];
+            first(piece.data[0], piece.pitch[0], scratch, scratch_pitch, piece.columns, piece.rows);
+            if (stream) {
+                second(scratch, scratch_pitch, scratch, scratch_pitch, piece.columns, piece.rows);
+                tile.store(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size);
+            } else {
+                second(scratch, scratch_pitch, piece.data[1], piece.pitch[1], piece.columns, piece.rows);
+            }
+        });
+    });
+}
+
 void check_rows(Checker &check, const View &x, std::initializer_list<const View *> others) {
     for (const View *other : others) {
         check.same_shape(x, *other);
@@ -298,10 +342,7 @@ halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x
     check.no_overlap(ys, xs, true);
     check.finite("scale", scale);
     if (!check.failed()) {
-        RowOperation operation;
-        operation.kernel = Kernel::softmax;
-        operation.scalar(&scale);
-        run(context, operation, xs, ys);
+        run_softmax(context, xs, scale, ys);
     }
     return check.status();
 }

@@ -5,7 +5,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -126,26 +125,22 @@ TEST_P(Bits, OfARowDoNotDependOnTheThreads) {
         const std::vector<std::uint32_t> expected = serial.output_bits();
         Invocation parallel(operation, type, shape);
         parallel.copy_inputs_from(serial);
-        const auto forget = [&] {
-            for (const std::size_t output : operation.with_role(Role::output)) {
-                std::memset(parallel.tensors[output]->at(0, 0), 0xff,
-                            static_cast<std::size_t>(parallel.tensors[output]->count()) * size_of(operation.type_of(output, type)));
-            }
-        };
         for (const int threads : {2, 3, 4}) {
             const Context context(isa, threads);
-            forget();
+            parallel.clear_outputs();
             ASSERT_EQ(parallel.run(context.get()), HALYARD_OK) << halyard_last_error();
             ASSERT_TRUE(same_bits(type, expected, parallel.output_bits())) << threads << " threads; " << parallel.describe();
         }
         ReverseThreads own;
         const Context context(isa, 3);
         ASSERT_EQ(halyard_context_set_parallel_for(context.get(), ReverseThreads::run, &own), HALYARD_OK);
-        forget();
+        parallel.clear_outputs();
         ASSERT_EQ(parallel.run(context.get()), HALYARD_OK) << halyard_last_error();
         ASSERT_TRUE(same_bits(type, expected, parallel.output_bits())) << "own threads; " << parallel.describe();
-        EXPECT_EQ(own.calls, 1) << parallel.describe();
-        EXPECT_EQ(own.tasks, 3) << parallel.describe();
+        // One row of a row operation is one task, which needs no parallel-for.
+        const bool divisible = !operation.needs_features || parallel.tensors[0]->rows() > 1;
+        EXPECT_EQ(own.calls, divisible ? 1 : 0) << parallel.describe();
+        EXPECT_EQ(own.tasks, divisible ? 3 : 0) << parallel.describe();
         ASSERT_TRUE(parallel.surroundings_intact());
     }
 }

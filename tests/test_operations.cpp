@@ -22,15 +22,13 @@ protected:
     const Operation &operation = *GetParam().operation;
     const Dtype type = GetParam().type;
 
-    /** Calls on fresh outputs with every instruction set and compares with one reference. */
+    /** Calls with every instruction set and compares with one reference. */
     void expect_right(const Shape &shape, const Invocation::Arrange &arrange, std::uint64_t seed) const {
-        std::vector<std::vector<ExpectedRow>> expected;
+        Invocation call(operation, type, shape, arrange);
+        call.fill(seed);
+        const std::vector<std::vector<ExpectedRow>> expected = call.expected();
         for (const halyard_isa isa : supported_isas()) {
-            Invocation call(operation, type, shape, arrange);
-            call.fill(seed);
-            if (expected.empty()) {
-                expected = call.expected();
-            }
+            call.clear_outputs();
             const Context context(isa);
             ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << call.describe();
             ASSERT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
@@ -45,14 +43,16 @@ TEST_P(EveryOperation, IsRightForEveryWidthAndRowCount) {
         if (reduced && width > 4097) {
             continue;
         }
-        for (const std::int64_t rows : {1, 2, 3, 5, 17}) {
-            // One odd count of long rows says as much as all of them.
-            if ((width > 1000 && rows != 3) || (width > 4097 && rows != 1 && rows != 3)) {
-                continue;
-            }
+        // A few long rows say as much as many.
+        const std::vector<std::int64_t> row_counts = width > 4097   ? std::vector<std::int64_t>{2}
+                                                     : width > 1000 ? std::vector<std::int64_t>{1, 3}
+                                                                    : std::vector<std::int64_t>{1, 2, 3, 5, 17};
+        for (const std::int64_t rows : row_counts) {
             const auto seed = static_cast<std::uint64_t>(width * 32 + rows);
             ASSERT_NO_FATAL_FAILURE(expect_right({rows, width}, Invocation::compact, seed));
-            ASSERT_NO_FATAL_FAILURE(expect_right({rows, width}, Invocation::at_start, seed));
+            if (width <= 4097) {
+                ASSERT_NO_FATAL_FAILURE(expect_right({rows, width}, Invocation::at_start, seed));
+            }
         }
     }
 }

@@ -113,6 +113,12 @@ void Invocation::copy_inputs_from(const Invocation &other) {
     }
 }
 
+void Invocation::clear_outputs() {
+    for (const std::size_t output : operation.with_role(Role::output)) {
+        tensors[output]->clear();
+    }
+}
+
 void Invocation::alias(const std::vector<Alias> &aliases) {
     for (const Alias &alias : aliases) {
         Tensor &output = *tensors[alias.output];

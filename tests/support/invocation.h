@@ -65,6 +65,8 @@ public:
     void fill(std::uint64_t seed);
     /** Fills inputs and parameters with the contents of those of another call of the same shape. */
     void copy_inputs_from(const Invocation &other);
+    /** Makes the outputs' elements what they are before the first call. */
+    void clear_outputs();
     /** Makes outputs the views of inputs. The inputs then hold the results. */
     void alias(const std::vector<Alias> &aliases);
 

@@ -144,6 +144,12 @@ std::vector<std::uint32_t> Tensor::all_bits() const {
     return all;
 }
 
+void Tensor::clear() {
+    for (std::int64_t row = 0; row < rows() && width() > 0; row++) {
+        std::memset(at(row, 0), untouched, static_cast<std::size_t>(width()) * size_of(element));
+    }
+}
+
 void Tensor::copy_from(const Tensor &other) {
     for (std::int64_t row = 0; row < rows() && width() > 0; row++) {
         std::memcpy(at(row, 0), other.at(row, 0), static_cast<std::size_t>(width()) * size_of(element));

@@ -66,6 +66,8 @@ public:
             }
         }
     }
+    /** Makes every element as it was before it was written. */
+    void clear();
     /** Copies the elements of a tensor of the same shape and type, bit for bit. */
     void copy_from(const Tensor &other);
 

@@ -329,6 +329,11 @@ public:
     /// The variant that calls with this context use.
     Isa isa() const noexcept { return static_cast<Isa>(halyard_context_isa(get())); }
 
+    /// Calls that move at least this many bytes write their outputs around the caches; -1 restores the default.
+    void set_streaming_min_bytes(std::int64_t min_bytes) {
+        check(halyard_context_set_streaming_min_bytes(get(), min_bytes));
+    }
+
     /// Runs this context's work on the caller's threads: `parallel_for(count, task)` calls `task(i)` for every i in
     /// [0, count), in any order, on any threads, and returns when all are done. The callable is kept until it is
     /// replaced or the context dies; it is called from every thread that calls with this context, and may not throw.
