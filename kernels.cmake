@@ -40,12 +40,15 @@ halyard_kernel( geglu                     gated       elementwise  gated_unit   
 halyard_kernel( geglu_tanh                gated       elementwise  gated_unit   function=gelu_tanh )
 halyard_kernel( swiglu                    gated_beta  elementwise  gated_unit   function=swish )
 
+halyard_kernel( swiglu_beta1              internal    elementwise  gated_unit   function=silu )
+
 halyard_kernel( glu_interleaved           internal    elementwise  gated_unit   function=sigmoid interleaved=true )
 halyard_kernel( bilinear_interleaved      internal    elementwise  gated_unit   function=identity interleaved=true )
 halyard_kernel( reglu_interleaved         internal    elementwise  gated_unit   function=relu interleaved=true )
 halyard_kernel( geglu_interleaved         internal    elementwise  gated_unit   function=gelu interleaved=true )
 halyard_kernel( geglu_tanh_interleaved    internal    elementwise  gated_unit   function=gelu_tanh interleaved=true )
 halyard_kernel( swiglu_interleaved        internal    elementwise  gated_unit   function=swish interleaved=true )
+halyard_kernel( swiglu_beta1_interleaved  internal    elementwise  gated_unit   function=silu interleaved=true )
 
 halyard_kernel( add                       internal    elementwise  add )
 halyard_kernel( cast_to_f32               internal    elementwise  cast         to=f32 )

@@ -251,8 +251,10 @@ std::vector<Kernel> make_catalogue() {
 
 /** Kernels behind the functions with signatures of their own. */
 constexpr std::string_view by_hand[] = {
-    "rms_norm",  "rms_norm_weight", "layer_norm",  "layer_norm_weight", "layer_norm_bias", "layer_norm_weight_bias",
-    "softmax",   "softmax_normalize", "add",       "cast_to_f32",       "cast_to_f16",     "cast_to_bf16",
+    "rms_norm",    "rms_norm_weight",      "layer_norm",        "layer_norm_weight", "layer_norm_bias",
+    "softmax",     "softmax_exponentials", "softmax_normalize", "add",               "layer_norm_weight_bias",
+    "cast_to_f32", "cast_to_f16",          "cast_to_bf16",
+    "swiglu_beta1", "swiglu_beta1_interleaved",
 };
 
 constexpr std::string_view by_signature[] = {

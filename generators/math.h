@@ -2,6 +2,7 @@
 #ifndef HALYARD_GENERATORS_MATH_H
 #define HALYARD_GENERATORS_MATH_H
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -10,215 +11,279 @@
 
 namespace halyard {
 
-/** Elementary functions and activations as f32 expressions, with their derivatives.
+/** Elementary functions, activations and their derivatives as f32 expressions.
  *
- * Every function is straight-line code: fused multiply-adds, clamps, one shift and at most one division, no table, no
- * branch. The target must carry Target::StrictFloat: the compiler then neither contracts nor reassociates, each
- * operation below is one correctly rounded IEEE operation, and all targets with FMA give the same bits. A target
- * without FMA (the x86 baseline) gives other bits within the same bounds.
+ * Every function is straight-line code: fused multiply-adds, clamps, a shift, at most one division (swish divides twice
+ * more by beta, outside the loop where beta is the same for all elements). No tables, no branches.
  *
- * Bounds are the largest error found over every finite f32 input, in ULP: the spacing of floats at the true result,
- * 2^-149 where that is denormal. NaN in gives NaN out; a denormal input or result is not flushed. */
+ * The target must have the feature strict_float. Then each operation below is one correctly rounded IEEE operation, in
+ * the order written, and every target with FMA gives the same bits. A target without FMA (the x86 baseline) gives
+ * other bits; its bounds are those below, but where a comment says otherwise.
+ *
+ * "Error" is the largest one over every finite f32 input, in ULP: the spacing of floats at the true result, 2^-149
+ * where that is denormal. Denormal inputs and results are not flushed. NaN in gives NaN out.
+ *
+ * The polynomials are minimax fits by generators/fit/fit_math.py, coefficients from the constant term up. */
 class Math {
 public:
     using Expr = Halide::Expr;
 
     explicit Math(const Halide::Target &target)
-        : fused(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
-                target.has_gpu_feature()) {
+        : has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
+                  target.has_gpu_feature()) {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
         }
     }
 
-    /** a·b + c, rounded once where the target has FMA and twice on the x86 baseline. The scalar intrinsic is what
-     * Halide lets through; LLVM's SLP vectorizer joins the lanes into full-width instructions. */
+    /** a·b + c, rounded once where the target has FMA, twice on the x86 baseline. Halide has no FMA of its own and
+     * passes the scalar intrinsic on; LLVM's SLP vectorizer turns the lanes back into full-width instructions. */
     Expr fma(Expr a, Expr b, Expr c) const {
-        if (!fused) {
+        if (!has_fma) {
             return a * b + c;
         }
         using Halide::Internal::Call;
         return Call::make(Halide::Float(32), "llvm.fma.f32", {a, b, c}, Call::PureExtern);
     }
 
+    /** e^x. Error 1.55 (baseline 1.75), denormal results included.
+     * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the whole
+     * range, from denormal results to overflow, for two more terms of P than |r| <= ½ ln 2 takes.
+     * exp(±0) = 1, exp(-inf) = 0, exp(inf) = inf; inf from 88.7228394, 0 below -103.97. */
     Expr exp(Expr v) const {
         Expr x = at_most(at_least(v, -105.0f), 89.0f);
         Power p = nearest_power(x, 0.5f * log2e, 0);
-        Expr r = fma(p.n, -2 * ln2_hi, x);
-        r = fma(p.n, -2 * ln2_lo, r);
+        Expr r = fma(p.n, -2 * ln2_lo, fma(p.n, -2 * ln2_hi, x));
         Expr m = polynomial(r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f,
                                 0.000196297508f});
         return m * p.scale * p.scale;
     }
 
+    /** σ(x) = 1/(1 + e^-x). Error 2.5. Written as u/(u + u·e^-x) with u = 2^-24, so that e^-x does not overflow before
+     * the quotient has passed through all denormals. sigmoid(-inf) = 0, sigmoid(inf) = 1. */
     Expr sigmoid(Expr v) const {
         const float unit = 0x1p-24f;
         Expr x = at_most(at_least(v, -104.0f), 64.0f);
         Power p = nearest_power(x, -log2e, -24);
-        Expr r = fma(p.n, ln2_lo, fma(p.n, ln2_hi, x));
-        Expr m = polynomial(r, {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f, 0.00138207339f});
+        Expr m = polynomial(plus_n_ln2(x, p.n), {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f,
+                                                 -0.00836867746f, 0.00138207339f});
         return unit / fma(m, p.scale, unit);
     }
 
+    /** x·σ(x). Error 3.6. As x/(u + u·e^-x)·u with u = 2^-32: relative accuracy reaches down to the last denormal,
+     * which e^-x alone would not, since it overflows at -88.7. Where the quotient itself overflows (x > 2^96) the result
+     * is x, and |silu(x)| <= |x| everywhere, so an integer minimum of the bit patterns repairs it.
+     * silu(±0) = ±0, silu(-inf) = -0, silu(inf) = inf. */
     Expr silu(Expr v) const {
-        const float unit = 0x1p-32f;
         Expr low = at_least(v, -110.0f);
         Expr x = at_most(low, 64.0f);
         Power p = nearest_power(x, -log2e, -32);
-        return smaller_magnitude(v, low / fma(exp_minus(x, p.n), p.scale, unit) * unit);
+        Expr m = polynomial(plus_n_ln2(x, p.n),
+                            {1.0f, -0.999999702f, 0.499991477f, -0.166676521f, 0.0418981761f, -0.00828936044f});
+        return gated(v, low, m, p);
     }
 
+    /** x·σ(1.702x), the "quick" GELU. Error 3.6. As silu, in base 2: 2^-32 + 2^(-32 - x·1.702·log2 e). Specials as silu. */
     Expr gelu_sigmoid(Expr v) const {
-        const float unit = 0x1p-32f;
         Expr low = at_least(v, -64.6f);
         Expr x = at_most(low, 32.0f);
         Power p = nearest_power(x, -quick_hi, -32);
-        Expr f = fma(x, -quick_lo, fma_exact(x, -quick_hi, -p.n));
-        return smaller_magnitude(v, low / fma(exp2_fraction(f), p.scale, unit) * unit);
+        return gated(v, low, exp2_fraction(remainder(x, -quick_hi, -quick_lo, p.n)), p);
     }
 
+    /** ½x(1 + tanh(√(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel 2016), which is x·σ(2√(2/π)(x + 0.044715x³)); as silu,
+     * in base 2. Error 3 for x >= -2, 12 for x >= -5, below that 56: there the exponent is large, and what is left of its
+     * rounding (that of x², and of the constant of x³) shows. Denormal results: 40. Specials as silu. */
     Expr gelu_tanh(Expr v) const {
-        const float unit = 0x1p-32f;
         Expr low = at_least(v, -10.9f);
-        Expr x = at_most(low, 8.0f);
-        Cubic c = cubic_exponent(x, -32);
-        return smaller_magnitude(v, low / fma(exp2_fraction(c.f), c.p.scale, unit) * unit);
+        Cubic c = cubic_exponent(at_most(low, 8.0f), -32);
+        return gated(v, low, exp2_fraction(c.f), c.p);
     }
 
+    /** x·σ(βx), with β an expression too, best one that is the same for all elements. Error 3.5 for 2^-94 <= |β| and for
+     * β = 0, where it is x/2; between, where βx alone never is small enough, results below 2^-123 may be nonzero where
+     * the true one is 0. β < 0 is folded into the sign of x, as swish(x, β) = -swish(-x, -β). As silu, but with x as
+     * large as β is small the result needs more room than one scale gives: base 4, e^-βx = m·s², and
+     * x/(1/s + m·s)·(1/s), where nothing overflows. Specials as silu, for β > 0. */
     Expr swish(Expr v, Expr beta) const {
-        Expr sign = bits(beta) & u32(0x80000000u);
-        Expr b = float_of(bits(beta) ^ sign);
-        Expr c = b * (-0.5f * log2e);
-        Expr c_lo = fma(b, -0.5f * log2e_lo, fma_exact(b, -0.5f * log2e, -c));
+        Expr sign = sign_bit(beta);
+        Expr b = Halide::abs(beta);
+        const float half_hi = 0.5f * log2e, half_lo = 0.5f * log2e_lo;
+        Expr c = b * -half_hi;
+        Expr c_lo = fma(b, -half_lo, fma_exact(b, -half_hi, -c));
         Expr low = at_least(float_of(bits(v) ^ sign), at_least(-174.0f / b, -largest));
         Expr x = at_most(low, at_most(44.0f / b, largest));
         Power p = nearest_power(x, c, 0);
-        Expr f = fma(x, c_lo, fma_exact(x, c, -p.n));
-        Expr m = polynomial(f, {1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f, 0.042692937f,
-                                0.0100134723f, 0.00191074307f});
+        Expr m = polynomial(remainder(x, c, c_lo, p.n), {1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f,
+                                                         0.042692937f, 0.0100134723f, 0.00191074307f});
         Expr inverse = float_of(u32(254u << 23) - bits(p.scale));
         return float_of(bits(low / fma(m, p.scale, inverse) * inverse) ^ sign);
     }
 
+    /** tanh(x) = y/(y + 2) with y = e^2x - 1 = 2^n·(e^2r - 1) + (2^n - 1), which never exceeds 1 and loses nothing near 0,
+     * where n = 0 and y = r·P(r). Error 3.4. tanh(±0) = ±0, tanh(±inf) = ±1. An odd rational of degree 9/8 has two
+     * operations less, but errs by 5 and exceeds 1. */
     Expr tanh(Expr v) const {
         Expr x = at_most(at_least(v, -10.0f), 10.0f);
         Power p = nearest_power(x, 2 * log2e, 0);
-        Expr r = fma(p.n, -0.5f * ln2, x);
+        Expr r = fma(p.n, -0.5f * ln2, x);  // the error of n·ln 2 fades with 2^-|n| in y/(y + 2)
         Expr q = r * polynomial(r, {2.0f, 1.99999988f, 1.33332372f, 0.666678965f, 0.267720371f, 0.0887722075f});
-        Expr em1 = fma(q, p.scale, (1.0f - p.scale) * -1.0f);
-        return em1 / (em1 + 2.0f);
+        Expr y = fma(q, p.scale, (1.0f - p.scale) * -1.0f);  // not scale - 1: for x = -0 the sum must be (-0) + (-0)
+        return y / (y + 2.0f);
     }
 
+    /** erf(x): an odd polynomial for |x| < 0.75, and 1 - 2Φ(-√2|x|) with the sign of x beyond. Error 2.5.
+     * erf(±0) = ±0, erf(±inf) = ±1. A building block for tests and tables, not for hot loops. */
     Expr erf(Expr v) const {
         Gauss g = gauss(v * 1.41421356f);
-        Expr magnitude = fma(grown(g, mills_p(g)) / mills_q(g), g.scale * -2.0f, 1.0f);
-        Expr s = v * v;
-        Expr small = v * polynomial(s, {1.12837911f, -0.376121193f, 0.112765558f, -0.0265071746f, 0.0044709472f,
-                                        -0.000231676764f});
-        Expr large = float_of(bits(magnitude) | (bits(v) & u32(0x80000000u)));
+        Expr magnitude = fma(times_gauss(mills_numerator(g.z), g) / mills_denominator(g.z), g.scale * -2.0f, 1.0f);
+        Expr large = float_of(bits(magnitude) | sign_bit(v));
+        Expr small = v * polynomial(v * v, {1.12837911f, -0.376121193f, 0.112765558f, -0.0265071746f, 0.0044709472f,
+                                            -0.000231676764f});
         return Halide::select(Halide::abs(v) < 0.75f, small, large);
     }
 
+    /** Φ(x), the standard normal distribution function: Φ(-z) = e^(-z²/2)·R(z) for x = -z < 0, and 1 - Φ(-z) for x = z,
+     * with R, Mills' ratio over √(2π), a rational of degree 4/5. Error 4 for x >= -2 (baseline 4.5), 9.5 below.
+     * normal_cdf(-inf) = 0, normal_cdf(inf) = 1. */
     Expr normal_cdf(Expr v) const {
         Gauss g = gauss(v);
-        return mirrored(v, grown(g, mills_p(g)) / mills_q(g), g.scale);
+        return mirrored(v, times_gauss(mills_numerator(g.z), g) / mills_denominator(g.z), g.scale);
     }
 
+    /** max(0, x). Exact; NaN stays NaN, relu(-0) = -0. */
     Expr relu(Expr x) const {
         return at_least(x, 0.0f);
     }
 
+    /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2 (baseline
+     * 4.5), 10 below. gelu(±0) = ±0, gelu(-inf) = -0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
-        return fma(grown(g, mills_p(g)) / mills_q(g), g.scale * g.z * -1.0f, relu(v));
+        Expr ratio = times_gauss(mills_numerator(g.z), g) / mills_denominator(g.z);
+        return fma(ratio, g.scale * g.z * -1.0f, relu(v));
     }
 
+    /** 1 for x > 0, 0 for x <= 0. */
     Expr relu_derivative(Expr x) const {
         return Halide::select(Halide::is_nan(x), x, Halide::select(x > 0.0f, 1.0f, 0.0f));
     }
+
+    /** e^x, as exp. */
     Expr exp_derivative(Expr x) const {
         return exp(x);
     }
+
+    /** σ(x)σ(-x) = w/(1 + w)², w = e^-|x|. Error 5.5, in both tails down to the last denormal. */
     Expr sigmoid_derivative(Expr v) const {
-        return sech2(v, -log2e, -log2e_lo, 106.0f, 0x1p-40f);
+        return logistic_bump(v, -log2e, -log2e_lo, 106.0f, 0x1p-40f);
     }
+
+    /** 1 - tanh²(x) = 4w/(1 + w)², w = e^-2|x|. Error 5.5, in both tails down to the last denormal. */
     Expr tanh_derivative(Expr v) const {
-        return sech2(v, -2 * log2e, -2 * log2e_lo, 53.0f, 0x1p-38f);
+        return logistic_bump(v, -2 * log2e, -2 * log2e_lo, 53.0f, 0x1p-38f);
     }
+
+    /** The derivatives of x·σ(y), y = y(x) odd, are σ(y) + x·y'·σ(y)σ(-y); with w = e^-|y| and x·y' = |x|·|y'| = t they
+     * are T = w(1 + w - t)/(1 + w)² for x < 0 and 1 - T for x > 0. Each crosses 0 once, between -0.7 and -1.3 (of y);
+     * around that (results below 0.1) the error is absolute, at most 1.5·2^-24. Elsewhere, silu: error 6.5.
+     * Limits: -0 at -inf, 1 at inf. */
     Expr silu_derivative(Expr v) const {
         Expr z = at_most(Halide::abs(v), 110.0f);
         Power p = nearest_power(z, -log2e, 40);
-        return gate_slope(v, exp_minus(z, p.n) * p.scale, z);
+        Expr f = remainder(z, -log2e, -log2e_lo, p.n);
+        return gate_slope(v, exp2_fraction(f) * p.scale, z);
     }
+
+    /** As silu_derivative, of x·σ(1.702x). Error 6.5. */
     Expr gelu_sigmoid_derivative(Expr v) const {
         Expr z = at_most(Halide::abs(v), 64.6f);
         Power p = nearest_power(z, -quick_hi, 40);
-        Expr f = fma(z, -quick_lo, fma_exact(z, -quick_hi, -p.n));
+        Expr f = remainder(z, -quick_hi, -quick_lo, p.n);
         return gate_slope(v, exp2_fraction(f) * p.scale, 1.702f * z);
     }
+
+    /** As silu_derivative, of gelu_tanh; y = 2√(2/π)(x + 0.044715x³). Around the zero the error is at most 2·2^-24.
+     * Error 8 for x >= -0.5; in the negative tail 60, for the reason told at gelu_tanh. */
     Expr gelu_tanh_derivative(Expr v) const {
         Expr z = at_most(Halide::abs(v), 11.0f);
         Cubic c = cubic_exponent(z, 40);
-        return gate_slope(v, exp2_fraction(c.f) * c.p.scale, z * fma(z * z, 0.214064454f, 1.59576917f));
+        return gate_slope(v, exp2_fraction(c.f) * c.p.scale, z * fma(z * z, 0.214064449f, 1.59576917f));
     }
+
+    /** As silu_derivative, of x·σ(βx), with respect to x. Error 7. ½ for β = 0. */
     Expr swish_derivative(Expr v, Expr beta) const {
         Expr b = Halide::abs(beta);
         Expr c = b * -log2e;
         Expr c_lo = fma(b, -log2e_lo, fma_exact(b, -log2e, -c));
         Expr z = at_most(Halide::abs(v), at_most(110.0f / b, largest));
         Power p = nearest_power(z, c, 40);
-        Expr f = fma(z, c_lo, fma_exact(z, c, -p.n));
-        return gate_slope(float_of(bits(v) ^ bits(beta)), exp2_fraction(f) * p.scale, b * z);
+        Expr w = exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
+        return gate_slope(float_of(bits(v) ^ sign_bit(beta)), w, b * z);
     }
+
+    /** Φ(x) + x·φ(x): T = e^(-z²/2)·(R(z) - z/√(2π)) for x = -z < 0, 1 - T for x = z, the bracket being a rational of
+     * degree 5/4 of its own. Around the zero at -0.7518 the error is absolute, at most 1.0·2^-24 (results below 0.1);
+     * elsewhere 3.5 for x >= -0.5, 8.5 in the negative tail. Limits: -0 at -inf, 1 at inf. */
     Expr gelu_derivative(Expr v) const {
         Gauss g = gauss(v);
-        Expr n = polynomial(g.z,
-                            {1.30967237e-10f, -2.55705873e-11f, -1.23059993e-10f, -8.03691627e-11f, -2.31060154e-11f, -2.75184216e-12f});
-        Expr d = polynomial(g.z, {1.125f, 1.57559025f, 0.894705892f, 0.248764649f, 0.0296258591f});
-        return mirrored(v, grown(g, n) / d, g.scale);
+        const float u = gauss_unit;
+        Expr numerator = polynomial(g.z, {0.5625f * u, -0.109824836f * u, -0.528538644f * u, -0.345182925f * u,
+                                          -0.0992395803f * u, -0.0118190721f * u});
+        Expr denominator = polynomial(g.z, {1.125f, 1.57559025f, 0.894705892f, 0.248764649f, 0.0296258591f});
+        return mirrored(v, times_gauss(numerator, g) / denominator, g.scale);
     }
 
 private:
-    /** An integer n as a float, and 2^(n + bias). */
+    /** An integer n, as a float, and 2^(n + bias). */
     struct Power {
         Expr n, scale;
     };
+
+    /** What gelu_tanh's exponent is reduced to: -y·log2 e = n + f. */
     struct Cubic {
         Power p;
         Expr f;
     };
+
+    /** e^(-z²/2) = (1 + q)·scale·gauss_unit for z = |x| or, beyond, the bound from which on z·e^(-z²/2) rounds to 0. */
     struct Gauss {
-        Expr z, growth, scale;
+        Expr z, q, scale;
     };
 
-    static constexpr float log2e = 1.44269502f;  // rounded down by log2e_lo
-    static constexpr float log2e_lo = 1.92596299e-8f;
+    static constexpr float log2e = 1.44269502f, log2e_lo = 1.92596299e-8f;
     static constexpr float ln2 = 0.693147182f;
-    static constexpr float ln2_hi = 0.693145752f;  // 17 bits: its product with any n here is exact
-    static constexpr float ln2_lo = 1.42860677e-6f;
-    static constexpr float quick_hi = 2.45546699f;  // 1.702·log2(e)
-    static constexpr float quick_lo = -2.61094989e-8f;
+    static constexpr float ln2_hi = 0.693145752f, ln2_lo = 1.42860677e-6f;       // n·ln2_hi is exact: it has 16 bits
+    static constexpr float quick_hi = 2.45546699f, quick_lo = -2.61094989e-8f;  // 1.702·log2 e
+    static constexpr float gauss_unit = 0x1p-32f;
     static constexpr float largest = 3.40282347e38f;
 
     static Expr u32(uint32_t value) {
         return Halide::Internal::make_const(Halide::UInt(32), value);
     }
+
     static Expr bits(const Expr &x) {
         return Halide::reinterpret<uint32_t>(x);
     }
+
     static Expr float_of(const Expr &x) {
         return Halide::reinterpret<float>(x);
     }
-    /** Clamps in the form that is one instruction and lets NaN through, which Halide's min and max do not promise. */
+
+    static Expr sign_bit(const Expr &x) {
+        return bits(x) & u32(0x80000000u);
+    }
+
+    // Clamps in the form that is one instruction and keeps NaN, which Halide's min and max do not promise.
     static Expr at_least(const Expr &x, const Expr &low) {
         return Halide::select(x < low, low, x);
     }
+
     static Expr at_most(const Expr &x, const Expr &high) {
         return Halide::select(x > high, high, x);
     }
-    static Expr smaller_magnitude(const Expr &a, const Expr &b) {
-        return float_of(Halide::min(bits(a), bits(b)));
-    }
+
+    /** Horner's rule. */
     Expr polynomial(const Expr &x, std::initializer_list<float> coefficients) const {
         const std::vector<float> c(coefficients);
         Expr p = c.back();
@@ -227,85 +292,120 @@ private:
         }
         return p;
     }
-    Expr product_error(const Expr &a, const Expr &b, const Expr &ab) const {
-        const Expr mask = u32(0xfffff000u);
-        Expr ah = float_of(bits(a) & mask), bh = float_of(bits(b) & mask);
-        Expr al = a - ah, bl = b - bh;
-        return ((ah * bh - ab) + ah * bl + al * bh) + al * bl;
-    }
+
+    /** a·b + c with the error of the product kept without FMA too (Dekker 1971, halves split off by a mask). */
     Expr fma_exact(const Expr &a, const Expr &b, const Expr &c) const {
-        if (fused) {
+        if (has_fma) {
             return fma(a, b, c);
         }
-        Expr ab = a * b;
-        return (ab + c) + product_error(a, b, ab);
+        const Expr upper = u32(0xfffff000u);
+        Expr ah = float_of(bits(a) & upper), bh = float_of(bits(b) & upper);
+        Expr al = a - ah, bl = b - bh, ab = a * b;
+        return (ab + c) + (((ah * bh - ab) + ah * bl + al * bh) + al * bl);
     }
+
+    /** n = x·c rounded to an integer: the sum with 1.5·2^23 has no room for a fraction, and holds n in its low bits, from
+     * where a shift takes it to the exponent. Needs -126 <= n + bias <= 127. */
     Power nearest_power(const Expr &x, const Expr &c, int bias) const {
         const float magic = 12582912.0f + 127 + bias;
         Expr m = fma(x, c, magic);
         return {m - magic, float_of(bits(m) << 23)};
     }
-    Expr exp_minus(const Expr &x, const Expr &n) const {
-        Expr r = fma(n, ln2_hi, x);
-        r = fma(n, ln2_lo, r);
-        return polynomial(r, {1.0f, -0.999999702f, 0.499991477f, -0.166676521f, 0.0418981761f, -0.00828936044f});
+
+    /** x + n·ln 2, ln 2 in two parts (Cody & Waite 1980). */
+    Expr plus_n_ln2(const Expr &x, const Expr &n) const {
+        return fma(n, ln2_lo, fma(n, ln2_hi, x));
     }
+
+    /** x·(c + c_lo) - n, for n near x·c. */
+    Expr remainder(const Expr &x, const Expr &c, const Expr &c_lo, const Expr &n) const {
+        return fma(x, c_lo, fma_exact(x, c, n * -1.0f));
+    }
+
+    /** 2^f, |f| <= ½. */
     Expr exp2_fraction(const Expr &f) const {
         return polynomial(f, {1.0f, 0.693147004f, 0.240222454f, 0.0555071086f, 0.00967139285f, 0.00132697227f});
     }
+
+    /** x·(-2√(2/π)·log2 e)(1 + 0.044715x²) = x·g = n + f. Without the rounding error of g, which is put back into f, the
+     * negative tail of gelu_tanh would err by 120 ULP. */
     Cubic cubic_exponent(const Expr &x, int bias) const {
         const float a = -2.30220819f, b = -0.102943242f;
         Expr s = x * x;
         Expr g = fma(s, b, a);
         Power p = nearest_power(x, g, bias);
-        Expr f = fma(x, fma_exact(s, b, a - g), fma_exact(x, g, -p.n));
-        return {p, f};
+        return {p, fma(x, fma_exact(s, b, a - g), fma_exact(x, g, p.n * -1.0f))};
     }
-    Gauss gauss(const Expr &v) const {
-        Expr z = at_most(Halide::abs(v), 14.6f);
+
+    /** low/(1 + e^-y) for e^-y = m·2^n, p holding 2^(n - 32), as silu explains; low is v but for a bound below. */
+    Expr gated(const Expr &v, const Expr &low, const Expr &m, const Power &p) const {
+        const float unit = 0x1p-32f;
+        return float_of(Halide::min(bits(v), bits(low / fma(m, p.scale, unit) * unit)));
+    }
+
+    /** z² = -2n·ln 2 + r with the rounding error of z² added to r, and 1 + q = e^(-r/2), |r| <= ln 2. Products are taken
+     * as a + a·q, so that 1 + q itself is never rounded. */
+    Gauss gauss(const Expr &x) const {
+        Expr z = at_most(Halide::abs(x), 14.6f);
         Expr s = z * z;
         Power p = nearest_power(s, -0.5f * log2e, 32);
-        Expr r = fused ? fma(p.n, 2 * ln2, s) : (s + p.n * (2 * ln2_hi)) + p.n * (2 * ln2_lo);
-        r = r + fma_exact(z, z, -s);
-        Expr q = r * polynomial(r, {-0.5f, 0.124999985f, -0.0208331514f, 0.00260426663f, -0.000261521171f, 2.15948967e-05f});
+        Expr r = has_fma ? fma(p.n, 2 * ln2, s) : fma(p.n, 2 * ln2_lo, fma(p.n, 2 * ln2_hi, s));
+        r = r + fma_exact(z, z, s * -1.0f);
+        Expr q = r * polynomial(r, {-0.5f, 0.124999985f, -0.0208331514f, 0.00260426663f, -0.000261521171f,
+                                    2.15948967e-05f});
         return {z, q, p.scale};
     }
-    Expr grown(const Gauss &g, const Expr &x) const {
-        return fma(x, g.growth, x);
+
+    Expr times_gauss(const Expr &a, const Gauss &g) const {
+        return fma(a, g.q, a);
     }
-    Expr mills_p(const Gauss &g) const {
-        return polynomial(g.z, {1.38243195e-10f, 1.19557961e-10f, 4.9427934e-11f, 1.08103006e-11f, 1.07302296e-12f});
+
+    // R(z) = numerator/denominator/gauss_unit. Both carry a common factor of 1.203125 (the numerator gauss_unit besides,
+    // for the tail beyond 2^-126), which makes the roundings smallest where GELU is a little less than a power of two.
+    Expr mills_numerator(const Expr &z) const {
+        const float u = gauss_unit;
+        return polynomial(
+            z, {0.6015625f * u, 0.520253658f * u, 0.215084225f * u, 0.0470406786f * u, 0.00466931751f * u});
     }
-    Expr mills_q(const Gauss &g) const {
-        return polynomial(g.z, {1.1875f, 1.97448313f, 1.40623975f, 0.543478429f, 0.116391771f, 0.0115518654f});
+
+    Expr mills_denominator(const Expr &z) const {
+        return polynomial(z, {1.203125f, 2.00046229f, 1.42474139f, 0.550628543f, 0.117922924f, 0.0117040575f});
     }
+
+    /** t·unit for x < 0, 1 - t·unit otherwise. */
     Expr mirrored(const Expr &x, const Expr &t, const Expr &unit) const {
         return Halide::select(Halide::reinterpret<int32_t>(x) < 0, t * unit, fma(t * -1.0f, unit, 1.0f));
     }
-    Expr gate_slope(const Expr &x, const Expr &w, const Expr &y) const {
+
+    /** The formula at silu_derivative, from w·2^40, which keeps its bits where w is denormal. */
+    Expr gate_slope(const Expr &x, const Expr &w, const Expr &t) const {
         Expr h = fma(w, 0x1p-40f, 1.0f);
-        return mirrored(x, w * (h - y) / (h * h), 0x1p-40f);
+        return mirrored(x, w * (h - t) / (h * h), 0x1p-40f);
     }
-    Expr sech2(const Expr &v, float c, float c_lo, float limit, float unit) const {
-        Expr z = at_most(Halide::abs(v), limit);
+
+    /** w/(1 + w)²·2^40·unit with w = 2^(|x|(c + c_lo)), from w·2^40. */
+    Expr logistic_bump(const Expr &x, float c, float c_lo, float limit, float unit) const {
+        Expr z = at_most(Halide::abs(x), limit);
         Power p = nearest_power(z, c, 40);
-        Expr f = fma(z, c_lo, fma_exact(z, c, -p.n));
-        Expr w = exp2_fraction(f) * p.scale;
+        Expr w = exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
         Expr h = fma(w, 0x1p-40f, 1.0f);
         return w / (h * h) * unit;
     }
 
-    bool fused;
+    bool has_fma;
 };
 
+/** bf16, stored as its bits in u16, to f32: exact. */
 inline Halide::Expr bf16_to_f32(Halide::Expr x) {
     return Halide::reinterpret<float>(Halide::cast<uint32_t>(x) << 16);
 }
 
+/** f32 to the bits of the nearest bf16, ties to even; from 3.3961775e38 on that is inf. NaN stays NaN: quiet, with its
+ * sign and the upper bits of its payload. */
 inline Halide::Expr f32_to_bf16(Halide::Expr x) {
     Halide::Expr u = Halide::reinterpret<uint32_t>(x);
-    Halide::Expr even = u + 0x7fff + ((u >> 16) & 1);
-    return Halide::cast<uint16_t>(Halide::select(Halide::is_nan(x), u | 0x400000, even) >> 16);
+    Halide::Expr rounded = u + 0x7fff + ((u >> 16) & 1);
+    return Halide::cast<uint16_t>(Halide::select(Halide::is_nan(x), u | 0x400000, rounded) >> 16);
 }
 
 }  // namespace halyard

@@ -11,6 +11,25 @@ namespace {
 // Half of a small first-level cache: the inputs' part is in there too.
 constexpr int64_t elementwise_tile_bytes = 16 * 1024;
 
+// beta = 1, the value in every published model, has kernels of its own: two thirds of the time of the general ones.
+Kernel without_beta(Kernel kernel, float beta) {
+    if (beta == 1.0f) {
+        switch (kernel) {
+        case Kernel::swish:
+            return Kernel::silu;
+        case Kernel::swish_derivative:
+            return Kernel::silu_derivative;
+        case Kernel::swiglu:
+            return Kernel::swiglu_beta1;
+        case Kernel::swiglu_interleaved:
+            return Kernel::swiglu_beta1_interleaved;
+        default:
+            break;
+        }
+    }
+    return kernel;
+}
+
 // Runs a kernel on inputs and an output of one shape. Arguments of every elementwise kernel: the inputs, beta if it has
 // one, the output. An element of y takes `pair` elements of the first input (2 where gate and up are interleaved).
 void run(const halyard_context *context, Kernel kernel, std::initializer_list<View> inputs, const float *beta,
@@ -27,7 +46,8 @@ void run(const halyard_context *context, Kernel kernel, std::initializer_list<Vi
 
     const halyard_context &c = context_or_default(context);
     const DType dtype = inputs.begin()->dtype;
-    const KernelFunction function = kernel_function(kernel, dtype, best_isa(c.max_isa));
+    const KernelFunction function =
+        kernel_function(beta ? without_beta(kernel, *beta) : kernel, dtype, best_isa(c.max_isa));
     const int input_count = static_cast<int>(inputs.size());
 
     bool stream = should_stream(c, rows.count() * rows.bytes_per_row());

@@ -6,6 +6,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <omp.h>
 
+#include <algorithm>
 #include <map>
 
 #include "peers/peer.h"
@@ -19,8 +20,12 @@ using dnnl::memory;
 /** One primitive with its arguments for each operand set. */
 struct Step {
     dnnl::primitive primitive;
+    std::string implementation;  // oneDNN's name of it, such as "jit:avx2"
     std::vector<std::unordered_map<int, memory>> arguments;
 };
+
+/** Code that oneDNN has for completeness, hundreds of times slower than what anyone would use. */
+bool is_reference(const std::string &implementation) { return implementation.rfind("ref", 0) == 0; }
 
 struct Activation {
     algorithm kind;
@@ -61,32 +66,30 @@ dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, c
     return {engine,           dnnl::prop_kind::forward_inference, activation.kind, shape, shape,
             activation.alpha, 0.0f,                               attributes};
 }
-dnnl::primitive make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
-    return dnnl::binary({engine, kind, shape, shape, shape});
+dnnl::binary::primitive_desc make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
+    return {engine, kind, shape, shape, shape};
 }
-dnnl::primitive make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
-    return dnnl::softmax_forward(
-        {engine, dnnl::prop_kind::forward_inference, algorithm::softmax_accurate, shape, shape, 1});
+dnnl::softmax_forward::primitive_desc make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
+    return {engine, dnnl::prop_kind::forward_inference, algorithm::softmax_accurate, shape, shape, 1};
 }
-dnnl::primitive make_norm(const dnnl::engine &engine, const memory::desc &shape, const memory::desc &parameter,
-                          float eps, dnnl::normalization_flags flags) {
-    return dnnl::layer_normalization_forward({engine, dnnl::prop_kind::forward_inference, shape, shape,
-                                              parameter.get_data_type(), eps, flags});
+dnnl::layer_normalization_forward::primitive_desc make_norm(const dnnl::engine &engine, const memory::desc &shape,
+                                                            float eps, dnnl::normalization_flags flags) {
+    return {engine, dnnl::prop_kind::forward_inference, shape, shape, eps, flags};
 }
 #else
 dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, const memory::desc &shape,
                                                    Activation activation, const dnnl::primitive_attr &attributes) {
     return {{dnnl::prop_kind::forward_inference, activation.kind, shape, activation.alpha, 0.0f}, attributes, engine};
 }
-dnnl::primitive make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
-    return dnnl::binary({{kind, shape, shape, shape}, engine});
+dnnl::binary::primitive_desc make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
+    return {{kind, shape, shape, shape}, engine};
 }
-dnnl::primitive make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
-    return dnnl::softmax_forward({{dnnl::prop_kind::forward_inference, shape, 1}, engine});
+dnnl::softmax_forward::primitive_desc make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
+    return {{dnnl::prop_kind::forward_inference, shape, 1}, engine};
 }
-dnnl::primitive make_norm(const dnnl::engine &engine, const memory::desc &shape, const memory::desc &, float eps,
-                          dnnl::normalization_flags flags) {
-    return dnnl::layer_normalization_forward({{dnnl::prop_kind::forward_inference, shape, eps, flags}, engine});
+dnnl::layer_normalization_forward::primitive_desc make_norm(const dnnl::engine &engine, const memory::desc &shape,
+                                                            float eps, dnnl::normalization_flags flags) {
+    return {{dnnl::prop_kind::forward_inference, shape, eps, flags}, engine};
 }
 #endif
 
@@ -112,7 +115,14 @@ public:
         if (steps.empty()) {
             return nullptr;
         }
-        const std::size_t count = steps.size();
+        std::string implementations;
+        for (const Step &step : steps) {
+            if (is_reference(step.implementation)) {
+                reason = "has only reference code for it on this processor";
+                return nullptr;
+            }
+            implementations += (implementations.empty() ? "" : " + ") + step.implementation;
+        }
         const int threads = work.id.threads;
         auto peer = make_local_peer(work, [this, threads, steps = std::move(steps)](std::size_t set) {
             omp_set_num_threads(threads);
@@ -120,9 +130,7 @@ public:
                 step.primitive.execute(stream, step.arguments[set]);
             }
         });
-        if (count > 1) {
-            peer->note = "two primitives";
-        }
+        peer->note = "runs " + implementations;
         return peer;
     }
 
@@ -135,8 +143,8 @@ private:
             return memory({{matrix.rows(), matrix.width()}, data_type(matrix.dtype()), memory::format_tag::ab}, engine,
                           matrix.data());
         };
-        const auto bind = [&](const dnnl::primitive &primitive, const auto &arguments) {
-            Step step{primitive, {}};
+        const auto bind = [&](const auto &description, const auto &arguments) {
+            Step step{dnnl::primitive(description.get()), description.impl_info_str(), {}};
             for (Operands &set : work.sets) {
                 step.arguments.push_back(arguments(set));
             }
@@ -154,11 +162,11 @@ private:
                 attributes.set_post_ops(multiply);
             }
             auto eltwise = make_eltwise(engine, shape, activation->second, attributes);
-            const bool fused = gated && std::string(eltwise.impl_info_str()).rfind("ref", 0) != 0;
+            const bool fused = gated && !is_reference(eltwise.impl_info_str());
             if (gated && !fused) {
                 eltwise = make_eltwise(engine, shape, activation->second, {});
             }
-            std::vector<Step> steps{bind(dnnl::eltwise_forward(eltwise), [&](Operands &set) {
+            std::vector<Step> steps{bind(eltwise, [&](Operands &set) {
                 Arguments arguments{{DNNL_ARG_SRC, on(set.inputs[0])}, {DNNL_ARG_DST, on(set.outputs[0])}};
                 if (fused) {
                     arguments.emplace(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, on(set.inputs[1]));
@@ -184,7 +192,8 @@ private:
             })};
         }
         if (kernel.operation == "cast") {
-            return {bind(dnnl::reorder(on(work.sets[0].inputs[0]), on(work.sets[0].outputs[0])), [&](Operands &set) {
+            const dnnl::reorder::primitive_desc reorder(on(work.sets[0].inputs[0]), on(work.sets[0].outputs[0]));
+            return {bind(reorder, [&](Operands &set) {
                 return Arguments{{DNNL_ARG_FROM, on(set.inputs[0])}, {DNNL_ARG_TO, on(set.outputs[0])}};
             })};
         }
@@ -206,7 +215,7 @@ private:
 
     template <typename On, typename Bind>
     std::vector<Step> norm_steps(Work &work, bool rms, bool fused_add, const memory::desc &shape, const On &on,
-                                 const Bind &bind, std::string &reason) {
+                                 const Bind &bind, [[maybe_unused]] std::string &reason) {
         auto flags = dnnl::normalization_flags::none;
         if (rms) {
 #ifdef HALYARD_BENCH_ONEDNN_RMS_NORM
@@ -216,15 +225,21 @@ private:
             return {};
 #endif
         }
-        const memory::desc parameter({work.id.d}, data_type(work.id.dtype), memory::format_tag::a);
+        // All versions take the parameters in f32, whatever the type of the tensors.
+        const auto in_f32 = [&](const Matrix &values) {
+            memory copy({{work.id.d}, memory::data_type::f32, memory::format_tag::a}, engine);
+            const tests::Row row = values.row(0);
+            std::copy(row.begin(), row.end(), static_cast<float *>(copy.get_data_handle()));
+            return copy;
+        };
         std::unordered_map<int, memory> parameters;
         if (work.weight) {
             flags |= dnnl::normalization_flags::use_scale;
-            parameters.emplace(DNNL_ARG_SCALE, memory(parameter, engine, work.weight->data()));
+            parameters.emplace(DNNL_ARG_SCALE, in_f32(*work.weight));
         }
         if (work.bias) {
             flags |= dnnl::normalization_flags::use_shift;
-            parameters.emplace(DNNL_ARG_SHIFT, memory(parameter, engine, work.bias->data()));
+            parameters.emplace(DNNL_ARG_SHIFT, in_f32(*work.bias));
         }
         std::vector<Step> steps;
         if (fused_add) {
@@ -232,7 +247,7 @@ private:
                                  [&](Operands &set) { return binary_arguments(set, on); }));
         }
         const float eps = rms ? rms_norm_eps : layer_norm_eps;
-        steps.push_back(bind(make_norm(engine, shape, parameter, eps, flags), [&](Operands &set) {
+        steps.push_back(bind(make_norm(engine, shape, eps, flags), [&](Operands &set) {
             auto arguments = parameters;
             arguments.emplace(DNNL_ARG_SRC, fused_add ? on(set.outputs[0]) : on(set.inputs[0]));
             arguments.emplace(DNNL_ARG_DST, fused_add ? on(set.outputs[1]) : on(set.outputs[0]));
