@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 namespace halyard::bench {
 namespace {
@@ -86,9 +88,14 @@ Estimate estimate(std::vector<double> values) {
 std::vector<std::vector<double>> measure(const std::vector<Contender *> &contenders, const Plan &plan) {
     std::vector<std::vector<double>> seconds(contenders.size());
     std::vector<benchmark::IterationCount> iterations(contenders.size(), 0);
+    std::vector<std::size_t> order(contenders.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::mt19937 generator(1);  // the same orders in every run
     // Round -1 finds the numbers of iterations.
     for (int round = -1; round < plan.rounds; round++) {
-        for (std::size_t i = 0; i < contenders.size(); i++) {
+        // In another order each round, so that nobody always comes after the same one, whose traces he would bear.
+        std::shuffle(order.begin(), order.end(), generator);
+        for (const std::size_t i : order) {
             Contender &contender = *contenders[i];
             if (plan.stop()) {
                 return seconds;

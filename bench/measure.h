@@ -2,9 +2,9 @@
 //
 // Google Benchmark's runner finds the number of iterations and times each sample. What it does not offer is the order:
 // its random interleaving shuffles all samples of all benchmarks, whereas a ratio is best taken from neighbours. So each
-// sample is one run of it over one registered benchmark: round by round, ours, its limit, each peer, ours again. Ratios
-// are formed within a round, so that a slow phase of the machine meets both sides, and the median over the rounds
-// counts. Ours against ours again is the noise of the row.
+// sample is one run of it over one registered benchmark: round by round, ours, its limit, each peer, ours again, in an
+// order that changes from round to round. Ratios are formed within a round, so that a slow phase of the machine meets
+// both sides, and the median over the rounds counts. Ours against ours again is the noise of the row.
 #ifndef HALYARD_BENCH_MEASURE_H
 #define HALYARD_BENCH_MEASURE_H
 
@@ -70,7 +70,7 @@ double loop_overhead();
 template <typename Call>
 void warm_up(const Call &call, bool cold) {
     using Clock = std::chrono::steady_clock;
-    const Clock::time_point end = Clock::now() + std::chrono::microseconds(cold ? 0 : 500);
+    const Clock::time_point end = Clock::now() + std::chrono::microseconds(cold ? 0 : 1000);
     do {
         call();
     } while (Clock::now() < end);

@@ -67,14 +67,19 @@ bool Checker::not_null(const char *name, const void *pointer) {
 
 View Checker::tensor(const char *name, const DLTensor *tensor) {
     View view;
+    read(name, tensor, view);
+    return view;
+}
+
+void Checker::read(const char *name, const DLTensor *tensor, View &view) {
     view.name = name;
     if (!not_null(name, tensor)) {
-        return view;
+        return;
     }
     if (tensor->device.device_type != kDLCPU) {
         fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)", name,
              static_cast<int>(tensor->device.device_type));
-        return view;
+        return;
     }
     const DLDataType type = tensor->dtype;
     if (type.code == kDLFloat && type.bits == 32 && type.lanes == 1) {
@@ -86,15 +91,15 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     } else {
         fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane", name,
              type.code, type.bits, type.lanes);
-        return view;
+        return;
     }
     if (tensor->ndim < 1 || tensor->ndim > max_rank) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank 1 to %d", name, tensor->ndim, max_rank);
-        return view;
+        return;
     }
     if (!tensor->shape) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no shape: its shape pointer is null", name);
-        return view;
+        return;
     }
 
     view.rank = tensor->ndim;
@@ -106,7 +111,7 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
         if (extent < 0 || stride < 0) {
             fail(HALYARD_INVALID_ARGUMENT, "%s has %s %lld on axis %d, which must not be negative", name,
                  extent < 0 ? "extent" : "stride", static_cast<long long>(extent < 0 ? extent : stride), i);
-            return view;
+            return;
         }
         view.shape[i] = extent;
         view.strides[i] = stride;
@@ -121,35 +126,36 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     too_large |= nonzero_elements > INT64_MAX / 8 || span > INT64_MAX / 8;
     if (too_large) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has a shape or strides too large for 64-bit addresses", name);
-        return view;
+        return;
     }
     if (view.width() > 1 && view.strides[view.rank - 1] != 1) {
         fail(HALYARD_INVALID_ARGUMENT,
              "%s has stride %lld on its last axis, but rows must be contiguous (stride 1): copy it to a compact tensor first",
              name, static_cast<long long>(view.strides[view.rank - 1]));
-        return view;
+        return;
     }
     if (elements == 0) {
-        return view;
+        return;
     }
     if (!tensor->data) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no data: its data pointer is null", name);
-        return view;
+        return;
     }
     char *data = static_cast<char *>(tensor->data) + tensor->byte_offset;
     if ((reinterpret_cast<uintptr_t>(data) & (size_of(view.dtype) - 1)) != 0) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has misaligned data: the address must be a multiple of the element's %d bytes",
              name, static_cast<int>(size_of(view.dtype)));
-        return view;
+        return;
     }
     view.data = data;
     view.elements = nonzero_elements;
     view.span = span;
-    return view;
+    return;
 }
 
 View Checker::output(const char *name, const DLTensor *tensor) {
-    const View view = this->tensor(name, tensor);
+    View view;
+    read(name, tensor, view);
     if (failed() || view.empty()) {
         return view;
     }
@@ -181,10 +187,11 @@ View Checker::output(const char *name, const DLTensor *tensor) {
 }
 
 View Checker::row_parameter(const char *name, const DLTensor *tensor, const View &x) {
+    View view;
     if (failed() || !tensor) {
-        return View();
+        return view;
     }
-    const View view = this->tensor(name, tensor);
+    read(name, tensor, view);
     if (!failed() && (view.rank != 1 || view.width() != x.width())) {
         fail(HALYARD_INVALID_ARGUMENT, "%s must have shape [%lld], the width of %s, but has rank %d and width %lld", name,
              static_cast<long long>(x.width()), x.name, view.rank, static_cast<long long>(view.width()));

@@ -105,8 +105,13 @@ int64_t Rows::locate(int64_t row, int64_t end, int64_t column, int64_t max_rows,
 
 Split::Split(const halyard_context &context, const Rows &rows)
     : context_(&context), rows_(rows.count()), columns_(rows.width()) {
-    const int64_t wanted = rows_ * rows.bytes_per_row() / min_bytes_per_thread;
-    const int threads = static_cast<int>(std::clamp<int64_t>(wanted, 1, thread_bound(context)));
+    const int64_t bytes = rows_ * rows.bytes_per_row();
+    if (bytes < 2 * min_bytes_per_thread) {
+        by_columns_ = false;
+        parts_ = 1;
+        return;
+    }
+    const int threads = static_cast<int>(std::min<int64_t>(bytes / min_bytes_per_thread, thread_bound(context)));
     by_columns_ = rows.elementwise() && rows_ < threads;
     parts_ = by_columns_ ? threads : static_cast<int>(std::min<int64_t>(threads, rows_));
 }

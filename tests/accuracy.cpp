@@ -19,11 +19,10 @@ constexpr char usage[] =
     "usage: halyard-accuracy [--step N] [--threads N] [--isa NAME] [--function NAME]\n"
     "\n"
     "Compares f32 activations with float64 references and prints a table of the worst errors.\n"
-    "  --step N         take every Nth of the 2^32 f32 numbers (default 1: all of them, about a minute of one core\n"
-    "                   per function)\n"
+    "  --step N         take every Nth of the 2^32 f32 numbers (default 1: all of them)\n"
     "  --threads N      threads (default: all processors)\n"
     "  --isa NAME       one instruction set: sse41, avx2 or avx512 (default: all that this machine has)\n"
-    "  --function NAME  one function, as in halyard_<name>; the Swish family with beta, as in swish.beta_1.5\n"
+    "  --function NAME  one function, as in halyard_<name>; swish.beta_1 is swish with that beta alone\n"
     "Exits with 1 if an error is beyond its bound in tests/accuracy_bounds.h.\n";
 
 struct Options {
@@ -67,28 +66,37 @@ Options parse(int argc, char **argv) {
     return options;
 }
 
-/** The whole walk of one function with one instruction set. */
-WalkResult walk_all(const Activation &activation, halyard_isa isa, const Options &options) {
+/** The whole walk of one function, with each instruction set. */
+std::vector<WalkResult> walk_all(const Activation &activation, const std::vector<halyard_isa> &isas,
+                                 const Options &options) {
     constexpr std::uint64_t all = std::uint64_t{1} << 32;
     const std::uint64_t chunk = std::max<std::uint64_t>(1, (all / options.step) / 512) * options.step;
     std::atomic<std::uint64_t> next{0};
     std::mutex lock;
-    WalkResult total;
-    bool first = true;
+    std::vector<WalkResult> total;
     const auto work = [&] {
-        halyard_context *context = nullptr;
-        if (halyard_context_create(&context) != HALYARD_OK || halyard_context_set_max_isa(context, isa) != HALYARD_OK ||
-            halyard_context_set_num_threads(context, 1) != HALYARD_OK) {
-            std::fprintf(stderr, "halyard-accuracy: %s\n", halyard_last_error());
-            std::abort();
+        std::vector<halyard_context *> contexts(isas.size(), nullptr);
+        for (std::size_t i = 0; i < isas.size(); i++) {
+            if (halyard_context_create(&contexts[i]) != HALYARD_OK ||
+                halyard_context_set_max_isa(contexts[i], isas[i]) != HALYARD_OK ||
+                halyard_context_set_num_threads(contexts[i], 1) != HALYARD_OK) {
+                std::fprintf(stderr, "halyard-accuracy: %s\n", halyard_last_error());
+                std::abort();
+            }
         }
+        const std::vector<const halyard_context *> for_calls(contexts.begin(), contexts.end());
         for (std::uint64_t begin = next.fetch_add(chunk); begin < all; begin = next.fetch_add(chunk)) {
-            const WalkResult part = walk(activation, context, begin, std::min(all, begin + chunk), options.step);
+            const std::vector<WalkResult> part =
+                walk(activation, for_calls, begin, std::min(all, begin + chunk), options.step);
             const std::lock_guard<std::mutex> guard(lock);
-            total = first ? part : merge(total, part);
-            first = false;
+            for (std::size_t i = 0; i < isas.size() && !total.empty(); i++) {
+                total[i] = merge(total[i], part[i]);
+            }
+            total = total.empty() ? part : total;
         }
-        halyard_context_destroy(context);
+        for (halyard_context *context : contexts) {
+            halyard_context_destroy(context);
+        }
     };
     std::vector<std::thread> threads;
     for (int i = 0; i < options.threads; i++) {
@@ -103,65 +111,75 @@ WalkResult walk_all(const Activation &activation, halyard_isa isa, const Options
 std::string region(const halyard::accuracy::Bound &bound) {
     char text[64];
     if (std::isinf(bound.from) && std::isinf(bound.to)) {
-        return "all x";
+        return "all";
     }
     if (std::isinf(bound.to)) {
-        std::snprintf(text, sizeof text, "x >= %g", bound.from);
+        std::snprintf(text, sizeof text, ">= %g", bound.from);
     } else if (std::isinf(bound.from)) {
-        std::snprintf(text, sizeof text, "x < %g", bound.to);
+        std::snprintf(text, sizeof text, "< %g", bound.to);
     } else {
         std::snprintf(text, sizeof text, "%g to %g", bound.from, bound.to);
     }
     return text;
 }
 
+/** A row of the table per region and instruction set. */
+void print(const Activation &activation, halyard_isa isa, const WalkResult &result) {
+    for (const Worst &worst : result.worst) {
+        if (worst.ulp < 0) {
+            continue;
+        }
+        char bound[64];
+        std::snprintf(bound, sizeof bound, worst.bound.floor > 0 ? "%g of max(\\|y\\|, %g)" : "%g",
+                      worst.bound.ulp(isa != HALYARD_ISA_SSE41), worst.bound.floor);
+        std::printf("| %s | %s | %s | %s | %.3f | %.9g | %.9g | %.9g |\n", activation.label.c_str(),
+                    region(worst.bound).c_str(), halyard_isa_name(isa), bound, worst.ulp, static_cast<double>(worst.x),
+                    static_cast<double>(worst.got), worst.expected);
+    }
+    std::fflush(stdout);
+    if (result.wrong != 0) {
+        std::fprintf(stderr,
+                     "halyard-accuracy: %s with %s: %llu of %llu results beyond the bound, first at x = %.9g: %.9g\n",
+                     activation.label.c_str(), halyard_isa_name(isa), static_cast<unsigned long long>(result.wrong),
+                     static_cast<unsigned long long>(result.inputs), static_cast<double>(result.first_wrong_x),
+                     static_cast<double>(result.first_wrong_got));
+    }
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
     const Options options = parse(argc, argv);
-    std::printf("| function | region | bound (ULP) | worst (ULP) | at x | result | exact | instruction set | inputs |\n"
-                "|---|---|---|---|---|---|---|---|---|\n");
-    bool any = false;
-    std::uint64_t wrong = 0;
-    for (const Activation &activation : activations()) {
-        if (!options.function.empty() && activation.label != options.function) {
-            continue;
-        }
-        for (int i = 0; i < halyard_isa_count(); i++) {
-            const auto isa = static_cast<halyard_isa>(i);
-            if (halyard_isa_supported(isa) == 0 || (!options.isa.empty() && options.isa != halyard_isa_name(isa))) {
-                continue;
-            }
-            any = true;
-            const WalkResult result = walk_all(activation, isa, options);
-            for (const Worst &worst : result.worst) {
-                if (worst.ulp < 0) {
-                    continue;
-                }
-                std::string bound = std::to_string(worst.bound.max_ulp);
-                bound.erase(bound.find_last_not_of('0') + 1);
-                bound.erase(bound.find_last_not_of('.') + 1);
-                if (worst.bound.floor > 0) {
-                    char text[32];
-                    std::snprintf(text, sizeof text, " of max(abs y, %g)", worst.bound.floor);
-                    bound += text;
-                }
-                std::printf("| %s | %s | %s | %.3f | %.9g | %.9g | %.9g | %s | %llu |\n", activation.label.c_str(),
-                            region(worst.bound).c_str(), bound.c_str(), worst.ulp, static_cast<double>(worst.x),
-                            static_cast<double>(worst.got), worst.expected, halyard_isa_name(isa),
-                            static_cast<unsigned long long>(result.inputs));
-                std::fflush(stdout);
-            }
-            if (result.wrong != 0) {
-                std::fprintf(stderr, "halyard-accuracy: %s with %s: %llu results beyond the bound, first at x = %.9g: %.9g\n",
-                             activation.label.c_str(), halyard_isa_name(isa), static_cast<unsigned long long>(result.wrong),
-                             static_cast<double>(result.first_wrong_x), static_cast<double>(result.first_wrong_got));
-            }
-            wrong += result.wrong;
+    std::vector<halyard_isa> isas;
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        const auto isa = static_cast<halyard_isa>(i);
+        if (halyard_isa_supported(isa) != 0 && (options.isa.empty() || options.isa == halyard_isa_name(isa))) {
+            isas.push_back(isa);
         }
     }
-    if (!any) {
-        stop("no function or instruction set of that name on this machine");
+    if (isas.empty()) {
+        stop(options.isa + " is no instruction set of this machine");
+    }
+
+    std::uint64_t functions = 0, wrong = 0;
+    for (const Activation &activation : activations()) {
+        // A function's name stands for it with every beta.
+        if (!options.function.empty() && options.function != activation.label &&
+            options.function != activation.function) {
+            continue;
+        }
+        if (functions++ == 0) {
+            std::printf("| function | x | instruction set | bound (ULP) | worst (ULP) | at x | result | exact |\n"
+                        "|---|---|---|---|---|---|---|---|\n");
+        }
+        const std::vector<WalkResult> results = walk_all(activation, isas, options);
+        for (std::size_t i = 0; i < isas.size(); i++) {
+            print(activation, isas[i], results[i]);
+            wrong += results[i].wrong;
+        }
+    }
+    if (functions == 0) {
+        stop("no activation is called " + options.function);
     }
     return wrong == 0 ? 0 : 1;
 }

@@ -44,7 +44,8 @@ int main(int argc, char **argv) {
             const char *isa = halyard_isa_name(halyard_context_isa(NULL));
             /* A machine without the instruction set uses the best one below. */
             int wanted = 0;
-            while (wanted + 1 < halyard_isa_count() && strcmp(halyard_isa_name((halyard_isa)wanted), argv[i + 1]) != 0) {
+            while (wanted + 1 < halyard_isa_count() &&
+                   strcmp(halyard_isa_name((halyard_isa)wanted), argv[i + 1]) != 0) {
                 wanted++;
             }
             while (wanted > 0 && !halyard_isa_supported((halyard_isa)wanted)) {
@@ -54,7 +55,8 @@ int main(int argc, char **argv) {
             expect(strcmp(isa, halyard_isa_name((halyard_isa)wanted)) == 0, "the default context has the expected isa");
         } else if (strcmp(argv[i], "--expect-threads") == 0) {
             printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
-            expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]), "the default context has the expected threads");
+            expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]),
+                   "the default context has the expected threads");
         }
     }
 
@@ -72,9 +74,11 @@ int main(int argc, char **argv) {
     for (i = 0; i < 4; i++) {
         expect(fabs((double)y[i] - x[i] / sqrt(12.5)) < 1e-6, "rms_norm is right");
     }
-    expect(halyard_glu_packed(context, &xs, (halyard_glu_layout)99, &zs) == HALYARD_INVALID_ARGUMENT, "layout 99 is refused");
+    expect(halyard_glu_packed(context, &xs, (halyard_glu_layout)99, &zs) == HALYARD_INVALID_ARGUMENT,
+           "layout 99 is refused");
     expect(strstr(halyard_last_error(), "layout") != NULL, "the message names layout");
-    expect(halyard_glu_packed(context, &xs, (halyard_glu_layout)-1, &zs) == HALYARD_INVALID_ARGUMENT, "layout -1 is refused");
+    expect(halyard_glu_packed(context, &xs, (halyard_glu_layout)-1, &zs) == HALYARD_INVALID_ARGUMENT,
+           "layout -1 is refused");
     expect(z[0] == 7 && z[1] == 7, "a refused call writes nothing");
     expect(halyard_bilinear_packed(context, &xs, HALYARD_GLU_GATE_UP, &zs) == HALYARD_OK, "bilinear_packed succeeds");
     expect(z[0] == 9 && z[1] == -16, "bilinear_packed is right");

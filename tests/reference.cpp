@@ -18,12 +18,14 @@ constexpr double root_two_over_pi = 0.797884560802865355879892119868764;     // 
 constexpr double gelu_tanh_cubic = 0.044715;
 constexpr double gelu_sigmoid_slope = 1.702;
 
-constexpr double unit = 0x1p-24;       // relative error of one f32 operation
+constexpr double unit = 0x1p-24;        // relative error of one f32 operation
 constexpr double underflow = 0x1p-149;  // absolute error of one f32 operation with a denormal result, and a bit more
 constexpr double max_f32 = 0x1.fffffep127;
 
 /** The longest chain of additions behind a sum of `count` terms over `lanes` virtual lanes and a binary tree. */
-double chain_length(std::size_t count, int lanes) { return std::ceil(double(count) / lanes) + std::log2(lanes); }
+double chain_length(std::size_t count, int lanes) {
+    return std::ceil(double(count) / lanes) + std::log2(lanes);
+}
 
 /** The prefix of a row that enters the mean square. */
 std::size_t moment_width(std::size_t width, double p) {
@@ -31,7 +33,9 @@ std::size_t moment_width(std::size_t width, double p) {
 }
 
 /** Whether a sum of squares of finite numbers leaves f32's range: then f32 statistics promise nothing for the row. */
-bool beyond_f32(double squares) { return std::isfinite(squares) && squares > 0.99 * max_f32; }
+bool beyond_f32(double squares) {
+    return std::isfinite(squares) && squares > 0.99 * max_f32;
+}
 
 double weight_at(const NormParameters &parameters, std::size_t i) {
     const double weight = parameters.weight != nullptr ? (*parameters.weight)[i] : 1.0;
@@ -63,7 +67,8 @@ bool acceptable(Dtype type, const Expected &expected, double got) {
     }
     if (type == Dtype::f32) {
         // Only what overflows when rounded may be infinite.
-        return (got >= low && got <= high) || (std::isinf(got) && (got == round_to(type, low) || got == round_to(type, high)));
+        return (got >= low && got <= high) ||
+               (std::isinf(got) && (got == round_to(type, low) || got == round_to(type, high)));
     }
     // Rounding is monotonic: an f32 value between the two was rounded to something between theirs.
     return got >= round_to(type, low) && got <= round_to(type, high);
@@ -71,15 +76,25 @@ bool acceptable(Dtype type, const Expected &expected, double got) {
 
 namespace reference {
 
-double relu(double x) { return x < 0 ? 0.0 : x; }
+double relu(double x) {
+    return x < 0 ? 0.0 : x;
+}
 
-double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+double sigmoid(double x) {
+    return 1.0 / (1.0 + std::exp(-x));
+}
 
-double tanh(double x) { return std::tanh(x); }
+double tanh(double x) {
+    return std::tanh(x);
+}
 
-double exp(double x) { return std::exp(x); }
+double exp(double x) {
+    return std::exp(x);
+}
 
-double gelu(double x) { return x == -infinity ? -0.0 : 0.5 * x * std::erfc(-x * inverse_root_two); }
+double gelu(double x) {
+    return x == -infinity ? -0.0 : 0.5 * x * std::erfc(-x * inverse_root_two);
+}
 
 double gelu_tanh(double x) {
     // (1 + tanh(u)) / 2 = sigmoid(2 u) keeps the tail.
@@ -94,13 +109,21 @@ double swish(double x, double beta) {
     return t == -infinity ? std::copysign(0.0, x) : x * sigmoid(t);
 }
 
-double silu(double x) { return swish(x, 1.0); }
+double silu(double x) {
+    return swish(x, 1.0);
+}
 
-double gelu_sigmoid(double x) { return swish(x, gelu_sigmoid_slope); }
+double gelu_sigmoid(double x) {
+    return swish(x, gelu_sigmoid_slope);
+}
 
-double relu_derivative(double x) { return std::isnan(x) ? x : x > 0 ? 1.0 : 0.0; }
+double relu_derivative(double x) {
+    return std::isnan(x) ? x : x > 0 ? 1.0 : 0.0;
+}
 
-double sigmoid_derivative(double x) { return sigmoid(x) * sigmoid(-x); }
+double sigmoid_derivative(double x) {
+    return sigmoid(x) * sigmoid(-x);
+}
 
 double tanh_derivative(double x) {
     // 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|) keeps the tail.
@@ -108,7 +131,9 @@ double tanh_derivative(double x) {
     return 4 * e / ((1 + e) * (1 + e));
 }
 
-double exp_derivative(double x) { return std::exp(x); }
+double exp_derivative(double x) {
+    return std::exp(x);
+}
 
 double gelu_derivative(double x) {
     if (std::isinf(x)) {
@@ -136,9 +161,13 @@ double swish_derivative(double x, double beta) {
     return gated_slope(t, t);
 }
 
-double silu_derivative(double x) { return swish_derivative(x, 1.0); }
+double silu_derivative(double x) {
+    return swish_derivative(x, 1.0);
+}
 
-double gelu_sigmoid_derivative(double x) { return swish_derivative(x, gelu_sigmoid_slope); }
+double gelu_sigmoid_derivative(double x) {
+    return swish_derivative(x, gelu_sigmoid_slope);
+}
 
 const Gate glu = {sigmoid, "sigmoid"};
 const Gate bilinear = {[](double gate) { return gate; }, ""};
@@ -168,7 +197,7 @@ const accuracy::Bound *ErrorModel::bound_at(double argument) const {
 
 double ErrorModel::allowed(double argument, double result) const {
     const accuracy::Bound *bound = bound_at(argument);
-    return bound == nullptr ? 0.0 : bound->max_ulp * ulp_f32(std::max(std::fabs(result), bound->floor));
+    return bound == nullptr ? 0.0 : bound->ulp() * ulp_f32(std::max(std::fabs(result), bound->floor));
 }
 
 Expected gated(double activated, double activated_error, double up) {
@@ -203,9 +232,15 @@ ExpectedRow layer_norm(const Row &x, const NormParameters &parameters) {
     const double deviation = std::sqrt(variance + parameters.eps);
     const double scale = deviation == 0 ? 0.0 : 1.0 / deviation;
 
-    // The f32 mean is off by at most `shift`; summing what it missed leaves `rest`. 32 is the smallest lane count.
+    // Sums may be taken over deviations from a pivot near the mean, such as the mean of the first 64 features, but not
+    // over x itself: errors grow with the distance of mean and pivot, not with the mean. 32 is the least lane count.
+    const std::size_t pivot_features = std::min<std::size_t>(x.size(), 64);
+    double pivot = 0;
+    for (std::size_t i = 0; i < pivot_features; i++) {
+        pivot += x[i] / static_cast<double>(pivot_features);
+    }
+    const double shift = std::fabs(mean - pivot) + 8 * unit * (magnitude / width);
     const double chain = chain_length(x.size(), 32);
-    const double shift = (chain + 2) * unit * (magnitude / width);
     const double rest = (chain + 3) * unit * (spread / width + shift);
     const double variance_error = (chain + 6) * unit * (variance + shift * shift) + 2 * shift * rest + underflow;
     const double scale_error = scale == 0 ? 0.0 : variance_error * scale * scale / 2 + 3 * unit;
@@ -216,7 +251,7 @@ ExpectedRow layer_norm(const Row &x, const NormParameters &parameters) {
         const double weight = weight_at(parameters, i);
         const double bias = parameters.bias != nullptr ? (*parameters.bias)[i] : 0.0;
         const double centred = x[i] - mean;
-        const double centred_error = rest + unit * (2 * std::fabs(centred) + shift);
+        const double centred_error = rest + unit * (2 * std::fabs(centred) + 3 * shift);
         const double scaled = weight * (centred * scale);
         const double value = scaled + bias;
         const double error = std::fabs(weight) * scale * centred_error + std::fabs(scaled) * (scale_error + 3 * unit) +
@@ -269,7 +304,8 @@ ExpectedRow softmax(const Row &x, double scale) {
 
     // An error of a in the argument of exp is one of a relative in its result, on top of exp's own 2 ULP (4 units).
     const auto argument_error = [&](double value) {
-        return std::isinf(value) ? 0.0 : unit * std::fabs(scale * value - largest) + score_error * std::fabs(scale * value);
+        return std::isinf(value) ? 0.0
+                                 : unit * std::fabs(scale * value - largest) + score_error * std::fabs(scale * value);
     };
     double sum = 0, sum_error = 0;
     for (const double value : x) {

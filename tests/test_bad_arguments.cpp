@@ -45,10 +45,22 @@ const Mistake mistakes[] = {
     {"null shape", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.shape = nullptr; }},
     {"CUDA device", HALYARD_UNSUPPORTED, [](Change &c) { c.view.device.device_type = kDLCUDA; }},
     {"OpenCL device", HALYARD_UNSUPPORTED, [](Change &c) { c.view.device.device_type = kDLOpenCL; }},
-    {"int32", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLInt, 32, 1}; }},
-    {"uint16", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLUInt, 16, 1}; }},
-    {"f64", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLFloat, 64, 1}; }},
-    {"bf32", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype = {kDLBfloat, 32, 1}; }},
+    {"int32", HALYARD_UNSUPPORTED,
+     [](Change &c) {
+         c.view.dtype = {kDLInt, 32, 1};
+     }},
+    {"uint16", HALYARD_UNSUPPORTED,
+     [](Change &c) {
+         c.view.dtype = {kDLUInt, 16, 1};
+     }},
+    {"f64", HALYARD_UNSUPPORTED,
+     [](Change &c) {
+         c.view.dtype = {kDLFloat, 64, 1};
+     }},
+    {"bf32", HALYARD_UNSUPPORTED,
+     [](Change &c) {
+         c.view.dtype = {kDLBfloat, 32, 1};
+     }},
     {"two lanes", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype.lanes = 2; }},
     {"no lanes", HALYARD_UNSUPPORTED, [](Change &c) { c.view.dtype.lanes = 0; }},
     {"rank 0", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.ndim = 0; }},
@@ -255,7 +267,8 @@ TEST_P(BadArgumentsOfOneType, ATensorOfAnotherType) {
             if (other != type) {
                 const auto call = good_call();
                 call->arguments[i]->dtype = dlpack_type(other);
-                expect_refused(*call, HALYARD_UNSUPPORTED, operation.operands[i].name, std::string("type ") + name_of(other));
+                expect_refused(*call, HALYARD_UNSUPPORTED, operation.operands[i].name,
+                               std::string("type ") + name_of(other));
             }
         }
     }
@@ -286,7 +299,8 @@ TEST_P(BadArguments, AScalarOutOfRange) {
             // Also where there is nothing to do.
             const auto empty = good_call({0, width});
             empty->scalars[i] = refused;
-            expect_refused(*empty, HALYARD_INVALID_ARGUMENT, operation.scalars[i].name, std::to_string(refused) + " on an empty tensor");
+            expect_refused(*empty, HALYARD_INVALID_ARGUMENT, operation.scalars[i].name,
+                           std::to_string(refused) + " on an empty tensor");
         }
     }
 }
@@ -353,8 +367,9 @@ INSTANTIATE_TEST_SUITE_P(All, BadArguments, testing::ValuesIn(operation_cases())
 INSTANTIATE_TEST_SUITE_P(All, BadArgumentsOfOneType,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return each.one_type(); })),
                          name_of_case);
-INSTANTIATE_TEST_SUITE_P(All, BadArgumentsPacked,
-                         testing::ValuesIn(operation_cases([](const Operation &each) { return each.operands[0].halves == 2; })),
+INSTANTIATE_TEST_SUITE_P(All, BadArgumentsPacked, testing::ValuesIn(operation_cases([](const Operation &each) {
+                             return each.operands[0].halves == 2;
+                         })),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(All, BadArgumentsOfRows,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return each.needs_features; })),
@@ -368,7 +383,8 @@ TEST(BadArgumentsOfCast, InPlaceAcrossTypes) {
             const std::vector<std::uint32_t> before = call.tensors[0]->all_bits();
             call.arguments[1]->data = call.arguments[0]->data;
             const halyard_status status = call.run(nullptr);
-            EXPECT_EQ(status, from == to ? HALYARD_OK : HALYARD_INVALID_ARGUMENT) << name_of(from) << " to " << name_of(to);
+            EXPECT_EQ(status, from == to ? HALYARD_OK : HALYARD_INVALID_ARGUMENT)
+                << name_of(from) << " to " << name_of(to);
             EXPECT_TRUE(same_bits(from, before, call.tensors[0]->all_bits()));
         }
     }

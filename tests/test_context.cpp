@@ -18,7 +18,9 @@ TEST(Queries, NamesOfStatuses) {
     EXPECT_STREQ(halyard_status_name(HALYARD_OUT_OF_MEMORY), "out of memory");
 }
 
-TEST(Queries, VersionIsThatOfTheProject) { EXPECT_STREQ(halyard_version(), HALYARD_TEST_VERSION); }
+TEST(Queries, VersionIsThatOfTheProject) {
+    EXPECT_STREQ(halyard_version(), HALYARD_TEST_VERSION);
+}
 
 TEST(Queries, InstructionSets) {
     ASSERT_EQ(halyard_isa_count(), 3);
@@ -31,8 +33,10 @@ TEST(Queries, InstructionSets) {
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_SSE41), 1);
     // Each includes the weaker ones.
     EXPECT_GE(halyard_isa_supported(HALYARD_ISA_AVX2), halyard_isa_supported(HALYARD_ISA_AVX512));
-    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0);
-    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX512), __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 1 : 0);
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2),
+              __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0);
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX512),
+              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 1 : 0);
 }
 
 // ---- Contexts ----------------------------------------------------------------------------------------------------
@@ -90,16 +94,19 @@ TEST(Contexts, RefuseBadArguments) {
     expect_message(halyard_context_create(nullptr), "halyard_context_create", "context");
     expect_message(halyard_context_set_num_threads(nullptr, 1), "halyard_context_set_num_threads", "context");
     expect_message(halyard_context_set_max_isa(nullptr, HALYARD_ISA_SSE41), "halyard_context_set_max_isa", "context");
-    expect_message(halyard_context_set_parallel_for(nullptr, nothing, nullptr), "halyard_context_set_parallel_for", "context");
+    expect_message(halyard_context_set_parallel_for(nullptr, nothing, nullptr), "halyard_context_set_parallel_for",
+                   "context");
 
     const Context context;
     ASSERT_EQ(halyard_context_set_num_threads(context.get(), 3), HALYARD_OK);
     for (const int threads : {-1, 257, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
-        expect_message(halyard_context_set_num_threads(context.get(), threads), "halyard_context_set_num_threads", "num_threads");
+        expect_message(halyard_context_set_num_threads(context.get(), threads), "halyard_context_set_num_threads",
+                       "num_threads");
     }
     EXPECT_EQ(halyard_context_num_threads(context.get()), 3);
     const halyard_isa before = halyard_context_isa(context.get());
-    expect_message(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(3)), "halyard_context_set_max_isa", "isa");
+    expect_message(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(3)),
+                   "halyard_context_set_max_isa", "isa");
     EXPECT_EQ(halyard_context_isa(context.get()), before);
     halyard_context_destroy(nullptr);
 }
@@ -252,7 +259,8 @@ std::string name_of_sharing(const testing::TestParamInfo<Sharing> &info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sharing, ManyThreads,
-                         testing::Values(Sharing::null_context, Sharing::one_context, Sharing::own_contexts), name_of_sharing);
+                         testing::Values(Sharing::null_context, Sharing::one_context, Sharing::own_contexts),
+                         name_of_sharing);
 
 /** Calls back into the library from inside a task. */
 struct Nested {

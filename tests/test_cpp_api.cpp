@@ -187,7 +187,8 @@ TEST(CppFunctions, NormsPassTheirArgumentsOn) {
     ASSERT_EQ(halyard_rms_norm(nullptr, &xs, &weights, 0.5f, HALYARD_RMS_UNIT_OFFSET, &ys), HALYARD_OK);
     EXPECT_EQ(y, c.y);
     halyard::partial_rms_norm(xv, weight, 0.5f, HALYARD_RMS_EPS_OUTSIDE_ROOT, 0.4f, yv);
-    ASSERT_EQ(halyard_partial_rms_norm(nullptr, &xs, &weights, 0.5f, HALYARD_RMS_EPS_OUTSIDE_ROOT, 0.4f, &ys), HALYARD_OK);
+    ASSERT_EQ(halyard_partial_rms_norm(nullptr, &xs, &weights, 0.5f, HALYARD_RMS_EPS_OUTSIDE_ROOT, 0.4f, &ys),
+              HALYARD_OK);
     EXPECT_EQ(y, c.y);
     halyard::add_layer_norm(xv, residual_v, weight, bias, 0.5f, rv, yv);
     ASSERT_EQ(halyard_add_layer_norm(nullptr, &xs, &residuals, &weights, &biases, 0.5f, &rs, &ys), HALYARD_OK);
@@ -198,7 +199,8 @@ TEST(CppFunctions, NormsPassTheirArgumentsOn) {
     EXPECT_EQ(y, c.y);
     EXPECT_EQ(r, c.r);
     halyard::add_rms_norm(xv, residual_v, weight, 0.25f, HALYARD_RMS_UNIT_OFFSET, rv, yv);
-    ASSERT_EQ(halyard_add_rms_norm(nullptr, &xs, &residuals, &weights, 0.25f, HALYARD_RMS_UNIT_OFFSET, &rs, &ys), HALYARD_OK);
+    ASSERT_EQ(halyard_add_rms_norm(nullptr, &xs, &residuals, &weights, 0.25f, HALYARD_RMS_UNIT_OFFSET, &rs, &ys),
+              HALYARD_OK);
     EXPECT_EQ(y, c.y);
     halyard::softmax(xv, yv);
     ASSERT_EQ(halyard_softmax(nullptr, &xs, 1.0f, &ys), HALYARD_OK);
@@ -219,12 +221,12 @@ using CppGated = void (*)(const halyard::ConstTensor &, const halyard::ConstTens
                           const halyard_context *);
 using CppGatedPacked = void (*)(const halyard::ConstTensor &, halyard::GluLayout, const halyard::Tensor &,
                                 const halyard_context *);
-using CppGatedBeta = void (*)(const halyard::ConstTensor &, const halyard::ConstTensor &, float, const halyard::Tensor &,
-                              const halyard_context *);
+using CppGatedBeta = void (*)(const halyard::ConstTensor &, const halyard::ConstTensor &, float,
+                              const halyard::Tensor &, const halyard_context *);
 using CppGatedBetaPacked = void (*)(const halyard::ConstTensor &, halyard::GluLayout, float, const halyard::Tensor &,
                                     const halyard_context *);
 
-template <typename Function, typename CFunction>
+template<typename Function, typename CFunction>
 struct Pair {
     const char *name;
     Function function;

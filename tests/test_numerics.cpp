@@ -32,7 +32,8 @@ void copy_row(const Invocation &source, std::int64_t from, Invocation &target, s
             continue;
         }
         for (std::int64_t i = 0; i < source.tensors[operand]->width(); i++) {
-            target.tensors[operand]->set_bits(parameter ? 0 : to, i, source.tensors[operand]->bits(parameter ? 0 : from, i));
+            target.tensors[operand]->set_bits(parameter ? 0 : to, i,
+                                              source.tensors[operand]->bits(parameter ? 0 : from, i));
         }
     }
 }
@@ -54,7 +55,8 @@ TEST_P(Bits, OfARowDoNotDependOnTheOtherRowsOrItsPlace) {
                 // Alone, and at another place of a batch of another size, with a pitch.
                 Invocation alone(operation, type, {width});
                 Invocation elsewhere(operation, type, {3, 2, width}, [](const Operand &, const Shape &shape) {
-                    return Form{shape, padded_strides(shape, shape.size() == 1 ? 0 : 9), Placement::starts_at_guard, 1, 0};
+                    return Form{shape, padded_strides(shape, shape.size() == 1 ? 0 : 9), Placement::starts_at_guard, 1,
+                                0};
                 });
                 elsewhere.fill(37);
                 copy_row(batch, row, alone, 0);
@@ -129,7 +131,8 @@ TEST_P(Bits, OfARowDoNotDependOnTheThreads) {
             const Context context(isa, threads);
             parallel.clear_outputs();
             ASSERT_EQ(parallel.run(context.get()), HALYARD_OK) << halyard_last_error();
-            ASSERT_TRUE(same_bits(type, expected, parallel.output_bits())) << threads << " threads; " << parallel.describe();
+            ASSERT_TRUE(same_bits(type, expected, parallel.output_bits()))
+                << threads << " threads; " << parallel.describe();
         }
         ReverseThreads own;
         const Context context(isa, 3);
@@ -159,7 +162,8 @@ std::vector<halyard_isa> fused_isas() {
 TEST(InstructionSets, WithFusedMultiplyAddGiveTheSameBits) {
     const std::vector<halyard_isa> isas = fused_isas();
     if (isas.size() < 2) {
-        GTEST_SKIP() << "this machine runs fewer than two instruction sets with fused multiply-add; GoldenBits stands in";
+        GTEST_SKIP()
+            << "this machine runs fewer than two instruction sets with fused multiply-add; GoldenBits stands in";
     }
     for (const OperationCase &each : operation_cases()) {
         for (const Shape &shape : {Shape{3, 1000}, Shape{5, 127}, Shape{1, 4097}, Shape{2, 64}, Shape{4, 1}}) {
@@ -189,7 +193,8 @@ INSTANTIATE_TEST_SUITE_P(All, BitsOfElementwise,
 std::uint64_t results_hash(const Operation &operation, halyard_isa isa) {
     std::uint64_t state = 0xcbf29ce484222325u;  // FNV-1a
     const Context context(isa);
-    for (const Shape &shape : {Shape{3, 1000}, Shape{5, 127}, Shape{1, 4097}, Shape{2, 64}, Shape{4, 1}, Shape{40, 40}}) {
+    for (const Shape &shape :
+         {Shape{3, 1000}, Shape{5, 127}, Shape{1, 4097}, Shape{2, 64}, Shape{4, 1}, Shape{40, 40}}) {
         Invocation call(operation, Dtype::f32, shape);
         call.fill(47);
         if (shape[0] == 40) {
@@ -198,7 +203,9 @@ std::uint64_t results_hash(const Operation &operation, halyard_isa isa) {
                 Tensor &tensor = *call.tensors[input];
                 for (std::int64_t row = 1; row < 40; row += 2) {
                     for (std::int64_t i = 0; i < tensor.width(); i++) {
-                        tensor.set_bits(row, i, static_cast<std::uint32_t>(hash(53, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i))));
+                        tensor.set_bits(row, i,
+                                        static_cast<std::uint32_t>(
+                                            hash(53, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i))));
                     }
                 }
             }
@@ -213,7 +220,9 @@ std::uint64_t results_hash(const Operation &operation, halyard_isa isa) {
     return state;
 }
 
-std::string golden_path() { return std::string(HALYARD_TEST_DATA) + "/f32_bits.txt"; }
+std::string golden_path() {
+    return std::string(HALYARD_TEST_DATA) + "/f32_bits.txt";
+}
 
 /** Labels and hashes, one pair a line; lines that begin with # say how they came about. */
 std::map<std::string, std::string> read_golden() {
@@ -238,8 +247,9 @@ TEST(GoldenBits, EveryInstructionSetWithFusedMultiplyAddGivesThem) {
     if (std::getenv("HALYARD_TEST_UPDATE_GOLDEN") != nullptr) {
         ASSERT_TRUE(halyard_isa_supported(HALYARD_ISA_AVX2));
         std::ofstream file(golden_path());
-        file << "# Hashes of f32 results on fixed inputs, made with avx2 by HALYARD_TEST_UPDATE_GOLDEN=1 test_numerics\n"
-                "# --gtest_filter=GoldenBits.*. Every instruction set with fused multiply-add must give them.\n";
+        file
+            << "# Hashes of f32 results on fixed inputs, made with avx2 by HALYARD_TEST_UPDATE_GOLDEN=1 test_numerics\n"
+               "# --gtest_filter=GoldenBits.*. Every instruction set with fused multiply-add must give them.\n";
         for (const Operation &operation : operations()) {
             file << operation.label << ' ' << hexadecimal(results_hash(operation, HALYARD_ISA_AVX2)) << '\n';
         }
@@ -310,7 +320,8 @@ TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
         }
         const std::size_t layout_at = packed.label.rfind('.');
         const std::string layout = packed.label.substr(layout_at + 1);
-        const Operation &split = operation(packed.label.substr(0, infix) + packed.label.substr(infix + 7, layout_at - infix - 7));
+        const Operation &split =
+            operation(packed.label.substr(0, infix) + packed.label.substr(infix + 7, layout_at - infix - 7));
         for (const Shape &shape : {Shape{130}, Shape{3, 67}, Shape{2, 2, 1000}}) {
             for (const halyard_isa isa : supported_isas()) {
                 const Context context(isa);
@@ -319,8 +330,12 @@ TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
                 const std::int64_t width = shape.back();
                 for (std::int64_t row = 0; row < two.tensors[0]->rows(); row++) {
                     for (std::int64_t i = 0; i < width; i++) {
-                        const std::int64_t gate_at = layout == "interleaved" ? 2 * i : layout == "gate_up" ? i : width + i;
-                        const std::int64_t up_at = layout == "interleaved" ? 2 * i + 1 : layout == "gate_up" ? width + i : i;
+                        const std::int64_t gate_at = layout == "interleaved" ? 2 * i
+                                                     : layout == "gate_up"   ? i
+                                                                             : width + i;
+                        const std::int64_t up_at = layout == "interleaved" ? 2 * i + 1
+                                                   : layout == "gate_up"   ? width + i
+                                                                           : i;
                         one.tensors[0]->set_bits(row, gate_at, two.tensors[0]->bits(row, i));
                         one.tensors[0]->set_bits(row, up_at, two.tensors[1]->bits(row, i));
                     }
@@ -345,7 +360,8 @@ TEST_P(Forms, CastsThereAndBackKeepTheBits) {
             Invocation there(operation(std::string("cast.to_") + name_of(between)), type, {count});
             Invocation back(operation(std::string("cast.to_") + name_of(type)), between, {count});
             for (std::int64_t i = 0; i < count; i++) {
-                const std::uint32_t bits = type == Dtype::f32 ? static_cast<std::uint32_t>(i * 65537) : static_cast<std::uint32_t>(i);
+                const std::uint32_t bits =
+                    type == Dtype::f32 ? static_cast<std::uint32_t>(i * 65537) : static_cast<std::uint32_t>(i);
                 there.tensors[0]->set_bits(0, i, bits);
             }
             ASSERT_EQ(there.run(context.get()), HALYARD_OK) << halyard_last_error();

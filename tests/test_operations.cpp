@@ -37,7 +37,7 @@ protected:
 };
 
 TEST_P(EveryOperation, IsRightForEveryWidthAndRowCount) {
-    const std::vector<std::int64_t> widths = {1,  2,  3,  7,  8,   15,  16,  17,   31,   32,   33,
+    const std::vector<std::int64_t> widths = {1,  2,  3,  7,   8,   15,  16,   17,   31,   32,   33,
                                               63, 64, 65, 127, 128, 129, 1000, 4095, 4096, 4097, 100003};
     for (const std::int64_t width : widths) {
         if (reduced && width > 4097) {
@@ -129,10 +129,10 @@ TEST_P(EveryOperation, IsRightForEveryMemoryLayout) {
         ASSERT_NO_FATAL_FAILURE(expect_right({width}, Invocation::compact, seed++));
         ASSERT_NO_FATAL_FAILURE(expect_right({width}, misaligned, seed++));
         ASSERT_NO_FATAL_FAILURE(expect_right({width}, offset, seed++));
-        for (const Invocation::Arrange &arrange : {Invocation::Arrange(padded), Invocation::Arrange(padded_input),
-                                                   Invocation::Arrange(padded_output), Invocation::Arrange(misaligned),
-                                                   Invocation::Arrange(offset), Invocation::Arrange(sliced),
-                                                   Invocation::Arrange(broadcast(true))}) {
+        for (const Invocation::Arrange &arrange :
+             {Invocation::Arrange(padded), Invocation::Arrange(padded_input), Invocation::Arrange(padded_output),
+              Invocation::Arrange(misaligned), Invocation::Arrange(offset), Invocation::Arrange(sliced),
+              Invocation::Arrange(broadcast(true))}) {
             ASSERT_NO_FATAL_FAILURE(expect_right({4, width}, arrange, seed++));
             ASSERT_NO_FATAL_FAILURE(expect_right({2, 3, width}, arrange, seed++));
             ASSERT_NO_FATAL_FAILURE(expect_right({2, 1, 3, width}, arrange, seed++));
@@ -214,9 +214,27 @@ TEST_P(EveryOperation, LeavesEmptyTensorsAlone) {
 
 /** Zeros, denormals, the ends of the range, infinities, NaN, and values between where functions saturate. */
 std::vector<double> special_values(Dtype type) {
-    std::vector<double> values = {0.0,   1.0,  0.5,  2.0,   3.25, 8.0, 20.0, 88.0, 90.0, 104.0, 150.0,
-                                  1e-3,  1e-6, 1e4,  6e4,   min_denormal(type), 3 * min_denormal(type),
-                                  min_normal(type), min_normal(type) - min_denormal(type), max_finite(type), infinity};
+    std::vector<double> values = {0.0,
+                                  1.0,
+                                  0.5,
+                                  2.0,
+                                  3.25,
+                                  8.0,
+                                  20.0,
+                                  88.0,
+                                  90.0,
+                                  104.0,
+                                  150.0,
+                                  1e-3,
+                                  1e-6,
+                                  1e4,
+                                  6e4,
+                                  min_denormal(type),
+                                  3 * min_denormal(type),
+                                  min_normal(type),
+                                  min_normal(type) - min_denormal(type),
+                                  max_finite(type),
+                                  infinity};
     if (type != Dtype::f16) {
         values.insert(values.end(), {1e-20, 1e-38, 1e10, 1e19, 1e30});
     }

@@ -129,7 +129,8 @@ TEST(Reference, DerivativesAreTheSlopesOfTheFunctions) {
                 const double h = 1e-3;
                 const auto f = [&](double offset) { return function.reference(x + offset); };
                 const double slope = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
-                const double scale = std::fmax(std::fabs(f(h)), 1) * std::fmax(1, std::pow(std::fabs(activation.beta), 5));
+                const double scale =
+                    std::fmax(std::fabs(f(h)), 1) * std::fmax(1, std::pow(std::fabs(activation.beta), 5));
                 EXPECT_NEAR(activation.reference(x), slope, 1e-11 * scale) << activation.label << " at " << x;
             }
         }

@@ -16,10 +16,11 @@ Form padded_and_misaligned(const Operand &, const Shape &shape) {
     return {shape, padded_strides(shape, shape.size() == 1 ? 0 : 3), Placement::starts_at_guard, 1, 0};
 }
 
-// Widths around a cache line and around the tile that a task streams from; several rows to a tile and several tiles to a
-// row. A row of 20000 f32 features is too wide for a row operation's tile.
+// Widths around a cache line and around the tile that a task streams from; several rows to a tile and several tiles to
+// a row. A row of 20000 f32 features is too wide for a row operation's tile.
 TEST_P(Streaming, GivesTheBitsOfOrdinaryStores) {
-    for (const Shape &shape : {Shape{5}, Shape{16}, Shape{3, 33}, Shape{70, 64}, Shape{2, 3, 1000}, Shape{4, 5003}, Shape{2, 20000}}) {
+    for (const Shape &shape :
+         {Shape{5}, Shape{16}, Shape{3, 33}, Shape{70, 64}, Shape{2, 3, 1000}, Shape{4, 5003}, Shape{2, 20000}}) {
         for (const auto &arrange : {Invocation::Arrange(Invocation::compact), Invocation::Arrange(Invocation::at_start),
                                     Invocation::Arrange(padded_and_misaligned)}) {
             for (const int threads : {1, 3}) {

@@ -21,43 +21,61 @@ DLTensor row_view(std::vector<float> &values, std::int64_t &width) {
 
 }  // namespace
 
-WalkResult walk(const Activation &activation, const halyard_context *context, std::uint64_t first, std::uint64_t end,
-                std::uint64_t step) {
+std::vector<WalkResult> walk(const Activation &activation, const std::vector<const halyard_context *> &contexts,
+                             std::uint64_t first, std::uint64_t end, std::uint64_t step) {
     const ErrorModel errors(activation.function);
-    WalkResult result;
+    WalkResult nothing;
     for (const accuracy::Bound &bound : errors.bounds()) {
-        result.worst.push_back({bound});
+        nothing.worst.push_back({bound});
     }
+    std::vector<WalkResult> results(contexts.size(), nothing);
+
     std::vector<float> x(block), y(block);
+    std::vector<double> expected(block);
     for (std::uint64_t bits = first; bits < end;) {
         std::int64_t width = 0;
         for (; bits < end && width < static_cast<std::int64_t>(block); bits += step) {
             x[static_cast<std::size_t>(width++)] = float_from_bits(static_cast<std::uint32_t>(bits));
         }
+        const auto count = static_cast<std::size_t>(width);
+        for (std::size_t i = 0; i < count; i++) {
+            expected[i] = activation.reference(x[i]);
+        }
         const DLTensor xs = row_view(x, width);
         DLTensor ys = row_view(y, width);
-        const bool called = activation.call(context, &xs, activation.beta, &ys) == HALYARD_OK;
-        for (std::size_t i = 0; i < static_cast<std::size_t>(width); i++) {
-            const double expected = activation.reference(x[i]);
-            const double argument = static_cast<double>(activation.beta) * x[i];
-            const accuracy::Bound *bound = errors.bound_at(argument);
-            double ulp = 0;
-            if (bound != nullptr && std::isfinite(expected) && std::isfinite(y[i])) {
-                ulp = std::fabs(y[i] - expected) / ulp_f32(std::max(std::fabs(expected), bound->floor));
-                Worst &worst = result.worst[static_cast<std::size_t>(bound - errors.bounds().data())];
-                if (ulp > worst.ulp) {
-                    worst = {*bound, ulp, x[i], y[i], expected};
+        for (std::size_t k = 0; k < contexts.size(); k++) {
+            WalkResult &result = results[k];
+            const bool with_fma = halyard_context_isa(contexts[k]) != HALYARD_ISA_SSE41;
+            const bool called = activation.call(contexts[k], &xs, activation.beta, &ys) == HALYARD_OK;
+            for (std::size_t i = 0; i < count; i++) {
+                const double argument = static_cast<double>(activation.beta) * x[i];
+                const accuracy::Bound *bound = errors.bound_at(argument);
+                if (bound != nullptr && std::isfinite(expected[i]) && std::isfinite(y[i])) {
+                    const double ulp =
+                        std::fabs(y[i] - expected[i]) / ulp_f32(std::max(std::fabs(expected[i]), bound->floor));
+                    Worst &worst = result.worst[static_cast<std::size_t>(bound - errors.bounds().data())];
+                    if (ulp > worst.ulp) {
+                        worst = {*bound, ulp, x[i], y[i], expected[i]};
+                    }
+                    if (called && ulp <= bound->ulp(with_fma)) {
+                        continue;
+                    }
+                }
+                // Overflow, infinities and NaN; and what is beyond its bound.
+                const double allowed =
+                    bound != nullptr && std::isfinite(expected[i])
+                        ? bound->ulp(with_fma) * ulp_f32(std::max(std::fabs(expected[i]), bound->floor))
+                        : 0.0;
+                const bool right = called && acceptable(Dtype::f32, {expected[i], allowed}, y[i]);
+                if (!right && result.wrong++ == 0) {
+                    result.first_wrong_x = x[i];
+                    result.first_wrong_got = y[i];
                 }
             }
-            const bool right = called && acceptable(Dtype::f32, {expected, errors.allowed(argument, expected)}, y[i]);
-            if (!right && result.wrong++ == 0) {
-                result.first_wrong_x = x[i];
-                result.first_wrong_got = y[i];
-            }
+            result.inputs += count;
         }
-        result.inputs += static_cast<std::uint64_t>(width);
     }
-    return result;
+    return results;
 }
 
 WalkResult merge(const WalkResult &a, const WalkResult &b) {

@@ -9,7 +9,7 @@
 
 namespace halyard::tests {
 
-/** The worst input of one row of the accuracy table. */
+/** The worst input in the region of one row of the accuracy table. */
 struct Worst {
     accuracy::Bound bound;
     double ulp = -1;  // counted as the row says; -1: no input fell into the region
@@ -18,15 +18,16 @@ struct Worst {
 };
 
 struct WalkResult {
-    std::vector<Worst> worst;      // by row of the accuracy table
-    std::uint64_t inputs = 0;      // walked
-    std::uint64_t wrong = 0;       // outside the bound, or NaN, Inf where another class is due
+    std::vector<Worst> worst;  // by row of the accuracy table
+    std::uint64_t inputs = 0;  // walked
+    std::uint64_t wrong = 0;   // outside the bound, or NaN, Inf where another class is due
     float first_wrong_x = 0, first_wrong_got = 0;
 };
 
-/** Calls the activation with the f32 numbers whose bits are first, first + step, ... below end. */
-WalkResult walk(const Activation &activation, const halyard_context *context, std::uint64_t first, std::uint64_t end,
-                std::uint64_t step);
+/** Calls the activation with the f32 numbers whose bits are first, first + step, ... below end, once with each context;
+ *  a result per context. The reference, which takes most of the time, is computed once. */
+std::vector<WalkResult> walk(const Activation &activation, const std::vector<const halyard_context *> &contexts,
+                             std::uint64_t first, std::uint64_t end, std::uint64_t step);
 
 /** Both walks together. */
 WalkResult merge(const WalkResult &a, const WalkResult &b);

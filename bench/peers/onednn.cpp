@@ -24,8 +24,11 @@ struct Step {
     std::vector<std::unordered_map<int, memory>> arguments;
 };
 
-/** Code that oneDNN has for completeness, hundreds of times slower than what anyone would use. */
-bool is_reference(const std::string &implementation) { return implementation.rfind("ref", 0) == 0; }
+/** Code that oneDNN has for completeness, hundreds of times slower than what anyone would use. "simple:any" is its
+ *  catch-all for reorders, which are casts here. */
+bool is_reference(const std::string &implementation) {
+    return implementation.rfind("ref", 0) == 0 || implementation == "simple:any";
+}
 
 struct Activation {
     algorithm kind;
@@ -109,7 +112,8 @@ public:
         try {
             steps = make_steps(work, reason);
         } catch (const dnnl::error &error) {
-            reason = std::string("refuses: ") + error.what();
+            reason = error.status == dnnl_unimplemented ? "has none for this type on this processor"
+                                                        : std::string("refuses: ") + error.what();
             return nullptr;
         }
         if (steps.empty()) {

@@ -49,7 +49,8 @@ std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i) {
 }
 
 double uniform(std::uint64_t seed, std::int64_t row, std::int64_t i) {
-    return static_cast<double>(hash(seed, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i)) >> 11) * 0x1p-53;
+    return static_cast<double>(hash(seed, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i)) >> 11) *
+           0x1p-53;
 }
 
 double bell(std::uint64_t seed, std::int64_t row, std::int64_t i) {

@@ -93,9 +93,8 @@ ExpectedRow exact(const Row &values) {
 std::vector<Activation> make_activations() {
     std::vector<Activation> all;
     for (const UnaryKernel &kernel : unary_kernels) {
-        const auto call = [function = kernel.call](const halyard_context *context, const DLTensor *x, float, DLTensor *y) {
-            return function(context, x, y);
-        };
+        const auto call = [function = kernel.call](const halyard_context *context, const DLTensor *x, float,
+                                                   DLTensor *y) { return function(context, x, y); };
         all.push_back({kernel.name, kernel.name, false, 1.0f, call, kernel.reference});
     }
     for (const UnaryBetaKernel &kernel : unary_beta_kernels) {
@@ -120,7 +119,8 @@ void add_unary(std::vector<Operation> &all) {
         operation.call = [&activation](const halyard_context *context, DLTensor *const *t, const double *scalars) {
             return activation.call(context, t[0], activation.has_beta ? static_cast<float>(scalars[0]) : 0.0f, t[1]);
         };
-        operation.reference = [&activation, errors = ErrorModel(activation.function)](const std::vector<Row> &rows, Dtype) {
+        operation.reference = [&activation, errors = ErrorModel(activation.function)](const std::vector<Row> &rows,
+                                                                                      Dtype) {
             ExpectedRow expected;
             for (const double x : rows[0]) {
                 const double value = activation.reference(x);
@@ -210,7 +210,8 @@ void add_gated_unit(std::vector<Operation> &all, const std::string &name, const 
             on_one.in_place = {{{1, 0, 0}}, {{1, 0, 1}}};
         }
         on_one.call = [packed](const halyard_context *context, DLTensor *const *t, const double *values) {
-            return packed(context, t[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])), values + 1, t[1]);
+            return packed(context, t[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])), values + 1,
+                          t[1]);
         };
         on_one.reference = [=](const std::vector<Row> &rows, Dtype) {
             const auto [gate, up] = unpack(rows[0], layout);

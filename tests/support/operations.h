@@ -22,9 +22,9 @@ enum class Role {
 struct Operand {
     const char *name;  // as in the header
     Role role = Role::input;
-    bool optional = false;                 // may be null
-    int halves = 1;                        // 2: the last axis is 2 d wide
-    std::optional<Dtype> type = {};        // fixed, where the operation does not have one type
+    bool optional = false;           // may be null
+    int halves = 1;                  // 2: the last axis is 2 d wide
+    std::optional<Dtype> type = {};  // fixed, where the operation does not have one type
 };
 
 struct Scalar {

@@ -58,7 +58,9 @@ const char *name_of(Dtype dtype) {
     return names[static_cast<int>(dtype)];
 }
 
-std::size_t size_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
+std::size_t size_of(Dtype dtype) {
+    return dtype == Dtype::f32 ? 4 : 2;
+}
 
 DLDataType dlpack_type(Dtype dtype) {
     const auto code = static_cast<std::uint8_t>(dtype == Dtype::bf16 ? kDLBfloat : kDLFloat);
@@ -114,15 +116,25 @@ double round_to(Dtype dtype, double value) {
     return dtype == Dtype::f32 ? static_cast<double>(static_cast<float>(value)) : decode(dtype, encode(dtype, value));
 }
 
-double spacing(Dtype dtype, double value) { return power_of_two(spacing_exponent(format_of(dtype), value)); }
+double spacing(Dtype dtype, double value) {
+    return power_of_two(spacing_exponent(format_of(dtype), value));
+}
 
-double ulp_f32(double value) { return power_of_two(std::max(exponent_of(value) - 23, -149)); }
+double ulp_f32(double value) {
+    return power_of_two(std::max(exponent_of(value) - 23, -149));
+}
 
-double max_finite(Dtype dtype) { return decode(dtype, format_of(dtype).infinity() - 1); }
+double max_finite(Dtype dtype) {
+    return decode(dtype, format_of(dtype).infinity() - 1);
+}
 
-double min_normal(Dtype dtype) { return decode(dtype, 1u << format_of(dtype).fraction_bits); }
+double min_normal(Dtype dtype) {
+    return decode(dtype, 1u << format_of(dtype).fraction_bits);
+}
 
-double min_denormal(Dtype dtype) { return decode(dtype, 1); }
+double min_denormal(Dtype dtype) {
+    return decode(dtype, 1);
+}
 
 std::uint32_t bits_of(float value) {
     std::uint32_t bits;

@@ -53,7 +53,9 @@ std::uint32_t load(const void *address, Dtype dtype) {
 
 }  // namespace
 
-Shape compact_strides(const Shape &shape) { return padded_strides(shape, 0); }
+Shape compact_strides(const Shape &shape) {
+    return padded_strides(shape, 0);
+}
 
 Shape padded_strides(const Shape &shape, std::int64_t gap) {
     Shape strides(shape.size(), 1);
@@ -103,14 +105,18 @@ Tensor::Tensor(Dtype dtype, const Form &form)
     view.strides = view_strides.empty() ? nullptr : view_strides.data();
 }
 
-Tensor::~Tensor() { munmap(mapping, mapping_size); }
-
-void *Tensor::at(std::int64_t row, std::int64_t i) const {
-    return origin + (row_starts[static_cast<std::size_t>(row)] + i * steps.back()) *
-                        static_cast<std::int64_t>(size_of(element));
+Tensor::~Tensor() {
+    munmap(mapping, mapping_size);
 }
 
-std::uint32_t Tensor::bits(std::int64_t row, std::int64_t i) const { return load(at(row, i), element); }
+void *Tensor::at(std::int64_t row, std::int64_t i) const {
+    return origin +
+           (row_starts[static_cast<std::size_t>(row)] + i * steps.back()) * static_cast<std::int64_t>(size_of(element));
+}
+
+std::uint32_t Tensor::bits(std::int64_t row, std::int64_t i) const {
+    return load(at(row, i), element);
+}
 
 void Tensor::set_bits(std::int64_t row, std::int64_t i, std::uint32_t bits) {
     void *const address = at(row, i);
@@ -168,6 +174,8 @@ bool Tensor::surroundings_intact() const {
     return bytes[0] == untouched && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
-std::vector<std::uint8_t> Tensor::snapshot() const { return {accessible, accessible + accessible_size}; }
+std::vector<std::uint8_t> Tensor::snapshot() const {
+    return {accessible, accessible + accessible_size};
+}
 
 }  // namespace halyard::tests

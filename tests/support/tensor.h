@@ -58,7 +58,7 @@ public:
     /** The bits of all elements in row-major order; every NaN as the same quiet NaN. */
     std::vector<std::uint32_t> all_bits() const;
     /** Sets every element from a function of row and feature. */
-    template <typename Function>
+    template<typename Function>
     void fill(const Function &value) {
         for (std::int64_t row = 0; row < rows(); row++) {
             for (std::int64_t i = 0; i < width(); i++) {
