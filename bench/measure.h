@@ -70,7 +70,7 @@ double loop_overhead();
 template <typename Call>
 void warm_up(const Call &call, bool cold) {
     using Clock = std::chrono::steady_clock;
-    const Clock::time_point end = Clock::now() + std::chrono::microseconds(cold ? 0 : 1000);
+    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(cold ? 0 : 3);
     do {
         call();
     } while (Clock::now() < end);

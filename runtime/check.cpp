@@ -67,19 +67,14 @@ bool Checker::not_null(const char *name, const void *pointer) {
 
 View Checker::tensor(const char *name, const DLTensor *tensor) {
     View view;
-    read(name, tensor, view);
-    return view;
-}
-
-void Checker::read(const char *name, const DLTensor *tensor, View &view) {
     view.name = name;
     if (!not_null(name, tensor)) {
-        return;
+        return view;
     }
     if (tensor->device.device_type != kDLCPU) {
         fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)", name,
              static_cast<int>(tensor->device.device_type));
-        return;
+        return view;
     }
     const DLDataType type = tensor->dtype;
     if (type.code == kDLFloat && type.bits == 32 && type.lanes == 1) {
@@ -91,15 +86,15 @@ void Checker::read(const char *name, const DLTensor *tensor, View &view) {
     } else {
         fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane", name,
              type.code, type.bits, type.lanes);
-        return;
+        return view;
     }
     if (tensor->ndim < 1 || tensor->ndim > max_rank) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank 1 to %d", name, tensor->ndim, max_rank);
-        return;
+        return view;
     }
     if (!tensor->shape) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no shape: its shape pointer is null", name);
-        return;
+        return view;
     }
 
     view.rank = tensor->ndim;
@@ -111,7 +106,7 @@ void Checker::read(const char *name, const DLTensor *tensor, View &view) {
         if (extent < 0 || stride < 0) {
             fail(HALYARD_INVALID_ARGUMENT, "%s has %s %lld on axis %d, which must not be negative", name,
                  extent < 0 ? "extent" : "stride", static_cast<long long>(extent < 0 ? extent : stride), i);
-            return;
+            return view;
         }
         view.shape[i] = extent;
         view.strides[i] = stride;
@@ -126,36 +121,35 @@ void Checker::read(const char *name, const DLTensor *tensor, View &view) {
     too_large |= nonzero_elements > INT64_MAX / 8 || span > INT64_MAX / 8;
     if (too_large) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has a shape or strides too large for 64-bit addresses", name);
-        return;
+        return view;
     }
     if (view.width() > 1 && view.strides[view.rank - 1] != 1) {
         fail(HALYARD_INVALID_ARGUMENT,
              "%s has stride %lld on its last axis, but rows must be contiguous (stride 1): copy it to a compact tensor first",
              name, static_cast<long long>(view.strides[view.rank - 1]));
-        return;
+        return view;
     }
     if (elements == 0) {
-        return;
+        return view;
     }
     if (!tensor->data) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no data: its data pointer is null", name);
-        return;
+        return view;
     }
     char *data = static_cast<char *>(tensor->data) + tensor->byte_offset;
     if ((reinterpret_cast<uintptr_t>(data) & (size_of(view.dtype) - 1)) != 0) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has misaligned data: the address must be a multiple of the element's %d bytes",
              name, static_cast<int>(size_of(view.dtype)));
-        return;
+        return view;
     }
     view.data = data;
     view.elements = nonzero_elements;
     view.span = span;
-    return;
+    return view;
 }
 
 View Checker::output(const char *name, const DLTensor *tensor) {
-    View view;
-    read(name, tensor, view);
+    const View view = this->tensor(name, tensor);
     if (failed() || view.empty()) {
         return view;
     }
@@ -187,11 +181,10 @@ View Checker::output(const char *name, const DLTensor *tensor) {
 }
 
 View Checker::row_parameter(const char *name, const DLTensor *tensor, const View &x) {
-    View view;
     if (failed() || !tensor) {
-        return view;
+        return View();
     }
-    read(name, tensor, view);
+    const View view = this->tensor(name, tensor);
     if (!failed() && (view.rank != 1 || view.width() != x.width())) {
         fail(HALYARD_INVALID_ARGUMENT, "%s must have shape [%lld], the width of %s, but has rank %d and width %lld", name,
              static_cast<long long>(x.width()), x.name, view.rank, static_cast<long long>(view.width()));

@@ -73,7 +73,6 @@ public:
     void finite_not_negative(const char *name, float value);
 
 private:
-    void read(const char *name, const DLTensor *tensor, View &view);
     void overlapping(const View &output, const View &other, bool in_place);
 
     const char *function_;
