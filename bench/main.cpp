@@ -1,4 +1,6 @@
 // halyard-bench: measures the machine's limits, then each kernel against them and against every peer that is present.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -6,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <regex>
+#include <sstream>
 
 #include "limits.h"
 #include "measure.h"
@@ -221,6 +224,21 @@ std::vector<std::unique_ptr<Peer>> make_peers(const Options &options, const Peer
     return peers;
 }
 
+/** For the command line: empty if the list of peers names only known ones. */
+std::string known_peers(const std::string &list) {
+    std::string names;
+    for (const PeerRegistration &registered : registered_peers()) {
+        names += (names.empty() ? "" : ", ") + std::string(registered.name);
+    }
+    std::istringstream words(list);
+    for (std::string word; std::getline(words, word, ',');) {
+        if (word != "all" && word != "none" && (", " + names + ",").find(", " + word + ",") == std::string::npos) {
+            return "'" + word + "' is no peer of this build; there are: " + names;
+        }
+    }
+    return {};
+}
+
 void write_json(const Run &run, const std::string &file) {
     if (file.empty()) {
         return;
@@ -295,8 +313,17 @@ int run_benchmark(const Options &options) {
     processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
     const BusyElsewhere busy_elsewhere(run.machine, processes);
 
-    std::cerr << "measuring the limits of the machine\n";
-    run.limits = measure_limits(run.machine, isa, run.threads, [](const std::string &) {}, [] { return interrupted != 0; });
+    const bool is_terminal = isatty(STDERR_FILENO) != 0;
+    std::cerr << "measuring the limits of the machine" << std::flush;
+    run.limits = measure_limits(
+        run.machine, isa, run.threads,
+        [is_terminal](const std::string &what) {
+            if (is_terminal) {
+                std::cerr << "\r\x1b[Kmeasuring the limits of the machine: " << what << std::flush;
+            }
+        },
+        [] { return interrupted != 0; });
+    std::cerr << (is_terminal ? "\r\x1b[Kmeasured the limits of the machine" : "") << std::endl;
     run.loop_overhead = loop_overhead();
 
     bool all_right = true;
@@ -333,6 +360,7 @@ int main(int argc, char **argv) {
     app.add_option("--isa", options.isa, "use no instruction set above this one")
         ->check(CLI::IsMember({"sse41", "avx2", "avx512"}));
     app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
+        ->check(known_peers)
         ->capture_default_str();
     app.add_option("--python", options.python, "the Python interpreter that has PyTorch")->capture_default_str();
     app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")

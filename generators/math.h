@@ -47,15 +47,15 @@ public:
     }
 
     /** e^x. Error 1.55 (baseline 1.75), denormal results included.
-     * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the whole
-     * range, from denormal results to overflow, for two more terms of P than |r| <= ½ ln 2 takes.
-     * exp(±0) = 1, exp(-inf) = 0, exp(inf) = inf; inf from 88.7228394, 0 below -103.97. */
+     * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the
+     * whole range, from denormal results to overflow, for two more terms of P than |r| <= ½ ln 2 takes. exp(±0) = 1,
+     * exp(-inf) = 0, exp(inf) = inf; inf from 88.7228394, 0 below -103.97. */
     Expr exp(Expr v) const {
         Expr x = at_most(at_least(v, -105.0f), 89.0f);
         Power p = nearest_power(x, 0.5f * log2e, 0);
         Expr r = fma(p.n, -2 * ln2_lo, fma(p.n, -2 * ln2_hi, x));
-        Expr m = polynomial(r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f,
-                                0.000196297508f});
+        Expr m = polynomial(
+            r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f, 0.000196297508f});
         return m * p.scale * p.scale;
     }
 
@@ -65,15 +65,15 @@ public:
         const float unit = 0x1p-24f;
         Expr x = at_most(at_least(v, -104.0f), 64.0f);
         Power p = nearest_power(x, -log2e, -24);
-        Expr m = polynomial(plus_n_ln2(x, p.n), {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f,
-                                                 -0.00836867746f, 0.00138207339f});
+        Expr m = polynomial(plus_n_ln2(x, p.n),
+                            {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f, 0.00138207339f});
         return unit / fma(m, p.scale, unit);
     }
 
     /** x·σ(x). Error 3.6. As x/(u + u·e^-x)·u with u = 2^-32: relative accuracy reaches down to the last denormal,
-     * which e^-x alone would not, since it overflows at -88.7. Where the quotient itself overflows (x > 2^96) the result
-     * is x, and |silu(x)| <= |x| everywhere, so an integer minimum of the bit patterns repairs it.
-     * silu(±0) = ±0, silu(-inf) = -0, silu(inf) = inf. */
+     * which e^-x alone would not, since it overflows at -88.7. Where the quotient itself overflows (x > 2^96) the
+     * result is x, and |silu(x)| <= |x| everywhere, so an integer minimum of the bit patterns repairs it. silu(±0) =
+     * ±0, silu(-inf) = -0, silu(inf) = inf. */
     Expr silu(Expr v) const {
         Expr low = at_least(v, -110.0f);
         Expr x = at_most(low, 64.0f);
@@ -83,7 +83,8 @@ public:
         return gated(v, low, m, p);
     }
 
-    /** x·σ(1.702x), the "quick" GELU. Error 3.6. As silu, in base 2: 2^-32 + 2^(-32 - x·1.702·log2 e). Specials as silu. */
+    /** x·σ(1.702x), the "quick" GELU. Error 3.6. As silu, in base 2: 2^-32 + 2^(-32 - x·1.702·log2 e). Specials as
+     * silu. */
     Expr gelu_sigmoid(Expr v) const {
         Expr low = at_least(v, -64.6f);
         Expr x = at_most(low, 32.0f);
@@ -92,19 +93,19 @@ public:
     }
 
     /** ½x(1 + tanh(√(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel 2016), which is x·σ(2√(2/π)(x + 0.044715x³)); as silu,
-     * in base 2. Error 3 for x >= -2, 12 for x >= -5, below that 56: there the exponent is large, and what is left of its
-     * rounding (that of x², and of the constant of x³) shows. Denormal results: 40. Specials as silu. */
+     * in base 2. Error 3 for x >= -2, 12 for x >= -5, below that 56: there the exponent is large, and what is left of
+     * its rounding (that of x², and of the constant of x³) shows. Denormal results: 40. Specials as silu. */
     Expr gelu_tanh(Expr v) const {
         Expr low = at_least(v, -10.9f);
         Cubic c = cubic_exponent(at_most(low, 8.0f), -32);
         return gated(v, low, exp2_fraction(c.f), c.p);
     }
 
-    /** x·σ(βx), with β an expression too, best one that is the same for all elements. Error 3.5 for 2^-94 <= |β| and for
-     * β = 0, where it is x/2; between, where βx alone never is small enough, results below 2^-123 may be nonzero where
-     * the true one is 0. β < 0 is folded into the sign of x, as swish(x, β) = -swish(-x, -β). As silu, but with x as
-     * large as β is small the result needs more room than one scale gives: base 4, e^-βx = m·s², and
-     * x/(1/s + m·s)·(1/s), where nothing overflows. Specials as silu, for β > 0. */
+    /** x·σ(βx), with β an expression too, best one that is the same for all elements. Error 3.5 for 2^-94 <= |β| and
+     * for β = 0, where it is x/2; between, where βx alone never is small enough, results below 2^-123 may be nonzero
+     * where the true one is 0. β < 0 is folded into the sign of x, as swish(x, β) = -swish(-x, -β). As silu, but with x
+     * as large as β is small the result needs more room than one scale gives: base 4, e^-βx = m·s², and x/(1/s +
+     * m·s)·(1/s), where nothing overflows. Specials as silu, for β > 0. */
     Expr swish(Expr v, Expr beta) const {
         Expr sign = sign_bit(beta);
         Expr b = Halide::abs(beta);
@@ -120,8 +121,8 @@ public:
         return float_of(bits(low / fma(m, p.scale, inverse) * inverse) ^ sign);
     }
 
-    /** tanh(x) = y/(y + 2) with y = e^2x - 1 = 2^n·(e^2r - 1) + (2^n - 1), which never exceeds 1 and loses nothing near 0,
-     * where n = 0 and y = r·P(r). Error 3.4. tanh(±0) = ±0, tanh(±inf) = ±1. An odd rational of degree 9/8 has two
+    /** tanh(x) = y/(y + 2) with y = e^2x - 1 = 2^n·(e^2r - 1) + (2^n - 1), which never exceeds 1 and loses nothing near
+     * 0, where n = 0 and y = r·P(r). Error 3.4. tanh(±0) = ±0, tanh(±inf) = ±1. An odd rational of degree 9/8 has two
      * operations less, but errs by 5 and exceeds 1. */
     Expr tanh(Expr v) const {
         Expr x = at_most(at_least(v, -10.0f), 10.0f);
@@ -152,16 +153,13 @@ public:
     }
 
     /** max(0, x). Exact; NaN stays NaN, relu(-0) = -0. */
-    Expr relu(Expr x) const {
-        return at_least(x, 0.0f);
-    }
+    Expr relu(Expr x) const { return at_least(x, 0.0f); }
 
-    /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2 (baseline
-     * 4.5), 10 below. gelu(±0) = ±0, gelu(-inf) = -0, gelu(inf) = inf. */
+    /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2
+     * (baseline 4.5), 10 below. gelu(±0) = ±0, gelu(-inf) = -0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
-        Expr ratio = times_gauss(mills_numerator(g.z), g) / mills_denominator(g.z);
-        return fma(ratio, g.scale * g.z * -1.0f, relu(v));
+        return relu(v) - times_gauss(mills_numerator(g.z), g) * (g.scale * g.z) / mills_denominator(g.z);
     }
 
     /** 1 for x > 0, 0 for x <= 0. */
@@ -170,19 +168,13 @@ public:
     }
 
     /** e^x, as exp. */
-    Expr exp_derivative(Expr x) const {
-        return exp(x);
-    }
+    Expr exp_derivative(Expr x) const { return exp(x); }
 
     /** σ(x)σ(-x) = w/(1 + w)², w = e^-|x|. Error 5.5, in both tails down to the last denormal. */
-    Expr sigmoid_derivative(Expr v) const {
-        return logistic_bump(v, -log2e, -log2e_lo, 106.0f, 0x1p-40f);
-    }
+    Expr sigmoid_derivative(Expr v) const { return logistic_bump(v, -log2e, -log2e_lo, 106.0f, 0x1p-40f); }
 
     /** 1 - tanh²(x) = 4w/(1 + w)², w = e^-2|x|. Error 5.5, in both tails down to the last denormal. */
-    Expr tanh_derivative(Expr v) const {
-        return logistic_bump(v, -2 * log2e, -2 * log2e_lo, 53.0f, 0x1p-38f);
-    }
+    Expr tanh_derivative(Expr v) const { return logistic_bump(v, -2 * log2e, -2 * log2e_lo, 53.0f, 0x1p-38f); }
 
     /** The derivatives of x·σ(y), y = y(x) odd, are σ(y) + x·y'·σ(y)σ(-y); with w = e^-|y| and x·y' = |x|·|y'| = t they
      * are T = w(1 + w - t)/(1 + w)² for x < 0 and 1 - T for x > 0. Each crosses 0 once, between -0.7 and -1.3 (of y);
@@ -253,35 +245,23 @@ private:
 
     static constexpr float log2e = 1.44269502f, log2e_lo = 1.92596299e-8f;
     static constexpr float ln2 = 0.693147182f;
-    static constexpr float ln2_hi = 0.693145752f, ln2_lo = 1.42860677e-6f;       // n·ln2_hi is exact: it has 16 bits
+    static constexpr float ln2_hi = 0.693145752f, ln2_lo = 1.42860677e-6f;      // n·ln2_hi is exact: it has 16 bits
     static constexpr float quick_hi = 2.45546699f, quick_lo = -2.61094989e-8f;  // 1.702·log2 e
     static constexpr float gauss_unit = 0x1p-32f;
     static constexpr float largest = 3.40282347e38f;
 
-    static Expr u32(uint32_t value) {
-        return Halide::Internal::make_const(Halide::UInt(32), value);
-    }
+    static Expr u32(uint32_t value) { return Halide::Internal::make_const(Halide::UInt(32), value); }
 
-    static Expr bits(const Expr &x) {
-        return Halide::reinterpret<uint32_t>(x);
-    }
+    static Expr bits(const Expr &x) { return Halide::reinterpret<uint32_t>(x); }
 
-    static Expr float_of(const Expr &x) {
-        return Halide::reinterpret<float>(x);
-    }
+    static Expr float_of(const Expr &x) { return Halide::reinterpret<float>(x); }
 
-    static Expr sign_bit(const Expr &x) {
-        return bits(x) & u32(0x80000000u);
-    }
+    static Expr sign_bit(const Expr &x) { return bits(x) & u32(0x80000000u); }
 
     // Clamps in the form that is one instruction and keeps NaN, which Halide's min and max do not promise.
-    static Expr at_least(const Expr &x, const Expr &low) {
-        return Halide::select(x < low, low, x);
-    }
+    static Expr at_least(const Expr &x, const Expr &low) { return Halide::select(x < low, low, x); }
 
-    static Expr at_most(const Expr &x, const Expr &high) {
-        return Halide::select(x > high, high, x);
-    }
+    static Expr at_most(const Expr &x, const Expr &high) { return Halide::select(x > high, high, x); }
 
     /** Horner's rule. */
     Expr polynomial(const Expr &x, std::initializer_list<float> coefficients) const {
@@ -304,8 +284,8 @@ private:
         return (ab + c) + (((ah * bh - ab) + ah * bl + al * bh) + al * bl);
     }
 
-    /** n = x·c rounded to an integer: the sum with 1.5·2^23 has no room for a fraction, and holds n in its low bits, from
-     * where a shift takes it to the exponent. Needs -126 <= n + bias <= 127. */
+    /** n = x·c rounded to an integer: the sum with 1.5·2^23 has no room for a fraction, and holds n in its low bits,
+     * from where a shift takes it to the exponent. Needs -126 <= n + bias <= 127. */
     Power nearest_power(const Expr &x, const Expr &c, int bias) const {
         const float magic = 12582912.0f + 127 + bias;
         Expr m = fma(x, c, magic);
@@ -313,9 +293,7 @@ private:
     }
 
     /** x + n·ln 2, ln 2 in two parts (Cody & Waite 1980). */
-    Expr plus_n_ln2(const Expr &x, const Expr &n) const {
-        return fma(n, ln2_lo, fma(n, ln2_hi, x));
-    }
+    Expr plus_n_ln2(const Expr &x, const Expr &n) const { return fma(n, ln2_lo, fma(n, ln2_hi, x)); }
 
     /** x·(c + c_lo) - n, for n near x·c. */
     Expr remainder(const Expr &x, const Expr &c, const Expr &c_lo, const Expr &n) const {
@@ -327,8 +305,8 @@ private:
         return polynomial(f, {1.0f, 0.693147004f, 0.240222454f, 0.0555071086f, 0.00967139285f, 0.00132697227f});
     }
 
-    /** x·(-2√(2/π)·log2 e)(1 + 0.044715x²) = x·g = n + f. Without the rounding error of g, which is put back into f, the
-     * negative tail of gelu_tanh would err by 120 ULP. */
+    /** x·(-2√(2/π)·log2 e)(1 + 0.044715x²) = x·g = n + f. Without the rounding error of g, which is put back into f,
+     * the negative tail of gelu_tanh would err by 120 ULP. */
     Cubic cubic_exponent(const Expr &x, int bias) const {
         const float a = -2.30220819f, b = -0.102943242f;
         Expr s = x * x;
@@ -343,33 +321,32 @@ private:
         return float_of(Halide::min(bits(v), bits(low / fma(m, p.scale, unit) * unit)));
     }
 
-    /** z² = -2n·ln 2 + r with the rounding error of z² added to r, and 1 + q = e^(-r/2), |r| <= ln 2. Products are taken
-     * as a + a·q, so that 1 + q itself is never rounded. */
+    /** z² = -2n·ln 2 + r with the rounding error of z² added to r, and 1 + q = e^(-r/2), |r| <= ln 2. Products are
+     * taken as a + a·q, so that 1 + q itself is never rounded. */
     Gauss gauss(const Expr &x) const {
         Expr z = at_most(Halide::abs(x), 14.6f);
         Expr s = z * z;
         Power p = nearest_power(s, -0.5f * log2e, 32);
         Expr r = has_fma ? fma(p.n, 2 * ln2, s) : fma(p.n, 2 * ln2_lo, fma(p.n, 2 * ln2_hi, s));
         r = r + fma_exact(z, z, s * -1.0f);
-        Expr q = r * polynomial(r, {-0.5f, 0.124999985f, -0.0208331514f, 0.00260426663f, -0.000261521171f,
-                                    2.15948967e-05f});
+        Expr q =
+            r * polynomial(r, {-0.5f, 0.124999985f, -0.0208331514f, 0.00260426663f, -0.000261521171f, 2.15948967e-05f});
         return {z, q, p.scale};
     }
 
-    Expr times_gauss(const Expr &a, const Gauss &g) const {
-        return fma(a, g.q, a);
-    }
+    Expr times_gauss(const Expr &a, const Gauss &g) const { return fma(a, g.q, a); }
 
-    // R(z) = numerator/denominator/gauss_unit. Both carry a common factor of 1.203125 (the numerator gauss_unit besides,
-    // for the tail beyond 2^-126), which makes the roundings smallest where GELU is a little less than a power of two.
+    // R(z) = numerator/denominator/gauss_unit. Both carry a common factor of 1.203125 (the numerator gauss_unit
+    // besides, for the tail beyond 2^-126), which makes the roundings smallest where GELU is a little less than a power
+    // of two.
     Expr mills_numerator(const Expr &z) const {
         const float u = gauss_unit;
-        return polynomial(
-            z, {0.6015625f * u, 0.520253658f * u, 0.215084225f * u, 0.0470406786f * u, 0.00466931751f * u});
+        return polynomial(z,
+                          {0.6015625f * u, 0.520253599f * u, 0.215084329f * u, 0.0470406935f * u, 0.00466933148f * u});
     }
 
     Expr mills_denominator(const Expr &z) const {
-        return polynomial(z, {1.203125f, 2.00046229f, 1.42474139f, 0.550628543f, 0.117922924f, 0.0117040575f});
+        return polynomial(z, {1.203125f, 2.00046229f, 1.42474139f, 0.550628781f, 0.117922954f, 0.0117041012f});
     }
 
     /** t·unit for x < 0, 1 - t·unit otherwise. */

@@ -34,6 +34,46 @@ protected:
             ASSERT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
         }
     }
+
+    /** Calls with some outputs in place of inputs and compares with a call on separate tensors. */
+    void expect_same_in_place(const Shape &shape, const Invocation::Arrange &arrange, const std::vector<Alias> &aliases,
+                              halyard_isa isa) const {
+        const Context context(isa);
+        Invocation apart(operation, type, shape, arrange), in_place(operation, type, shape, arrange);
+        apart.fill(7);
+        in_place.fill(7);
+        in_place.alias(aliases);
+        ASSERT_EQ(apart.run(context.get()), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(in_place.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << apart.describe();
+        ASSERT_TRUE(in_place.surroundings_intact());
+
+        for (const std::size_t output : operation.with_role(Role::output)) {
+            const Alias *alias = nullptr;
+            for (const Alias &candidate : aliases) {
+                alias = candidate.output == output ? &candidate : alias;
+            }
+            const Tensor &expected = *apart.tensors[output];
+            const Tensor &got = *in_place.tensors[alias != nullptr ? alias->input : output];
+            const std::int64_t first = alias != nullptr ? alias->half * expected.width() : 0;
+            for (std::int64_t row = 0; row < expected.rows(); row++) {
+                for (std::int64_t i = 0; i < expected.width(); i++) {
+                    ASSERT_EQ(got.bits(row, first + i), expected.bits(row, i))
+                        << operation.operands[output].name << "[row " << row << ", " << i << "] in place of "
+                        << (alias != nullptr ? operation.operands[alias->input].name : "nothing") << "; "
+                        << apart.describe();
+                }
+            }
+            // The half of a packed input that the output does not replace stays.
+            if (alias != nullptr && got.width() > expected.width()) {
+                const std::int64_t other = (1 - alias->half) * expected.width();
+                for (std::int64_t row = 0; row < expected.rows(); row++) {
+                    for (std::int64_t i = 0; i < expected.width(); i++) {
+                        ASSERT_EQ(got.bits(row, other + i), apart.tensors[alias->input]->bits(row, other + i));
+                    }
+                }
+            }
+        }
+    }
 };
 
 TEST_P(EveryOperation, IsRightForEveryWidthAndRowCount) {
@@ -148,46 +188,14 @@ TEST_P(EveryOperation, IsRightForEveryMemoryLayout) {
 }
 
 TEST_P(EveryOperation, InPlaceGivesTheSameBits) {
+    const auto padded = [](const Operand &, const Shape &shape) {
+        return Form{shape, padded_strides(shape, shape.size() == 1 ? 0 : 7), Placement::ends_at_guard, 0, 0};
+    };
     for (const Shape &shape : {Shape{1}, Shape{67}, Shape{3, 33}, Shape{5, 4096}, Shape{2, 2, 129}}) {
         for (const std::vector<Alias> &aliases : operation.in_place) {
             for (const halyard_isa isa : supported_isas()) {
-                // Whatever the size, in-place calls must not be streamed through a copy in the wrong order.
-                const Context context(isa);
-                ASSERT_EQ(halyard_context_set_streaming_min_bytes(context.get(), 0), HALYARD_OK);
-                Invocation apart(operation, type, shape), in_place(operation, type, shape);
-                apart.fill(7);
-                in_place.fill(7);
-                in_place.alias(aliases);
-                ASSERT_EQ(apart.run(context.get()), HALYARD_OK) << halyard_last_error();
-                ASSERT_EQ(in_place.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << apart.describe();
-                ASSERT_TRUE(in_place.surroundings_intact());
-
-                for (const std::size_t output : operation.with_role(Role::output)) {
-                    const Alias *alias = nullptr;
-                    for (const Alias &candidate : aliases) {
-                        alias = candidate.output == output ? &candidate : alias;
-                    }
-                    const Tensor &expected = *apart.tensors[output];
-                    const Tensor &got = *in_place.tensors[alias != nullptr ? alias->input : output];
-                    const std::int64_t first = alias != nullptr ? alias->half * expected.width() : 0;
-                    for (std::int64_t row = 0; row < expected.rows(); row++) {
-                        for (std::int64_t i = 0; i < expected.width(); i++) {
-                            ASSERT_EQ(got.bits(row, first + i), expected.bits(row, i))
-                                << operation.operands[output].name << "[row " << row << ", " << i << "] in place of "
-                                << (alias != nullptr ? operation.operands[alias->input].name : "nothing") << "; "
-                                << apart.describe();
-                        }
-                    }
-                    // The half of a packed input that the output does not replace stays.
-                    if (alias != nullptr && got.width() > expected.width()) {
-                        const std::int64_t other = (1 - alias->half) * expected.width();
-                        for (std::int64_t row = 0; row < expected.rows(); row++) {
-                            for (std::int64_t i = 0; i < expected.width(); i++) {
-                                ASSERT_EQ(got.bits(row, other + i), apart.tensors[alias->input]->bits(row, other + i));
-                            }
-                        }
-                    }
-                }
+                ASSERT_NO_FATAL_FAILURE(expect_same_in_place(shape, Invocation::compact, aliases, isa));
+                ASSERT_NO_FATAL_FAILURE(expect_same_in_place(shape, padded, aliases, isa));
             }
         }
     }

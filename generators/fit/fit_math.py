@@ -132,8 +132,8 @@ def gaussians():
     show("R(z), z <= 14.6, rounded by this script", x, f, w, 4, {0: 0.5}, range(1, 6), 1.203125, steps=60)
     # Those in use: of many such roundings (other factors, other orders, last places moved at random) the one with the
     # smallest error of GELU and of Φ, as they are computed in f32, over the floats in [-2, 0].
-    n = [0.6015625, 0.520253658, 0.215084225, 0.0470406786, 0.00466931751]
-    d = [1.203125, 2.00046229, 1.42474139, 0.550628543, 0.117922924, 0.0117040575]
+    n = [0.6015625, 0.520253599, 0.215084329, 0.0470406935, 0.00466933148]
+    d = [1.203125, 2.00046229, 1.42474139, 0.550628781, 0.117922954, 0.0117041012]
     n, d = [[np.float32(v) for v in part] for part in (n, d)]
     values = {("n", p): float(v) / 1.203125 for p, v in enumerate(n)}
     values.update({("d", p): float(v) / 1.203125 for p, v in enumerate(d) if p})
