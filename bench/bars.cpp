@@ -41,7 +41,9 @@ constexpr TimeBar time_bars[] = {
 constexpr double least_fraction = 0.95;  // of a copy, out of cache
 constexpr const char *large_shape = "/2048x8192/cold";
 
-std::string with_threads(const char *row, int threads) { return std::string(row) + "/" + std::to_string(threads) + "t"; }
+std::string with_threads(const char *row, int threads) {
+    return std::string(row) + "/" + std::to_string(threads) + "t";
+}
 
 std::string format(const char *pattern, double value) {
     char text[64];
@@ -66,7 +68,7 @@ bool is_large(const Run &run, const RowResult &row, Dtype dtype) {
 }
 
 /** A bar that every large row must reach: the worst one speaks for all. */
-template <typename Value>
+template<typename Value>
 Bar worst_of_large(const Run &run, const char *what, Dtype dtype, double least, const char *pattern,
                    const Value &value_of) {
     Bar bar;
@@ -119,12 +121,12 @@ std::vector<Bar> judge_bars(const Run &run) {
         }
         bars.push_back(bar);
     }
-    bars.push_back(worst_of_large(run, "f32 out of cache: fraction of a copy", Dtype::f32, 100 * least_fraction, "%.0f %%",
-                                  [](const RowResult &row) { return 100 * row.fraction.median; }));
+    bars.push_back(worst_of_large(run, "f32 out of cache: fraction of a copy", Dtype::f32, 100 * least_fraction,
+                                  "%.0f %%", [](const RowResult &row) { return 100 * row.fraction.median; }));
     // AVX-512 has the instructions to widen and narrow at twice AVX2's rate.
     const double bf16_gain = run.isa == "avx512" ? 1.8 : 1.6;
-    bars.push_back(worst_of_large(run, "bf16 out of cache: elements per second over those of f32", Dtype::bf16, bf16_gain,
-                                  "%.2fx", [](const RowResult &row) {
+    bars.push_back(worst_of_large(run, "bf16 out of cache: elements per second over those of f32", Dtype::bf16,
+                                  bf16_gain, "%.2fx", [](const RowResult &row) {
                                       const PeerResult *f32 = row.find("in f32");
                                       return f32 != nullptr && f32->reason.empty() ? f32->ratio.median : 0.0;
                                   }));

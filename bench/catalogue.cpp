@@ -15,7 +15,7 @@ using Rows = std::vector<Row>;
 // ---- References of whole rows ----
 
 /** A function of each element of the inputs. */
-template <typename Function>
+template<typename Function>
 Reference elementwise(const Function &function) {
     return [function](const Rows &inputs, const Row &, const Row &) {
         Row y(inputs[0].size());
@@ -31,7 +31,7 @@ Reference elementwise(const Function &function) {
 }
 
 /** A gated unit on one tensor. */
-template <typename Function>
+template<typename Function>
 Reference packed(const Function &activation, halyard_glu_layout layout) {
     return [activation, layout](const Rows &inputs, const Row &, const Row &) {
         const Row &x = inputs[0];
@@ -54,7 +54,9 @@ Row values_of(const tests::ExpectedRow &expected) {
     return values;
 }
 
-const Row *unless_empty(const Row &row) { return row.empty() ? nullptr : &row; }
+const Row *unless_empty(const Row &row) {
+    return row.empty() ? nullptr : &row;
+}
 
 Rows layer_norm_row(const Rows &inputs, const Row &weight, const Row &bias) {
     return {values_of(
@@ -81,7 +83,9 @@ Reference after_add(const Reference &norm) {
 
 // ---- Kernels by signature ----
 
-const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) { return matrix ? &matrix->view : nullptr; }
+const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) {
+    return matrix ? &matrix->view : nullptr;
+}
 
 Kernel base(const std::string &name, const std::string &operation, Stream stream) {
     Kernel kernel;
@@ -119,7 +123,7 @@ constexpr struct {
     {HALYARD_GLU_GATE_UP, ".gate_up"}, {HALYARD_GLU_UP_GATE, ".up_gate"}, {HALYARD_GLU_INTERLEAVED, ".interleaved"}};
 
 /** A gated unit on two tensors and on one in each layout. `call_two` and `call_packed` hide whether there is a beta. */
-template <typename CallTwo, typename CallPacked, typename Activation>
+template<typename CallTwo, typename CallPacked, typename Activation>
 void append_gated(std::vector<Kernel> &kernels, const std::string &name, const CallTwo &call_two,
                   const CallPacked &call_packed, const Activation &activation) {
     Kernel two = base(name, name, stream_read2_write1);
@@ -191,13 +195,12 @@ void append_norms(std::vector<Kernel> &kernels) {
         kernels[i].inputs = kernels[i].outputs = 2;
         kernels[i].stream = stream_read2_write2;
     }
-    append("softmax", "softmax", true, false, false,
-           [](Work &work, Operands &set) {
-               return halyard_softmax(work.context.get(), &set.inputs[0].view, 1.0f, &set.outputs[0].view);
-           },
-           [](const Rows &inputs, const Row &, const Row &) {
-               return Rows{values_of(tests::softmax(inputs[0], 1.0))};
-           });
+    append(
+        "softmax", "softmax", true, false, false,
+        [](Work &work, Operands &set) {
+            return halyard_softmax(work.context.get(), &set.inputs[0].view, 1.0f, &set.outputs[0].view);
+        },
+        [](const Rows &inputs, const Row &, const Row &) { return Rows{values_of(tests::softmax(inputs[0], 1.0))}; });
 }
 
 void append_elementwise(std::vector<Kernel> &kernels) {
@@ -228,7 +231,8 @@ std::vector<Kernel> make_catalogue() {
 #define HALYARD_KERNEL(name) kernels.push_back(unary_beta(#name, halyard_##name, reference::name));
 #include "kernels/unary_beta.inc"
 #undef HALYARD_KERNEL
-#define HALYARD_KERNEL(name) append_gated(kernels, #name, halyard_##name, halyard_##name##_packed, reference::name.value);
+#define HALYARD_KERNEL(name)                                                                                           \
+    append_gated(kernels, #name, halyard_##name, halyard_##name##_packed, reference::name.value);
 #include "kernels/gated.inc"
 #undef HALYARD_KERNEL
 #define HALYARD_KERNEL(name)                                                                                           \
@@ -251,10 +255,21 @@ std::vector<Kernel> make_catalogue() {
 
 /** Kernels behind the functions with signatures of their own. */
 constexpr std::string_view by_hand[] = {
-    "rms_norm",    "rms_norm_weight",      "layer_norm",        "layer_norm_weight", "layer_norm_bias",
-    "softmax",     "softmax_exponentials", "softmax_normalize", "add",               "layer_norm_weight_bias",
-    "cast_to_f32", "cast_to_f16",          "cast_to_bf16",
-    "swiglu_beta1", "swiglu_beta1_interleaved",
+    "rms_norm",
+    "rms_norm_weight",
+    "layer_norm",
+    "layer_norm_weight",
+    "layer_norm_bias",
+    "softmax",
+    "softmax_exponentials",
+    "softmax_normalize",
+    "add",
+    "layer_norm_weight_bias",
+    "cast_to_f32",
+    "cast_to_f16",
+    "cast_to_bf16",
+    "swiglu_beta1",
+    "swiglu_beta1_interleaved",
 };
 
 constexpr std::string_view by_signature[] = {

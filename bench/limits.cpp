@@ -12,7 +12,9 @@ using Clock = std::chrono::steady_clock;
 constexpr double least_sample = 2e-3;  // seconds
 constexpr int samples = 15;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /** Seconds of one pass, the shortest over samples of at least `least` seconds each; `run(n)` makes n passes. */
 double best_time(const std::function<void(long)> &run, double least, int samples) {
@@ -89,7 +91,7 @@ StreamArguments part_of(Stream stream, const StreamArguments &s, int parts, int 
 }  // namespace
 
 const char *name_of(Stream stream) {
-    const char *names[] = {"read",           "write",         "copy",  "copy, non-temporal",
+    const char *names[] = {"read",           "write",          "copy",  "copy, non-temporal",
                            "read 2 write 1", "read 2 write 2", "halve", "double"};
     return names[stream];
 }

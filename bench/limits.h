@@ -43,7 +43,8 @@ struct Limits {
     halyard_isa isa;  // of the streams
 };
 
-/** Measures all of them with instruction sets up to `isa`; `progress` is told what comes next and `stop` asked before. */
+/** Measures all of them with instruction sets up to `isa`; `progress` is told what comes next and `stop` asked before.
+ */
 Limits measure_limits(const Machine &machine, halyard_isa isa, int threads,
                       const std::function<void(const std::string &)> &progress, const std::function<bool()> &stop);
 

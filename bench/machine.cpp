@@ -72,7 +72,8 @@ Machine describe_machine() {
     machine.l1 = cache_size(1, _SC_LEVEL1_DCACHE_SIZE);
     machine.l2 = cache_size(2, _SC_LEVEL2_CACHE_SIZE);
     machine.l3 = cache_size(3, _SC_LEVEL3_CACHE_SIZE);
-    machine.memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    machine.memory =
+        static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     return machine;
 }
 

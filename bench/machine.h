@@ -8,11 +8,11 @@
 namespace halyard::bench {
 
 struct Machine {
-    std::string cpu;           // as /proc/cpuinfo names it
-    std::string system;        // kernel name and release
-    int processors;            // that this process may run on
-    std::size_t l1, l2, l3;    // bytes of one data cache of each level; 0 where there is none
-    std::size_t memory;        // bytes
+    std::string cpu;         // as /proc/cpuinfo names it
+    std::string system;      // kernel name and release
+    int processors;          // that this process may run on
+    std::size_t l1, l2, l3;  // bytes of one data cache of each level; 0 where there is none
+    std::size_t memory;      // bytes
     std::size_t last_level() const { return l3 != 0 ? l3 : l2; }
     /** Bytes that a set of buffers must exceed so that going round it finds nothing in any cache. */
     std::size_t cold_set() const;

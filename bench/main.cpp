@@ -55,7 +55,8 @@ halyard_isa isa_cap(const std::string &name) {
     return static_cast<halyard_isa>(halyard_isa_count() - 1);
 }
 
-/** The copy that a kernel is held against: the same streams, of the same bytes, cut among the same number of threads. */
+/** The copy that a kernel is held against: the same streams, of the same bytes, cut among the same number of threads.
+ */
 class Limit {
 public:
     Limit(Work &owner, const StreamTable &streams, Team &threads)
@@ -151,8 +152,10 @@ private:
         std::vector<Contender *> contenders{&ours, &limit.get()};
 
         std::vector<std::unique_ptr<PeerContender>> sides;
-        const Plan plan{options.rounds != 0 ? options.rounds : id.cold ? 5 : 7, id.cold ? 20e-3 : 6e-3, processes,
-                        [] { return interrupted != 0; }};
+        const Plan plan{options.rounds != 0 ? options.rounds
+                        : id.cold           ? 5
+                                            : 7,
+                        id.cold ? 20e-3 : 6e-3, processes, [] { return interrupted != 0; }};
         for (const auto &peer : peers) {
             row.peers.push_back(prepare_peer(*peer, work, sides));
             if (row.peers.back().reason.empty() && !row.peers.back().is_wrong) {
@@ -350,7 +353,8 @@ int main(int argc, char **argv) {
     Options options;
     CLI::App app{"Measures every kernel of halyard against the limits of this machine and against its peers."};
     bool quick = false;
-    auto *quick_flag = app.add_flag("--quick", quick, "every kernel at one shape and the rows that say most: under 2 minutes (default)");
+    auto *quick_flag = app.add_flag("--quick", quick,
+                                    "every kernel at one shape and the rows that say most: under 2 minutes (default)");
     app.add_flag("--full", options.full, "every kernel, shape and type: an hour or more")->excludes(quick_flag);
     app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
     app.add_flag("--list", options.list, "print the names of the rows and stop");

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <random>
 
@@ -29,8 +31,7 @@ public:
  *  `iterations`. */
 double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations) {
     benchmark::ClearRegisteredBenchmarks();
-    auto *registered =
-        benchmark::RegisterBenchmark("sample", [&](benchmark::State &state) { contender.run(state); });
+    auto *registered = benchmark::RegisterBenchmark("sample", [&](benchmark::State &state) { contender.run(state); });
     if (contender.times_itself()) {
         registered->UseManualTime();
     } else {
@@ -47,14 +48,33 @@ double sample(Contender &contender, double seconds, benchmark::IterationCount &i
     return collector.seconds / static_cast<double>(iterations);
 }
 
-/** Waits until this process and `others` use no processor time: the worker threads of thread pools, ours and those of
- *  OpenMP, go on waiting in a loop for some milliseconds after a call, and would take a core from the next contender. */
+/** Whether a thread of the process other than the calling one is running or ready to run. */
+bool has_running_thread(const std::string &process) {
+    const std::string self = std::to_string(gettid());
+    std::error_code ignored;
+    for (const auto &thread : std::filesystem::directory_iterator("/proc/" + process + "/task", ignored)) {
+        std::string line;
+        std::ifstream file(thread.path() / "stat");
+        std::getline(file, line);  // number (name) state ...
+        const std::size_t name_end = line.rfind(") ");
+        if (name_end != std::string::npos && line[name_end + 2] == 'R' && thread.path().filename() != self) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** Waits until no thread of this process or of `others` runs: the worker threads of thread pools, ours and those of
+ *  OpenMP, go on waiting in a loop for some milliseconds after a call, and would take a core from the next contender.
+ */
 void wait_until_idle(const std::vector<pid_t> &others) {
-    constexpr int most_milliseconds = 60;
-    for (int i = 0; i < most_milliseconds; i++) {
-        const double before = processor_seconds_of(others);
-        usleep(1000);
-        if (processor_seconds_of(others) - before < 0.2e-3) {
+    constexpr int most_polls = 200;
+    for (int i = 0; i < most_polls; i++) {
+        usleep(500);
+        const bool busy = has_running_thread("self") || std::any_of(others.begin(), others.end(), [](pid_t process) {
+                              return process > 0 && has_running_thread(std::to_string(process));
+                          });
+        if (!busy) {
             return;
         }
     }

@@ -1,10 +1,10 @@
 // Timing: contenders for one piece of work, in interleaved rounds, with Google Benchmark.
 //
 // Google Benchmark's runner finds the number of iterations and times each sample. What it does not offer is the order:
-// its random interleaving shuffles all samples of all benchmarks, whereas a ratio is best taken from neighbours. So each
-// sample is one run of it over one registered benchmark: round by round, ours, its limit, each peer, ours again, in an
-// order that changes from round to round. Ratios are formed within a round, so that a slow phase of the machine meets
-// both sides, and the median over the rounds counts. Ours against ours again is the noise of the row.
+// its random interleaving shuffles all samples of all benchmarks, whereas a ratio is best taken from neighbours. So
+// each sample is one run of it over one registered benchmark: round by round, ours, its limit, each peer, ours again,
+// in an order that changes from round to round. Ratios are formed within a round, so that a slow phase of the machine
+// meets both sides, and the median over the rounds counts. Ours against ours again is the noise of the row.
 #ifndef HALYARD_BENCH_MEASURE_H
 #define HALYARD_BENCH_MEASURE_H
 
@@ -31,7 +31,7 @@ public:
 };
 
 /** A contender that is a call in this process: call(i) works on operand set i of `sets`. */
-template <typename Call>
+template<typename Call>
 class Local : public Contender {
 public:
     Local(Call work, std::size_t set_count) : call(std::move(work)), sets(set_count) {}
@@ -67,7 +67,7 @@ double loop_overhead();
 // ---- implementation of the template ----
 
 /** Runs call() untimed until caches, branch predictors, clocks and threads are as in a long loop. */
-template <typename Call>
+template<typename Call>
 void warm_up(const Call &call, bool cold) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point end = Clock::now() + std::chrono::milliseconds(cold ? 0 : 3);
@@ -76,7 +76,7 @@ void warm_up(const Call &call, bool cold) {
     } while (Clock::now() < end);
 }
 
-template <typename Call>
+template<typename Call>
 void Local<Call>::run(benchmark::State &state) {
     const auto step = [this] {
         call(next);

@@ -13,7 +13,9 @@ const std::vector<std::int64_t> widths = {64, 128, 768, 2048, 4096, 8192, 14336}
 constexpr std::int64_t least_parallel_elements = 1 << 14;
 constexpr std::size_t least_cold_bytes = std::size_t{1} << 20;
 
-bool is_possible(const Kernel &kernel, Dtype dtype) { return kernel.cast_to != dtype; }
+bool is_possible(const Kernel &kernel, Dtype dtype) {
+    return kernel.cast_to != dtype;
+}
 
 const Kernel &kernel_named(const std::string &name) {
     for (const Kernel &kernel : catalogue()) {
@@ -72,7 +74,8 @@ std::vector<WorkId> full_rows(int threads) {
                     for (const bool cold : {false, true}) {
                         for (const int thread_count : {1, threads}) {
                             const WorkId id{&kernel, dtype, count, d, cold, thread_count};
-                            if (is_possible(kernel, dtype) && (thread_count == 1 || count * d >= least_parallel_elements) &&
+                            if (is_possible(kernel, dtype) &&
+                                (thread_count == 1 || count * d >= least_parallel_elements) &&
                                 (!cold || id.bytes_moved() >= least_cold_bytes)) {
                                 rows.push_back(id);
                             }

@@ -63,7 +63,8 @@ def readable_bytes(count):
     return f"{count:.4g} GiB"
 
 
-# ---- the report as blocks: ("heading", level, text), ("text", text), ("table", header, lines), ("figure", svg, text) ----
+# ---- the report as blocks ----
+# ("heading", level, text), ("text", text), ("table", header, lines), ("figure", svg, heading)
 
 
 def summary_blocks(run):
@@ -76,8 +77,8 @@ def summary_blocks(run):
     if run["interrupted"]:
         blocks.append(("text", "The run was interrupted; these are the rows measured before."))
     if run["busy_elsewhere"] > 0.05:
-        blocks.append(("text", f"Other programs used {run['busy_elsewhere']:.0%} of the processors during the run: rows on "
-                               "all threads are not to be trusted."))
+        blocks.append(("text", f"Other programs used {run['busy_elsewhere']:.0%} of the processors during the "
+                               "run: rows on all threads are not to be trusted."))
     wrong = [row["name"] for row in run["rows"] if row["is_wrong"]]
     if wrong:
         blocks.append(("text", "WRONG RESULTS of halyard: " + ", ".join(wrong)))
@@ -143,7 +144,8 @@ def machine_blocks(run):
             ["timing loop", f"{run['loop_overhead_seconds'] * 1e9:.1f} ns per call, included in every time"],
         ]),
         ("heading", 2, "Limits of the machine"),
-        ("text", f"GB/s of bytes read and written by the program; streams with {limits['isa']}, ordinary stores unless said."),
+        ("text", f"GB/s of bytes read and written by the program; streams with {limits['isa']}, ordinary stores "
+                 "unless said."),
     ]
     streams = list(dict.fromkeys(each["stream"] for each in limits["bandwidth"]))
     lines = {}
@@ -168,9 +170,9 @@ def row_blocks(run):
     peers = peers_with_rows(run)
     blocks = [
         ("heading", 2, "Rows"),
-        ("text", "Time: median over interleaved rounds, with the median absolute deviation. Of limit: the time of a copy that "
-                 "moves the same bytes the same way on the same threads, over ours. Peers: their time over ours in the same "
-                 "rounds, above 1 ours is faster; a tie is within the noise of the row."),
+        ("text", "Time: median over interleaved rounds, with the median absolute deviation. Of limit: the time of a "
+                 "copy that moves the same bytes the same way on the same threads, over ours. Peers: their time over "
+                 "ours in the same rounds, above 1 ours is faster; a tie is within the noise of the row."),
     ]
     sections = {}
     for row in measured(run):
@@ -199,22 +201,26 @@ def row_blocks(run):
 # ---- figures ----
 
 
-def bar_figure(plt, labels, series, xlabel, reference):
-    """Horizontal bars: one group per label, one colour per series; values may be missing."""
+def bar_figure(plt, labels, series, xlabel, reference, as_ratios=False):
+    """Horizontal bars: one group per label, one colour per series; values may be missing. Ratios stand left and right
+    of the reference on a logarithmic axis."""
     height = 0.8 / len(series)
+    start = reference if as_ratios else 0
     figure, axes = plt.subplots(figsize=(8, 1 + len(labels) * (0.12 + 0.14 * len(series))))
     for index, (name, values) in enumerate(series.items()):
-        places = [i + index * height for i, value in enumerate(values) if value is not None]
-        axes.barh(places, [value for value in values if value is not None], height, label=name)
+        present = [(i + index * height, value) for i, value in enumerate(values) if value is not None]
+        places, lengths = [place for place, _ in present], [value - start for _, value in present]
+        axes.barh(places, lengths, height, left=start, label=name)
     axes.set_yticks([i + 0.4 - height / 2 for i in range(len(labels))], labels)
     axes.invert_yaxis()
     axes.axvline(reference, color="black", linewidth=0.8)
     axes.set_xlabel(xlabel)
+    if as_ratios:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.grid(axis="x", linewidth=0.3)
     if len(series) > 1:
         axes.legend(loc="best")
-    if max((value for values in series.values() for value in values if value), default=0) > 12:
-        axes.set_xscale("log")
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")
     plt.close(figure)
@@ -236,19 +242,17 @@ def figure_blocks(run):
         return []
     name, rows = max(sections.items(), key=lambda each: len(each[1]))
     labels = [row["kernel"] for row in rows]
-    blocks = [
-        ("heading", 2, f"Pictures: {name}"),
-        ("figure", bar_figure(plt, labels, {"of limit": [100 * row["fraction_of_limit"]["median"] for row in rows]},
-                              "% of a copy that moves the same bytes the same way", 100), "Fraction of the limit"),
-    ]
+    fractions = {"of limit": [100 * row["fraction_of_limit"]["median"] for row in rows]}
+    blocks = [("figure", bar_figure(plt, labels, fractions, "% of a copy that moves the same bytes the same way", 100),
+               f"Fraction of the limit: {name}")]
     series = {}
     for peer in peers_with_rows(run):
         values = [ratio_of(row, peer) for row in rows]
         if any(values):
             series[peer] = [value[0] if value else None for value in values]
     if series:
-        blocks.append(("figure", bar_figure(plt, labels, series, "time over ours (right of 1: ours is faster)", 1),
-                       "Against the peers"))
+        figure = bar_figure(plt, labels, series, "time over ours (right of 1: ours is faster)", 1, True)
+        blocks.append(("figure", figure, f"Against the peers: {name}"))
     return blocks
 
 
@@ -271,11 +275,12 @@ def as_markdown(blocks):
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 75em; margin: 1em auto; padding: 0 1em; color: #222 }
-table { border-collapse: collapse; margin: .6em 0; display: block; overflow-x: auto; font-variant-numeric: tabular-nums }
+table { border-collapse: collapse; margin: .6em 0; display: block; overflow-x: auto }
+td { font-variant-numeric: tabular-nums }
 th, td { padding: .15em .7em; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left }
 th { border-bottom: 2px solid #999 }
-svg { max-width: 100%; height: auto }
+figure { margin: 0 } svg { max-width: 100%; height: auto }
 .ahead { color: #176c2c } .behind { color: #b3261e; font-weight: 600 }
 """
 
@@ -305,7 +310,7 @@ def as_html(blocks):
                     for tag, line in [("th", header)] + [("td", line) for line in lines]]
             parts.append("<table>" + "\n".join(rows) + "</table>")
         else:
-            parts.append(f"<figure>{content[0]}<figcaption>{html.escape(content[1])}</figcaption></figure>")
+            parts.append(f"<h2>{html.escape(content[1])}</h2><figure>{content[0]}</figure>")
     return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1"><title>halyard benchmark</title>'
             f"<style>{STYLE}</style></head><body>\n" + "\n".join(parts) + "\n</body></html>\n")

@@ -23,7 +23,9 @@ std::string readable_time(double seconds) {
                             : format("%.2f ms", seconds * 1e3);
 }
 
-std::string percent(double fraction) { return format("%.0f %%", 100 * fraction); }
+std::string percent(double fraction) {
+    return format("%.0f %%", 100 * fraction);
+}
 
 /** The cell of a peer: its time over ours. */
 std::string ratio_cell(const RowResult &row, const PeerResult *peer) {
@@ -37,7 +39,9 @@ std::string ratio_cell(const RowResult &row, const PeerResult *peer) {
     return format("%.2fx", peer->ratio.median) + (tie ? " tie" : "");
 }
 
-json to_json(const Estimate &estimate) { return {{"median", estimate.median}, {"mad", estimate.mad}, {"least", estimate.least}}; }
+json to_json(const Estimate &estimate) {
+    return {{"median", estimate.median}, {"mad", estimate.mad}, {"least", estimate.least}};
+}
 
 json to_json(const PeerResult &peer) {
     if (!peer.reason.empty()) {
@@ -142,9 +146,10 @@ void print_rows(const Run &run, std::ostream &out) {
             lines.push_back({row.id.name(), row.is_wrong ? "WRONG" : row.failure.empty() ? "-" : "FAILED"});
             continue;
         }
-        lines.push_back({row.id.name(), readable_time(row.seconds.median), percent(row.seconds.mad / row.seconds.median),
-                         format("%.1f", row.bytes_per_second() * 1e-9), format("%.2f", row.elements_per_second() * 1e-9),
-                         percent(row.fraction.median), percent(std::fabs(row.again.median - 1))});
+        lines.push_back({row.id.name(), readable_time(row.seconds.median),
+                         percent(row.seconds.mad / row.seconds.median), format("%.1f", row.bytes_per_second() * 1e-9),
+                         format("%.2f", row.elements_per_second() * 1e-9), percent(row.fraction.median),
+                         percent(std::fabs(row.again.median - 1))});
         for (const std::string &peer : peers) {
             lines.back().push_back(ratio_cell(row, row.find(peer)));
         }
@@ -247,7 +252,8 @@ json to_json(const Run &run) {
                      {"memory", run.machine.memory}}}};
     json flops = json::array(), bandwidth = json::array();
     for (const FlopsLimit &limit : run.limits.flops) {
-        flops.push_back({{"isa", halyard_isa_name(limit.isa)}, {"threads", limit.threads}, {"flops_per_second", limit.flops}});
+        flops.push_back(
+            {{"isa", halyard_isa_name(limit.isa)}, {"threads", limit.threads}, {"flops_per_second", limit.flops}});
     }
     for (const BandwidthLimit &limit : run.limits.bandwidth) {
         bandwidth.push_back({{"stream", name_of(limit.stream)},
@@ -306,7 +312,8 @@ void print_tables(const Run &run, std::ostream &out) {
     print_summary(run, out);
     print_bars(run, out);
     out << "\nNoise of the run (ours against ours again, median over rows): " << format("%.1f %%", 100 * run.noise())
-        << "; the timing loop adds " << format("%.1f ns", run.loop_overhead * 1e9) << " per call; threads are not pinned\n";
+        << "; the timing loop adds " << format("%.1f ns", run.loop_overhead * 1e9)
+        << " per call; threads are not pinned\n";
     if (run.busy_elsewhere > 0.05) {
         out << "Other programs used " << percent(run.busy_elsewhere)
             << " of the processors meanwhile: do not trust rows on all threads.\n";

@@ -16,25 +16,25 @@ namespace halyard::bench {
 
 struct PeerResult {
     std::string peer;
-    std::string reason;    // why there is no time, or empty
-    bool is_wrong = false; // its output missed the tolerance, so its time does not count
+    std::string reason;     // why there is no time, or empty
+    bool is_wrong = false;  // its output missed the tolerance, so its time does not count
     double error = 0;
     Estimate seconds;
-    Estimate ratio;        // its time over ours: above 1 ours is faster
+    Estimate ratio;  // its time over ours: above 1 ours is faster
     std::string note;
 };
 
 struct RowResult {
     WorkId id;
     std::string isa;
-    std::string failure;   // why the library could not be measured; then nothing below counts
-    bool is_wrong = false; // its output missed the tolerance, so it was not timed
+    std::string failure;    // why the library could not be measured; then nothing below counts
+    bool is_wrong = false;  // its output missed the tolerance, so it was not timed
     double error = 0, tolerance = 0;
     int rounds = 0;
     Estimate seconds;
-    Estimate again;        // ours over ours again: the noise of the row
+    Estimate again;  // ours over ours again: the noise of the row
     Estimate limit_seconds;
-    Estimate fraction;     // of the limit: time of a copy that moves the same bytes the same way, over ours
+    Estimate fraction;  // of the limit: time of a copy that moves the same bytes the same way, over ours
     std::vector<PeerResult> peers;
 
     double bytes_per_second() const { return static_cast<double>(id.bytes_moved()) / seconds.median; }
@@ -47,7 +47,7 @@ struct RowResult {
 /** A number that the project set out to reach. */
 struct Bar {
     std::string text;
-    std::string row;     // the row it was judged by; empty if none was measured
+    std::string row;  // the row it was judged by; empty if none was measured
     std::string value, bound;
     bool is_met = false;
 };

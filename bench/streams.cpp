@@ -14,49 +14,99 @@ namespace {
 using Bits = __m512i;
 using Floats = __m512;
 constexpr int chains = 24;
-inline Bits zero() { return _mm512_setzero_si512(); }
-inline Bits load(const char *p) { return _mm512_loadu_si512(p); }
-inline void store(char *p, Bits v) { _mm512_storeu_si512(p, v); }
-inline void store_nontemporal(char *p, Bits v) { _mm512_stream_si512(reinterpret_cast<Bits *>(p), v); }
-inline Bits combine(Bits a, Bits b) { return _mm512_xor_si512(a, b); }
-inline Floats broadcast(float v) { return _mm512_set1_ps(v); }
-inline Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
-inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline Bits zero() {
+    return _mm512_setzero_si512();
+}
+inline Bits load(const char *p) {
+    return _mm512_loadu_si512(p);
+}
+inline void store(char *p, Bits v) {
+    _mm512_storeu_si512(p, v);
+}
+inline void store_nontemporal(char *p, Bits v) {
+    _mm512_stream_si512(reinterpret_cast<Bits *>(p), v);
+}
+inline Bits combine(Bits a, Bits b) {
+    return _mm512_xor_si512(a, b);
+}
+inline Floats broadcast(float v) {
+    return _mm512_set1_ps(v);
+}
+inline Floats add(Floats a, Floats b) {
+    return _mm512_add_ps(a, b);
+}
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
 #elif defined(__AVX2__)
 #define HALYARD_BENCH_TABLE streams_avx2
 using Bits = __m256i;
 using Floats = __m256;
 constexpr int chains = 12;
-inline Bits zero() { return _mm256_setzero_si256(); }
-inline Bits load(const char *p) { return _mm256_loadu_si256(reinterpret_cast<const Bits *>(p)); }
-inline void store(char *p, Bits v) { _mm256_storeu_si256(reinterpret_cast<Bits *>(p), v); }
-inline void store_nontemporal(char *p, Bits v) { _mm256_stream_si256(reinterpret_cast<Bits *>(p), v); }
-inline Bits combine(Bits a, Bits b) { return _mm256_xor_si256(a, b); }
-inline Floats broadcast(float v) { return _mm256_set1_ps(v); }
-inline Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
-inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+inline Bits zero() {
+    return _mm256_setzero_si256();
+}
+inline Bits load(const char *p) {
+    return _mm256_loadu_si256(reinterpret_cast<const Bits *>(p));
+}
+inline void store(char *p, Bits v) {
+    _mm256_storeu_si256(reinterpret_cast<Bits *>(p), v);
+}
+inline void store_nontemporal(char *p, Bits v) {
+    _mm256_stream_si256(reinterpret_cast<Bits *>(p), v);
+}
+inline Bits combine(Bits a, Bits b) {
+    return _mm256_xor_si256(a, b);
+}
+inline Floats broadcast(float v) {
+    return _mm256_set1_ps(v);
+}
+inline Floats add(Floats a, Floats b) {
+    return _mm256_add_ps(a, b);
+}
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
 #else
 #define HALYARD_BENCH_TABLE streams_sse41
 using Bits = __m128i;
 using Floats = __m128;
 constexpr int chains = 12;
-inline Bits zero() { return _mm_setzero_si128(); }
-inline Bits load(const char *p) { return _mm_loadu_si128(reinterpret_cast<const Bits *>(p)); }
-inline void store(char *p, Bits v) { _mm_storeu_si128(reinterpret_cast<Bits *>(p), v); }
-inline void store_nontemporal(char *p, Bits v) { _mm_stream_si128(reinterpret_cast<Bits *>(p), v); }
-inline Bits combine(Bits a, Bits b) { return _mm_xor_si128(a, b); }
-inline Floats broadcast(float v) { return _mm_set1_ps(v); }
-inline Floats add(Floats a, Floats b) { return _mm_add_ps(a, b); }
-inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+inline Bits zero() {
+    return _mm_setzero_si128();
+}
+inline Bits load(const char *p) {
+    return _mm_loadu_si128(reinterpret_cast<const Bits *>(p));
+}
+inline void store(char *p, Bits v) {
+    _mm_storeu_si128(reinterpret_cast<Bits *>(p), v);
+}
+inline void store_nontemporal(char *p, Bits v) {
+    _mm_stream_si128(reinterpret_cast<Bits *>(p), v);
+}
+inline Bits combine(Bits a, Bits b) {
+    return _mm_xor_si128(a, b);
+}
+inline Floats broadcast(float v) {
+    return _mm_set1_ps(v);
+}
+inline Floats add(Floats a, Floats b) {
+    return _mm_add_ps(a, b);
+}
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
+    return _mm_add_ps(_mm_mul_ps(a, b), c);
+}
 #endif
 
 constexpr std::size_t width = sizeof(Bits);
 constexpr int unroll = 4;
 
-inline void keep_loop() { asm volatile("" ::: "memory"); }
+inline void keep_loop() {
+    asm volatile("" ::: "memory");
+}
 
 /** Calls step(offset) for each vector of a stream of `bytes`, then tail(offset) for the bytes that are left. */
-template <typename Step, typename Tail>
+template<typename Step, typename Tail>
 inline void for_each_vector(std::size_t bytes, const Step &step, const Tail &tail) {
     std::size_t offset = 0;
     for (; offset + unroll * width <= bytes; offset += unroll * width) {
@@ -125,8 +175,7 @@ void read2_write2(const StreamArguments &s) {
 
 void halve(const StreamArguments &s) {
     for_each_vector(
-        s.bytes / 2,
-        [&](std::size_t i) { store(s.c + i, combine(load(s.a + 2 * i), load(s.a + 2 * i + width))); },
+        s.bytes / 2, [&](std::size_t i) { store(s.c + i, combine(load(s.a + 2 * i), load(s.a + 2 * i + width))); },
         [&](std::size_t i) { s.c[i] = s.a[2 * i] ^ s.a[2 * i + 1]; });
 }
 

@@ -13,14 +13,14 @@ namespace halyard::bench {
 
 /** A pattern of memory traffic: which streams are read and written in one pass, forward, with ordinary stores. */
 enum Stream {
-    stream_read,               // a
-    stream_write,              // c
-    stream_copy,               // a -> c
-    stream_copy_nontemporal,   // the same with stores that bypass the caches
-    stream_read2_write1,       // a, b -> c: gated units, add
-    stream_read2_write2,       // a, b -> c, d: add+norm
-    stream_halve,              // a -> c with half the bytes: packed gated units, casts to 16 bits
-    stream_double,             // a -> c with twice the bytes: casts to f32
+    stream_read,              // a
+    stream_write,             // c
+    stream_copy,              // a -> c
+    stream_copy_nontemporal,  // the same with stores that bypass the caches
+    stream_read2_write1,      // a, b -> c: gated units, add
+    stream_read2_write2,      // a, b -> c, d: add+norm
+    stream_halve,             // a -> c with half the bytes: packed gated units, casts to 16 bits
+    stream_double,            // a -> c with twice the bytes: casts to f32
     stream_count
 };
 

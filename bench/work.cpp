@@ -84,7 +84,8 @@ Work::Work(const WorkId &work_id, std::size_t cold_set, halyard_isa isa) : id(wo
     }
 
     const Kernel &kernel = *id.kernel;
-    const std::size_t count = id.cold ? std::max<std::size_t>(2, (cold_set + id.bytes_moved() - 1) / id.bytes_moved()) : 1;
+    const std::size_t count =
+        id.cold ? std::max<std::size_t>(2, (cold_set + id.bytes_moved() - 1) / id.bytes_moved()) : 1;
     for (std::size_t set = 0; set < count; set++) {
         Operands operands;
         for (int i = 0; i < kernel.inputs; i++) {

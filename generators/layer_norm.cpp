@@ -68,10 +68,13 @@ public:
             exact_sum);
         const Values moment = values_at(moments.result, {t});
         const Expr mean_e = strict_float(moment[0] * per_feature);
-        const Expr variance = max(moment[1] * per_feature - mean_e * mean_e, 0.0f);
+        const Expr mean_square = strict_float(moment[1] * per_feature);
+        // Squares that overflow are an infinite variance, not the difference of two infinities.
+        const Expr variance = select(is_finite(mean_square), max(mean_square - mean_e * mean_e, 0.0f), mean_square);
         const Expr deviation = sqrt(variance + eps);
-        // A constant row with eps = 0 has no direction: it becomes the bias. max() may drop a NaN, so it is asked for.
-        scale(t) = strict_float(select(is_nan(moment[1]), moment[1], deviation == 0.0f, 0.0f, 1.0f / deviation));
+        // A constant row with eps = 0 has no direction: it becomes the bias. A row with NaN or Inf becomes NaN.
+        const Expr nan = reinterpret<float>(cast<uint32_t>(0x7fc00000));
+        scale(t) = strict_float(select(!is_finite(mean_e), nan, deviation == 0.0f, 0.0f, 1.0f / deviation));
         shift(t) = strict_float(-mean_e * scale(t));
 
         Expr normalized = math.fma(feature(d) - pivot(t), scale(t), shift(t));

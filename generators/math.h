@@ -112,8 +112,10 @@ public:
         const float half_hi = 0.5f * log2e, half_lo = 0.5f * log2e_lo;
         Expr c = b * -half_hi;
         Expr c_lo = fma(b, -half_lo, fma_exact(b, -half_hi, -c));
-        Expr low = at_least(float_of(bits(v) ^ sign), at_least(-174.0f / b, -largest));
-        Expr x = at_most(low, at_most(44.0f / b, largest));
+        // β = 0 is the one case in which the factor x may be -inf; the exponent needs a finite x all the same.
+        Expr lowest = Halide::select(b == 0.0f, float_of(u32(0xff800000u)), at_least(-174.0f / b, -largest));
+        Expr low = at_least(float_of(bits(v) ^ sign), lowest);
+        Expr x = at_most(at_least(low, -largest), at_most(44.0f / b, largest));
         Power p = nearest_power(x, c, 0);
         Expr m = polynomial(remainder(x, c, c_lo, p.n), {1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f,
                                                          0.042692937f, 0.0100134723f, 0.00191074307f});

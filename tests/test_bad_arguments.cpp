@@ -257,6 +257,18 @@ TEST_P(BadArguments, ATensorThatIsWrong) {
     }
 }
 
+TEST_P(BadArguments, EveryTensorOfAnUnknownRank) {
+    // The shapes agree, so that the rank itself must be refused.
+    expect_refused(*good_call({1, 1, 1, rows, width}), HALYARD_INVALID_ARGUMENT, operation.operands[0].name, "rank 5");
+    const auto call = good_call();
+    for (std::size_t i = 0; i < operation.operands.size(); i++) {
+        if (operation.operands[i].role != Role::parameter) {
+            call->arguments[i]->ndim = 0;
+        }
+    }
+    expect_refused(*call, HALYARD_INVALID_ARGUMENT, operation.operands[0].name, "rank 0");
+}
+
 class BadArgumentsOfOneType : public BadArguments {};
 class BadArgumentsPacked : public BadArguments {};
 class BadArgumentsOfRows : public BadArguments {};

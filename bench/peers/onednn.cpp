@@ -3,8 +3,8 @@
 // Gated units are an eltwise primitive with a binary multiplication as post-op, which is how oneDNN fuses them, or two
 // primitives where it has only reference code for that; add+norm is two primitives. Works with versions 2 (Debian 12)
 // and 3; RMSNorm exists since its flag was added to version 3.
-#include <oneapi/dnnl/dnnl.hpp>
 #include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
 #include <map>
@@ -66,8 +66,8 @@ memory::data_type data_type(Dtype dtype) {
 #if DNNL_VERSION_MAJOR >= 3
 dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, const memory::desc &shape,
                                                    Activation activation, const dnnl::primitive_attr &attributes) {
-    return {engine,           dnnl::prop_kind::forward_inference, activation.kind, shape, shape,
-            activation.alpha, 0.0f,                               attributes};
+    return {engine,    dnnl::prop_kind::forward_inference, activation.kind, shape, shape, activation.alpha, 0.0f,
+            attributes};
 }
 dnnl::binary::primitive_desc make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
     return {engine, kind, shape, shape, shape};
@@ -210,14 +210,14 @@ private:
         return norm_steps(work, rms, fused_add, shape, on, bind, reason);
     }
 
-    template <typename On>
+    template<typename On>
     static std::unordered_map<int, memory> binary_arguments(Operands &set, const On &on) {
         return {{DNNL_ARG_SRC_0, on(set.inputs[0])},
                 {DNNL_ARG_SRC_1, on(set.inputs[1])},
                 {DNNL_ARG_DST, on(set.outputs[0])}};
     }
 
-    template <typename On, typename Bind>
+    template<typename On, typename Bind>
     std::vector<Step> norm_steps(Work &work, bool rms, bool fused_add, const memory::desc &shape, const On &on,
                                  const Bind &bind, [[maybe_unused]] std::string &reason) {
         auto flags = dnnl::normalization_flags::none;

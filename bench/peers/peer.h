@@ -55,7 +55,7 @@ struct PeerRegistration {
 std::vector<PeerRegistration> registered_peers();
 
 /** A PeerContender that is a call in this process on the operands of `work`. */
-template <typename Call>
+template<typename Call>
 std::unique_ptr<PeerContender> make_local_peer(Work &work, Call call) {
     class LocalPeer : public PeerContender {
     public:

@@ -155,7 +155,8 @@ class Prepared:
             read_tensor(request[key], request["dtype"], 1, request["d"]).reshape(-1) if request.get(key) else None
             for key in ("weight", "bias")
         ]
-        first = [read_tensor(path, request["dtype"], request["rows"], request["input_width"]) for path in request["inputs"]]
+        shape = request["dtype"], request["rows"], request["input_width"]
+        first = [read_tensor(path, *shape) for path in request["inputs"]]
         options = {key: request[key] for key in ("layout", "layer_norm_eps", "rms_norm_eps")}
         self.rows = []
         for index in range(request["sets"]):

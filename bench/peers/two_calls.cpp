@@ -7,7 +7,7 @@ namespace {
 class TwoCalls : public Peer {
 public:
     std::string name() const override { return "two calls"; }
-    std::string version() const override { return halyard_version(); }
+    std::string version() const override { return "(this library)"; }
 
     std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
         const std::string &operation = work.id.kernel->operation;
