@@ -78,7 +78,7 @@ def summary_blocks(run):
         blocks.append(("text", "The run was interrupted; these are the rows measured before."))
     if run["busy_elsewhere"] > 0.05:
         blocks.append(("text", f"Other programs used {run['busy_elsewhere']:.0%} of the processors during the "
-                               "run: rows on all threads are not to be trusted."))
+                               "run, which may have disturbed rows on all threads."))
     wrong = [row["name"] for row in run["rows"] if row["is_wrong"]]
     if wrong:
         blocks.append(("text", "WRONG RESULTS of halyard: " + ", ".join(wrong)))

@@ -316,7 +316,7 @@ void print_tables(const Run &run, std::ostream &out) {
         << " per call; threads are not pinned\n";
     if (run.busy_elsewhere > 0.05) {
         out << "Other programs used " << percent(run.busy_elsewhere)
-            << " of the processors meanwhile: do not trust rows on all threads.\n";
+            << " of the processors meanwhile, which may have disturbed rows on all threads.\n";
     }
     if (run.interrupted) {
         out << "Interrupted: the rows above are those measured before.\n";

@@ -21,7 +21,8 @@ namespace halyard {
  * other bits; its bounds are those below, but where a comment says otherwise.
  *
  * "Error" is the largest one over every finite f32 input, in ULP: the spacing of floats at the true result, 2^-149
- * where that is denormal. Denormal inputs and results are not flushed. NaN in gives NaN out.
+ * where that is denormal; for derivatives, over every seventh input. Denormal inputs and results are not flushed. NaN
+ * in gives NaN out.
  *
  * The polynomials are minimax fits by generators/fit/fit_math.py, coefficients from the constant term up. */
 class Math {
@@ -46,7 +47,7 @@ public:
         return Call::make(Halide::Float(32), "llvm.fma.f32", {a, b, c}, Call::PureExtern);
     }
 
-    /** e^x. Error 1.55 (baseline 1.75), denormal results included.
+    /** e^x. Error 1.65 (baseline 1.9), denormal results included.
      * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the
      * whole range, from denormal results to overflow, for two more terms of P than |r| <= ½ ln 2 takes. exp(±0) = 1,
      * exp(-inf) = 0, exp(inf) = inf; inf from 88.7228394, 0 below -103.97. */
@@ -105,7 +106,7 @@ public:
      * for β = 0, where it is x/2; between, where βx alone never is small enough, results below 2^-123 may be nonzero
      * where the true one is 0. β < 0 is folded into the sign of x, as swish(x, β) = -swish(-x, -β). As silu, but with x
      * as large as β is small the result needs more room than one scale gives: base 4, e^-βx = m·s², and x/(1/s +
-     * m·s)·(1/s), where nothing overflows. Specials as silu, for β > 0. */
+     * m·s)·(1/s), where nothing overflows. Specials as silu for β > 0. */
     Expr swish(Expr v, Expr beta) const {
         Expr sign = sign_bit(beta);
         Expr b = Halide::abs(beta);
@@ -147,7 +148,7 @@ public:
     }
 
     /** Φ(x), the standard normal distribution function: Φ(-z) = e^(-z²/2)·R(z) for x = -z < 0, and 1 - Φ(-z) for x = z,
-     * with R, Mills' ratio over √(2π), a rational of degree 4/5. Error 4 for x >= -2 (baseline 4.5), 9.5 below.
+     * with R, Mills' ratio over √(2π), a rational of degree 4/5. Error 4 for x >= -2 (baseline 4.5), 8.5 below.
      * normal_cdf(-inf) = 0, normal_cdf(inf) = 1. */
     Expr normal_cdf(Expr v) const {
         Gauss g = gauss(v);
@@ -158,7 +159,7 @@ public:
     Expr relu(Expr x) const { return at_least(x, 0.0f); }
 
     /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2
-     * (baseline 4.5), 10 below. gelu(±0) = ±0, gelu(-inf) = -0, gelu(inf) = inf. */
+     * (baseline 4.5), 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
         return relu(v) - times_gauss(mills_numerator(g.z), g) * (g.scale * g.z) / mills_denominator(g.z);
@@ -180,7 +181,7 @@ public:
 
     /** The derivatives of x·σ(y), y = y(x) odd, are σ(y) + x·y'·σ(y)σ(-y); with w = e^-|y| and x·y' = |x|·|y'| = t they
      * are T = w(1 + w - t)/(1 + w)² for x < 0 and 1 - T for x > 0. Each crosses 0 once, between -0.7 and -1.3 (of y);
-     * around that (results below 0.1) the error is absolute, at most 1.5·2^-24. Elsewhere, silu: error 6.5.
+     * around that (results below 0.1) the error is absolute, at most 1.5·2^-24. Elsewhere, silu: error 7.5.
      * Limits: -0 at -inf, 1 at inf. */
     Expr silu_derivative(Expr v) const {
         Expr z = at_most(Halide::abs(v), 110.0f);
@@ -189,7 +190,7 @@ public:
         return gate_slope(v, exp2_fraction(f) * p.scale, z);
     }
 
-    /** As silu_derivative, of x·σ(1.702x). Error 6.5. */
+    /** As silu_derivative, of x·σ(1.702x). Error 8. */
     Expr gelu_sigmoid_derivative(Expr v) const {
         Expr z = at_most(Halide::abs(v), 64.6f);
         Power p = nearest_power(z, -quick_hi, 40);
@@ -198,14 +199,14 @@ public:
     }
 
     /** As silu_derivative, of gelu_tanh; y = 2√(2/π)(x + 0.044715x³). Around the zero the error is at most 2·2^-24.
-     * Error 8 for x >= -0.5; in the negative tail 60, for the reason told at gelu_tanh. */
+     * Elsewhere error 6.5 for x >= -0.5; in the negative tail 60, for the reason told at gelu_tanh. */
     Expr gelu_tanh_derivative(Expr v) const {
         Expr z = at_most(Halide::abs(v), 11.0f);
         Cubic c = cubic_exponent(z, 40);
         return gate_slope(v, exp2_fraction(c.f) * c.p.scale, z * fma(z * z, 0.214064449f, 1.59576917f));
     }
 
-    /** As silu_derivative, of x·σ(βx), with respect to x. Error 7. ½ for β = 0. */
+    /** As silu_derivative, of x·σ(βx), with respect to x. Error 8. ½ for β = 0. */
     Expr swish_derivative(Expr v, Expr beta) const {
         Expr b = Halide::abs(beta);
         Expr c = b * -log2e;
@@ -218,7 +219,7 @@ public:
 
     /** Φ(x) + x·φ(x): T = e^(-z²/2)·(R(z) - z/√(2π)) for x = -z < 0, 1 - T for x = z, the bracket being a rational of
      * degree 5/4 of its own. Around the zero at -0.7518 the error is absolute, at most 1.0·2^-24 (results below 0.1);
-     * elsewhere 3.5 for x >= -0.5, 8.5 in the negative tail. Limits: -0 at -inf, 1 at inf. */
+     * elsewhere 3.5 for x >= -0.5, 9.5 in the negative tail. Limits: -0 at -inf, 1 at inf. */
     Expr gelu_derivative(Expr v) const {
         Gauss g = gauss(v);
         const float u = gauss_unit;
