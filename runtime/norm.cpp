@@ -156,26 +156,19 @@ void run_softmax(const halyard_context *context, const View &x, float scale, con
 
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
-    const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && x.data != y.data;
     Split(c, rows).run([&](const Part &part) {
         RowOperation exponentials = whole;
         exponentials.kernel = Kernel::softmax_exponentials;
         BoundRowKernel first(exponentials, x.dtype, isa), second(normalize, y.dtype, isa);
         // f32 rows are their own place for the exponentials.
-        Tile<row_tile_bytes> tile(stream);
-        const bool in_tile = stream || y.dtype != DType::f32;
+        alignas(64) char tile[row_tile_bytes];
+        const bool in_tile = y.dtype != DType::f32;
         const int64_t block = std::max<int64_t>(1, fused_block_bytes / exponentials_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
-            char *const scratch = in_tile ? tile.data() : piece.data[1];
+            char *const scratch = in_tile ? tile : piece.data[1];
             const int64_t scratch_pitch = in_tile ? piece.columns : piece.pitch[1];
             first(piece.data[0], piece.pitch[0], scratch, scratch_pitch, piece.columns, piece.rows);
-            if (stream) {
-                second(scratch, scratch_pitch, scratch, scratch_pitch, piece.columns, piece.rows);
-                tile.store(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size);
-            } else {
-                second(scratch, scratch_pitch, piece.data[1], piece.pitch[1], piece.columns, piece.rows);
-            }
+            second(scratch, scratch_pitch, piece.data[1], piece.pitch[1], piece.columns, piece.rows);
         });
     });
 }

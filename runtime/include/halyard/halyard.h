@@ -117,8 +117,8 @@ HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context,
 /** The variant that calls with this context (null: the default) use. */
 HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
 
-/** Calls that read and write at least this many bytes in all write their outputs around the caches, which saves
- *  memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default, the size of
+/** Norms, add and cast that read and write at least this many bytes in all write their outputs around the caches, which
+ *  saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default, the size of
  *  the last-level cache; INT64_MAX turns it off. In-place calls never do so. The results are the same bits. */
 HALYARD_API halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes);
 
