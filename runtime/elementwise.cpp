@@ -8,8 +8,11 @@
 namespace halyard {
 namespace {
 
-// Half of a small first-level cache: the inputs' part is in there too.
-constexpr int64_t elementwise_tile_bytes = 16 * 1024;
+// So few that the copy out of one tile, which waits in the core's store buffer, overlaps the arithmetic of the next.
+constexpr int64_t tile_bytes = 1024;
+
+// Tiles between the one that is done and the one whose inputs are asked for.
+constexpr int64_t tiles_ahead = 1;
 
 // beta = 1, the value in every published model, has kernels of its own: two thirds of the time of the general ones.
 Kernel without_beta(Kernel kernel, float beta) {
@@ -46,13 +49,11 @@ void run(const halyard_context *context, Kernel kernel, std::initializer_list<Vi
 
     const halyard_context &c = context_or_default(context);
     const DType dtype = inputs.begin()->dtype;
-    const KernelFunction function =
-        kernel_function(beta ? without_beta(kernel, *beta) : kernel, dtype, best_isa(c.max_isa));
+    const halyard_isa isa = best_isa(c.max_isa);
+    const KernelFunction function = kernel_function(beta ? without_beta(kernel, *beta) : kernel, dtype, isa);
     const int input_count = static_cast<int>(inputs.size());
 
-    // Functions, the kernels with beta, are bound by arithmetic as much as by memory: it must overlap the writes, which a
-    // tile prevents (SiLU of 2048 x 8192 took a quarter longer).
-    bool stream = !beta && should_stream(c, rows.count() * rows.bytes_per_row());
+    bool stream = rows.width() * size_of(y.dtype) >= tile_bytes && should_stream(c, rows.count() * rows.bytes_per_row());
     for (const View &input : inputs) {
         stream = stream && input.data != y.data;  // in place, the lines of y are in cache already
     }
@@ -71,23 +72,37 @@ void run(const halyard_context *context, Kernel kernel, std::initializer_list<Vi
         }
         arguments[n] = output.argument();
 
-        const auto call = [&](const Rows::Piece &piece, char *data, int64_t pitch) {
-            first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);
-            second.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
-            output.set(data, piece.columns, piece.rows, pitch);
-            function(arguments);
-        };
         if (!stream) {
             rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
-                call(piece, piece.data[input_count], piece.pitch[input_count]);
+                first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);
+                second.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
+                output.set(piece.data[input_count], piece.columns, piece.rows, piece.pitch[input_count]);
+                function(arguments);
             });
             return;
         }
-        Tile<elementwise_tile_bytes> tile(true);
-        const int64_t size = size_of(y.dtype), capacity = elementwise_tile_bytes / size;
-        rows.for_each_piece(part, std::max<int64_t>(1, capacity / rows.width()), capacity, [&](const Rows::Piece &piece) {
-            call(piece, tile.data(), piece.columns);
-            tile.store(piece.data[input_count], piece.columns * size, piece.rows, piece.pitch[input_count] * size);
+        Tile<tile_bytes> tile(true, isa);
+        const int64_t size = size_of(y.dtype), input_size = size_of(dtype);
+        rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
+            char *a = piece.data[0], *b = piece.data[1], *out = piece.data[input_count];
+            // The first tile is shorter, so that all others begin at a cache line.
+            int64_t columns = (tile_bytes - reinterpret_cast<uintptr_t>(out) % 64) / size;
+            for (int64_t left = piece.columns; left > 0; left -= columns, columns = tile_bytes / size) {
+                columns = std::min(columns, left);
+                const int64_t a_bytes = columns * pair * input_size, b_bytes = columns * input_size;
+                first.set(a, columns * pair, 1, 0);
+                second.set(b, columns, 1, 0);
+                output.set(tile.data(), columns, 1, 0);
+                function(arguments);
+                a += a_bytes;
+                fetch(a + tiles_ahead * a_bytes, a_bytes);
+                if (input_count > 1) {
+                    b += b_bytes;
+                    fetch(b + tiles_ahead * b_bytes, b_bytes);
+                }
+                tile.store(out, columns * size, 1, 0);
+                out += columns * size;
+            }
         });
     });
 }

@@ -63,14 +63,20 @@ private:
     void *arguments_[2 + max_scalars + 2];
 };
 
+Rows rows_of(std::initializer_list<const View *> views) {
+    Rows rows(false);
+    for (const View *view : views) {
+        rows.add(*view);
+    }
+    rows.merge();
+    return rows;
+}
+
 void run(const halyard_context *context, const RowOperation &operation, const View &x, const View &y) {
     if (y.empty()) {
         return;
     }
-    Rows rows(false);
-    rows.add(x);
-    rows.add(y);
-    rows.merge();
+    const Rows rows = rows_of({&x, &y});
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
@@ -84,10 +90,12 @@ void run(const halyard_context *context, const RowOperation &operation, const Vi
             });
             return;
         }
-        Tile<row_tile_bytes> tile(true);
+        Tile<row_tile_bytes> tile(true, isa);
         rows.for_each_piece(part, std::max<int64_t>(1, fused_block_bytes / row_bytes), rows.width(), [&](const Rows::Piece &piece) {
             kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
-            tile.store(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size);
+            const int64_t x_pitch = piece.pitch[0] * size;
+            tile.store_and_fetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
+                                 piece.data[0] + piece.rows * x_pitch, x_pitch);
         });
     });
 }
@@ -97,11 +105,7 @@ void run_fused(const halyard_context *context, const RowOperation &operation, co
     if (y.empty()) {
         return;
     }
-    Rows rows(false);
-    for (const View *view : {&x, &residual, &sum, &y}) {
-        rows.add(*view);
-    }
-    rows.merge();
+    const Rows rows = rows_of({&x, &residual, &sum, &y});
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const KernelFunction add = kernel_function(Kernel::add, x.dtype, isa);
@@ -114,7 +118,7 @@ void run_fused(const halyard_context *context, const RowOperation &operation, co
         BoundRowKernel kernel(operation, x.dtype, isa);
         Buffer a, b, r;
         void *add_arguments[] = {a.argument(), b.argument(), r.argument()};
-        Tile<row_tile_bytes> sum_tile(stream_sum), y_tile(stream_y);
+        Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
         const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             char *const sum_data = stream_sum ? sum_tile.data() : piece.data[2];
@@ -127,10 +131,14 @@ void run_fused(const halyard_context *context, const RowOperation &operation, co
             add(add_arguments);
             kernel(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
             if (stream_sum) {
-                sum_tile.store(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size);
+                const int64_t next = piece.pitch[0] * size;
+                sum_tile.store_and_fetch(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size,
+                                         piece.data[0] + piece.rows * next, next);
             }
             if (stream_y) {
-                y_tile.store(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size);
+                const int64_t next = piece.pitch[1] * size;
+                y_tile.store_and_fetch(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size,
+                                       piece.data[1] + piece.rows * next, next);
             }
         });
     });
@@ -144,10 +152,7 @@ void run_softmax(const halyard_context *context, const View &x, float scale, con
     if (y.empty()) {
         return;
     }
-    Rows rows(false);
-    rows.add(x);
-    rows.add(y);
-    rows.merge();
+    const Rows rows = rows_of({&x, &y});
     const int64_t exponentials_bytes = rows.width() * size_of(DType::f32);
     if (exponentials_bytes > row_tile_bytes) {
         run(context, whole, x, y);
@@ -156,19 +161,29 @@ void run_softmax(const halyard_context *context, const View &x, float scale, con
 
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
+    const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
+    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && x.data != y.data;
     Split(c, rows).run([&](const Part &part) {
         RowOperation exponentials = whole;
         exponentials.kernel = Kernel::softmax_exponentials;
         BoundRowKernel first(exponentials, x.dtype, isa), second(normalize, y.dtype, isa);
         // f32 rows are their own place for the exponentials.
-        alignas(64) char tile[row_tile_bytes];
-        const bool in_tile = y.dtype != DType::f32;
+        alignas(64) char exponentials_tile[row_tile_bytes];
+        Tile<row_tile_bytes> tile(stream, isa);
         const int64_t block = std::max<int64_t>(1, fused_block_bytes / exponentials_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
-            char *const scratch = in_tile ? tile : piece.data[1];
-            const int64_t scratch_pitch = in_tile ? piece.columns : piece.pitch[1];
+            char *const result = stream ? tile.data() : piece.data[1];
+            const int64_t result_pitch = stream ? piece.columns : piece.pitch[1];
+            const bool in_result = y.dtype == DType::f32;
+            char *const scratch = in_result ? result : exponentials_tile;
+            const int64_t scratch_pitch = in_result ? result_pitch : piece.columns;
             first(piece.data[0], piece.pitch[0], scratch, scratch_pitch, piece.columns, piece.rows);
-            second(scratch, scratch_pitch, piece.data[1], piece.pitch[1], piece.columns, piece.rows);
+            second(scratch, scratch_pitch, result, result_pitch, piece.columns, piece.rows);
+            if (stream) {
+                const int64_t x_pitch = piece.pitch[0] * size;
+                tile.store_and_fetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
+                                     piece.data[0] + piece.rows * x_pitch, x_pitch);
+            }
         });
     });
 }

@@ -97,9 +97,6 @@ int64_t Rows::locate(int64_t row, int64_t end, int64_t column, int64_t max_rows,
             rows = std::min(rows, std::max<int64_t>(1, INT_MAX / piece.pitch[k] - 1));
         }
     }
-    if (rows == 1) {
-        std::fill_n(piece.pitch, tensors_, 0);
-    }
     return rows;
 }
 

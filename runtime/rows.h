@@ -100,7 +100,7 @@ public:
         buffer_.host = static_cast<uint8_t *>(data);
         dims_[0].extent = static_cast<int32_t>(columns);
         dims_[1].extent = static_cast<int32_t>(rows);
-        dims_[1].stride = static_cast<int32_t>(pitch);
+        dims_[1].stride = rows > 1 ? static_cast<int32_t>(pitch) : 0;
     }
 
     void *argument() { return &buffer_; }

@@ -1,18 +1,24 @@
 // Non-temporal copies, and the size from which they pay.
 #include "streaming.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace halyard {
 namespace {
 
 constexpr int64_t default_last_level_cache = 32 << 20;
+
+// A virtual machine is told the size of its host's whole cache and has the use of a few processors' part of it.
+constexpr int64_t most_per_processor = 16 << 20;
 
 /** Bytes of the largest cache of the first processor. (sysconf() adds up all last-level caches on some machines.) */
 int64_t read_last_level_cache() {
@@ -32,7 +38,8 @@ int64_t read_last_level_cache() {
         }
         fclose(file);
     }
-    return largest > 0 ? largest : default_last_level_cache;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    return std::min(largest > 0 ? largest : default_last_level_cache, most_per_processor * std::max(1L, processors));
 }
 
 int64_t last_level_cache() {
@@ -58,20 +65,65 @@ bool should_stream(const halyard_context &context, int64_t bytes_moved) {
     return bytes_moved > smallest_last_level_cache && bytes_moved > last_level_cache();
 }
 
-void stream_copy(char *destination, const char *source, int64_t bytes) {
-    // Whole lines only: a line written in part would be read first after all.
-    constexpr int64_t line = 64;
-    const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (line - 1);
-    const int64_t head = misaligned < bytes ? misaligned : bytes;
-    memcpy(destination, source, head);
-    int64_t i = head;
-    for (; i + line <= bytes; i += line) {
+namespace {
+
+constexpr int64_t line = 64;
+
+// Whole lines, one after the other; the destination is aligned.
+using CopyLines = void (*)(char *destination, const char *source, int64_t lines);
+
+void copy_lines(char *destination, const char *source, int64_t lines) {
+    for (int64_t i = 0; i < lines * line; i += line) {
         for (int64_t j = i; j < i + line; j += 16) {
             _mm_stream_si128(reinterpret_cast<__m128i *>(destination + j),
                              _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + j)));
         }
     }
-    memcpy(destination + i, source + i, bytes - i);
+}
+
+__attribute__((target("avx"))) void copy_lines_avx(char *destination, const char *source, int64_t lines) {
+    for (int64_t i = 0; i < lines * line; i += line) {
+        for (int64_t j = i; j < i + line; j += 32) {
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(destination + j),
+                                _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + j)));
+        }
+    }
+}
+
+__attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, const char *source, int64_t lines) {
+    for (int64_t i = 0; i < lines * line; i += line) {
+        _mm512_stream_si512(reinterpret_cast<__m512i *>(destination + i), _mm512_loadu_si512(source + i));
+    }
+}
+
+template<CopyLines copy>
+void copy_bytes(char *destination, const char *source, int64_t bytes) {
+    // Whole lines only: a line written in part would be read first after all.
+    const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (line - 1);
+    const int64_t head = std::min(misaligned, bytes);
+    const int64_t lines = (bytes - head) / line, tail = head + lines * line;
+    if (head > 0) {
+        memcpy(destination, source, head);
+    }
+    copy(destination + head, source + head, lines);
+    if (bytes > tail) {
+        memcpy(destination + tail, source + tail, bytes - tail);
+    }
+}
+
+}  // namespace
+
+StreamCopy stream_copy(halyard_isa isa) {
+    return isa >= HALYARD_ISA_AVX512 ? copy_bytes<copy_lines_avx512>
+           : isa >= HALYARD_ISA_AVX2 ? copy_bytes<copy_lines_avx>
+                                     : copy_bytes<copy_lines>;
+}
+
+void fetch(const char *data, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += line) {
+        // Into the second level: the first is full of the tile.
+        __builtin_prefetch(data + i, 0, 2);
+    }
 }
 
 void stream_fence() {
@@ -84,8 +136,11 @@ bool should_stream(const halyard_context &, int64_t) {
     return false;
 }
 
-void stream_copy(char *destination, const char *source, int64_t bytes) {
-    memcpy(destination, source, bytes);
+StreamCopy stream_copy(halyard_isa) {
+    return [](char *destination, const char *source, int64_t bytes { memcpy(destination, source, bytes); };
+}
+
+void fetch(const char *, int64_t) {
 }
 
 void stream_fence() {
