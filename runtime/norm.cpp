@@ -16,6 +16,9 @@ constexpr int64_t fused_block_bytes = 16 * 1024;
 // A row operation can be streamed if a row fits a tile: 16384 f32 features.
 constexpr int64_t row_tile_bytes = 64 * 1024;
 
+// Kernels may take several rows side by side (2 or 4, see schedules/row.h), but only if the number of rows is a multiple.
+constexpr int64_t row_multiple = 4;
+
 constexpr int max_scalars = 4;
 
 /** A norm or softmax with all but its tensors x and y: the kernel, and the arguments between the two. */
@@ -38,7 +41,9 @@ struct RowOperation {
 class BoundRowKernel {
 public:
     BoundRowKernel(const RowOperation &operation, DType dtype, halyard_isa isa)
-        : function_(kernel_function(operation.kernel, dtype, isa)) {
+        : BoundRowKernel(operation, dtype, isa, dtype, dtype) {}
+    BoundRowKernel(const RowOperation &operation, DType dtype, halyard_isa isa, DType x_dtype, DType y_dtype)
+        : function_(kernel_function(operation.kernel, dtype, isa)), x_size_(size_of(x_dtype)), y_size_(size_of(y_dtype)) {
         int n = 0;
         arguments_[n++] = x_.argument();
         for (int i = 0; i < operation.scalar_count; i++) {
@@ -51,14 +56,24 @@ public:
         arguments_[n] = y_.argument();
     }
 
+    /** Pitches count elements. */
     void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
+        const int64_t even = rows > row_multiple ? rows / row_multiple * row_multiple : rows;
+        call(x, x_pitch, y, y_pitch, columns, even);
+        if (rows > even) {
+            call(x + even * x_pitch * x_size_, x_pitch, y + even * y_pitch * y_size_, y_pitch, columns, rows - even);
+        }
+    }
+
+private:
+    void call(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
         x_.set(x, columns, rows, x_pitch);
         y_.set(y, columns, rows, y_pitch);
         function_(arguments_);
     }
 
-private:
     KernelFunction function_;
+    int64_t x_size_, y_size_;
     Buffer x_, y_, parameters_[2];
     void *arguments_[2 + max_scalars + 2];
 };
@@ -166,7 +181,8 @@ void run_softmax(const halyard_context *context, const View &x, float scale, con
     Split(c, rows).run([&](const Part &part) {
         RowOperation exponentials = whole;
         exponentials.kernel = Kernel::softmax_exponentials;
-        BoundRowKernel first(exponentials, x.dtype, isa), second(normalize, y.dtype, isa);
+        BoundRowKernel first(exponentials, x.dtype, isa, x.dtype, DType::f32);
+        BoundRowKernel second(normalize, y.dtype, isa, DType::f32, y.dtype);
         // f32 rows are their own place for the exponentials.
         alignas(64) char exponentials_tile[row_tile_bytes];
         Tile<row_tile_bytes> tile(stream, isa);

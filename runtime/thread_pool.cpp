@@ -41,17 +41,16 @@ struct Pool {
     // Held by the caller whose job runs.
     pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
-    // The job; written by its owner while no worker is inside one.
-    void (*task)(void *, int) = nullptr;
+    // The job, in the cache line that workers watch; written by its owner while no worker is inside one.
+    // Workers 1 to count - 1 may enter job `generation` while `open` is that generation; `inside` counts them.
+    alignas(64) void (*task)(void *, int) = nullptr;
     void *closure = nullptr;
     int count = 0;
-    Claim claims[max_threads];
-    std::atomic<int> unfinished{0};
-
-    // Workers 1 to count - 1 may enter job `generation` while `open` is that generation; `inside` counts them.
     std::atomic<uint64_t> generation{0};
     std::atomic<uint64_t> open{0};
-    std::atomic<int> inside{0};
+    alignas(64) std::atomic<int> inside{0};
+    alignas(64) std::atomic<int> unfinished{0};
+    Claim claims[max_threads];
 
     // Sleeping.
     pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -11,7 +11,8 @@ namespace halyard::schedules {
 
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct RowParams {
-    Halide::GeneratorParam<int> vectors{"vectors", 4};  // vectors written per iteration of the last pass
+    Halide::GeneratorParam<int> vectors{"vectors", 4};  // vectors of a row written per iteration of the last pass
+    Halide::GeneratorParam<int> rows{"rows", 1};        // rows computed side by side, where the number of rows is a multiple
 };
 
 struct Row {

@@ -14,6 +14,11 @@ namespace {
 
 using namespace Halide;
 
+// At each step of y's loop over `t` a stage is computed for as many rows as y takes in that step.
+void per_step(Func stage, Func y, Var t) {
+    stage.compute_at(y, t).unroll(t);
+}
+
 void reduction(RowReduction r, Func y, Var t, const Target &target) {
     const int vector = f32_lanes(target);
     // All lanes of all values are accumulators in registers through the whole pass: 8 of AVX2's 16 or 4 of AVX-512's
@@ -21,31 +26,35 @@ void reduction(RowReduction r, Func y, Var t, const Target &target) {
     const int in_registers = std::min(r.lane_count, vector * vector_registers(target) / 2 / r.lanes.outputs());
 
     Var group("group");
-    r.lanes.compute_at(y, t).vectorize(r.lane, vector).unroll(r.lane);
+    per_step(r.lanes, y, t);
+    r.lanes.vectorize(r.lane, vector).unroll(r.lane);
     r.lanes.update(0)
         .split(r.lane, group, r.lane, in_registers)
-        .reorder(r.lane, r.blocks.x, group)
+        .reorder(r.lane, t, r.blocks.x, group)
         .vectorize(r.lane, vector)
         .unroll(r.lane)
+        .unroll(t)
         .unroll(group);
-    r.lanes.update(1).vectorize(r.lane, vector).unroll(r.lane);
+    r.lanes.update(1).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
 
     for (Func level : r.tree) {
-        level.compute_at(y, t).vectorize(r.lane, std::min(vector, 8)).unroll(r.lane);
+        per_step(level, y, t);
+        level.vectorize(r.lane, std::min(vector, 8)).unroll(r.lane);
     }
-    r.result.compute_at(y, t);
+    per_step(r.result, y, t);
 }
 
 }  // namespace
 
 void row(const Row &stages, const RowParams &params, const Target &target) {
     Func y = stages.y;
+    const Var t = stages.t;
     y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
     for (const RowReduction &r : stages.reductions) {
-        reduction(r, y, stages.t, target);
+        reduction(r, y, t, target);
     }
     for (Func scalar : stages.scalars) {
-        scalar.compute_at(y, stages.t);
+        per_step(scalar, y, t);
     }
 
     // Model widths are multiples of the lane count. Their branch has no masks to compute and keeps the accumulators out
@@ -53,6 +62,14 @@ void row(const Row &stages, const RowParams &params, const Target &target) {
     Expr whole = stages.width % 64 == 0;
     for (const RowReduction &r : stages.reductions) {
         whole = whole && r.width % r.lane_count == 0;
+    }
+    // Several rows at a time hide the latency of the sums, and a weight that is loaded and widened serves all of them.
+    if (params.rows > 1) {
+        const Var row("row");
+        y.specialize(whole && y.output_buffer().dim(1).extent() % params.rows == 0)
+            .split(t, t, row, params.rows, TailStrategy::RoundUp)
+            .reorder(row, stages.d, t)
+            .unroll(row);
     }
     y.specialize(whole);
 }
