@@ -105,12 +105,13 @@ const StreamTable &streams_of(halyard_isa isa) {
     return isa == HALYARD_ISA_AVX512 ? streams_avx512 : isa == HALYARD_ISA_AVX2 ? streams_avx2 : streams_sse41;
 }
 
-void run_stream(const StreamTable &table, Stream stream, const StreamArguments &arguments, Team &team) {
+void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team) {
+    const auto run = stores == Stores::ordinary ? table.run[stream] : table.run_nontemporal[stream];
     if (team.size() == 1) {
-        table.run[stream](arguments);
+        run(arguments);
         return;
     }
-    team.run([&](int index) { table.run[stream](part_of(stream, arguments, team.size(), index)); });
+    team.run([&](int index) { run(part_of(stream, arguments, team.size(), index)); });
 }
 
 Limits measure_limits(const Machine &machine, halyard_isa isa, int threads,

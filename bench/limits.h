@@ -21,7 +21,7 @@ const char *name_of(Stream stream);
 double bytes_moved(Stream stream);
 const StreamTable &streams_of(halyard_isa isa);
 /** Runs a stream split over the team. */
-void run_stream(const StreamTable &table, Stream stream, const StreamArguments &arguments, Team &team);
+void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team);
 
 struct FlopsLimit {
     halyard_isa isa;

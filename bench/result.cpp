@@ -76,6 +76,7 @@ json to_json(const RowResult &row) {
         object["bytes_per_second"] = row.bytes_per_second();
         object["elements_per_second"] = row.elements_per_second();
         object["limit_seconds"] = to_json(row.limit_seconds);
+        object["limit_stores"] = row.limit_stores == Stores::ordinary ? "ordinary" : "non-temporal";
         object["fraction_of_limit"] = to_json(row.fraction);
         object["ours_over_ours_again"] = to_json(row.again);
     }

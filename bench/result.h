@@ -34,6 +34,7 @@ struct RowResult {
     Estimate seconds;
     Estimate again;  // ours over ours again: the noise of the row
     Estimate limit_seconds;
+    Stores limit_stores;
     Estimate fraction;  // of the limit: time of a copy that moves the same bytes the same way, over ours
     std::vector<PeerResult> peers;
 

@@ -24,6 +24,9 @@ enum Stream {
     stream_count
 };
 
+/** Ordinary stores, or those that bypass the caches. */
+enum class Stores { ordinary, nontemporal };
+
 /** `bytes` is the length of the streams; stream_halve writes half of it, stream_double reads half of it. */
 struct StreamArguments {
     const char *a, *b;
@@ -33,6 +36,8 @@ struct StreamArguments {
 
 struct StreamTable {
     void (*run[stream_count])(const StreamArguments &arguments);
+    /** The same with stores that bypass the caches. */
+    void (*run_nontemporal[stream_count])(const StreamArguments &arguments);
     /** `iterations` rounds of independent multiply-add chains; returns something that depends on all of them. */
     float (*multiply_add)(std::int64_t iterations);
     /** Floating-point operations of one such round. */
