@@ -140,12 +140,14 @@ enum {
     HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention */
 };
 
-/** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). */
+/** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
+ *  overflows f32 gives 0. */
 HALYARD_API halyard_status halyard_rms_norm(const halyard_context *context, const DLTensor *x,
                                             const DLTensor *weight, float eps, unsigned flags, DLTensor *y);
 
 /** pRMSNorm: as halyard_rms_norm with the mean square over the first ceil(p * d) features of the row; all d
- *  features are scaled. p in (0, 1], 0.0625 in the paper. */
+ *  features are scaled. p in (0, 1], 0.0625 in the paper. p * d is the product in double of the f32 p, so 0.1f and
+ *  d = 10 take 2 features: 0.1f is a little more than 0.1. */
 HALYARD_API halyard_status halyard_partial_rms_norm(const halyard_context *context, const DLTensor *x,
                                                     const DLTensor *weight, float eps, unsigned flags, float p,
                                                     DLTensor *y);
@@ -173,7 +175,7 @@ HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const
 
 /** max(0, x) */
 HALYARD_API halyard_status halyard_relu(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * Phi(x) = x/2 * erfc(-x / sqrt(2)), exact GELU (Hendrycks and Gimpel 2016) */
+/** x * Phi(x) = x/2 * erfc(-x / sqrt(2)), exact GELU (Hendrycks and Gimpel 2016); +0 at -Inf */
 HALYARD_API halyard_status halyard_gelu(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "gelu_new" or "gelu_pytorch_tanh" */
 HALYARD_API halyard_status halyard_gelu_tanh(const halyard_context *context, const DLTensor *x, DLTensor *y);
