@@ -159,7 +159,7 @@ public:
     Expr relu(Expr x) const { return at_least(x, 0.0f); }
 
     /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2
-     * (baseline 4.5), 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
+     * (baseline 5.2), 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
         return relu(v) - times_gauss(mills_numerator(g.z), g) * (g.scale * g.z) / mills_denominator(g.z);

@@ -35,7 +35,7 @@ inline constexpr Bound bounds[] = {
     {"exp", -infinity, infinity, 2},
     {"sigmoid", -infinity, infinity, 3},
     {"tanh", -infinity, infinity, 4},
-    {"gelu", -2, infinity, 4, 0, 4.5},
+    {"gelu", -2, infinity, 4, 0, 5.25},
     {"gelu", -infinity, -2, 10},
     {"gelu_tanh", -2, infinity, 4},
     {"gelu_tanh", -infinity, -2, 64},

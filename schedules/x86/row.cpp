@@ -3,6 +3,7 @@
 // Reached, of a copy that moves the same bytes (halyard-bench, 2 threads of a Zen 3 EPYC, AVX2, f32, 64 x 4096 in cache,
 // 2026-11-21): RMSNorm 77 %, LayerNorm 53 %, softmax 24 %. What LayerNorm lacks is mostly weight and bias, which do not
 // stay in a 32 KiB first-level cache beside x and y; softmax is bound by its exponentials.
+// The same on 2 threads of a Xeon with AVX-512 (48 KiB first-level cache): RMSNorm 83 %, LayerNorm 65 %, softmax 32 %.
 #include "schedules/row.h"
 
 #include <algorithm>
@@ -37,9 +38,12 @@ void reduction(RowReduction r, Func y, Var t, const Target &target) {
         .unroll(group);
     r.lanes.update(1).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
 
+    int level_lanes = r.lane_count;
     for (Func level : r.tree) {
+        // Whole registers as long as there are some: their halves are taken apart at great length.
+        level_lanes /= 2;
         per_step(level, y, t);
-        level.vectorize(r.lane, std::min(vector, 8)).unroll(r.lane);
+        level.vectorize(r.lane, std::min(vector, level_lanes)).unroll(r.lane);
     }
     per_step(r.result, y, t);
 }
