@@ -161,7 +161,8 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
     View second = first;
     if (!check.failed()) {
         if (ys.rank != xs.rank || ys.width() != first.width()) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "y has rank %d and width %lld, but must have the rank of x, %d, and half its width, %lld",
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "y has rank %d and width %lld, but must have the rank of x, %d, and half its width, %lld",
                        ys.rank, static_cast<long long>(ys.width()), xs.rank, static_cast<long long>(first.width()));
         }
         second.data += first.width() * size_of(xs.dtype);

@@ -106,7 +106,8 @@ void run(const halyard_context *context, const RowOperation &operation, const Vi
             return;
         }
         Tile<row_tile_bytes> tile(true, isa);
-        rows.for_each_piece(part, std::max<int64_t>(1, fused_block_bytes / row_bytes), rows.width(), [&](const Rows::Piece &piece) {
+        const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
+        rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
             const int64_t x_pitch = piece.pitch[0] * size;
             tile.store_and_fetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
