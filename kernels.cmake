@@ -7,8 +7,10 @@
 #                 unary_beta  halyard_<name>(context, x, beta, y)
 #                 gated       halyard_<name>(context, gate, up, y) and halyard_<name>_packed(context, x, layout, y)
 #                 gated_beta  the same with beta before y
+#                 matmul      a tile of halyard_linear's products
+#                 epilogue    what halyard_linear does to the sums of a product; epilogue_gated of a gated one
 #                 internal    called by functions of the runtime that choose among several kernels
-#   family      whose schedule it has (schedules/<family>.h)
+#   family      whose schedule it has (schedules/<family>.h; statistics are in row.h)
 #   generator   the class in generators/
 #   parameters  its GeneratorParams
 
@@ -57,6 +59,8 @@ halyard_kernel( cast_to_bf16              internal    elementwise  cast         
 
 halyard_kernel( rms_norm                  internal    row          rms_norm     has_weight=false )
 halyard_kernel( rms_norm_weight           internal    row          rms_norm     has_weight=true )
+halyard_kernel( rms_norm_scale            internal    statistics   rms_norm_scale )
+halyard_kernel( layer_norm_scale          internal    statistics   layer_norm_scale )
 halyard_kernel( layer_norm                internal    row          layer_norm   has_weight=false has_bias=false )
 halyard_kernel( layer_norm_weight         internal    row          layer_norm   has_weight=true has_bias=false )
 halyard_kernel( layer_norm_bias           internal    row          layer_norm   has_weight=false has_bias=true )
@@ -64,3 +68,27 @@ halyard_kernel( layer_norm_weight_bias    internal    row          layer_norm   
 halyard_kernel( softmax                   internal    row          softmax      normalize=true )
 halyard_kernel( softmax_exponentials      internal    row          softmax      normalize=false )
 halyard_kernel( softmax_normalize         internal    row          softmax_normalize )
+
+# Matrix products: tiles of 1 to 8 rows of x, dtype being that of the weights. An instruction set has those for which
+# schedules/tuned says how many panels they are wide. Calls with many tiles of rows take the tall ones, in which each tile
+# fetches a smaller part of the weights that come next.
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_${rows}          matmul    matmul       matmul       rows=${rows} )
+endforeach()
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_tall_${rows}     matmul    matmul       matmul       rows=${rows} fetch_interval=4 )
+endforeach()
+
+# What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
+foreach(function identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+    halyard_kernel( epilogue_${function}       epilogue        epilogue  epilogue  function=${function} )
+    halyard_kernel( epilogue_${function}_gated epilogue_gated  epilogue  epilogue  function=${function} gated=true )
+endforeach()
+
+# packing
+halyard_kernel( pack_out_in               internal    pack         pack         transposed=true )
+halyard_kernel( pack_out_in_folded        internal    pack         pack         transposed=true folded=true )
+halyard_kernel( pack_in_out               internal    pack         pack         transposed=false )
+halyard_kernel( pack_in_out_folded        internal    pack         pack         transposed=false folded=true )
+halyard_kernel( pack_sums                 internal    pack         pack_sums )
+halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    weighted=true )

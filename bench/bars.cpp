@@ -26,6 +26,9 @@ constexpr RatioBar ratio_bars[] = {
     {"swiglu/f32/64x4096/hot", "pytorch", 2},
     {"swiglu/f32/64x4096/hot", "pytorch-compile", 2},
     {"add_rms_norm/f32/2048x8192/cold", "two calls", 1.5},
+    {"ffn_swiglu/f32/8x4096x11008/hot", "pytorch-compile", 2.5},
+    {"ffn_swiglu/f32/128x4096x11008/hot", "pytorch-compile", 1.15},
+    {"ffn_swiglu/f32/512x4096x11008/hot", "pytorch-compile", 1.15},
 };
 
 /** Time of a call on one thread. */
@@ -67,16 +70,15 @@ bool is_large(const Run &run, const RowResult &row, Dtype dtype) {
            name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
 }
 
-/** A bar that every large row must reach: the worst one speaks for all. */
+/** A bar that every row with a value above 0 must reach: the worst one speaks for all. */
 template<typename Value>
-Bar worst_of_large(const Run &run, const char *what, Dtype dtype, double least, const char *pattern,
-                   const Value &value_of) {
+Bar worst_of(const Run &run, const char *what, double least, const char *pattern, const Value &value_of) {
     Bar bar;
     const RowResult *worst = nullptr;
     double worst_value = 0;
     int count = 0, reached = 0;
     for (const RowResult &row : run.rows) {
-        const double value = is_large(run, row, dtype) ? value_of(row) : 0;
+        const double value = value_of(row);
         if (value > 0) {
             count++;
             reached += value >= least ? 1 : 0;
@@ -97,6 +99,78 @@ Bar worst_of_large(const Run &run, const char *what, Dtype dtype, double least, 
     return bar;
 }
 
+/** The same for large rows of one type. */
+template<typename Value>
+Bar worst_of_large(const Run &run, const char *what, Dtype dtype, double least, const char *pattern,
+                   const Value &value_of) {
+    return worst_of(run, what, least, pattern,
+                    [&](const RowResult &row) { return is_large(run, row, dtype) ? value_of(row) : 0.0; });
+}
+
+// ---- Layers ----
+
+double ratio_to(const RowResult &row, const char *name) {
+    const PeerResult *peer = row.find(name);
+    return peer != nullptr && peer->reason.empty() && !peer->is_wrong ? peer->ratio.median : 0;
+}
+
+/** Of the faster of the two libraries whose matrix products people use: PyTorch's are MKL's in f32. */
+double ratio_to_better_peer(const RowResult &row) {
+    const double onednn = ratio_to(row, "onednn"), pytorch = ratio_to(row, "pytorch");
+    return onednn == 0 ? pytorch : pytorch == 0 ? onednn : std::min(onednn, pytorch);
+}
+
+double percent_of_roofline(const RowResult &row) {
+    return 100 * row.fraction.median;
+}
+
+/** Which rows of layers a bar is for. */
+struct LayerRows {
+    enum Kind { product, ffn, ffn_with_norm } kind;
+    std::int64_t least_rows, most_rows;
+    Dtype dtype = Dtype::f32;
+
+    bool hold(const Run &run, const RowResult &row) const {
+        const auto &form = row.id.kernel->layer;
+        return form && row.rounds > 0 && row.id.threads == run.threads && row.id.dtype == dtype &&
+               row.id.rows >= least_rows && row.id.rows <= most_rows &&
+               kind == (!form->is_ffn                     ? product
+                        : form->norm == HALYARD_NORM_NONE ? ffn
+                                                          : ffn_with_norm);
+    }
+};
+
+std::vector<Bar> judge_layers(const Run &run) {
+    constexpr std::int64_t many = std::int64_t{1} << 40;
+    const auto worst = [&run](const char *what, const LayerRows &rows, double least, const char *pattern,
+                              const auto &value_of) {
+        return worst_of(run, what, least, pattern,
+                        [&](const RowResult &row) { return rows.hold(run, row) ? value_of(row) : 0.0; });
+    };
+    const double least_of_peak = run.isa == "avx512" ? 95 : 90;
+    const auto separate_calls = [](const RowResult &row) { return ratio_to(row, "separate calls"); };
+    const auto cold_in_f32 = [](const RowResult &row) { return row.id.cold ? ratio_to(row, "in f32") : 0.0; };
+    return {
+        worst("products of 128 rows and more: time of the better of oneDNN and PyTorch over ours",
+              {LayerRows::product, 128, many}, 1, "%.2fx", ratio_to_better_peer),
+        worst("products of 512 rows: fraction of the peak", {LayerRows::product, 512, 512}, least_of_peak, "%.0f %%",
+              percent_of_roofline),
+        worst("products of 2 to 32 rows: time of the better of oneDNN and PyTorch over ours",
+              {LayerRows::product, 2, 32}, 1.3, "%.2fx", ratio_to_better_peer),
+        worst("products of 2 to 32 rows: fraction of the roofline", {LayerRows::product, 2, 32}, 80, "%.0f %%",
+              percent_of_roofline),
+        worst("products of 1 row: fraction of the read bandwidth", {LayerRows::product, 1, 1}, 95, "%.0f %%",
+              percent_of_roofline),
+        worst("products of 1 row with bf16 weights out of cache: time of f32 over ours",
+              {LayerRows::product, 1, 1, Dtype::bf16}, 1.9, "%.2fx", cold_in_f32),
+        worst("products of 1 row with f16 weights out of cache: time of f32 over ours",
+              {LayerRows::product, 1, 1, Dtype::f16}, 1.9, "%.2fx", cold_in_f32),
+        worst("FFN: time of separate calls over one", {LayerRows::ffn, 1, many}, 1.03, "%.2fx", separate_calls),
+        worst("norm, FFN and residual, up to 128 rows: time of separate calls over one",
+              {LayerRows::ffn_with_norm, 1, 128}, 1.05, "%.2fx", separate_calls),
+    };
+}
+
 }  // namespace
 
 bool has_bar(const WorkId &id, const std::string &peer, int threads) {
@@ -111,7 +185,7 @@ std::vector<Bar> judge_bars(const Run &run) {
         Bar bar;
         const std::string name = with_threads(each.row, run.threads);
         bar.text = std::string("time of ") + each.peer + " over ours, " + name;
-        bar.bound = "at least " + format("%.1fx", each.least);
+        bar.bound = "at least " + format("%.3gx", each.least);
         const RowResult *row = find_row(run, name);
         const PeerResult *peer = row != nullptr ? row->find(each.peer) : nullptr;
         if (peer != nullptr && peer->reason.empty() && !peer->is_wrong) {
@@ -130,6 +204,8 @@ std::vector<Bar> judge_bars(const Run &run) {
                                       const PeerResult *f32 = row.find("in f32");
                                       return f32 != nullptr && f32->reason.empty() ? f32->ratio.median : 0.0;
                                   }));
+    const std::vector<Bar> layers = judge_layers(run);
+    bars.insert(bars.end(), layers.begin(), layers.end());
     for (const TimeBar &each : time_bars) {
         Bar bar;
         bar.text = std::string("time of a call, ") + each.row;

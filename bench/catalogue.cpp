@@ -297,7 +297,7 @@ constexpr bool has_row(std::string_view name) {
     return false;
 }
 #define HALYARD_KERNEL(name) static_assert(has_row(#name), "the kernel " #name " has no row in the benchmark");
-#include "kernels/all.inc"
+#include "kernels/tensorwise.inc"
 #undef HALYARD_KERNEL
 
 }  // namespace

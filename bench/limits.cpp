@@ -10,7 +10,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double least_sample = 2e-3;  // seconds
-constexpr int samples = 15;
+constexpr int samples = 15, least_samples = 5;
+constexpr double enough = 0.2;  // seconds of sampling, once there are `least_samples`: a pass over a large set takes long
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -18,9 +19,9 @@ double seconds_since(Clock::time_point start) {
 
 /** Seconds of one pass, the shortest over samples of at least `least` seconds each; `run(n)` makes n passes. */
 double best_time(const std::function<void(long)> &run, double least, int samples) {
-    double best = 1e30;
+    double best = 1e30, total = 0;
     long count = 1;
-    for (int sample = 0; sample < samples;) {
+    for (int sample = 0; sample < least_samples || (sample < samples && total < enough);) {
         const Clock::time_point start = Clock::now();
         run(count);
         const double seconds = seconds_since(start);
@@ -30,6 +31,7 @@ double best_time(const std::function<void(long)> &run, double least, int samples
             continue;
         }
         best = std::min(best, seconds / static_cast<double>(count));
+        total += seconds;
         sample++;
     }
     return best;

@@ -57,8 +57,10 @@ int usable_processors() {
 }  // namespace
 
 std::size_t Machine::cold_set() const {
-    const std::size_t wanted = std::max<std::size_t>(4 * last_level(), std::size_t{64} << 20);
-    return std::min(wanted, memory / 4);
+    // Of a cache of hundreds of megabytes, which other virtual machines share, twice its size is enough.
+    constexpr std::size_t large = std::size_t{1} << 30, least = std::size_t{64} << 20;
+    const std::size_t wanted = std::max({std::min(4 * last_level(), large), 2 * last_level(), least});
+    return std::min(wanted, memory / 8);
 }
 
 Machine describe_machine() {

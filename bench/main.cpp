@@ -15,6 +15,7 @@
 #include "peers/peer.h"
 #include "plan.h"
 #include "result.h"
+#include "row_limits.h"
 
 namespace halyard::bench {
 namespace {
@@ -55,37 +56,19 @@ halyard_isa isa_cap(const std::string &name) {
     return static_cast<halyard_isa>(halyard_isa_count() - 1);
 }
 
-/** The copy that a kernel is held against: the same streams, of the same bytes, cut among the same number of threads.
- *  Out of cache there are two, and the faster one counts: the library may choose its kind of stores too. */
-class Limit {
-public:
-    Limit(Work &owner, const StreamTable &streams, Stores stores, Team &threads)
-        : contender(Call{&owner, &streams, stores, &threads}, owner.sets.size()) {}
-    Contender &get() { return contender; }
-
-private:
-    struct Call {
-        Work *work;
-        const StreamTable *streams;
-        Stores stores;
-        Team *team;
-        void operator()(std::size_t index) const {
-            const Operands &set = work->sets[index];
-            const bool two_in = set.inputs.size() > 1, two_out = set.outputs.size() > 1;
-            const std::size_t bytes = std::max(set.inputs[0].bytes(), set.outputs[0].bytes());
-            run_stream(*streams, work->id.stream(), stores,
-                       {set.inputs[0].data(), two_in ? set.inputs[1].data() : nullptr, set.outputs[0].data(),
-                        two_out ? set.outputs[1].data() : nullptr, bytes},
-                       *team);
-        }
-    };
-    Local<Call> contender;
-};
-
 std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
     std::vector<double> values;
     for (std::size_t i = 0; i < std::min(over.size(), under.size()); i++) {
         values.push_back(over[i] / under[i]);
+    }
+    return values;
+}
+
+/** The greater of each two. */
+std::vector<double> greater(const std::vector<double> &a, const std::vector<double> &b) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); i++) {
+        values.push_back(std::max(a[i], b[i]));
     }
     return values;
 }
@@ -149,13 +132,11 @@ private:
         }
         const auto call = [&work](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
         Local ours(call, work.sets.size()), ours_again(call, work.sets.size());
-        const StreamTable &streams = streams_of(halyard_context_isa(work.context.get()));
-        Limit limit(work, streams, Stores::ordinary, *team), limit_around(work, streams, Stores::nontemporal, *team);
-        std::vector<Contender *> contenders{&ours, &limit.get()};
-        if (id.cold) {
-            contenders.push_back(&limit_around.get());
+        const auto limits = limits_of(work, streams_of(halyard_context_isa(work.context.get())), *team);
+        std::vector<Contender *> contenders{&ours};
+        for (const auto &limit : limits) {
+            contenders.push_back(limit.get());
         }
-        std::size_t next = contenders.size();
 
         std::vector<std::unique_ptr<PeerContender>> sides;
         const Plan plan{options.rounds != 0 ? options.rounds
@@ -173,12 +154,25 @@ private:
 
         row.rounds = static_cast<int>(seconds.back().size());
         row.seconds = estimate(seconds.front());
-        const bool around = id.cold && estimate(seconds[2]).median < estimate(seconds[1]).median;
-        const std::vector<double> &limit_seconds = seconds[around ? 2 : 1];
-        row.limit_stores = around ? Stores::nontemporal : Stores::ordinary;
-        row.limit_seconds = estimate(limit_seconds);
-        row.fraction = estimate(ratios(limit_seconds, seconds[0]));
+        // The slowest of what a layer cannot do without; the faster of two copies.
+        std::vector<double> limit = seconds[1];
+        for (std::size_t i = 2; i <= limits.size(); i++) {
+            if (id.kernel->layer) {
+                limit = greater(limit, seconds[i]);
+            } else if (estimate(seconds[i]).median < estimate(limit).median) {
+                limit = seconds[i];
+                row.limit_stores = Stores::nontemporal;
+            }
+        }
+        row.limit_seconds = estimate(limit);
+        row.fraction = estimate(ratios(limit, seconds[0]));
+        if (id.kernel->layer) {
+            row.read_seconds = estimate(seconds[1]);
+            row.multiply_add_seconds = estimate(seconds[2]);
+            row.sets = work.sets.size();
+        }
         row.again = estimate(ratios(seconds.back(), seconds.front()));
+        std::size_t next = 1 + limits.size();
         for (PeerResult &peer : row.peers) {
             if (!peer.reason.empty() || peer.is_wrong) {
                 continue;
@@ -268,7 +262,7 @@ void write_json(const Run &run, const std::string &file) {
     }
 }
 
-std::vector<WorkId> chosen_rows(const Options &options, int threads) {
+std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
     std::vector<WorkId> rows = options.full ? full_rows(threads) : quick_rows(threads);
     const std::regex filter(options.filter);
     std::vector<std::string> names;
@@ -277,7 +271,12 @@ std::vector<WorkId> chosen_rows(const Options &options, int threads) {
         const std::string name = row.name();
         if (std::regex_search(name, filter) && std::find(names.begin(), names.end(), name) == names.end()) {
             names.push_back(name);
-            chosen.push_back(row);
+            const std::string reason = too_large(row, machine);
+            if (reason.empty()) {
+                chosen.push_back(row);
+            } else {
+                std::cerr << "left out: " << name << ": " << reason << '\n';
+            }
         }
     }
     return chosen;
@@ -292,7 +291,7 @@ int run_benchmark(const Options &options) {
     run.library_version = halyard_version();
     run.compiler = compiler();
 
-    const std::vector<WorkId> rows = chosen_rows(options, run.threads);
+    const std::vector<WorkId> rows = chosen_rows(options, run.machine, run.threads);
     if (rows.empty()) {
         std::cerr << "halyard-bench: no row matches '" << options.filter << "'; --list shows the names\n";
         return exit_usage;
@@ -363,7 +362,8 @@ int main(int argc, char **argv) {
     bool quick = false;
     auto *quick_flag = app.add_flag("--quick", quick,
                                     "every kernel at one shape and the rows that say most: under 2 minutes (default)");
-    app.add_flag("--full", options.full, "every kernel, shape and type: an hour or more")->excludes(quick_flag);
+    app.add_flag("--full", options.full, "every kernel, shape and type: many hours, so give it a filter")
+        ->excludes(quick_flag);
     app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
     app.add_flag("--list", options.list, "print the names of the rows and stop");
     app.add_option("--json", options.json_file, "write the results to this file")->take_last();

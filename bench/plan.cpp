@@ -18,12 +18,76 @@ bool is_possible(const Kernel &kernel, Dtype dtype) {
 }
 
 const Kernel &kernel_named(const std::string &name) {
-    for (const Kernel &kernel : catalogue()) {
-        if (kernel.name == name) {
-            return kernel;
+    for (const auto *kernels : {&catalogue(), &layer_catalogue()}) {
+        for (const Kernel &kernel : *kernels) {
+            if (kernel.name == name) {
+                return kernel;
+            }
         }
     }
-    throw std::logic_error("the quick mode names a kernel that is not there: " + name);
+    throw std::logic_error("the plan names a kernel that is not there: " + name);
+}
+
+// ---- Layers ----
+
+/** A published model: its widths, and the kernels that its layers are. */
+struct Model {
+    std::int64_t d, d_ff, projection;  // `projection`: the width of the outputs of attention on one machine
+    const char *up, *down, *ffn, *block;
+};
+const Model gpt2 = {768,
+                    3072,
+                    768,
+                    "linear_bias_gelu_tanh",
+                    "linear_bias_residual",
+                    "ffn_gelu_tanh",
+                    "layer_norm_ffn_gelu_tanh_residual"};
+const Model llama2_7b = {4096, 11008, 4096, "linear_swiglu", "linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual"};
+const Model llama3_8b = {4096, 14336, 4096, "linear_swiglu", "linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual"};
+const Model qwen25_7b = {3584, 18944, 3584, "linear_swiglu", "linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual"};
+const Model gemma2_2b = {2304, 9216, 2304, "linear_geglu_tanh", "linear", "ffn_geglu_tanh", nullptr};
+const Model llama_70b_eighth = {
+    8192, 3584, 1024, "linear_swiglu", "linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual"};
+
+const std::vector<std::int64_t> layer_row_counts = {1, 2, 4, 8, 16, 32, 64, 128, 512};
+
+/** All rows of one model: its projections without and with what follows them, its FFN, its FFN with norm and residual.
+ */
+void append_model(std::vector<WorkId> &rows, const Model &model, Dtype dtype, int thread_count) {
+    const std::string deferred = std::string(model.block != nullptr ? model.block : "") + ".deferred";
+    const struct {
+        const char *kernel;
+        std::int64_t d, d_out;
+    } layers[] = {
+        {"linear", model.d, model.d_ff},
+        {"linear", model.d_ff, model.d},
+        {"linear", model.d, model.projection},
+        {model.up, model.d, model.d_ff},
+        {model.down, model.d_ff, model.d},
+        {model.ffn, model.d, model.d_ff},
+        {model.block, model.d, model.d_ff},
+        {model.block != nullptr ? deferred.c_str() : nullptr, model.d, model.d_ff},
+    };
+    for (const auto &layer : layers) {
+        for (const bool cold : {false, true}) {
+            for (const std::int64_t count : layer_row_counts) {
+                if (layer.kernel != nullptr) {
+                    rows.push_back(
+                        {&kernel_named(layer.kernel), dtype, count, layer.d, cold, thread_count, layer.d_out});
+                }
+            }
+        }
+    }
+}
+
+void append_layers(std::vector<WorkId> &rows, int threads) {
+    for (const Model &model : {gpt2, llama2_7b, llama3_8b, qwen25_7b, gemma2_2b, llama_70b_eighth}) {
+        for (const int thread_count : {threads, 1}) {
+            append_model(rows, model, Dtype::f32, thread_count);
+        }
+        append_model(rows, model, Dtype::bf16, threads);
+    }
+    append_model(rows, llama2_7b, Dtype::f16, threads);
 }
 
 }  // namespace
@@ -56,12 +120,23 @@ std::vector<WorkId> quick_rows(int threads) {
     add({"rms_norm", "layer_norm", "add_rms_norm", "softmax", "gelu", "gelu_tanh", "silu", "swiglu", "add"}, Dtype::f32,
         2048, 8192, cold, threads);
     add({"rms_norm", "gelu", "silu", "swiglu"}, Dtype::bf16, 2048, 8192, cold, threads);
+
+    const auto add_layer = [&](const char *name, Dtype dtype, std::int64_t count, bool is_cold) {
+        rows.push_back({&kernel_named(name), dtype, count, llama2_7b.d, is_cold, threads, llama2_7b.d_ff});
+    };
+    for (const std::int64_t count : {1, 8, 128}) {
+        add_layer("linear", Dtype::f32, count, hot);
+    }
+    add_layer("linear", Dtype::f32, 1, cold);
+    add_layer("linear", Dtype::bf16, 1, cold);
+    add_layer("ffn_swiglu", Dtype::f32, 8, hot);
     return rows;
 }
 
 std::vector<WorkId> full_rows(int threads) {
     // The quick rows come first: the shapes that bars are set for are not all in the grid.
     std::vector<WorkId> rows = quick_rows(threads);
+    append_layers(rows, threads);
     for (const Kernel &kernel : catalogue()) {
         if (is_possible(kernel, Dtype::f32)) {
             rows.push_back({&kernel, Dtype::f32, 2048, 8192, true, threads});
@@ -86,6 +161,19 @@ std::vector<WorkId> full_rows(int threads) {
         }
     }
     return rows;
+}
+
+std::string too_large(const WorkId &row, const Machine &machine) {
+    if (!row.kernel->layer) {
+        return {};
+    }
+    // Up to five contenders hold matrices of their own, one of them in f32 whatever the row's type.
+    WorkId in_f32 = row;
+    in_f32.dtype = Dtype::f32;
+    const std::size_t bytes = in_f32.weight_bytes() * in_f32.set_count(0);
+    return bytes <= machine.memory / 8 ? ""
+                                       : "its matrices take " + readable_bytes(static_cast<double>(bytes)) +
+                                             ", more than an eighth of this machine's memory";
 }
 
 }  // namespace halyard::bench

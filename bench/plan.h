@@ -2,16 +2,21 @@
 #ifndef HALYARD_BENCH_PLAN_H
 #define HALYARD_BENCH_PLAN_H
 
+#include <string>
 #include <vector>
 
+#include "machine.h"
 #include "work.h"
 
 namespace halyard::bench {
 
-/** Every kernel once, and the rows that say most: small calls, one thread, 16-bit types, out of cache. */
+/** Every kernel but layers once, some layers, and the rows that say most: small calls, one thread, 16-bit types, out of
+ * cache. */
 std::vector<WorkId> quick_rows(int threads);
 /** Every kernel, shape and type, hot and cold, on one thread and on all. */
 std::vector<WorkId> full_rows(int threads);
+/** Empty, or why this machine's memory does not hold a layer's matrices in the forms of all peers at once. */
+std::string too_large(const WorkId &row, const Machine &machine);
 
 }  // namespace halyard::bench
 

@@ -23,6 +23,11 @@ def measured(run):
     return [row for row in run["rows"] if row["rounds"] > 0]
 
 
+def is_layer(row):
+    """Whether it is a linear layer or a feed-forward network, which have tables of their own."""
+    return "d_out" in row
+
+
 def ratio_of(row, peer):
     """Time of the peer over ours with what it takes to mean something, or None if there is none that counts."""
     result = row["peers"].get(peer, {})
@@ -43,9 +48,13 @@ def ratio_cell(row, peer):
     return f"{ratio[0]:.2f}×" + (" tie" if abs(ratio[0] - 1) <= ratio[1] else "")
 
 
-def peers_with_rows(run):
+def peers_in(run, rows):
     names = [peer["name"] for peer in run["peers"]]
-    return [name for name in names if any(ratio_of(row, name) for row in measured(run))]
+    return [name for name in names if any(ratio_of(row, name) for row in rows)]
+
+
+def peers_with_rows(run):
+    return peers_in(run, measured(run))
 
 
 def readable_time(seconds):
@@ -160,6 +169,13 @@ def machine_blocks(run):
     return blocks
 
 
+def sections_of(rows, name_of):
+    sections = {}
+    for row in rows:
+        sections.setdefault(name_of(row), []).append(row)
+    return sections
+
+
 def section_of(row):
     place = "out of cache" if row["state"] == "cold" else "in cache"
     threads = "one thread" if row["threads"] == 1 else f"{row['threads']} threads"
@@ -167,17 +183,17 @@ def section_of(row):
 
 
 def row_blocks(run):
-    peers = peers_with_rows(run)
+    rows_of_run = [row for row in measured(run) if not is_layer(row)]
+    if not rows_of_run:
+        return []
+    peers = peers_in(run, rows_of_run)
     blocks = [
         ("heading", 2, "Rows"),
         ("text", "Time: median over interleaved rounds, with the median absolute deviation. Of limit: the time of a "
                  "copy that moves the same bytes the same way on the same threads, over ours. Peers: their time over "
                  "ours in the same rounds, above 1 ours is faster; a tie is within the noise of the row."),
     ]
-    sections = {}
-    for row in measured(run):
-        sections.setdefault(section_of(row), []).append(row)
-    for name, rows in sections.items():
+    for name, rows in sections_of(rows_of_run, section_of).items():
         lines = []
         for row in rows:
             seconds = row["seconds"]
@@ -187,15 +203,64 @@ def row_blocks(run):
         blocks += [("heading", 3, name),
                    ("table", ["kernel", "time", "spread", "GB/s", "Gelements/s", "of limit"] + peers, lines)]
 
+    return blocks + note_blocks(rows_of_run, peers)
+
+
+def note_blocks(rows, peers):
     notes = {}
-    for row in measured(run):
+    for row in rows:
         for peer in peers:
             note = row["peers"].get(peer, {}).get("note")
             if note:
                 notes.setdefault(f"{peer} {note}", []).append(row["kernel"])
-    for note, kernels in notes.items():
-        blocks.append(("text", f"{note}: {', '.join(dict.fromkeys(kernels))}."))
-    return blocks
+    return [("text", f"{note}: {', '.join(dict.fromkeys(kernels))}.") for note, kernels in notes.items()]
+
+
+def layer_section_of(row):
+    threads = "one thread" if row["threads"] == 1 else f"{row['threads']} threads"
+    return f"{row['kernel']}, {row['dtype']}, {row['d']}→{row['d_out']}, {row['state']}, {threads}"
+
+
+def layer_sections(run):
+    sections = sections_of([row for row in measured(run) if is_layer(row)], layer_section_of)
+    return {name: sorted(rows, key=lambda row: row["rows"]) for name, rows in sections.items()}
+
+
+def place_of_weights(run, row):
+    """Where matrices of this size are when their turn comes."""
+    machine, turn = run["machine"], row["weight_set"]
+    last = machine["l3"] or machine["l2"]
+    level = "within" if turn <= last else "beyond"
+    copies = round(turn / row["weight_bytes"])
+    what = "The same matrices in every call" if copies == 1 else f"{copies} copies of the matrices in turn"
+    return f"{what}: {readable_bytes(turn)}, {level} the last-level cache of {readable_bytes(last)}."
+
+
+def layer_blocks(run):
+    sections = layer_sections(run)
+    if not sections:
+        return []
+    blocks = [
+        ("heading", 2, "Linear layers and feed-forward networks"),
+        ("text", "Of roofline: the time that the row cannot do without, over ours; that is the longer of reading the "
+                 "packed matrices once and of as many multiply-adds as the products have, both on the same threads in "
+                 "the row's own rounds. Peers: their time over ours."),
+    ]
+    for name, rows in sections.items():
+        peers = peers_in(run, rows)
+        lines = []
+        for row in rows:
+            seconds = row["seconds"]
+            reads = row["read_seconds"]["median"] >= row["multiply_add_seconds"]["median"]
+            lines.append([row["rows"], readable_time(seconds["median"]),
+                          f"±{seconds['mad'] / seconds['median']:.1%}", f"{row['flops_per_second'] / 1e9:.0f}",
+                          f"{row['weight_bytes_per_second'] / 1e9:.1f}", f"{row['fraction_of_limit']['median']:.0%}",
+                          "reading" if reads else "arithmetic"] + [ratio_cell(row, peer) for peer in peers])
+        blocks += [("heading", 3, name), ("text", place_of_weights(run, rows[0])),
+                   ("table", ["rows", "time", "spread", "GFLOP/s", "weights GB/s", "of roofline", "bound by"] + peers,
+                    lines)]
+    every = [row for rows in sections.values() for row in rows]
+    return blocks + note_blocks(every, peers_in(run, every))
 
 
 # ---- figures ----
@@ -221,6 +286,44 @@ def bar_figure(plt, labels, series, xlabel, reference, as_ratios=False):
     axes.grid(axis="x", linewidth=0.3)
     if len(series) > 1:
         axes.legend(loc="best")
+    return svg_of(plt, figure)
+
+
+def layer_figure(plt, run, rows):
+    """Time per number of rows against the peers, and the fraction of the roofline."""
+    figure, (times, fractions) = plt.subplots(1, 2, figsize=(8, 3.2))
+    counts = [row["rows"] for row in rows]
+    series = {"halyard": [row["seconds"]["median"] for row in rows]}
+    for peer in peers_in(run, rows):
+        series[peer] = [row["seconds"]["median"] * ratio_of(row, peer)[0] if ratio_of(row, peer) else math.nan
+                        for row in rows]
+    for name, values in series.items():
+        times.plot(counts, [value * 1e3 for value in values], marker="o", markersize=3, label=name)
+    times.plot(counts, [row["limit_seconds"]["median"] * 1e3 for row in rows], color="black", linewidth=0.8,
+               linestyle="--", label="roofline")
+    fractions.plot(counts, [100 * row["fraction_of_limit"]["median"] for row in rows], marker="o", markersize=3)
+    fractions.axhline(100, color="black", linewidth=0.8)
+    fractions.set_ylim(bottom=0)
+    times.set_yscale("log")
+    times.set_ylabel("ms")
+    fractions.set_ylabel("% of the roofline")
+    times.legend(loc="best", fontsize="small")
+    for axes in (times, fractions):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(counts, counts)
+        axes.set_xlabel("rows")
+        axes.grid(linewidth=0.3)
+    return svg_of(plt, figure)
+
+
+def layer_figures(plt, run, most=8):
+    """Of the sections with the most rows: the others are in the tables."""
+    sections = [(name, rows) for name, rows in layer_sections(run).items() if len(rows) > 2]
+    chosen = sorted(sections, key=lambda each: -len(each[1]))[:most]
+    return [("figure", layer_figure(plt, run, rows), name) for name, rows in chosen]
+
+
+def svg_of(plt, figure):
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")
     plt.close(figure)
@@ -235,25 +338,24 @@ def figure_blocks(run):
         import matplotlib.pyplot as plt
     except ImportError:
         return []
-    sections = {}
-    for row in measured(run):
-        sections.setdefault(section_of(row), []).append(row)
+    layers = layer_figures(plt, run)
+    sections = sections_of([row for row in measured(run) if not is_layer(row)], section_of)
     if not sections:
-        return []
+        return layers
     name, rows = max(sections.items(), key=lambda each: len(each[1]))
     labels = [row["kernel"] for row in rows]
     fractions = {"of limit": [100 * row["fraction_of_limit"]["median"] for row in rows]}
     blocks = [("figure", bar_figure(plt, labels, fractions, "% of a copy that moves the same bytes the same way", 100),
                f"Fraction of the limit: {name}")]
     series = {}
-    for peer in peers_with_rows(run):
+    for peer in peers_in(run, rows):
         values = [ratio_of(row, peer) for row in rows]
         if any(values):
             series[peer] = [value[0] if value else None for value in values]
     if series:
         figure = bar_figure(plt, labels, series, "time over ours (right of 1: ours is faster)", 1, True)
         blocks.append(("figure", figure, f"Against the peers: {name}"))
-    return blocks
+    return blocks + layers
 
 
 # ---- the two forms ----
@@ -326,7 +428,7 @@ def main():
             run = json.load(file)
         if run.get("schema") != 1:
             raise ValueError("it is not of schema 1")
-        rows = summary_blocks(run) + figure_blocks(run) + row_blocks(run) + machine_blocks(run)
+        rows = summary_blocks(run) + figure_blocks(run) + row_blocks(run) + layer_blocks(run) + machine_blocks(run)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.exit(f"report.py: cannot use '{arguments.results}': {error}")
     os.makedirs(arguments.output, exist_ok=True)

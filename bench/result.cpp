@@ -80,6 +80,18 @@ json to_json(const RowResult &row) {
         object["fraction_of_limit"] = to_json(row.fraction);
         object["ours_over_ours_again"] = to_json(row.again);
     }
+    if (row.id.kernel->layer) {
+        object["d_out"] = row.id.d_out;
+        object["flops"] = row.id.flops();
+        object["weight_bytes"] = row.id.weight_bytes();
+    }
+    if (row.id.kernel->layer && row.rounds > 0) {
+        object["weight_set"] = row.weight_set();
+        object["flops_per_second"] = row.flops_per_second();
+        object["weight_bytes_per_second"] = row.weight_bytes_per_second();
+        object["read_seconds"] = to_json(row.read_seconds);
+        object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
+    }
     object["peers"] = json::object();
     for (const PeerResult &peer : row.peers) {
         object["peers"][peer.peer] = to_json(peer);
@@ -129,35 +141,83 @@ void print_limits(const Run &run, std::ostream &out) {
     out << '\n';
 }
 
-void print_rows(const Run &run, std::ostream &out) {
-    std::vector<std::vector<std::string>> lines{{"row", "time", "spread", "GB/s", "Gelements/s", "of limit", "noise"}};
+/** The rows of layers, or the others: a line with the columns `header` names, which `cells` makes, and those of peers.
+ */
+template<typename Cells>
+void print_rows(const Run &run, bool layers, const std::string &title, std::vector<std::string> header,
+                const Cells &cells, std::ostream &out) {
+    std::vector<const RowResult *> rows;
+    for (const RowResult &row : run.rows) {
+        if (row.id.kernel->layer.has_value() == layers) {
+            rows.push_back(&row);
+        }
+    }
+    if (rows.empty()) {
+        return;
+    }
     std::vector<std::string> peers;
     for (const Run::PeerInfo &peer : run.peers) {
-        const bool took_part = std::any_of(run.rows.begin(), run.rows.end(), [&](const RowResult &row) {
-            const PeerResult *result = row.find(peer.name);
+        const bool took_part = std::any_of(rows.begin(), rows.end(), [&](const RowResult *row) {
+            const PeerResult *result = row->find(peer.name);
             return result != nullptr && result->reason.empty();
         });
         if (took_part) {
             peers.push_back(peer.name);
-            lines[0].push_back(peer.name);
+            header.push_back(peer.name);
         }
     }
-    for (const RowResult &row : run.rows) {
-        if (row.rounds == 0) {
-            lines.push_back({row.id.name(), row.is_wrong ? "WRONG" : row.failure.empty() ? "-" : "FAILED"});
+    std::vector<std::vector<std::string>> lines{header};
+    for (const RowResult *row : rows) {
+        if (row->rounds == 0) {
+            lines.push_back({row->id.name(), row->is_wrong ? "WRONG" : row->failure.empty() ? "-" : "FAILED"});
             continue;
         }
-        lines.push_back({row.id.name(), readable_time(row.seconds.median),
-                         percent(row.seconds.mad / row.seconds.median), format("%.1f", row.bytes_per_second() * 1e-9),
-                         format("%.2f", row.elements_per_second() * 1e-9), percent(row.fraction.median),
-                         percent(std::fabs(row.again.median - 1))});
+        lines.push_back(cells(*row));
         for (const std::string &peer : peers) {
-            lines.back().push_back(ratio_cell(row, row.find(peer)));
+            lines.back().push_back(ratio_cell(*row, row->find(peer)));
         }
     }
-    out << "\nRows (of limit: time of a copy that moves the same bytes the same way, over ours; peers: their time over "
-           "ours)\n";
+    out << '\n' << title << '\n';
     print_columns(lines, out);
+}
+
+void print_row_tables(const Run &run, std::ostream &out) {
+    print_rows(
+        run, false,
+        "Rows (of limit: time of a copy that moves the same bytes the same way, over ours; peers: their time over "
+        "ours)",
+        {"row", "time", "spread", "GB/s", "Gelements/s", "of limit", "noise"},
+        [](const RowResult &row) {
+            return std::vector<std::string>{
+                row.id.name(),
+                readable_time(row.seconds.median),
+                percent(row.seconds.mad / row.seconds.median),
+                format("%.1f", row.bytes_per_second() * 1e-9),
+                format("%.2f", row.elements_per_second() * 1e-9),
+                percent(row.fraction.median),
+                percent(std::fabs(row.again.median - 1)),
+            };
+        },
+        out);
+    print_rows(
+        run, true,
+        "Layers (of roofline: the longer of reading the matrices and making as many multiply-adds, over ours; peers: "
+        "their time over ours)",
+        {"row", "time", "spread", "GFLOP/s", "weights GB/s", "of roofline", "bound by", "weights in turn", "noise"},
+        [](const RowResult &row) {
+            return std::vector<std::string>{
+                row.id.name(),
+                readable_time(row.seconds.median),
+                percent(row.seconds.mad / row.seconds.median),
+                format("%.1f", row.flops_per_second() * 1e-9),
+                format("%.1f", row.weight_bytes_per_second() * 1e-9),
+                percent(row.fraction.median),
+                row.reads_longer() ? "reading" : "arithmetic",
+                readable_bytes(static_cast<double>(row.weight_set())),
+                percent(std::fabs(row.again.median - 1)),
+            };
+        },
+        out);
 }
 
 void print_summary(const Run &run, std::ostream &out) {
@@ -294,7 +354,8 @@ std::string summary_of(const RowResult &row) {
     if (row.rounds == 0) {
         return "interrupted";
     }
-    std::string text = readable_time(row.seconds.median) + ", " + percent(row.fraction.median) + " of limit";
+    std::string text = readable_time(row.seconds.median) + ", " + percent(row.fraction.median) +
+                       (row.id.kernel->layer ? " of roofline" : " of limit");
     for (const PeerResult &peer : row.peers) {
         if (peer.reason.empty()) {
             text += ", " + peer.peer + " " + ratio_cell(row, &peer);
@@ -309,7 +370,7 @@ void print_tables(const Run &run, std::ostream &out) {
         << ", L2 " << readable_bytes(static_cast<double>(run.machine.l2)) << ", L3 "
         << readable_bytes(static_cast<double>(run.machine.l3)) << "; " << run.date << '\n';
     print_limits(run, out);
-    print_rows(run, out);
+    print_row_tables(run, out);
     print_summary(run, out);
     print_bars(run, out);
     out << "\nNoise of the run (ours against ours again, median over rows): " << format("%.1f %%", 100 * run.noise())

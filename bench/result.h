@@ -32,14 +32,21 @@ struct RowResult {
     double error = 0, tolerance = 0;
     int rounds = 0;
     Estimate seconds;
-    Estimate again;  // ours over ours again: the noise of the row
-    Estimate limit_seconds;
-    Stores limit_stores;
-    Estimate fraction;  // of the limit: time of a copy that moves the same bytes the same way, over ours
+    Estimate again;          // ours over ours again: the noise of the row
+    Estimate limit_seconds;  // of a copy that moves the same bytes the same way; of layers the roofline's
+    Stores limit_stores = Stores::ordinary;       // of the copy
+    Estimate fraction;                            // of the limit: its time over ours
+    Estimate read_seconds, multiply_add_seconds;  // of layers: what their limit is the greater of
+    std::size_t sets = 1;                         // of layers: how many copies of the matrices go round
     std::vector<PeerResult> peers;
 
     double bytes_per_second() const { return static_cast<double>(id.bytes_moved()) / seconds.median; }
     double elements_per_second() const { return static_cast<double>(id.rows * id.d) / seconds.median; }
+    double flops_per_second() const { return id.flops() / seconds.median; }
+    double weight_bytes_per_second() const { return static_cast<double>(id.weight_bytes()) / seconds.median; }
+    bool reads_longer() const { return read_seconds.median >= multiply_add_seconds.median; }
+    /** Bytes of matrices that the calls go through before they come round. */
+    std::size_t weight_set() const { return id.weight_bytes() * sets; }
     /** How far from 1 a ratio must be to mean anything. */
     double noise(const PeerResult &peer) const;
     const PeerResult *find(const std::string &peer) const;

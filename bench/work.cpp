@@ -7,6 +7,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "layer.h"
+
 namespace halyard::bench {
 
 // ---- Matrix ----
@@ -26,8 +28,7 @@ void Matrix::describe() {
 }
 
 void Matrix::fill_random(unsigned seed, double mean, double deviation) {
-    // A prime number of values, repeated: long enough that no vector or row sees the same ones in the same place.
-    constexpr std::size_t period = 65521;
+    constexpr std::size_t period = random_period;
     std::mt19937 generator(seed);
     std::normal_distribution<double> normal(mean, deviation);
     const std::size_t size = tests::size_of(type), count = buffer.size() / size;
@@ -55,8 +56,10 @@ tests::Row Matrix::row(std::int64_t index) const {
 // ---- WorkId ----
 
 std::string WorkId::name() const {
-    return kernel->name + "/" + tests::name_of(dtype) + "/" + std::to_string(rows) + "x" + std::to_string(d) + "/" +
-           (cold ? "cold" : "hot") + "/" + std::to_string(threads) + "t";
+    const std::string shape =
+        std::to_string(rows) + "x" + std::to_string(d) + (kernel->layer ? "x" + std::to_string(d_out) : "");
+    return kernel->name + "/" + tests::name_of(dtype) + "/" + shape + "/" + (cold ? "cold" : "hot") + "/" +
+           std::to_string(threads) + "t";
 }
 
 Stream WorkId::stream() const {
@@ -64,7 +67,29 @@ Stream WorkId::stream() const {
     return from == to ? kernel->stream : from > to ? stream_halve : stream_double;
 }
 
+std::size_t WorkId::weight_bytes() const {
+    const LayerForm &form = *kernel->layer;
+    return static_cast<std::size_t>(form.matrices() * d * d_out) * tests::size_of(dtype);
+}
+
+double WorkId::flops() const {
+    return 2.0 * kernel->layer->matrices() * static_cast<double>(rows) * static_cast<double>(d * d_out);
+}
+
+std::size_t WorkId::set_count(std::size_t cold_set) const {
+    if (!cold) {
+        return 1;
+    }
+    const std::size_t set = kernel->layer ? weight_bytes() : bytes_moved();
+    return std::max<std::size_t>(2, (cold_set + set - 1) / set);
+}
+
 std::size_t WorkId::bytes_moved() const {
+    if (kernel->layer) {
+        const std::int64_t residual = kernel->layer->has_residual && !kernel->layer->is_ffn ? d_out : 0;
+        return weight_bytes() +
+               static_cast<std::size_t>(rows * (d + residual + output_width())) * tests::size_of(dtype);
+    }
     const std::size_t read = tests::size_of(dtype) * static_cast<std::size_t>(kernel->inputs * kernel->input_width);
     const std::size_t written = tests::size_of(output_dtype()) * static_cast<std::size_t>(kernel->outputs);
     return static_cast<std::size_t>(rows * d) * (read + written);
@@ -84,16 +109,16 @@ Work::Work(const WorkId &work_id, std::size_t cold_set, halyard_isa isa) : id(wo
     }
 
     const Kernel &kernel = *id.kernel;
-    const std::size_t count =
-        id.cold ? std::max<std::size_t>(2, (cold_set + id.bytes_moved() - 1) / id.bytes_moved()) : 1;
+    const std::size_t count = id.set_count(cold_set);
     for (std::size_t set = 0; set < count; set++) {
         Operands operands;
         for (int i = 0; i < kernel.inputs; i++) {
-            operands.inputs.emplace_back(id.dtype, id.rows, id.d * kernel.input_width);
+            const bool is_residual = kernel.layer && i == 1;
+            operands.inputs.emplace_back(id.dtype, id.rows, is_residual ? id.d_out : id.d * kernel.input_width);
             operands.inputs.back().fill_random(static_cast<unsigned>(i) + 1, 0.0, 1.5);
         }
         for (int i = 0; i < kernel.outputs; i++) {
-            operands.outputs.emplace_back(id.output_dtype(), id.rows, id.d);
+            operands.outputs.emplace_back(id.output_dtype(), id.rows, id.output_width());
         }
         sets.push_back(std::move(operands));
     }
@@ -109,6 +134,11 @@ Work::Work(const WorkId &work_id, std::size_t cold_set, halyard_isa isa) : id(wo
     }
     if (kernel.has_bias) {
         bias = make_vector(101, 0.0);
+    }
+    if (kernel.layer) {
+        const auto made_layer = std::make_shared<Layer>(*this);
+        made_layer->pack(*this);
+        layer = made_layer;
     }
 }
 
@@ -136,6 +166,9 @@ std::vector<std::int64_t> Work::sampled_rows() const {
 
 double Work::worst_error() const {
     const Operands &set = sets[0];
+    if (layer) {
+        return layer->worst_error(set.outputs[0]);
+    }
     const tests::Row weight_values = weight ? weight->row(0) : tests::Row();
     const tests::Row bias_values = bias ? bias->row(0) : tests::Row();
     double worst = 0;

@@ -22,6 +22,10 @@ using tests::Dtype;
 /** Parameters every row uses: the usual values of published models. */
 constexpr float layer_norm_eps = 1e-5f, rms_norm_eps = 1e-6f, beta = 1.0f, partial_p = 0.0625f;
 
+/** Random tensors repeat after this many values: a prime, so that no vector or row sees the same ones in the same
+ * place. */
+constexpr std::size_t random_period = 65521;
+
 /** A two-dimensional compact tensor and its DLPack view. */
 class Matrix {
 public:
@@ -48,8 +52,9 @@ private:
 
 /** The tensors of one call. Which of them a kernel has is said by the kernel. */
 struct Operands {
-    std::vector<Matrix> inputs;   // x; gate, up; x, residual
-    std::vector<Matrix> outputs;  // y; residual_out, y
+    std::vector<Matrix> inputs;                                   // x; gate, up; x, residual
+    std::vector<Matrix> outputs;                                  // y; residual_out, y
+    std::vector<std::shared_ptr<const halyard_weights>> weights;  // of layers: the first product's, then the second's
 };
 
 /** What a kernel computes for one row, as float64 references give it. */
@@ -57,6 +62,20 @@ using Reference = std::function<std::vector<tests::Row>(const std::vector<tests:
                                                         const tests::Row &bias)>;
 
 struct Work;
+class Layer;
+
+/** What a kernel of the families `linear` and `ffn` computes: products with weight matrices and what surrounds them. */
+struct LayerForm {
+    bool is_ffn = false;  // two products: d -> d_out -> d; otherwise one, d -> d_out
+    bool gated = false;   // the first product is a gate and an up matrix
+    bool has_bias = false;
+    halyard_activation activation = HALYARD_IDENTITY;  // of the first product, or of its gate
+    halyard_norm norm = HALYARD_NORM_NONE;             // of x, before the first product
+    bool deferred_norm = false;                        // folded into the weights
+    bool has_residual = false;                         // a tensor of its own for one product; x for an FFN
+
+    int matrices() const { return 1 + (gated ? 1 : 0) + (is_ffn ? 1 : 0); }
+};
 
 /** A row of the catalogue: what is called, what it moves, and what it should give. */
 struct Kernel {
@@ -69,6 +88,7 @@ struct Kernel {
     bool has_weight = false, has_bias = false;
     std::optional<Dtype> cast_to;                     // the output's type where it is another
     halyard_glu_layout layout = HALYARD_GLU_GATE_UP;  // of packed gated units
+    std::optional<LayerForm> layer;                   // of layers, which have no `stream` and no `reference`
     /** One call of the library on one set of operands. */
     std::function<halyard_status(Work &work, Operands &set)> call;
     Reference reference;
@@ -81,13 +101,22 @@ struct WorkId {
     std::int64_t rows, d;
     bool cold;
     int threads;
+    std::int64_t d_out = 0;  // of layers: the width of the (first) product
 
-    /** "rms_norm/f32/64x4096/hot/2t" */
+    /** "rms_norm/f32/64x4096/hot/2t", "linear/f32/8x4096x11008/cold/2t" */
     std::string name() const;
     Dtype output_dtype() const { return kernel->cast_to.value_or(dtype); }
+    std::int64_t output_width() const { return kernel->layer && !kernel->layer->is_ffn ? d_out : d; }
     Stream stream() const;
-    /** Bytes that one call reads and writes: each tensor once, without weight and bias. */
+    /** Bytes that one call reads and writes: each tensor once, without the vectors weight and bias; with the matrices
+     * of layers. */
     std::size_t bytes_moved() const;
+    /** Bytes of a layer's matrices. */
+    std::size_t weight_bytes() const;
+    /** Multiplications and additions of a layer's products. */
+    double flops() const;
+    /** How many operand sets there are: one if hot, else enough to leave every cache before coming round. */
+    std::size_t set_count(std::size_t cold_set) const;
 };
 
 struct Work {
@@ -95,8 +124,9 @@ struct Work {
 
     WorkId id;
     std::shared_ptr<halyard_context> context;
-    std::vector<Operands> sets;  // one if hot, else enough to leave every cache before coming round
-    std::unique_ptr<Matrix> weight, bias;
+    std::vector<Operands> sets;            // as many as WorkId::set_count
+    std::unique_ptr<Matrix> weight, bias;  // of a norm
+    std::shared_ptr<const Layer> layer;    // of layers
 
     /** Calls the library on operand set `set`; throws if it refuses. */
     void call(std::size_t set);
@@ -113,8 +143,10 @@ private:
     std::vector<std::int64_t> sampled_rows() const;
 };
 
-/** Every kernel, in the order of the report. */
+/** Every kernel but layers, in the order of the report. */
 const std::vector<Kernel> &catalogue();
+/** Every layer. */
+const std::vector<Kernel> &layer_catalogue();
 
 }  // namespace halyard::bench
 

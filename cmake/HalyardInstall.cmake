@@ -12,7 +12,7 @@ install(FILES runtime/include/halyard/halyard.h runtime/include/halyard/halyard.
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/halyard")
 # halyard.h includes "dlpack/dlpack.h", so the copy beside it is found first and a user needs no DLPack package.
 install(FILES "${DLPACK_INCLUDE_DIR}/dlpack/dlpack.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/halyard/dlpack")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE LICENSE-xxHash DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 set(HALYARD_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/halyard")
 install(EXPORT halyardTargets NAMESPACE halyard:: DESTINATION "${HALYARD_PACKAGE_DIR}")

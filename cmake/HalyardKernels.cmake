@@ -17,14 +17,18 @@ set(HALYARD_TARGET_avx512 ${HALYARD_TARGET_avx2}-avx512-avx512_skylake)
 set(HALYARD_TARGET_FEATURES no_asserts-no_bounds_query-no_runtime)
 
 # Elementwise kernels contain no expression that may be contracted or reordered. Row kernels say so expression by
-# expression, because the shape `sum + a * b` of their accumulations is to become a fused multiply-add.
+# expression, because the shape `sum + a * b` of their accumulations is to become a fused multiply-add; so do the
+# matrix products.
 set(HALYARD_FAMILY_FEATURES_elementwise -strict_float)
+set(HALYARD_FAMILY_FEATURES_epilogue -strict_float)
 
 set(HALYARD_TUNED "${CMAKE_CURRENT_SOURCE_DIR}/schedules/tuned/x86-64.json" CACHE FILEPATH
     "Parameters of the schedules, per instruction set and kernel (see docs/schedules.md)")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HALYARD_TUNED}")
 file(READ "${HALYARD_TUNED}" HALYARD_TUNED_JSON)
 message(STATUS "Schedule parameters: ${HALYARD_TUNED}")
+
+set(HALYARD_PREFETCH_SCRIPT "${CMAKE_CURRENT_SOURCE_DIR}/cmake/PrefetchIntoCache.cmake")
 
 set(HALYARD_KERNEL_DIR "${CMAKE_CURRENT_BINARY_DIR}/kernels")
 set(HALYARD_KERNEL_LIST_DIR "${CMAKE_CURRENT_BINARY_DIR}/generated")
@@ -48,25 +52,50 @@ function(_halyard_tuned_params out isa key)
 endfunction()
 
 function(halyard_kernel name signature family generator)
-    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all ${name})
-    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} ${name})
+    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all "HALYARD_KERNEL(${name})")
+    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
+    if(family MATCHES "^(elementwise|row)$")
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
+    endif()
     foreach(isa IN LISTS HALYARD_ISAS)
         foreach(dtype IN LISTS HALYARD_DTYPES)
             set(params)
             foreach(key IN ITEMS ${family} ${family}_${dtype} ${name} ${name}_${dtype})
                 _halyard_tuned_params(params ${isa} ${key})
             endforeach()
+            if(family STREQUAL "matmul")
+                # The tiles that an instruction set has are those that have a width.
+                list(FILTER params INCLUDE REGEX "^panels=")
+                if(NOT params)
+                    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_ABSENT(${name}, ${dtype}, ${isa})")
+                    continue()
+                endif()
+                string(REPLACE "panels=" "" panels "${params}")
+                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tiles "HALYARD_TILE(${name}, ${dtype}, ${isa}, ${panels})")
+            endif()
             set(symbol hk_${name}_${dtype}_${isa})
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
+            set(generate
+                halyard_generate -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
+                target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype}
+                ${ARGN} ${params})
+            if(family STREQUAL "matmul")
+                # By way of assembly, where the kind of its prefetches is chosen.
+                set(assembly "${HALYARD_KERNEL_DIR}/${symbol}.s")
+                set(commands COMMAND ${generate} -e assembly
+                             COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${assembly}" -P "${HALYARD_PREFETCH_SCRIPT}"
+                             COMMAND ${CMAKE_C_COMPILER} -c "${assembly}" -o "${object}")
+            else()
+                set(commands COMMAND ${generate} -e object)
+            endif()
             add_custom_command(
                 OUTPUT "${object}"
-                COMMAND halyard_generate -g ${generator} -f ${symbol} -e object -o "${HALYARD_KERNEL_DIR}"
-                        target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype} ${ARGN} ${params}
-                DEPENDS halyard_generate
+                ${commands}
+                DEPENDS halyard_generate ${HALYARD_PREFETCH_SCRIPT}
                 COMMENT "Kernel ${name} ${dtype} ${isa}"
                 VERBATIM)
             list(APPEND HALYARD_KERNEL_OBJECTS "${object}")
-            set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "${name}, ${dtype}, ${isa}")
+            set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
         endforeach()
     endforeach()
     set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} PARENT_SCOPE)
@@ -74,22 +103,22 @@ endfunction()
 
 include("${CMAKE_CURRENT_SOURCE_DIR}/kernels.cmake")
 
-# The lists for C++: HALYARD_KERNEL(name) per kernel, HALYARD_DTYPE(name), HALYARD_ISA(name), and for the dispatch table
-# HALYARD_VARIANT(kernel, dtype, isa) per object.
-function(_halyard_write_list file macro)
-    list(TRANSFORM ARGN PREPEND "${macro}(")
-    list(TRANSFORM ARGN APPEND ")\n")
-    string(CONCAT text ${ARGN})
-    file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@" @ONLY)
+# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, and for `tensorwise` ones,
+# which take nothing but tensors of one shape or of rows; HALYARD_DTYPE(name); HALYARD_ISA(name). For the dispatch table
+# HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set does not have the kernel, HALYARD_ABSENT. For the matrix
+# products HALYARD_TILE(kernel, dtype, isa, panels).
+function(_halyard_write_list file)
+    list(JOIN ARGN "\n" text)
+    file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@\n" @ONLY)
 endfunction()
-foreach(signature all unary unary_beta gated gated_beta)
-    get_property(names GLOBAL PROPERTY HALYARD_LIST_${signature})
-    _halyard_write_list(${signature} HALYARD_KERNEL ${names})
+foreach(list all tensorwise unary unary_beta gated gated_beta epilogue epilogue_gated variants tiles)
+    get_property(entries GLOBAL PROPERTY HALYARD_LIST_${list})
+    _halyard_write_list(${list} ${entries})
 endforeach()
-get_property(variants GLOBAL PROPERTY HALYARD_LIST_variants)
-_halyard_write_list(variants HALYARD_VARIANT ${variants})
-_halyard_write_list(dtypes HALYARD_DTYPE ${HALYARD_DTYPES})
-_halyard_write_list(isas HALYARD_ISA ${HALYARD_ISAS})
+list(TRANSFORM HALYARD_DTYPES REPLACE "(.+)" "HALYARD_DTYPE(\\1)" OUTPUT_VARIABLE entries)
+_halyard_write_list(dtypes ${entries})
+list(TRANSFORM HALYARD_ISAS REPLACE "(.+)" "HALYARD_ISA(\\1)" OUTPUT_VARIABLE entries)
+_halyard_write_list(isas ${entries})
 
 add_library(halyard_kernel_lists INTERFACE)
 target_include_directories(halyard_kernel_lists INTERFACE "${HALYARD_KERNEL_LIST_DIR}")

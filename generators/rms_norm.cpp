@@ -1,7 +1,7 @@
 // RMSNorm (Zhang and Sennrich 2019) and its variants: epsilon outside the root, unit offset, partial RMSNorm.
 #include "Halide.h"
 
-#include "row_reduction.h"
+#include "norm_statistics.h"
 #include "schedules/row.h"
 #include "storage.h"
 
@@ -9,8 +9,6 @@ namespace halyard {
 namespace {
 
 using namespace Halide;
-
-constexpr int lanes = 64;
 
 class RmsNorm : public Generator<RmsNorm> {
 public:
@@ -40,17 +38,8 @@ public:
         x.dim(0).set_extent(width);
         const auto feature = [&](Expr i) { return storage().widen(x(i, t)); };
 
-        sum_of_squares = reduce_row(
-            "sum_of_squares", moment_width, lanes, t, {0.0f},
-            [&](const Values &sum, Expr i) { return Values{sum[0] + feature(i) * feature(i)}; }, exact_sum);
-
-        const Expr per_feature = strict_float(1.0f / cast<float>(moment_width));
-        const Expr mean_square = sum_of_squares.result(t) * per_feature;
-        const Expr root = select(eps_outside_root, sqrt(mean_square) + eps, sqrt(mean_square + eps));
-        // A row of zeros with eps = 0 has no direction: it stays zero. NaN passes through the comparison.
-        scale(t) = strict_float(select(root == 0.0f, 0.0f, 1.0f / root));
-
-        Expr normalized = feature(d) * scale(t);
+        statistics = rms_statistics(feature, moment_width, t, eps, eps_outside_root);
+        Expr normalized = feature(d) * statistics.scale(t);
         if (has_weight) {
             normalized *= storage().widen((*weight)(d)) + weight_offset;
         }
@@ -58,15 +47,14 @@ public:
     }
 
     void schedule() {
-        schedules::row({{sum_of_squares}, {scale}, y, d, t, width}, params, get_target());
+        schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width}, params, get_target());
     }
 
 private:
     Storage storage() const { return Storage(dtype, get_target()); }
 
     Var d{"d"}, t{"t"};  // feature, token
-    RowReduction sum_of_squares;
-    Func scale{"scale"};
+    RmsStatistics statistics;
     Expr width;
 };
 

@@ -78,7 +78,7 @@ private:
         const Expr magnitude = (bits & 0x7fff) << 13;
         const Expr finite = reinterpret<int32_t>(strict_float(reinterpret<float>(magnitude) * 0x1p112f));
         const Expr special = magnitude | 0x7f800000;
-        const Expr sign = (bits & 0x8000) << 16;
+        const Expr sign = reinterpret<int32_t>(cast<uint32_t>(half & 0x8000) << 16);  // signed, it would overflow
         return reinterpret<float>(sign | select(magnitude >= 0x0f800000, special, finite));
     }
 

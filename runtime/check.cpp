@@ -11,11 +11,12 @@ namespace {
 // initial-exec would be faster but limits dlopen; messages are written on failures only.
 thread_local char last_error[512] = "";
 
-bool same_strides(const View &a, const View &b) {
+/** Whether the rows of two views lie in memory alike, whatever their widths. */
+bool same_rows(const View &a, const View &b) {
     if (a.rank != b.rank) {
         return false;
     }
-    for (int i = 0; i < a.rank; i++) {
+    for (int i = 0; i < a.rank - 1; i++) {
         if (a.shape[i] != b.shape[i] || (a.shape[i] > 1 && a.strides[i] != b.strides[i])) {
             return false;
         }
@@ -23,7 +24,7 @@ bool same_strides(const View &a, const View &b) {
     return true;
 }
 
-/** Whether two views with the same shape and strides, such as two column ranges of one matrix, interleave without
+/** Whether two views whose rows lie alike, such as two column ranges of one matrix, interleave without
  *  touching: their distance, reduced axis by axis from the widest stride, leaves both clear of each other's rows. */
 bool interleave(const View &a, const View &b, int64_t distance) {
     int64_t pitch = 0;
@@ -233,9 +234,9 @@ void Checker::overlapping(const View &output, const View &other, bool in_place) 
     if (failed()) {
         return;
     }
-    if (size_of(output.dtype) == size_of(other.dtype) && same_strides(output, other)) {
+    if (size_of(output.dtype) == size_of(other.dtype) && same_rows(output, other)) {
         const int64_t distance = (other.data - output.data) / size_of(output.dtype);
-        if ((in_place && distance == 0) || interleave(output, other, distance)) {
+        if ((in_place && distance == 0 && output.width() == other.width()) || interleave(output, other, distance)) {
             return;
         }
     }

@@ -27,7 +27,7 @@ int default_num_threads() {
 // Found out when the library is loaded.
 const int processors = default_num_threads();
 
-constexpr halyard_context defaults;
+const halyard_context defaults;
 
 }  // namespace
 
@@ -67,7 +67,10 @@ halyard_status halyard_context_create(halyard_context **context) {
 }
 
 void halyard_context_destroy(halyard_context *context) {
-    free(context);
+    if (context) {
+        context->scratch.release();
+        free(context);
+    }
 }
 
 halyard_status halyard_context_set_num_threads(halyard_context *context, int num_threads) {
@@ -120,6 +123,10 @@ halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context,
     }
     context->streaming_min_bytes = min_bytes;
     return HALYARD_OK;
+}
+
+void halyard_context_release_scratch(const halyard_context *context) {
+    halyard::context_or_default(context).scratch.release();
 }
 
 halyard_isa halyard_context_isa(const halyard_context *context) {

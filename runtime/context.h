@@ -4,6 +4,7 @@
 
 #include "dispatch.h"
 #include "halyard/halyard.h"
+#include "scratch.h"
 
 struct halyard_context {
     int num_threads = 0;  // 0: the default
@@ -11,6 +12,7 @@ struct halyard_context {
     int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
+    mutable halyard::ScratchPool scratch;  // has a lock of its own
 };
 
 namespace halyard {

@@ -7,7 +7,9 @@
 
 extern "C" {
 #define HALYARD_VARIANT(kernel, dtype, isa) int hk_##kernel##_##dtype##_##isa##_argv(void **);
+#define HALYARD_ABSENT(kernel, dtype, isa)
 #include "kernels/variants.inc"
+#undef HALYARD_ABSENT
 #undef HALYARD_VARIANT
 }
 
@@ -19,12 +21,14 @@ constexpr const char *isa_names[] = {
 #include "kernels/isas.inc"
 #undef HALYARD_ISA
 };
-constexpr int isa_count = sizeof(isa_names) / sizeof(isa_names[0]);
+static_assert(isa_count == sizeof(isa_names) / sizeof(isa_names[0]), "halyard_isa and the table of kernels differ");
 
 // [kernel][isa][dtype], flat
 constexpr KernelFunction variants[] = {
 #define HALYARD_VARIANT(kernel, dtype, isa) hk_##kernel##_##dtype##_##isa##_argv,
+#define HALYARD_ABSENT(kernel, dtype, isa) nullptr,
 #include "kernels/variants.inc"
+#undef HALYARD_ABSENT
 #undef HALYARD_VARIANT
 };
 

@@ -17,13 +17,15 @@ enum class Kernel {
  *  Kernels cannot fail: they check nothing, allocate nothing and start no threads. */
 using KernelFunction = int (*)(void **arguments);
 
-/** The variant of `kernel` whose input dtype is `dtype`. */
+/** The variant of `kernel` for `dtype`, its input's unless the table of kernels says otherwise; null if `isa` does not
+ *  have it. */
 KernelFunction kernel_function(Kernel kernel, DType dtype, halyard_isa isa);
 
 /** The best instruction set of this machine not above `cap` and not above HALYARD_MAX_ISA. */
 halyard_isa best_isa(halyard_isa cap);
 
 constexpr halyard_isa isa_cap_none = HALYARD_ISA_AVX512;
+constexpr int isa_count = isa_cap_none + 1;
 
 }  // namespace halyard
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "norm.h"
+#include "row_vector.h"
 #include "rows.h"
 #include "streaming.h"
 
@@ -15,68 +17,6 @@ constexpr int64_t fused_block_bytes = 16 * 1024;
 
 // A row operation can be streamed if a row fits a tile: 16384 f32 features.
 constexpr int64_t row_tile_bytes = 64 * 1024;
-
-// Kernels may take several rows side by side (2 or 4, see schedules/row.h), but only if the number of rows is a multiple.
-constexpr int64_t row_multiple = 4;
-
-constexpr int max_scalars = 4;
-
-/** A norm or softmax with all but its tensors x and y: the kernel, and the arguments between the two. */
-struct RowOperation {
-    Kernel kernel;
-    void *scalars[max_scalars];
-    int scalar_count = 0;
-    const View *parameters[2];  // weight, bias, those that there are
-    int parameter_count = 0;
-
-    void scalar(void *value) { scalars[scalar_count++] = value; }
-    void parameter(const View &view) {
-        if (view.data) {
-            parameters[parameter_count++] = &view;
-        }
-    }
-};
-
-/** A row kernel bound to its arguments, called once per piece. One per task, as it holds the buffers. */
-class BoundRowKernel {
-public:
-    BoundRowKernel(const RowOperation &operation, DType dtype, halyard_isa isa)
-        : BoundRowKernel(operation, dtype, isa, dtype, dtype) {}
-    BoundRowKernel(const RowOperation &operation, DType dtype, halyard_isa isa, DType x_dtype, DType y_dtype)
-        : function_(kernel_function(operation.kernel, dtype, isa)), x_size_(size_of(x_dtype)), y_size_(size_of(y_dtype)) {
-        int n = 0;
-        arguments_[n++] = x_.argument();
-        for (int i = 0; i < operation.scalar_count; i++) {
-            arguments_[n++] = operation.scalars[i];
-        }
-        for (int i = 0; i < operation.parameter_count; i++) {
-            parameters_[i].set(operation.parameters[i]->data, operation.parameters[i]->width(), 1, 0);
-            arguments_[n++] = parameters_[i].argument();
-        }
-        arguments_[n] = y_.argument();
-    }
-
-    /** Pitches count elements. */
-    void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
-        const int64_t even = rows > row_multiple ? rows / row_multiple * row_multiple : rows;
-        call(x, x_pitch, y, y_pitch, columns, even);
-        if (rows > even) {
-            call(x + even * x_pitch * x_size_, x_pitch, y + even * y_pitch * y_size_, y_pitch, columns, rows - even);
-        }
-    }
-
-private:
-    void call(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
-        x_.set(x, columns, rows, x_pitch);
-        y_.set(y, columns, rows, y_pitch);
-        function_(arguments_);
-    }
-
-    KernelFunction function_;
-    int64_t x_size_, y_size_;
-    Buffer x_, y_, parameters_[2];
-    void *arguments_[2 + max_scalars + 2];
-};
 
 Rows rows_of(std::initializer_list<const View *> views) {
     Rows rows(false);
@@ -235,53 +175,6 @@ FusedRows check_fused_rows(Checker &check, const DLTensor *x, const DLTensor *re
     return t;
 }
 
-RowOperation layer_norm(const View &weight, const View &bias, float *eps) {
-    constexpr Kernel kernels[2][2] = {{Kernel::layer_norm, Kernel::layer_norm_bias},
-                                      {Kernel::layer_norm_weight, Kernel::layer_norm_weight_bias}};
-    RowOperation operation;
-    operation.kernel = kernels[weight.data != nullptr][bias.data != nullptr];
-    operation.scalar(eps);
-    operation.parameter(weight);
-    operation.parameter(bias);
-    return operation;
-}
-
-/** The scalars of an RMSNorm kernel. */
-struct RmsNormScalars {
-    float eps;
-    bool eps_outside_root;
-    float weight_offset;
-    int32_t moment_width;
-};
-
-RmsNormScalars rms_norm_scalars(Checker &check, const View &x, float eps, unsigned flags, float p) {
-    constexpr unsigned known = HALYARD_RMS_EPS_OUTSIDE_ROOT | HALYARD_RMS_UNIT_OFFSET;
-    check.finite_not_negative("eps", eps);
-    if (!check.failed() && (flags & ~known)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "flags is 0x%x, which holds unknown bits", flags);
-    }
-    if (!check.failed() && !(p > 0.0f && p <= 1.0f)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "p is %g, but must be in (0, 1]", static_cast<double>(p));
-    }
-    if (check.failed()) {
-        return {};
-    }
-    const int32_t width = static_cast<int32_t>(x.width());
-    return {eps, (flags & HALYARD_RMS_EPS_OUTSIDE_ROOT) != 0, flags & HALYARD_RMS_UNIT_OFFSET ? 1.0f : 0.0f,
-            p == 1.0f ? width : static_cast<int32_t>(std::ceil(static_cast<double>(p) * width))};
-}
-
-RowOperation rms_norm(const View &weight, RmsNormScalars *scalars) {
-    RowOperation operation;
-    operation.kernel = weight.data ? Kernel::rms_norm_weight : Kernel::rms_norm;
-    operation.scalar(&scalars->eps);
-    operation.scalar(&scalars->eps_outside_root);
-    operation.scalar(&scalars->weight_offset);
-    operation.scalar(&scalars->moment_width);
-    operation.parameter(weight);
-    return operation;
-}
-
 halyard_status partial_rms_norm(const char *name, const halyard_context *context, const DLTensor *x,
                                 const DLTensor *weight, float eps, unsigned flags, float p, DLTensor *y) {
     Checker check(name);
@@ -290,17 +183,95 @@ halyard_status partial_rms_norm(const char *name, const halyard_context *context
     const View w = check.row_parameter("weight", weight, xs);
     check.no_overlap(ys, xs, true);
     check.no_overlap(ys, w, false);
-    RmsNormScalars scalars = rms_norm_scalars(check, xs, eps, flags, p);
+    RmsNormScalars scalars = rms_norm_scalars(check, "flags", xs, eps, flags, p);
     if (!check.failed()) {
         run(context, rms_norm(w, &scalars), xs, ys);
     }
     return check.status();
 }
 
+halyard_status norm_statistics(Checker &check, const halyard_context *context, halyard_norm norm, const DLTensor *x, float eps,
+                               unsigned flags, DLTensor *mean, DLTensor *scale) {
+    const bool has_mean = norm == HALYARD_NORM_LAYER;
+    const View xs = check.tensor("x", x);
+    const View means = has_mean ? check_row_vector(check, "mean", mean, xs, true) : View();
+    const View scales = check_row_vector(check, "scale", scale, xs, true);
+    check_rows(check, xs, {});
+    check.no_overlap(scales, xs, false);
+    check.no_overlap(means, xs, false);
+    check.no_overlap(means, scales, false);
+    RmsNormScalars scalars = {};
+    if (has_mean) {
+        check.finite_not_negative("eps", eps);
+    } else {
+        scalars = rms_norm_scalars(check, "flags", xs, eps, flags, 1.0f);
+        if (!check.failed() && (flags & HALYARD_RMS_UNIT_OFFSET)) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "flags has HALYARD_RMS_UNIT_OFFSET, which does not concern the scale");
+        }
+    }
+    if (check.failed() || xs.empty()) {
+        return check.status();
+    }
+    Rows rows(false);
+    rows.add(xs);
+    rows.merge();
+    const halyard_context &c = context_or_default(context);
+    const halyard_isa isa = best_isa(c.max_isa);
+    constexpr int64_t at_once = 64;
+    Split(c, rows).run([&](const Part &part) {
+        float scale_part[at_once], mean_part[at_once];
+        for (int64_t row = part.row; row < part.row_end; row += at_once) {
+            const int64_t count = std::min(at_once, part.row_end - row);
+            row_statistics(isa, rows, xs.dtype, norm, scalars, eps, row, count, scale_part, mean_part);
+            scatter(scales, row, count, scale_part);
+            if (has_mean) {
+                scatter(means, row, count, mean_part);
+            }
+        }
+    });
+    return check.status();
+}
+
 }  // namespace
+
+void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms, float eps,
+                    int64_t first_row, int64_t rows, float *scale, float *mean) {
+    const bool has_mean = norm == HALYARD_NORM_LAYER;
+    const KernelFunction kernel =
+        kernel_function(has_mean ? Kernel::layer_norm_scale : Kernel::rms_norm_scale, dtype, isa);
+    bool eps_outside_root = rms.eps_outside_root;
+    Buffer row_buffer, result;
+    float values[2];
+    void *rms_arguments[] = {row_buffer.argument(), &eps, &eps_outside_root, result.argument()};
+    void *layer_arguments[] = {row_buffer.argument(), &eps, result.argument()};
+    result.set(values, has_mean ? 2 : 1, 1, 0);
+    int64_t row = 0;
+    x.for_each_piece({first_row, first_row + rows, 0, x.width()}, 1, x.width(), [&](const Rows::Piece &piece) {
+        row_buffer.set(piece.data[0], piece.columns, 1, 0);
+        kernel(has_mean ? layer_arguments : rms_arguments);
+        scale[row] = values[0];
+        if (has_mean) {
+            mean[row] = values[1];
+        }
+        row++;
+    });
+}
+
 }  // namespace halyard
 
 using namespace halyard;
+
+halyard_status halyard_rms_norm_scale(const halyard_context *context, const DLTensor *x, float eps, unsigned flags,
+                                      DLTensor *scale) {
+    Checker check("halyard_rms_norm_scale");
+    return norm_statistics(check, context, HALYARD_NORM_RMS, x, eps, flags, nullptr, scale);
+}
+
+halyard_status halyard_layer_norm_scale(const halyard_context *context, const DLTensor *x, float eps, DLTensor *mean,
+                                        DLTensor *scale) {
+    Checker check("halyard_layer_norm_scale");
+    return norm_statistics(check, context, HALYARD_NORM_LAYER, x, eps, 0, mean, scale);
+}
 
 halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
                                   const DLTensor *bias, float eps, DLTensor *y) {
@@ -353,7 +324,7 @@ halyard_status halyard_add_rms_norm(const halyard_context *context, const DLTens
     const View w = check.row_parameter("weight", weight, t.x);
     check.no_overlap(t.residual_out, w, false);
     check.no_overlap(t.y, w, false);
-    RmsNormScalars scalars = rms_norm_scalars(check, t.x, eps, flags, 1.0f);
+    RmsNormScalars scalars = rms_norm_scalars(check, "flags", t.x, eps, flags, 1.0f);
     if (!check.failed()) {
         run_fused(context, rms_norm(w, &scalars), t.x, t.residual, t.residual_out, t.y);
     }

@@ -25,6 +25,9 @@ struct Row {
 
 void row(const Row &stages, const RowParams &params, const Halide::Target &target);
 
+/** The reductions alone: y(d, t) holds a few numbers per row, `width` is that of the rows they are made from. */
+void row_statistics(const Row &stages, const Halide::Target &target);
+
 }  // namespace halyard::schedules
 
 #endif

@@ -215,7 +215,18 @@ Expected gated(double activated, double activated_error, double up) {
     return {product, carried + 0.5 * ulp_f32(std::fabs(product) + carried)};
 }
 
-ExpectedRow layer_norm(const Row &x, const NormParameters &parameters) {
+namespace {
+
+/** What correct f32 arithmetic makes of a row's moments, and how far it may be from them. */
+struct RowMoments {
+    double mean, scale;
+    double shift;        // of the pivot from the mean
+    double mean_error;   // of the mean, as its distance from the pivot
+    double scale_error;  // relative
+    bool defined;        // the squares are in f32's range
+};
+
+RowMoments moments_of(const Row &x, double eps) {
     const auto width = static_cast<double>(x.size());
     double sum = 0, magnitude = 0;
     for (const double value : x) {
@@ -229,7 +240,7 @@ ExpectedRow layer_norm(const Row &x, const NormParameters &parameters) {
         spread += std::fabs(value - mean);
     }
     const double variance = squares / width;
-    const double deviation = std::sqrt(variance + parameters.eps);
+    const double deviation = std::sqrt(variance + eps);
     const double scale = deviation == 0 ? 0.0 : 1.0 / deviation;
 
     // Sums may be taken over deviations from a pivot near the mean, such as the mean of the first 64 features, but not
@@ -244,24 +255,11 @@ ExpectedRow layer_norm(const Row &x, const NormParameters &parameters) {
     const double rest = (chain + 3) * unit * (spread / width + shift);
     const double variance_error = (chain + 6) * unit * (variance + shift * shift) + 2 * shift * rest + underflow;
     const double scale_error = scale == 0 ? 0.0 : variance_error * scale * scale / 2 + 3 * unit;
-
-    ExpectedRow expected;
-    expected.reserve(x.size());
-    for (std::size_t i = 0; i < x.size(); i++) {
-        const double weight = weight_at(parameters, i);
-        const double bias = parameters.bias != nullptr ? (*parameters.bias)[i] : 0.0;
-        const double centred = x[i] - mean;
-        const double centred_error = rest + unit * (2 * std::fabs(centred) + 3 * shift);
-        const double scaled = weight * (centred * scale);
-        const double value = scaled + bias;
-        const double error = std::fabs(weight) * scale * centred_error + std::fabs(scaled) * (scale_error + 3 * unit) +
-                             unit * std::fabs(value) + underflow * (2 + std::fabs(weight));
-        expected.push_back({value, beyond_f32(squares) ? infinity : error});
-    }
-    return expected;
+    return {mean, scale, shift, rest, scale_error, !beyond_f32(squares)};
 }
 
-ExpectedRow rms_norm(const Row &x, const NormParameters &parameters) {
+/** The same for the mean square, which has a scale and its relative error alone. */
+RowMoments mean_square_of(const Row &x, const NormParameters &parameters) {
     const std::size_t counted = moment_width(x.size(), parameters.p);
     double squares = 0;
     for (std::size_t i = 0; i < counted; i++) {
@@ -276,14 +274,54 @@ ExpectedRow rms_norm(const Row &x, const NormParameters &parameters) {
     const double square_error = (chain_length(counted, 64) + 4) * unit;
     const double lost = root == 0 ? 0.0 : underflow / (parameters.eps_outside_root ? mean_square : root * root);
     const double scale_error = (square_error + (squares == 0 ? 0.0 : lost)) / 2 + 3 * unit;
+    return {0, scale, 0, 0, scale_error, !beyond_f32(squares)};
+}
 
+}  // namespace
+
+Moments layer_moments(const Row &x, double eps) {
+    const RowMoments m = moments_of(x, eps);
+    if (!m.defined) {
+        return {{m.mean, infinity}, {m.scale, infinity}};
+    }
+    // The mean is the pivot plus the mean distance from it: one more rounding.
+    return {{m.mean, m.mean_error + unit * (std::fabs(m.mean) + m.mean_error) + underflow},
+            {m.scale, m.scale_error * m.scale}};
+}
+
+Expected rms_scale(const Row &x, const NormParameters &parameters) {
+    const RowMoments m = mean_square_of(x, parameters);
+    return {m.scale, m.defined ? m.scale_error * m.scale : infinity};
+}
+
+ExpectedRow layer_norm(const Row &x, const NormParameters &parameters) {
+    const RowMoments m = moments_of(x, parameters.eps);
     ExpectedRow expected;
     expected.reserve(x.size());
     for (std::size_t i = 0; i < x.size(); i++) {
         const double weight = weight_at(parameters, i);
-        const double value = x[i] * scale * weight;
-        const double error = std::fabs(value) * (scale_error + 3 * unit) + underflow * (1 + std::fabs(weight));
-        expected.push_back({value, beyond_f32(squares) ? infinity : error});
+        const double bias = parameters.bias != nullptr ? (*parameters.bias)[i] : 0.0;
+        const double centred = x[i] - m.mean;
+        const double centred_error = m.mean_error + unit * (2 * std::fabs(centred) + 3 * m.shift);
+        const double scaled = weight * (centred * m.scale);
+        const double value = scaled + bias;
+        const double error = std::fabs(weight) * m.scale * centred_error +
+                             std::fabs(scaled) * (m.scale_error + 3 * unit) + unit * std::fabs(value) +
+                             underflow * (2 + std::fabs(weight));
+        expected.push_back({value, m.defined ? error : infinity});
+    }
+    return expected;
+}
+
+ExpectedRow rms_norm(const Row &x, const NormParameters &parameters) {
+    const RowMoments m = mean_square_of(x, parameters);
+    ExpectedRow expected;
+    expected.reserve(x.size());
+    for (std::size_t i = 0; i < x.size(); i++) {
+        const double weight = weight_at(parameters, i);
+        const double value = x[i] * m.scale * weight;
+        const double error = std::fabs(value) * (m.scale_error + 3 * unit) + underflow * (1 + std::fabs(weight));
+        expected.push_back({value, m.defined ? error : infinity});
     }
     return expected;
 }

@@ -92,6 +92,14 @@ struct NormParameters {
     double p = 1;
 };
 
+/** The mean of a row and 1 / sqrt(variance + eps), 0 for a row without deviation and eps = 0. */
+struct Moments {
+    Expected mean, scale;
+};
+Moments layer_moments(const Row &x, double eps);
+/** 1 / sqrt(mean square + eps) or its variant; 0 for a row of zeros and eps = 0. */
+Expected rms_scale(const Row &x, const NormParameters &parameters);
+
 ExpectedRow layer_norm(const Row &x, const NormParameters &parameters);
 ExpectedRow rms_norm(const Row &x, const NormParameters &parameters);
 ExpectedRow softmax(const Row &x, double scale);

@@ -3,8 +3,9 @@
 // Gated units are an eltwise primitive with a binary multiplication as post-op, which is how oneDNN fuses them, or two
 // primitives where it has only reference code for that; add+norm is two primitives. Works with versions 2 (Debian 12)
 // and 3; RMSNorm exists since its flag was added to version 3.
+#include "peers/onednn.h"
+
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
 #include <map>
@@ -17,12 +18,7 @@ namespace {
 using dnnl::algorithm;
 using dnnl::memory;
 
-/** One primitive with its arguments for each operand set. */
-struct Step {
-    dnnl::primitive primitive;
-    std::string implementation;  // oneDNN's name of it, such as "jit:avx2"
-    std::vector<std::unordered_map<int, memory>> arguments;
-};
+using Step = DnnlStep;
 
 /** Code that oneDNN has for completeness, hundreds of times slower than what anyone would use. "simple:any" is its
  *  catch-all for reorders, which are casts here. */
@@ -54,12 +50,6 @@ const std::map<std::string, Activation> &activations() {
         {"swiglu", {algorithm::eltwise_swish, beta}},
     };
     return table;
-}
-
-memory::data_type data_type(Dtype dtype) {
-    return dtype == Dtype::f32   ? memory::data_type::f32
-           : dtype == Dtype::f16 ? memory::data_type::f16
-                                 : memory::data_type::bf16;
 }
 
 // The interface changed with version 3: operation descriptors became arguments of the primitive descriptors.
@@ -142,19 +132,19 @@ private:
     /** The primitives for the work; none, with a reason, if there are none. */
     std::vector<Step> make_steps(Work &work, std::string &reason) {
         const Kernel &kernel = *work.id.kernel;
-        const memory::desc shape({work.id.rows, work.id.d}, data_type(work.id.dtype), memory::format_tag::ab);
-        const auto on = [&](const Matrix &matrix) {
-            return memory({{matrix.rows(), matrix.width()}, data_type(matrix.dtype()), memory::format_tag::ab}, engine,
-                          matrix.data());
-        };
+        if (kernel.layer) {
+            return layer_steps(engine, work, reason);
+        }
+        const memory::desc shape({work.id.rows, work.id.d}, dnnl_type(work.id.dtype), memory::format_tag::ab);
+        const auto on = [&](const Matrix &matrix) { return dnnl_memory(engine, matrix); };
         const auto bind = [&](const auto &description, const auto &arguments) {
-            Step step{dnnl::primitive(description.get()), description.impl_info_str(), {}};
+            Step step{dnnl::primitive(description.get()), description.impl_info_str(), {}, {}};
             for (Operands &set : work.sets) {
                 step.arguments.push_back(arguments(set));
             }
             return step;
         };
-        using Arguments = std::unordered_map<int, memory>;
+        using Arguments = DnnlArguments;
 
         const auto activation = activations().find(kernel.operation);
         if (activation != activations().end()) {
@@ -219,44 +209,17 @@ private:
 
     template<typename On, typename Bind>
     std::vector<Step> norm_steps(Work &work, bool rms, bool fused_add, const memory::desc &shape, const On &on,
-                                 const Bind &bind, [[maybe_unused]] std::string &reason) {
-        auto flags = dnnl::normalization_flags::none;
-        if (rms) {
-#ifdef HALYARD_BENCH_ONEDNN_RMS_NORM
-            flags |= dnnl::normalization_flags::rms_norm;
-#else
-            reason = "has no RMSNorm in this version";
-            return {};
-#endif
+                                 const Bind &bind, std::string &reason) {
+        std::vector<memory> x, y;
+        for (Operands &set : work.sets) {
+            x.push_back(fused_add ? on(set.outputs[0]) : on(set.inputs[0]));
+            y.push_back(fused_add ? on(set.outputs[1]) : on(set.outputs[0]));
         }
-        // All versions take the parameters in f32, whatever the type of the tensors.
-        const auto in_f32 = [&](const Matrix &values) {
-            memory copy({{work.id.d}, memory::data_type::f32, memory::format_tag::a}, engine);
-            const tests::Row row = values.row(0);
-            std::copy(row.begin(), row.end(), static_cast<float *>(copy.get_data_handle()));
-            return copy;
-        };
-        std::unordered_map<int, memory> parameters;
-        if (work.weight) {
-            flags |= dnnl::normalization_flags::use_scale;
-            parameters.emplace(DNNL_ARG_SCALE, in_f32(*work.weight));
+        std::vector<Step> steps = norm_step(engine, work, rms, x, y, reason);
+        if (fused_add && !steps.empty()) {
+            steps.insert(steps.begin(), bind(make_binary(engine, shape, algorithm::binary_add),
+                                             [&](Operands &set) { return binary_arguments(set, on); }));
         }
-        if (work.bias) {
-            flags |= dnnl::normalization_flags::use_shift;
-            parameters.emplace(DNNL_ARG_SHIFT, in_f32(*work.bias));
-        }
-        std::vector<Step> steps;
-        if (fused_add) {
-            steps.push_back(bind(make_binary(engine, shape, algorithm::binary_add),
-                                 [&](Operands &set) { return binary_arguments(set, on); }));
-        }
-        const float eps = rms ? rms_norm_eps : layer_norm_eps;
-        steps.push_back(bind(make_norm(engine, shape, eps, flags), [&](Operands &set) {
-            auto arguments = parameters;
-            arguments.emplace(DNNL_ARG_SRC, fused_add ? on(set.outputs[0]) : on(set.inputs[0]));
-            arguments.emplace(DNNL_ARG_DST, fused_add ? on(set.outputs[1]) : on(set.outputs[0]));
-            return arguments;
-        }));
         return steps;
     }
 
@@ -264,9 +227,63 @@ private:
     dnnl::stream stream{engine};
 };
 
-const PeerRegistration registration("onednn", [](const PeerOptions &, std::string &) -> std::unique_ptr<Peer> {
+const PeerRegistration registration("onednn", [](const PeerOptions &options, std::string &) -> std::unique_ptr<Peer> {
+    if (options.caps_isa()) {
+        dnnl::set_max_cpu_isa(options.isa == HALYARD_ISA_AVX2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41);
+    }
     return std::make_unique<OneDnn>();
 });
 
 }  // namespace
+
+memory::data_type dnnl_type(Dtype dtype) {
+    return dtype == Dtype::f32   ? memory::data_type::f32
+           : dtype == Dtype::f16 ? memory::data_type::f16
+                                 : memory::data_type::bf16;
+}
+
+memory dnnl_memory(const dnnl::engine &engine, const Matrix &matrix) {
+    return memory({{matrix.rows(), matrix.width()}, dnnl_type(matrix.dtype()), memory::format_tag::ab}, engine,
+                  matrix.data());
+}
+
+std::vector<Step> norm_step(const dnnl::engine &engine, const Work &work, bool rms, const std::vector<memory> &x,
+                            const std::vector<memory> &y, [[maybe_unused]] std::string &reason) {
+    auto flags = dnnl::normalization_flags::none;
+    if (rms) {
+#ifdef HALYARD_BENCH_ONEDNN_RMS_NORM
+        flags |= dnnl::normalization_flags::rms_norm;
+#else
+        reason = "has no RMSNorm in this version";
+        return {};
+#endif
+    }
+    // All versions take the parameters in f32, whatever the type of the tensors.
+    const auto in_f32 = [&](const Matrix &values) {
+        memory copy({{work.id.d}, memory::data_type::f32, memory::format_tag::a}, engine);
+        const tests::Row row = values.row(0);
+        std::copy(row.begin(), row.end(), static_cast<float *>(copy.get_data_handle()));
+        return copy;
+    };
+    DnnlArguments parameters;
+    if (work.weight) {
+        flags |= dnnl::normalization_flags::use_scale;
+        parameters.emplace(DNNL_ARG_SCALE, in_f32(*work.weight));
+    }
+    if (work.bias) {
+        flags |= dnnl::normalization_flags::use_shift;
+        parameters.emplace(DNNL_ARG_SHIFT, in_f32(*work.bias));
+    }
+    const float eps = rms ? rms_norm_eps : layer_norm_eps;
+    const auto description = make_norm(engine, x[0].get_desc(), eps, flags);
+    Step step{dnnl::primitive(description.get()), description.impl_info_str(), {}, {}};
+    for (std::size_t i = 0; i < x.size(); i++) {
+        DnnlArguments arguments = parameters;
+        arguments.emplace(DNNL_ARG_SRC, x[i]);
+        arguments.emplace(DNNL_ARG_DST, y[i]);
+        step.arguments.push_back(std::move(arguments));
+    }
+    return {std::move(step)};
+}
+
 }  // namespace halyard::bench

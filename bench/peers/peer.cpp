@@ -18,6 +18,15 @@ PeerRegistration::PeerRegistration(const char *peer_name, MakePeer make_peer) : 
     peers().push_back(*this);
 }
 
+bool PeerOptions::caps_isa() const {
+    for (int i = isa + 1; i < halyard_isa_count(); i++) {
+        if (halyard_isa_supported(static_cast<halyard_isa>(i)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 std::vector<PeerRegistration> registered_peers() {
     std::vector<PeerRegistration> sorted = peers();
     std::sort(sorted.begin(), sorted.end(),

@@ -41,6 +41,9 @@ struct PeerOptions {
     std::string python;  // the interpreter that may have PyTorch
     std::size_t cold_set;
     halyard_isa isa;
+
+    /** True if the program was told to use a lesser instruction set than this machine has: peers then do likewise. */
+    bool caps_isa() const;
 };
 
 /** Makes the peer; null, with `reason` saying why, if it is not on this machine. */

@@ -14,6 +14,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "layer.h"
 #include "peers/peer.h"
 
 extern char **environ;
@@ -28,7 +29,8 @@ namespace fs = std::filesystem;
  */
 class PythonProcess {
 public:
-    PythonProcess(const std::string &python, const std::string &script) {
+    PythonProcess(const PeerOptions &options, const std::string &script) {
+        const std::string &python = options.python;
         int input[2], output[2];
         if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) {
             return;
@@ -45,7 +47,15 @@ public:
         // PyTorch allocates most of its outputs. Left alone, malloc now and then gives memory back to the system after
         // each call and pays for new pages in the next; these keep it, which is PyTorch at its best and the same in
         // every run.
-        std::vector<std::string> variables = {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=33554432"};
+        std::vector<std::string> variables = {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=33554432",
+                                              // Large tensors on huge pages, as the library's packed weights are.
+                                              "THP_MEM_ALLOC_ENABLE=1"};
+        if (options.caps_isa()) {
+            const bool avx2 = options.isa == HALYARD_ISA_AVX2;
+            variables.push_back(std::string("ATEN_CPU_CAPABILITY=") + (avx2 ? "avx2" : "default"));
+            variables.push_back(std::string("MKL_ENABLE_INSTRUCTIONS=") + (avx2 ? "AVX2" : "SSE4_2"));
+            variables.push_back(std::string("ONEDNN_MAX_CPU_ISA=") + (avx2 ? "AVX2" : "SSE41"));
+        }
         for (char **variable = environ; *variable != nullptr; variable++) {
             variables.push_back(*variable);
         }
@@ -128,8 +138,8 @@ constexpr double start_limit = 120, prepare_limit = 180, sample_limit = 60;  // 
 
 /** The process and the folder through which tensors go; shared by the two peers. */
 struct Session {
-    explicit Session(const std::string &python)
-        : process(python, HALYARD_BENCH_PEERS_DIR "/pytorch.py"),
+    explicit Session(const PeerOptions &options)
+        : process(options, HALYARD_BENCH_PEERS_DIR "/pytorch.py"),
           folder((fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) /
                  ("halyard-bench-" + std::to_string(getpid()))) {
         fs::create_directories(folder);
@@ -140,17 +150,17 @@ struct Session {
     }
 
     /** One session for both peers; null, with a reason, if this Python has no PyTorch. */
-    static std::shared_ptr<Session> start(const std::string &python, std::string &reason) {
+    static std::shared_ptr<Session> start(const PeerOptions &options, std::string &reason) {
         static std::shared_ptr<Session> session;
         static std::string failure;
         if (!session && failure.empty()) {
-            auto candidate = std::make_shared<Session>(python);
+            auto candidate = std::make_shared<Session>(options);
             const json reply = candidate->process.ask({{"do", "hello"}}, start_limit);
             if (reply.contains("version")) {
                 candidate->version = reply["version"];
                 session = candidate;
             } else {
-                failure = "'" + python + "' cannot import torch";
+                failure = "'" + options.python + "' cannot import torch";
             }
         }
         reason = failure;
@@ -216,6 +226,9 @@ public:
         for (int i = 0; i < kernel.outputs; i++) {
             request["output_paths"].push_back(output_path(i).string());
         }
+        if (kernel.layer) {
+            request["layer"] = describe_layer(send);
+        }
         const json reply = session->process.ask(request, prepare_limit);
         if (reply.contains("error")) {
             return reply["error"];
@@ -247,6 +260,38 @@ private:
         }
     }
 
+    /** Of each matrix only what it repeats goes through a file. */
+    template<typename Send>
+    json describe_layer(const Send &send) const {
+        const LayerForm &form = *work.id.kernel->layer;
+        const char *norms[] = {"none", "rms", "layer"};
+        const auto send_bias = [&](Layer::Part part) {
+            const Matrix *bias = work.layer->bias(part);
+            return bias != nullptr ? send("layer_bias" + std::to_string(part), *bias) : "";
+        };
+        json layer = {{"is_ffn", form.is_ffn},
+                      {"gated", form.gated},
+                      {"has_residual", form.has_residual},
+                      {"norm", norms[form.norm]},
+                      {"activation", form.activation == HALYARD_SILU        ? "silu"
+                                     : form.activation == HALYARD_GELU_TANH ? "gelu_tanh"
+                                                                            : "identity"},
+                      {"d_out", work.id.d_out},
+                      {"period", random_period},
+                      {"bias", send_bias(Layer::first)},
+                      {"bias_down", send_bias(Layer::down)}};
+        for (const Layer::Part part : {Layer::first, Layer::up, Layer::down}) {
+            if ((part == Layer::up && !form.gated) || (part == Layer::down && !form.is_ffn)) {
+                continue;
+            }
+            layer["matrices"].push_back({{"path", send("matrix" + std::to_string(part), work.layer->period(part))},
+                                         {"in", work.layer->in(part)},
+                                         {"out", work.layer->out(part)},
+                                         {"seed", static_cast<int>(part)}});
+        }
+        return layer;
+    }
+
     fs::path output_path(int i) const { return session->folder / ("output" + std::to_string(i)); }
 
     Work &work;
@@ -275,7 +320,7 @@ private:
 
 template<bool compile>
 std::unique_ptr<Peer> make(const PeerOptions &options, std::string &reason) {
-    const std::shared_ptr<Session> session = Session::start(options.python, reason);
+    const std::shared_ptr<Session> session = Session::start(options, reason);
     return session ? std::make_unique<PyTorch>(session, compile) : nullptr;
 }
 

@@ -17,9 +17,11 @@ import time
 
 replies = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)  # whatever libraries print must not land among the replies
+sys.dont_write_bytecode = True  # of pytorch_layers, into the source tree
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from pytorch_layers import LayerRow  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 aten = torch.ops.aten
@@ -148,6 +150,12 @@ def read_tensor(path, dtype, rows, width):
 class Prepared:
     def __init__(self, request):
         torch.set_num_threads(request["threads"])
+        self.next = 0
+        if "layer" in request:
+            layer = LayerRow(request, DTYPES)
+            self.calls, self.allocates = layer.calls(request["mode"])
+            self.outputs = [layer.y]
+            return
         operation = request["operation"]
         if operation not in FUNCTIONS:
             raise NotImplementedError("has no such function")
@@ -176,7 +184,7 @@ class Prepared:
         else:
             self.allocates = True
             self.calls = [lambda row=row: FUNCTIONS[operation](row) for row in self.rows]
-        self.next = 0
+        self.outputs = self.rows[0].outputs
 
     def compile(self, function):
         """One compiled function for all operand sets; the options are constants in it."""
@@ -193,7 +201,7 @@ class Prepared:
     def once(self, paths):
         """Does the work on set 0 and writes the outputs to files."""
         results = self.calls[0]()
-        outputs = results if self.allocates else self.rows[0].outputs
+        outputs = results if self.allocates else self.outputs
         for output, path in zip(outputs, paths):
             output.contiguous().view(torch.uint8).numpy().tofile(path)
 

@@ -78,4 +78,16 @@ void row(const Row &stages, const RowParams &params, const Target &target) {
     y.specialize(whole);
 }
 
+void row_statistics(const Row &stages, const Target &target) {
+    Func y = stages.y;
+    y.unroll(stages.d);
+    for (const RowReduction &r : stages.reductions) {
+        reduction(r, y, stages.t, target);
+    }
+    for (Func scalar : stages.scalars) {
+        scalar.compute_at(y, stages.t);
+    }
+    y.specialize(stages.width % 64 == 0);
+}
+
 }  // namespace halyard::schedules

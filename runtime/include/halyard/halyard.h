@@ -122,6 +122,11 @@ HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
  *  the last-level cache; INT64_MAX turns it off. In-place calls never do so. The results are the same bits. */
 HALYARD_API halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes);
 
+/** Frees the memory that calls with this context (null: the default one) keep for the intermediates of linear layers
+ *  and feed-forward networks. It grows to what the largest call (for each of several at once) needed and is reused:
+ *  calls in steady state allocate nothing. */
+HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
+
 /* ---- Normalization ------------------------------------------------------------------------------------
  * x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
  * eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
@@ -259,6 +264,165 @@ HALYARD_API halyard_status halyard_add(const halyard_context *context, const DLT
 /** y = x rounded to y's dtype (to nearest even, overflow to Inf, NaN stays NaN). The dtypes may differ; with
  *  equal dtypes this is a strided copy, and y may be x. */
 HALYARD_API halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, DLTensor *y);
+
+/* ---- Weights of linear layers --------------------------------------------------------------------------
+ * A weight matrix is packed once into the form the kernels read: panels 16 outputs wide, input by input, in the
+ * dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers). The packed bytes
+ * are the same on every CPU target, hold no pointers, and are what a file of weights holds. */
+
+typedef struct halyard_weights halyard_weights;
+
+/** How a weight matrix lies in memory. */
+typedef enum halyard_weight_layout {
+    HALYARD_WEIGHT_OUT_IN = 0, /* [out_features, in_features]: torch.nn.Linear, safetensors */
+    HALYARD_WEIGHT_IN_OUT = 1, /* [in_features, out_features]: GPT-2's Conv1D */
+} halyard_weight_layout;
+
+/** What halyard_weights_pack does beside packing. All zero (or a null pointer for the whole) means: [out, in], one
+ *  matrix, nothing folded. */
+typedef struct halyard_pack_options {
+    halyard_weight_layout layout;
+    /** Null, or a second matrix of the same shape and dtype: `weight` is then the gate, this one is `up`, and the two
+     *  are interleaved so that one pass computes both (a *gated* matrix: halyard_linear then multiplies
+     *  activation(gate) by up, and `out_features` counts the columns of one of them). */
+    const DLTensor *up;
+    /** Null, or [in_features], the dtype of `weight`: the weight of the norm before the layer, folded into the matrix
+     *  (row k of x times W is multiplied by norm_weight[k]; one rounding to the dtype). */
+    const DLTensor *norm_weight;
+    /** Null, or [in_features], the dtype of `weight`: the bias of the LayerNorm before the layer, kept as the f32
+     *  vector norm_bias times W, which halyard_linear adds like a bias. */
+    const DLTensor *norm_bias;
+    /** Not 0: fold 1 + norm_weight, Gemma's convention. */
+    int norm_unit_offset;
+} halyard_pack_options;
+
+typedef struct halyard_weights_info {
+    int64_t in_features, out_features;
+    DLDataType dtype;
+    int gated;       /* 1: gate and up, interleaved */
+    int norm_folded; /* 1: packed with norm_weight, norm_bias or norm_unit_offset */
+    int64_t bytes;   /* of the packed form: header, column sums, panels */
+} halyard_weights_info;
+
+/** Bytes that halyard_weights_pack needs. Only shapes and dtypes of the tensors are read; data may be null. */
+HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const halyard_pack_options *options,
+                                                int64_t *bytes);
+/** Packs weight: rank 2 with a contiguous last axis and any pitch, at least one row and column. `memory` holds `bytes`
+ *  bytes, 64-byte aligned, and must outlive the weights; null lets the library allocate (on huge pages where the
+ *  system gives them). The source is not needed afterwards. */
+HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
+                                                const halyard_pack_options *options, void *memory, int64_t bytes,
+                                                halyard_weights **weights);
+/** Writes the packed form to a file, which it replaces at once when it is complete. */
+HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, const char *path);
+/** Maps a file that halyard_weights_save wrote. Header, size and checksum are verified: a truncated or altered file,
+ *  another kind of file and one of another version are refused, each with its own message. The file must not be
+ *  changed while the weights are in use. */
+HALYARD_API halyard_status halyard_weights_load(const char *path, halyard_weights **weights);
+/** The same for packed bytes in memory (64-byte aligned), which must outlive the weights. */
+HALYARD_API halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights);
+/** The packed bytes, halyard_weights_info's `bytes` of them; null if `weights` is. */
+HALYARD_API const void *halyard_weights_data(const halyard_weights *weights);
+HALYARD_API halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_weights_info *info);
+/** Frees what pack and load made; null is allowed. No call that uses the weights may be running. */
+HALYARD_API void halyard_weights_destroy(halyard_weights *weights);
+
+/* ---- Linear layers -------------------------------------------------------------------------------------- */
+
+/** The activations that a linear layer can apply: those above, computed by the same code. */
+typedef enum halyard_activation {
+    HALYARD_IDENTITY = 0,
+    HALYARD_RELU = 1,
+    HALYARD_GELU = 2,
+    HALYARD_GELU_TANH = 3,
+    HALYARD_GELU_SIGMOID = 4,
+    HALYARD_SILU = 5,
+    HALYARD_SWISH = 6, /* with beta */
+    HALYARD_SIGMOID = 7,
+    HALYARD_TANH = 8,
+    HALYARD_EXP = 9,
+} halyard_activation;
+
+/** What happens to a product before it is stored, in this order, in f32 without rounding between the steps. All zero
+ *  (or a null pointer for the whole): nothing. */
+typedef struct halyard_linear_options {
+    /** Null, or f32 with the leading shape of x (rank 1 and extent 1 if x has rank 1): each row of the product is
+     *  multiplied by its entry. With weights that have a norm folded this is the norm's 1/sqrt(...) of the row. */
+    const DLTensor *row_scale;
+    /** Null, or like row_scale: the row's mean, for weights with a LayerNorm folded; row_mean times the sums of the
+     *  columns of W is subtracted before the row is scaled. */
+    const DLTensor *row_mean;
+    /** Null, or [out_features], any dtype. For gated weights the gate's. */
+    const DLTensor *bias;
+    /** Null, or the same for `up` of gated weights. */
+    const DLTensor *bias_up;
+    /** Of the product; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
+     *  gelu GeGLU, silu SwiGLU. */
+    halyard_activation activation;
+    float beta; /* of HALYARD_SWISH; finite */
+    /** Null, or shape and dtype of y: added last. May be y. */
+    const DLTensor *residual;
+} halyard_linear_options;
+
+/** y = residual + activation(row_scale (x W - row_mean column_sums) + bias), W as packed; for gated weights
+ *  residual + activation(gate) * up with both halves scaled, shifted and biased like that.
+ *  x: [..., in_features]; y: [..., out_features], the same leading shape; dtypes f32, f16, bf16 of x, y and W in any
+ *  combination. y may not overlap x, the weights or any option but `residual`, which it may be. Each element is
+ *  accumulated in f32, in one order over the inputs whatever the other rows, the threads and the instruction set:
+ *  blocks of 512 in sequence with fused multiply-add, their sums in sequence. in_features and out_features up to 2^31 - 1. */
+HALYARD_API halyard_status halyard_linear(const halyard_context *context, const DLTensor *x,
+                                          const halyard_weights *weights, const halyard_linear_options *options,
+                                          DLTensor *y);
+
+/** scale = 1/sqrt(mean(x^2) + eps) of each row of x: [..., d], as halyard_rms_norm computes it, in f32 with the leading
+ *  shape of x (rank 1 and extent 1 if x has rank 1): `row_scale` for weights with the norm's weight folded.
+ *  flags: HALYARD_RMS_EPS_OUTSIDE_ROOT. */
+HALYARD_API halyard_status halyard_rms_norm_scale(const halyard_context *context, const DLTensor *x, float eps,
+                                                  unsigned flags, DLTensor *scale);
+/** mean and scale = 1/sqrt(var + eps) of each row, as halyard_layer_norm computes them: `row_mean` and `row_scale`. */
+HALYARD_API halyard_status halyard_layer_norm_scale(const halyard_context *context, const DLTensor *x, float eps,
+                                                    DLTensor *mean, DLTensor *scale);
+
+/* ---- Feed-forward networks ------------------------------------------------------------------------------ */
+
+typedef enum halyard_norm {
+    HALYARD_NORM_NONE = 0,
+    HALYARD_NORM_RMS = 1,
+    HALYARD_NORM_LAYER = 2,
+} halyard_norm;
+
+/** All zero (or a null pointer for the whole): down(up(x)), no norm, no biases, no activation, no residual. */
+typedef struct halyard_ffn_options {
+    halyard_norm norm;           /* of x, before the first product */
+    const DLTensor *norm_weight; /* null or [d_model], dtype of x */
+    const DLTensor *norm_bias;   /* null or [d_model], dtype of x; LayerNorm only */
+    float eps;                   /* of the norm: finite and >= 0 */
+    unsigned norm_flags;         /* HALYARD_RMS_...; RMSNorm only */
+    /** Not 0: `up` was packed with the norm's weight (and bias) folded. The norm then only computes each row's scale (and
+     *  mean), which is applied to the product, and the normalized tensor is never made; norm_weight and norm_bias must
+     *  be null. The result is that of the plain form within rounding; the mean of rows with |mean| >> deviation cancels
+     *  in the product's accuracy, as it does in every implementation of this form. */
+    int deferred_norm;
+    halyard_activation activation;
+    float beta;               /* of HALYARD_SWISH; finite */
+    const DLTensor *bias;     /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
+    const DLTensor *bias_up;  /* null or [d_ff]: of `up` where the first product is gated */
+    const DLTensor *bias_down; /* null or [d_model] */
+    int residual;             /* not 0: y = x + FFN(Norm(x)) */
+} halyard_ffn_options;
+
+/** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.
+ *  up: d_model -> d_ff, plain or gated; down: d_ff -> d_model, plain. x: [..., d_model]; y: shape of x, any dtype (that of x
+ *  with `residual`); y may not overlap x or the weights. Rows are done in blocks of at most 256. What lies between norm,
+ *  products and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
+ *  2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes per thread at most. */
+HALYARD_API halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, const halyard_weights *up,
+                                       const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y);
+
+/** The width of a gated FFN with the parameters of a standard one of width 4 d_model: 8/3 d_model, rounded down to an
+ *  integer and up to a multiple of `multiple_of` (Shazeer 2020; Llama: 4096, 256 -> 11008). 0 if an argument is < 1 or
+ *  the result does not fit. */
+HALYARD_API int64_t halyard_ffn_hidden_size(int64_t d_model, int64_t multiple_of);
 
 #ifdef __cplusplus
 }

@@ -357,6 +357,9 @@ public:
         parallel_for_.reset();
     }
 
+    /// Frees the memory kept for the intermediates of linear layers and feed-forward networks.
+    void release_scratch() const noexcept { halyard_context_release_scratch(get()); }
+
     halyard_context *get() noexcept { return context_.get(); }
     const halyard_context *get() const noexcept { return context_.get(); }
     operator const halyard_context *() const noexcept { return get(); }
@@ -572,6 +575,227 @@ inline void add(const ConstTensor &a, const ConstTensor &b, const Tensor &y, con
 /// y = x, rounded to y's element type.
 inline void cast(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_cast(context, x.get(), y.get()));
+}
+
+/* ---- Weights of linear layers ------------------------------------------------------------------------------------ */
+
+/// How a weight matrix lies in memory.
+enum class WeightLayout {
+    out_in = HALYARD_WEIGHT_OUT_IN,  ///< [out_features, in_features]: torch.nn.Linear, safetensors
+    in_out = HALYARD_WEIGHT_IN_OUT,  ///< [in_features, out_features]: GPT-2's Conv1D
+};
+
+/// What packing does besides. Tensors are [in_features] and optional; all have the dtype of the weight.
+struct PackOptions {
+    WeightLayout layout = WeightLayout::out_in;
+    ConstTensor up;           ///< a second matrix like the weight, which is then the gate
+    ConstTensor norm_weight;  ///< of the norm before the layer, multiplied into the matrix
+    ConstTensor norm_bias;    ///< of the LayerNorm before the layer
+    bool norm_unit_offset = false;  ///< fold 1 + norm_weight
+};
+
+/// A packed weight matrix: what `linear` and `ffn` multiply by. Move-only; may be used by any number of threads.
+///
+///     const auto weights = halyard::Weights::pack({w, {out, in}});
+///     weights.save("layer.weights");
+class Weights {
+public:
+    /// None; calls refuse it.
+    Weights() noexcept = default;
+
+    /// Bytes that `pack` needs.
+    static std::int64_t packed_bytes(const ConstTensor &weight, const PackOptions &options = {}) {
+        std::int64_t bytes = 0;
+        const halyard_pack_options c = c_options(options);
+        check(halyard_weights_size(weight.get(), &c, &bytes));
+        return bytes;
+    }
+
+    /// Packs a matrix into memory of the library. The matrix is not needed afterwards.
+    static Weights pack(const ConstTensor &weight, const PackOptions &options = {}, const halyard_context *context = nullptr) {
+        return pack(weight, options, nullptr, 0, context);
+    }
+    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights.
+    static Weights pack(const ConstTensor &weight, const PackOptions &options, void *memory, std::int64_t bytes,
+                        const halyard_context *context = nullptr) {
+        halyard_weights *weights = nullptr;
+        const halyard_pack_options c = c_options(options);
+        check(halyard_weights_pack(context, weight.get(), &c, memory, bytes, &weights));
+        return Weights(weights);
+    }
+
+    /// Maps a file that `save` wrote, which must not be changed while the weights are in use.
+    static Weights load(const char *path) {
+        halyard_weights *weights = nullptr;
+        check(halyard_weights_load(path, &weights));
+        return Weights(weights);
+    }
+    /// The packed bytes of other weights, 64-byte aligned; they must outlive these.
+    static Weights from_memory(const void *memory, std::int64_t bytes) {
+        halyard_weights *weights = nullptr;
+        check(halyard_weights_from_memory(memory, bytes, &weights));
+        return Weights(weights);
+    }
+
+    /// Writes the packed bytes to a file, replacing it when they are complete.
+    void save(const char *path) const { check(halyard_weights_save(get(), path)); }
+
+    // Paths as std::string or std::filesystem::path.
+    template<class Path, class = decltype(std::declval<const Path &>().c_str())>
+    static Weights load(const Path &path) {
+        return load(path.c_str());
+    }
+    template<class Path, class = decltype(std::declval<const Path &>().c_str())>
+    void save(const Path &path) const {
+        save(path.c_str());
+    }
+
+    halyard_weights_info info() const {
+        halyard_weights_info info{};
+        check(halyard_weights_get_info(get(), &info));
+        return info;
+    }
+    std::int64_t in_features() const { return info().in_features; }
+    /// Of one matrix, where gate and up are interleaved.
+    std::int64_t out_features() const { return info().out_features; }
+    bool gated() const { return info().gated != 0; }
+    bool norm_folded() const { return info().norm_folded != 0; }
+    DLDataType dtype() const { return info().dtype; }
+
+    /// The packed bytes; null if there are none.
+    const void *data() const noexcept { return halyard_weights_data(get()); }
+    std::int64_t bytes() const { return info().bytes; }
+
+    explicit operator bool() const noexcept { return weights_ != nullptr; }
+    const halyard_weights *get() const noexcept { return weights_.get(); }
+
+private:
+    explicit Weights(halyard_weights *weights) noexcept : weights_(weights) {}
+
+    static halyard_pack_options c_options(const PackOptions &options) noexcept {
+        halyard_pack_options c{};
+        c.layout = static_cast<halyard_weight_layout>(options.layout);
+        c.up = options.up.get();
+        c.norm_weight = options.norm_weight.get();
+        c.norm_bias = options.norm_bias.get();
+        c.norm_unit_offset = options.norm_unit_offset ? 1 : 0;
+        return c;
+    }
+
+    struct Destroy {
+        void operator()(halyard_weights *weights) const noexcept { halyard_weights_destroy(weights); }
+    };
+    std::unique_ptr<halyard_weights, Destroy> weights_;
+};
+
+/* ---- Linear layers -------------------------------------------------------------------------------------------- */
+
+/// The activations that a linear layer can apply.
+enum class Activation {
+    identity = HALYARD_IDENTITY,
+    relu = HALYARD_RELU,
+    gelu = HALYARD_GELU,
+    gelu_tanh = HALYARD_GELU_TANH,
+    gelu_sigmoid = HALYARD_GELU_SIGMOID,
+    silu = HALYARD_SILU,
+    swish = HALYARD_SWISH,  ///< with beta
+    sigmoid = HALYARD_SIGMOID,
+    tanh = HALYARD_TANH,
+    exp = HALYARD_EXP,
+};
+
+/// What happens to a product before it is stored, in this order. Tensors are optional.
+struct LinearOptions {
+    ConstTensor row_scale;  ///< f32, the leading shape of x
+    ConstTensor row_mean;   ///< f32, the leading shape of x
+    ConstTensor bias;       ///< [out_features]; of the gate where weights are gated
+    ConstTensor bias_up;    ///< [out_features], of gated weights
+    Activation activation = Activation::identity;
+    float beta = 1.0f;     ///< of Activation::swish
+    ConstTensor residual;  ///< shape and dtype of y; may be y
+};
+
+/// y = residual + activation(row_scale (x W - row_mean column_sums) + bias); for gated weights
+/// residual + activation(gate) * up.
+inline void linear(const ConstTensor &x, const Weights &weights, const LinearOptions &options, const Tensor &y,
+                   const halyard_context *context = nullptr) {
+    halyard_linear_options c{};
+    c.row_scale = options.row_scale.get();
+    c.row_mean = options.row_mean.get();
+    c.bias = options.bias.get();
+    c.bias_up = options.bias_up.get();
+    c.activation = static_cast<halyard_activation>(options.activation);
+    c.beta = options.beta;
+    c.residual = options.residual.get();
+    check(halyard_linear(context, x.get(), weights.get(), &c, y.get()));
+}
+/// y = x W
+inline void linear(const ConstTensor &x, const Weights &weights, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_linear(context, x.get(), weights.get(), nullptr, y.get()));
+}
+
+/// scale = 1/sqrt(mean(x^2) + eps) of each row
+inline void rms_norm_scale(const ConstTensor &x, float eps, const Tensor &scale, const halyard_context *context = nullptr) {
+    check(halyard_rms_norm_scale(context, x.get(), eps, 0, scale.get()));
+}
+/// The same with HALYARD_RMS_EPS_OUTSIDE_ROOT.
+inline void rms_norm_scale(const ConstTensor &x, float eps, unsigned flags, const Tensor &scale,
+                           const halyard_context *context = nullptr) {
+    check(halyard_rms_norm_scale(context, x.get(), eps, flags, scale.get()));
+}
+/// mean and scale = 1/sqrt(var + eps) of each row
+inline void layer_norm_scale(const ConstTensor &x, float eps, const Tensor &mean, const Tensor &scale,
+                             const halyard_context *context = nullptr) {
+    check(halyard_layer_norm_scale(context, x.get(), eps, mean.get(), scale.get()));
+}
+
+/* ---- Feed-forward networks ---------------------------------------------------------------------------------------- */
+
+enum class Norm {
+    none = HALYARD_NORM_NONE,
+    rms = HALYARD_NORM_RMS,
+    layer = HALYARD_NORM_LAYER,
+};
+
+/// What a feed-forward network does round its two products. Tensors are optional.
+struct FfnOptions {
+    Norm norm = Norm::none;     ///< of x, before the first product
+    ConstTensor norm_weight;    ///< [d_model], dtype of x
+    ConstTensor norm_bias;      ///< [d_model], dtype of x; of Norm::layer
+    float eps = 0.0f;           ///< of the norm
+    unsigned norm_flags = 0;    ///< HALYARD_RMS_..., of Norm::rms
+    bool deferred_norm = false;  ///< `up` was packed with the norm's weight (and bias) folded
+    Activation activation = Activation::identity;
+    float beta = 1.0f;      ///< of Activation::swish
+    ConstTensor bias;       ///< [d_ff], of the first product; of the gate if it is gated
+    ConstTensor bias_up;    ///< [d_ff], of `up` where the first product is gated
+    ConstTensor bias_down;  ///< [d_model]
+    bool residual = false;  ///< y = x + FFN(Norm(x))
+};
+
+/// y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down
+inline void ffn(const ConstTensor &x, const Weights &up, const Weights &down, const FfnOptions &options, const Tensor &y,
+                const halyard_context *context = nullptr) {
+    halyard_ffn_options c{};
+    c.norm = static_cast<halyard_norm>(options.norm);
+    c.norm_weight = options.norm_weight.get();
+    c.norm_bias = options.norm_bias.get();
+    c.eps = options.eps;
+    c.norm_flags = options.norm_flags;
+    c.deferred_norm = options.deferred_norm ? 1 : 0;
+    c.activation = static_cast<halyard_activation>(options.activation);
+    c.beta = options.beta;
+    c.bias = options.bias.get();
+    c.bias_up = options.bias_up.get();
+    c.bias_down = options.bias_down.get();
+    c.residual = options.residual ? 1 : 0;
+    check(halyard_ffn(context, x.get(), up.get(), down.get(), &c, y.get()));
+}
+
+/// The width of a gated FFN with the parameters of a standard one of width 4 d_model: 8/3 d_model, rounded up to a
+/// multiple.
+inline std::int64_t ffn_hidden_size(std::int64_t d_model, std::int64_t multiple_of) noexcept {
+    return halyard_ffn_hidden_size(d_model, multiple_of);
 }
 
 }  // namespace halyard

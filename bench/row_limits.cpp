@@ -1,0 +1,76 @@
+// See row_limits.h.
+#include "row_limits.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halyard::bench {
+namespace {
+
+struct Copy {
+    Work *work;
+    const StreamTable *streams;
+    Stores stores;
+    Team *team;
+    void operator()(std::size_t index) const {
+        const Operands &set = work->sets[index];
+        const bool two_in = set.inputs.size() > 1, two_out = set.outputs.size() > 1;
+        const std::size_t bytes = std::max(set.inputs[0].bytes(), set.outputs[0].bytes());
+        run_stream(*streams, work->id.stream(), stores,
+                   {set.inputs[0].data(), two_in ? set.inputs[1].data() : nullptr, set.outputs[0].data(),
+                    two_out ? set.outputs[1].data() : nullptr, bytes},
+                   *team);
+    }
+};
+
+/** The very bytes that the row's call reads, so in whatever level of the memory they are. */
+struct ReadWeights {
+    Work *work;
+    const StreamTable *streams;
+    Team *team;
+    void operator()(std::size_t index) const {
+        for (const auto &weights : work->sets[index].weights) {
+            // Without the header and what stands beside the matrices.
+            halyard_weights_info info{};
+            halyard_weights_get_info(weights.get(), &info);
+            const auto all = static_cast<std::size_t>(info.bytes);
+            const auto matrices =
+                static_cast<std::size_t>(info.in_features * info.out_features * (info.gated != 0 ? 2 : 1)) *
+                tests::size_of(work->id.dtype);
+            const std::size_t bytes = std::min(all, matrices);
+            const char *data = static_cast<const char *>(halyard_weights_data(weights.get())) + (all - bytes);
+            run_stream(*streams, stream_read, Stores::ordinary, {data, nullptr, nullptr, nullptr, bytes}, *team);
+        }
+    }
+};
+
+struct MultiplyAdd {
+    const StreamTable *streams;
+    Team *team;
+    std::int64_t iterations;  // of each thread
+    void operator()(std::size_t) const {
+        team->run([this](int) { benchmark::DoNotOptimize(streams->multiply_add(iterations)); });
+    }
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Contender>> limits_of(Work &work, const StreamTable &streams, Team &team) {
+    std::vector<std::unique_ptr<Contender>> limits;
+    const auto append = [&](const auto &call) {
+        limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, work.sets.size()));
+    };
+    if (!work.id.kernel->layer) {
+        append(Copy{&work, &streams, Stores::ordinary, &team});
+        if (work.id.cold) {
+            append(Copy{&work, &streams, Stores::nontemporal, &team});
+        }
+        return limits;
+    }
+    const double iterations = std::ceil(work.id.flops() / streams.flops_per_iteration / team.size());
+    append(ReadWeights{&work, &streams, &team});
+    append(MultiplyAdd{&streams, &team, static_cast<std::int64_t>(iterations)});
+    return limits;
+}
+
+}  // namespace halyard::bench

@@ -1,0 +1,79 @@
+// One block of a matrix product: sum(row, column) = [so_far +] sum over at most 512 inputs of x(input, row) w(input, column).
+//
+// Each element is accumulated input by input with a fused multiply-add, whatever the tile, so that its bits do not
+// depend on the shape of the call. What becomes of the sums is the epilogue's business (epilogue.cpp).
+#include "Halide.h"
+
+#include "runtime/matmul_layout.h"
+#include "schedules/matmul.h"
+#include "storage.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+class Matmul : public Generator<Matmul> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of the weights
+    GeneratorParam<int> rows{"rows", max_tile_rows};                // of x in a tile
+    GeneratorParam<int> fetch_interval{"fetch_interval", 1};        // inputs from one fetch of `next` to the next
+    schedules::MatmulParams params;
+
+    Input<Buffer<float, 3>> x{"x"};            // x(input, row, tile)
+    Input<Buffer<void, 3>> w{"w"};             // w(column, input, panel)
+    Input<Buffer<float, 4>> so_far{"so_far"};  // as sum; may be sum
+    Input<bool> first{"first"};                // there is nothing so far
+    Input<int> depth{"depth"};                 // inputs
+    Input<Buffer<uint8_t, 2>> next{"next"};    // next(byte, panel): the weights to fetch into the cache meanwhile
+    Input<int> next_step{"next_step"};         // bytes of them per fetch
+    Output<Buffer<float, 4>> sum{"sum"};       // sum(column, panel, row, tile)
+
+    void configure() { w.set_type(storage().type()); }
+
+    void generate() {
+        const Expr groups = depth / fetch_interval, grouped = groups * fetch_interval;
+        const RDom whole({{0, fetch_interval}, {0, groups}}, "input"), rest(grouped, depth - grouped, "rest_of_inputs");
+        fetch(panel, group, tile) = schedules::fetch(next, (tile * groups + group) * next_step, panel);
+        weight(column, i, group, panel, tile) =
+            storage().widen(w(column, group * fetch_interval + i + fetch(panel, group, tile), panel));
+        rest_weight(column, i, panel) = storage().widen(w(column, i, panel));
+
+        // `sum + a * b` becomes a fused multiply-add; where there is none, only strict sums keep their order.
+        const auto accumulate = [&](const Expr &a, const Expr &b) {
+            const Expr sum_so_far = block(column, panel, row, tile) + a * b;
+            return get_target().has_feature(Target::SSE41) && !get_target().has_feature(Target::FMA) ? strict_float(sum_so_far)
+                                                                                                    : sum_so_far;
+        };
+        block(column, panel, row, tile) = 0.0f;
+        block(column, panel, row, tile) = accumulate(x(whole.y * fetch_interval + whole.x, row, tile),
+                                                     weight(column, whole.x, whole.y, panel, tile));
+        block(column, panel, row, tile) = accumulate(x(rest, row, tile), rest_weight(column, rest, panel));
+        sum(column, panel, row, tile) =
+            select(first, block(column, panel, row, tile),
+                   strict_float(so_far(column, panel, row, tile) + block(column, panel, row, tile)));
+    }
+
+    void schedule() {
+        x.dim(1).set_stride(x_pitch);
+        w.dim(0).set_bounds(0, panel_width);
+        w.dim(1).set_stride(panel_width);
+        sum.dim(0).set_bounds(0, panel_width);
+        sum.dim(1).set_min(0).set_stride(panel_width);
+        sum.dim(2).set_bounds(0, rows);
+        so_far.dim(1).set_stride(panel_width);
+        schedules::matmul({fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first}, params,
+                          get_target());
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+
+    Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, group{"group"};
+    Func fetch{"fetch"}, weight{"weight"}, rest_weight{"rest_weight"}, block{"block"};
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::Matmul, matmul)

@@ -1,0 +1,24 @@
+// Checks of the arguments that linear layers and feed-forward networks have in common.
+#ifndef HALYARD_RUNTIME_LINEAR_CHECK_H
+#define HALYARD_RUNTIME_LINEAR_CHECK_H
+
+#include "check.h"
+#include "weights.h"
+
+namespace halyard {
+
+/** Extent of all axes but the last. */
+int64_t row_count(const View &x);
+
+/** Refuses a tensor whose rows are not `features` wide, which `what` says where they come from. */
+void check_width(Checker &check, const View &x, int64_t features, const char *what);
+void check_same_rows(Checker &check, const View &x, const View &y);
+/** Refuses an output that lies in the packed bytes. */
+void check_clear_of_weights(Checker &check, const View &y, const char *name, const halyard_weights &weights);
+/** [features] of any dtype, or an empty view if `tensor` is null. */
+View check_vector(Checker &check, const char *name, const DLTensor *tensor, int64_t features);
+void check_activation(Checker &check, int activation, float beta);
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,69 @@
+// Memory for the intermediates of a call, kept by the context from call to call.
+#ifndef HALYARD_RUNTIME_SCRATCH_H
+#define HALYARD_RUNTIME_SCRATCH_H
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace halyard {
+
+/** Blocks of memory, one for each call that was under way at the same time. Its owner must release() it. */
+class ScratchPool {
+public:
+    ScratchPool() = default;
+    ScratchPool(const ScratchPool &) = delete;
+    ScratchPool &operator=(const ScratchPool &) = delete;
+
+    /** Frees the blocks that no call uses. */
+    void release();
+
+private:
+    friend class Scratch;
+
+    struct Block {
+        char *data = nullptr;
+        int64_t bytes = 0;
+        bool used = false;
+    };
+
+    // More calls at once than this allocate for themselves.
+    static constexpr int max_blocks = 64;
+
+    pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
+    Block blocks_[max_blocks];
+};
+
+/** The memory of one call, from which it takes piece by piece. */
+class Scratch {
+public:
+    /** `bytes`: of all pieces, each rounded up by piece_bytes(). */
+    Scratch(ScratchPool &pool, int64_t bytes);
+    ~Scratch();
+    Scratch(const Scratch &) = delete;
+    Scratch &operator=(const Scratch &) = delete;
+
+    /** Whether there was no memory. */
+    bool failed() const { return data_ == nullptr; }
+
+    /** What a piece of `bytes` bytes takes of the scratch: whole cache lines, and one that keeps pieces apart. */
+    static constexpr int64_t piece_bytes(int64_t bytes) { return (bytes + 127) / 64 * 64; }
+
+    template<typename T>
+    T *take(int64_t count) {
+        char *piece = data_ + taken_;
+        taken_ += piece_bytes(count * static_cast<int64_t>(sizeof(T)));
+        return reinterpret_cast<T *>(piece);
+    }
+
+private:
+    ScratchPool &pool_;
+    int block_ = -1;  // in the pool; -1 if the memory is the call's own
+    char *data_ = nullptr;
+    int64_t taken_ = 0;
+};
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,49 @@
+// The matmul family: products of blocks of rows with packed weights, and the epilogues that make outputs of the sums.
+#ifndef HALYARD_SCHEDULES_MATMUL_H
+#define HALYARD_SCHEDULES_MATMUL_H
+
+#include "Halide.h"
+
+namespace halyard::schedules {
+
+/** Parameters, set per kernel and instruction set by schedules/tuned. */
+struct MatmulParams {
+    Halide::GeneratorParam<int> panels{"panels", 1};  // of 16 columns, in a tile
+};
+
+struct Matmul {
+    Halide::Func fetch;        // fetch(panel, group, tile): 0, see below
+    Halide::Func weight;       // weight(column, input in group, group, panel, tile), widened
+    Halide::Func rest_weight;  // rest_weight(column, input, panel)
+    Halide::Func block;        // block(column, panel, row, tile): update 0 over whole groups of inputs, update 1 the rest
+    Halide::Func sum;  // sum(column, panel, row, tile)
+    Halide::Var column, panel, row, tile;
+    Halide::Expr panels;  // extent of panel
+    Halide::Expr first;   // whether sum is block alone
+};
+
+void matmul(const Matmul &stages, const MatmulParams &params, const Halide::Target &target);
+
+/** 0, and on the way a hint to the processor to fetch into its second-level cache the line of `next` that holds byte
+ *  `offset` of `panel`. It has to be added to the index of a load.
+ *
+ *  Halide's own directive cannot fetch a block in portions, a different one in each tile of rows. So this is its
+ *  intrinsic, whose value is folded away after it has done its work. */
+Halide::Expr fetch(const Halide::Func &next, const Halide::Expr &offset, const Halide::Expr &panel);
+
+/** Parameters, set per kernel and instruction set by schedules/tuned. */
+struct EpilogueParams {
+    Halide::GeneratorParam<int> panels{"panels", 1};  // of 16 columns, computed per iteration
+};
+
+/** y(column, row), every element by itself. */
+struct Epilogue {
+    Halide::Func y;
+    Halide::Var column, row;
+};
+
+void epilogue(const Epilogue &stages, const EpilogueParams &params, const Halide::Target &target);
+
+}  // namespace halyard::schedules
+
+#endif

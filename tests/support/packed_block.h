@@ -1,0 +1,65 @@
+// The packed form of weights as the tests see it: where things lie and how the checksums are made, written down a
+// second time from the description in runtime/weights.h.
+#ifndef HALYARD_TESTS_PACKED_BLOCK_H
+#define HALYARD_TESTS_PACKED_BLOCK_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace halyard::tests {
+
+/** Offsets of the header's fields. */
+namespace packed {
+inline constexpr std::size_t magic = 0, version = 8, dtype = 12, gated = 16, norm_folded = 20, in_features = 24,
+                             out_features = 32, bytes = 40, payload_checksum = 48, reserved = 56, header_checksum = 120,
+                             header_size = 128;
+}  // namespace packed
+
+template<typename T>
+T load_from(const std::uint8_t *block, std::size_t offset) {
+    T value;
+    std::memcpy(&value, block + offset, sizeof value);
+    return value;
+}
+
+template<typename T>
+void store_to(std::uint8_t *block, std::size_t offset, T value) {
+    std::memcpy(block + offset, &value, sizeof value);
+}
+
+/** Where the panels of a block with so many columns in both its matrices together begin. */
+inline std::size_t panels_begin(std::size_t columns) {
+    return (packed::header_size + 8 * columns + 4095) / 4096 * 4096;
+}
+
+/** The header's checksum, made to fit. */
+inline void sign_header(std::uint8_t *block) {
+    store_to(block, packed::header_checksum, static_cast<std::uint64_t>(XXH3_64bits(block, packed::header_checksum)));
+}
+
+/** Both checksums, made to fit the rest, if the header says where the panels are in a block of `size` bytes. */
+inline void sign(std::uint8_t *block, std::size_t size) {
+    const auto in = static_cast<std::size_t>(load_from<std::int64_t>(block, packed::in_features));
+    const auto out = static_cast<std::size_t>(load_from<std::int64_t>(block, packed::out_features));
+    if (in >= 1 && in < 1u << 20 && out >= 1 && out < 1u << 20) {
+        const std::size_t panels = (out + 15) / 16 * (load_from<std::uint32_t>(block, packed::gated) == 1 ? 2 : 1);
+        const std::size_t panel_bytes = in * 16 * (load_from<std::uint32_t>(block, packed::dtype) == 0 ? 4 : 2);
+        const std::size_t begin = panels_begin(16 * panels);
+        if (begin + panels * panel_bytes <= size) {
+            std::uint64_t sum = XXH3_64bits_withSeed(block + packed::header_size, begin - packed::header_size, 0);
+            for (std::size_t panel = 0; panel < panels; panel++) {
+                sum += XXH3_64bits_withSeed(block + begin + panel * panel_bytes, panel_bytes, panel + 1);
+            }
+            store_to(block, packed::payload_checksum, sum);
+        }
+    }
+    sign_header(block);
+}
+
+}  // namespace halyard::tests
+
+#endif

@@ -1,0 +1,472 @@
+// Packed weights that come from outside: files, blocks of bytes, and every way in which they can be damaged.
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/packing.h"
+
+namespace halyard::tests {
+namespace {
+
+/** Bytes at an address that is a multiple of 64. */
+class AlignedBytes {
+public:
+    AlignedBytes(const std::uint8_t *source, std::size_t size)
+        : count(size), memory(std::aligned_alloc(64, (size + 64) / 64 * 64)) {
+        if (size > 0) {
+            std::memcpy(memory, source, size);
+        }
+    }
+    explicit AlignedBytes(const Bytes &source) : AlignedBytes(source.data(), source.size()) {}
+    ~AlignedBytes() { std::free(memory); }
+    AlignedBytes(const AlignedBytes &) = delete;
+    AlignedBytes &operator=(const AlignedBytes &) = delete;
+
+    std::uint8_t *data() const { return static_cast<std::uint8_t *>(memory); }
+    std::size_t size() const { return count; }
+
+private:
+    std::size_t count;
+    void *memory;
+};
+
+halyard_status from_memory(const AlignedBytes &bytes, halyard_weights **weights) {
+    return halyard_weights_from_memory(bytes.data(), static_cast<std::int64_t>(bytes.size()), weights);
+}
+
+/** A directory that is removed with all that is in it. */
+class TemporaryDirectory {
+public:
+    TemporaryDirectory() {
+        std::string name = testing::TempDir() + "halyard-XXXXXX";
+        path = mkdtemp(name.data());
+    }
+    ~TemporaryDirectory() {
+        chmod(path.c_str(), 0700);
+        for (const std::string &name : names()) {
+            if (unlink(file(name).c_str()) != 0) {
+                rmdir(file(name).c_str());
+            }
+        }
+        rmdir(path.c_str());
+    }
+    TemporaryDirectory(const TemporaryDirectory &) = delete;
+    TemporaryDirectory &operator=(const TemporaryDirectory &) = delete;
+
+    std::string file(const std::string &name) const { return path + "/" + name; }
+    std::vector<std::string> names() const {
+        std::vector<std::string> found;
+        DIR *const directory = opendir(path.c_str());
+        while (const dirent *entry = readdir(directory)) {
+            const std::string name = entry->d_name;
+            if (name != "." && name != "..") {
+                found.push_back(name);
+            }
+        }
+        closedir(directory);
+        std::sort(found.begin(), found.end());
+        return found;
+    }
+
+private:
+    std::string path;
+};
+
+void write_file(const std::string &path, const std::uint8_t *data, std::size_t size) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file.write(reinterpret_cast<const char *>(data), static_cast<std::streamsize>(size));
+    ASSERT_TRUE(file.good()) << path;
+}
+
+Bytes read_file(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    return Bytes(std::istreambuf_iterator<char>(file), {});
+}
+
+halyard_status load(const std::string &path, halyard_weights **weights) {
+    return halyard_weights_load(path.c_str(), weights);
+}
+
+std::size_t open_files() {
+    std::size_t count = 0;
+    DIR *const directory = opendir("/proc/self/fd");
+    while (readdir(directory) != nullptr) {
+        count++;
+    }
+    closedir(directory);
+    return count;
+}
+
+TEST(WeightsHandle, RefusesNull) {
+    halyard_weights_info info{};
+    const PackedWeights handle = pack(PackSource({Dtype::f32, 3, 3}));
+    EXPECT_TRUE(refused(halyard_weights_get_info(nullptr, &info), HALYARD_INVALID_ARGUMENT, "halyard_weights_get_info",
+                        "weights"));
+    EXPECT_TRUE(refused(halyard_weights_get_info(handle.get(), nullptr), HALYARD_INVALID_ARGUMENT,
+                        "halyard_weights_get_info", "info"));
+    EXPECT_EQ(halyard_weights_data(nullptr), nullptr);
+    halyard_weights_destroy(nullptr);
+    EXPECT_TRUE(
+        refused(halyard_weights_save(nullptr, "x"), HALYARD_INVALID_ARGUMENT, "halyard_weights_save", "weights"));
+    EXPECT_TRUE(
+        refused(halyard_weights_save(handle.get(), nullptr), HALYARD_INVALID_ARGUMENT, "halyard_weights_save", "path"));
+    halyard_weights *weights = nullptr;
+    EXPECT_TRUE(
+        refused(halyard_weights_load(nullptr, &weights), HALYARD_INVALID_ARGUMENT, "halyard_weights_load", "path"));
+    EXPECT_TRUE(
+        refused(halyard_weights_load("x", nullptr), HALYARD_INVALID_ARGUMENT, "halyard_weights_load", "weights"));
+    EXPECT_TRUE(refused(halyard_weights_from_memory(nullptr, 0, &weights), HALYARD_INVALID_ARGUMENT,
+                        "halyard_weights_from_memory", "memory"));
+    const AlignedBytes block(bytes_of(handle.get()));
+    EXPECT_TRUE(refused(halyard_weights_from_memory(block.data(), 0, nullptr), HALYARD_INVALID_ARGUMENT,
+                        "halyard_weights_from_memory", "weights"));
+    EXPECT_TRUE(refused(halyard_weights_from_memory(block.data(), -1, &weights), HALYARD_INVALID_ARGUMENT,
+                        "halyard_weights_from_memory", "bytes"));
+    EXPECT_TRUE(refused(halyard_weights_from_memory(block.data() + 4, 4096, &weights), HALYARD_INVALID_ARGUMENT,
+                        "halyard_weights_from_memory", "memory"));
+    EXPECT_EQ(weights, nullptr);
+}
+
+TEST(WeightsFile, HoldsThePackedBytesAndComesBack) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("weights");
+    for (const Dtype type : all_dtypes) {
+        const PackSource sources(
+            {type, 37, 50, HALYARD_WEIGHT_IN_OUT, true, true, true, true, 0, Placement::ends_at_guard});
+        const Bytes expected = sources.expected();
+        for (const halyard_isa isa : supported_isas()) {
+            const Context context(isa);
+            const PackedWeights packed = pack(sources, context.get());
+            ASSERT_EQ(halyard_weights_save(packed.get(), path.c_str()), HALYARD_OK) << halyard_last_error();
+            EXPECT_EQ(directory.names(), std::vector<std::string>{"weights"});
+            EXPECT_EQ(read_file(path), expected) << halyard_isa_name(isa);
+
+            halyard_weights *loaded = nullptr;
+            ASSERT_EQ(load(path, &loaded), HALYARD_OK) << halyard_last_error();
+            const PackedWeights handle(loaded);
+            EXPECT_TRUE(same_bytes(expected, halyard_weights_data(loaded)));
+            halyard_weights_info info{};
+            ASSERT_EQ(halyard_weights_get_info(loaded, &info), HALYARD_OK);
+            EXPECT_TRUE(info.in_features == 37 && info.out_features == 50 && info.gated == 1 && info.norm_folded == 1);
+            EXPECT_EQ(info.bytes, static_cast<std::int64_t>(expected.size()));
+            EXPECT_EQ(info.dtype.code, dlpack_type(type).code);
+            EXPECT_EQ(info.dtype.bits, dlpack_type(type).bits);
+
+            // What was loaded can be saved, over the very file it is mapped from: that one stays as long as it is used.
+            ASSERT_EQ(halyard_weights_save(loaded, path.c_str()), HALYARD_OK) << halyard_last_error();
+            EXPECT_TRUE(same_bytes(expected, halyard_weights_data(loaded)));
+            EXPECT_EQ(read_file(path), expected);
+
+            const AlignedBytes copy(expected);
+            halyard_weights *viewed = nullptr;
+            ASSERT_EQ(from_memory(copy, &viewed), HALYARD_OK) << halyard_last_error();
+            EXPECT_EQ(halyard_weights_data(viewed), copy.data());
+            halyard_weights_destroy(viewed);
+        }
+    }
+}
+
+TEST(WeightsFile, ReplacesWhatIsThere) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("weights");
+    const Bytes old(100000, 7);
+    write_file(path, old.data(), old.size());
+    const PackSource sources({Dtype::bf16, 5, 5});
+    const PackedWeights handle = pack(sources);
+    ASSERT_EQ(halyard_weights_save(handle.get(), path.c_str()), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(read_file(path), sources.expected());
+    const mode_t mask = umask(0);
+    umask(mask);
+    struct stat status{};
+    ASSERT_EQ(stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0666 & ~mask);
+}
+
+TEST(WeightsFile, LeavesNothingBehindWhereItCannotBeWritten) {
+    const TemporaryDirectory directory;
+    const PackedWeights handle = pack(PackSource({Dtype::f32, 5, 5}));
+    const auto fails = [&](const std::string &path) {
+        return refused(halyard_weights_save(handle.get(), path.c_str()), HALYARD_INVALID_ARGUMENT,
+                       "halyard_weights_save", "path");
+    };
+    const std::size_t files = open_files();
+    EXPECT_TRUE(fails(directory.file("missing/weights")));
+    EXPECT_TRUE(fails(""));
+    EXPECT_TRUE(fails(directory.file(std::string(5000, 'x'))));
+    ASSERT_EQ(mkdir(directory.file("directory").c_str(), 0700), 0);
+    EXPECT_TRUE(fails(directory.file("directory")));
+    EXPECT_TRUE(fails("/dev/null/weights"));
+    EXPECT_TRUE(fails("/proc/weights"));
+    EXPECT_EQ(directory.names(), std::vector<std::string>{"directory"});
+    EXPECT_EQ(open_files(), files);
+}
+
+TEST(WeightsFile, LeavesNothingBehindWhereTheDiskIsFull) {
+    // A limit on the size of files is a disk that is full early.
+    const TemporaryDirectory directory;
+    const PackSource sources({Dtype::f32, 100, 100});
+    const PackedWeights handle = pack(sources);
+    ASSERT_EQ(halyard_weights_save(handle.get(), directory.file("weights").c_str()), HALYARD_OK);
+    const auto save_with_little_room = [&] {
+        rlimit limit{};
+        limit.rlim_cur = limit.rlim_max = 8192;
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const halyard_status status = halyard_weights_save(handle.get(), directory.file("weights").c_str());
+        _exit(status == HALYARD_INVALID_ARGUMENT ? 0 : 1);
+    };
+    EXPECT_EXIT(save_with_little_room(), testing::ExitedWithCode(0), "");
+    EXPECT_EQ(directory.names(), std::vector<std::string>{"weights"});
+    EXPECT_EQ(read_file(directory.file("weights")), sources.expected());
+}
+
+TEST(WeightsFile, RefusesWhatIsNoFileOfWeights) {
+    const TemporaryDirectory directory;
+    const std::size_t files = open_files();
+    halyard_weights *weights = nullptr;
+    const auto fails = [&](const std::string &path, const std::string &word) {
+        return refused(load(path, &weights), HALYARD_INVALID_ARGUMENT, "halyard_weights_load", word);
+    };
+    EXPECT_TRUE(fails(directory.file("missing"), "No such file"));
+    EXPECT_TRUE(fails("", "path"));
+    EXPECT_TRUE(fails(directory.file(""), "regular file"));
+    ASSERT_EQ(mkfifo(directory.file("pipe").c_str(), 0600), 0);
+    EXPECT_TRUE(fails(directory.file("pipe"), "regular file"));
+    EXPECT_TRUE(fails("/dev/zero", "regular file"));
+
+    const std::string path = directory.file("file");
+    write_file(path, nullptr, 0);
+    EXPECT_TRUE(fails(path, "empty"));
+    const std::string text = "safetensors or some such";
+    write_file(path, reinterpret_cast<const std::uint8_t *>(text.data()), text.size());
+    EXPECT_TRUE(fails(path, "other than packed weights"));
+    Bytes block = PackSource({Dtype::f32, 5, 5}).expected();
+    write_file(path, block.data(), 100);
+    EXPECT_TRUE(fails(path, "truncated"));
+    write_file(path, block.data(), block.size() - 1);
+    EXPECT_TRUE(fails(path, "truncated"));
+    block.push_back(0);
+    write_file(path, block.data(), block.size());
+    EXPECT_TRUE(fails(path, "altered"));
+    block.pop_back();
+    block[packed::version]++;
+    sign(block.data(), block.size());
+    write_file(path, block.data(), block.size());
+    EXPECT_TRUE(refused(load(path, &weights), HALYARD_UNSUPPORTED, "halyard_weights_load", "version 2"));
+    EXPECT_EQ(weights, nullptr);
+    EXPECT_EQ(open_files(), files);
+    if (geteuid() != 0) {
+        chmod(path.c_str(), 0);
+        EXPECT_TRUE(fails(path, "path"));
+    }
+}
+
+TEST(WeightsFile, CanBeLoadedByManyThreadsAtOnce) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("weights");
+    const PackSource sources({Dtype::f16, 300, 200});
+    const Bytes expected = sources.expected();
+    ASSERT_EQ(halyard_weights_save(pack(sources).get(), path.c_str()), HALYARD_OK);
+    std::vector<int> failures(8);
+    std::vector<std::thread> threads;
+    for (int &failed : failures) {
+        threads.emplace_back([&] {
+            for (int i = 0; i < 20; i++) {
+                halyard_weights *weights = nullptr;
+                failed += load(path, &weights) != HALYARD_OK || !same_bytes(expected, halyard_weights_data(weights));
+                // Some replace it meanwhile, by the same: whoever loads gets one of the files whole.
+                failed += i % 5 == 0 && halyard_weights_save(weights, path.c_str()) != HALYARD_OK;
+                halyard_weights_destroy(weights);
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(failures, std::vector<int>(8));
+    EXPECT_EQ(directory.names(), std::vector<std::string>{"weights"});
+}
+
+class Damage : public testing::Test {
+protected:
+    testing::AssertionResult refuses(const Bytes &block, const std::string &word = "") {
+        halyard_weights *weights = nullptr;
+        const AlignedBytes aligned(block);
+        const halyard_status status = from_memory(aligned, &weights);
+        if (status == HALYARD_OK) {
+            halyard_weights_destroy(weights);
+            return testing::AssertionFailure() << "accepted";
+        }
+        return refused(status, status, "halyard_weights_from_memory", word);
+    }
+
+    const Bytes good =
+        PackSource({Dtype::bf16, 21, 40, HALYARD_WEIGHT_OUT_IN, true, true, true, true, 0, Placement::ends_at_guard})
+            .expected();
+};
+
+TEST_F(Damage, OfAnyBitOfTheHeaderIsNoticed) {
+    for (std::size_t bit = 0; bit < 8 * packed::header_size; bit++) {
+        Bytes block = good;
+        block[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+        const std::size_t byte = bit / 8;
+        EXPECT_TRUE(refuses(block, byte < packed::version ? "other than packed weights"
+                                   : byte < packed::dtype ? "version"
+                                                          : "altered"))
+            << "bit " << bit;
+    }
+}
+
+TEST_F(Damage, OfAnyByteBehindItIsNoticed) {
+    for (std::size_t byte = packed::header_size; byte < good.size(); byte++) {
+        Bytes block = good;
+        block[byte] ^= static_cast<std::uint8_t>(1u << byte % 8);
+        ASSERT_TRUE(refuses(block, "altered")) << "byte " << byte;
+    }
+    // Panels and columns that change places.
+    Bytes block = good;
+    const std::size_t begin = panels_begin(16 * 6), panel = 21 * 16 * 2;
+    std::swap_ranges(block.begin() + static_cast<std::ptrdiff_t>(begin),
+                     block.begin() + static_cast<std::ptrdiff_t>(begin + panel),
+                     block.begin() + static_cast<std::ptrdiff_t>(begin + panel));
+    EXPECT_TRUE(refuses(block, "altered"));
+}
+
+TEST_F(Damage, ByTruncationIsNoticedAtEveryLength) {
+    for (std::size_t size = 0; size < good.size(); size++) {
+        ASSERT_TRUE(refuses(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)),
+                            size == 0 ? "empty" : "truncated"))
+            << size;
+    }
+    for (const std::size_t more : {1, 16, 64, 5000}) {
+        Bytes block = good;
+        block.resize(good.size() + more);
+        EXPECT_TRUE(refuses(block, "altered")) << more;
+    }
+}
+
+// With checksums that fit: only the meaning of the fields is wrong.
+TEST_F(Damage, OfFieldsIsNoticedWhateverTheChecksumSays) {
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    const struct {
+        std::size_t field;
+        std::vector<std::int64_t> values;
+        bool wide;
+    } all[] = {
+        {packed::dtype, {3, 4, 255, 1 << 16, 0xffffffff}, false},
+        {packed::gated, {2, 3, 0xffffffff}, false},
+        {packed::norm_folded, {2, 0x80000000, 0xffffffff}, false},
+        {packed::in_features, {0, -1, 20, 22, most, std::int64_t{1} << 31, std::int64_t{1} << 58, -most - 1}, true},
+        {packed::out_features, {0, -1, 32, 49, most, most - 15, std::int64_t{1} << 31, -most - 1}, true},
+        {packed::bytes, {0, -1, 128, 4096, most, -most - 1}, true},
+        {packed::reserved, {1, -1}, true},
+        {packed::reserved + 56, {1, std::int64_t{1} << 63}, true},
+    };
+    for (const auto &each : all) {
+        for (const std::int64_t value : each.values) {
+            Bytes block = good;
+            if (each.wide) {
+                store_to(block.data(), each.field, value);
+            } else {
+                store_to(block.data(), each.field, static_cast<std::uint32_t>(value));
+            }
+            sign(block.data(), block.size());
+            EXPECT_TRUE(refuses(block)) << "field at " << each.field << ": " << value;
+        }
+    }
+    // Consistent in itself, and larger than the block.
+    Bytes block = good;
+    store_to<std::int64_t>(block.data(), packed::in_features, 1000000);
+    store_to<std::int64_t>(block.data(), packed::bytes,
+                           static_cast<std::int64_t>(panels_begin(16 * 6)) + 6 * 16 * 2 * std::int64_t{1000000});
+    sign(block.data(), block.size());
+    EXPECT_TRUE(refuses(block, "truncated"));
+}
+
+/** Reads everything that the library would read of accepted weights. */
+double sum_of_everything(const halyard_weights *weights) {
+    double sum = 0;
+    for (const std::uint8_t byte : bytes_of(weights)) {
+        sum += byte;
+    }
+    return sum;
+}
+
+// Thousands of small changes, some with checksums made to fit, so that the checks behind them have to hold. An accepted
+// block is one whose fields are consistent, and can be used.
+TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
+    std::vector<Bytes> seeds;
+    for (const Dtype type : all_dtypes) {
+        seeds.push_back(PackSource({type, 3, 5}).expected());
+        seeds.push_back(
+            PackSource({type, 9, 17, HALYARD_WEIGHT_OUT_IN, true, true, true, true, 0, Placement::ends_at_guard})
+                .expected());
+    }
+    int accepted = 0;
+    for (std::uint64_t i = 0; i < 24000; i++) {
+        const auto random = [&](std::uint64_t which, std::uint64_t below) { return hash(i + 1000, which, 9) % below; };
+        Bytes block = seeds[random(0, seeds.size())];
+        const std::uint64_t changes = 1 + random(1, 4);
+        for (std::uint64_t change = 0; change < changes; change++) {
+            // Most in the fields that say how large things are.
+            const std::size_t at =
+                random(10 + change, 4) == 0 ? random(20 + change, block.size()) : 8 + random(20 + change, 48);
+            switch (random(30 + change, 4)) {
+            case 0:
+                block[at] ^= static_cast<std::uint8_t>(1u << random(40 + change, 8));
+                break;
+            case 1:
+                block[at] = static_cast<std::uint8_t>(random(40 + change, 256));
+                break;
+            case 2:
+                block[at] = static_cast<std::uint8_t>(block[at] + 1);
+                break;
+            default:
+                block[at] = random(40 + change, 2) != 0 ? 0xff : 0;
+            }
+        }
+        if (random(2, 8) == 0) {
+            block.resize(random(3, 2 * block.size()));
+        }
+        if (block.size() >= packed::header_size && random(4, 4) != 0) {
+            if (random(5, 2) != 0) {
+                store_to(block.data(), packed::bytes, static_cast<std::int64_t>(block.size()));
+            }
+            store_to<std::uint32_t>(block.data(), packed::version, 1);
+            sign(block.data(), block.size());
+        }
+        const AlignedBytes aligned(block);
+        halyard_weights *weights = nullptr;
+        if (from_memory(aligned, &weights) == HALYARD_OK) {
+            accepted++;
+            halyard_weights_info info{};
+            ASSERT_EQ(halyard_weights_get_info(weights, &info), HALYARD_OK);
+            ASSERT_EQ(info.bytes, static_cast<std::int64_t>(block.size()));
+            const std::int64_t panels = (info.out_features + 15) / 16 * (info.gated + 1);
+            ASSERT_EQ(info.bytes, static_cast<std::int64_t>(panels_begin(static_cast<std::size_t>(16 * panels))) +
+                                      panels * 16 * info.in_features * (info.dtype.bits / 8));
+            ASSERT_GE(sum_of_everything(weights), 0);
+            halyard_weights_destroy(weights);
+        } else {
+            ASSERT_EQ(weights, nullptr);
+            ASSERT_NE(*halyard_last_error(), '\0');
+        }
+    }
+    // Changes of values alone, such as of an element, make a block that is as good as any.
+    EXPECT_GT(accepted, 100);
+    EXPECT_LT(accepted, 20000);
+}
+
+}  // namespace
+}  // namespace halyard::tests
