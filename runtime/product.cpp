@@ -150,12 +150,13 @@ Tiling::Tiling(halyard_isa isa, int64_t rows) {
         tiles = 1;
         return;
     }
-    // The tallest tiles do most with each load of a weight; somewhat lower ones may leave fewer rows idle.
+    // The tallest tiles do most with each load of a weight; somewhat lower ones may leave fewer rows idle. A load costs about
+    // as much as another row.
     tile_rows = tallest;
     tiles = (rows + tallest - 1) / tallest;
     for (int lower = tallest - 1; lower > tallest / 2; lower--) {
         const int64_t needed = (rows + lower - 1) / lower;
-        if (lower * needed < this->rows()) {
+        if ((lower + 1) * needed < (tile_rows + 1) * tiles) {
             tile_rows = lower;
             tiles = needed;
         }
