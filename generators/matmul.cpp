@@ -1,4 +1,5 @@
-// One block of a matrix product: sum(row, column) = [so_far +] sum over at most 512 inputs of x(input, row) w(input, column).
+// One block of a matrix product: sum(row, column) = [so_far +] sum over at most 512 inputs of x(input, row) w(input,
+// column).
 //
 // Each element is accumulated input by input with a fused multiply-add, whatever the tile, so that its bits do not
 // depend on the shape of the call. What becomes of the sums is the epilogue's business (epilogue.cpp).
@@ -42,12 +43,13 @@ public:
         // `sum + a * b` becomes a fused multiply-add; where there is none, only strict sums keep their order.
         const auto accumulate = [&](const Expr &a, const Expr &b) {
             const Expr sum_so_far = block(column, panel, row, tile) + a * b;
-            return get_target().has_feature(Target::SSE41) && !get_target().has_feature(Target::FMA) ? strict_float(sum_so_far)
-                                                                                                    : sum_so_far;
+            return get_target().has_feature(Target::SSE41) && !get_target().has_feature(Target::FMA)
+                       ? strict_float(sum_so_far)
+                       : sum_so_far;
         };
         block(column, panel, row, tile) = 0.0f;
-        block(column, panel, row, tile) = accumulate(x(whole.y * fetch_interval + whole.x, row, tile),
-                                                     weight(column, whole.x, whole.y, panel, tile));
+        block(column, panel, row, tile) =
+            accumulate(x(whole.y * fetch_interval + whole.x, row, tile), weight(column, whole.x, whole.y, panel, tile));
         block(column, panel, row, tile) = accumulate(x(rest, row, tile), rest_weight(column, rest, panel));
         sum(column, panel, row, tile) =
             select(first, block(column, panel, row, tile),
@@ -62,8 +64,9 @@ public:
         sum.dim(1).set_min(0).set_stride(panel_width);
         sum.dim(2).set_bounds(0, rows);
         so_far.dim(1).set_stride(panel_width);
-        schedules::matmul({fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first}, params,
-                          get_target());
+        schedules::matmul(
+            {fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first}, params,
+            get_target());
     }
 
 private:

@@ -31,7 +31,8 @@ public:
 
     void schedule() {
         y.dim(0).set_bounds(0, 1);
-        schedules::row_statistics({{statistics.sum_of_squares}, {statistics.scale}, y, value, t, x.dim(0).extent()}, get_target());
+        schedules::row_statistics({{statistics.sum_of_squares}, {statistics.scale}, y, value, t, x.dim(0).extent()},
+                                  get_target());
     }
 
 private:
@@ -63,7 +64,10 @@ public:
         y.dim(0).set_bounds(0, 2);
         schedules::row_statistics({{statistics.pivot_sum, statistics.moments},
                                    {statistics.pivot, statistics.mean_e, statistics.scale},
-                                   y, value, t, x.dim(0).extent()},
+                                   y,
+                                   value,
+                                   t,
+                                   x.dim(0).extent()},
                                   get_target());
     }
 

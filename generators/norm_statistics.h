@@ -1,5 +1,5 @@
-// What the norms know of a row before they write it. The norm kernels and the statistics kernels share it, so that a norm
-// deferred past a matrix product has the bits of one that is not.
+// What the norms know of a row before they write it. The norm kernels and the statistics kernels share it, so that a
+// norm deferred past a matrix product has the bits of one that is not.
 #ifndef HALYARD_GENERATORS_NORM_STATISTICS_H
 #define HALYARD_GENERATORS_NORM_STATISTICS_H
 
@@ -34,14 +34,13 @@ inline RmsStatistics rms_statistics(const Feature &feature, Halide::Expr width, 
     return s;
 }
 
-/** LayerNorm: mean and variance come from one pass over x - p, p a pivot near the mean ("shifted data", Chan, Golub, LeVeque
- *  1983):
- *      e = x - p,   shift = mean(e),   variance = mean(e^2) - shift^2,   y = (e - shift) / sqrt(variance + eps)
- *  The pivot is the mean of the row's first 64 features. Where |mean| >> deviation, e is exact by Sterbenz' lemma, so
- *  nothing of the deviation is lost, as it is in mean(x^2) - mean(x)^2 or in x - mean with a rounded mean. The subtraction
- *  cancels by a factor of 1 + (mean - p)^2 / variance, 1 + 1/64 for independent features and never more than
- *  1 + d / 64, which is also the growth of the error of a sum over 64 lanes. A third pass that centres the variance costs a
- *  fifth of the time. */
+/** LayerNorm: mean and variance come from one pass over x - p, p a pivot near the mean ("shifted data", Chan, Golub,
+ * LeVeque 1983): e = x - p,   shift = mean(e),   variance = mean(e^2) - shift^2,   y = (e - shift) / sqrt(variance +
+ * eps) The pivot is the mean of the row's first 64 features. Where |mean| >> deviation, e is exact by Sterbenz' lemma,
+ * so nothing of the deviation is lost, as it is in mean(x^2) - mean(x)^2 or in x - mean with a rounded mean. The
+ * subtraction cancels by a factor of 1 + (mean - p)^2 / variance, 1 + 1/64 for independent features and never more than
+ *  1 + d / 64, which is also the growth of the error of a sum over 64 lanes. A third pass that centres the variance
+ * costs a fifth of the time. */
 struct LayerStatistics {
     RowReduction pivot_sum, moments;
     Halide::Func pivot{"pivot"};    // p

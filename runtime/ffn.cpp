@@ -49,12 +49,14 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
         check.fail(HALYARD_INVALID_ARGUMENT, "norm is %d, which is no value of halyard_norm", static_cast<int>(o.norm));
     }
     if (!check.failed() && o.norm_weight && (o.norm == HALYARD_NORM_NONE || o.deferred_norm)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, o.deferred_norm ? "norm_weight is given, but deferred_norm takes it from up"
-                                                             : "norm_weight is given, but norm is HALYARD_NORM_NONE");
+        check.fail(HALYARD_INVALID_ARGUMENT, o.deferred_norm
+                                                 ? "norm_weight is given, but deferred_norm takes it from up"
+                                                 : "norm_weight is given, but norm is HALYARD_NORM_NONE");
     }
     if (!check.failed() && o.norm_bias && (o.norm != HALYARD_NORM_LAYER || o.deferred_norm)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, o.deferred_norm ? "norm_bias is given, but deferred_norm takes it from up"
-                                                             : "norm_bias is given, but norm is not HALYARD_NORM_LAYER");
+        check.fail(HALYARD_INVALID_ARGUMENT, o.deferred_norm
+                                                 ? "norm_bias is given, but deferred_norm takes it from up"
+                                                 : "norm_bias is given, but norm is not HALYARD_NORM_LAYER");
     }
     if (!check.failed() && o.deferred_norm && o.norm == HALYARD_NORM_NONE) {
         check.fail(HALYARD_INVALID_ARGUMENT, "deferred_norm is set, but norm is HALYARD_NORM_NONE");
@@ -67,8 +69,9 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     if (o.norm == HALYARD_NORM_RMS) {
         call.rms = rms_norm_scalars(check, "norm_flags", call.x, o.eps, o.norm_flags, 1.0f);
         if (!check.failed() && o.deferred_norm && (o.norm_flags & HALYARD_RMS_UNIT_OFFSET)) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "norm_flags has HALYARD_RMS_UNIT_OFFSET, but deferred_norm takes the weight from "
-                                                 "up: pack it with norm_unit_offset");
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "norm_flags has HALYARD_RMS_UNIT_OFFSET, but deferred_norm takes the weight from "
+                       "up: pack it with norm_unit_offset");
         }
     } else {
         check.finite_not_negative("eps", o.eps);
@@ -88,7 +91,8 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     if (o.residual) {
         check.same_dtype(call.x, call.y);
     }
-    for (const View *input : {&call.x, &call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down}) {
+    for (const View *input :
+         {&call.x, &call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down}) {
         check.no_overlap(call.y, *input, false);
     }
     check_clear_of_weights(check, call.y, "up", *up);
@@ -123,7 +127,8 @@ public:
         : context_(context), isa_(isa), call_(call), width_(call.x.width()) {}
 
     int64_t scratch_floats() const {
-        return widened_floats(call_.norm_weight) + widened_floats(call_.norm_bias) + 2 * width_ * thread_bound(context_);
+        return widened_floats(call_.norm_weight) + widened_floats(call_.norm_bias) +
+               2 * width_ * thread_bound(context_);
     }
 
     void prepare(float *memory) {
@@ -134,7 +139,8 @@ public:
         rows_ = memory;
         scalars_ = call_.rms;
         eps_ = call_.options.eps;
-        operation_ = call_.options.norm == HALYARD_NORM_RMS ? rms_norm(weight_, &scalars_) : layer_norm(weight_, bias_, &eps_);
+        operation_ =
+            call_.options.norm == HALYARD_NORM_RMS ? rms_norm(weight_, &scalars_) : layer_norm(weight_, bias_, &eps_);
     }
 
     /** Normalized rows of x into blocks. */
@@ -202,7 +208,8 @@ halyard_status run_ffn(Checker &check, const halyard_context &context, const Ffn
     }
     Scratch scratch(context.scratch, bytes);
     if (scratch.failed()) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x", static_cast<long long>(block));
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x",
+                          static_cast<long long>(block));
     }
     float *memory[7];
     for (int i = 0; i < 7; i++) {
@@ -238,16 +245,19 @@ halyard_status run_ffn(Checker &check, const halyard_context &context, const Ffn
             load_rows(context, isa, x, call.x.dtype, row, count, d_model, input);
         }
         if (o.deferred_norm) {
-            const int threads = static_cast<int>(std::min<int64_t>(threads_for(context, count * d_model * size_of(call.x.dtype)), count));
+            const int threads = static_cast<int>(
+                std::min<int64_t>(threads_for(context, count * d_model * size_of(call.x.dtype)), count));
             run_tasks(context, threads, [&](int index) {
                 const int64_t begin = count * index / threads, end = count * (index + 1) / threads;
-                row_statistics(isa, x, call.x.dtype, o.norm, call.rms, o.eps, row + begin, end - begin, scale + begin, mean + begin);
+                row_statistics(isa, x, call.x.dtype, o.norm, call.rms, o.eps, row + begin, end - begin, scale + begin,
+                               mean + begin);
             });
         }
         Destination between;
         between.blocked = &hidden;
         const bool has_mean = o.deferred_norm && o.norm == HALYARD_NORM_LAYER;
-        up_product.run(input, tiling, count, o.deferred_norm ? scale : nullptr, has_mean ? mean : nullptr, between, product_memory);
+        up_product.run(input, tiling, count, o.deferred_norm ? scale : nullptr, has_mean ? mean : nullptr, between,
+                       product_memory);
         hidden.clear_from(count, d_ff);
 
         Destination destination;

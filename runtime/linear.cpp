@@ -71,8 +71,8 @@ struct LinearCall {
     float beta;
 };
 
-LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights *weights, const halyard_linear_options &o,
-                        DLTensor *y) {
+LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights *weights,
+                        const halyard_linear_options &o, DLTensor *y) {
     LinearCall call;
     call.weights = weights;
     call.activation = o.activation;
@@ -118,9 +118,11 @@ halyard_status run_linear(Checker &check, const halyard_context &context, const 
     const int64_t bias_floats = has_bias ? layer.bias_floats() : 0;
     constexpr int64_t size = sizeof(float);
     Scratch scratch(context.scratch, Scratch::piece_bytes(x_floats * size) + Scratch::piece_bytes(bias_floats * size) +
-                                         2 * Scratch::piece_bytes(block * size) + Scratch::piece_bytes(product.scratch_bytes()));
+                                         2 * Scratch::piece_bytes(block * size) +
+                                         Scratch::piece_bytes(product.scratch_bytes()));
     if (scratch.failed()) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x", static_cast<long long>(block));
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x",
+                          static_cast<long long>(block));
     }
     float *const x_memory = scratch.take<float>(x_floats);
     float *const bias_memory = scratch.take<float>(bias_floats);

@@ -26,7 +26,8 @@ struct RowOperation {
     }
 };
 
-// Kernels may take several rows side by side (2 or 4, see schedules/row.h), but only if the number of rows is a multiple.
+// Kernels may take several rows side by side (2 or 4, see schedules/row.h), but only if the number of rows is a
+// multiple.
 constexpr int64_t row_multiple = 4;
 
 /** A row kernel bound to its arguments, called once per piece. One per task, as it holds the buffers. */
@@ -35,7 +36,8 @@ public:
     BoundRowKernel(const RowOperation &operation, DType dtype, halyard_isa isa)
         : BoundRowKernel(operation, dtype, isa, dtype, dtype) {}
     BoundRowKernel(const RowOperation &operation, DType dtype, halyard_isa isa, DType x_dtype, DType y_dtype)
-        : function_(kernel_function(operation.kernel, dtype, isa)), x_size_(size_of(x_dtype)), y_size_(size_of(y_dtype)) {
+        : function_(kernel_function(operation.kernel, dtype, isa)), x_size_(size_of(x_dtype)),
+          y_size_(size_of(y_dtype)) {
         int n = 0;
         arguments_[n++] = x_.argument();
         for (int i = 0; i < operation.scalar_count; i++) {
@@ -90,7 +92,8 @@ struct RmsNormScalars {
 };
 
 /** `flags_name`: what the caller knows the flags by. */
-inline RmsNormScalars rms_norm_scalars(Checker &check, const char *flags_name, const View &x, float eps, unsigned flags, float p) {
+inline RmsNormScalars rms_norm_scalars(Checker &check, const char *flags_name, const View &x, float eps, unsigned flags,
+                                       float p) {
     constexpr unsigned known = HALYARD_RMS_EPS_OUTSIDE_ROOT | HALYARD_RMS_UNIT_OFFSET;
     check.finite_not_negative("eps", eps);
     if (!check.failed() && (flags & ~known)) {
@@ -118,10 +121,10 @@ inline RowOperation rms_norm(const View &weight, RmsNormScalars *scalars) {
     return operation;
 }
 
-/** 1/sqrt(...) and, for a LayerNorm, the mean of rows [first_row, first_row + rows) of the first tensor of `x`, f32 each, on
- *  the calling thread. Of `rms` only eps_outside_root is read. */
-void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms, float eps,
-                    int64_t first_row, int64_t rows, float *scale, float *mean);
+/** 1/sqrt(...) and, for a LayerNorm, the mean of rows [first_row, first_row + rows) of the first tensor of `x`, f32
+ * each, on the calling thread. Of `rms` only eps_outside_root is read. */
+void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms,
+                    float eps, int64_t first_row, int64_t rows, float *scale, float *mean);
 
 }  // namespace halyard
 

@@ -1,7 +1,7 @@
 // The loops round the matmul kernels: blocks of rows stay in the second-level cache while the weights pass by once.
 //
-// For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory, and
-// when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
+// For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory,
+// and when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
 // kernels fetch the one after it, a portion with each tile. Threads take groups from a common counter.
 #include "product.h"
 
@@ -15,14 +15,15 @@ namespace {
 // With this many tiles it pays to widen a block of 16-bit weights once, before the first of them.
 constexpr int64_t min_tiles_to_widen = 3;
 
-// In a single tile of rows, weights are fetched so many bytes, of all panels of the tile together, before they are used:
-// far enough for memory to answer, and near enough that a panel's first inputs, which nobody fetched, are few.
+// In a single tile of rows, weights are fetched so many bytes, of all panels of the tile together, before they are
+// used: far enough for memory to answer, and near enough that a panel's first inputs, which nobody fetched, are few.
 constexpr int64_t fetch_distance = 8192;
 
 // A thread more pays from about so many bytes of weights.
 constexpr int64_t min_weight_bytes_per_thread = 64 * 1024;
 
-// With this many, the tall kernels fetch all of the weights that come next: one line for every so many inputs of a tile.
+// With this many, the tall kernels fetch all of the weights that come next: one line for every so many inputs of a
+// tile.
 constexpr int tall_fetch_interval = 4;
 constexpr int64_t min_tiles_of_tall = tall_fetch_interval;
 
@@ -67,13 +68,14 @@ constexpr int max_tile_panels() {
 
 /** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
 constexpr int max_group_panels = 2 * max_tile_panels();
+constexpr int max_group_columns = max_group_panels * panel_width;
 
 // What stands for a scale, a mean, a bias and a residual that are not there. Adding -0 changes no value.
 struct Neutral {
     float ones[max_block_rows] = {};
-    float zeros[max_block_rows > max_group_panels * panel_width ? max_block_rows : max_group_panels * panel_width] = {};
-    float negative_zeros[max_group_panels * panel_width] = {};
-    uint16_t negative_zeros_16[max_group_panels * panel_width] = {};
+    float zeros[std::max(max_block_rows, max_group_columns)] = {};  // means of rows, or sums of columns
+    float negative_zeros[max_group_columns] = {};
+    uint16_t negative_zeros_16[max_group_columns] = {};
 
     constexpr Neutral() {
         for (float &one : ones) {
@@ -106,7 +108,8 @@ int64_t block_rows() {
 }
 
 int threads_for(const halyard_context &context, int64_t bytes) {
-    return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(bytes / min_weight_bytes_per_thread, thread_bound(context))));
+    return static_cast<int>(
+        std::max<int64_t>(1, std::min<int64_t>(bytes / min_weight_bytes_per_thread, thread_bound(context))));
 }
 
 void BlockedRows::clear_from(int64_t used, int64_t features) const {
@@ -117,14 +120,16 @@ void BlockedRows::clear_from(int64_t used, int64_t features) const {
 
 void BlockedRows::store_row(int64_t row, const float *values, int64_t features) const {
     for (int64_t k = 0; k < features; k += k_block) {
-        memcpy(at(row, k / k_block), values + k, static_cast<size_t>(std::min<int64_t>(k_block, features - k)) * sizeof(float));
+        memcpy(at(row, k / k_block), values + k,
+               static_cast<size_t>(std::min<int64_t>(k_block, features - k)) * sizeof(float));
     }
 }
 
-void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row, int64_t rows,
-               int64_t features, const BlockedRows &blocked) {
+void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
+               int64_t rows, int64_t features, const BlockedRows &blocked) {
     const KernelFunction widen = kernel_function(Kernel::cast_to_f32, dtype, isa);
-    const int threads = static_cast<int>(std::min<int64_t>(threads_for(context, rows * features * size_of(dtype)), rows));
+    const int threads =
+        static_cast<int>(std::min<int64_t>(threads_for(context, rows * features * size_of(dtype)), rows));
     run_tasks(context, threads, [&](int index) {
         Buffer from, to;
         void *arguments[] = {from.argument(), to.argument()};
@@ -150,8 +155,8 @@ Tiling::Tiling(halyard_isa isa, int64_t rows) {
         tiles = 1;
         return;
     }
-    // The tallest tiles do most with each load of a weight; somewhat lower ones may leave fewer rows idle. A load costs about
-    // as much as another row.
+    // The tallest tiles do most with each load of a weight; somewhat lower ones may leave fewer rows idle. A load costs
+    // about as much as another row.
     tile_rows = tallest;
     tiles = (rows + tallest - 1) / tallest;
     for (int lower = tallest - 1; lower > tallest / 2; lower--) {
@@ -216,10 +221,10 @@ struct Product::Call {
     const float *row_scale, *row_mean;
     const Destination &y;
 
-    bool widen;         // 16-bit weights block by block, before they are multiplied
-    bool tall;          // many tiles of rows
-    int tile_panels;    // of a kernel call
-    int group_panels;   // whose sums are held at a time
+    bool widen;        // 16-bit weights block by block, before they are multiplied
+    bool tall;         // many tiles of rows
+    int tile_panels;   // of a kernel call
+    int group_panels;  // whose sums are held at a time
     int64_t groups;
     std::atomic<int64_t> next{0};
 
@@ -234,8 +239,8 @@ class Product::Call::Worker {
 public:
     Worker(const Call &call, char *scratch)
         : call_(call), weights_(call.weights),
-          multiply_(kernel_function(tile_kernel(call.tall, call.tiling.tile_rows), call.widen ? DType::f32 : call.weights.dtype,
-                                    call.product.isa_)),
+          multiply_(kernel_function(tile_kernel(call.tall, call.tiling.tile_rows),
+                                    call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
           widen_(kernel_function(Kernel::cast_to_f32, call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
@@ -304,7 +309,8 @@ private:
         next_.set_dim(1, panels, fetch_pitch);
         bool first = k == 0;
         int32_t inputs = static_cast<int32_t>(depth);
-        void *arguments[] = {x_.argument(), w_.argument(), sum_.argument(), &first, &inputs, next_.argument(), &step, sum_.argument()};
+        void *arguments[] = {x_.argument(), w_.argument(),    sum_.argument(), &first,
+                             &inputs,       next_.argument(), &step,           sum_.argument()};
         multiply_(arguments);
     }
 
@@ -328,7 +334,8 @@ private:
         while (column < columns_end) {
             const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block);
             char *data = reinterpret_cast<char *>(y.blocked->at(0, column / k_block) + column % k_block);
-            store(begin, (column - first_column) * stripes, 0, call_.rows, block_end - column, data, x_pitch, nullptr, 0);
+            store(begin, (column - first_column) * stripes, 0, call_.rows, block_end - column, data, x_pitch, nullptr,
+                  0);
             column = block_end;
         }
     }
@@ -353,8 +360,15 @@ private:
         }
         set(y_, y, columns, rows, y_pitch);
         float beta = layer.beta;
-        void *arguments[] = {sum2_.argument(), scale_.argument(), mean_.argument(), column_sums_.argument(), column_bias_.argument(),
-                             bias_.argument(), residual_.argument(), &beta, y_.argument()};
+        void *arguments[] = {sum2_.argument(),
+                             scale_.argument(),
+                             mean_.argument(),
+                             column_sums_.argument(),
+                             column_bias_.argument(),
+                             bias_.argument(),
+                             residual_.argument(),
+                             &beta,
+                             y_.argument()};
         epilogue_(arguments);
     }
 
@@ -402,11 +416,22 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     thread_bytes_ = Scratch::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
-void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale, const float *row_mean,
-                  const Destination &y, char *scratch) const {
+void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale,
+                  const float *row_mean, const Destination &y, char *scratch) const {
     const halyard_weights &weights = *layer_.weights;
-    Call call{*this, weights, x, tiling, rows, row_scale ? row_scale : neutral.ones, row_mean ? row_mean : neutral.zeros, y,
-              weights.dtype != DType::f32 && tiling.tiles >= min_tiles_to_widen, false, 0, 0, 0};
+    Call call{*this,
+              weights,
+              x,
+              tiling,
+              rows,
+              row_scale ? row_scale : neutral.ones,
+              row_mean ? row_mean : neutral.zeros,
+              y,
+              weights.dtype != DType::f32 && tiling.tiles >= min_tiles_to_widen,
+              false,
+              0,
+              0,
+              0};
     const auto &widths = tile_table.panels[isa_][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
     call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
     call.tile_panels = widths[call.tall][tiling.tile_rows];

@@ -65,13 +65,14 @@ struct Layer {
 
     /** Of the vector that `bias` points to. */
     int64_t bias_floats() const { return weights->panels * panel_width; }
-    /** Fills `memory`, bias_floats() long, with what the views hold, and points `bias` to it. Either view may be empty. */
+    /** Fills `memory`, bias_floats() long, with what the views hold, and points `bias` to it. Either view may be empty.
+     */
     void set_bias(const View &bias, const View &bias_up, halyard_isa isa, float *memory);
 };
 
 /** Copies features of rows of x, whatever its dtype, into blocks. */
-void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row, int64_t rows,
-               int64_t features, const BlockedRows &blocked);
+void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
+               int64_t rows, int64_t features, const BlockedRows &blocked);
 
 /** Where the rows of a product go. */
 struct Destination {

@@ -32,7 +32,8 @@ View check_row_vector(Checker &check, const char *name, const DLTensor *tensor, 
         same = view.shape[i] == (x.rank > 1 ? x.shape[i] : 1);
     }
     if (!same) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s must have the leading shape of %s, or [1] where that has one axis", name, x.name);
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s must have the leading shape of %s, or [1] where that has one axis",
+                   name, x.name);
     }
     return view;
 }

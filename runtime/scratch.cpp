@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t huge_page = 2 << 20;
 
-// Large blocks lie on huge pages where the system gives them: the rows of a block of x are read in turn from all over it.
+// Large blocks lie on huge pages where the system gives them: the rows of a block of x are read in turn from all over
+// it.
 char *allocate(int64_t bytes) {
     const bool large = bytes >= 2 * huge_page;
     void *memory = nullptr;

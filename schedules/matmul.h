@@ -15,8 +15,8 @@ struct Matmul {
     Halide::Func fetch;        // fetch(panel, group, tile): 0, see below
     Halide::Func weight;       // weight(column, input in group, group, panel, tile), widened
     Halide::Func rest_weight;  // rest_weight(column, input, panel)
-    Halide::Func block;        // block(column, panel, row, tile): update 0 over whole groups of inputs, update 1 the rest
-    Halide::Func sum;  // sum(column, panel, row, tile)
+    Halide::Func block;  // block(column, panel, row, tile): update 0 over whole groups of inputs, update 1 the rest
+    Halide::Func sum;    // sum(column, panel, row, tile)
     Halide::Var column, panel, row, tile;
     Halide::Expr panels;  // extent of panel
     Halide::Expr first;   // whether sum is block alone
