@@ -1,6 +1,7 @@
 // Every bad argument of every function: the call fails with the right kind of status, the message names the function
 // and the argument, and nothing is written.
 #include "support/invocation.h"
+#include "support/text.h"
 
 #include <algorithm>
 #include <cctype>
@@ -173,17 +174,6 @@ const Mistake mistakes_of_outputs[] = {
          c.apply();
      }},
 };
-
-bool contains_word(const std::string &text, const std::string &word) {
-    const auto part_of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-        const std::size_t end = at + word.size();
-        if ((at == 0 || !part_of_word(text[at - 1])) && (end == text.size() || !part_of_word(text[end]))) {
-            return true;
-        }
-    }
-    return false;
-}
 
 class BadArguments : public testing::TestWithParam<OperationCase> {
 protected:

@@ -1,5 +1,6 @@
 // Contexts, statuses and messages, instruction sets, and calls from many threads at once.
 #include "support/invocation.h"
+#include "support/threads.h"
 
 #include <atomic>
 #include <cstring>
@@ -243,13 +244,7 @@ TEST_P(ManyThreads, GetTheResultsThatOneGets) {
             }
         }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 6; i++) {
-        threads.emplace_back(work, i);
-    }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
+    run_at_once(6, work);
     EXPECT_EQ(wrong, 0);
 }
 

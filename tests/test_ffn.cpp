@@ -1,6 +1,7 @@
 // Feed-forward networks as one call: against float64 with derived bounds, against the calls they are made of bit by
 // bit, the deferred norm, the hidden width, calls from many threads.
 #include "support/ffn.h"
+#include "support/threads.h"
 
 #include <atomic>
 #include <cmath>
@@ -471,13 +472,7 @@ TEST(FfnThreads, GetTheResultsThatOneGets) {
             }
         }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 6; i++) {
-        threads.emplace_back(work, i);
-    }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
+    run_at_once(6, work);
     EXPECT_EQ(wrong, 0);
 }
 

@@ -1,6 +1,7 @@
 // Linear layers: the bits are those of the documented order, whatever the other rows, the threads, the storage and the
 // instruction set; NaN and Inf stay where they are.
 #include "support/linear.h"
+#include "support/threads.h"
 
 #include <atomic>
 #include <cmath>
@@ -360,13 +361,7 @@ TEST(LinearThreads, GetTheResultsThatOneGets) {
             }
         }
     };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 6; i++) {
-        threads.emplace_back(work, i);
-    }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
+    run_at_once(6, work);
     EXPECT_EQ(wrong, 0);
 }
 

@@ -1,6 +1,7 @@
 // Numerics as an interface: the bits of a row do not depend on the other rows, on the row's place, on the threads or
 // (in f32) on the instruction set; forms that say they agree, agree bit for bit.
 #include "support/invocation.h"
+#include "support/threads.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -98,24 +99,6 @@ TEST_P(BitsOfElementwise, AnElementDoNotDependOnItsColumn) {
         }
     }
 }
-
-/** Runs tasks on new threads, in reverse order, and counts. */
-struct ReverseThreads {
-    int calls = 0, tasks = 0;
-
-    static void run(void *user, int count, void (*task)(void *closure, int index), void *closure) {
-        auto &self = *static_cast<ReverseThreads *>(user);
-        self.calls++;
-        self.tasks += count;
-        std::vector<std::thread> threads;
-        for (int i = count - 1; i >= 0; i--) {
-            threads.emplace_back([=] { task(closure, i); });
-        }
-        for (std::thread &thread : threads) {
-            thread.join();
-        }
-    }
-};
 
 TEST_P(Bits, OfARowDoNotDependOnTheThreads) {
     // Large enough that a second to fourth thread gets work: many short rows, few long ones, one very long one.

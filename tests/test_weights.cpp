@@ -264,6 +264,17 @@ class BadPack : public testing::Test {
 protected:
     BadPack() : memory(Dtype::f16, block_form(sources.size())) {}
 
+    struct NamedTensor {
+        Tensor &tensor;
+        const char *name;
+    };
+    std::vector<NamedTensor> all() {
+        return {{sources.weight, "weight"},
+                {sources.up, "up"},
+                {sources.norm_weight, "norm_weight"},
+                {sources.norm_bias, "norm_bias"}};
+    }
+
     /** Neither of both functions takes the arguments, unless only the data are wrong. */
     testing::AssertionResult refuses(halyard_status status, const std::string &word, bool shape_is_wrong = true) {
         const Bytes before = memory.snapshot();
@@ -309,14 +320,7 @@ TEST_F(BadPack, Null) {
 }
 
 TEST_F(BadPack, OnlyDataWrong) {
-    const struct {
-        Tensor &tensor;
-        const char *name;
-    } all[] = {{sources.weight, "weight"},
-               {sources.up, "up"},
-               {sources.norm_weight, "norm_weight"},
-               {sources.norm_bias, "norm_bias"}};
-    for (const auto &each : all) {
+    for (const NamedTensor &each : all()) {
         DLTensor &view = each.tensor.view;
         const DLTensor good = view;
         view.data = nullptr;
@@ -344,14 +348,7 @@ TEST_F(BadPack, OnlyDataWrong) {
 }
 
 TEST_F(BadPack, ShapesAndTypes) {
-    const struct {
-        Tensor &tensor;
-        const char *name;
-    } all[] = {{sources.weight, "weight"},
-               {sources.up, "up"},
-               {sources.norm_weight, "norm_weight"},
-               {sources.norm_bias, "norm_bias"}};
-    for (const auto &each : all) {
+    for (const NamedTensor &each : all()) {
         DLTensor &view = each.tensor.view;
         const DLTensor good = view;
         view.strides = nullptr;
@@ -383,7 +380,7 @@ TEST_F(BadPack, ShapesAndTypes) {
         view = good;
     }
     // Types and shapes that do not match.
-    for (const auto &each : all) {
+    for (const auto &each : all()) {
         if (&each.tensor != &sources.weight) {
             const DLTensor good = each.tensor.view;
             each.tensor.view.dtype = dlpack_type(Dtype::bf16);
@@ -465,14 +462,7 @@ TEST_F(BadPack, Memory) {
 
 TEST_F(BadPack, MemoryThatOverlapsASource) {
     only_with_memory = true;
-    const struct {
-        Tensor &tensor;
-        const char *name;
-    } all[] = {{sources.weight, "weight"},
-               {sources.up, "up"},
-               {sources.norm_weight, "norm_weight"},
-               {sources.norm_bias, "norm_bias"}};
-    for (const auto &each : all) {
+    for (const NamedTensor &each : all()) {
         const auto bytes = static_cast<std::int64_t>(each.tensor.count() * 4);
         for (const std::int64_t at : {std::int64_t{0}, room / 2, room - bytes, room - 4, 4 - bytes}) {
             DLTensor &view = each.tensor.view;

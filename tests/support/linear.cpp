@@ -4,12 +4,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
+
+#include "support/text.h"
 
 namespace halyard::tests {
 namespace {
@@ -68,17 +68,6 @@ void fold(WeightMatrix &matrix, const WeightForm &form, const Row &weight, const
     }
     // The factor may be rounded to f32, the product to f32 and then to the type.
     matrix.fold_error = exact ? 0.0 : unit_roundoff(form.dtype) + 2 * unit_roundoff(Dtype::f32);
-}
-
-bool names_argument(const std::string &text, const std::string &word) {
-    const auto part_of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-        const std::size_t end = at + word.size();
-        if ((at == 0 || !part_of_word(text[at - 1])) && (end == text.size() || !part_of_word(text[end]))) {
-            return true;
-        }
-    }
-    return false;
 }
 
 }  // namespace
@@ -424,25 +413,12 @@ testing::AssertionResult refused(halyard_status got, halyard_status status, cons
     }
     for (std::size_t begin = 0; begin <= arguments.size();) {
         const std::size_t end = std::min(arguments.find('|', begin), arguments.size());
-        if (names_argument(message.substr(function.size()), arguments.substr(begin, end - begin))) {
+        if (contains_word(message.substr(function.size()), arguments.substr(begin, end - begin))) {
             return testing::AssertionSuccess();
         }
         begin = end + 1;
     }
     return testing::AssertionFailure() << "the message does not name " << arguments << ": " << message;
-}
-
-void ReverseThreads::run(void *user, int count, void (*task)(void *closure, int index), void *closure) {
-    auto &self = *static_cast<ReverseThreads *>(user);
-    self.calls++;
-    self.tasks += count;
-    std::vector<std::thread> threads;
-    for (int i = count - 1; i >= 0; i--) {
-        threads.emplace_back([=] { task(closure, i); });
-    }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
 }
 
 }  // namespace halyard::tests

@@ -146,12 +146,6 @@ testing::AssertionResult same_rows(const Tensor &expected, const Tensor &got);
 testing::AssertionResult refused(halyard_status got, halyard_status status, const std::string &function,
                                  const std::string &arguments);
 
-/** Runs tasks on new threads, the last first, and counts. */
-struct ReverseThreads {
-    int calls = 0, tasks = 0;
-    static void run(void *user, int count, void (*task)(void *closure, int index), void *closure);
-};
-
 }  // namespace halyard::tests
 
 #endif
