@@ -51,7 +51,41 @@ function(_halyard_tuned_params out isa key)
     set(${out} ${${out}} PARENT_SCOPE)
 endfunction()
 
+# A program for every file in generators/, with the schedules whose headers it includes: a change of one rebuilds no
+# kernel of another. HALYARD_GENERATOR_<class> is the program of a generator.
+function(_halyard_compile_for_host target)
+    target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+    target_compile_options(${target} PRIVATE -O1 -Wall)
+    target_link_libraries(${target} PRIVATE Halide::Generator)
+endfunction()
+file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS schedules/x86/*.cpp)
+foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
+    get_filename_component(name "${source}" NAME_WE)
+    add_library(halyard_schedule_${name} OBJECT "${source}")
+    _halyard_compile_for_host(halyard_schedule_${name})
+endforeach()
+file(GLOB HALYARD_GENERATOR_SOURCES CONFIGURE_DEPENDS generators/*.cpp)
+foreach(source IN LISTS HALYARD_GENERATOR_SOURCES)
+    get_filename_component(name "${source}" NAME_WE)
+    set(program halyard_generate_${name})
+    add_executable(${program} "${source}")
+    _halyard_compile_for_host(${program})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    file(STRINGS "${source}" lines REGEX "^(#include \"schedules/|HALIDE_REGISTER_GENERATOR)")
+    foreach(line IN LISTS lines)
+        if(line MATCHES "\"schedules/(.+)\\.h\"")
+            target_link_libraries(${program} PRIVATE halyard_schedule_${CMAKE_MATCH_1})
+        elseif(line MATCHES ", *([a-z0-9_]+)\\)")
+            set(HALYARD_GENERATOR_${CMAKE_MATCH_1} ${program})
+        endif()
+    endforeach()
+endforeach()
+
 function(halyard_kernel name signature family generator)
+    set(program ${HALYARD_GENERATOR_${generator}})
+    if(NOT program)
+        message(FATAL_ERROR "kernels.cmake: kernel ${name} names the generator '${generator}', which no file in generators/ registers.")
+    endif()
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all "HALYARD_KERNEL(${name})")
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
     if(family MATCHES "^(elementwise|row)$")
@@ -76,7 +110,7 @@ function(halyard_kernel name signature family generator)
             set(symbol hk_${name}_${dtype}_${isa})
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
             set(generate
-                halyard_generate -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
+                ${program} -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
                 target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype}
                 ${ARGN} ${params})
             if(family STREQUAL "matmul")
@@ -91,7 +125,7 @@ function(halyard_kernel name signature family generator)
             add_custom_command(
                 OUTPUT "${object}"
                 ${commands}
-                DEPENDS halyard_generate ${HALYARD_PREFETCH_SCRIPT}
+                DEPENDS ${program} ${HALYARD_PREFETCH_SCRIPT}
                 COMMENT "Kernel ${name} ${dtype} ${isa}"
                 VERBATIM)
             list(APPEND HALYARD_KERNEL_OBJECTS "${object}")

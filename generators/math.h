@@ -158,10 +158,13 @@ public:
     /** max(0, x). Exact; NaN stays NaN, relu(-0) = -0. */
     Expr relu(Expr x) const { return at_least(x, 0.0f); }
 
-    /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2
-     * (baseline 5.2), 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
+    /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2,
+     * 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
+        if (!has_fma) {
+            return relu(v) - gelu_tail_without_fma(g);
+        }
         return relu(v) - times_gauss(mills_numerator(g.z), g) * (g.scale * g.z) / mills_denominator(g.z);
     }
 
@@ -246,6 +249,11 @@ private:
         Expr z, q, scale;
     };
 
+    /** A sum of two floats of which the second is the rounding error of the first. */
+    struct Pair {
+        Expr high, low;
+    };
+
     static constexpr float log2e = 1.44269502f, log2e_lo = 1.92596299e-8f;
     static constexpr float ln2 = 0.693147182f;
     static constexpr float ln2_hi = 0.693145752f, ln2_lo = 1.42860677e-6f;      // n·ln2_hi is exact: it has 16 bits
@@ -285,6 +293,19 @@ private:
         Expr ah = float_of(bits(a) & upper), bh = float_of(bits(b) & upper);
         Expr al = a - ah, bl = b - bh, ab = a * b;
         return (ab + c) + (((ah * bh - ab) + ah * bl + al * bh) + al * bl);
+    }
+
+    /** a + b (Knuth 1969). */
+    static Pair add(const Expr &a, const Expr &b) {
+        Expr sum = a + b, b_part = sum - a;
+        return {sum, (a - (sum - b_part)) + (b - b_part)};
+    }
+
+    /** a·b + c. */
+    Pair multiply_add(const Expr &a, const Expr &b, const Expr &c) const {
+        Expr product = a * b;
+        Pair sum = add(product, c);
+        return {sum.high, sum.low + fma_exact(a, b, product * -1.0f)};
     }
 
     /** n = x·c rounded to an integer: the sum with 1.5·2^23 has no room for a fraction, and holds n in its low bits,
@@ -342,14 +363,31 @@ private:
     // R(z) = numerator/denominator/gauss_unit. Both carry a common factor of 1.203125 (the numerator gauss_unit
     // besides, for the tail beyond 2^-126), which makes the roundings smallest where GELU is a little less than a power
     // of two.
-    Expr mills_numerator(const Expr &z) const {
+    static constexpr float mills_numerator_0 = 0.6015625f * gauss_unit, mills_denominator_0 = 1.203125f;
+
+    Expr mills_numerator_rest(const Expr &z) const {
         const float u = gauss_unit;
-        return polynomial(z,
-                          {0.6015625f * u, 0.520253599f * u, 0.215084329f * u, 0.0470406935f * u, 0.00466933148f * u});
+        return polynomial(z, {0.520253599f * u, 0.215084329f * u, 0.0470406935f * u, 0.00466933148f * u});
     }
 
-    Expr mills_denominator(const Expr &z) const {
-        return polynomial(z, {1.203125f, 2.00046229f, 1.42474139f, 0.550628781f, 0.117922954f, 0.0117041012f});
+    Expr mills_denominator_rest(const Expr &z) const {
+        return polynomial(z, {2.00046229f, 1.42474139f, 0.550628781f, 0.117922954f, 0.0117041012f});
+    }
+
+    Expr mills_numerator(const Expr &z) const { return fma(mills_numerator_rest(z), z, mills_numerator_0); }
+
+    Expr mills_denominator(const Expr &z) const { return fma(mills_denominator_rest(z), z, mills_denominator_0); }
+
+    /** |x|·Φ(-|x|) without FMA. Twice as many roundings as with it would add up to an error of 5.2, so the last step of
+     * both polynomials, the product and the quotient carry theirs along. */
+    Expr gelu_tail_without_fma(const Gauss &g) const {
+        Pair numerator = multiply_add(mills_numerator_rest(g.z), g.z, mills_numerator_0);
+        Pair denominator = multiply_add(mills_denominator_rest(g.z), g.z, mills_denominator_0);
+        Pair t = add(numerator.high, numerator.high * g.q);
+        Expr z = g.scale * g.z, product = t.high * z, quotient = product / denominator.high;
+        Expr rest = fma_exact(quotient * -1.0f, denominator.high, product) + fma_exact(t.high, z, product * -1.0f) +
+                    (t.low + numerator.low) * z - quotient * denominator.low;
+        return quotient + rest / denominator.high;
     }
 
     /** t·unit for x < 0, 1 - t·unit otherwise. */

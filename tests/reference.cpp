@@ -197,7 +197,7 @@ const accuracy::Bound *ErrorModel::bound_at(double argument) const {
 
 double ErrorModel::allowed(double argument, double result) const {
     const accuracy::Bound *bound = bound_at(argument);
-    return bound == nullptr ? 0.0 : bound->ulp() * ulp_f32(std::max(std::fabs(result), bound->floor));
+    return bound == nullptr ? 0.0 : bound->max_ulp * ulp_f32(std::max(std::fabs(result), bound->floor));
 }
 
 Expected gated(double activated, double activated_error, double up) {

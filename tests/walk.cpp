@@ -45,7 +45,6 @@ std::vector<WalkResult> walk(const Activation &activation, const std::vector<con
         DLTensor ys = row_view(y, width);
         for (std::size_t k = 0; k < contexts.size(); k++) {
             WalkResult &result = results[k];
-            const bool with_fma = halyard_context_isa(contexts[k]) != HALYARD_ISA_SSE41;
             const bool called = activation.call(contexts[k], &xs, activation.beta, &ys) == HALYARD_OK;
             for (std::size_t i = 0; i < count; i++) {
                 const double argument = static_cast<double>(activation.beta) * x[i];
@@ -57,14 +56,14 @@ std::vector<WalkResult> walk(const Activation &activation, const std::vector<con
                     if (ulp > worst.ulp) {
                         worst = {*bound, ulp, x[i], y[i], expected[i]};
                     }
-                    if (called && ulp <= bound->ulp(with_fma)) {
+                    if (called && ulp <= bound->max_ulp) {
                         continue;
                     }
                 }
                 // Overflow, infinities and NaN; and what is beyond its bound.
                 const double allowed =
                     bound != nullptr && std::isfinite(expected[i])
-                        ? bound->ulp(with_fma) * ulp_f32(std::max(std::fabs(expected[i]), bound->floor))
+                        ? bound->max_ulp * ulp_f32(std::max(std::fabs(expected[i]), bound->floor))
                         : 0.0;
                 const bool right = called && acceptable(Dtype::f32, {expected[i], allowed}, y[i]);
                 if (!right && result.wrong++ == 0) {
