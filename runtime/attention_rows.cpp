@@ -40,7 +40,7 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
 
 /** What the products of `rows` rows cost in tiles of `height`; 0 if there are no such tiles. A load of a panel's values
  *  costs about as much as another row, and panels that are left over by the tiles' width half as much again as others.
- *  /
+ *  */
 int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int height) {
     const int64_t tiles = (rows + height - 1) / height;
     const bool tall = tiles >= fetch_interval_of_tall && tile_kernels.width(isa, DType::f32, true, height) > 0;

@@ -82,7 +82,7 @@ public:
     PartialResult result();
 
 private:
-    /** A tile of rows, and the positions of the block that some of its rows see. /
+    /** A tile of rows, and the positions of the block that some of its rows see. */
     struct Tile {
         int64_t first, end;
         int64_t column, columns;  // whose softmax is taken: those and up to whole
