@@ -100,13 +100,6 @@ halyard_kernel( attention_softcap         internal_f32  attention  attention_sof
 halyard_kernel( attention_merge           internal_f32  attention  attention_merge )
 halyard_kernel( attention_finish          internal      attention  attention_finish )  # dtype is that of y
 
-# Products of a single tile with keys and values of 16 bits, a panel after the other, in the order in which they lie in
-# memory: every line is fetched once. (The matmul kernels do that with f32, if they are given other than their own number
-# of panels.) schedules/tuned says which an instruction set has.
-foreach(rows IN ITEMS 1 2 4 6 8)
-    halyard_kernel( matmul_stream_${rows}   internal  matmul       matmul       rows=${rows} fetch_interval=2 )
-endforeach()
-
 # rotary position embedding; keys and values into the panels of a cache and out of them, dtype being that of the panels
 halyard_kernel( rope                      internal    rope         rope )
 halyard_kernel( rope_interleaved          internal    rope         rope         interleaved=true )
