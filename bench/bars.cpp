@@ -193,7 +193,7 @@ std::vector<Bar> judge_transformers(const Run &run) {
     const auto compiled = [](const RowResult &row) { return ratio_to(row, "pytorch-compile"); };
     return {
         worst(
-            "attention of one token to 8192 cached positions: fraction of the read bandwidth", 90, "%.0f %%",
+            "attention, decode with 8192 cached positions: fraction of the read bandwidth", 90, "%.0f %%",
             [](const WorkId &id) { return id.kernel->attention && id.cached == 8192; }, percent_of_roofline),
         worst(
             "Llama-2-7B block in f32, decode of one sequence: fraction of the read bandwidth", 90, "%.0f %%",
