@@ -131,6 +131,12 @@ def compile_model(arrays, request, matrices):
     )
 
 
+def wait_for(run):
+    """Runs it without what `infer` does besides: copying the outputs into new arrays."""
+    run.start_async()
+    run.wait()
+
+
 def prepare(request):
     is_attention = request["operation"] == "attention"
     inputs = attention_inputs(request) if is_attention else inputs_of(request)
@@ -149,7 +155,7 @@ def prepare(request):
         for number, array in enumerate(y):
             run.set_output_tensor(number, ov.Tensor(array, shared_memory=True))
         kept.append((run, x, y))
-        calls.append(run.infer)
+        calls.append(lambda run=run: wait_for(run))
 
     def results():
         y = kept[0][2]

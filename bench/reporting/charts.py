@@ -104,6 +104,15 @@ class Plot:
             f"{escape(text)}</text>"
         )
 
+    def text_along(self, x, slope, text, css=""):
+        """Above the line y = slope x, from x on."""
+        places = [(self.x(each), self.y(slope * each)) for each in (x, 2 * x)]
+        angle = math.degrees(math.atan2(places[1][1] - places[0][1], places[1][0] - places[0][0]))
+        self.add(
+            f'<text class="{css}" transform="translate({places[0][0]:.1f} {places[0][1]:.1f}) rotate({angle:.1f})" '
+            f'x="6" y="-5">{escape(text)}</text>'
+        )
+
     @staticmethod
     def title(text):
         return f"<title>{escape(text)}</title>" if text else ""
@@ -164,7 +173,7 @@ def roofline(run, groups, width, height):
             "roof",
             f"{level}: {speed / 1e9:.0f} GB/s of reads",
         )
-        plot.text(start, start * speed / 1e9, f"{level} {speed / 1e9:.0f} GB/s", "roof-name", dx=4, dy=-4)
+        plot.text_along(start, speed / 1e9, f"{level} {speed / 1e9:.0f} GB/s", "roof-name")
     lowest = min((peak / speed for _, speed in levels), default=x.low)
     plot.line([(max(x.low, lowest), peak / 1e9), (x.high, peak / 1e9)], "roof", "peak of multiply-adds")
     plot.text(x.high, peak / 1e9, f"peak {peak / 1e9:.0f} GFLOP/s", "roof-name", "end", dy=-5)
@@ -333,18 +342,19 @@ def thread_bars(run, pairs):
 
 
 def hot_and_cold(run):
-    """(kernel and type, hot row, cold row): the largest row of each state on all threads."""
-    largest = {}
+    """(kernel and type, hot row, cold row) on all threads: of the same shape where there are such, else the largest of
+    each state."""
+    states = {}
     for row in run.rows:
         if row["threads"] == run.threads and "family" not in row.data:
-            key = row["kernel"], row["dtype"], row["state"]
-            if key not in largest or row["bytes"] > largest[key]["bytes"]:
-                largest[key] = row
-    return [
-        (f"{kernel} {dtype}", row, largest[kernel, dtype, "cold"])
-        for (kernel, dtype, state), row in largest.items()
-        if state == "hot" and (kernel, dtype, "cold") in largest
-    ]
+            states.setdefault((row["kernel"], row["dtype"]), {}).setdefault(row["state"], []).append(row)
+    pairs = []
+    for (kernel, dtype), of_state in states.items():
+        if len(of_state) == 2:
+            choices = [(hot, cold) for hot in of_state["hot"] for cold in of_state["cold"]]
+            best = max(choices, key=lambda each: (each[0].shape == each[1].shape, sum(row["bytes"] for row in each)))
+            pairs.append((f"{kernel} {dtype}", *best))
+    return pairs
 
 
 def hot_cold_bars(pairs):
@@ -362,6 +372,7 @@ def hot_cold_bars(pairs):
                 f'<i class="mark circle {css}" style="left:{place:.2f}%" '
                 f'title="{escape(row["name"])}: {rate:.1f} GB/s, {row.fraction:.0%} of its limit"></i>'
             )
+        name += f" {hot.shape}" if hot.shape == cold.shape else f" {hot.shape} and {cold.shape}"
         rates = f"{significant(hot.bytes_per_second / 1e9)} / {significant(cold.bytes_per_second / 1e9)}"
         lines.append(
             f'<div class="row"><span class="name">{escape(name)}</span><span class="time wide">{rates}</span>'

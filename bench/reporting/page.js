@@ -32,6 +32,10 @@ for (const table of document.querySelectorAll("table.rows")) {
   });
 }
 
+addEventListener("beforeprint", () => {
+  for (const each of document.querySelectorAll("details")) each.open = true;
+});
+
 const filters = document.querySelector(".filters");
 if (filters) {
   const table = document.querySelector("#all-rows"), count = document.querySelector("#shown");

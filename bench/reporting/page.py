@@ -4,7 +4,7 @@ import os
 
 from . import charts
 from .charts import escape
-from .run import bytes_text, ratio_text, significant, threads_text, time_text, ulp_text
+from .run import bytes_text, geometric_mean, ratio_text, significant, threads_text, time_text, ulp_text
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -162,19 +162,19 @@ def peers_section(run):
         version = run.versions[name]
         lines.append(
             [
-                cell(f"<b>{escape(name)}</b> <span class=soft>{escape(version[:44])}</span>"),
+                cell(f'<b>{escape(name)}</b> <span class="soft version">{escape(version[:44])}</span>'),
+                cell(f"<b>{ratio_text(tally['mean'])}</b>"),
+                cell(f'<span class="share">{share}</span>'),
                 tally["rows"],
                 cell(tally["ahead"], css="good"),
                 tally["tied"],
                 cell(tally["behind"], css="bad" if tally["behind"] else ""),
                 cell(tally["wrong"], css="bad" if tally["wrong"] else ""),
-                cell(f'<span class="share">{share}</span>'),
-                cell(f"<b>{ratio_text(tally['mean'])}</b>"),
             ]
         )
     if lines:
         parts.append(
-            scroll(table(["peer", "rows", "ahead", "tied", "behind", "wrong", "", "mean of its time over ours"], lines))
+            scroll(table(["peer", "mean of its time over ours", "", "rows", "ahead", "tied", "behind", "wrong"], lines))
         )
     groups = run.groups()
     peers = run.peers_of(run.rows)
@@ -183,7 +183,7 @@ def peers_section(run):
         means = []
         for peer in peers:
             ratios = [row.ratio(peer) for row in rows if row.ratio(peer)]
-            means.append(heat(charts_mean(ratios)))
+            means.append(heat(geometric_mean(ratios)))
         lines.append([f"{group} ({len(rows)})", *means])
     if peers:
         parts += [
@@ -226,12 +226,6 @@ def peers_section(run):
     return "\n".join(parts)
 
 
-def charts_mean(ratios):
-    from .run import geometric_mean
-
-    return geometric_mean(ratios)
-
-
 def error_text(error):
     return "not a number" if error is None else f"{error:.1e}"
 
@@ -244,8 +238,8 @@ def behind_section(run, most=20):
     lines = [
         [
             cell(escape(row["name"]), css="left"),
-            peer,
             cell(ratio_text(ratio), ratio, "bad"),
+            peer,
             time_text(row.seconds),
             f"{row.fraction:.0%}",
             f"{row.peer(peer)['noise']:.1%}",
@@ -254,7 +248,7 @@ def behind_section(run, most=20):
         for ratio, row, peer in behind[:most]
     ]
     parts.append(
-        scroll(table(["row", "peer", "its time over ours", "our time", "of our limit", "noise", "note"], lines))
+        scroll(table(["row", "its time over ours", "peer", "our time", "of our limit", "noise", "note"], lines))
     )
     if len(behind) > most:
         parts.append(f'<p class="note">And {len(behind) - most} more, in the table of all rows.</p>')
@@ -269,21 +263,21 @@ def bars_section(run):
     lines = [
         [
             cell(escape(bar["text"].removesuffix(", " + bar["row"])), css="text"),
-            cell(escape(bar["row"]), css="left"),
+            cell("reached" if bar["is_met"] else "missed", css="good" if bar["is_met"] else "bad"),
             bar["value"],
             bar["bound"],
-            cell("reached" if bar["is_met"] else "missed", css="good" if bar["is_met"] else "bad"),
+            cell(escape(bar["row"]), css="left"),
         ]
         for bar in missed + [bar for bar in bars if bar["is_met"]]
     ]
     return f"<h2>Numbers to reach</h2><p>{len(bars) - len(missed)} of {len(bars)} reached.</p>" + scroll(
-        table(["what", "row", "measured", "bound", ""], lines)
+        table(["what", "", "measured", "bound", "row"], lines)
     )
 
 
 def roofline_section(run):
     groups = run.groups()
-    wide, narrow = charts.roofline(run, groups, 1000, 520), charts.roofline(run, groups, 370, 400)
+    wide, narrow = charts.roofline(run, groups, 1240, 560), charts.roofline(run, groups, 370, 400)
     parts = ['<h2 id="roofline">Roofline</h2>']
     if wide:
         parts += [
@@ -352,7 +346,8 @@ def hot_cold_section(run):
     if not pairs:
         return parts[0] + "<p>No kernel was measured in both.</p>"
     parts += [
-        f'<p class="note">GB/s of each kernel on {threads_text(run.threads)}, at the largest shape of each state.</p>',
+        f'<p class="note">GB/s of each kernel on {threads_text(run.threads)}, at the same shape or the largest of each '
+        "state.</p>",
         charts.hot_cold_bars(pairs),
     ]
     return "\n".join(parts)
@@ -372,11 +367,11 @@ def accuracy_section(run, palette):
     peers = [name for name in run.peers if name not in run.own_peers and any("ulps" in row.peer(name) for row in rows)]
     parts += [
         '<p class="note">The largest error on the data of the row against float64, in units in the last place of the '
-        "exact f32 result (ULP), and under it the time over ours. Where a formula cancels, as a LayerNorm does near "
+        "exact f32 result (ULP), and beside it the time over ours. Where a formula cancels, as a LayerNorm does near "
         "its "
         "mean, small results have large errors whoever computes them. A wrong result has no time.</p>",
         palette.legend(peers, ours="halyard"),
-        f'<div class="wide-only">{charts.accuracy_plot(run, palette, rows, 1000, 380)}</div>',
+        f'<div class="wide-only">{charts.accuracy_plot(run, palette, rows, 1240, 420)}</div>',
         f'<div class="narrow-only">{charts.accuracy_plot(run, palette, rows, 370, 340)}</div>',
     ]
     lines = []
@@ -392,7 +387,7 @@ def accuracy_section(run, palette):
             cells.append(
                 cell(
                     f'<span class="{"bad" if worse else ""}">{ulp_text(result["ulps"])}</span>'
-                    f'<br><span class="soft">{time}</span>',
+                    f' <span class="soft">{time}</span>',
                     result["ulps"],
                 )
             )
