@@ -6,6 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "reference_linear.h"
+
 namespace halyard::bench {
 namespace {
 
@@ -22,17 +24,8 @@ std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
     return places;
 }
 
-double activate(halyard_activation activation, double x) {
-    switch (activation) {
-    case HALYARD_IDENTITY:
-        return x;
-    case HALYARD_GELU_TANH:
-        return tests::reference::gelu_tanh(x);
-    case HALYARD_SILU:
-        return tests::reference::silu(x);
-    default:
-        throw std::logic_error("the benchmark has no reference for an activation of its layers");
-    }
+double activate(halyard_activation activation, double x, double beta) {
+    return tests::layer_activation(activation).at(x, beta);
 }
 
 tests::Row normalize(const Work &work, const tests::Row &x) {
@@ -142,7 +135,7 @@ double Layer::dot(Part part, const tests::Row &x, std::int64_t column) const {
 
 double Layer::first_product(const tests::Row &x, std::int64_t column) const {
     const double value =
-        activate(form.activation, dot(first, x, column) + bias_first_values[static_cast<std::size_t>(column)]);
+        activate(form.activation, dot(first, x, column) + bias_first_values[static_cast<std::size_t>(column)], form.beta);
     return form.gated ? value * dot(up, x, column) : value;
 }
 

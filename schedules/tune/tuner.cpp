@@ -1,0 +1,464 @@
+// See tuner.h.
+#include "tuner.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+#include <stdexcept>
+
+#include "hash.h"
+
+namespace halyard::tune {
+namespace {
+
+using nlohmann::json;
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+    return text;
+}
+
+json to_json(const Gain &gain) {
+    return {{"ratio", gain.ratio}, {"error", gain.error}};
+}
+
+Gain gain_of(const json &object) {
+    return {object.at("ratio"), object.at("error")};
+}
+
+json to_json(const Effort &effort) {
+    return {{"rounds", effort.rounds}, {"seconds_per_sample", effort.seconds_per_sample}};
+}
+
+/** Bytes of all outputs of the first operand set. */
+std::string output_bytes(const bench::Work &work) {
+    std::string bytes;
+    for (const bench::Matrix &output : work.sets[0].outputs) {
+        bytes.append(output.data(), output.bytes());
+    }
+    return bytes;
+}
+
+}  // namespace
+
+// ---- Workshop ----
+
+Workshop::Workshop(const UsualParameters &usual_parameters, const TuneOptions &chosen)
+    : usual(usual_parameters), options(chosen), finder(chosen.threads, chosen.cold_set) {
+    set_resolver([this](int slot) {
+        std::unique_ptr<Loaded> &kernel = loaded[slot];
+        if (kernel == nullptr) {
+            const Variant variant = variant_of(slot);
+            kernel = compiler.load(usual_object(variant), variant.symbol());
+        }
+        return kernel->function();
+    });
+    for (const KernelInfo &kernel : kernel_table()) {
+        for (const std::string &isa : isa_names()) {
+            for (const std::string &dtype : dtype_names()) {
+                const Variant variant{&kernel, dtype, isa};
+                if (kernel.family == "matmul" && slot_of(variant) >= 0) {
+                    set_tile_panels(variant, usual.complete(variant).at("panels"));
+                }
+            }
+        }
+    }
+}
+
+const std::string &Workshop::usual_object(const Variant &variant) {
+    std::string &object = objects[variant.symbol()];
+    if (object.empty()) {
+        object = compiler.object(variant, usual.named(variant));
+    }
+    return object;
+}
+
+Subject Workshop::subject(const Variant &variant, const std::vector<Workload> &workloads) {
+    Subject subject;
+    subject.kernel = variant.kernel->name;
+    subject.dtype = variant.dtype;
+    subject.isa = variant.isa;
+    subject.threads = options.threads;
+    for (const Workload &workload : workloads) {
+        subject.workloads.push_back(workload.name());
+    }
+    subject.space = hash_of_space(*variant.space());
+    subject.code = hash_of(usual_object(variant));
+    return subject;
+}
+
+// ---- KernelArena ----
+
+struct KernelArena::Candidate {
+    Choice choice;
+    std::string object, failure;
+    std::unique_ptr<Loaded> loaded;
+};
+
+/** Calls of the library on one piece of work, with one kernel in its place. */
+class KernelArena::Calls : public Competitor {
+public:
+    Calls(const KernelArena &of, bench::Work &on, const Choice &with, KernelFunction kernel)
+        : arena(of), work(on), choice(with), function(kernel) {}
+
+    void enter() override {
+        arena.install(choice, function);
+        if (work.sets.size() == 1) {
+            work.call(0);  // the code and what it learns of the data, after somebody else's
+        }
+    }
+
+    double seconds(std::int64_t calls) override {
+        using Clock = std::chrono::steady_clock;
+        const std::size_t sets = work.sets.size();
+        const bench::Kernel &kernel = *work.id.kernel;
+        const Clock::time_point begin = Clock::now();
+        for (std::int64_t i = 0; i < calls; i++) {
+            kernel.call(work, work.sets[next]);
+            next = next + 1 == sets ? 0 : next + 1;
+        }
+        return std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+
+private:
+    const KernelArena &arena;
+    bench::Work &work;
+    const Choice &choice;
+    KernelFunction function;
+    std::size_t next = 0;
+};
+
+KernelArena::KernelArena(Workshop &shop, const Variant &of, std::vector<Workload> on, Database &records,
+                         const Setting &setting, std::mt19937 &generator, std::function<bool()> stopper,
+                         Progress reporter)
+    : workshop(shop), variant(of), workloads(std::move(on)), database(records),
+      head(record_of(setting, shop.subject(of, workloads))), random(generator), stop(std::move(stopper)),
+      progress(std::move(reporter)), usual(shop.usual.complete(of)), check_list(shop.finder.checks(of)) {
+    const Subject subject = shop.subject(of, workloads);
+    for (const json &record : database.records()) {
+        if (record["kind"] == "trial" && record.value("kernel", "") == subject.kernel &&
+            record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
+            why_foreign(record, setting).empty() && why_stale(record, subject).empty()) {
+            known.push_back(record);
+        }
+    }
+    for (const Workload &check : check_list) {
+        checks.push_back(shop.finder.make(check, of.isa));
+    }
+    works.resize(workloads.size());
+    Candidate &first = candidate(usual);
+    if (first.failure.empty()) {
+        first.failure = judge(first, right);
+    }
+    if (!first.failure.empty()) {
+        throw std::runtime_error(variant.name() + " with its usual parameters: " + first.failure);
+    }
+    if (workshop.compiler.object(variant, usual) != first.object) {
+        throw std::logic_error("the space of the family " + variant.kernel->family +
+                               " does not say the usual values of its GeneratorParams");
+    }
+    usual_again = workshop.compiler.load(first.object, variant.symbol());
+}
+
+KernelArena::~KernelArena() {
+    const int slot = slot_of(variant);
+    clear_slot(slot);
+    if (variant.kernel->family == "matmul") {
+        set_tile_panels(variant, usual.at("panels"));
+    }
+}
+
+void KernelArena::install(const Choice &choice, KernelFunction function) const {
+    set_slot(slot_of(variant), function);
+    if (variant.kernel->family == "matmul") {
+        set_tile_panels(variant, choice.at("panels"));
+    }
+}
+
+KernelArena::Candidate &KernelArena::candidate(const Choice &choice) {
+    std::unique_ptr<Candidate> &known_candidate = candidates[choice];
+    if (known_candidate == nullptr) {
+        known_candidate = std::make_unique<Candidate>();
+        known_candidate->choice = choice;
+        try {
+            known_candidate->object =
+                choice == usual ? workshop.usual_object(variant) : workshop.compiler.object(variant, choice);
+            known_candidate->loaded = workshop.compiler.load(known_candidate->object, variant.symbol());
+        } catch (const std::runtime_error &error) {
+            known_candidate->failure = std::string("does not compile: ") + error.what();
+        }
+    }
+    return *known_candidate;
+}
+
+/** Runs the checks in a process of its own, which a candidate may bring down. Says why it is no good, or nothing. */
+std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &results) {
+    constexpr unsigned most_seconds = 30;
+    constexpr std::size_t hash_length = 16;
+    struct Message {
+        char hash[hash_length];
+        double error, tolerance;
+    };
+    int channel[2];
+    if (pipe(channel) != 0) {
+        throw std::runtime_error("no pipe can be made");
+    }
+    // What the library needs besides is resolved here, once for all processes.
+    install(usual, candidate(usual).loaded->function());
+    for (const auto &check : checks) {
+        check->call(0);
+    }
+    const pid_t process = fork();
+    if (process < 0) {
+        throw std::runtime_error("no process can be started");
+    }
+    if (process == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(most_seconds);
+        install(tested.choice, tested.loaded->function());
+        for (std::size_t i = 0; i < checks.size(); i++) {
+            bench::Work &work = *checks[i];
+            const WorkKind &kind = *check_list[i].kind;
+            work.spoil_outputs();
+            work.call(0);
+            if (kind.finish) {
+                kind.finish(work);
+            }
+            Message message{};
+            hash_of(output_bytes(work)).copy(message.hash, hash_length);
+            message.error = kind.error ? kind.error(work) : work.worst_error();
+            message.tolerance = work.tolerance();
+            if (write(channel[1], &message, sizeof(message)) != static_cast<ssize_t>(sizeof(message))) {
+                _exit(1);
+            }
+        }
+        _exit(0);
+    }
+    close(channel[1]);
+    results.clear();
+    Message message{};
+    while (read(channel[0], &message, sizeof(message)) == static_cast<ssize_t>(sizeof(message))) {
+        results.push_back({std::string(message.hash, hash_length), message.error, message.tolerance});
+    }
+    close(channel[0]);
+    int status = 0;
+    waitpid(process, &status, 0);
+    if (results.size() != checks.size()) {
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "did not come to an end"
+               : WIFSIGNALED(status) ? std::string("crashed: ") + strsignal(WTERMSIG(status))
+                                     : "stopped before its end";
+    }
+    for (std::size_t i = 0; i < results.size(); i++) {
+        if (!(results[i].error <= results[i].tolerance)) {
+            return "is wrong at " + check_list[i].name();
+        }
+        if (&results != &right && results[i].hash != right[i].hash) {
+            return "gives other bits at " + check_list[i].name();
+        }
+    }
+    return {};
+}
+
+void KernelArena::append(json fields) {
+    json record = head;
+    record.update(fields);
+    record["family"] = variant.kernel->family;
+    record["time"] = utc_now();
+    double load = 0;
+    getloadavg(&load, 1);
+    record["load"] = load;
+    database.append(record);
+}
+
+bool KernelArena::admits(const Choice &choice) {
+    progress("compiling " + text_of(choice));
+    Candidate &tested = candidate(choice);
+    if (tested.failure.empty()) {
+        std::vector<Judged> results;
+        tested.failure = judge(tested, results);
+    }
+    if (!tested.failure.empty() && !stop()) {
+        append({{"kind", "trial"}, {"params", choice}, {"verdict", tested.failure}});
+    }
+    return tested.failure.empty();
+}
+
+std::optional<std::vector<Gain>> KernelArena::remembered(const Choice &choice, const Effort &effort) const {
+    for (const json &record : known) {
+        if (record["verdict"] == "compared" && record["params"] == json(choice) &&
+            record["effort"] == to_json(effort)) {
+            std::vector<Gain> gains;
+            for (const json &gain : record["gains"]) {
+                gains.push_back(gain_of(gain));
+            }
+            return gains;
+        }
+    }
+    return std::nullopt;
+}
+
+Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) {
+    Result result;
+    result.gains.resize(choices.size());
+    std::vector<std::size_t> to_measure;
+    for (std::size_t i = 0; i < choices.size(); i++) {
+        const auto before = is_final ? std::nullopt : remembered(choices[i], effort);
+        if (before) {
+            result.gains[i] = *before;
+        } else {
+            to_measure.push_back(i);
+        }
+    }
+    if (to_measure.empty()) {
+        return result;
+    }
+
+    std::vector<std::vector<std::vector<double>>> samples(choices.size());  // [choice][piece of work][round]
+    for (std::size_t w = 0; w < workloads.size(); w++) {
+        if (stop()) {
+            return {};
+        }
+        progress((is_final ? "final: " : "timing " + std::to_string(to_measure.size()) + " at ") + workloads[w].name());
+        if (works[w] == nullptr) {
+            // One large set of operands at a time.
+            for (std::size_t other = 0; other < works.size(); other++) {
+                if (works[other] != nullptr && workloads[other].id.cold) {
+                    works[other] = nullptr;
+                }
+            }
+            works[w] = workshop.finder.make(workloads[w], variant.isa);
+        }
+        bench::Work &work = *works[w];
+        std::vector<std::unique_ptr<Calls>> calls;
+        const auto add = [&](const Choice &choice, KernelFunction function) {
+            calls.push_back(std::make_unique<Calls>(*this, work, choice, function));
+        };
+        add(usual, candidate(usual).loaded->function());
+        add(usual, usual_again->function());
+        for (const std::size_t i : to_measure) {
+            add(choices[i], candidate(choices[i]).loaded->function());
+        }
+        std::vector<Competitor *> competitors;
+        for (const auto &each : calls) {
+            competitors.push_back(each.get());
+        }
+        const auto seconds = sample_rounds(competitors, effort, random, stop);
+        if (static_cast<int>(seconds[0].size()) < effort.rounds) {
+            return {};
+        }
+        result.again.push_back(gain_over(seconds[0], seconds[1]));
+        for (std::size_t k = 0; k < to_measure.size(); k++) {
+            const std::size_t i = to_measure[k];
+            result.gains[i].push_back(gain_over(seconds[0], seconds[k + 2]));
+            samples[i].push_back(seconds[k + 2]);
+        }
+        samples.push_back({seconds[0]});
+    }
+    for (const std::size_t i : to_measure) {
+        json gains = json::array(), again = json::array(), usual_samples = json::array();
+        for (const Gain &gain : result.gains[i]) {
+            gains.push_back(to_json(gain));
+        }
+        for (const Gain &gain : result.again) {
+            again.push_back(to_json(gain));
+        }
+        for (std::size_t w = 0; w < workloads.size(); w++) {
+            usual_samples.push_back(samples[choices.size() + w][0]);
+        }
+        const Gain mean = mean_gain(result.gains[i]);
+        append({{"kind", "trial"},
+                {"params", choices[i]},
+                {"verdict", is_final ? "final" : "compared"},
+                {"effort", to_json(effort)},
+                {"seconds", samples[i]},
+                {"usual_seconds", usual_samples},
+                {"gains", gains},
+                {"again", again},
+                {"ratio", mean.ratio},
+                {"error", mean.error},
+                {"noise", noise_of(mean_gain(result.again))}});
+    }
+    return result;
+}
+
+std::optional<std::pair<Gain, double>> KernelArena::duel(const Choice &first, const Choice &second,
+                                                         const Effort &effort) {
+    for (const Choice &choice : {first, second}) {
+        const Candidate &tested = candidate(choice);
+        if (!tested.failure.empty() || (choice != usual && !admits(choice))) {
+            throw std::runtime_error(text_of(choice) + " " + tested.failure);
+        }
+    }
+    const Result result = compare({first, second}, effort, true);
+    if (result.again.empty()) {
+        return std::nullopt;
+    }
+    std::vector<Gain> gains;
+    for (std::size_t w = 0; w < workloads.size(); w++) {
+        const Gain &a = result.gains[0][w], &b = result.gains[1][w];
+        gains.push_back({b.ratio / a.ratio, std::hypot(a.error, b.error)});
+    }
+    return std::make_pair(mean_gain(gains), noise_of(mean_gain(result.again)));
+}
+
+json KernelArena::verdict_record(const Verdict &verdict, const std::string &rigor, unsigned seed) const {
+    return {{"kind", "verdict"},
+            {"time", utc_now()},
+            {"rigor", rigor},
+            {"seed", seed},
+            {"family", variant.kernel->family},
+            {"usual", verdict.usual},
+            {"best", verdict.best},
+            {"is_better", verdict.is_better},
+            {"ratio", verdict.gain.ratio},
+            {"error", verdict.gain.error},
+            {"noise", verdict.noise},
+            {"runner_up", verdict.runner_up},
+            {"tried", verdict.tried}};
+}
+
+// ---- verdicts ----
+
+Verdict verdict_of(const json &record) {
+    Verdict verdict;
+    verdict.usual = record.at("usual").get<Choice>();
+    verdict.best = record.at("best").get<Choice>();
+    verdict.is_better = record.at("is_better");
+    verdict.gain = {record.at("ratio"), record.at("error")};
+    verdict.noise = record.at("noise");
+    verdict.runner_up = record.at("runner_up").get<Choice>();
+    verdict.tried = record.at("tried");
+    return verdict;
+}
+
+std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,
+                                     const Rigor &rigor) {
+    std::optional<Verdict> newest;
+    for (const json &record : database.records()) {
+        const auto patience = [](const std::string &name) {
+            std::size_t i = 0;
+            while (i < rigors().size() && rigors()[i].name != name) {
+                i++;
+            }
+            return i % rigors().size();
+        };
+        if (record["kind"] == "verdict" && record.value("kernel", "") == subject.kernel &&
+            record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
+            patience(record.value("rigor", "")) >= patience(rigor.name) && why_foreign(record, setting).empty() &&
+            why_stale(record, subject).empty()) {
+            newest = verdict_of(record);
+            newest->is_remembered = true;
+        }
+    }
+    return newest;
+}
+
+}  // namespace halyard::tune

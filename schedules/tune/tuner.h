@@ -1,0 +1,114 @@
+// One kernel after another: its candidates compiled, judged and timed in calls of the library, and what came out kept in
+// the database.
+#ifndef HALYARD_TUNE_TUNER_H
+#define HALYARD_TUNE_TUNER_H
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "compile.h"
+#include "database.h"
+#include "search.h"
+#include "works.h"
+
+namespace halyard::tune {
+
+struct TuneOptions {
+    std::string shapes = "usual";
+    Rigor rigor;
+    int threads = 1;
+    unsigned seed = 1;
+    std::size_t cold_set = 0;
+    std::int64_t l1 = 0, l2 = 0;
+};
+
+/** What is known of a variant. */
+struct Verdict {
+    Choice usual, best;
+    bool is_better = false;
+    Gain gain;  // of the best over the usual choice; of the best of the others where the usual one stays
+    double noise = 0;
+    Choice runner_up;
+    int tried = 0;
+    bool is_remembered = false;  // from the database
+};
+
+/** What a variant's candidates are made and measured with. */
+class Workshop {
+public:
+    Workshop(const UsualParameters &usual_parameters, const TuneOptions &chosen);
+
+    const UsualParameters &usual;
+    const TuneOptions &options;
+    Compiler compiler;
+    WorkFinder finder;
+
+    /** The object with the usual parameters. */
+    const std::string &usual_object(const Variant &variant);
+    Subject subject(const Variant &variant, const std::vector<Workload> &workloads);
+
+private:
+    std::map<std::string, std::string> objects;               // by symbol
+    std::map<int, std::unique_ptr<Loaded>> loaded;            // by slot
+};
+
+class KernelArena : public Arena {
+public:
+    using Progress = std::function<void(const std::string &)>;
+
+    KernelArena(Workshop &workshop, const Variant &variant, std::vector<Workload> workloads, Database &database,
+                const Setting &setting, std::mt19937 &random, std::function<bool()> stop, Progress progress);
+    ~KernelArena() override;
+
+    bool admits(const Choice &choice) override;
+    Result compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) override;
+    bool stopped() override { return stop(); }
+
+    /** What a record of the verdict holds besides the setting and the subject. */
+    nlohmann::json verdict_record(const Verdict &verdict, const std::string &rigor, unsigned seed) const;
+
+    /** Compares two choices that need not be worthy; the gain of the second over the first, and the noise. */
+    std::optional<std::pair<Gain, double>> duel(const Choice &first, const Choice &second, const Effort &effort);
+
+private:
+    struct Candidate;
+    class Calls;
+    struct Judged {
+        std::string hash;  // of the outputs
+        double error = 0, tolerance = 0;
+    };
+
+    Candidate &candidate(const Choice &choice);
+    void install(const Choice &choice, KernelFunction function) const;
+    std::string judge(const Candidate &candidate, std::vector<Judged> &results);
+    void append(nlohmann::json fields);
+    std::optional<std::vector<Gain>> remembered(const Choice &choice, const Effort &effort) const;
+
+    Workshop &workshop;
+    const Variant variant;
+    const std::vector<Workload> workloads;
+    Database &database;
+    const nlohmann::json head;
+    std::mt19937 &random;
+    std::function<bool()> stop;
+    Progress progress;
+    Choice usual;
+    std::vector<std::unique_ptr<bench::Work>> checks, works;
+    std::vector<Workload> check_list;
+    std::map<Choice, std::unique_ptr<Candidate>> candidates;
+    std::unique_ptr<Loaded> usual_again;
+    std::vector<Judged> right;  // results of the usual choice
+    std::vector<nlohmann::json> known;  // records of earlier runs that count
+};
+
+/** The verdict on a subject that the database holds in this setting, from a search of at least this rigor. */
+std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,
+                                     const Rigor &rigor);
+
+Verdict verdict_of(const nlohmann::json &record);
+
+}  // namespace halyard::tune
+
+#endif
