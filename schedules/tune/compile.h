@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels.h"
 
@@ -40,6 +41,12 @@ public:
 
     /** The object file of a variant, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
     std::string object(const Variant &variant, const Choice &choice);
+    /** How many dimensions each argument has, 0 for scalars; the output comes last. */
+    std::vector<int> argument_dimensions(const Variant &variant);
+    /** The algorithm of a variant with the schedule that one of Halide's autoschedulers makes for arguments of these
+     *  extents, with a Halide runtime of its own. */
+    std::unique_ptr<Loaded> autoscheduled(const Variant &variant, const std::string &scheduler,
+                                          const std::vector<std::vector<int>> &extents);
     /** An object file, loaded; every call loads another copy. */
     std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
 
@@ -47,6 +54,9 @@ private:
     std::string directory;  // of files that live as long as one call
     int loads = 0;
 };
+
+/** Those whose plug-ins come with Halide and that schedule for CPUs. */
+const std::vector<std::string> &autoschedulers();
 
 /** "21.0.0" */
 std::string halide_version();

@@ -56,8 +56,8 @@ std::string hash_of_space(const schedules::Space &space) {
 }
 
 Database::Database(std::string file) : path(std::move(file)) {
-    if (!std::filesystem::exists(path)) {
-        return;
+    if (!std::filesystem::is_regular_file(path)) {
+        return;  // what is there instead, append() will say
     }
     std::ifstream in(path);
     if (!in) {

@@ -28,7 +28,7 @@ struct Options {
     int threads = 1;
     unsigned seed = 1;
     bool dry_run = false, list = false, again = false;
-    std::string database, tuned_directory = HALYARD_TUNE_TUNED_DIR, output;
+    std::string database = "tune.jsonl", tuned_directory = HALYARD_TUNE_TUNED_DIR, output;
     std::string first, second;  // of compare
 };
 
@@ -59,7 +59,7 @@ double seconds_of(const std::string &text) {
     }
     const std::string unit = text.substr(end);
     const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
-    if (!(value * factor > 0)) {
+    if (!(value > 0 && factor > 0)) {
         throw std::invalid_argument("--budget is '" + text + "'; give a time like 90s, 10m or 2h");
     }
     return value * factor;
@@ -372,6 +372,64 @@ int word_compare(const Options &options) {
     return 0;
 }
 
+/** The schedules that Halide's autoschedulers make of the same algorithms. */
+int word_baseline(const Options &options) {
+    const bench::Machine machine = bench::describe_machine();
+    const Setting setting = describe_setting(machine);
+    const UsualParameters usual(options.tuned_directory + "/x86-64.json");
+    const TuneOptions tuning = tune_options(options, machine);
+    Workshop workshop(usual, tuning);
+    Database database(options.database);
+    database.open_for_append();
+    std::mt19937 random(options.seed);
+    std::printf("%-50s %12s", "call", "ours, us");
+    for (const std::string &scheduler : autoschedulers()) {
+        std::printf(" %16s", scheduler.c_str());
+    }
+    std::printf("\n");
+    for (const Variant &variant : chosen_variants(options)) {
+        const auto workloads = workshop.finder.workloads(variant, shapes_named(options.shapes, false));
+        if (workloads.empty()) {
+            continue;
+        }
+        KernelArena arena(workshop, variant, {workloads.front()}, database, setting, random,
+                          [] { return interrupted != 0; }, [](const std::string &) {});
+        const auto extents = arena.extents();
+        std::string ours = "-", cells, reasons;
+        for (const std::string &scheduler : autoschedulers()) {
+            const auto race = arena.race(
+                scheduler, [&] { return workshop.compiler.autoscheduled(variant, scheduler, extents); },
+                tuning.rigor.last);
+            if (race.failure.empty()) {
+                ours = number("%.1f", race.usual_seconds[0] * 1e6);
+            } else {
+                reasons += "  " + scheduler + ": " + race.failure.substr(0, race.failure.find('\n')) + "\n";
+            }
+            const std::string cell = race.failure.empty() ? number("%.2fx the time", 1 / race.gains[0].ratio) : "-";
+            cells += " " + std::string(cell.size() < 16 ? 16 - cell.size() : 0, ' ') + cell;
+        }
+        std::printf("%-50s %12s%s\n%s", workloads.front().name().c_str(), ours.c_str(), cells.c_str(),
+                    reasons.c_str());
+        std::fflush(stdout);
+        if (interrupted != 0) {
+            return exit_interrupted;
+        }
+    }
+    return 0;
+}
+
+int word_object(const Options &options) {
+    const std::vector<Variant> variants = chosen_variants(options);
+    if (options.kernels.empty() || variants.size() != 1 || options.output.empty()) {
+        throw std::invalid_argument("object wants one --kernel, --dtype and --isa, and an --output");
+    }
+    const UsualParameters usual(options.tuned_directory + "/x86-64.json");
+    Compiler compiler;
+    replace_file(options.output,
+                 compiler.object(variants[0], choice_named(options.first, variants[0], usual, std::nullopt)));
+    return 0;
+}
+
 /** Finds the works of each variant, and drops those that nothing can be done for. */
 std::vector<std::pair<Variant, std::vector<Workload>>> plan(const Options &options, Workshop &workshop,
                                                             const UsualParameters &usual,
@@ -508,19 +566,10 @@ int tune(const Options &options) {
                 if (!outcome.is_decided) {
                     break;
                 }
-                verdict = Verdict{usual.complete(variant),
-                                  outcome.best,
-                                  outcome.is_better,
-                                  outcome.is_better ? outcome.gain : outcome.runner_up_gain,
-                                  outcome.noise,
-                                  outcome.runner_up,
-                                  outcome.tried,
-                                  false};
+                verdict = verdict_of(outcome, usual.complete(variant));
                 busy += elapsed() - before;
                 candidates += static_cast<std::size_t>(outcome.tried);
-                json record = record_of(setting, subject);
-                record.update(arena.verdict_record(*verdict, tuning.rigor.name, options.seed));
-                database.append(record);
+                arena.keep(*verdict, options.seed);
             }
             done++;
             gains.push_back(verdict->is_better ? verdict->gain : Gain());
@@ -582,14 +631,19 @@ int main(int argc, char **argv) {
     app.add_flag("--dry-run", options.dry_run, "say what would be tried, and stop");
     app.add_flag("--list", options.list, "list the kernels and what can be chosen for each, and stop");
     app.add_flag("--again", options.again, "search even where the database has a verdict");
-    app.add_option("--database", options.database, "the file of records")->required();
+    app.add_option("--database", options.database, "the file of records")->capture_default_str();
     app.add_option("--tuned-directory", options.tuned_directory, "where x86-64.json is, and the result goes");
-    app.add_option("--output", options.output, "the file that the result goes to, named after the machine by default");
+    app.add_option("--output", options.output, "the file that the result goes to, named after the machine by default")
+        ->take_last();
     CLI::App *show = app.add_subcommand("show", "print the verdicts");
     CLI::App *best = app.add_subcommand("best", "print the verdicts where something beat the usual parameters");
     CLI::App *compare = app.add_subcommand("compare", "time two choices for --kernel against each other");
     compare->add_option("A", options.first, "default, best, or name=value with commas between them")->required();
     compare->add_option("B", options.second, "the same")->required();
+    CLI::App *object = app.add_subcommand("object", "write the object file that a choice for --kernel compiles to");
+    object->add_option("CHOICE", options.first, "default, or name=value with commas between them")->required();
+    CLI::App *baseline =
+        app.add_subcommand("baseline", "time what Halide's autoschedulers make of the same algorithms");
     CLI::App *write = app.add_subcommand("export", "write the file of parameters that the build reads");
     app.require_subcommand(0, 1);
     try {
@@ -601,6 +655,8 @@ int main(int argc, char **argv) {
         return show->parsed()      ? word_show(options, false)
                : best->parsed()    ? word_show(options, true)
                : compare->parsed() ? word_compare(options)
+               : baseline->parsed() ? word_baseline(options)
+               : object->parsed()  ? word_object(options)
                : write->parsed()   ? word_export(options)
                                    : tune(options);
     } catch (const std::invalid_argument &error) {

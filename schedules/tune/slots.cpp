@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "HalideRuntime.h"
 #include "runtime/tiles.h"
 
 namespace halyard::tune {
@@ -139,6 +140,39 @@ std::vector<int> slots_called_by(const std::function<void()> &work) {
         functions[slot] = before[slot];
     }
     return {called.begin(), called.end()};
+}
+
+namespace {
+
+// Of the call that is looked at.
+const std::vector<int> *looked_for = nullptr;
+std::vector<std::vector<int>> *seen = nullptr;
+
+int look_at(void **arguments) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    seen->clear();
+    for (std::size_t i = 0; i < looked_for->size(); i++) {
+        seen->emplace_back();
+        const auto *buffer = static_cast<const halide_buffer_t *>(arguments[i]);
+        for (int dim = 0; dim < (*looked_for)[i]; dim++) {
+            seen->back().push_back(buffer->dim[dim].extent);
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> extents_in(int slot, const std::vector<int> &dimensions,
+                                         const std::function<void()> &work) {
+    std::vector<std::vector<int>> extents;
+    const KernelFunction before = functions[slot];
+    looked_for = &dimensions;
+    seen = &extents;
+    functions[slot] = look_at;
+    work();
+    functions[slot] = before;
+    return extents;
 }
 
 }  // namespace halyard::tune

@@ -201,6 +201,21 @@ KernelArena::Candidate &KernelArena::candidate(const Choice &choice) {
 
 /** Runs the checks in a process of its own, which a candidate may bring down. Says why it is no good, or nothing. */
 std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &results) {
+    std::vector<Check> all;
+    for (std::size_t i = 0; i < checks.size(); i++) {
+        all.push_back({&check_list[i], checks[i].get()});
+    }
+    const std::string failure = judge_on(all, tested, results);
+    for (std::size_t i = 0; failure.empty() && &results != &right && i < results.size(); i++) {
+        if (results[i].hash != right[i].hash) {
+            return "gives other bits at " + check_list[i].name();
+        }
+    }
+    return failure;
+}
+
+std::string KernelArena::judge_on(const std::vector<Check> &all, const Candidate &tested,
+                                  std::vector<Judged> &results) {
     constexpr unsigned most_seconds = 30;
     constexpr std::size_t hash_length = 16;
     struct Message {
@@ -213,9 +228,10 @@ std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &res
     }
     // What the library needs besides is resolved here, once for all processes.
     install(usual, candidate(usual).loaded->function());
-    for (const auto &check : checks) {
-        check->call(0);
+    for (const Check &check : all) {
+        check.work->call(0);
     }
+    std::fflush(nullptr);
     const pid_t process = fork();
     if (process < 0) {
         throw std::runtime_error("no process can be started");
@@ -224,9 +240,9 @@ std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &res
         signal(SIGALRM, SIG_DFL);
         alarm(most_seconds);
         install(tested.choice, tested.loaded->function());
-        for (std::size_t i = 0; i < checks.size(); i++) {
-            bench::Work &work = *checks[i];
-            const WorkKind &kind = *check_list[i].kind;
+        for (const Check &check : all) {
+            bench::Work &work = *check.work;
+            const WorkKind &kind = *check.workload->kind;
             work.spoil_outputs();
             work.call(0);
             if (kind.finish) {
@@ -251,17 +267,14 @@ std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &res
     close(channel[0]);
     int status = 0;
     waitpid(process, &status, 0);
-    if (results.size() != checks.size()) {
+    if (results.size() != all.size()) {
         return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "did not come to an end"
                : WIFSIGNALED(status) ? std::string("crashed: ") + strsignal(WTERMSIG(status))
                                      : "stopped before its end";
     }
     for (std::size_t i = 0; i < results.size(); i++) {
         if (!(results[i].error <= results[i].tolerance)) {
-            return "is wrong at " + check_list[i].name();
-        }
-        if (&results != &right && results[i].hash != right[i].hash) {
-            return "gives other bits at " + check_list[i].name();
+            return "is wrong at " + all[i].workload->name();
         }
     }
     return {};
@@ -305,6 +318,19 @@ std::optional<std::vector<Gain>> KernelArena::remembered(const Choice &choice, c
     return std::nullopt;
 }
 
+bench::Work &KernelArena::work_on(std::size_t workload) {
+    if (works[workload] == nullptr) {
+        // One large set of operands at a time.
+        for (std::size_t other = 0; other < works.size(); other++) {
+            if (works[other] != nullptr && workloads[other].id.cold) {
+                works[other] = nullptr;
+            }
+        }
+        works[workload] = workshop.finder.make(workloads[workload], variant.isa);
+    }
+    return *works[workload];
+}
+
 Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) {
     Result result;
     result.gains.resize(choices.size());
@@ -327,16 +353,7 @@ Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Eff
             return {};
         }
         progress((is_final ? "final: " : "timing " + std::to_string(to_measure.size()) + " at ") + workloads[w].name());
-        if (works[w] == nullptr) {
-            // One large set of operands at a time.
-            for (std::size_t other = 0; other < works.size(); other++) {
-                if (works[other] != nullptr && workloads[other].id.cold) {
-                    works[other] = nullptr;
-                }
-            }
-            works[w] = workshop.finder.make(workloads[w], variant.isa);
-        }
-        bench::Work &work = *works[w];
+        bench::Work &work = work_on(w);
         std::vector<std::unique_ptr<Calls>> calls;
         const auto add = [&](const Choice &choice, KernelFunction function) {
             calls.push_back(std::make_unique<Calls>(*this, work, choice, function));
@@ -409,56 +426,58 @@ std::optional<std::pair<Gain, double>> KernelArena::duel(const Choice &first, co
     return std::make_pair(mean_gain(gains), noise_of(mean_gain(result.again)));
 }
 
-json KernelArena::verdict_record(const Verdict &verdict, const std::string &rigor, unsigned seed) const {
-    return {{"kind", "verdict"},
-            {"time", utc_now()},
-            {"rigor", rigor},
-            {"seed", seed},
-            {"family", variant.kernel->family},
-            {"usual", verdict.usual},
-            {"best", verdict.best},
-            {"is_better", verdict.is_better},
-            {"ratio", verdict.gain.ratio},
-            {"error", verdict.gain.error},
-            {"noise", verdict.noise},
-            {"runner_up", verdict.runner_up},
-            {"tried", verdict.tried}};
+std::vector<std::vector<int>> KernelArena::extents() {
+    bench::Work &work = work_on(0);
+    return extents_in(slot_of(variant), workshop.compiler.argument_dimensions(variant), [&work] { work.call(0); });
 }
 
-// ---- verdicts ----
-
-Verdict verdict_of(const json &record) {
-    Verdict verdict;
-    verdict.usual = record.at("usual").get<Choice>();
-    verdict.best = record.at("best").get<Choice>();
-    verdict.is_better = record.at("is_better");
-    verdict.gain = {record.at("ratio"), record.at("error")};
-    verdict.noise = record.at("noise");
-    verdict.runner_up = record.at("runner_up").get<Choice>();
-    verdict.tried = record.at("tried");
-    return verdict;
-}
-
-std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,
-                                     const Rigor &rigor) {
-    std::optional<Verdict> newest;
-    for (const json &record : database.records()) {
-        const auto patience = [](const std::string &name) {
-            std::size_t i = 0;
-            while (i < rigors().size() && rigors()[i].name != name) {
-                i++;
-            }
-            return i % rigors().size();
-        };
-        if (record["kind"] == "verdict" && record.value("kernel", "") == subject.kernel &&
-            record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
-            patience(record.value("rigor", "")) >= patience(rigor.name) && why_foreign(record, setting).empty() &&
-            why_stale(record, subject).empty()) {
-            newest = verdict_of(record);
-            newest->is_remembered = true;
+KernelArena::Race KernelArena::race(const std::string &label, const std::function<std::unique_ptr<Loaded>()> &make,
+                                    const Effort &effort) {
+    Race result;
+    Candidate other;
+    other.choice = usual;
+    try {
+        other.loaded = make();
+        // On the very calls: such a schedule serves no smaller ones.
+        std::vector<Check> all;
+        for (std::size_t w = 0; w < workloads.size(); w++) {
+            all.push_back({&workloads[w], &work_on(w)});
         }
+        std::vector<Judged> results;
+        result.failure = judge_on(all, other, results);
+    } catch (const std::runtime_error &error) {
+        result.failure = error.what();
     }
-    return newest;
+    json gains = json::array();
+    for (std::size_t w = 0; w < workloads.size() && result.failure.empty(); w++) {
+        bench::Work &work = work_on(w);
+        Calls ours(*this, work, usual, candidate(usual).loaded->function());
+        Calls theirs(*this, work, usual, other.loaded->function());
+        const auto seconds = sample_rounds({&ours, &theirs}, effort, random, stop);
+        if (static_cast<int>(seconds[0].size()) < effort.rounds) {
+            result.failure = "interrupted";
+            return result;
+        }
+        result.usual_seconds.push_back(median_of(seconds[0]));
+        result.seconds.push_back(median_of(seconds[1]));
+        result.gains.push_back(gain_over(seconds[0], seconds[1]));
+        gains.push_back(to_json(result.gains.back()));
+    }
+    append({{"kind", "baseline"},
+            {"label", label},
+            {"failure", result.failure},
+            {"seconds", result.seconds},
+            {"usual_seconds", result.usual_seconds},
+            {"gains", gains}});
+    return result;
+}
+
+void KernelArena::keep(const Verdict &verdict, unsigned seed) {
+    json record = record_of(verdict);
+    record["kind"] = "verdict";
+    record["rigor"] = workshop.options.rigor.name;
+    record["seed"] = seed;
+    append(record);
 }
 
 }  // namespace halyard::tune

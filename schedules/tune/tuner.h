@@ -11,6 +11,7 @@
 #include "compile.h"
 #include "database.h"
 #include "search.h"
+#include "verdict.h"
 #include "works.h"
 
 namespace halyard::tune {
@@ -22,17 +23,6 @@ struct TuneOptions {
     unsigned seed = 1;
     std::size_t cold_set = 0;
     std::int64_t l1 = 0, l2 = 0;
-};
-
-/** What is known of a variant. */
-struct Verdict {
-    Choice usual, best;
-    bool is_better = false;
-    Gain gain;  // of the best over the usual choice; of the best of the others where the usual one stays
-    double noise = 0;
-    Choice runner_up;
-    int tried = 0;
-    bool is_remembered = false;  // from the database
 };
 
 /** What a variant's candidates are made and measured with. */
@@ -66,8 +56,19 @@ public:
     Result compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) override;
     bool stopped() override { return stop(); }
 
-    /** What a record of the verdict holds besides the setting and the subject. */
-    nlohmann::json verdict_record(const Verdict &verdict, const std::string &rigor, unsigned seed) const;
+    /** Puts the verdict into the database. */
+    void keep(const Verdict &verdict, unsigned seed);
+
+    struct Race {
+        std::string failure;  // why there are no times, or empty
+        std::vector<double> seconds, usual_seconds;  // per piece of work
+        std::vector<Gain> gains;                     // over the usual choice
+    };
+    /** Times another kernel for the same calls, called `label` in the database. Its results must be right, but may have
+     *  other bits. */
+    Race race(const std::string &label, const std::function<std::unique_ptr<Loaded>()> &make, const Effort &effort);
+    /** What the kernel is called with in the first of the pieces of work. */
+    std::vector<std::vector<int>> extents();
 
     /** Compares two choices that need not be worthy; the gain of the second over the first, and the noise. */
     std::optional<std::pair<Gain, double>> duel(const Choice &first, const Choice &second, const Effort &effort);
@@ -82,7 +83,13 @@ private:
 
     Candidate &candidate(const Choice &choice);
     void install(const Choice &choice, KernelFunction function) const;
+    struct Check {
+        const Workload *workload;
+        bench::Work *work;
+    };
     std::string judge(const Candidate &candidate, std::vector<Judged> &results);
+    std::string judge_on(const std::vector<Check> &checks, const Candidate &candidate, std::vector<Judged> &results);
+    bench::Work &work_on(std::size_t workload);
     void append(nlohmann::json fields);
     std::optional<std::vector<Gain>> remembered(const Choice &choice, const Effort &effort) const;
 
@@ -102,12 +109,6 @@ private:
     std::vector<Judged> right;  // results of the usual choice
     std::vector<nlohmann::json> known;  // records of earlier runs that count
 };
-
-/** The verdict on a subject that the database holds in this setting, from a search of at least this rigor. */
-std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,
-                                     const Rigor &rigor);
-
-Verdict verdict_of(const nlohmann::json &record);
 
 }  // namespace halyard::tune
 
