@@ -1,5 +1,5 @@
-// What the tuner may choose for a schedule. Every family declares its space beside its schedule, once: the build reads the
-// legal values from there too, to refuse files of parameters that hold others (cmake/HalyardTuned.cmake).
+// What the tuner may choose for a schedule. Every family declares its space beside its schedule, once: the build reads
+// the legal values from there too, to refuse files of parameters that hold others (cmake/HalyardTuned.cmake).
 #ifndef HALYARD_SCHEDULES_SPACE_H
 #define HALYARD_SCHEDULES_SPACE_H
 

@@ -109,7 +109,8 @@ bool always(const Choice &, const Circumstances &) {
 }
 
 const Circumstances nowhere = {8, 16, 32 << 10, 1 << 20, {}};
-const Space plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}}, always);
+const Space plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}},
+                  always);
 const Choice usual = {{"a", 1}, {"b", 1}};
 
 /** Best at a = 6, b = 16: 1.5 times as fast as usual. */
@@ -207,8 +208,8 @@ TEST(Search, FindsTheBestOfAKnownSpaceDespiteNoise) {
         const Outcome outcome = run_search(plane, bowl, seed, 0.01, "normal");
         ASSERT_TRUE(outcome.is_decided);
         ASSERT_TRUE(outcome.is_better) << seed;
-        EXPECT_LT(bowl(outcome.best), 1.03 * 1e-5) << seed << ": " << outcome.best.at("a") << " "
-                                                    << outcome.best.at("b");
+        EXPECT_LT(bowl(outcome.best), 1.03 * 1e-5)
+            << seed << ": " << outcome.best.at("a") << " " << outcome.best.at("b");
         EXPECT_NEAR(outcome.gain.ratio, bowl(usual) / bowl(outcome.best), 0.05);
         best += outcome.best == Choice{{"a", 6}, {"b", 16}} ? 1 : 0;
     }
@@ -456,7 +457,8 @@ TEST_F(DatabaseTest, ExportsTheNewestVerdictsSorted) {
     database.append(verdict_record(here, other, false, "2026-11-20T11:00:00Z"));
     std::vector<std::string> complaints;
     const json exported = tuned_file(current_verdicts(database, here, complaints), here);
-    EXPECT_EQ(exported["schedules"], (json{{"avx2", {{"gelu_f32", {{"vectors", 4}}}, {"silu_f32", {{"vectors", 4}}}}}}));
+    EXPECT_EQ(exported["schedules"],
+              (json{{"avx2", {{"gelu_f32", {{"vectors", 4}}}, {"silu_f32", {{"vectors", 4}}}}}}));
     EXPECT_EQ(exported["measured"]["avx2"]["silu_f32"], (json{{"gain", 1.083}, {"noise", 0.004}}));
     EXPECT_EQ(exported["date"], "2026-11-21");
     EXPECT_EQ(exported.dump(), tuned_file(current_verdicts(database, here, complaints), here).dump());

@@ -74,8 +74,8 @@ void compile_autoscheduled(const Variant &variant, const std::string &scheduler,
     const Target target = Target(variant.halide_target()).without_feature(Target::NoRuntime);
     // Serial, as every kernel is.
     const AutoschedulerParams params(scheduler, {{"parallelism", "1"}});
-    const auto generator = Internal::GeneratorRegistry::create(variant.kernel->generator,
-                                                               GeneratorContext(target, params));
+    const auto generator =
+        Internal::GeneratorRegistry::create(variant.kernel->generator, GeneratorContext(target, params));
     for (const auto &[name, value] : variant.parameters()) {
         generator->set_generatorparam_value(name, value);
     }
@@ -99,8 +99,7 @@ void compile_autoscheduled(const Variant &variant, const std::string &scheduler,
         if (!parameter.is_buffer()) {
             parameter.set_estimate(cast(parameter.type(), 1));
         }
-        arguments.emplace_back(parameter.name(),
-                               parameter.is_buffer() ? Argument::InputBuffer : Argument::InputScalar,
+        arguments.emplace_back(parameter.name(), parameter.is_buffer() ? Argument::InputBuffer : Argument::InputScalar,
                                parameter.type(), parameter.dimensions(), parameter.get_argument_estimates());
     }
     pipeline.apply_autoscheduler(target, params);
@@ -162,9 +161,8 @@ std::string Compiler::object(const Variant &variant, const Choice &choice) {
         for (const auto &[name, value] : choice) {
             generator->set_generatorparam_value(name, std::to_string(value));
         }
-        generator->build_module(symbol).compile(
-            {by_assembly ? std::make_pair(OutputFileType::assembly, stem + ".s")
-                         : std::make_pair(OutputFileType::object, stem + ".o")});
+        generator->build_module(symbol).compile({by_assembly ? std::make_pair(OutputFileType::assembly, stem + ".s")
+                                                             : std::make_pair(OutputFileType::object, stem + ".o")});
     } catch (const Halide::Error &error) {
         throw std::runtime_error(error.what());
     }

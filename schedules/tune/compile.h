@@ -1,8 +1,8 @@
 // From a choice of parameters to a kernel that can be called, in this process.
 //
-// A candidate is compiled to the very object that the build would link, byte for byte (a matrix product by way of assembly,
-// as there), and loaded. Halide's own just-in-time compiler would time other code: it leaves the prefetches of the products
-// as they are, and wraps every call in checks that the library does not have.
+// A candidate is compiled to the very object that the build would link, byte for byte (a matrix product by way of
+// assembly, as there), and loaded. Halide's own just-in-time compiler would time other code: it leaves the prefetches
+// of the products as they are, and wraps every call in checks that the library does not have.
 #ifndef HALYARD_TUNE_COMPILE_H
 #define HALYARD_TUNE_COMPILE_H
 

@@ -125,15 +125,9 @@ void Database::append(const nlohmann::json &record) {
 }
 
 nlohmann::json record_of(const Setting &setting, const Subject &subject) {
-    return {{"schema", schema},
-            {"machine", setting.machine},
-            {"versions", setting.versions},
-            {"kernel", subject.kernel},
-            {"dtype", subject.dtype},
-            {"isa", subject.isa},
-            {"threads", subject.threads},
-            {"workloads", subject.workloads},
-            {"space", subject.space},
+    return {{"schema", schema},           {"machine", setting.machine},     {"versions", setting.versions},
+            {"kernel", subject.kernel},   {"dtype", subject.dtype},         {"isa", subject.isa},
+            {"threads", subject.threads}, {"workloads", subject.workloads}, {"space", subject.space},
             {"code", subject.code}};
 }
 

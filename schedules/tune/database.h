@@ -1,7 +1,7 @@
 // What was measured, as one JSON object per line, appended and never changed.
 //
-// A line says on which machine, with which versions and for which code it was measured. Only lines that agree with what is
-// there now are used again; of the others it is said why not.
+// A line says on which machine, with which versions and for which code it was measured. Only lines that agree with what
+// is there now are used again; of the others it is said why not.
 #ifndef HALYARD_TUNE_DATABASE_H
 #define HALYARD_TUNE_DATABASE_H
 

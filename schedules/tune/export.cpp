@@ -82,8 +82,8 @@ void replace_file(const std::string &file, const std::string &text) {
         fail();
     }
     errno = ENOSPC;  // what a short write means
-    const bool is_written = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                            fsync(descriptor) == 0;
+    const bool is_written =
+        write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(descriptor) == 0;
     if (close(descriptor) != 0 || !is_written || std::rename(unfinished.c_str(), file.c_str()) != 0) {
         fail();
     }

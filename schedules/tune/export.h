@@ -10,8 +10,8 @@
 
 namespace halyard::tune {
 
-/** The verdicts of a database that count in this setting: of each kernel, type and instruction set the newest. Why others
- *  do not is told to `complaints`, each reason once with the number of records. */
+/** The verdicts of a database that count in this setting: of each kernel, type and instruction set the newest. Why
+ * others do not is told to `complaints`, each reason once with the number of records. */
 std::vector<nlohmann::json> current_verdicts(const Database &database, const Setting &setting,
                                              std::vector<std::string> &complaints);
 

@@ -171,9 +171,7 @@ public:
             std::fflush(stderr);
         }
     }
-    void say(const std::string &text) {
-        std::fprintf(stderr, "%s%s\n", is_terminal ? "\r\x1b[K" : "", text.c_str());
-    }
+    void say(const std::string &text) { std::fprintf(stderr, "%s%s\n", is_terminal ? "\r\x1b[K" : "", text.c_str()); }
 
 private:
     const bool is_terminal = isatty(STDERR_FILENO) != 0;
@@ -197,8 +195,7 @@ std::string summary_of(const Variant &variant, const Verdict &verdict) {
 // ---- the words ----
 
 std::string output_file(const Options &options, const bench::Machine &machine) {
-    return !options.output.empty() ? options.output
-                                   : options.tuned_directory + "/" + machine_name(machine) + ".json";
+    return !options.output.empty() ? options.output : options.tuned_directory + "/" + machine_name(machine) + ".json";
 }
 
 void print_complaints(const std::vector<std::string> &complaints) {
@@ -220,7 +217,7 @@ int word_export(const Options &options) {
         const Variant variant{find_kernel(verdict.at("kernel")), verdict.at("dtype"), verdict.at("isa")};
         std::string reason = "there is no such kernel any more";
         if (variant.kernel != nullptr && variant.space() != nullptr && slot_of(variant) >= 0) {
-            Subject subject{variant.kernel->name, variant.dtype,    variant.isa,
+            Subject subject{variant.kernel->name,  variant.dtype,           variant.isa,
                             verdict.at("threads"), verdict.at("workloads"), hash_of_space(*variant.space()),
                             verdict.at("code")};
             reason = why_stale(verdict, subject);
@@ -349,7 +346,8 @@ int word_compare(const Options &options) {
         throw std::invalid_argument("compare wants a --kernel that has parameters");
     }
     for (const Variant &variant : variants) {
-        const auto workloads = workshop.finder.workloads(variant, shapes_named(options.shapes, tuning.rigor.large_sets));
+        const auto workloads =
+            workshop.finder.workloads(variant, shapes_named(options.shapes, tuning.rigor.large_sets));
         if (workloads.empty()) {
             std::printf("%s: no call of the library reaches it on these shapes\n", variant.name().c_str());
             continue;
@@ -357,8 +355,9 @@ int word_compare(const Options &options) {
         const auto known = known_verdict(database, setting, workshop.subject(variant, workloads), rigors().front());
         const Choice a = choice_named(options.first, variant, usual, known),
                      b = choice_named(options.second, variant, usual, known);
-        KernelArena arena(workshop, variant, workloads, database, setting, random, [] { return interrupted != 0; },
-                          [](const std::string &) {});
+        KernelArena arena(
+            workshop, variant, workloads, database, setting, random, [] { return interrupted != 0; },
+            [](const std::string &) {});
         const auto result = arena.duel(a, b, tuning.rigor.last);
         if (!result) {
             return exit_interrupted;
@@ -367,7 +366,9 @@ int word_compare(const Options &options) {
         const bool b_wins = is_beyond_noise(gain, noise), a_wins = is_slower_beyond_noise(gain, noise);
         std::printf("%s: B (%s) is %.3fx as fast as A (%s), noise %.1f %%: %s\n", variant.name().c_str(),
                     text_of(b).c_str(), gain.ratio, text_of(a).c_str(), 100 * noise,
-                    b_wins ? "B is faster" : a_wins ? "A is faster" : "no winner");
+                    b_wins   ? "B is faster"
+                    : a_wins ? "A is faster"
+                             : "no winner");
     }
     return 0;
 }
@@ -392,8 +393,9 @@ int word_baseline(const Options &options) {
         if (workloads.empty()) {
             continue;
         }
-        KernelArena arena(workshop, variant, {workloads.front()}, database, setting, random,
-                          [] { return interrupted != 0; }, [](const std::string &) {});
+        KernelArena arena(
+            workshop, variant, {workloads.front()}, database, setting, random, [] { return interrupted != 0; },
+            [](const std::string &) {});
         const auto extents = arena.extents();
         std::string ours = "-", cells, reasons;
         for (const std::string &scheduler : autoschedulers()) {
@@ -408,8 +410,7 @@ int word_baseline(const Options &options) {
             const std::string cell = race.failure.empty() ? number("%.2fx the time", 1 / race.gains[0].ratio) : "-";
             cells += " " + std::string(cell.size() < 16 ? 16 - cell.size() : 0, ' ') + cell;
         }
-        std::printf("%-50s %12s%s\n%s", workloads.front().name().c_str(), ours.c_str(), cells.c_str(),
-                    reasons.c_str());
+        std::printf("%-50s %12s%s\n%s", workloads.front().name().c_str(), ours.c_str(), cells.c_str(), reasons.c_str());
         std::fflush(stdout);
         if (interrupted != 0) {
             return exit_interrupted;
@@ -431,9 +432,8 @@ int word_object(const Options &options) {
 }
 
 /** Finds the works of each variant, and drops those that nothing can be done for. */
-std::vector<std::pair<Variant, std::vector<Workload>>> plan(const Options &options, Workshop &workshop,
-                                                            const UsualParameters &usual,
-                                                            std::vector<std::string> &left_out) {
+std::vector<std::pair<Variant, std::vector<Workload>>>
+plan(const Options &options, Workshop &workshop, const UsualParameters &usual, std::vector<std::string> &left_out) {
     const std::vector<Shape> shapes = shapes_named(options.shapes, workshop.options.rigor.large_sets);
     std::vector<std::pair<Variant, std::vector<Workload>>> jobs;
     for (const Variant &variant : chosen_variants(options)) {
@@ -557,8 +557,8 @@ int tune(const Options &options) {
                     const auto noise = arena.duel(usual.complete(variant), usual.complete(variant), tuning.rigor.last);
                     if (noise) {
                         progress.say("noise: the same code twice differs by " +
-                                     number("%.1f %%", 100 * noise_of(noise->first)) +
-                                     " (" + variant.name() + "); a winner must gain more than 2 % and three times that");
+                                     number("%.1f %%", 100 * noise_of(noise->first)) + " (" + variant.name() +
+                                     "); a winner must gain more than 2 % and three times that");
                     }
                 }
                 const Outcome outcome = search(*variant.space(), variant.circumstances(tuning.l1, tuning.l2),
@@ -590,8 +590,8 @@ int tune(const Options &options) {
     }
     progress.say(std::to_string(done) + " of " + std::to_string(jobs.size()) + " kernels decided (" +
                  std::to_string(known) + " known before), " + std::to_string(candidates) + " candidates in " +
-                 readable(elapsed()) + (busy > 0 ? ", " + number("%.1f", static_cast<double>(candidates) / busy) +
-                                                       " per second" : "") +
+                 readable(elapsed()) +
+                 (busy > 0 ? ", " + number("%.1f", static_cast<double>(candidates) / busy) + " per second" : "") +
                  "; geometric mean of the gains " + number("%.3fx", mean_gain(gains).ratio));
     if (done < jobs.size()) {
         progress.say(interrupted != 0 ? "interrupted; the same command goes on from here"
@@ -652,13 +652,13 @@ int main(int argc, char **argv) {
         return app.exit(error) == 0 ? 0 : exit_usage;
     }
     try {
-        return show->parsed()      ? word_show(options, false)
-               : best->parsed()    ? word_show(options, true)
-               : compare->parsed() ? word_compare(options)
+        return show->parsed()       ? word_show(options, false)
+               : best->parsed()     ? word_show(options, true)
+               : compare->parsed()  ? word_compare(options)
                : baseline->parsed() ? word_baseline(options)
-               : object->parsed()  ? word_object(options)
-               : write->parsed()   ? word_export(options)
-                                   : tune(options);
+               : object->parsed()   ? word_object(options)
+               : write->parsed()    ? word_export(options)
+                                    : tune(options);
     } catch (const std::invalid_argument &error) {
         std::cerr << "halyard-tune: " << error.what() << '\n';
         return exit_usage;

@@ -1,9 +1,9 @@
 // Times of several competitors for one piece of work, such that noise does not make a winner.
 //
 // Samples are taken in rounds, one of each competitor, in an order that changes from round to round; ratios are formed
-// within a round, so that a slow phase of the machine meets both sides. The incumbent competes twice: what lies between it
-// and itself is the noise. A winner must beat it by more than both 2 % and three times the noise, and then do so again in
-// samples that had no part in choosing it.
+// within a round, so that a slow phase of the machine meets both sides. The incumbent competes twice: what lies between
+// it and itself is the noise. A winner must beat it by more than both 2 % and three times the noise, and then do so
+// again in samples that had no part in choosing it.
 #ifndef HALYARD_TUNE_MEASURE_H
 #define HALYARD_TUNE_MEASURE_H
 

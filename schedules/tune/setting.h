@@ -1,4 +1,5 @@
-// The machine and the versions that a record is made with, and the name of the file of tuned parameters for such a machine.
+// The machine and the versions that a record is made with, and the name of the file of tuned parameters for such a
+// machine.
 #ifndef HALYARD_TUNE_SETTING_H
 #define HALYARD_TUNE_SETTING_H
 

@@ -99,8 +99,8 @@ int index_in(const Names &all, const std::string &name) {
 int slot_of(const Variant &variant) {
     const auto kernel = static_cast<int>(variant.kernel - kernel_table().data());
     const auto isas = static_cast<int>(isa_names().size()), dtypes = static_cast<int>(dtype_names().size());
-    const int slot = (kernel * isas + index_in(isa_names(), variant.isa)) * dtypes +
-                     index_in(dtype_names(), variant.dtype);
+    const int slot =
+        (kernel * isas + index_in(isa_names(), variant.isa)) * dtypes + index_in(dtype_names(), variant.dtype);
     return names[slot].is_present ? slot : -1;
 }
 

@@ -1,8 +1,8 @@
 // The dispatch table of the library that the tuner is linked with: every kernel in it can be exchanged.
 //
-// The tuner does not time kernels by themselves: it times calls of the library, with its blocking, threads and streaming,
-// in which one kernel is a candidate and all others are as they usually are. For that it links the runtime of the
-// library with entry points of its own in place of the generated kernels.
+// The tuner does not time kernels by themselves: it times calls of the library, with its blocking, threads and
+// streaming, in which one kernel is a candidate and all others are as they usually are. For that it links the runtime
+// of the library with entry points of its own in place of the generated kernels.
 #ifndef HALYARD_TUNE_SLOTS_H
 #define HALYARD_TUNE_SLOTS_H
 
@@ -32,8 +32,8 @@ void set_tile_panels(const Variant &variant, int panels);
 std::vector<int> slots_called_by(const std::function<void()> &work);
 
 /** What the kernel of a slot is called with by `work`: of every argument in turn that is a buffer its extents, of every
- *  scalar nothing. `dimensions` says how many a buffer has, 0 for a scalar. The last call counts; nothing is computed by
- *  that kernel. */
+ *  scalar nothing. `dimensions` says how many a buffer has, 0 for a scalar. The last call counts; nothing is computed
+ * by that kernel. */
 std::vector<std::vector<int>> extents_in(int slot, const std::vector<int> &dimensions,
                                          const std::function<void()> &work);
 

@@ -95,6 +95,36 @@ Subject Workshop::subject(const Variant &variant, const std::vector<Workload> &w
     return subject;
 }
 
+namespace {
+
+/** Whether two calls have operands of the same shapes and values. */
+bool have_same_operands(const bench::WorkId &a, const bench::WorkId &b) {
+    const bench::Kernel &x = *a.kernel, &y = *b.kernel;
+    return !x.layer && !y.layer && x.inputs == y.inputs && x.outputs == y.outputs && x.input_width == y.input_width &&
+           x.has_weight == y.has_weight && x.has_bias == y.has_bias && x.cast_to == y.cast_to && a.dtype == b.dtype &&
+           a.rows == b.rows && a.d == b.d && a.cold == b.cold && a.threads == b.threads;
+}
+
+}  // namespace
+
+std::unique_ptr<bench::Work> Workshop::take(const Workload &workload, const std::string &isa) {
+    if (spare != nullptr && have_same_operands(spare->id, workload.id) &&
+        halyard_context_isa(spare->context.get()) == isa_named(isa)) {
+        spare->id = workload.id;
+        return std::move(spare);
+    }
+    if (workload.id.cold) {
+        spare = nullptr;
+    }
+    return finder.make(workload, isa);
+}
+
+void Workshop::give_back(std::unique_ptr<bench::Work> work) {
+    if (work != nullptr && work->id.cold) {
+        spare = std::move(work);
+    }
+}
+
 // ---- KernelArena ----
 
 struct KernelArena::Candidate {
@@ -161,7 +191,8 @@ KernelArena::KernelArena(Workshop &shop, const Variant &of, std::vector<Workload
     if (!first.failure.empty()) {
         throw std::runtime_error(variant.name() + " with its usual parameters: " + first.failure);
     }
-    if (workshop.compiler.object(variant, usual) != first.object) {
+    if (workshop.checked_families.insert(variant.kernel->family).second &&
+        workshop.compiler.object(variant, usual) != first.object) {
         throw std::logic_error("the space of the family " + variant.kernel->family +
                                " does not say the usual values of its GeneratorParams");
     }
@@ -173,6 +204,9 @@ KernelArena::~KernelArena() {
     clear_slot(slot);
     if (variant.kernel->family == "matmul") {
         set_tile_panels(variant, usual.at("panels"));
+    }
+    for (std::unique_ptr<bench::Work> &work : works) {
+        workshop.give_back(std::move(work));
     }
 }
 
@@ -323,10 +357,10 @@ bench::Work &KernelArena::work_on(std::size_t workload) {
         // One large set of operands at a time.
         for (std::size_t other = 0; other < works.size(); other++) {
             if (works[other] != nullptr && workloads[other].id.cold) {
-                works[other] = nullptr;
+                workshop.give_back(std::move(works[other]));
             }
         }
-        works[workload] = workshop.finder.make(workloads[workload], variant.isa);
+        works[workload] = workshop.take(workloads[workload], variant.isa);
     }
     return *works[workload];
 }

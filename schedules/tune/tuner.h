@@ -1,5 +1,5 @@
-// One kernel after another: its candidates compiled, judged and timed in calls of the library, and what came out kept in
-// the database.
+// One kernel after another: its candidates compiled, judged and timed in calls of the library, and what came out kept
+// in the database.
 #ifndef HALYARD_TUNE_TUNER_H
 #define HALYARD_TUNE_TUNER_H
 
@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "compile.h"
 #include "database.h"
@@ -39,9 +40,18 @@ public:
     const std::string &usual_object(const Variant &variant);
     Subject subject(const Variant &variant, const std::vector<Workload> &workloads);
 
+    /** The operands of a call. Those out of cache are a gigabyte: the ones that were given back last are taken again if
+     *  they have the shapes. */
+    std::unique_ptr<bench::Work> take(const Workload &workload, const std::string &isa);
+    void give_back(std::unique_ptr<bench::Work> work);
+
+    /** Families whose spaces say the usual values of their GeneratorParams: found out once. */
+    std::set<std::string> checked_families;
+
 private:
-    std::map<std::string, std::string> objects;               // by symbol
-    std::map<int, std::unique_ptr<Loaded>> loaded;            // by slot
+    std::unique_ptr<bench::Work> spare;
+    std::map<std::string, std::string> objects;     // by symbol
+    std::map<int, std::unique_ptr<Loaded>> loaded;  // by slot
 };
 
 class KernelArena : public Arena {
@@ -60,7 +70,7 @@ public:
     void keep(const Verdict &verdict, unsigned seed);
 
     struct Race {
-        std::string failure;  // why there are no times, or empty
+        std::string failure;                         // why there are no times, or empty
         std::vector<double> seconds, usual_seconds;  // per piece of work
         std::vector<Gain> gains;                     // over the usual choice
     };
@@ -106,7 +116,7 @@ private:
     std::vector<Workload> check_list;
     std::map<Choice, std::unique_ptr<Candidate>> candidates;
     std::unique_ptr<Loaded> usual_again;
-    std::vector<Judged> right;  // results of the usual choice
+    std::vector<Judged> right;          // results of the usual choice
     std::vector<nlohmann::json> known;  // records of earlier runs that count
 };
 

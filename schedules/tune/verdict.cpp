@@ -20,8 +20,9 @@ int patience_of(const std::string &name) {
 }  // namespace
 
 Verdict verdict_of(const Outcome &outcome, const Choice &usual) {
-    return {usual,         outcome.best,      outcome.is_better, outcome.is_better ? outcome.gain : outcome.runner_up_gain,
-            outcome.noise, outcome.runner_up, outcome.tried,     false};
+    return {
+        usual,         outcome.best,      outcome.is_better, outcome.is_better ? outcome.gain : outcome.runner_up_gain,
+        outcome.noise, outcome.runner_up, outcome.tried,     false};
 }
 
 Verdict verdict_of(const json &record) {
@@ -48,8 +49,8 @@ std::optional<Verdict> known_verdict(const Database &database, const Setting &se
     for (const json &record : database.records()) {
         if (record["kind"] == "verdict" && record.value("kernel", "") == subject.kernel &&
             record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
-            patience_of(record.value("rigor", "")) >= patience_of(rigor.name) &&
-            why_foreign(record, setting).empty() && why_stale(record, subject).empty()) {
+            patience_of(record.value("rigor", "")) >= patience_of(rigor.name) && why_foreign(record, setting).empty() &&
+            why_stale(record, subject).empty()) {
             newest = verdict_of(record);
             newest->is_remembered = true;
         }

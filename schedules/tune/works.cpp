@@ -170,8 +170,12 @@ public:
         if (status != HALYARD_OK) {
             return status;
         }
-        std::unique_ptr<bench::Buffer> &memory = (*memories)[&set];
-        if (memory == nullptr || memory->size() < static_cast<std::size_t>(bytes)) {
+        const auto before = memories().find(&set);
+        if (before != memories().end() && before->second->size() != static_cast<std::size_t>(bytes)) {
+            memories().clear();  // of another piece of work
+        }
+        std::unique_ptr<bench::Buffer> &memory = memories()[&set];
+        if (memory == nullptr) {
             memory = std::make_unique<bench::Buffer>(static_cast<std::size_t>(bytes));
         }
         halyard_weights *weights = nullptr;
@@ -184,7 +188,7 @@ public:
     /** The panels, which come last in the packed form, as the output. */
     void finish(Work &work) const {
         Operands &set = work.sets[0];
-        const bench::Buffer &memory = *memories->at(&set);
+        const bench::Buffer &memory = *memories().at(&set);
         const std::size_t bytes = set.outputs[0].bytes();
         std::memcpy(set.outputs[0].data(), memory.data() + memory.size() - bytes, bytes);
     }
@@ -208,8 +212,7 @@ public:
             for (std::size_t column = 0; column < d; column++) {
                 const std::size_t in = out_in ? column : row, out = out_in ? row : column;
                 const double expected = source[column] * (folded ? factors[in] : 1.0);
-                const double got =
-                    panels[(out / panel_width * inputs + in) * panel_width + out % panel_width];
+                const double got = panels[(out / panel_width * inputs + in) * panel_width + out % panel_width];
                 const double error = std::fabs(got - expected) / std::max(std::fabs(expected), 1e-3);
                 worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
             }
@@ -232,8 +235,11 @@ public:
 private:
     halyard_weight_layout layout;
     bool folded;
-    std::shared_ptr<std::map<const Operands *, std::unique_ptr<bench::Buffer>>> memories =
-        std::make_shared<std::map<const Operands *, std::unique_ptr<bench::Buffer>>>();
+    /** Where the packed forms of a piece of work go, of each operand set. One piece of work packs at a time. */
+    static std::map<const Operands *, std::unique_ptr<bench::Buffer>> &memories() {
+        static std::map<const Operands *, std::unique_ptr<bench::Buffer>> all;
+        return all;
+    }
 };
 
 std::vector<std::unique_ptr<WorkKind>> make_kinds() {
@@ -409,8 +415,8 @@ WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::str
 const WorkFinder::Reach *WorkFinder::reach_of(const Variant &variant) {
     const std::string key = variant.dtype + " " + variant.isa;
     const auto known = explored.find(key);
-    const Reaches &reaches = known != explored.end() ? known->second
-                                                     : explored[key] = explore(variant.dtype, variant.isa);
+    const Reaches &reaches =
+        known != explored.end() ? known->second : explored[key] = explore(variant.dtype, variant.isa);
     const auto found = reaches.find(slot_of(variant));
     return found == reaches.end() ? nullptr : &found->second;
 }

@@ -1,5 +1,6 @@
-// The calls of the library by which kernels are judged: the rows of the benchmark suite, with its operands and references,
-// and a few more for kernels that no row of it reaches. Which calls a kernel takes part in is found out by making them.
+// The calls of the library by which kernels are judged: the rows of the benchmark suite, with its operands and
+// references, and a few more for kernels that no row of it reaches. Which calls a kernel takes part in is found out by
+// making them.
 #ifndef HALYARD_TUNE_WORKS_H
 #define HALYARD_TUNE_WORKS_H
 
