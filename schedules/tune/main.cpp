@@ -362,13 +362,11 @@ int word_compare(const Options &options) {
         if (!result) {
             return exit_interrupted;
         }
-        const auto &[gain, noise] = *result;
-        const bool b_wins = is_beyond_noise(gain, noise), a_wins = is_slower_beyond_noise(gain, noise);
         std::printf("%s: B (%s) is %.3fx as fast as A (%s), noise %.1f %%: %s\n", variant.name().c_str(),
-                    text_of(b).c_str(), gain.ratio, text_of(a).c_str(), 100 * noise,
-                    b_wins   ? "B is faster"
-                    : a_wins ? "A is faster"
-                             : "no winner");
+                    text_of(b).c_str(), result->gain.ratio, text_of(a).c_str(), 100 * result->noise,
+                    result->winner > 0   ? "B is faster"
+                    : result->winner < 0 ? "A is faster"
+                                         : "no winner");
     }
     return 0;
 }
@@ -556,8 +554,8 @@ int tune(const Options &options) {
                     // The first time, how much equal code differs here and now.
                     const auto noise = arena.duel(usual.complete(variant), usual.complete(variant), tuning.rigor.last);
                     if (noise) {
-                        progress.say("noise: the same code twice differs by " +
-                                     number("%.1f %%", 100 * noise_of(noise->first)) + " (" + variant.name() +
+                        progress.say("noise: the same code twice differs by " + number("%.1f %%", 100 * noise->noise) +
+                                     " (" + variant.name() +
                                      "); a winner must gain more than 2 % and three times that");
                     }
                 }

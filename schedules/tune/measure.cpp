@@ -11,6 +11,22 @@ namespace {
 constexpr double least_gain = 0.02;
 constexpr double noises = 3;
 
+/** How many of n sorted values lie below the lower of the two order statistics: of equal sides, the median is below it
+ * in one of 200 cases at most. */
+std::size_t surely_outside(std::size_t n) {
+    constexpr double most = 0.005;
+    double term = std::pow(0.5, static_cast<double>(n)), tail = term;  // chances of 0 and of at most 0 values below it
+    std::size_t outside = 0;
+    while (true) {
+        term *= static_cast<double>(n - outside) / static_cast<double>(outside + 1);
+        tail += term;
+        if (tail > most || 2 * (outside + 1) >= n) {
+            return outside;
+        }
+        outside++;
+    }
+}
+
 /** How much the ratio must differ from 1 to mean anything. */
 double threshold(const Gain &gain, double noise) {
     return std::max(least_gain, noises * std::max(noise, gain.error));
@@ -80,6 +96,10 @@ Gain gain_over(const std::vector<double> &incumbent, const std::vector<double> &
     }
     Gain gain;
     gain.ratio = median_of(ratios);
+    std::sort(ratios.begin(), ratios.end());
+    const std::size_t outside = surely_outside(ratios.size());
+    gain.low = ratios[outside];
+    gain.high = ratios[ratios.size() - 1 - outside];
     for (double &ratio : ratios) {
         ratio = std::fabs(ratio - gain.ratio);
     }
@@ -89,13 +109,15 @@ Gain gain_over(const std::vector<double> &incumbent, const std::vector<double> &
 }
 
 Gain mean_gain(const std::vector<Gain> &gains) {
-    double logarithms = 0, squares = 0;
+    double logarithms = 0, lows = 0, highs = 0, squares = 0;
     for (const Gain &gain : gains) {
         logarithms += std::log(gain.ratio);
+        lows += std::log(gain.low);
+        highs += std::log(gain.high);
         squares += gain.error * gain.error;
     }
     const auto n = static_cast<double>(std::max<std::size_t>(1, gains.size()));
-    return {std::exp(logarithms / n), std::sqrt(squares) / n};
+    return {std::exp(logarithms / n), std::sqrt(squares) / n, std::exp(lows / n), std::exp(highs / n)};
 }
 
 double noise_of(const Gain &incumbent_over_itself) {
@@ -103,11 +125,11 @@ double noise_of(const Gain &incumbent_over_itself) {
 }
 
 bool is_beyond_noise(const Gain &gain, double noise) {
-    return gain.ratio - 1 > threshold(gain, noise);
+    return gain.ratio - 1 > threshold(gain, noise) && gain.low > 1;
 }
 
 bool is_slower_beyond_noise(const Gain &gain, double noise) {
-    return 1 / gain.ratio - 1 > threshold(gain, noise);
+    return 1 / gain.ratio - 1 > threshold(gain, noise) && gain.high < 1;
 }
 
 }  // namespace halyard::tune

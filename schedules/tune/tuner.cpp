@@ -27,11 +27,11 @@ std::string utc_now() {
 }
 
 json to_json(const Gain &gain) {
-    return {{"ratio", gain.ratio}, {"error", gain.error}};
+    return {{"ratio", gain.ratio}, {"error", gain.error}, {"low", gain.low}, {"high", gain.high}};
 }
 
 Gain gain_of(const json &object) {
-    return {object.at("ratio"), object.at("error")};
+    return {object.at("ratio"), object.at("error"), object.at("low"), object.at("high")};
 }
 
 json to_json(const Effort &effort) {
@@ -440,24 +440,39 @@ Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Eff
     return result;
 }
 
-std::optional<std::pair<Gain, double>> KernelArena::duel(const Choice &first, const Choice &second,
-                                                         const Effort &effort) {
+std::optional<KernelArena::Duel> KernelArena::duel(const Choice &first, const Choice &second, const Effort &effort) {
     for (const Choice &choice : {first, second}) {
-        const Candidate &tested = candidate(choice);
-        if (!tested.failure.empty() || (choice != usual && !admits(choice))) {
-            throw std::runtime_error(text_of(choice) + " " + tested.failure);
+        if (choice != usual && !admits(choice)) {
+            throw std::runtime_error(text_of(choice) + " " + candidate(choice).failure);
         }
     }
-    const Result result = compare({first, second}, effort, true);
-    if (result.again.empty()) {
-        return std::nullopt;
+    const std::unique_ptr<Loaded> first_again = workshop.compiler.load(candidate(first).object, variant.symbol());
+    std::optional<Duel> result;
+    for (int repetition = 0; repetition < 2; repetition++) {
+        std::vector<Gain> gains, again;
+        for (std::size_t w = 0; w < workloads.size(); w++) {
+            bench::Work &work = work_on(w);
+            Calls a(*this, work, first, candidate(first).loaded->function());
+            Calls a_again(*this, work, first, first_again->function());
+            Calls b(*this, work, second, candidate(second).loaded->function());
+            const auto seconds = sample_rounds({&a, &a_again, &b}, effort, random, stop);
+            if (static_cast<int>(seconds[0].size()) < effort.rounds) {
+                return std::nullopt;
+            }
+            again.push_back(gain_over(seconds[0], seconds[1]));
+            gains.push_back(gain_over(seconds[0], seconds[2]));
+        }
+        const Gain gain = mean_gain(gains);
+        const double noise = std::max(noise_of(mean_gain(again)), result ? result->noise : 0.0);
+        const int winner = is_beyond_noise(gain, noise) ? 1 : is_slower_beyond_noise(gain, noise) ? -1 : 0;
+        if (!result || std::fabs(std::log(gain.ratio)) < std::fabs(std::log(result->gain.ratio))) {
+            result = Duel{gain, noise, result && result->winner != winner ? 0 : winner};
+        } else {
+            result->noise = noise;
+            result->winner = result->winner == winner ? winner : 0;
+        }
     }
-    std::vector<Gain> gains;
-    for (std::size_t w = 0; w < workloads.size(); w++) {
-        const Gain &a = result.gains[0][w], &b = result.gains[1][w];
-        gains.push_back({b.ratio / a.ratio, std::hypot(a.error, b.error)});
-    }
-    return std::make_pair(mean_gain(gains), noise_of(mean_gain(result.again)));
+    return result;
 }
 
 std::vector<std::vector<int>> KernelArena::extents() {

@@ -80,8 +80,14 @@ public:
     /** What the kernel is called with in the first of the pieces of work. */
     std::vector<std::vector<int>> extents();
 
-    /** Compares two choices that need not be worthy; the gain of the second over the first, and the noise. */
-    std::optional<std::pair<Gain, double>> duel(const Choice &first, const Choice &second, const Effort &effort);
+    struct Duel {
+        Gain gain;     // of the second over the first
+        double noise;  // the first against itself
+        /** 1 if the second is faster, -1 if the first is, 0 if nothing can be said. */
+        int winner;
+    };
+    /** Compares two choices that need not be worthy; twice, for a winner must win twice. Nothing if stopped. */
+    std::optional<Duel> duel(const Choice &first, const Choice &second, const Effort &effort);
 
 private:
     struct Candidate;
