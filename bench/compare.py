@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares two builds of halyard: runs the benchmark program of each in turns and prints, per row, how many times as fast
-the second one is, with the spread.
+"""Compares two builds of halyard: runs the benchmark program of each in turns and prints, per row, how many times as
+fast the second one is, with the spread.
 
     compare.py A/bench/halyard-bench B/bench/halyard-bench [--names A B] [--turns N] [-- options of halyard-bench]
 
-Turns go A B B A A B ...: the ratio of a turn is taken from neighbours in time, and A against itself between turns is the
-noise. A difference counts if it is more than 2 % and more than three times the noise.
+Turns go A B B A A B ...: the ratio of a turn is taken from neighbours in time, and A against itself between turns is
+the noise. A difference counts if it is more than 2 % and more than three times the noise.
 """
 import argparse
 import json
@@ -19,7 +19,8 @@ import tempfile
 
 def run_bench(program, options, file):
     """The times of all rows of one run, in seconds."""
-    status = subprocess.run([program, "--peers", "none", "--json", str(file), *options], stdout=subprocess.DEVNULL).returncode
+    command = [program, "--peers", "none", "--json", str(file), *options]
+    status = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
     if status != 0:
         sys.exit(f"compare.py: {program} ended with {status}")
     rows = json.loads(file.read_text())["rows"]
@@ -67,7 +68,8 @@ def main():
         if abs(math.log(gain)) > max(math.log(1.02), 3 * noise):
             verdict = f"  {second if gain > 1 else first} is faster"
         a_time, b_time = (statistics.median(side[name] for side in sides) * 1e6 for sides in zip(*turns))
-        print(f"{name:58} {a_time:9.2f} us {b_time:9.2f} us {gain:7.3f}x {100 * spread:6.1f} % {100 * noise:6.1f} %{verdict}")
+        print(f"{name:58} {a_time:9.2f} us {b_time:9.2f} us {gain:7.3f}x {100 * spread:6.1f} % {100 * noise:6.1f} %"
+              + verdict)
     mean = math.exp(statistics.fmean(math.log(gain) for gain in gains.values())) if gains else 1.0
     print(f"geometric mean over {len(gains)} rows: {second} is {mean:.3f}x as fast as {first}")
 

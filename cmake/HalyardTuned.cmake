@@ -1,6 +1,6 @@
 # The parameters of the schedules: schedules/tuned/x86-64.json, which holds those for any machine, and over it the file
-# that HALYARD_TUNED chooses, as the tuner writes it for one machine (docs/tuning.md). Both are checked against the table
-# of kernels and against the legal values that stand beside the schedules.
+# that HALYARD_TUNED chooses, as the tuner writes it for one machine (docs/tuning.md). Both are checked against the
+# table of kernels and against the legal values that stand beside the schedules.
 #
 #   halyard_tuned_params(out isa dtype family name)   the parameters of a kernel as name=value
 #
@@ -75,7 +75,8 @@ function(_halyard_read_tuned file prefix)
         string(JSON isa MEMBER "${schedules}" ${isa_index})
         if(NOT isa IN_LIST HALYARD_ISAS)
             _halyard_join(known ${HALYARD_ISAS})
-            message(FATAL_ERROR "${file}: schedules.${isa}: it is for another instruction set; this build has ${known}.")
+            message(FATAL_ERROR "${file}: schedules.${isa}: it is for another instruction set; this build has "
+                                "${known}.")
         endif()
         string(JSON entries GET "${schedules}" ${isa})
         string(JSON key_count LENGTH "${entries}")
@@ -108,8 +109,8 @@ function(_halyard_read_entry file isa key entry)
     endforeach()
     if(NOT family)
         _halyard_join(known ${HALYARD_FAMILIES} ${HALYARD_KERNEL_NAMES})
-        message(FATAL_ERROR "${file}: schedules.${isa}.${key}: there is no such family or kernel. There are, alone or with "
-                            "_f32, _f16 or _bf16 after them: ${known}.")
+        message(FATAL_ERROR "${file}: schedules.${isa}.${key}: there is no such family or kernel. There are, alone or "
+                            "with _f32, _f16 or _bf16 after them: ${known}.")
     endif()
     if(NOT HALYARD_SPACE_${family})
         message(FATAL_ERROR "${file}: schedules.${isa}.${key}: the family ${family} has no parameters.")
@@ -122,8 +123,8 @@ function(_halyard_read_entry file isa key entry)
         string(JSON value GET "${entry}" ${parameter})
         if(NOT parameter IN_LIST HALYARD_SPACE_${family})
             _halyard_join(known ${HALYARD_SPACE_${family}})
-            message(FATAL_ERROR "${file}: schedules.${isa}.${key}.${parameter}: the family ${family} has no such parameter; "
-                                "it has ${known}.")
+            message(FATAL_ERROR "${file}: schedules.${isa}.${key}.${parameter}: the family ${family} has no such "
+                                "parameter; it has ${known}.")
         endif()
         if(NOT "${value}" IN_LIST HALYARD_VALUES_${family}_${parameter})
             _halyard_join(known ${HALYARD_VALUES_${family}_${parameter}})
@@ -186,7 +187,7 @@ endfunction()
 # ---- the choice ----
 
 set(HALYARD_TUNED native CACHE STRING
-    "Parameters of the schedules over those for any machine: native (a file for this machine, if there is one), none, or a file")
+    "Parameters of the schedules over those for any machine: native (for this one, if there are some), none, or a file")
 set(HALYARD_TUNED_FILE)
 _halyard_read_tuned("${HALYARD_TUNED_BASE}" base)
 if(HALYARD_TUNED STREQUAL "native")
@@ -212,8 +213,8 @@ if(HALYARD_TUNED_FILE)
     _halyard_read_tuned("${HALYARD_TUNED_FILE}" own)
 endif()
 
-# The entry of a family counts for all its kernels; before it goes that of the family in one type, that of the kernel, and
-# that of the kernel in one type. Whatever the chosen file names goes before the one for any machine.
+# The entry of a family counts for all its kernels; before it goes that of the family in one type, that of the kernel,
+# and that of the kernel in one type. Whatever the chosen file names goes before the one for any machine.
 function(halyard_tuned_params out isa dtype family name)
     set(params)
     foreach(prefix IN ITEMS base own)

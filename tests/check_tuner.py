@@ -43,12 +43,13 @@ def check_objects(tuner, kernels):
         for isa in ("sse41", "avx2", "avx512"):
             built = kernels / f"hk_{kernel}_{dtype}_{isa}.o"
             made = tuner.folder / "kernel.o"
-            status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa, "--output",
-                                     str(made))
+            status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa,
+                                     "--output", str(made))
             if "this machine has no" in text:
                 continue
             check(status == 0, f"no object of {kernel}: {text}")
-            check(made.read_bytes() == built.read_bytes(), f"the object of {kernel} {dtype} {isa} is not that of the build")
+            check(made.read_bytes() == built.read_bytes(),
+                  f"the object of {kernel} {dtype} {isa} is not that of the build")
 
 
 def check_refusals(tuner):

@@ -1,4 +1,5 @@
-# Prints the parameters that HALYARD_TUNED gives to all kernels, one line each: cmake -DHALYARD_TUNED=... -P print_tuned.cmake
+# Prints the parameters that HALYARD_TUNED gives to all kernels, one line each:
+#   cmake -DHALYARD_TUNED=... -P print_tuned.cmake
 cmake_minimum_required(VERSION 3.28)
 set(HALYARD_DTYPES f32 f16 bf16)
 set(HALYARD_ISAS sse41 avx2 avx512)

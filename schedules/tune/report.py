@@ -80,7 +80,8 @@ def progress_figure(trials):
         best = max(best, trial["ratio"])
         path.append(f"{x(i):.1f},{y(best):.1f}")
         parts.append(f'<circle cx="{x(i):.1f}" cy="{y(trial["ratio"]):.1f}" r="3" fill="{colour}"><title>'
-                     f'{html.escape(text_of(trial["params"]))}: {trial["ratio"]:.3f}x, {trial["effort"]["rounds"]} rounds'
+                     f'{html.escape(text_of(trial["params"]))}: {trial["ratio"]:.3f}x, '
+                     f'{trial["effort"]["rounds"]} rounds'
                      "</title></circle>")
     parts.append(f'<polyline points="{" ".join(path)}" fill="none" stroke="#393"/>')
     return "".join(parts) + "</svg>"
@@ -144,16 +145,16 @@ def page(records):
 
     parts = ["<!DOCTYPE html><html lang=en><meta charset=utf-8><title>Tuned schedules</title>",
              f"<style>{STYLE}</style><h1>Tuned schedules</h1>",
-             f"<p>{html.escape('; '.join(machines))}. Gains are medians of ratios within a round; a choice replaces the usual "
-             "one if it gains more than 2 % and three times the noise, twice.</p>",
+             f"<p>{html.escape('; '.join(machines))}. Gains are medians of ratios within a round; a choice replaces "
+             "the usual one if it gains more than 2 % and three times the noise, twice.</p>",
              "<h2>Families</h2>",
              table(["family", "kernels", "better", "mean gain", "largest"], summary),
              "<h2>Kernels</h2>",
              table(["kernel", "instruction set", "usual", "best", "gain", "noise", "tried", "rigor"], rows)]
     if baselines:
         parts += ["<h2>Halide's autoschedulers on the same algorithms</h2>", baseline_table(baselines)]
-    parts.append("<h2>Searches</h2><p class=note>Points are candidates in the order in which they were timed (orange: finals), "
-                 "the line the best so far; above 1 is faster than usual.</p>")
+    parts.append("<h2>Searches</h2><p class=note>Points are candidates in the order in which they were timed "
+                 "(orange: finals), the line the best so far; above 1 is faster than usual.</p>")
     for key, tried in sorted(trials.items()):
         parts.append(f"<details><summary>{html.escape(' '.join(key[2:]))}, {key[0]}: {len(tried)} comparisons</summary>"
                      + progress_figure(tried) + what_mattered(tried) + "</details>")
