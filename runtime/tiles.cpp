@@ -4,17 +4,11 @@
 namespace halyard {
 namespace {
 
-constexpr Tiles all_tiles() {
-    Tiles tiles;
-    tiles.set_all();
-    return tiles;
-}
-
-constexpr Tiles tiles_of_build = all_tiles();
+constexpr TileKernels tiles_of_build;
 
 }  // namespace
 
-const Tiles &tile_table() {
+const TileKernels &tile_kernels() {
     return tiles_of_build;
 }
 

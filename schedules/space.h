@@ -24,6 +24,7 @@ struct Circumstances {
     int lanes, registers;                       // f32 values in a vector register, and how many of these there are
     std::int64_t l1, l2;                        // bytes of a core's caches
     std::map<std::string, std::string> kernel;  // the parameters that make the kernel: dtype, rows, function, ...
+    std::string generator;                      // whose algorithm it is
 
     /** One of them as a number. */
     int number(const std::string &parameter, int otherwise) const {

@@ -114,7 +114,7 @@ bool always(const Choice &, const Circumstances &) {
     return true;
 }
 
-const Circumstances nowhere = {8, 16, 32 << 10, 1 << 20, {}};
+const Circumstances nowhere = {8, 16, 32 << 10, 1 << 20, {}, ""};
 const Space plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}},
                   always);
 const Choice usual = {{"a", 1}, {"b", 1}};

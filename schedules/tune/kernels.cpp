@@ -82,7 +82,7 @@ std::map<std::string, std::string> Variant::parameters() const {
 }
 
 schedules::Circumstances Variant::circumstances(std::int64_t l1, std::int64_t l2) const {
-    return {lanes_of(isa), isa == "avx512" ? 32 : 16, l1, l2, parameters()};
+    return {lanes_of(isa), isa == "avx512" ? 32 : 16, l1, l2, parameters(), kernel->generator};
 }
 
 UsualParameters::UsualParameters(const std::string &file) {

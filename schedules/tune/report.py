@@ -13,11 +13,23 @@ import sys
 from collections import defaultdict
 
 STYLE = """
-body { font: 14px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222 }
-table { border-collapse: collapse; margin: .5em 0 1.5em } td, th { padding: .15em .7em; text-align: right }
-th { border-bottom: 1px solid #999 } td:first-child, th:first-child, .text { text-align: left }
-tr.better { background: #e6f4e6 } summary { cursor: pointer; padding: .2em 0 } details { margin-left: 1em }
-svg { background: #fafafa; border: 1px solid #ddd } .note { color: #666 }
+:root { color-scheme: light dark; --text: #222; --quiet: #666; --line: #ddd; --page: #fff; --better: #e6f4e6;
+        --trial: #2b5fc0; --final: #c25a00; --best: #2f8f3f }
+@media (prefers-color-scheme: dark) {
+    :root { --text: #ddd; --quiet: #999; --line: #444; --page: #1b1b1b; --better: #1d3a22;
+            --trial: #7ea6f4; --final: #f0a050; --best: #6cc47c } }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 75em; margin: 1em auto; padding: 0 1em; color: var(--text);
+       background: var(--page) }
+h1 { font-size: 1.6em } h2 { font-size: 1.25em; margin-top: 1.6em }
+table { border-collapse: collapse; margin: .6em 0; display: block; overflow-x: auto }
+td { font-variant-numeric: tabular-nums }
+th, td { padding: .15em .7em; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap }
+th:first-child, td:first-child, .text { text-align: left }
+th { border-bottom: 2px solid var(--quiet) }
+tr.better { background: var(--better) }
+summary { cursor: pointer; padding: .25em 0 } details details { margin-left: 1em }
+svg { width: 100%; max-width: 640px; height: auto; display: block } svg text { fill: var(--quiet); font-size: 11px }
+.note { color: var(--quiet) }
 """
 
 
@@ -69,21 +81,47 @@ def progress_figure(trials):
     def y(ratio):
         return height - margin + (2 * margin - height) * (ratio - low) / (high - low)
 
-    parts = [f'<svg width="{width}" height="{height}" role="img">']
+    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="ratios of the candidates over time">']
     for ratio in (low, 1.0, high):
         parts.append(f'<line x1="{margin}" x2="{width - margin}" y1="{y(ratio):.1f}" y2="{y(ratio):.1f}" '
-                     f'stroke="{"#888" if ratio == 1 else "#ddd"}"/>'
-                     f'<text x="2" y="{y(ratio) + 4:.1f}" font-size="10">{ratio:.2f}</text>')
+                     f'stroke="var({"--quiet" if ratio == 1 else "--line"})"/>'
+                     f'<text x="2" y="{y(ratio) + 4:.1f}">{ratio:.2f}</text>')
     best, path = 0.0, []
     for i, trial in enumerate(trials):
-        colour = "#c60" if trial["verdict"] == "final" else "#36c"
+        colour = "--final" if trial["verdict"] == "final" else "--trial"
         best = max(best, trial["ratio"])
         path.append(f"{x(i):.1f},{y(best):.1f}")
-        parts.append(f'<circle cx="{x(i):.1f}" cy="{y(trial["ratio"]):.1f}" r="3" fill="{colour}"><title>'
+        parts.append(f'<circle cx="{x(i):.1f}" cy="{y(trial["ratio"]):.1f}" r="3.5" fill="var({colour})"><title>'
                      f'{html.escape(text_of(trial["params"]))}: {trial["ratio"]:.3f}x, '
                      f'{trial["effort"]["rounds"]} rounds'
                      "</title></circle>")
-    parts.append(f'<polyline points="{" ".join(path)}" fill="none" stroke="#393"/>')
+    parts.append(f'<polyline points="{" ".join(path)}" fill="none" stroke="var(--best)"/>')
+    return "".join(parts) + "</svg>"
+
+
+def gains_figure(verdicts):
+    """A bar for each kernel that got other parameters, from 1 to its gain, with three times its noise."""
+    won = sorted((v for v in verdicts if v["is_better"]), key=lambda v: -v["ratio"])
+    if not won:
+        return "<p>Nothing beat the usual parameters beyond the noise.</p>"
+    width, row, label = 640, 18, 250
+    most = max(v["ratio"] + 3 * v["noise"] for v in won)
+
+    def x(ratio):
+        return label + (width - label - 60) * max(0.0, ratio - 1) / (most - 1)
+
+    parts = [f'<svg viewBox="0 0 {width} {row * len(won) + 6}" role="img" aria-label="gains of the kernels that won">']
+    for i, v in enumerate(won):
+        top, middle = row * i + 4, row * i + 4 + (row - 6) / 2
+        noise = 3 * max(v["noise"], v["error"])
+        parts.append(f'<text x="{label - 6}" y="{middle + 4:.1f}" text-anchor="end">'
+                     f'{html.escape(v["kernel"])} {v["dtype"]} {v["isa"]}</text>'
+                     f'<rect x="{label}" y="{top}" width="{x(v["ratio"]) - label:.1f}" height="{row - 6}" '
+                     f'fill="var(--best)"><title>{html.escape(text_of(v["best"]))} instead of '
+                     f'{html.escape(text_of(v["usual"]))}</title></rect>'
+                     f'<line x1="{x(v["ratio"] - noise):.1f}" x2="{x(v["ratio"] + noise):.1f}" y1="{middle:.1f}" '
+                     f'y2="{middle:.1f}" stroke="var(--text)"/>'
+                     f'<text x="{x(v["ratio"] + noise) + 4:.1f}" y="{middle + 4:.1f}">{v["ratio"]:.2f}x</text>')
     return "".join(parts) + "</svg>"
 
 
@@ -143,14 +181,18 @@ def page(records):
     summary.append(("", ["all", len(everything), sum(gain > 1 for gain in everything),
                          f"{geometric_mean(everything):.3f}x", f"{max(everything, default=1):.3f}x"]))
 
-    parts = ["<!DOCTYPE html><html lang=en><meta charset=utf-8><title>Tuned schedules</title>",
-             f"<style>{STYLE}</style><h1>Tuned schedules</h1>",
+    parts = ['<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+             '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Tuned schedules</title>',
+             f"<style>{STYLE}</style></head><body><h1>Tuned schedules</h1>",
              f"<p>{html.escape('; '.join(machines))}. Gains are medians of ratios within a round; a choice replaces "
              "the usual one if it gains more than 2 % and three times the noise, twice.</p>",
              "<h2>Families</h2>",
              table(["family", "kernels", "better", "mean gain", "largest"], summary),
-             "<h2>Kernels</h2>",
-             table(["kernel", "instruction set", "usual", "best", "gain", "noise", "tried", "rigor"], rows)]
+             "<h2>Best against usual</h2><p class=note>The line on each bar is three times the noise.</p>",
+             gains_figure(verdicts.values()),
+             f"<details{'' if len(rows) > 40 else ' open'}><summary>All {len(rows)} kernels</summary>",
+             table(["kernel", "instruction set", "usual", "best", "gain", "noise", "tried", "rigor"], rows),
+             "</details>"]
     if baselines:
         parts += ["<h2>Halide's autoschedulers on the same algorithms</h2>", baseline_table(baselines)]
     parts.append("<h2>Searches</h2><p class=note>Points are candidates in the order in which they were timed "
@@ -158,7 +200,7 @@ def page(records):
     for key, tried in sorted(trials.items()):
         parts.append(f"<details><summary>{html.escape(' '.join(key[2:]))}, {key[0]}: {len(tried)} comparisons</summary>"
                      + progress_figure(tried) + what_mattered(tried) + "</details>")
-    return "\n".join(parts) + "</html>\n"
+    return "\n".join(parts) + "\n</body></html>\n"
 
 
 def main():

@@ -75,12 +75,8 @@ int answer_first_call(int slot, void **arguments) {
     return function(arguments);
 }
 
-Tiles &tiles() {
-    static Tiles table = [] {
-        Tiles of_build;
-        of_build.set_all();
-        return of_build;
-    }();
+TileKernels &tiles() {
+    static TileKernels table;
     return table;
 }
 
@@ -191,6 +187,6 @@ extern "C" {
 #undef HALYARD_VARIANT
 }
 
-const halyard::Tiles &halyard::tile_table() {
+const halyard::TileKernels &halyard::tile_kernels() {
     return halyard::tune::tiles();
 }

@@ -100,9 +100,10 @@ namespace {
 /** Whether two calls have operands of the same shapes and values. */
 bool have_same_operands(const bench::WorkId &a, const bench::WorkId &b) {
     const bench::Kernel &x = *a.kernel, &y = *b.kernel;
-    return !x.layer && !y.layer && x.inputs == y.inputs && x.outputs == y.outputs && x.input_width == y.input_width &&
-           x.has_weight == y.has_weight && x.has_bias == y.has_bias && x.cast_to == y.cast_to && a.dtype == b.dtype &&
-           a.rows == b.rows && a.d == b.d && a.cold == b.cold && a.threads == b.threads;
+    return !x.layer && !y.layer && !x.prepare && !y.prepare && x.inputs == y.inputs && x.outputs == y.outputs &&
+           x.input_width == y.input_width && x.has_weight == y.has_weight && x.has_bias == y.has_bias &&
+           x.cast_to == y.cast_to && a.dtype == b.dtype && a.rows == b.rows && a.d == b.d && a.cold == b.cold &&
+           a.threads == b.threads;
 }
 
 }  // namespace
@@ -264,6 +265,9 @@ std::string KernelArena::judge_on(const std::vector<Check> &all, const Candidate
     install(usual, candidate(usual).loaded->function());
     for (const Check &check : all) {
         check.work->call(0);
+        if (check.workload->kind->finish) {
+            check.workload->kind->finish(*check.work);
+        }
     }
     std::fflush(nullptr);
     const pid_t process = fork();

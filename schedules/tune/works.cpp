@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "attention_works.h"
 #include "reference_linear.h"
 
 namespace halyard::tune {
@@ -18,7 +19,9 @@ using bench::Operands;
 using bench::Work;
 
 WorkKind benchmark_row(const bench::Kernel &kernel) {
-    return {kernel, nullptr, nullptr};
+    WorkKind kind;
+    kind.kernel = kernel;
+    return kind;
 }
 
 // ---- kernels that the benchmark suite does not reach ----
@@ -276,6 +279,9 @@ std::vector<std::unique_ptr<WorkKind>> make_kinds() {
     add(Packing::kind("pack_out_in_folded", HALYARD_WEIGHT_OUT_IN, true));
     add(Packing::kind("pack_in_out", HALYARD_WEIGHT_IN_OUT, false));
     add(Packing::kind("pack_in_out_folded", HALYARD_WEIGHT_IN_OUT, true));
+    for (WorkKind &kind : attention_work_kinds()) {
+        add(std::move(kind));
+    }
     return kinds;
 }
 
@@ -386,7 +392,11 @@ WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::str
         }
         // Of tensors a few rows, and one so wide that it does not fit a tile; of the plainest layer any number.
         std::vector<bench::WorkId> calls;
-        if (!kernel.layer) {
+        if (kind->own) {
+            for (const RowsAndWidth &probe : kind->own->probes) {
+                calls.push_back({&kernel, type, probe.rows, probe.d, false, 1});
+            }
+        } else if (!kernel.layer) {
             calls = {{&kernel, type, 32, 64, false, 1}, {&kernel, type, 1, 20480, false, 1}};
         } else {
             for (const std::int64_t rows : tried_rows()) {
@@ -438,7 +448,11 @@ std::vector<Workload> WorkFinder::workloads(const Variant &variant, const std::v
     // The epilogue of a product of 4096 inputs is a hundredth of it.
     constexpr std::int64_t epilogue_inputs = 64;
     for (const Shape &shape : shapes) {
-        if (!kernel.layer) {
+        if (reach->kind->own) {
+            if (const auto timed = reach->kind->own->timed(shape)) {
+                add({&kernel, type, timed->rows, timed->d, shape.cold, threads});
+            }
+        } else if (!kernel.layer) {
             const std::int64_t d = std::max(shape.d, reach->least_d > 64 ? reach->least_d : shape.d);
             add({&kernel, type, std::max<std::int64_t>(1, shape.rows * shape.d / d), d, shape.cold, threads});
         } else if (variant.kernel->family == "matmul") {
@@ -466,7 +480,11 @@ std::vector<Workload> WorkFinder::checks(const Variant &variant) {
     const auto add = [&](std::int64_t rows, std::int64_t d, std::int64_t d_out) {
         checks.push_back({reach->kind, {&kernel, type, rows, d, false, 1, d_out}});
     };
-    if (kernel.layer) {
+    if (reach->kind->own) {
+        for (const RowsAndWidth &check : reach->kind->own->checks) {
+            add(check.rows, check.d, 0);
+        }
+    } else if (kernel.layer) {
         // More than one block of inputs, and a part of a panel.
         add(reach->rows.front(), 600, 333);
         add(reach->rows.back(), 64, 64);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,22 @@
 
 namespace halyard::tune {
 
+/** Rows, inputs and outputs of a call; `d_out` counts for products alone. */
+struct Shape {
+    std::int64_t rows, d, d_out;
+    bool cold;
+};
+
+struct RowsAndWidth {
+    std::int64_t rows, d;
+};
+
+/** The shapes of a kind of call that does not take any rows of any width. */
+struct OwnShapes {
+    std::vector<RowsAndWidth> probes, checks;  // that show which kernels it calls; that show whether they are right
+    std::function<std::optional<RowsAndWidth>(const Shape &shape)> timed;  // in place of a shape; nothing for none
+};
+
 /** A call of the library on any shape. */
 struct WorkKind {
     bench::Kernel kernel;
@@ -22,6 +39,7 @@ struct WorkKind {
     std::function<void(bench::Work &work)> finish;
     /** Instead of Work::worst_error(); may be null. */
     std::function<double(const bench::Work &work)> error;
+    std::optional<OwnShapes> own;
 };
 
 const std::vector<std::unique_ptr<WorkKind>> &work_kinds();
@@ -32,12 +50,6 @@ struct Workload {
     bench::WorkId id;
 
     std::string name() const { return id.name(); }
-};
-
-/** Rows, inputs and outputs of a call; `d_out` counts for products alone. */
-struct Shape {
-    std::int64_t rows, d, d_out;
-    bool cold;
 };
 
 /** A named set of shapes, or explicit ones: "64x4096,2048x8192/cold,8x4096x11008". Throws std::invalid_argument with a
