@@ -12,7 +12,8 @@ import time
 
 # One kernel of each way in which objects are made, and one that takes several rows side by side.
 SAME_OBJECTS = [("silu", "f32"), ("cast_to_bf16", "f32"), ("layer_norm_weight", "bf16"), ("matmul_2", "f16"),
-                ("epilogue_silu_gated", "bf16"), ("pack_out_in_folded", "bf16")]
+                ("epilogue_silu_gated", "bf16"), ("pack_out_in_folded", "bf16"), ("attention_softmax", "f32"),
+                ("rope", "f16"), ("kv_pack_keys", "bf16")]
 SMALL = ["--isa", "sse41", "--dtype", "f32", "--shapes", "4x256", "--rigor", "quick"]
 
 
