@@ -158,9 +158,9 @@ private:
 
 const std::vector<Rigor> &rigors() {
     static const std::vector<Rigor> all = {
-        {"quick", 12, 2, 1, {3, 1.5e-3}, {9, 3e-3}, false},
-        {"normal", 32, 3, 3, {5, 3e-3}, {15, 6e-3}, true},
-        {"patient", 128, 4, 8, {7, 6e-3}, {25, 15e-3}, true},
+        {"quick", 12, 2, 1, {5, 1e-3}, {25, 1e-3}, false},
+        {"normal", 32, 3, 3, {7, 1e-3}, {45, 1.5e-3}, true},
+        {"patient", 128, 4, 8, {11, 2e-3}, {99, 3e-3}, true},
     };
     return all;
 }

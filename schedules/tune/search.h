@@ -27,6 +27,7 @@ struct Rigor {
     bool large_sets;  // pieces of work out of cache, too
 };
 
+/** Samples are short and many: on a busy machine some are interrupted, and the others remain. */
 const std::vector<Rigor> &rigors();
 /** Throws std::invalid_argument. */
 const Rigor &rigor_named(const std::string &name);

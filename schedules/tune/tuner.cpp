@@ -38,6 +38,15 @@ json to_json(const Effort &effort) {
     return {{"rounds", effort.rounds}, {"seconds_per_sample", effort.seconds_per_sample}};
 }
 
+/** Calls out of cache take many times as long as a sample should, but differ less from one to the next. */
+Effort effort_on(const Workload &workload, Effort effort) {
+    constexpr int least_rounds = 9;
+    if (workload.id.cold) {
+        effort.rounds = std::min(effort.rounds, std::max(least_rounds, effort.rounds / 3));
+    }
+    return effort;
+}
+
 /** Bytes of all outputs of the first operand set. */
 std::string output_bytes(const bench::Work &work) {
     std::string bytes;
@@ -412,8 +421,9 @@ Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Eff
         for (const auto &each : calls) {
             competitors.push_back(each.get());
         }
-        const auto seconds = sample_rounds(competitors, effort, random, stop);
-        if (static_cast<int>(seconds[0].size()) < effort.rounds) {
+        const Effort on_this = effort_on(workloads[w], effort);
+        const auto seconds = sample_rounds(competitors, on_this, random, stop);
+        if (static_cast<int>(seconds[0].size()) < on_this.rounds) {
             return {};
         }
         result.again.push_back(gain_over(seconds[0], seconds[1]));
@@ -466,8 +476,9 @@ std::optional<KernelArena::Duel> KernelArena::duel(const Choice &first, const Ch
             Calls a(*this, work, first, candidate(first).loaded->function());
             Calls a_again(*this, work, first, first_again->function());
             Calls b(*this, work, second, candidate(second).loaded->function());
-            const auto seconds = sample_rounds({&a, &a_again, &b}, effort, random, stop);
-            if (static_cast<int>(seconds[0].size()) < effort.rounds) {
+            const Effort on_this = effort_on(workloads[w], effort);
+            const auto seconds = sample_rounds({&a, &a_again, &b}, on_this, random, stop);
+            if (static_cast<int>(seconds[0].size()) < on_this.rounds) {
                 return std::nullopt;
             }
             again.push_back(gain_over(seconds[0], seconds[1]));
