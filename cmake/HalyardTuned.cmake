@@ -214,11 +214,16 @@ if(HALYARD_TUNED_FILE)
 endif()
 
 # The entry of a family counts for all its kernels; before it goes that of the family in one type, that of the kernel,
-# and that of the kernel in one type. Whatever the chosen file names goes before the one for any machine.
+# and that of the kernel in one type. A name that is both is the kernel's. Whatever the chosen file names goes before the
+# one for any machine.
 function(halyard_tuned_params out isa dtype family name)
     set(params)
+    set(keys ${name} ${name}_${dtype})
+    if(NOT family IN_LIST HALYARD_KERNEL_NAMES)
+        list(PREPEND keys ${family} ${family}_${dtype})
+    endif()
     foreach(prefix IN ITEMS base own)
-        foreach(key IN ITEMS ${family} ${family}_${dtype} ${name} ${name}_${dtype})
+        foreach(key IN LISTS keys)
             foreach(param IN LISTS HALYARD_PARAMS_${prefix}_${isa}_${key})
                 string(REGEX REPLACE "=.*" "" parameter "${param}")
                 list(FILTER params EXCLUDE REGEX "^${parameter}=")

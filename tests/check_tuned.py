@@ -19,6 +19,7 @@ REFUSED = [
     ({"schedules": {"avx2": {"silu_f32": {"rows": 2}}}}, "schedules.avx2.silu_f32.rows", "no such parameter"),
     ({"schedules": {"avx2": {"silu_f32": {"vectors": 5}}}}, "schedules.avx2.silu_f32.vectors", "5 is no legal value"),
     ({"schedules": {"avx2": {"row": {"rows": "2x"}}}}, "schedules.avx2.row.rows", "2x is no legal value"),
+    ({"schedules": {"avx2": {"kv_pack_keys": {"side": 5}}}}, "schedules.avx2.kv_pack_keys.side", "5 is no legal value"),
     ({"schedules": {"avx2": {"matmul_9": {"panels": 1}}}}, "schedules.avx2.matmul_9", "no such family or kernel"),
     ({"other": {}}, "schedules", "no JSON with an object"),
 ]
@@ -70,6 +71,11 @@ def main():
         check(changed and all(name.startswith("epilogue_") and name.endswith(" avx512") and value == "panels=3"
                               for name, value in changed.items()), f"unexpected changes: {changed}")
         check(written({"schedules": {"avx512": tuned}})[1] == text, "the same file gives other parameters")
+
+        # A kernel that is called as its family is meant alone.
+        accepted, text = written({"schedules": {"avx2": {"rope_f32": {"vectors": 2}}}})
+        check(accepted and "rope f32 avx2: vectors=2\n" in text and "rope_interleaved f32 avx2: \n" in text,
+              "an entry of a kernel counts for its family")
 
         # Which tiles there are is no matter of tuning.
         accepted, text = written({"schedules": {"avx2": {"matmul_8": {"panels": 1}}}})

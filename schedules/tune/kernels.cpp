@@ -105,7 +105,11 @@ Choice UsualParameters::named(const Variant &variant) const {
     if (of_isa == entries.end()) {
         return choice;
     }
-    for (const std::string &key : {family, family + "_" + variant.dtype, name, name + "_" + variant.dtype}) {
+    std::vector<std::string> keys = {name, name + "_" + variant.dtype};
+    if (find_kernel(family) == nullptr) {  // a name that is both is the kernel's
+        keys.insert(keys.begin(), {family, family + "_" + variant.dtype});
+    }
+    for (const std::string &key : keys) {
         const auto entry = of_isa->second.find(key);
         if (entry != of_isa->second.end()) {
             for (const auto &[parameter, value] : entry->second) {

@@ -137,7 +137,9 @@ std::vector<const KernelInfo *> chosen_kernels(const std::string &list) {
     }
     std::vector<const KernelInfo *> kernels;
     for (const KernelInfo &kernel : kernel_table()) {
-        const auto is_meant = [&](const std::string &word) { return word == kernel.name || word == kernel.family; };
+        const auto is_meant = [&](const std::string &word) {
+            return word == kernel.name || (word == kernel.family && find_kernel(word) == nullptr);
+        };
         if (words.empty() || std::any_of(words.begin(), words.end(), is_meant)) {
             kernels.push_back(&kernel);
         }
