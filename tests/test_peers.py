@@ -38,7 +38,7 @@ def command(folder, *options, shapes=None):
 class Peers(unittest.TestCase):
     """One run with all of them."""
 
-    LIMIT = 5
+    LIMIT = 15
 
     @classmethod
     def setUpClass(cls):
