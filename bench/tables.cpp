@@ -341,9 +341,12 @@ void print_machine(const Run &run, std::ostream &out) {
 }
 
 void print_noise(const Run &run, std::ostream &out) {
-    out << "\nNoise of the run (ours against ours again, median over rows): " << format("%.1f %%", 100 * run.noise())
-        << "; the timing loop adds " << format("%.1f ns", run.loop_overhead * 1e9)
-        << " per call; threads are not pinned\n";
+    const bool any = std::any_of(run.rows.begin(), run.rows.end(), [](const RowResult &row) { return row.rounds > 0; });
+    if (any) {
+        out << "\nNoise of the run (ours against ours again, median over rows): "
+            << format("%.1f %%", 100 * run.noise()) << "; the timing loop adds "
+            << format("%.1f ns", run.loop_overhead * 1e9) << " per call; threads are not pinned\n";
+    }
     if (run.busy_elsewhere > 0.05) {
         out << "Other programs used " << percent(run.busy_elsewhere)
             << " of the processors meanwhile, which may have disturbed rows on all threads.\n";

@@ -194,7 +194,7 @@ const std::vector<std::string> part_names = {"up",         "down", "projection",
 /** Reads lists into rows. */
 class Reader {
 public:
-    explicit Reader(int all_threads) : threads(all_threads) {}
+    Reader(std::string own_lists, int all_threads) : folder(std::move(own_lists)), threads(all_threads) {}
 
     void read(const fs::path &path) {
         std::ifstream file(path);
@@ -273,10 +273,11 @@ private:
             statement.word.wrong("'include' needs the name of a file");
         }
         const Word &name = statement.names[0];
-        const fs::path file = path.parent_path() / name.text;
+        const fs::path beside = path.parent_path() / name.text;
+        const fs::path file = fs::is_regular_file(beside) ? beside : fs::path(folder) / name.text;
         if (!fs::is_regular_file(file)) {
-            name.wrong("there is no '" + name.text +
-                       "' beside this file; there are: " + work_lists_in(path.parent_path().string()));
+            name.wrong("there is no '" + name.text + "' beside this file or among the suite's lists; there are: " +
+                       work_lists_in(path.parent_path().string()) + "; " + work_lists_in(folder));
         }
         if (std::find(files_open.begin(), files_open.end(), fs::weakly_canonical(file)) != files_open.end()) {
             name.wrong("'" + name.text + "' includes itself");
@@ -522,6 +523,7 @@ private:
         return block_kernel(word.text, form);
     }
 
+    std::string folder;  // of the suite's own lists
     int threads;
     std::map<std::string, ModelShape> models;
     std::set<std::string> present;
@@ -548,7 +550,7 @@ std::vector<WorkId> read_work_list(const std::string &list, const std::string &f
     if (!fs::is_regular_file(path)) {
         throw WorkListError("there is no work list '" + list + "'; there are: " + work_lists_in(folder));
     }
-    Reader reader(threads);
+    Reader reader(folder, threads);
     reader.read(path);
     if (reader.rows.empty()) {
         throw WorkListError("'" + path.string() + "' names no rows");

@@ -139,9 +139,22 @@ TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {
                 HasSubstr("1:35: 'kv_heads' must divide 'heads'"));
 }
 
+TEST_F(WorkList, IncludesComeFromBesideTheFileOrFromTheSuite) {
+    const fs::path other = folder / "other";
+    fs::create_directories(other);
+    std::ofstream(other / "mine.txt")
+        << "include models.txt\nlayers model=small part=up rows=1 type=f32 state=hot threads=1\n";
+    const auto rows = read_work_list((other / "mine.txt").string(), folder.string(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].name(), "linear/f32/1x64x256/hot/1t");
+    std::ofstream(other / "models.txt")
+        << "model small d=8 ff=16 heads=1 kv_heads=1 head_dim=8 norm=rms activation=silu "
+           "gated=yes bias=no rope_theta=10000\n";
+    EXPECT_EQ(read_work_list((other / "mine.txt").string(), folder.string(), 1)[0].name(), "linear/f32/1x8x16/hot/1t");
+}
+
 TEST_F(WorkList, FilesThatAreNotThere) {
-    EXPECT_THAT(error("include nothing.txt\n"),
-                HasSubstr("1:9: there is no 'nothing.txt' beside this file; there are: list"));
+    EXPECT_THAT(error("include nothing.txt\n"), HasSubstr("1:9: there is no 'nothing.txt' beside this file or among"));
     EXPECT_THAT(error("include list.txt\n"), HasSubstr("1:9: 'list.txt' includes itself"));
     EXPECT_THAT(error("# nothing\n"), HasSubstr("names no rows"));
     try {
