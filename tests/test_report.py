@@ -296,7 +296,8 @@ class Pages(unittest.TestCase):
         for number in range(12):
             data["peers"].append({"name": f"peer{number}", "version": "1", "missing": ""})
             for each in data["rows"]:
-                each["peers"][f"peer{number}"] = peer(1.7, "ahead") if number % 2 else {"reason": "has no such row " * 4}
+                result = peer(1.7, "ahead") if number % 2 else {"reason": "has no such row " * 4}
+                each["peers"][f"peer{number}"] = result
         start = time.monotonic()
         run = Run(data)
         text = page.page(run)

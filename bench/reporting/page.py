@@ -294,8 +294,8 @@ def roofline_section(run):
         parts += [
             f'<p class="note">Every row on {threads_text(run.threads)}: how many operations it has for each byte of '
             "its tensors, and how many it does in a second. The lines are what this machine can do, measured in this "
-            "run: reads from each level of memory, and multiply-adds. Operations of kernels without products are those of "
-            "their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
+            "run: reads from each level of memory, and multiply-adds. Operations of kernels without products are those "
+            "of their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
             charts.group_legend(groups),
             f'<div class="wide-only">{wide}</div>',
             f'<div class="narrow-only">{narrow}</div>',
@@ -346,7 +346,8 @@ def scaling_section(run, palette):
         parts += [
             f"<h3>From one thread to {run.threads}</h3>",
             f'<p class="note">Time on one thread over time on {run.threads}; the line is {run.threads}×.</p>',
-            charts.thread_bars(run, pairs),
+            charts.thread_bars(run, sorted(pairs, key=lambda each: each[0].seconds / each[1].seconds)[:MOST_BARS]),
+            left_out(pairs, MOST_BARS),
         ]
     return "\n".join(parts)
 
@@ -359,7 +360,8 @@ def hot_cold_section(run):
     parts += [
         f'<p class="note">GB/s of each kernel on {threads_text(run.threads)}, at the same shape or the largest of each '
         "state.</p>",
-        charts.hot_cold_bars(pairs),
+        charts.hot_cold_bars(sorted(pairs, key=lambda each: each[2].fraction)[:MOST_BARS]),
+        left_out(pairs, MOST_BARS),
     ]
     return "\n".join(parts)
 
