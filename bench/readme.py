@@ -76,13 +76,10 @@ def text_of(run):
     fastest = run.against_fastest()
     introduction = (
         f"Measured by the benchmark suite on {run.machine['cpu']} with {run.library['isa']}, {threads_text(threads)}, "
-        f"{run.data['date'].split()[0]}, with {versions} in the same run (`bench/results/latest.json`). Of "
-        f"{fastest['rows']} "
-        f"rows, halyard is faster than every peer in {fastest['ahead']}, tied with the fastest in {fastest['tied']} "
-        "and "
-        f"behind it in {fastest['behind']}; the noise of the run was {run.data['noise']:.1%}. The peers' columns are "
-        "their "
-        "time over ours, outputs preallocated where the peer can."
+        f"{run.data['date'].split()[0]}, with {versions} in the same run (`bench/results/latest.json`). "
+        f"Of {fastest['rows']} rows, halyard is faster than every peer in {fastest['ahead']}, tied with the fastest in "
+        f"{fastest['tied']} and behind it in {fastest['behind']}; the noise of the run was {run.data['noise']:.1%}. "
+        "The peers' columns are their time over ours, outputs preallocated where the peer can."
     )
     parts = [
         textwrap.fill(introduction, 120, break_long_words=False, break_on_hyphens=False),

@@ -154,10 +154,8 @@ def peers_section(run):
     parts = [
         '<h2 id="peers">Against each peer</h2>',
         '<p class="note">Ahead, tied, behind: rows where ours takes less time, where the difference is within the '
-        'noise '
-        "of the row, and where the peer takes less. Wrong: rows where its result missed the tolerance, so that its "
-        "time "
-        "does not count.</p>",
+        "noise of the row, and where the peer takes less. Wrong: rows where its result missed the tolerance, so that "
+        "its time does not count.</p>",
     ]
     lines = []
     for name in run.peers:
@@ -381,8 +379,7 @@ def accuracy_section(run, palette):
     parts += [
         '<p class="note">The largest error on the data of the row against float64, in units in the last place of the '
         "exact f32 result (ULP), and beside it the time over ours. Where a formula cancels, as a LayerNorm does near "
-        "its "
-        "mean, small results have large errors whoever computes them. A wrong result has no time.</p>",
+        "its mean, small results have large errors whoever computes them. A wrong result has no time.</p>",
         palette.legend(peers, ours="halyard"),
         f'<div class="wide-only">{charts.accuracy_plot(run, palette, rows, 1240, 420)}</div>',
         f'<div class="narrow-only">{charts.accuracy_plot(run, palette, rows, 370, 340)}</div>',
