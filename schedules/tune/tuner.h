@@ -49,6 +49,8 @@ public:
     std::set<std::string> checked_families;
 
 private:
+    void drop_spare();
+
     std::unique_ptr<bench::Work> spare;
     std::map<std::string, std::string> objects;     // by symbol
     std::map<int, std::unique_ptr<Loaded>> loaded;  // by slot
