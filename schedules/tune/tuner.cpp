@@ -414,6 +414,14 @@ bench::Work &KernelArena::work_on(std::size_t workload) {
     return *works[workload];
 }
 
+bench::Work &KernelArena::work_elsewhere(std::size_t workload) {
+    if (!workloads[workload].id.cold) {
+        // The old ones go when the new ones are there, which so lie in other memory.
+        works[workload] = workshop.take(workloads[workload], variant.isa);
+    }
+    return work_on(workload);
+}
+
 Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) {
     Result result;
     result.gains.resize(choices.size());
@@ -436,7 +444,7 @@ Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Eff
             return {};
         }
         progress((is_final ? "final: " : "timing " + std::to_string(to_measure.size()) + " at ") + workloads[w].name());
-        bench::Work &work = work_on(w);
+        bench::Work &work = is_final ? work_elsewhere(w) : work_on(w);
         std::vector<std::unique_ptr<Calls>> calls;
         const auto add = [&](const Choice &choice, KernelFunction function) {
             calls.push_back(std::make_unique<Calls>(*this, work, choice, function));
