@@ -16,6 +16,7 @@
 #include "plan.h"
 #include "result.h"
 #include "row_limits.h"
+#include "support/isas.h"
 
 namespace halyard::bench {
 namespace {
@@ -47,13 +48,22 @@ std::string compiler() {
 #endif
 }
 
+/** Those that this library holds. */
+std::vector<std::string> isa_names() {
+    std::vector<std::string> names;
+    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+        names.emplace_back(halyard_isa_name(static_cast<halyard_isa>(isa)));
+    }
+    return names;
+}
+
 halyard_isa isa_cap(const std::string &name) {
-    for (int i = 0; i < halyard_isa_count(); i++) {
-        if (name == halyard_isa_name(static_cast<halyard_isa>(i))) {
-            return static_cast<halyard_isa>(i);
+    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+        if (name == halyard_isa_name(static_cast<halyard_isa>(isa))) {
+            return static_cast<halyard_isa>(isa);
         }
     }
-    return static_cast<halyard_isa>(halyard_isa_count() - 1);
+    return tests::strongest_isa;
 }
 
 std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
@@ -370,7 +380,7 @@ int main(int argc, char **argv) {
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
     app.add_option("--isa", options.isa, "use no instruction set above this one")
-        ->check(CLI::IsMember({"sse41", "avx2", "avx512"}));
+        ->check(CLI::IsMember(isa_names()));
     app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
         ->check(known_peers)
         ->capture_default_str();

@@ -36,8 +36,7 @@ struct Tiles {
     int8_t max_rows[isa_count] = {};
 
     constexpr Tiles() {
-        enum { sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512 };
-#define HALYARD_TILE(kernel, dtype, isa, width) set(Kernel::kernel, DType::dtype, isa, width);
+#define HALYARD_TILE(kernel, dtype, isa, width) set(Kernel::kernel, DType::dtype, index_of(isa_named::isa), width);
 #include "kernels/tiles.inc"
 #undef HALYARD_TILE
     }
@@ -149,7 +148,7 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
 }
 
 Tiling::Tiling(halyard_isa isa, int64_t rows) {
-    const int tallest = tile_table.max_rows[isa];
+    const int tallest = tile_table.max_rows[index_of(isa)];
     if (rows <= tallest) {
         tile_rows = static_cast<int>(rows);
         tiles = 1;
@@ -432,7 +431,7 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0,
               0,
               0};
-    const auto &widths = tile_table.panels[isa_][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
+    const auto &widths = tile_table.panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
     call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
     call.tile_panels = widths[call.tall][tiling.tile_rows];
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.

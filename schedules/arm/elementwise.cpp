@@ -1,0 +1,23 @@
+// Elementwise kernels on x86.
+//
+// Reached, of a copy that moves the same bytes (halyard-bench, 2 threads of a Zen 3 EPYC, AVX2, f32, 64 x 4096 in cache,
+// 2026-11-21): ReLU 105 %, SwiGLU 51 %, SiLU 32 %, GELU 17 %. The latter three are bound by their multiply-adds and
+// division, at 0.37 to 0.6 ns an element and thread. The same on 2 threads of a Xeon with AVX-512: ReLU 95 %, SwiGLU 50 %,
+// SiLU 41 %, GELU 26 %, at 0.22 to 0.35 ns.
+#include "schedules/elementwise.h"
+
+#include "schedules/machine.h"
+
+namespace halyard::schedules {
+
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target) {
+    Halide::Func y = stages.y;
+    const Halide::Var d = stages.d;
+
+    // Several vectors at a time (4 on AVX2: GELU in f32 takes 0.56 ns an element against 0.71 with one, SiLU in bf16 0.51
+    // against 0.66) hide the latency of a polynomial's chain of multiply-adds and of the division. The
+    // rest of a row is one masked step: no element is computed twice, which in-place calls rely on.
+    y.vectorize(d, f32_lanes(target) * params.vectors, Halide::TailStrategy::GuardWithIf);
+}
+
+}  // namespace halyard::schedules
