@@ -65,8 +65,8 @@ public:
         sum.dim(2).set_bounds(0, rows);
         so_far.dim(1).set_stride(panel_width);
         schedules::matmul(
-            {fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first}, params,
-            get_target());
+            {fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first, fetch_interval},
+            params, get_target());
     }
 
 private:

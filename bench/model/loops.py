@@ -25,9 +25,12 @@ class Loop:
     function: str
     instructions: list
     flops: int        # of floats; a multiply-add counts two
-    loaded: int       # bytes
-    stored: int       # bytes
+    loaded: int       # bytes, but from the stack
+    stored: int       # bytes, but to the stack
     stack: int        # loads and stores of the stack
+
+    def density(self):
+        return (self.flops + self.loaded + self.stored) / len(self.instructions)
 
     def text(self):
         """For llvm-mca: what the loop does, each branch to the next instruction."""
@@ -155,7 +158,7 @@ def innermost_loops(objdump, path):
             if any((b, e) != (begin, end) and begin <= b and e <= end for b, e in spans):
                 continue
             inside = body[begin:end + 1]
-            moved = [arch.moved(each) for each in inside]
+            moved = [arch.moved(each) for each in inside if not arch.on_stack(each)]
             loops.append(Loop(name, inside, sum(arch.flops(each) for each in inside),
                               sum(m[0] for m in moved), sum(m[1] for m in moved),
                               sum(arch.on_stack(each) for each in inside)))

@@ -22,7 +22,6 @@ ARM_PROCESSORS = ["cortex-a76", "neoverse-n1", "neoverse-v1", "neoverse-v2", "ap
 SHOWN = ["matmul_tall_6_f32", "matmul_6_f32", "matmul_4_f32", "matmul_2_f32", "matmul_1_f32", "matmul_1_bf16",
          "rms_norm_weight_f32", "layer_norm_weight_bias_f32", "softmax_f32", "relu_f32", "silu_f32", "gelu_f32",
          "gelu_tanh_f32", "swiglu_beta1_f32", "silu_f16", "silu_bf16", "epilogue_silu_gated_f32"]
-STORES_ALONE = re.compile(r"^(add|relu|bilinear|cast)")
 
 
 class Model:
@@ -30,20 +29,20 @@ class Model:
         self.command = [mca, f"-mtriple={arch.triple}", f"-mcpu={processor}"]
 
     @functools.lru_cache(maxsize=None)
-    def report(self, text, iterations):
-        result = subprocess.run(self.command + [f"-iterations={iterations}", "-bottleneck-analysis"], input=text,
-                                capture_output=True, text=True)
+    def report(self, text, iterations, *options):
+        result = subprocess.run(self.command + [f"-iterations={iterations}", *options], input=text, capture_output=True,
+                                text=True)
         if result.returncode != 0:
             raise RuntimeError(f"{' '.join(self.command)}: {result.stderr.strip().splitlines()[0]}")
         return result.stdout
 
     def cycles(self, text):
         """Per iteration, once the loop runs."""
-        totals = [int(re.search(r"Total Cycles:\s+(\d+)", self.report(text, n)).group(1)) for n in (500, 1000)]
-        return (totals[1] - totals[0]) / 500
+        totals = [int(re.search(r"Total Cycles:\s+(\d+)", self.report(text, n)).group(1)) for n in (100, 300)]
+        return (totals[1] - totals[0]) / 200
 
     def bottleneck(self, text):
-        report = self.report(text, 1000)
+        report = self.report(text, 100, "-bottleneck-analysis")
         resources = re.search(r"Resource Pressure\s+\[ ([\d.]+)%", report)
         dependencies = re.search(r"Data Dependencies:\s+\[ ([\d.]+)%", report)
         if not resources:
@@ -78,19 +77,20 @@ class Model:
 
 
 def hot_loops(objdump, path):
-    """(kind, loop): of the loops that store and of those that do not, the one that does most."""
+    """(kind, loop): of the loops that store and of those that do not, the one that computes most among those that do much
+    with each instruction. (Loops over single elements, or over rows with their passes elsewhere, do little.)"""
     arch, found = loops.innermost_loops(objdump, path)
-    found = [loop for loop in found if not loop.function.endswith("_argv")]
-    kinds = {}
-    for loop in found:
-        work = (loop.flops + loop.loaded + loop.stored, -len(loop.instructions))
-        outside = loop.stored > 0
-        if loop.flops == 0 and not outside:
-            continue
-        kind = "write" if outside else "sum"
-        if kind not in kinds or work > kinds[kind][0]:
-            kinds[kind] = (work, loop)
-    return arch, {kind: loop for kind, (_, loop) in kinds.items()}
+    hot = {}
+    for kind, stores in (("sum", False), ("write", True)):
+        candidates = [loop for loop in found if not loop.function.endswith("_argv") and (loop.stored > 0) == stores and
+                      (stores or loop.flops > 0)]
+        most = max((loop.density() for loop in candidates), default=0)
+        dense = [loop for loop in candidates if 1.4 * loop.density() > most]
+        if dense:
+            hot[kind] = max(dense, key=lambda loop: (loop.flops, loop.density()))
+    if path.stem.startswith("hk_matmul"):
+        hot.pop("write", None)
+    return arch, hot
 
 
 def kernel_objects(directory, isa, names):
@@ -104,8 +104,6 @@ def rows_of(arguments, directory, isa, processors, names):
     for name, path in kernel_objects(directory, isa, names):
         arch, hot = hot_loops(arguments.objdump, path)
         for kind, loop in sorted(hot.items()):
-            if names is not None and kind == "write" and name.startswith("matmul"):
-                continue
             cells = []
             for processor in processors:
                 model = Model(arguments.mca, processor, arch)

@@ -1,23 +1,20 @@
-// Elementwise kernels on x86.
+// Elementwise kernels on ARM. No processor was at hand: what is said of speed is by the model of docs/arm.md.
 //
-// Reached, of a copy that moves the same bytes (halyard-bench, 2 threads of a Zen 3 EPYC, AVX2, f32, 64 x 4096 in cache,
-// 2026-11-21): ReLU 105 %, SwiGLU 51 %, SiLU 32 %, GELU 17 %. The latter three are bound by their multiply-adds and
-// division, at 0.37 to 0.6 ns an element and thread. The same on 2 threads of a Xeon with AVX-512: ReLU 95 %, SwiGLU 50 %,
-// SiLU 41 %, GELU 26 %, at 0.22 to 0.35 ns.
+// One vector of f32 per iteration, or two where a vector of 16-bit elements holds as many, keeps the longest polynomial
+// in registers (two vectors of GELU go to the stack), and the next iterations of an out-of-order core fill the ports:
+// two and four vectors make no more per cycle (Neoverse N1, per vector: SiLU 16.5, 16, 16.7, 19.2 cycles with one to
+// four, GELU 28, 27.5, 30, 27.7). Functions of an instruction or two take two vectors, for the loop's sake.
 #include "schedules/elementwise.h"
 
-#include "schedules/machine.h"
+#include "schedules/arm/vectors.h"
 
 namespace halyard::schedules {
 
-void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target) {
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &) {
+    // The rest of a row is one vector, whose elements are loaded and stored one by one: no element is computed twice,
+    // which in-place calls rely on, and the arithmetic costs no more than that of a whole vector.
     Halide::Func y = stages.y;
-    const Halide::Var d = stages.d;
-
-    // Several vectors at a time (4 on AVX2: GELU in f32 takes 0.56 ns an element against 0.71 with one, SiLU in bf16 0.51
-    // against 0.66) hide the latency of a polynomial's chain of multiply-adds and of the division. The
-    // rest of a row is one masked step: no element is computed twice, which in-place calls rely on.
-    y.vectorize(d, f32_lanes(target) * params.vectors, Halide::TailStrategy::GuardWithIf);
+    arm::by_vectors(y, stages.d, params.vectors);
 }
 
 }  // namespace halyard::schedules

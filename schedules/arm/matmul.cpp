@@ -1,23 +1,22 @@
-// Matrix products on x86: tiles of rows and panels whose sums stay in registers.
+// Matrix products on ARM: tiles of rows and panels whose sums stay in registers. No processor was at hand: what is said
+// of speed is by the model of docs/arm.md.
 //
-// Reached (halyard-bench, 2 threads of a Xeon with AVX-512, f32, 4096 x 11008, hot, 2026-11-21): of the time to read
-// the weights 90 to 99 % with one row, 91 % with 2, 77 to 93 % with 8; of the rate of multiply-adds without loads 81 % with
-// 128 and with 512 rows (79 to 83 % on AVX2). With its operands in cache the same loop reaches 88 to 95 %: the clock
-// falls when multiply-adds come with loads.
+// Of 32 registers 6 rows by 16 columns take 24 for sums, 4 for weights and the rest for elements of x in turn: `fmla`
+// by element, without a spill. 8 by 8 and 8 by 12 do not fit panels 16 wide, which packed weights have everywhere; 4 by
+// 16 has no more sums than four pipes with a latency of four need.
 #include "schedules/matmul.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "runtime/matmul_layout.h"
-#include "schedules/machine.h"
+#include "schedules/arm/vectors.h"
 
 namespace halyard::schedules {
 
 using namespace Halide;
 
-void matmul(const Matmul &stages, const MatmulParams &params, const Target &target) {
-    const int vector = std::min(panel_width, f32_lanes(target));
+void matmul(const Matmul &stages, const MatmulParams &params, const Target &) {
+    const int vector = arm::f32_lanes;
     const Var column = stages.column, panel = stages.panel, row = stages.row, tile = stages.tile;
 
     // A tile is computed and stored whole. Where the panels are fewer than a tile holds (the last ones of a matrix)
@@ -37,13 +36,19 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &targ
     Func block = stages.block;
     block.compute_at(sum, tile).vectorize(column, vector).unroll(column).unroll(panel).unroll(row);
     const std::vector<RVar> groups = block.rvars(0), rest = block.rvars(1);
+    // Four inputs at a time. One by one, LLVM takes an element of x for all lanes by a load that costs a slot of the
+    // multiply-adds, ld1r: a tile of 6 rows makes 86 to 98 % of the peak instead of 97 to 99.
+    constexpr int inputs = 4;
+    const RVar many("many_groups"), few("few_groups");
     block.update(0)
-        .reorder(column, panel, row, groups[0], groups[1])
+        .split(groups[1], many, few, inputs / stages.group_size, TailStrategy::GuardWithIf)
+        .reorder(column, panel, row, groups[0], few, many)
         .vectorize(column, vector)
         .unroll(column)
         .unroll(panel)
         .unroll(row)
-        .unroll(groups[0]);
+        .unroll(groups[0])
+        .unroll(few);
     block.update(1)
         .reorder(column, panel, row, rest[0])
         .vectorize(column, vector)
@@ -53,7 +58,7 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &targ
 
     // One load, widening and fetch for all rows of the tile.
     Func fetch = stages.fetch, weight = stages.weight, rest_weight = stages.rest_weight;
-    fetch.compute_at(block, groups[1]).unroll(panel);
+    fetch.compute_at(block, few).unroll(panel);
     weight.compute_at(block, groups[0]).vectorize(column, panel_width).unroll(panel);
     rest_weight.compute_at(block, rest[0]).vectorize(column, panel_width).unroll(panel);
 }
@@ -68,17 +73,15 @@ Expr fetch(const Func &next, const Expr &offset, const Expr &panel) {
     return unsafe_promise_clamped(cast<int>(fetched), 0, 1);
 }
 
-void epilogue(const Epilogue &stages, const EpilogueParams &params, const Target &target) {
-    // A panel at a time, so that the columns of gate and up are dense vectors; several hide the latencies of the
-    // activation. The last columns of a matrix are one masked step.
+void epilogue(const Epilogue &stages, const EpilogueParams &params, const Target &) {
+    // Within a panel, so that the columns of gate and up are dense vectors.
     Func y = stages.y;
-    const Var panel("panel"), inner("inner");
-    y.split(stages.column, panel, stages.column, panel_width, TailStrategy::GuardWithIf)
-        .vectorize(stages.column, std::min(panel_width, 2 * f32_lanes(target)));
+    const Var vector("vector"), panel("panel");
+    y.split(stages.column, vector, stages.column, arm::f32_lanes, TailStrategy::GuardWithIf)
+        .vectorize(stages.column)
+        .split(vector, panel, vector, panel_width / arm::f32_lanes, TailStrategy::GuardWithIf);
     if (params.panels > 1) {
-        y.split(panel, panel, inner, params.panels, TailStrategy::GuardWithIf)
-            .reorder(stages.column, inner, panel)
-            .unroll(inner);
+        y.unroll(vector);
     }
 }
 

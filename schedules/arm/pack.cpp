@@ -1,14 +1,7 @@
-// Packing kernels on x86.
-//
-// Reached, of a memcpy that moves the same bytes (64 MiB each way, matrices 4096 wide, one thread of a Sapphire Rapids Xeon
-// whose memcpy made 14.6 GB/s, 2026-11-21), AVX-512 / AVX2 / SSE4.1:
-//   kernels alone, [out, in]   f32 88 / 81 / 82 %, bf16 85 / 87 / 80 %; folded f32 91 / 89 / 87 %, bf16 69 / 62 / 54 %
-//   kernels alone, [in, out]   f32 95 / 98 / 84 %, bf16 75 / 77 / 69 %; folded f32 75 / 88 / 89 %, bf16 31 / 27 / 40 %
-//   halyard_weights_pack, which sums and hashes too, [out, in]: f32 66 / 73 / 73 %, bf16 58 / 51 / 47 %; f16 on SSE4.1 34 %,
-//   where a half is widened by arithmetic. On two threads AVX-512 packs 25 GB/s of f32 and 19 GB/s of 16-bit weights.
+// Packing kernels on ARM.
 #include "schedules/pack.h"
 
-#include "schedules/machine.h"
+#include "schedules/arm/vectors.h"
 
 namespace halyard::schedules {
 
@@ -16,11 +9,11 @@ using namespace Halide;
 
 namespace {
 
-// Rows of the source become columns of the panel, a square of both at a time, which is turned in registers. 8 x 8 is best
-// but for f32 on AVX-512: 16-bit elements in larger squares cross the halves of wide registers and are a fifth slower.
-void transpose(const Pack &stages, const Target &target) {
+// Rows of the source become columns of the panel, a square of both at a time, which is turned in registers: as wide as
+// a register of the elements.
+void transpose(const Pack &stages) {
     const Var tile("tile"), block("block");
-    const int side = stages.panels.type().bytes() == 4 && f32_lanes(target) == 16 ? 16 : 8;
+    const int side = 16 / stages.panels.type().bytes();
     static_assert(min_transposed_inputs >= 16, "a square must fit into a call");
     Func panels = stages.panels, element = stages.element;
     panels.split(stages.input, tile, stages.input, side, TailStrategy::ShiftInwards)
@@ -49,23 +42,23 @@ void copy(const Pack &stages) {
 
 }  // namespace
 
-void pack(const Pack &stages, const Target &target) {
+void pack(const Pack &stages, const Target &) {
     if (stages.transposed) {
-        transpose(stages, target);
+        transpose(stages);
     } else {
         copy(stages);
     }
 }
 
-void pack_sums(const PackSums &stages, const Target &target) {
+void pack_sums(const PackSums &stages, const Target &) {
     // The accumulators stay in registers; several make up for the latency of additions that have to come in order.
-    const int vector = f32_lanes(target) / 2;
+    const int vector = arm::f32_lanes / 2;
     Func element = stages.element, sum = stages.sum, sums = stages.sums;
     sums.vectorize(stages.column, vector).unroll(stages.column);
     sum.compute_root().vectorize(stages.column, vector).unroll(stages.column);
     sum.update().reorder(stages.column, stages.k).vectorize(stages.column, vector).unroll(stages.column);
     // Elements are widened by f32 vectors, not by the shorter f64 ones.
-    element.compute_at(sum, stages.k).vectorize(stages.column, f32_lanes(target)).unroll(stages.column);
+    element.compute_at(sum, stages.k).vectorize(stages.column, arm::f32_lanes).unroll(stages.column);
 }
 
 }  // namespace halyard::schedules

@@ -1,41 +1,52 @@
-// Row kernels on x86: the row is read from cache once per pass, everything between the passes stays in registers.
+// Row kernels on ARM: the row is read from cache once per pass, everything between the passes stays in registers. No
+// processor was at hand: what is said of speed is by the model of docs/arm.md.
 //
-// Reached, of a copy that moves the same bytes (halyard-bench, 2 threads of a Zen 3 EPYC, AVX2, f32, 64 x 4096 in cache,
-// 2026-11-21): RMSNorm 77 %, LayerNorm 53 %, softmax 24 %. What LayerNorm lacks is mostly weight and bias, which do not
-// stay in a 32 KiB first-level cache beside x and y; softmax is bound by its exponentials.
-// The same on 2 threads of a Xeon with AVX-512 (48 KiB first-level cache): RMSNorm 83 %, LayerNorm 65 %, softmax 32 %.
+// On a Neoverse N1 the sum of squares is bound by its loads, 32 bytes a cycle, and LayerNorm's moments by their three
+// operations a vector on two pipes, neither by the latency of a sum.
 #include "schedules/row.h"
 
 #include <algorithm>
 
-#include "schedules/machine.h"
+#include "schedules/arm/vectors.h"
 
 namespace halyard::schedules {
 namespace {
 
 using namespace Halide;
 
+/** Multiply-adds in what a reduction accumulates: a polynomial's, which need registers of their own. */
+class MultiplyAdds : public Internal::IRGraphVisitor {
+public:
+    explicit MultiplyAdds(const RowReduction &r) {
+        const Tuple values = r.lanes.update_values(0);
+        for (const Expr &value : values.as_vector()) {
+            value.accept(this);
+        }
+    }
+    int count = 0;
+
+private:
+    using IRGraphVisitor::visit;
+    void visit(const Internal::Call *call) override {
+        count += call->name == "llvm.fma.f32";
+        IRGraphVisitor::visit(call);
+    }
+};
+
 // At each step of y's loop over `t` a stage is computed for as many rows as y takes in that step.
 void per_step(Func stage, Func y, Var t) {
     stage.compute_at(y, t).unroll(t);
 }
 
-void reduction(RowReduction r, Func y, Var t, const Target &target) {
-    const int vector = f32_lanes(target);
-    // All lanes of all values are accumulators in registers through the whole pass: 8 of AVX2's 16 or 4 of AVX-512's
-    // 32. With SSE's 4-wide vectors they would need all 16, so the lanes are halved into two passes there.
-    const int in_registers = std::min(r.lane_count, vector * vector_registers(target) / 2 / r.lanes.outputs());
-
+void reduction(RowReduction r, Func y, Var t) {
+    // All lanes of all values are accumulators in registers through the whole pass: 16 of 32. Exponentials do not fit
+    // beside them: two vectors of lanes at a time, in a pass for each two, keep within a cache line.
+    constexpr int vector = arm::f32_lanes;
+    const int in_registers = MultiplyAdds(r).count > 0 ? 2 * vector : r.lane_count;
     Var group("group");
     per_step(r.lanes, y, t);
     r.lanes.vectorize(r.lane, vector).unroll(r.lane);
-    r.lanes.update(0)
-        .split(r.lane, group, r.lane, in_registers)
-        .reorder(r.lane, t, r.blocks.x, group)
-        .vectorize(r.lane, vector)
-        .unroll(r.lane)
-        .unroll(t)
-        .unroll(group);
+    r.lanes.update(0).reorder(r.lane, t, r.blocks.x).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
     r.lanes.update(1).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
 
     int level_lanes = r.lane_count;
@@ -50,12 +61,12 @@ void reduction(RowReduction r, Func y, Var t, const Target &target) {
 
 }  // namespace
 
-void row(const Row &stages, const RowParams &params, const Target &target) {
+void row(const Row &stages, const RowParams &params, const Target &) {
     Func y = stages.y;
     const Var t = stages.t;
-    y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
+    arm::by_vectors(y, stages.d, params.vectors);
     for (const RowReduction &r : stages.reductions) {
-        reduction(r, y, t, target);
+        reduction(r, y, t);
     }
     for (Func scalar : stages.scalars) {
         per_step(scalar, y, t);
@@ -78,11 +89,11 @@ void row(const Row &stages, const RowParams &params, const Target &target) {
     y.specialize(whole);
 }
 
-void row_statistics(const Row &stages, const Target &target) {
+void row_statistics(const Row &stages, const Target &) {
     Func y = stages.y;
     y.unroll(stages.d);
     for (const RowReduction &r : stages.reductions) {
-        reduction(r, y, stages.t, target);
+        reduction(r, y, stages.t);
     }
     for (Func scalar : stages.scalars) {
         scalar.compute_at(y, stages.t);
