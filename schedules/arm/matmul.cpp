@@ -6,6 +6,7 @@
 // 16 has no more sums than four pipes with a latency of four need.
 #include "schedules/matmul.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/matmul_layout.h"
@@ -38,7 +39,9 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &) {
     const std::vector<RVar> groups = block.rvars(0), rest = block.rvars(1);
     // Four inputs at a time. One by one, LLVM takes an element of x for all lanes by a load that costs a slot of the
     // multiply-adds, ld1r: a tile of 6 rows makes 86 to 98 % of the peak instead of 97 to 99.
-    constexpr int inputs = 4;
+    // 16-bit weights need registers to be widened in and go one by one: six rows of them would go to the stack.
+    const auto *load = stages.weight.value().as<Internal::Call>();
+    const int inputs = std::max(load && !load->is_intrinsic() ? 4 : 1, stages.group_size);
     const RVar many("many_groups"), few("few_groups");
     block.update(0)
         .split(groups[1], many, few, inputs / stages.group_size, TailStrategy::GuardWithIf)
