@@ -118,7 +118,7 @@ def print_table(arguments, directory, isa, processors, names):
     print("| kernel | loop | instructions | flops | bytes | stack | " + " | ".join(processors) + " |")
     print("|---" * (6 + len(processors)) + "|")
     for name, kind, loop, cells in rows_of(arguments, directory, isa, processors, names):
-        texts = [f"{cycles:.1f} cycles, {100 * peak:.0f} % of FMA, {100 * loads:.0f} % of loads, {bound}"
+        texts = [f"{cycles:.1f}, {100 * peak:.0f} %, {100 * loads:.0f} %, {bound}"
                  for cycles, _, peak, _, loads, bound in cells]
         print(f"| {name} | {kind} | {len(loop.instructions)} | {loop.flops} | {loop.loaded}+{loop.stored} | {loop.stack} | "
               + " | ".join(texts) + " |")
