@@ -10,6 +10,7 @@
 #                 matmul      a tile of halyard_linear's products
 #                 epilogue    what halyard_linear does to the sums of a product; epilogue_gated of a gated one
 #                 internal    called by functions of the runtime that choose among several kernels
+#                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
 #   family      whose schedule it has (schedules/<family>.h; statistics are in row.h)
 #   generator   the class in generators/
 #   parameters  its GeneratorParams
@@ -92,3 +93,17 @@ halyard_kernel( pack_in_out               internal    pack         pack         
 halyard_kernel( pack_in_out_folded        internal    pack         pack         transposed=false folded=true )
 halyard_kernel( pack_sums                 internal    pack         pack_sums )
 halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    weighted=true )
+
+# attention, beside its products
+halyard_kernel( attention_softmax         internal_f32  attention  attention_softmax )
+halyard_kernel( attention_softcap         internal_f32  attention  attention_softcap )
+halyard_kernel( attention_merge           internal_f32  attention  attention_merge )
+halyard_kernel( attention_finish          internal      attention  attention_finish )  # dtype is that of y
+
+# rotary position embedding; keys and values into the panels of a cache and out of them, dtype being that of the panels
+halyard_kernel( rope                      internal    rope         rope )
+halyard_kernel( rope_interleaved          internal    rope         rope         interleaved=true )
+halyard_kernel( kv_pack_keys              internal    kv_move      kv_move      transposed=true )
+halyard_kernel( kv_pack_values            internal    kv_move      kv_move )
+halyard_kernel( kv_unpack_keys            internal    kv_move      kv_move      transposed=true unpack=true )
+halyard_kernel( kv_unpack_values          internal    kv_move      kv_move      unpack=true )

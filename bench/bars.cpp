@@ -29,6 +29,12 @@ constexpr RatioBar ratio_bars[] = {
     {"ffn_swiglu/f32/8x4096x11008/hot", "pytorch-compile", 2.5},
     {"ffn_swiglu/f32/128x4096x11008/hot", "pytorch-compile", 1.15},
     {"ffn_swiglu/f32/512x4096x11008/hot", "pytorch-compile", 1.15},
+    {"attention.32x128/f32/prompt512/hot", "pytorch", 1.3},
+    {"attention.32x128/f32/prompt2048/hot", "pytorch", 1.3},
+    {"block.llama2_7b/f32/prompt128/cold", "pytorch-compile", 1.2},
+    {"block.llama2_7b/f32/prompt512/cold", "pytorch-compile", 1.1},
+    {"block.gpt2/f32/prompt128/hot", "separate calls", 0.98},
+    {"block.gpt2/f32/decode1x128/hot", "separate calls", 0.95},
 };
 
 /** Time of a call on one thread. */
@@ -171,6 +177,36 @@ std::vector<Bar> judge_layers(const Run &run) {
     };
 }
 
+// ---- Attention and blocks ----
+
+std::vector<Bar> judge_transformers(const Run &run) {
+    const auto worst = [&run](const char *what, double least, const char *pattern, const auto &holds,
+                              const auto &value_of) {
+        return worst_of(run, what, least, pattern, [&](const RowResult &row) {
+            const bool counts = row.rounds > 0 && row.id.has_heads() && row.id.threads == run.threads;
+            return counts && holds(row.id) ? value_of(row) : 0.0;
+        });
+    };
+    const auto decodes_llama = [](const WorkId &id) {
+        return id.kernel->name == "block.llama2_7b" && id.dtype == Dtype::f32 && id.decodes();
+    };
+    const auto compiled = [](const RowResult &row) { return ratio_to(row, "pytorch-compile"); };
+    return {
+        worst(
+            "attention, decode with 8192 cached positions: fraction of the read bandwidth", 90, "%.0f %%",
+            [](const WorkId &id) { return id.kernel->attention && id.cached == 8192; }, percent_of_roofline),
+        worst(
+            "Llama-2-7B block in f32, decode of one sequence: fraction of the read bandwidth", 90, "%.0f %%",
+            [&](const WorkId &id) { return decodes_llama(id) && id.rows == 1; }, percent_of_roofline),
+        worst(
+            "Llama-2-7B block in f32, decode of one sequence: time of pytorch-compile over ours", 1.1, "%.2fx",
+            [&](const WorkId &id) { return decodes_llama(id) && id.rows == 1; }, compiled),
+        worst(
+            "Llama-2-7B block in f32, decode of 8 sequences: time of pytorch-compile over ours", 2, "%.2fx",
+            [&](const WorkId &id) { return decodes_llama(id) && id.rows == 8; }, compiled),
+    };
+}
+
 }  // namespace
 
 bool has_bar(const WorkId &id, const std::string &peer, int threads) {
@@ -206,6 +242,8 @@ std::vector<Bar> judge_bars(const Run &run) {
                                   }));
     const std::vector<Bar> layers = judge_layers(run);
     bars.insert(bars.end(), layers.begin(), layers.end());
+    const std::vector<Bar> transformers = judge_transformers(run);
+    bars.insert(bars.end(), transformers.begin(), transformers.end());
     for (const TimeBar &each : time_bars) {
         Bar bar;
         bar.text = std::string("time of a call, ") + each.row;

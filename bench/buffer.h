@@ -1,6 +1,8 @@
-// Memory as malloc would give it to a user: aligned to a cache line, ordinary pages, touched before use.
+// Memory as malloc would give it to a user: aligned to a cache line, ordinary pages unless said, touched before use.
 #ifndef HALYARD_BENCH_BUFFER_H
 #define HALYARD_BENCH_BUFFER_H
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -10,12 +12,20 @@
 
 namespace halyard::bench {
 
+/** `huge`: on huge pages where the system gives them, as the library's packed weights and caches are. */
+enum class Pages { ordinary, huge };
+
 class Buffer {
 public:
-    explicit Buffer(std::size_t bytes)
-        : memory(static_cast<char *>(std::aligned_alloc(64, (bytes + 63) / 64 * 64))), length(bytes) {
+    explicit Buffer(std::size_t bytes, Pages pages = Pages::ordinary) : length(bytes) {
+        const std::size_t alignment = pages == Pages::huge ? std::size_t{2} << 20 : 64;
+        const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
+        memory.reset(static_cast<char *>(std::aligned_alloc(alignment, whole)));
         if (memory == nullptr) {
             throw std::bad_alloc();
+        }
+        if (pages == Pages::huge) {
+            madvise(memory.get(), whole, MADV_HUGEPAGE);  // advice: without it the memory is as good, only slower
         }
         std::memset(memory.get(), 0, bytes);
     }

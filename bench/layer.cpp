@@ -1,9 +1,7 @@
 // See layer.h.
 #include "layer.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 namespace halyard::bench {
@@ -12,63 +10,24 @@ namespace {
 constexpr unsigned first_seed = 200, bias_seed = 210;
 constexpr std::int64_t sampled_columns = 256, sampled_rows = 4, sampled_ffn_rows = 2;
 
-/** `most` of [0, count), the first and the last among them. */
-std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
-    const std::int64_t n = std::min(count, most);
-    std::vector<std::int64_t> places;
-    for (std::int64_t i = 0; i < n; i++) {
-        places.push_back(n == 1 ? 0 : i * (count - 1) / (n - 1));
-    }
-    return places;
-}
-
-double activate(halyard_activation activation, double x) {
-    switch (activation) {
-    case HALYARD_IDENTITY:
-        return x;
-    case HALYARD_GELU_TANH:
-        return tests::reference::gelu_tanh(x);
-    case HALYARD_SILU:
-        return tests::reference::silu(x);
-    default:
-        throw std::logic_error("the benchmark has no reference for an activation of its layers");
-    }
-}
-
-tests::Row normalize(const Work &work, const tests::Row &x) {
-    const LayerForm &form = *work.id.kernel->layer;
-    if (form.norm == HALYARD_NORM_NONE) {
-        return x;
-    }
-    const tests::Row weight = work.weight ? work.weight->row(0) : tests::Row();
-    const tests::Row bias = work.bias ? work.bias->row(0) : tests::Row();
-    const auto unless_empty = [](const tests::Row &row) { return row.empty() ? nullptr : &row; };
-    const bool rms = form.norm == HALYARD_NORM_RMS;
-    const tests::NormParameters parameters = {
-        unless_empty(weight), unless_empty(bias), rms ? rms_norm_eps : layer_norm_eps, false, false, 1};
-    const tests::ExpectedRow normalized = rms ? tests::rms_norm(x, parameters) : tests::layer_norm(x, parameters);
-    tests::Row result;
-    for (const tests::Expected &each : normalized) {
-        result.push_back(each.value);
-    }
-    return result;
+PeriodicMatrix layer_matrix(const WorkId &id, Layer::Part part) {
+    const std::int64_t out = part == Layer::down ? id.d : id.d_out, in = part == Layer::down ? id.d_out : id.d;
+    return {id.dtype, out, in, first_seed + part, 1 / std::sqrt(static_cast<double>(in))};
 }
 
 }  // namespace
 
-Layer::Layer(const Work &work) : id(work.id), form(*work.id.kernel->layer) {
-    for (const Part part : {first, up, down}) {
-        values[part] = period(part).row(0);
-    }
+Layer::Layer(const WorkId &work_id)
+    : id(work_id),
+      form(*work_id.kernel->layer), matrices{layer_matrix(id, first), layer_matrix(id, up), layer_matrix(id, down)} {
     const auto make_bias = [&](Part part) {
-        auto vector = std::make_unique<Matrix>(id.dtype, 1, out(part));
+        auto vector = std::make_unique<Matrix>(id.dtype, 1, matrices[part].out());
         vector->fill_random(bias_seed + part, 0.0, 0.1);
-        vector->view.ndim = 1;
-        vector->view.shape++;
+        vector->view = vector_view(*vector);
         return vector;
     };
-    bias_first_values.resize(static_cast<std::size_t>(out(first)));
-    bias_down_values.resize(static_cast<std::size_t>(out(down)));
+    bias_first_values.resize(static_cast<std::size_t>(matrices[first].out()));
+    bias_down_values.resize(static_cast<std::size_t>(matrices[down].out()));
     if (form.has_bias) {
         bias_first = make_bias(first);
         bias_first_values = bias_first->row(0);
@@ -77,32 +36,22 @@ Layer::Layer(const Work &work) : id(work.id), form(*work.id.kernel->layer) {
         bias_down = make_bias(down);
         bias_down_values = bias_down->row(0);
     }
+}
 
-    rows = spread(id.rows, form.is_ffn ? sampled_ffn_rows : sampled_rows);
-    columns = spread(id.output_width(), sampled_columns);
-    for (const std::int64_t row : rows) {
-        expected.push_back(expected_row(work, row));
+Sample Layer::sample(const Work &work) const {
+    Sample sample;
+    sample.rows = spread(id.rows, form.is_ffn ? sampled_ffn_rows : sampled_rows);
+    sample.columns = spread(id.output_width(), sampled_columns);
+    for (const std::int64_t row : sample.rows) {
+        sample.expected.push_back(expected_row(work, row, sample.columns));
     }
-}
-
-Matrix Layer::filled(Part part, std::int64_t rows_of, std::int64_t width) const {
-    Matrix matrix(id.dtype, rows_of, width);
-    matrix.fill_random(first_seed + part, 0.0, 1 / std::sqrt(static_cast<double>(in(part))));
-    return matrix;
-}
-
-Matrix Layer::source(Part part) const {
-    return filled(part, out(part), in(part));
-}
-
-Matrix Layer::period(Part part) const {
-    return filled(part, 1, static_cast<std::int64_t>(random_period));
+    return sample;
 }
 
 void Layer::pack(Work &work) const {
     {
-        const Matrix matrix = source(first);
-        const std::unique_ptr<Matrix> other = form.gated ? std::make_unique<Matrix>(source(up)) : nullptr;
+        const Matrix matrix = matrices[first].whole();
+        const std::unique_ptr<Matrix> other = form.gated ? std::make_unique<Matrix>(matrices[up].whole()) : nullptr;
         halyard_pack_options options{};
         options.up = other ? &other->view : nullptr;
         if (form.deferred_norm) {
@@ -114,41 +63,24 @@ void Layer::pack(Work &work) const {
         }
     }
     if (form.is_ffn) {
-        const Matrix matrix = source(down);
+        const Matrix matrix = matrices[down].whole();
         for (Operands &set : work.sets) {
             set.weights.push_back(pack_weights(work, matrix));
         }
     }
 }
 
-double Layer::dot(Part part, const tests::Row &x, std::int64_t column) const {
-    const tests::Row &w = values[part];
-    std::size_t place = static_cast<std::size_t>(column) * x.size() % random_period;
-    double sums[4] = {0, 0, 0, 0};
-    for (std::size_t k = 0; k < x.size();) {
-        const std::size_t end = std::min(x.size(), k + random_period - place);
-        for (; k + 4 <= end; k += 4, place += 4) {
-            for (std::size_t i = 0; i < 4; i++) {
-                sums[i] += x[k + i] * w[place + i];
-            }
-        }
-        for (; k < end; k++, place++) {
-            sums[0] += x[k] * w[place];
-        }
-        place = 0;
-    }
-    return sums[0] + sums[1] + sums[2] + sums[3];
-}
-
 double Layer::first_product(const tests::Row &x, std::int64_t column) const {
     const double value =
-        activate(form.activation, dot(first, x, column) + bias_first_values[static_cast<std::size_t>(column)]);
-    return form.gated ? value * dot(up, x, column) : value;
+        activate(form.activation, matrices[first].dot(x, column) + bias_first_values[static_cast<std::size_t>(column)]);
+    return form.gated ? value * matrices[up].dot(x, column) : value;
 }
 
-tests::Row Layer::expected_row(const Work &work, std::int64_t row) const {
+tests::Row Layer::expected_row(const Work &work, std::int64_t row, const std::vector<std::int64_t> &columns) const {
     const Operands &set = work.sets[0];
-    const tests::Row x = set.inputs[0].row(row), normalized = normalize(work, x);
+    const tests::Row x = set.inputs[0].row(row),
+                     normalized = normalize(form.norm, x, work.weight ? work.weight->row(0) : tests::Row(),
+                                            work.bias ? work.bias->row(0) : tests::Row());
     tests::Row result;
     if (!form.is_ffn) {
         const tests::Row residual = form.has_residual ? set.inputs[1].row(row) : tests::Row();
@@ -164,33 +96,38 @@ tests::Row Layer::expected_row(const Work &work, std::int64_t row) const {
     }
     for (const std::int64_t column : columns) {
         const auto i = static_cast<std::size_t>(column);
-        result.push_back(dot(down, hidden, column) + bias_down_values[i] + (form.has_residual ? x[i] : 0));
+        result.push_back(matrices[down].dot(hidden, column) + bias_down_values[i] + (form.has_residual ? x[i] : 0));
     }
     return result;
 }
 
-double Layer::worst_error(const Matrix &y) const {
-    constexpr double infinite = std::numeric_limits<double>::infinity();
-    double worst = 0;
-    std::size_t sample = 0;
-    for (std::int64_t row = 0; row < y.rows(); row++) {
-        const tests::Row got = y.row(row);
-        if (std::any_of(got.begin(), got.end(), [](double value) { return std::isnan(value); })) {
-            return infinite;
-        }
-        if (sample == rows.size() || rows[sample] != row) {
-            continue;
-        }
-        double largest = std::numeric_limits<double>::min(), error = 0;
-        for (std::size_t i = 0; i < columns.size(); i++) {
-            const double value = expected[sample][i];
-            largest = std::max(largest, std::fabs(value));
-            error = std::max(error, std::fabs(got[static_cast<std::size_t>(columns[i])] - value));
-        }
-        worst = std::max(worst, error / largest);
-        sample++;
+tests::Row normalize(halyard_norm norm, const tests::Row &x, const tests::Row &weight, const tests::Row &bias) {
+    if (norm == HALYARD_NORM_NONE) {
+        return x;
     }
-    return worst;
+    const auto unless_empty = [](const tests::Row &row) { return row.empty() ? nullptr : &row; };
+    const bool rms = norm == HALYARD_NORM_RMS;
+    const tests::NormParameters parameters = {
+        unless_empty(weight), unless_empty(bias), rms ? rms_norm_eps : layer_norm_eps, false, false, 1};
+    const tests::ExpectedRow normalized = rms ? tests::rms_norm(x, parameters) : tests::layer_norm(x, parameters);
+    tests::Row result;
+    for (const tests::Expected &each : normalized) {
+        result.push_back(each.value);
+    }
+    return result;
+}
+
+double activate(halyard_activation activation, double x) {
+    switch (activation) {
+    case HALYARD_IDENTITY:
+        return x;
+    case HALYARD_GELU_TANH:
+        return tests::reference::gelu_tanh(x);
+    case HALYARD_SILU:
+        return tests::reference::silu(x);
+    default:
+        throw std::logic_error("the benchmark has no reference for an activation of its layers");
+    }
 }
 
 std::shared_ptr<const halyard_weights> pack_weights(const Work &work, const Matrix &matrix,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "sample.h"
 #include "work.h"
 
 namespace halyard::bench {
@@ -17,38 +18,34 @@ public:
         down
     };  // the matrix of the first product or its gate; `up` beside a gate; the second product
 
-    /** For the x of `work`'s first operand set and its norm's parameters, which must be there. */
-    explicit Layer(const Work &work);
+    explicit Layer(const WorkId &id);
 
-    /** Matrix `part` as torch.nn.Linear holds it, [out, in]. */
-    Matrix source(Part part) const;
-    /** [1, random_period]: what it repeats. */
-    Matrix period(Part part) const;
-    std::int64_t in(Part part) const { return part == down ? id.d_out : id.d; }
-    std::int64_t out(Part part) const { return part == down ? id.d : id.d_out; }
+    /** [out, in]. */
+    const PeriodicMatrix &matrix(Part part) const { return matrices[part]; }
+    Matrix source(Part part) const { return matrices[part].whole(); }
     /** Of the first product and of the second; null where the layer has none. */
     const Matrix *bias(Part part) const { return part == down ? bias_down.get() : bias_first.get(); }
 
     /** Gives every operand set of `work` packed matrices of its own. */
     void pack(Work &work) const;
 
-    /** As Work::worst_error: y against the reference in a sample of rows and columns, and NaN wherever it stands. */
-    double worst_error(const Matrix &y) const;
+    /** What y should be for the x of `work`. */
+    Sample sample(const Work &work) const;
 
 private:
-    Matrix filled(Part part, std::int64_t rows, std::int64_t width) const;
-    tests::Row expected_row(const Work &work, std::int64_t row) const;
+    tests::Row expected_row(const Work &work, std::int64_t row, const std::vector<std::int64_t> &columns) const;
     double first_product(const tests::Row &x, std::int64_t column) const;
-    double dot(Part part, const tests::Row &x, std::int64_t column) const;
 
     WorkId id;
     LayerForm form;
-    tests::Row values[3];  // by part: what the matrix repeats
+    PeriodicMatrix matrices[3];  // by part
     std::unique_ptr<Matrix> bias_first, bias_down;
     tests::Row bias_first_values, bias_down_values;  // zeros where there is none
-    std::vector<std::int64_t> rows, columns;         // the sample
-    std::vector<tests::Row> expected;                // [row of the sample][column of the sample]
 };
+
+// Steps of a float64 reference; `weight` and `bias` may be empty.
+tests::Row normalize(halyard_norm norm, const tests::Row &x, const tests::Row &weight, const tests::Row &bias);
+double activate(halyard_activation activation, double x);
 
 /** Packs a matrix into memory of the library's; throws if it refuses. */
 std::shared_ptr<const halyard_weights> pack_weights(const Work &work, const Matrix &matrix,

@@ -103,7 +103,7 @@ double bytes_moved(Stream stream) {
     return moved[stream];
 }
 
-const StreamTable &streams_of(halyard_isa isa) {
+const StreamTable &streams_of([[maybe_unused]] halyard_isa isa) {
 #if defined(__aarch64__)
     return streams_neon;  // whatever it computes with halves, it moves and multiplies floats the same way
 #else

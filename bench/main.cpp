@@ -143,31 +143,74 @@ private:
         const auto call = [&work](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
         Local ours(call, work.sets.size()), ours_again(call, work.sets.size());
         const auto limits = limits_of(work, streams_of(halyard_context_isa(work.context.get())), *team);
-        std::vector<Contender *> contenders{&ours};
+        Own own{&ours, &ours_again, {}};
         for (const auto &limit : limits) {
-            contenders.push_back(limit.get());
+            own.limits.push_back(limit.get());
         }
+        // Two models in memory are enough: their peers come one by one, each with rounds of its own.
+        const std::size_t at_once = id.is_model() ? 1 : std::max<std::size_t>(peers.size(), 1);
+        std::size_t next = 0;
+        do {
+            next = measure_beside(row, work, own, next, at_once);
+        } while (next < peers.size() && interrupted == 0);
+    }
 
+    /** Our contenders for a row. */
+    struct Own {
+        Contender *ours, *again;
+        std::vector<Contender *> limits;
+    };
+
+    /** Prepares the peers from `first` on until `most` are ready, and measures them with ours; returns the next one.
+     * The first time the row's own results are taken too. */
+    std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most) {
+        std::vector<Contender *> contenders{own.ours};
+        if (first == 0) {
+            contenders.insert(contenders.end(), own.limits.begin(), own.limits.end());
+        }
+        std::size_t place = contenders.size(), next = first;
         std::vector<std::unique_ptr<PeerContender>> sides;
-        const Plan plan{options.rounds != 0 ? options.rounds
-                        : id.cold           ? 5
-                                            : 7,
-                        id.cold ? 20e-3 : 6e-3, processes, [] { return interrupted != 0; }};
-        for (const auto &peer : peers) {
-            row.peers.push_back(prepare_peer(*peer, work, sides));
-            if (row.peers.back().reason.empty() && !row.peers.back().is_wrong) {
-                contenders.push_back(&sides.back()->contender());
+        for (; next < peers.size() && sides.size() < most; next++) {
+            row.peers.push_back(prepare_peer(*peers[next], work, sides));
+        }
+        if (first > 0 && sides.empty()) {
+            return next;
+        }
+        for (const auto &side : sides) {
+            contenders.push_back(&side->contender());
+        }
+        contenders.push_back(own.again);
+        const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, processes, [] { return interrupted != 0; }};
+        const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+        if (first == 0) {
+            take_ours(row, work, own.limits.size(), seconds);
+        }
+        for (std::size_t i = first; i < next; i++) {
+            PeerResult &peer = row.peers[i];
+            if (peer.reason.empty() && !peer.is_wrong) {
+                peer.reason = contenders[place]->failure;
+                peer.seconds = estimate(seconds[place]);
+                peer.ratio = estimate(ratios(seconds[place], seconds[0]));
+                place++;
             }
         }
-        contenders.push_back(&ours_again);
-        const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+        return next;
+    }
 
+    int rounds_of(const WorkId &id) const {
+        constexpr double long_call = 2e11;  // multiplications and additions: half a second or more
+        return options.rounds != 0 ? options.rounds : id.has_heads() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
+    }
+
+    /** seconds: of ours, of `limit_count` limits, of peers, of ours again. */
+    static void take_ours(RowResult &row, const Work &work, std::size_t limit_count,
+                          const std::vector<std::vector<double>> &seconds) {
         row.rounds = static_cast<int>(seconds.back().size());
         row.seconds = estimate(seconds.front());
         // The slowest of what a layer cannot do without; the faster of two copies.
         std::vector<double> limit = seconds[1];
-        for (std::size_t i = 2; i <= limits.size(); i++) {
-            if (id.kernel->layer) {
+        for (std::size_t i = 2; i <= limit_count; i++) {
+            if (row.id.has_roofline()) {
                 limit = greater(limit, seconds[i]);
             } else if (estimate(seconds[i]).median < estimate(limit).median) {
                 limit = seconds[i];
@@ -176,22 +219,13 @@ private:
         }
         row.limit_seconds = estimate(limit);
         row.fraction = estimate(ratios(limit, seconds[0]));
-        if (id.kernel->layer) {
+        if (row.id.has_roofline()) {
             row.read_seconds = estimate(seconds[1]);
             row.multiply_add_seconds = estimate(seconds[2]);
             row.sets = work.sets.size();
+            row.resident = work.resident;
         }
         row.again = estimate(ratios(seconds.back(), seconds.front()));
-        std::size_t next = 1 + limits.size();
-        for (PeerResult &peer : row.peers) {
-            if (!peer.reason.empty() || peer.is_wrong) {
-                continue;
-            }
-            peer.reason = contenders[next]->failure;
-            peer.seconds = estimate(seconds[next]);
-            peer.ratio = estimate(ratios(seconds[next], seconds[0]));
-            next++;
-        }
     }
 
     PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides) {
@@ -207,9 +241,12 @@ private:
             return result;
         }
         result.error = side->error();
-        result.is_wrong = !(result.error <= work.tolerance());
+        result.is_wrong = !(result.error <= work.peer_tolerance());
         result.note = side->note;
-        sides.push_back(std::move(side));
+        result.resident = side->resident;
+        if (!result.is_wrong) {
+            sides.push_back(std::move(side));
+        }
         return result;
     }
 

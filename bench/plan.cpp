@@ -18,7 +18,7 @@ bool is_possible(const Kernel &kernel, Dtype dtype) {
 }
 
 const Kernel &kernel_named(const std::string &name) {
-    for (const auto *kernels : {&catalogue(), &layer_catalogue()}) {
+    for (const auto *kernels : {&catalogue(), &layer_catalogue(), &transformer_catalogue()}) {
         for (const Kernel &kernel : *kernels) {
             if (kernel.name == name) {
                 return kernel;
@@ -90,6 +90,57 @@ void append_layers(std::vector<WorkId> &rows, int threads) {
     append_model(rows, llama2_7b, Dtype::f16, threads);
 }
 
+// ---- Attention, blocks, models ----
+
+/** Empty if what a contender holds is at most a `share`-th of the memory. */
+std::string memory_error(std::size_t bytes, std::size_t share, const Machine &machine) {
+    if (bytes <= machine.memory / share) {
+        return {};
+    }
+    return "it takes " + readable_bytes(static_cast<double>(bytes)) + " for each contender, more than 1/" +
+           std::to_string(share) + " of this machine's memory";
+}
+
+/** The row of `count` tokens of one sequence, or with `cached` of one token of each of `count` sequences. */
+WorkId transformer_row(const Kernel &kernel, Dtype dtype, std::int64_t count, std::int64_t cached, bool is_cold,
+                       int threads) {
+    const std::int64_t d = kernel.attention ? kernel.attention->query_width() : kernel.block->d;
+    return {&kernel, dtype, count, d, is_cold, threads, 0, cached};
+}
+
+/** A prompt's queries, keys and values have just been computed; what is decoded comes after all other layers. Blocks
+ * and models find their matrices out of cache, but for GPT-2, one of whose blocks may be in it. */
+void append_transformers(std::vector<WorkId> &rows, int threads) {
+    for (const Kernel &kernel : transformer_catalogue()) {
+        for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+            const auto add = [&](std::int64_t count, std::int64_t cached, bool is_cold) {
+                rows.push_back(transformer_row(kernel, dtype, count, cached, is_cold, threads));
+            };
+            if (kernel.block && kernel.block->is_model()) {
+                add(128, 0, true);
+                add(512, 0, true);
+                add(1, 128, true);
+                continue;
+            }
+            const bool fits = kernel.block && kernel.block->d <= 1024;
+            for (const std::int64_t tokens : {128, 512, 2048}) {
+                add(tokens, 0, kernel.block.has_value());
+                if (fits) {
+                    add(tokens, 0, false);
+                }
+            }
+            for (const std::int64_t sequences : {1, 8}) {
+                for (const std::int64_t cached : {128, 1024, 8192}) {
+                    add(sequences, cached, true);
+                    if (fits) {
+                        add(sequences, cached, false);
+                    }
+                }
+            }
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<WorkId> quick_rows(int threads) {
@@ -130,6 +181,16 @@ std::vector<WorkId> quick_rows(int threads) {
     add_layer("linear", Dtype::f32, 1, cold);
     add_layer("linear", Dtype::bf16, 1, cold);
     add_layer("ffn_swiglu", Dtype::f32, 8, hot);
+
+    const auto add_transformer = [&](const char *name, Dtype dtype, std::int64_t count, std::int64_t cached,
+                                     bool is_cold) {
+        rows.push_back(transformer_row(kernel_named(name), dtype, count, cached, is_cold, threads));
+    };
+    add_transformer("attention.32x128", Dtype::f32, 512, 0, hot);
+    add_transformer("attention.32x128", Dtype::f32, 1, 8192, cold);
+    add_transformer("attention.32-8x128", Dtype::bf16, 1, 8192, cold);
+    add_transformer("block.gpt2", Dtype::f32, 128, 0, hot);
+    add_transformer("block.gpt2", Dtype::f32, 1, 128, hot);
     return rows;
 }
 
@@ -137,6 +198,7 @@ std::vector<WorkId> full_rows(int threads) {
     // The quick rows come first: the shapes that bars are set for are not all in the grid.
     std::vector<WorkId> rows = quick_rows(threads);
     append_layers(rows, threads);
+    append_transformers(rows, threads);
     for (const Kernel &kernel : catalogue()) {
         if (is_possible(kernel, Dtype::f32)) {
             rows.push_back({&kernel, Dtype::f32, 2048, 8192, true, threads});
@@ -164,16 +226,17 @@ std::vector<WorkId> full_rows(int threads) {
 }
 
 std::string too_large(const WorkId &row, const Machine &machine) {
-    if (!row.kernel->layer) {
+    if (!row.has_roofline()) {
         return {};
     }
-    // Up to five contenders hold matrices of their own, one of them in f32 whatever the row's type.
-    WorkId in_f32 = row;
-    in_f32.dtype = Dtype::f32;
-    const std::size_t bytes = in_f32.weight_bytes() * in_f32.set_count(0);
-    return bytes <= machine.memory / 8 ? ""
-                                       : "its matrices take " + readable_bytes(static_cast<double>(bytes)) +
-                                             ", more than an eighth of this machine's memory";
+    if (row.kernel->layer) {
+        // Up to five contenders hold matrices of their own, one of them in f32 whatever the row's type.
+        WorkId in_f32 = row;
+        in_f32.dtype = Dtype::f32;
+        return memory_error(in_f32.weight_bytes() * in_f32.set_count(0), 8, machine);
+    }
+    // Models come two at a time. Of blocks there are three, and while a cache is filled its keys and values twice.
+    return memory_error(row.bytes_moved() * row.set_count(machine.cold_set()), row.is_model() ? 4 : 6, machine);
 }
 
 }  // namespace halyard::bench

@@ -28,6 +28,11 @@ def is_layer(row):
     return "d_out" in row
 
 
+def is_transformer(row):
+    """Whether it is attention, a block or a model."""
+    return "family" in row
+
+
 def ratio_of(row, peer):
     """Time of the peer over ours with what it takes to mean something, or None if there is none that counts."""
     result = row["peers"].get(peer, {})
@@ -183,7 +188,7 @@ def section_of(row):
 
 
 def row_blocks(run):
-    rows_of_run = [row for row in measured(run) if not is_layer(row)]
+    rows_of_run = [row for row in measured(run) if not is_layer(row) and not is_transformer(row)]
     if not rows_of_run:
         return []
     peers = peers_in(run, rows_of_run)
@@ -263,6 +268,60 @@ def layer_blocks(run):
     return blocks + note_blocks(every, peers_in(run, every))
 
 
+FAMILIES = {"attention": "Attention", "block": "Transformer blocks", "model": "Whole models"}
+
+
+def shape_of(row):
+    if row["cached"] == 0:
+        return f"prompt of {row['tokens']}"
+    sequences = f"{row['sequences']} sequence{'s' if row['sequences'] > 1 else ''}"
+    return f"decode, {sequences}, {row['cached']} cached"
+
+
+def transformer_blocks(run):
+    blocks = []
+    for family, title in FAMILIES.items():
+        rows = [row for row in measured(run) if row.get("family") == family]
+        if not rows:
+            continue
+        blocks += [
+            ("heading", 2, title),
+            ("text", "Of roofline: the longer of reading as many bytes as the row reads (matrices, and the keys and "
+                     "values that its queries see) and of making as many multiply-adds, both on the same threads in "
+                     "the row's own rounds, over ours. Peers: their time over ours."),
+        ]
+        for kernel, same in sections_of(rows, lambda row: row["kernel"]).items():
+            peers = peers_in(run, same)
+            lines = []
+            for row in same:
+                seconds = row["seconds"]
+                reads = row["read_seconds"]["median"] >= row["multiply_add_seconds"]["median"]
+                lines.append([f"{shape_of(row)}, {row['dtype']}, {row['state']}", readable_time(seconds["median"]),
+                              f"±{seconds['mad'] / seconds['median']:.1%}", f"{row['tokens_per_second']:.0f}",
+                              f"{row['flops_per_second'] / 1e9:.0f}", f"{row['bytes_per_second'] / 1e9:.1f}",
+                              f"{row['fraction_of_limit']['median']:.0%}", "reading" if reads else "arithmetic"] +
+                             [ratio_cell(row, peer) for peer in peers])
+            blocks += [("heading", 3, kernel),
+                       ("table", ["row", "time", "spread", "tokens/s", "GFLOP/s", "GB/s", "of roofline", "bound by"] +
+                        peers, lines)]
+        blocks += resident_blocks(run, rows) + note_blocks(rows, peers_in(run, rows))
+    return blocks
+
+
+def resident_blocks(run, rows):
+    """The memory that models take."""
+    rows = [row for row in rows if "resident" in row]
+    if not rows:
+        return []
+    peers = [peer for peer in peers_in(run, rows) if any("resident" in row["peers"].get(peer, {}) for row in rows)]
+    lines = []
+    for row in rows:
+        taken = [row.get("resident")] + [row["peers"].get(peer, {}).get("resident") for peer in peers]
+        lines.append([f"{shape_of(row)}, {row['dtype']}"] + [readable_bytes(each) if each else "–" for each in taken])
+    return [("text", "How much larger a process becomes with the model, its cache and what a call needs:"),
+            ("table", ["row", "halyard"] + peers, lines)]
+
+
 # ---- figures ----
 
 
@@ -323,6 +382,22 @@ def layer_figures(plt, run, most=8):
     return [("figure", layer_figure(plt, run, rows), name) for name, rows in chosen]
 
 
+def transformer_figures(plt, run):
+    """Of each family the rows against their peers."""
+    figures = []
+    for family, title in FAMILIES.items():
+        rows = [row for row in measured(run) if row.get("family") == family]
+        series = {}
+        for peer in peers_in(run, rows):
+            values = [ratio_of(row, peer) for row in rows]
+            series[peer] = [value[0] if value else None for value in values]
+        if series:
+            labels = [f"{row['kernel']} {row['dtype']}, {shape_of(row)}" for row in rows]
+            figure = bar_figure(plt, labels, series, "time over ours (right of 1: ours is faster)", 1, True)
+            figures.append(("figure", figure, f"Against the peers: {title.lower()}"))
+    return figures
+
+
 def svg_of(plt, figure):
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")
@@ -339,9 +414,11 @@ def figure_blocks(run):
     except ImportError:
         return []
     layers = layer_figures(plt, run)
-    sections = sections_of([row for row in measured(run) if not is_layer(row)], section_of)
+    others = [row for row in measured(run) if not is_layer(row) and not is_transformer(row)]
+    sections = sections_of(others, section_of)
+    transformers = transformer_figures(plt, run)
     if not sections:
-        return layers
+        return layers + transformers
     name, rows = max(sections.items(), key=lambda each: len(each[1]))
     labels = [row["kernel"] for row in rows]
     fractions = {"of limit": [100 * row["fraction_of_limit"]["median"] for row in rows]}
@@ -355,7 +432,7 @@ def figure_blocks(run):
     if series:
         figure = bar_figure(plt, labels, series, "time over ours (right of 1: ours is faster)", 1, True)
         blocks.append(("figure", figure, f"Against the peers: {name}"))
-    return blocks + layers
+    return blocks + layers + transformers
 
 
 # ---- the two forms ----
@@ -428,7 +505,8 @@ def main():
             run = json.load(file)
         if run.get("schema") != 1:
             raise ValueError("it is not of schema 1")
-        rows = summary_blocks(run) + figure_blocks(run) + row_blocks(run) + layer_blocks(run) + machine_blocks(run)
+        rows = (summary_blocks(run) + figure_blocks(run) + row_blocks(run) + layer_blocks(run) +
+                transformer_blocks(run) + machine_blocks(run))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.exit(f"report.py: cannot use '{arguments.results}': {error}")
     os.makedirs(arguments.output, exist_ok=True)

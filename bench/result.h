@@ -22,6 +22,7 @@ struct PeerResult {
     Estimate seconds;
     Estimate ratio;  // its time over ours: above 1 ours is faster
     std::string note;
+    std::size_t resident = 0;  // bytes, of models
 };
 
 struct RowResult {
@@ -32,16 +33,18 @@ struct RowResult {
     double error = 0, tolerance = 0;
     int rounds = 0;
     Estimate seconds;
-    Estimate again;          // ours over ours again: the noise of the row
-    Estimate limit_seconds;  // of a copy that moves the same bytes the same way; of layers the roofline's
+    Estimate again;                               // ours over ours again: the noise of the row
+    Estimate limit_seconds;                       // of a copy that moves the same bytes the same way, or the roofline's
     Stores limit_stores = Stores::ordinary;       // of the copy
     Estimate fraction;                            // of the limit: its time over ours
-    Estimate read_seconds, multiply_add_seconds;  // of layers: what their limit is the greater of
-    std::size_t sets = 1;                         // of layers: how many copies of the matrices go round
+    Estimate read_seconds, multiply_add_seconds;  // of a roofline: what it is the greater of
+    std::size_t sets = 1;                         // how many copies of matrices and caches go round
+    std::size_t resident = 0;                     // bytes, of models
     std::vector<PeerResult> peers;
 
     double bytes_per_second() const { return static_cast<double>(id.bytes_moved()) / seconds.median; }
     double elements_per_second() const { return static_cast<double>(id.rows * id.d) / seconds.median; }
+    double tokens_per_second() const { return static_cast<double>(id.rows) / seconds.median; }
     double flops_per_second() const { return id.flops() / seconds.median; }
     double weight_bytes_per_second() const { return static_cast<double>(id.weight_bytes()) / seconds.median; }
     bool reads_longer() const { return read_seconds.median >= multiply_add_seconds.median; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 namespace halyard::bench {
 namespace {
@@ -44,6 +45,30 @@ struct ReadWeights {
     }
 };
 
+/** As many bytes as the row's call reads, where there is no asking for the very ones: the same in every call if the row
+ * is hot, else from a memory that is larger than the caches, going on where the call before ended. */
+class ReadAsMuch {
+public:
+    ReadAsMuch(const Work &work, const StreamTable &with, Team &on)
+        : bytes(work.id.bytes_moved()), streams(&with), team(&on),
+          memory(std::make_shared<Buffer>(work.id.cold ? work.cold_set : bytes, Pages::huge)) {}
+    void operator()(std::size_t) {
+        for (std::size_t left = bytes; left > 0;) {
+            const std::size_t count = std::min(left, memory->size() - next);
+            run_stream(*streams, stream_read, Stores::ordinary,
+                       {memory->data() + next, nullptr, nullptr, nullptr, count}, *team);
+            left -= count;
+            next = next + count == memory->size() ? 0 : next + count;
+        }
+    }
+
+private:
+    std::size_t bytes, next = 0;
+    const StreamTable *streams;
+    Team *team;
+    std::shared_ptr<Buffer> memory;
+};
+
 struct MultiplyAdd {
     const StreamTable *streams;
     Team *team;
@@ -60,7 +85,7 @@ std::vector<std::unique_ptr<Contender>> limits_of(Work &work, const StreamTable 
     const auto append = [&](const auto &call) {
         limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, work.sets.size()));
     };
-    if (!work.id.kernel->layer) {
+    if (!work.id.has_roofline()) {
         append(Copy{&work, &streams, Stores::ordinary, &team});
         if (work.id.cold) {
             append(Copy{&work, &streams, Stores::nontemporal, &team});
@@ -68,7 +93,11 @@ std::vector<std::unique_ptr<Contender>> limits_of(Work &work, const StreamTable 
         return limits;
     }
     const double iterations = std::ceil(work.id.flops() / streams.flops_per_iteration / team.size());
-    append(ReadWeights{&work, &streams, &team});
+    if (work.id.kernel->layer) {
+        append(ReadWeights{&work, &streams, &team});
+    } else {
+        append(ReadAsMuch(work, streams, team));
+    }
     append(MultiplyAdd{&streams, &team, static_cast<std::int64_t>(iterations)});
     return limits;
 }

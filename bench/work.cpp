@@ -4,60 +4,22 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <stdexcept>
 
 #include "layer.h"
 
 namespace halyard::bench {
 
-// ---- Matrix ----
-
-Matrix::Matrix(Dtype dtype, std::int64_t rows, std::int64_t width)
-    : type(dtype), shape{rows, width}, buffer(static_cast<std::size_t>(rows * width) * tests::size_of(dtype)) {
-    describe();
-}
-
-Matrix::Matrix(Matrix &&other) noexcept
-    : type(other.type), shape{other.shape[0], other.shape[1]}, buffer(std::move(other.buffer)) {
-    describe();
-}
-
-void Matrix::describe() {
-    view = {buffer.data(), {kDLCPU, 0}, 2, tests::dlpack_type(type), shape, nullptr, 0};
-}
-
-void Matrix::fill_random(unsigned seed, double mean, double deviation) {
-    constexpr std::size_t period = random_period;
-    std::mt19937 generator(seed);
-    std::normal_distribution<double> normal(mean, deviation);
-    const std::size_t size = tests::size_of(type), count = buffer.size() / size;
-    for (std::size_t i = 0; i < std::min(period, count); i++) {
-        const std::uint32_t bits = tests::encode(type, normal(generator));
-        std::memcpy(buffer.data() + i * size, &bits, size);
-    }
-    for (std::size_t i = period; i < count; i += period) {
-        std::memcpy(buffer.data() + i * size, buffer.data(), std::min(period, count - i) * size);
-    }
-}
-
-tests::Row Matrix::row(std::int64_t index) const {
-    const std::size_t size = tests::size_of(type);
-    const char *start = buffer.data() + static_cast<std::size_t>(index * width()) * size;
-    tests::Row values(static_cast<std::size_t>(width()));
-    for (std::size_t i = 0; i < values.size(); i++) {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, start + i * size, size);
-        values[i] = tests::decode(type, bits);
-    }
-    return values;
-}
-
 // ---- WorkId ----
 
 std::string WorkId::name() const {
-    const std::string shape =
-        std::to_string(rows) + "x" + std::to_string(d) + (kernel->layer ? "x" + std::to_string(d_out) : "");
+    std::string shape = std::to_string(rows) + "x" + std::to_string(d);
+    if (kernel->layer) {
+        shape += "x" + std::to_string(d_out);
+    } else if (has_heads()) {
+        shape = decodes() ? "decode" + std::to_string(rows) + "x" + std::to_string(cached)
+                          : "prompt" + std::to_string(rows);
+    }
     return kernel->name + "/" + tests::name_of(dtype) + "/" + shape + "/" + (cold ? "cold" : "hot") + "/" +
            std::to_string(threads) + "t";
 }
@@ -68,12 +30,38 @@ Stream WorkId::stream() const {
 }
 
 std::size_t WorkId::weight_bytes() const {
-    const LayerForm &form = *kernel->layer;
-    return static_cast<std::size_t>(form.matrices() * d * d_out) * tests::size_of(dtype);
+    std::int64_t elements = 0;
+    if (kernel->layer) {
+        elements = kernel->layer->matrices() * d * d_out;
+    } else if (kernel->block) {
+        const BlockForm &form = *kernel->block;
+        elements = form.layers * form.block_elements() + form.vocabulary * form.d;
+    }
+    return static_cast<std::size_t>(elements) * tests::size_of(dtype);
+}
+
+std::size_t WorkId::cache_bytes() const {
+    const std::int64_t layers = kernel->block ? kernel->block->layers : 1;
+    const std::int64_t elements = 2 * layers * sequences() * (cached + tokens()) * heads().kv_width();
+    return static_cast<std::size_t>(elements) * tests::size_of(dtype);
 }
 
 double WorkId::flops() const {
-    return 2.0 * kernel->layer->matrices() * static_cast<double>(rows) * static_cast<double>(d * d_out);
+    if (kernel->layer) {
+        return 2.0 * kernel->layer->matrices() * static_cast<double>(rows) * static_cast<double>(d * d_out);
+    }
+    // The query at position p sees p + 1 positions.
+    const auto first = static_cast<double>(cached + 1), last = static_cast<double>(cached + tokens());
+    const double seen = static_cast<double>(rows) * (first + last) / 2;
+    const double attention = 4 * seen * static_cast<double>(heads().query_width());
+    if (kernel->attention) {
+        return attention;
+    }
+    const BlockForm &form = *kernel->block;
+    const auto block = static_cast<double>(form.block_elements());
+    // A model's logits are those of the last token of each sequence.
+    return static_cast<double>(form.layers) * (attention + 2 * static_cast<double>(rows) * block) +
+           2 * static_cast<double>(sequences() * form.vocabulary * form.d);
 }
 
 std::size_t WorkId::set_count(std::size_t cold_set) const {
@@ -81,23 +69,30 @@ std::size_t WorkId::set_count(std::size_t cold_set) const {
         return 1;
     }
     const std::size_t set = kernel->layer ? weight_bytes() : bytes_moved();
-    return std::max<std::size_t>(2, (cold_set + set - 1) / set);
+    const std::size_t least = has_heads() && set >= cold_set ? 1 : 2;  // one such set goes past every cache by itself
+    return std::max(least, (cold_set + set - 1) / set);
 }
 
 std::size_t WorkId::bytes_moved() const {
+    const std::size_t size = tests::size_of(dtype);
+    if (kernel->attention) {
+        return cache_bytes() + static_cast<std::size_t>(2 * rows * heads().query_width()) * size;
+    }
+    if (kernel->block) {
+        return weight_bytes() + cache_bytes() + static_cast<std::size_t>(2 * rows * kernel->block->d) * size;
+    }
     if (kernel->layer) {
         const std::int64_t residual = kernel->layer->has_residual && !kernel->layer->is_ffn ? d_out : 0;
-        return weight_bytes() +
-               static_cast<std::size_t>(rows * (d + residual + output_width())) * tests::size_of(dtype);
+        return weight_bytes() + static_cast<std::size_t>(rows * (d + residual + output_width())) * size;
     }
-    const std::size_t read = tests::size_of(dtype) * static_cast<std::size_t>(kernel->inputs * kernel->input_width);
+    const std::size_t read = size * static_cast<std::size_t>(kernel->inputs * kernel->input_width);
     const std::size_t written = tests::size_of(output_dtype()) * static_cast<std::size_t>(kernel->outputs);
     return static_cast<std::size_t>(rows * d) * (read + written);
 }
 
 // ---- Work ----
 
-Work::Work(const WorkId &work_id, std::size_t cold_set, halyard_isa isa) : id(work_id) {
+Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(work_id), cold_set(cold_bytes) {
     halyard_context *made = nullptr;
     if (halyard_context_create(&made) != HALYARD_OK) {
         throw std::runtime_error(halyard_last_error());
@@ -109,6 +104,10 @@ Work::Work(const WorkId &work_id, std::size_t cold_set, halyard_isa isa) : id(wo
     }
 
     const Kernel &kernel = *id.kernel;
+    if (kernel.prepare) {
+        kernel.prepare(*this);
+        return;
+    }
     const std::size_t count = id.set_count(cold_set);
     for (std::size_t set = 0; set < count; set++) {
         Operands operands;
@@ -136,8 +135,9 @@ Work::Work(const WorkId &work_id, std::size_t cold_set, halyard_isa isa) : id(wo
         bias = make_vector(101, 0.0);
     }
     if (kernel.layer) {
-        const auto made_layer = std::make_shared<Layer>(*this);
+        const auto made_layer = std::make_shared<Layer>(id);
         made_layer->pack(*this);
+        sample = std::make_unique<Sample>(made_layer->sample(*this));
         layer = made_layer;
     }
 }
@@ -166,8 +166,8 @@ std::vector<std::int64_t> Work::sampled_rows() const {
 
 double Work::worst_error() const {
     const Operands &set = sets[0];
-    if (layer) {
-        return layer->worst_error(set.outputs[0]);
+    if (sample) {
+        return sample->worst_error(set.outputs[0]);
     }
     const tests::Row weight_values = weight ? weight->row(0) : tests::Row();
     const tests::Row bias_values = bias ? bias->row(0) : tests::Row();
@@ -198,6 +198,11 @@ double Work::worst_error() const {
 double Work::tolerance() const {
     const double unit = id.output_dtype() == Dtype::f32 ? 0x1p-24 : id.output_dtype() == Dtype::f16 ? 0x1p-11 : 0x1p-8;
     return 1e-5 + 2 * unit;
+}
+
+double Work::peer_tolerance() const {
+    const bool rounds = id.is_model() && id.dtype != Dtype::f32;
+    return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }
 
 }  // namespace halyard::bench

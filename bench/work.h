@@ -10,51 +10,23 @@
 #include <string>
 #include <vector>
 
-#include "buffer.h"
-#include "halyard/halyard.h"
-#include "reference.h"
+#include "halyard/block.h"
+#include "matrix.h"
+#include "sample.h"
 #include "streams.h"
 
 namespace halyard::bench {
 
-using tests::Dtype;
-
 /** Parameters every row uses: the usual values of published models. */
 constexpr float layer_norm_eps = 1e-5f, rms_norm_eps = 1e-6f, beta = 1.0f, partial_p = 0.0625f;
-
-/** Random tensors repeat after this many values: a prime, so that no vector or row sees the same ones in the same
- * place. */
-constexpr std::size_t random_period = 65521;
-
-/** A two-dimensional compact tensor and its DLPack view. */
-class Matrix {
-public:
-    Matrix(Dtype dtype, std::int64_t rows, std::int64_t width);
-    Matrix(Matrix &&other) noexcept;
-
-    DLTensor view{};
-    Dtype dtype() const { return type; }
-    std::int64_t rows() const { return shape[0]; }
-    std::int64_t width() const { return shape[1]; }
-    std::size_t bytes() const { return buffer.size(); }
-    char *data() const { return buffer.data(); }
-    /** Normally distributed values around `mean`, the same for the same seed. */
-    void fill_random(unsigned seed, double mean, double deviation);
-    tests::Row row(std::int64_t index) const;
-
-private:
-    void describe();
-
-    Dtype type;
-    std::int64_t shape[2];
-    Buffer buffer;
-};
 
 /** The tensors of one call. Which of them a kernel has is said by the kernel. */
 struct Operands {
     std::vector<Matrix> inputs;                                   // x; gate, up; x, residual
     std::vector<Matrix> outputs;                                  // y; residual_out, y
     std::vector<std::shared_ptr<const halyard_weights>> weights;  // of layers: the first product's, then the second's
+    std::shared_ptr<halyard_kv_cache> cache;                      // of attention and blocks that decode
+    std::shared_ptr<const halyard_block> block;                   // of blocks
 };
 
 /** What a kernel computes for one row, as float64 references give it. */
@@ -63,6 +35,9 @@ using Reference = std::function<std::vector<tests::Row>(const std::vector<tests:
 
 struct Work;
 class Layer;
+class Attention;
+class Block;
+class Model;
 
 /** What a kernel of the families `linear` and `ffn` computes: products with weight matrices and what surrounds them. */
 struct LayerForm {
@@ -77,6 +52,32 @@ struct LayerForm {
     int matrices() const { return 1 + (gated ? 1 : 0) + (is_ffn ? 1 : 0); }
 };
 
+/** Head h of the queries uses head h / (heads / kv_heads) of keys and values. */
+struct HeadShape {
+    std::int64_t heads, kv_heads, head_dim;
+
+    std::int64_t query_width() const { return heads * head_dim; }
+    std::int64_t kv_width() const { return kv_heads * head_dim; }
+};
+
+/** A transformer block; with a vocabulary a model of `layers` such blocks. */
+struct BlockForm {
+    const char *preset;  // of halyard_block_config_preset
+    std::int64_t d, d_ff;
+    HeadShape heads;
+    halyard_norm norm;
+    halyard_activation activation;
+    bool gated, has_bias;
+    double rope_theta;  // 0: no rotary embedding
+    std::int64_t layers = 1, vocabulary = 0;
+
+    bool is_model() const { return vocabulary > 0; }
+    /** Elements of the matrices of one block. */
+    std::int64_t block_elements() const {
+        return 2 * d * (heads.query_width() + heads.kv_width()) + (gated ? 3 : 2) * d * d_ff;
+    }
+};
+
 /** A row of the catalogue: what is called, what it moves, and what it should give. */
 struct Kernel {
     std::string name;       // "rms_norm", "swiglu.interleaved"
@@ -88,7 +89,12 @@ struct Kernel {
     bool has_weight = false, has_bias = false;
     std::optional<Dtype> cast_to;                     // the output's type where it is another
     halyard_glu_layout layout = HALYARD_GLU_GATE_UP;  // of packed gated units
-    std::optional<LayerForm> layer;                   // of layers, which have no `stream` and no `reference`
+    // One of these three is there for kernels that have neither `stream` nor `reference`.
+    std::optional<LayerForm> layer;
+    std::optional<HeadShape> attention;
+    std::optional<BlockForm> block;  // of blocks and models
+    /** Makes operands and sample of what is no layer and not rows x d. */
+    std::function<void(Work &work)> prepare;
     /** One call of the library on one set of operands. */
     std::function<halyard_status(Work &work, Operands &set)> call;
     Reference reference;
@@ -102,18 +108,32 @@ struct WorkId {
     bool cold;
     int threads;
     std::int64_t d_out = 0;  // of layers: the width of the (first) product
+    /** Of attention, blocks and models. 0: `rows` tokens of one sequence, which are all of it. Otherwise one token of
+     * each of `rows` sequences, with so many positions before it. */
+    std::int64_t cached = 0;
 
-    /** "rms_norm/f32/64x4096/hot/2t", "linear/f32/8x4096x11008/cold/2t" */
+    /** "rms_norm/f32/64x4096/hot/2t", "linear/f32/8x4096x11008/cold/2t", "block.gpt2/f32/prompt128/hot/2t",
+     *  "attention.32x128/bf16/decode8x1024/cold/2t" */
     std::string name() const;
+    /** Whether the limit is a read and multiply-adds, not a copy. */
+    bool has_roofline() const { return kernel->layer || has_heads(); }
+    bool has_heads() const { return kernel->attention || kernel->block; }
+    bool is_model() const { return kernel->block && kernel->block->is_model(); }
+    const HeadShape &heads() const { return kernel->attention ? *kernel->attention : kernel->block->heads; }
+    bool decodes() const { return cached > 0; }
+    std::int64_t sequences() const { return decodes() ? rows : 1; }
+    std::int64_t tokens() const { return decodes() ? 1 : rows; }
     Dtype output_dtype() const { return kernel->cast_to.value_or(dtype); }
     std::int64_t output_width() const { return kernel->layer && !kernel->layer->is_ffn ? d_out : d; }
     Stream stream() const;
-    /** Bytes that one call reads and writes: each tensor once, without the vectors weight and bias; with the matrices
-     * of layers. */
+    /** Bytes that one call reads and writes: each tensor once, without the vectors weight and bias; with matrices, keys
+     *  and values. */
     std::size_t bytes_moved() const;
-    /** Bytes of a layer's matrices. */
+    /** Bytes of matrices. */
     std::size_t weight_bytes() const;
-    /** Multiplications and additions of a layer's products. */
+    /** Bytes of the keys and values that the queries see. */
+    std::size_t cache_bytes() const;
+    /** Multiplications and additions of the products, those of scores and values with what the queries see. */
     double flops() const;
     /** How many operand sets there are: one if hot, else enough to leave every cache before coming round. */
     std::size_t set_count(std::size_t cold_set) const;
@@ -126,7 +146,14 @@ struct Work {
     std::shared_ptr<halyard_context> context;
     std::vector<Operands> sets;            // as many as WorkId::set_count
     std::unique_ptr<Matrix> weight, bias;  // of a norm
-    std::shared_ptr<const Layer> layer;    // of layers
+    // What the row's kernel is, for peers.
+    std::shared_ptr<const Layer> layer;
+    std::shared_ptr<const Attention> attention;
+    std::shared_ptr<const Block> block;
+    std::shared_ptr<const Model> model;
+    std::unique_ptr<const Sample> sample;  // of all these
+    std::size_t cold_set;                  // bytes
+    std::size_t resident = 0;              // of models: how much larger the process became
 
     /** Calls the library on operand set `set`; throws if it refuses. */
     void call(std::size_t set);
@@ -136,6 +163,9 @@ struct Work {
     double worst_error() const;
     /** What worst_error may be: room for another order of summation, and two roundings to the storage type. */
     double tolerance() const;
+    /** The same for a peer, which may round to a 16-bit type after every step of a model: the errors of its blocks are
+     *  independent of each other and add up like the root of their number. */
+    double peer_tolerance() const;
     /** Fills set 0's outputs with NaN, so that nothing passes that was not written. */
     void spoil_outputs();
 
@@ -143,10 +173,12 @@ private:
     std::vector<std::int64_t> sampled_rows() const;
 };
 
-/** Every kernel but layers, in the order of the report. */
+/** Every kernel of tensors of rows, in the order of the report. */
 const std::vector<Kernel> &catalogue();
 /** Every layer. */
 const std::vector<Kernel> &layer_catalogue();
+/** Attention, blocks and models. */
+const std::vector<Kernel> &transformer_catalogue();
 
 }  // namespace halyard::bench
 

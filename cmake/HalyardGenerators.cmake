@@ -61,11 +61,13 @@ function(halyard_compile_generators_for_host)
         message(FATAL_ERROR "The programs that make the kernels could not be configured for this machine:\n${output}")
     endif()
     list(TRANSFORM HALYARD_PROGRAMS PREPEND "${HALYARD_HOST_DIR}/" OUTPUT_VARIABLE files)
-    # Always run: the other build knows what there is to do.
-    add_custom_target(
-        halyard_host_programs
+    # The other build knows which of them are to be made anew; the others stay as they are, and so do their kernels.
+    file(GLOB headers CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/generators/*.h" "${HALYARD_SOURCE_DIR}/schedules/*.h"
+         "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.h" "${HALYARD_SOURCE_DIR}/runtime/*_layout.h")
+    add_custom_command(
+        OUTPUT ${files}
         COMMAND ${CMAKE_COMMAND} --build "${HALYARD_HOST_DIR}"
-        BYPRODUCTS ${files}
+        DEPENDS ${HALYARD_GENERATOR_SOURCES} ${HALYARD_SCHEDULE_SOURCES} ${headers}
         COMMENT "Programs that make the kernels, for this machine"
         USES_TERMINAL VERBATIM)
     file(READ "${HALYARD_HOST_DIR}/halide_include_dirs" include_dirs)

@@ -8,14 +8,20 @@ install(
     EXPORT halyardTargets
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(FILES runtime/include/halyard/halyard.h runtime/include/halyard/halyard.hpp
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/halyard")
+install(DIRECTORY runtime/include/halyard DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 # halyard.h includes "dlpack/dlpack.h", so the copy beside it is found first and a user needs no DLPack package.
 install(FILES "${DLPACK_INCLUDE_DIR}/dlpack/dlpack.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/halyard/dlpack")
 install(FILES LICENSE LICENSE-xxHash DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 set(HALYARD_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/halyard")
 install(EXPORT halyardTargets NAMESPACE halyard:: DESTINATION "${HALYARD_PACKAGE_DIR}")
+if(HALYARD_BUILD_MODELS)
+    # In a file of its own: it refers to halyard::halyard, which the package defines after the targets of the core.
+    install(TARGETS halyard_models EXPORT halyardModelsTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(EXPORT halyardModelsTargets NAMESPACE halyard:: DESTINATION "${HALYARD_PACKAGE_DIR}")
+    install(DIRECTORY models/include/halyard DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+    install(FILES LICENSE-nlohmann-json DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+endif()
 configure_package_config_file(
     cmake/halyardConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/halyardConfig.cmake"
     INSTALL_DESTINATION "${HALYARD_PACKAGE_DIR}" NO_SET_AND_CHECK_MACRO)

@@ -10,11 +10,13 @@ set(HALYARD_DTYPES f32 f16 bf16)
 # would double the time of a 64-wide row. Kernels allocate nothing and start no threads: no Halide runtime is needed.
 set(HALYARD_TARGET_FEATURES no_asserts-no_bounds_query-no_runtime)
 
-# Elementwise kernels contain no expression that may be contracted or reordered. Row kernels say so expression by
-# expression, because the shape `sum + a * b` of their accumulations is to become a fused multiply-add; so do the
-# matrix products.
+# Elementwise kernels and the like contain no expression that may be contracted or reordered. Row kernels say so
+# expression by expression, because the shape `sum + a * b` of their accumulations is to become a fused multiply-add; so
+# do the matrix products.
 set(HALYARD_FAMILY_FEATURES_elementwise -strict_float)
 set(HALYARD_FAMILY_FEATURES_epilogue -strict_float)
+set(HALYARD_FAMILY_FEATURES_rope -strict_float)
+set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 
 set(HALYARD_TUNED "${CMAKE_CURRENT_SOURCE_DIR}/schedules/tuned/${HALYARD_TARGET_PROCESSOR}.json" CACHE FILEPATH
     "Parameters of the schedules, per instruction set and kernel (see docs/schedules.md)")
@@ -76,6 +78,10 @@ function(halyard_kernel name signature family generator)
     endif()
     foreach(isa IN LISTS HALYARD_ISAS)
         foreach(dtype IN LISTS HALYARD_DTYPES)
+            if(signature STREQUAL "internal_f32" AND NOT dtype STREQUAL "f32")
+                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_ABSENT(${name}, ${dtype}, ${isa})")
+                continue()
+            endif()
             set(params)
             set(sets ${HALYARD_BASE_${isa}} ${isa})
             set(shared FALSE)

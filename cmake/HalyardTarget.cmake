@@ -44,6 +44,11 @@ else()
     set(HALYARD_TARGET_neon_fp16 ${HALYARD_TARGET_neon}-armv82a)
     set(HALYARD_ASSEMBLE_neon -march=armv8-a)
     set(HALYARD_ASSEMBLE_neon_fp16 -march=armv8.2-a+fp16)
+    if(CMAKE_C_COMPILER_TARGET)
+        # Clang is told what it compiles for: the Android NDK's does.
+        list(APPEND HALYARD_ASSEMBLE_neon --target=${CMAKE_C_COMPILER_TARGET})
+        list(APPEND HALYARD_ASSEMBLE_neon_fp16 --target=${CMAKE_C_COMPILER_TARGET})
+    endif()
     # All arithmetic is f32. It is the same in halves only where a single operation lies between load and store.
     set(HALYARD_BASE_neon_fp16 neon)
     set(HALYARD_OWN_neon_fp16 elementwise_f16)

@@ -59,7 +59,7 @@ bool should_stream(const halyard_context &context, int64_t bytes_moved) {
 }
 
 void fetch(const char *data, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += cache_line) {
+    for (int64_t i = 0; i < bytes; i += streamed_line) {
         // Into the second level: the first is full of the tile.
         __builtin_prefetch(data + i, 0, 2);
     }

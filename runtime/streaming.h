@@ -23,7 +23,7 @@ extern const bool streams_by_default;
 /** Whether a call that moves `bytes_moved` in all should stream. */
 bool should_stream(const halyard_context &context, int64_t bytes_moved);
 
-constexpr int64_t cache_line = 64;
+constexpr int64_t streamed_line = 64;
 
 /** Copies around the caches; the destination needs no alignment. */
 using StreamCopy = void (*)(char *destination, const char *source, int64_t bytes);
@@ -41,9 +41,9 @@ using CopyLines = void (*)(char *destination, const char *source, int64_t lines)
 /** A StreamCopy of a CopyLines. A line written in part would be read first after all, so ends are copied as ever. */
 template<CopyLines copy>
 void copy_whole_lines(char *destination, const char *source, int64_t bytes) {
-    const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (cache_line - 1);
+    const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (streamed_line - 1);
     const int64_t head = std::min(misaligned, bytes);
-    const int64_t lines = (bytes - head) / cache_line, tail = head + lines * cache_line;
+    const int64_t lines = (bytes - head) / streamed_line, tail = head + lines * streamed_line;
     if (head > 0) {
         memcpy(destination, source, head);
     }

@@ -1,6 +1,7 @@
 // Feed-forward networks as one call: against float64 with derived bounds, against the calls they are made of bit by
 // bit, the deferred norm, the hidden width, calls from many threads.
 #include "support/ffn.h"
+#include "support/golden.h"
 #include "support/threads.h"
 
 #include <atomic>
@@ -327,21 +328,46 @@ TEST(FfnBits, DoNotDependOnThreadsOrRows) {
 }
 
 TEST(FfnBits, AreTheSameWithEveryFusedInstructionSet) {
-    if (halyard_isa_supported(HALYARD_ISA_AVX512) == 0) {
+    const std::vector<halyard_isa> isas = fused_isas();
+    if (isas.size() < 2) {
         GTEST_SKIP() << "this machine runs fewer than two instruction sets with fused multiply-add";
     }
     for (const NormCase &norm : norm_cases) {
         for (const std::int64_t rows : {1, 7, 30}) {
             FfnForm form = with_norm(large_form(rows, Dtype::f32), norm);
             Ffn ffn(form);
-            ASSERT_EQ(ffn.run(Context(HALYARD_ISA_AVX2).get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(ffn.run(Context(isas.front()).get()), HALYARD_OK) << halyard_last_error();
             Tensor first(Dtype::f32, compact_form(ffn.y.shape()));
             first.copy_from(ffn.y);
             ffn.y.clear();
-            ASSERT_EQ(ffn.run(Context(HALYARD_ISA_AVX512).get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(ffn.run(Context(isas.back()).get()), HALYARD_OK) << halyard_last_error();
             ASSERT_TRUE(same_rows(first, ffn.y)) << ffn.describe();
         }
     }
+}
+
+TEST(FfnBits, AreThoseOfEveryMachine) {
+    expect_golden_bits("ffn", [](halyard_isa isa) {
+        Hashes hashes;
+        const Context context(isa);
+        for (const NormCase &norm : norm_cases) {
+            for (const bool gated : {false, true}) {
+                BitsHash results;
+                for (const std::int64_t rows : {1, 6, 9}) {
+                    FfnForm form = with_norm(large_form(rows, Dtype::f32), norm);
+                    form.gated = gated;
+                    form.activation = gated ? HALYARD_SILU : HALYARD_GELU;
+                    form.bias = form.bias_down = true;
+                    Ffn ffn(form);
+                    EXPECT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
+                    results.add(ffn.y.all_bits());
+                }
+                hashes["norm_" + std::to_string(norm.norm) + "_flags_" + std::to_string(norm.flags) +
+                       (norm.deferred ? "_deferred" : "") + (gated ? "_gated" : "")] = results.text();
+            }
+        }
+        return hashes;
+    });
 }
 
 TEST(FfnBits, DoNotDependOnWhatACallBeforeLeft) {

@@ -18,10 +18,19 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import loops  # noqa: E402
 
+VECTOR_BYTES = {"neon": 16, "neon_fp16": 16, "avx2": 32, "avx512": 64}
 ARM_PROCESSORS = ["cortex-a76", "neoverse-n1", "neoverse-v1", "neoverse-v2", "apple-m1"]
-SHOWN = ["matmul_tall_6_f32", "matmul_6_f32", "matmul_4_f32", "matmul_2_f32", "matmul_1_f32", "matmul_1_bf16",
-         "rms_norm_weight_f32", "layer_norm_weight_bias_f32", "softmax_f32", "relu_f32", "silu_f32", "gelu_f32",
-         "gelu_tanh_f32", "swiglu_beta1_f32", "silu_f16", "silu_bf16", "epilogue_silu_gated_f32"]
+# (kernel, kind of loop)
+SHOWN = [("matmul_6_f32", "sum"), ("matmul_5_f32", "sum"), ("matmul_4_f32", "sum"), ("matmul_3_f32", "sum"),
+         ("matmul_2_f32", "sum"), ("matmul_1_f32", "sum"), ("matmul_tall_6_f32", "sum"), ("matmul_1_bf16", "sum"),
+         ("matmul_1_f16", "sum"), ("rms_norm_weight_f32", "sum"), ("rms_norm_weight_f32", "write"),
+         ("layer_norm_weight_bias_f32", "sum"), ("layer_norm_weight_bias_f32", "write"),
+         ("softmax_exponentials_f32", "sum"), ("softmax_exponentials_f32", "write"), ("softmax_normalize_f32", "sum"),
+         ("relu_f32", "write"), ("add_f32", "write"), ("silu_f32", "write"), ("gelu_f32", "write"),
+         ("gelu_tanh_f32", "write"), ("swiglu_beta1_f32", "write"), ("silu_f16", "write"), ("silu_bf16", "write"),
+         ("epilogue_silu_gated_f32", "write"), ("attention_softmax_f32", "sum"), ("attention_softmax_f32", "write"),
+         ("attention_merge_f32", "write"), ("attention_finish_f32", "write"), ("rope_f32", "write"),
+         ("rope_interleaved_f32", "write")]
 
 
 class Model:
@@ -54,19 +63,13 @@ class Model:
         return "+".join(sorted(name.split("Unit")[-1] for name, share in units if float(share) > 0.8 * most))
 
     @functools.lru_cache(maxsize=None)
-    def peak_flops(self):
-        """Per cycle, of independent multiply-adds, whatever their form."""
-        forms = (["fmla v{0}.4s, v30.4s, v31.4s", "fmla v{0}.4s, v30.4s, v31.s[0]"] if "aarch64" in self.command[1]
-                 else ["vfmadd231ps %ymm14, %ymm15, %ymm{0}", "vfmadd231ps %zmm30, %zmm31, %zmm{0}"])
-        flops = [8, 8] if "aarch64" in self.command[1] else [16, 32]
-        best = 0
-        for form, each in zip(forms, flops):
-            chains = 24 if "ymm" not in form else 12
-            try:
-                best = max(best, chains * each / self.cycles("\n".join(form.format(i) for i in range(chains)) + "\n"))
-            except RuntimeError:
-                pass  # a form that this processor lacks
-        return best
+    def peak_flops(self, vector_bytes=16):
+        """Per cycle, of independent multiply-adds of such vectors, whatever their form."""
+        forms = {16: ["fmla v{0}.4s, v30.4s, v31.4s", "fmla v{0}.4s, v30.4s, v31.s[0]"],
+                 32: ["vfmadd231ps %ymm14, %ymm15, %ymm{0}"], 64: ["vfmadd231ps %zmm30, %zmm31, %zmm{0}"]}[vector_bytes]
+        chains = 12 if vector_bytes == 32 else 24
+        return max(chains * vector_bytes / 2 / self.cycles("\n".join(form.format(i) for i in range(chains)) + "\n")
+                   for form in forms)
 
     @functools.lru_cache(maxsize=None)
     def peak_loads(self):
@@ -88,40 +91,62 @@ def hot_loops(objdump, path):
         dense = [loop for loop in candidates if 1.4 * loop.density() > most]
         if dense:
             hot[kind] = max(dense, key=lambda loop: (loop.flops, loop.density()))
-    if path.stem.startswith("hk_matmul"):
-        hot.pop("write", None)
+    if path.stem.startswith("hk_matmul") or "_scale_" in path.stem:
+        hot.pop("write", None)  # of a tile's sums, of a row's two numbers
+    if not re.search(r"norm|softmax|matmul|scale|sums", path.stem):
+        hot.pop("sum", None)  # there are none: it is what a rest of a row goes through
     return arch, hot
 
 
-def kernel_objects(directory, isa, names):
+def kernel_objects(directory, isa):
+    """(name, object file)"""
     for path in sorted(directory.glob(f"hk_*_{isa}.o")):
-        name = path.stem[len("hk_"):-len(isa) - 1]
-        if names is None or name in names:
-            yield name, path
+        yield path.stem[len("hk_"):-len(isa) - 1], path
 
 
-def rows_of(arguments, directory, isa, processors, names):
-    for name, path in kernel_objects(directory, isa, names):
-        arch, hot = hot_loops(arguments.objdump, path)
-        for kind, loop in sorted(hot.items()):
-            cells = []
-            for processor in processors:
-                model = Model(arguments.mca, processor, arch)
-                cycles = model.cycles(loop.text())
-                flops, loads = loop.flops / cycles, loop.loaded / cycles
-                cells.append((cycles, flops, flops / model.peak_flops(), (loop.loaded + loop.stored) / cycles,
-                              loads / model.peak_loads(), model.bottleneck(loop.text())))
-            yield name, kind, loop, cells
+def chosen_loops(arguments):
+    """(kernel, kind, loop, architecture)"""
+    if arguments.all or arguments.kernel:
+        wanted = [(name, kind) for name, _ in kernel_objects(arguments.kernels, arguments.isa) for kind in ("sum", "write")
+                  if arguments.all or name in arguments.kernel]
+    else:
+        wanted = SHOWN
+    for name, kind in wanted:
+        arch, hot = hot_loops(arguments.objdump, arguments.kernels / f"hk_{name}_{arguments.isa}.o")
+        if kind in hot:
+            yield name, kind, hot[kind], arch
 
 
-def print_table(arguments, directory, isa, processors, names):
-    print("| kernel | loop | instructions | flops | bytes | stack | " + " | ".join(processors) + " |")
+def cell(model, loop, vector_bytes):
+    cycles = model.cycles(loop.text())
+    flops, loads = loop.flops / cycles / model.peak_flops(vector_bytes), loop.loaded / cycles / model.peak_loads()
+    part = f"{100 * flops:.0f} % of multiply-adds" if flops > loads else f"{100 * loads:.0f} % of loads"
+    return f"{cycles:.1f}: {part}, {model.bottleneck(loop.text())}"
+
+
+def print_table(arguments):
+    processors = arguments.processors.split(",")
+    print("| kernel | loop | instructions | flops | bytes in, out | stack | " + " | ".join(processors) + " |")
     print("|---" * (6 + len(processors)) + "|")
-    for name, kind, loop, cells in rows_of(arguments, directory, isa, processors, names):
-        texts = [f"{cycles:.1f}, {100 * peak:.0f} %, {100 * loads:.0f} %, {bound}"
-                 for cycles, _, peak, _, loads, bound in cells]
-        print(f"| {name} | {kind} | {len(loop.instructions)} | {loop.flops} | {loop.loaded}+{loop.stored} | {loop.stack} | "
-              + " | ".join(texts) + " |")
+    models = {}
+    for name, kind, loop, arch in chosen_loops(arguments):
+        cells = []
+        for processor in processors:
+            model = models.setdefault(processor, Model(arguments.mca, processor, arch))
+            cells.append(cell(model, loop, VECTOR_BYTES[arguments.isa]))
+        print(f"| {name} | {kind} | {len(loop.instructions)} | {loop.flops} | {loop.loaded}, {loop.stored} | {loop.stack} | "
+              + " | ".join(cells) + " |", flush=True)
+
+
+def print_stack(arguments):
+    """The hot loops that go to the stack, of all kernels."""
+    count = 0
+    for name, path in kernel_objects(arguments.kernels, arguments.isa):
+        for kind, loop in sorted(hot_loops(arguments.objdump, path)[1].items()):
+            count += 1
+            if loop.stack:
+                print(f"{name}, {kind}: {loop.stack} of {len(loop.instructions)} instructions, {loop.flops} flops")
+    print(f"of {count} hot loops")
 
 
 def main():
@@ -133,9 +158,12 @@ def main():
     parser.add_argument("--processors", default=",".join(ARM_PROCESSORS), help="names that llvm-mca knows")
     parser.add_argument("--kernel", action="append", help="only this kernel, as silu_f32; several times")
     parser.add_argument("--all", action="store_true", help="all kernels instead of a choice")
+    parser.add_argument("--stack", action="store_true", help="only list the hot loops that go to the stack, of all kernels")
     arguments = parser.parse_args()
-    names = None if arguments.all else arguments.kernel or SHOWN
-    print_table(arguments, arguments.kernels, arguments.isa, arguments.processors.split(","), names)
+    if arguments.stack:
+        print_stack(arguments)
+    else:
+        print_table(arguments)
     return 0
 
 

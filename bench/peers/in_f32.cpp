@@ -31,8 +31,8 @@ public:
     std::string version() const override { return "(this library)"; }
 
     std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        if (work.id.dtype == Dtype::f32 || !work.id.cold || work.id.kernel->cast_to) {
-            reason = "is compared for 16-bit types out of cache";
+        if (work.id.dtype == Dtype::f32 || !work.id.cold || work.id.kernel->cast_to || work.id.has_heads()) {
+            reason = "is compared for kernels and layers of 16-bit types out of cache";
             return nullptr;
         }
         WorkId id = work.id;

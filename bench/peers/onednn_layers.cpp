@@ -112,7 +112,8 @@ private:
     }
 
     void append(const Product &product) {
-        const std::int64_t in = work.layer->in(product.part), out = work.layer->out(product.part);
+        const PeriodicMatrix &matrix = work.layer->matrix(product.part);
+        const std::int64_t in = matrix.in(), out = matrix.out();
         const memory::data_type type = dnnl_type(work.id.dtype);
         const Matrix *bias = work.layer->bias(product.part);
         const memory::desc any({in, out}, type, memory::format_tag::any);

@@ -21,6 +21,8 @@ public:
     virtual double error() = 0;
     /** What a reader should know, such as that it allocates its output; may be empty. */
     std::string note;
+    /** Of models: how many bytes larger its process became; 0 if nobody looked. */
+    std::size_t resident = 0;
 };
 
 class Peer {

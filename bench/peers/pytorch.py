@@ -10,6 +10,7 @@ The compiled functions end in a copy into the given output, which the compiler f
 """
 
 import gc
+import importlib.metadata
 import json
 import os
 import sys
@@ -17,13 +18,16 @@ import time
 
 replies = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)  # whatever libraries print must not land among the replies
-sys.dont_write_bytecode = True  # of pytorch_layers, into the source tree
+sys.dont_write_bytecode = True  # of the modules beside this one, into the source tree
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from pytorch_attention import AttentionRow  # noqa: E402
+from pytorch_block import BlockRow  # noqa: E402
 from pytorch_layers import LayerRow  # noqa: E402
+from pytorch_tensors import DTYPES, latest, read_matrix, read_vector  # noqa: E402
+from transformers_model import ModelRow  # noqa: E402
 
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 aten = torch.ops.aten
 
 
@@ -142,29 +146,24 @@ def glu_into(row):
     return lambda: aten.glu.out(x, -1, out=y)
 
 
-def read_tensor(path, dtype, rows, width):
-    count = rows * width
-    return torch.from_file(path, shared=False, size=count, dtype=DTYPES[dtype]).reshape(rows, width).clone()
+# By what the request has of it; without any of them it is a kernel.
+FAMILIES = {"layer": LayerRow, "attention": AttentionRow, "block": BlockRow, "model": ModelRow}
 
 
-class Prepared:
+class KernelRow:
+    """One of the functions above on tensors of rows."""
+
     def __init__(self, request):
-        torch.set_num_threads(request["threads"])
-        self.next = 0
-        if "layer" in request:
-            layer = LayerRow(request, DTYPES)
-            self.calls, self.allocates = layer.calls(request["mode"])
-            self.outputs = [layer.y]
-            return
-        operation = request["operation"]
-        if operation not in FUNCTIONS:
+        latest.drop_all_but()
+        self.operation = request["operation"]
+        if self.operation not in FUNCTIONS:
             raise NotImplementedError("has no such function")
         parameters = [
-            read_tensor(request[key], request["dtype"], 1, request["d"]).reshape(-1) if request.get(key) else None
+            read_vector(request[key], DTYPES[request["dtype"]], request["d"]) if request.get(key) else None
             for key in ("weight", "bias")
         ]
-        shape = request["dtype"], request["rows"], request["input_width"]
-        first = [read_tensor(path, *shape) for path in request["inputs"]]
+        shape = DTYPES[request["dtype"]], request["rows"], request["input_width"]
+        first = [read_matrix(path, *shape) for path in request["inputs"]]
         options = {key: request[key] for key in ("layout", "layer_norm_eps", "rms_norm_eps")}
         self.rows = []
         for index in range(request["sets"]):
@@ -174,17 +173,21 @@ class Prepared:
                 for _ in range(request["outputs"])
             ]
             self.rows.append(Row(inputs, outputs, *parameters, options))
-        self.allocates = False
-        if request["mode"] == "compile":
-            self.calls = self.compile(FUNCTIONS[operation])
-        elif operation == "glu_packed" and request["layout"] == "up_gate":
-            self.calls = [glu_into(row) for row in self.rows]
-        elif operation in INTO:
-            self.calls = [INTO[operation](row) for row in self.rows]
-        else:
-            self.allocates = True
-            self.calls = [lambda row=row: FUNCTIONS[operation](row) for row in self.rows]
-        self.outputs = self.rows[0].outputs
+        self.note = ""
+
+    def calls(self, mode):
+        operation = self.operation
+        if mode == "compile":
+            return self.compile(FUNCTIONS[operation])
+        if operation == "glu_packed" and self.rows[0].options["layout"] == "up_gate":
+            return [glu_into(row) for row in self.rows]
+        if operation in INTO:
+            return [INTO[operation](row) for row in self.rows]
+        self.note = "allocates its output"
+        return [lambda row=row: FUNCTIONS[operation](row) for row in self.rows]
+
+    def rows_of(self, result):
+        return result if self.note else self.rows[0].outputs
 
     def compile(self, function):
         """One compiled function for all operand sets; the options are constants in it."""
@@ -198,11 +201,20 @@ class Prepared:
         run = torch.compile(into_outputs, fullgraph=True, dynamic=False)
         return [lambda row=row: run(row.inputs, row.outputs, row.weight, row.bias) for row in self.rows]
 
+
+class Prepared:
+    """Any row, ready to be timed."""
+
+    def __init__(self, request):
+        torch.set_num_threads(request["threads"])
+        self.next = 0
+        family = next((FAMILIES[name] for name in FAMILIES if name in request), KernelRow)
+        self.row = family(request)
+        self.calls = self.row.calls(request.get("mode"))
+
     def once(self, paths):
         """Does the work on set 0 and writes the outputs to files."""
-        results = self.calls[0]()
-        outputs = results if self.allocates else self.outputs
-        for output, path in zip(outputs, paths):
+        for output, path in zip(self.row.rows_of(self.calls[0]()), paths):
             output.contiguous().view(torch.uint8).numpy().tofile(path)
 
     def time(self, iterations):
@@ -229,6 +241,14 @@ class Prepared:
         return seconds
 
 
+def version_of(package):
+    """Empty if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def main():
     prepared = {}
     torch.set_grad_enabled(False)
@@ -237,11 +257,11 @@ def main():
         request = json.loads(line)
         try:
             if request["do"] == "hello":
-                reply = {"version": torch.__version__}
+                reply = {"version": torch.__version__, "transformers": version_of("transformers")}
             elif request["do"] == "prepare":
                 row = prepared[request["id"]] = Prepared(request)
                 row.once(request["output_paths"])
-                reply = {"allocates": row.allocates}
+                reply = {"note": row.row.note, "resident": getattr(row.row, "resident", 0)}
             elif request["do"] == "time":
                 reply = {"seconds": prepared[request["id"]].time(request["iterations"])}
             else:

@@ -6,6 +6,7 @@ there; everything else as the eager expression, and through torch.compile, both 
 
 import torch
 import torch.nn.functional as F
+from pytorch_tensors import DTYPES, latest, make_matrix, read_vector
 
 aten = torch.ops.aten
 
@@ -21,50 +22,18 @@ IN_PLACE = {
 }
 
 
-def read_vector(path, dtype, count):
-    return torch.from_file(path, shared=False, size=count, dtype=dtype).clone()
-
-
-def repeat(period, rows, width):
-    """A matrix that goes on repeating `period`, as the benchmark fills its own."""
-    matrix = torch.empty(rows * width, dtype=period.dtype)
-    whole = matrix.numel() // period.numel()
-    matrix[: whole * period.numel()].view(whole, -1).copy_(period)
-    rest = matrix[whole * period.numel() :]
-    rest.copy_(period[: rest.numel()])
-    return matrix.view(rows, width)
-
-
-class Matrices:
-    """The weights of the rows prepared last, shared by eager and compiled and by rows that differ in x alone."""
-
-    def __init__(self):
-        self.key, self.sets = None, None
-
-    def get(self, layer, dtype, sets):
-        key = (tuple((part["out"], part["in"], part["seed"]) for part in layer["matrices"]), dtype, sets)
-        if key != self.key:
-            self.key, self.sets = None, None  # first give back what the last ones took
-            periods = [read_vector(part["path"], dtype, layer["period"]) for part in layer["matrices"]]
-            self.sets = [
-                [repeat(period, part["out"], part["in"]) for period, part in zip(periods, layer["matrices"])]
-                for _ in range(sets)
-            ]
-            self.key = key
-        return self.sets
-
-
-matrices = Matrices()
-
-
 class LayerRow:
     """One row: its tensors for each operand set, and what is computed of them."""
 
-    def __init__(self, request, dtypes):
+    def __init__(self, request):
         layer = request["layer"]
-        dtype = dtypes[request["dtype"]]
+        dtype = DTYPES[request["dtype"]]
         rows, d, d_out = request["rows"], request["d"], layer["d_out"]
-        self.layer, self.sets = layer, matrices.get(layer, dtype, request["sets"])
+        latest.drop_all_but("matrices")
+        key = tuple((part["out"], part["in"], part["seed"]) for part in layer["matrices"]), dtype, request["sets"]
+        self.layer, self.sets = layer, latest.get("matrices", key, lambda: [
+            [make_matrix(part, dtype, layer["period"]) for part in layer["matrices"]] for _ in range(request["sets"])
+        ])
 
         def vector(path, count):
             return read_vector(path, dtype, count) if path else None
@@ -113,15 +82,23 @@ class LayerRow:
         return call
 
     def calls(self, mode):
-        """The calls to be timed, one for each operand set; whether they allocate their output, which they then return."""
+        """The calls to be timed, one for each operand set; they return their output where `allocates` says so."""
         pairs = list(zip(self.sets, self.inputs))
         single = not self.layer["is_ffn"] and not self.layer["gated"]
+        self.allocates = not single
         if mode == "compile":
             if single:
                 raise NotImplementedError("does what eager does for one product")
             torch._dynamo.reset()
             run = torch.compile(self.forward, fullgraph=True, dynamic=False)
-            return [lambda w=w, x=x: run(w, x) for w, x in pairs], True
+            return [lambda w=w, x=x: run(w, x) for w, x in pairs]
         if single:
-            return [self.into(w, x) for w, x in pairs], False
-        return [lambda w=w, x=x: self.forward(w, x) for w, x in pairs], True
+            return [self.into(w, x) for w, x in pairs]
+        return [lambda w=w, x=x: self.forward(w, x) for w, x in pairs]
+
+    def rows_of(self, result):
+        return result if self.allocates else [self.y]
+
+    @property
+    def note(self):
+        return "allocates its output" if self.allocates else ""

@@ -1,9 +1,10 @@
 // The peer "separate calls": a layer with every step as a call of this library, on matrices packed one by one: the bar
-// for the fused forms. Norm, gate, up, gated unit or activation, down, residual.
+// for the fused forms. Norm, gate, up, gated unit or activation, down, residual; of a block its kernels
+// (separate_block.h).
 #include <stdexcept>
 
 #include "layer.h"
-#include "peers/peer.h"
+#include "peers/separate_block.h"
 
 namespace halyard::bench {
 namespace {
@@ -98,6 +99,9 @@ public:
     std::string version() const override { return "(this library)"; }
 
     std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
+        if (work.block) {
+            return make_separate_block(work);
+        }
         const auto &form = work.id.kernel->layer;
         if (!form || (!form->is_ffn && !form->gated && form->activation == HALYARD_IDENTITY && !form->has_residual)) {
             reason = "is one call";

@@ -5,9 +5,9 @@ namespace halyard {
 namespace {
 
 void copy_lines(char *destination, const char *source, int64_t lines) {
-    static_assert(cache_line == 64, "four vectors");
-    const char *const end = source + lines * cache_line;
-    for (; source < end; source += cache_line, destination += cache_line) {
+    static_assert(streamed_line == 64, "four vectors");
+    const char *const end = source + lines * streamed_line;
+    for (; source < end; source += streamed_line, destination += streamed_line) {
         asm volatile(
             "ldp q0, q1, [%0]\n\t"
             "ldp q2, q3, [%0, #32]\n\t"

@@ -7,8 +7,8 @@ namespace halyard {
 namespace {
 
 void copy_lines(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * cache_line; i += cache_line) {
-        for (int64_t j = i; j < i + cache_line; j += 16) {
+    for (int64_t i = 0; i < lines * streamed_line; i += streamed_line) {
+        for (int64_t j = i; j < i + streamed_line; j += 16) {
             _mm_stream_si128(reinterpret_cast<__m128i *>(destination + j),
                              _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + j)));
         }
@@ -16,8 +16,8 @@ void copy_lines(char *destination, const char *source, int64_t lines) {
 }
 
 __attribute__((target("avx"))) void copy_lines_avx(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * cache_line; i += cache_line) {
-        for (int64_t j = i; j < i + cache_line; j += 32) {
+    for (int64_t i = 0; i < lines * streamed_line; i += streamed_line) {
+        for (int64_t j = i; j < i + streamed_line; j += 32) {
             _mm256_stream_si256(reinterpret_cast<__m256i *>(destination + j),
                                 _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + j)));
         }
@@ -25,7 +25,7 @@ __attribute__((target("avx"))) void copy_lines_avx(char *destination, const char
 }
 
 __attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * cache_line; i += cache_line) {
+    for (int64_t i = 0; i < lines * streamed_line; i += streamed_line) {
         _mm512_stream_si512(reinterpret_cast<__m512i *>(destination + i), _mm512_loadu_si512(source + i));
     }
 }

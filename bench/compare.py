@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""What changed from one run of the benchmark to another, row by row: compare.py A B.
+
+A and B are two files bench.json, or two build folders. Builds are measured here, in turns (A B, B A, A B, ...), so that slow
+phases of the machine meet both. Times are taken in units of the row's own limit, which each run measures beside it: a
+machine that was slower as a whole is no change of the kernels.
+
+A row is called slower or faster if it changed by more than 2 % and by more than three times its noise. Exit status: 0; 3 if a
+row is slower by more than --fail-above percent; 1 if files or programs fail; 2 for wrong usage.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LEAST_CHANGE = 0.02  # less is not worth a word
+NOISES = 3  # how many times its noise a change must be
+
+SAME, FASTER, SLOWER = "same", "faster", "SLOWER"
+
+
+class Failure(Exception):
+    """A sentence for the user."""
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(prog="compare", description=__doc__.split("\n")[0])
+    parser.add_argument("a", type=Path, help="a bench.json, or a build folder with bench/halyard-bench in it")
+    parser.add_argument("b", type=Path, help="the same, to be compared with A")
+    parser.add_argument("--fail-above", type=float, default=5.0, metavar="PERCENT",
+                        help="exit with 3 if a row is slower by more than this (default 5)")
+    parser.add_argument("--filter", default="", help="rows whose name matches, when builds are measured")
+    parser.add_argument("--passes", type=int, default=3, help="runs of each build (default 3)")
+    parser.add_argument("--json", type=Path, help="write the comparison to this file too")
+    return parser.parse_args(arguments)
+
+
+def load(path):
+    try:
+        run = json.loads(path.read_text())
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise Failure(f"{path} is damaged: {error}") from None
+    if not isinstance(run, dict) or run.get("schema") != 1 or not isinstance(run.get("rows"), list):
+        raise Failure(f"{path} is no result of halyard-bench of this version (schema 1)")
+    return run
+
+
+def times_of(run, path):
+    """{row: (time in units of its limit, its noise, seconds)} of the rows that were measured."""
+    rows = {}
+    for index, row in enumerate(run["rows"]):
+        try:
+            if row["failure"] or row["is_wrong"]:
+                continue
+            fraction, again = row["fraction_of_limit"], row["ours_over_ours_again"]
+            spread = 1.4826 * fraction["mad"] / fraction["median"]
+            rows[row["name"]] = (1 / fraction["median"], max(spread, abs(again["median"] - 1)), row["seconds"]["median"])
+        except (KeyError, TypeError, ZeroDivisionError) as error:
+            raise Failure(f"{path}: row {index} is damaged ({type(error).__name__}: {error})") from None
+    return rows
+
+
+def verdict(change, noise):
+    """change: time of B over time of A."""
+    far = abs(math.log(change)) > max(math.log(1 + LEAST_CHANGE), NOISES * noise)
+    return SAME if not far else SLOWER if change > 1 else FASTER
+
+
+def compare_rows(a, b):
+    """Rows of two single runs."""
+    rows = []
+    for name in a:
+        if name in b:
+            (time_a, noise_a, seconds_a), (time_b, noise_b, seconds_b) = a[name], b[name]
+            change, noise = time_b / time_a, math.hypot(noise_a, noise_b)
+            rows.append({"name": name, "a_seconds": seconds_a, "b_seconds": seconds_b, "change": change, "noise": noise,
+                         "verdict": verdict(change, noise)})
+    return rows
+
+
+def compare_passes(passes):
+    """passes: [(times of A, times of B)]. The change is the median over the passes, its noise how far they differ."""
+    rows = []
+    for name in passes[0][0]:
+        if not all(name in a and name in b for a, b in passes):
+            continue
+        logs = [math.log(b[name][0] / a[name][0]) for a, b in passes]
+        middle = statistics.median(logs)
+        between = 1.4826 * statistics.median(abs(each - middle) for each in logs)
+        within = statistics.median(math.hypot(a[name][1], b[name][1]) for a, b in passes) / math.sqrt(len(passes))
+        noise = max(between, within)
+        rows.append({"name": name, "a_seconds": statistics.median(a[name][2] for a, _ in passes),
+                     "b_seconds": statistics.median(b[name][2] for _, b in passes), "change": math.exp(middle),
+                     "noise": noise, "verdict": verdict(math.exp(middle), noise)})
+    return rows
+
+
+def measure(build, options, directory):
+    program = build / "bench" / "halyard-bench"
+    if not program.is_file():
+        raise Failure(f"{build} holds no bench/halyard-bench; build it with ./run bench, or name a bench.json")
+    out = directory / "bench.json"
+    out.unlink(missing_ok=True)
+    command = [str(program), "--peers", "none", "--json", str(out), "--filter", options.filter]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL)
+    if done.returncode != 0 or not out.exists():
+        raise Failure(f"{program} ended with status {done.returncode}")
+    return times_of(load(out), out)
+
+
+def measure_builds(options):
+    passes = []
+    with tempfile.TemporaryDirectory() as directory:
+        for index in range(options.passes):
+            first, second = (options.a, options.b) if index % 2 == 0 else (options.b, options.a)
+            print(f"compare: pass {index + 1} of {options.passes}", file=sys.stderr)
+            one, two = (measure(build, options, Path(directory)) for build in (first, second))
+            passes.append((one, two) if first == options.a else (two, one))
+    return compare_passes(passes)
+
+
+def readable(seconds):
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def report(rows, fail_above):
+    """Prints the table; the names of the rows that are too slow."""
+    width = max([len(row["name"]) for row in rows] + [3])
+    print(f"{'row':{width}}  {'A':>9}  {'B':>9}  {'change':>8}  {'noise':>6}")
+    for row in sorted(rows, key=lambda row: -row["change"]):
+        print(f"{row['name']:{width}}  {readable(row['a_seconds']):>9}  {readable(row['b_seconds']):>9}  "
+              f"{100 * (row['change'] - 1):+7.1f}%  {100 * row['noise']:5.1f}%  "
+              f"{'' if row['verdict'] == SAME else row['verdict']}")
+    mean = math.exp(statistics.fmean(math.log(row["change"]) for row in rows))
+    counts = {each: sum(row["verdict"] == each for row in rows) for each in (FASTER, SAME, SLOWER)}
+    print(f"{len(rows)} rows: {counts[FASTER]} faster, {counts[SAME]} the same, {counts[SLOWER]} slower; "
+          f"B takes {mean:.3f} of A's time in the geometric mean")
+    return [row["name"] for row in rows if row["verdict"] == SLOWER and row["change"] > 1 + fail_above / 100]
+
+
+def main(arguments):
+    options = parse_arguments(arguments)
+    if options.passes < 1:
+        raise Failure("--passes must be at least 1")
+    if options.a.is_dir() != options.b.is_dir():
+        raise Failure("A and B must be two files or two build folders")
+    if options.a.is_dir():
+        rows = measure_builds(options)
+    else:
+        a, b = load(options.a), load(options.b)
+        for what in ("cpu", "processors"):
+            if a["machine"].get(what) != b["machine"].get(what):
+                print(f"compare: the runs are from different machines ({what}: {a['machine'].get(what)} and "
+                      f"{b['machine'].get(what)}); the changes say little", file=sys.stderr)
+        rows = compare_rows(times_of(a, options.a), times_of(b, options.b))
+    if not rows:
+        raise Failure("the two have no measured row in common")
+    too_slow = report(rows, options.fail_above)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n")
+    if too_slow:
+        print(f"slower by more than {options.fail_above:g} %: {', '.join(too_slow)}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Failure as failure:
+        print(f"compare: {failure}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,173 @@
+// The peers "mkl" and "openblas": cblas_sgemm for plain f32 products, from a shared library that is looked for at run
+// time. MKL's weights are packed beforehand (cblas_sgemm_pack), as ours are; OpenBLAS has no such form.
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "layer.h"
+#include "peers/peer.h"
+
+namespace halyard::bench {
+namespace {
+
+// Of the CBLAS interface.
+enum { row_major = 101, no_transpose = 111, transpose = 112, b_matrix = 162, packed_storage = 151 };
+
+using Gemm = void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+using GemmCompute = void (*)(int, int, int, int, int, int, const float *, int, const float *, int, float, float *, int);
+using GemmAlloc = float *(*)(int, int, int, int);
+using GemmPack = void (*)(int, int, int, int, int, int, float, const float *, int, float *);
+
+class Library {
+public:
+    explicit Library(const std::vector<std::string> &names) {
+        for (const std::string &name : names) {
+            handle = handle != nullptr ? handle : dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+        }
+    }
+    // Never closed: the libraries' threads may not outlive their code.
+
+    explicit operator bool() const { return handle != nullptr && dlsym(handle, "cblas_sgemm") != nullptr; }
+
+    /** Null if the library has no such function. */
+    template<typename Function>
+    Function find(const char *name) const {
+        return reinterpret_cast<Function>(dlsym(handle, name));
+    }
+
+private:
+    void *handle = nullptr;
+};
+
+/** One plain product, by operand set. */
+class Product {
+public:
+    Product(const Library &library, Work &work)
+        : gemm(library.find<Gemm>("cblas_sgemm")), compute(library.find<GemmCompute>("cblas_sgemm_compute")),
+          free_packed(library.find<void (*)(float *)>("cblas_sgemm_free")), rows(static_cast<int>(work.id.rows)),
+          in(static_cast<int>(work.id.d)), out(static_cast<int>(work.id.d_out)) {
+        const auto allocate = library.find<GemmAlloc>("cblas_sgemm_alloc");
+        const auto pack = library.find<GemmPack>("cblas_sgemm_pack");
+        if (allocate == nullptr || pack == nullptr || free_packed == nullptr) {
+            compute = nullptr;
+        }
+        for (const Operands &set : work.sets) {
+            x.push_back(reinterpret_cast<const float *>(set.inputs[0].data()));
+            y.push_back(reinterpret_cast<float *>(set.outputs[0].data()));
+            Matrix source = work.layer->source(Layer::first);
+            if (compute != nullptr) {
+                packed.push_back(allocate(b_matrix, rows, out, in));
+                pack(row_major, b_matrix, transpose, rows, out, in, 1.0f,
+                     reinterpret_cast<const float *>(source.data()), in, packed.back());
+            } else {
+                plain.push_back(std::move(source));
+            }
+        }
+    }
+    ~Product() {
+        for (float *each : packed) {
+            free_packed(each);
+        }
+    }
+    Product(const Product &) = delete;
+    Product &operator=(const Product &) = delete;
+
+    void operator()(std::size_t set) const {
+        if (compute != nullptr) {
+            compute(row_major, no_transpose, packed_storage, rows, out, in, x[set], in, packed[set], in, 0.0f, y[set],
+                    out);
+        } else {
+            gemm(row_major, no_transpose, transpose, rows, out, in, 1.0f, x[set], in,
+                 reinterpret_cast<const float *>(plain[set].data()), in, 0.0f, y[set], out);
+        }
+    }
+
+private:
+    Gemm gemm;
+    GemmCompute compute;
+    void (*free_packed)(float *);
+    int rows, in, out;
+    std::vector<const float *> x;
+    std::vector<float *> y;
+    std::vector<float *> packed;
+    std::vector<Matrix> plain;
+};
+
+class Blas : public Peer {
+public:
+    Blas(std::string of, Library from, void (*set_number_of_threads)(int), std::string told)
+        : label(std::move(of)), library(from), set_threads(set_number_of_threads), told_version(std::move(told)) {}
+    std::string name() const override { return label; }
+    std::string version() const override { return told_version; }
+
+    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
+        const auto &form = work.id.kernel->layer;
+        if (!form || form->is_ffn || form->gated || form->has_bias || form->has_residual ||
+            form->activation != HALYARD_IDENTITY || form->norm != HALYARD_NORM_NONE || work.id.dtype != Dtype::f32) {
+            reason = "has plain f32 products only";
+            return nullptr;
+        }
+        set_threads(work.id.threads);
+        auto product = std::make_shared<Product>(library, work);
+        return make_local_peer(work, [product](std::size_t set) { (*product)(set); });
+    }
+
+private:
+    std::string label;
+    Library library;
+    void (*set_threads)(int);
+    std::string told_version;
+};
+
+std::string trimmed(std::string text) {
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) {
+        text.pop_back();
+    }
+    return text;
+}
+
+std::unique_ptr<Peer> make_openblas(const PeerOptions &options, std::string &reason) {
+    if (options.caps_isa()) {
+        reason = "cannot be capped to an instruction set once it is loaded";
+        return nullptr;
+    }
+    const Library library({"libopenblas.so.0", "libopenblas.so"});
+    const auto set_threads = library ? library.find<void (*)(int)>("openblas_set_num_threads") : nullptr;
+    if (set_threads == nullptr) {
+        reason = "libopenblas.so.0 was not found (Debian: libopenblas0)";
+        return nullptr;
+    }
+    const auto config = library.find<const char *(*)()>("openblas_get_config");
+    return std::make_unique<Blas>("openblas", library, set_threads, config != nullptr ? trimmed(config()) : "");
+}
+
+std::unique_ptr<Peer> make_mkl(const PeerOptions &options, std::string &reason) {
+    if (options.caps_isa()) {
+        reason = "cannot be capped to an instruction set once it is loaded";
+        return nullptr;
+    }
+    // Where pip puts it: beside the interpreter.
+    const std::filesystem::path beside = std::filesystem::path(options.python).parent_path().parent_path() / "lib";
+    const Library library({(beside / "libmkl_rt.so.3").string(), (beside / "libmkl_rt.so.2").string(), "libmkl_rt.so.3",
+                           "libmkl_rt.so.2", "libmkl_rt.so"});
+    const auto set_threads = library ? library.find<void (*)(int)>("MKL_Set_Num_Threads") : nullptr;
+    if (set_threads == nullptr) {
+        reason = "libmkl_rt was not found (pip: mkl)";
+        return nullptr;
+    }
+    // GNU's OpenMP, which the benchmark may hold already.
+    if (const auto set_layer = library.find<int (*)(int)>("MKL_Set_Threading_Layer")) {
+        constexpr int gnu = 3;
+        set_layer(gnu);
+    }
+    char version[200] = "";
+    if (const auto get = library.find<void (*)(char *, int)>("MKL_Get_Version_String")) {
+        get(version, sizeof(version) - 1);
+    }
+    return std::make_unique<Blas>("mkl", library, set_threads, trimmed(version));
+}
+
+const PeerRegistration openblas("openblas", make_openblas), mkl("mkl", make_mkl);
+
+}  // namespace
+}  // namespace halyard::bench

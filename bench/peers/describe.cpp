@@ -1,0 +1,146 @@
+// See describe.h.
+#include "peers/describe.h"
+
+#include "block.h"
+#include "layer.h"
+#include "model.h"
+
+namespace halyard::bench {
+namespace {
+
+using nlohmann::json;
+
+const char *const norm_names[] = {"none", "rms", "layer"};
+
+const char *name_of(halyard_activation activation) {
+    return activation == HALYARD_SILU ? "silu" : activation == HALYARD_GELU_TANH ? "gelu_tanh" : "identity";
+}
+
+json describe(const PythonProcess &process, const std::string &name, const PeriodicMatrix &matrix) {
+    return {{"path", process.send(name, matrix.period())}, {"out", matrix.out()}, {"in", matrix.in()}};
+}
+
+/** The path of a vector, or nothing. */
+json send_vector(const PythonProcess &process, const std::string &name, const Matrix *vector) {
+    return vector != nullptr ? json(process.send(name, *vector)) : json();
+}
+
+json describe_layer(const PythonProcess &process, const Work &work) {
+    const LayerForm &form = *work.id.kernel->layer;
+    json layer = {{"is_ffn", form.is_ffn},
+                  {"gated", form.gated},
+                  {"has_residual", form.has_residual},
+                  {"norm", norm_names[form.norm]},
+                  {"activation", name_of(form.activation)},
+                  {"d_out", work.id.d_out},
+                  {"period", random_period},
+                  {"bias", send_vector(process, "layer_bias", work.layer->bias(Layer::first))},
+                  {"bias_down", send_vector(process, "layer_bias_down", work.layer->bias(Layer::down))}};
+    for (const Layer::Part part : {Layer::first, Layer::up, Layer::down}) {
+        if ((part == Layer::up && !form.gated) || (part == Layer::down && !form.is_ffn)) {
+            continue;
+        }
+        json matrix = describe(process, "matrix" + std::to_string(part), work.layer->matrix(part));
+        matrix["seed"] = static_cast<int>(part);
+        layer["matrices"].push_back(matrix);
+    }
+    return layer;
+}
+
+/** Heads, sequences and positions, and the keys and values of those that are cached. */
+json describe_positions(const PythonProcess &process, const WorkId &id, const History *history) {
+    const HeadShape &shape = id.heads();
+    json positions = {{"heads", shape.heads},        {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim},
+                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached},
+                      {"period", random_period}};
+    if (history != nullptr) {
+        positions["history"] = {describe(process, "history_keys", history->keys()),
+                                describe(process, "history_values", history->values())};
+    }
+    return positions;
+}
+
+/** `prefix` keeps the files of one block from those of another. */
+json describe_block(const PythonProcess &process, const std::string &prefix, const BlockForm &form,
+                    const Block &block) {
+    json result = {{"d", form.d},
+                   {"d_ff", form.d_ff},
+                   {"norm", norm_names[form.norm]},
+                   {"eps", form.norm == HALYARD_NORM_RMS ? rms_norm_eps : layer_norm_eps},
+                   {"activation", name_of(form.activation)},
+                   {"gated", form.gated},
+                   {"rope_theta", form.rope_theta}};
+    const char *parts[] = {"q", "k", "v", "o", "gate", "up", "down"};
+    for (int i = 0; i < Block::part_count; i++) {
+        const auto part = static_cast<Block::Part>(i);
+        if (block.has(part)) {
+            result["matrices"][parts[i]] = describe(process, prefix + parts[i], block.matrix(part));
+            result["biases"][parts[i]] = send_vector(process, prefix + parts[i] + "_bias", block.bias(part));
+        }
+    }
+    for (const Block::Norm norm : {Block::before_attention, Block::before_ffn}) {
+        const std::string name = prefix + "norm" + std::to_string(norm);
+        result["norms"].push_back({send_vector(process, name, &block.norm_weight(norm)),
+                                   send_vector(process, name + "_bias", block.norm_bias(norm))});
+    }
+    return result;
+}
+
+}  // namespace
+
+json describe_row(const PythonProcess &process, const Work &work) {
+    const Kernel &kernel = *work.id.kernel;
+    const char *layouts[] = {"gate_up", "up_gate", "interleaved"};
+    json request = {{"operation", kernel.operation},
+                    {"dtype", tests::name_of(work.id.dtype)},
+                    {"output_dtype", tests::name_of(work.id.output_dtype())},
+                    {"rows", work.id.rows},
+                    {"d", work.id.d},
+                    {"input_width", work.id.d * kernel.input_width},
+                    {"outputs", kernel.outputs},
+                    {"sets", work.sets.size()},
+                    {"layout", layouts[kernel.layout]},
+                    {"layer_norm_eps", layer_norm_eps},
+                    {"rms_norm_eps", rms_norm_eps}};
+    for (std::size_t i = 0; i < work.sets[0].inputs.size(); i++) {
+        request["inputs"].push_back(process.send("input" + std::to_string(i), work.sets[0].inputs[i]));
+    }
+    if (work.weight) {
+        request["weight"] = process.send("weight", *work.weight);
+    }
+    if (work.bias) {
+        request["bias"] = process.send("bias", *work.bias);
+    }
+    if (kernel.layer) {
+        request["layer"] = describe_layer(process, work);
+    } else if (kernel.attention) {
+        request["attention"] = describe_positions(process, work.id, work.attention->history());
+    } else if (kernel.block) {
+        request["block"] = describe_block(process, "", *kernel.block, *work.block);
+        request["block"].update(describe_positions(process, work.id, work.block->history()));
+    }
+    return request;
+}
+
+json describe_model(const PythonProcess &process, const Work &work) {
+    const Model &model = *work.model;
+    const BlockForm &form = model.form();
+    json request = {{"dtype", tests::name_of(work.id.dtype)},
+                    {"vocabulary", form.vocabulary},
+                    {"cached", work.id.cached},
+                    {"period", random_period},
+                    {"heads", form.heads.heads},
+                    {"kv_heads", form.heads.kv_heads},
+                    {"head_dim", form.heads.head_dim},
+                    {"token_ids", model.tokens()},
+                    {"embedding", describe(process, "embedding", model.embedding())},
+                    {"head", describe(process, "head", model.head())},
+                    {"last_norm", process.send("last_norm", model.last_norm())}};
+    for (std::size_t i = 0; i < model.blocks().size(); i++) {
+        const std::string prefix = "block" + std::to_string(i) + "_";
+        request["blocks"].push_back(describe_block(process, prefix, form, *model.blocks()[i]));
+    }
+    return request;
+}
+
+}  // namespace halyard::bench

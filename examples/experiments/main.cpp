@@ -1,0 +1,97 @@
+// Runs the experiments and leaves their results as CSV files: `experiments --help`. plot.py makes pictures of them.
+#include "csv.h"
+#include "experiments.h"
+
+#include <CLI/CLI.hpp>
+#include <halyard/halyard.hpp>
+
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <string>
+
+namespace {
+
+using namespace experiments;
+
+std::string processor() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+        if (line.rfind("model name", 0) == 0) {
+            return line.substr(line.find(": ") + 2);
+        }
+    }
+    return "unknown";
+}
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+    return text;
+}
+
+/** What the results were made with. */
+void write_run(const std::filesystem::path &directory) {
+    halyard::Context context;
+    Csv csv(directory / "run.csv", {"what", "value"});
+    csv.line("version", halyard::version());
+    csv.line("instruction set", halyard::to_string(context.isa()));
+    csv.line("processor", processor());
+    csv.line("threads", context.num_threads());
+    csv.line("date", utc_now());
+    csv.close();
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    CLI::App app("Experiments with the layers of a transformer. Without a name, all of them.");
+    std::string output = ".";
+    app.add_option("--output", output, "directory of the CSV files, made if it is not there")->capture_default_str();
+    app.require_subcommand(0, 0);
+    app.fallthrough();
+
+    ActivationNormOptions depth;
+    auto *depth_command = app.add_subcommand("depth", "norm of the activations by depth, of five kinds of blocks");
+    depth_command->add_option("--seeds", depth.seeds, "sets of weights")
+        ->check(CLI::Range(1, 10000))
+        ->capture_default_str();
+
+    NormSpeedOptions speed;
+    auto *norms_command = app.add_subcommand("norms", "speed and operations of RMSNorm and LayerNorm");
+    norms_command->add_option("--rounds", speed.rounds, "samples of each time")
+        ->check(CLI::Range(1, 10000))
+        ->capture_default_str();
+    norms_command->add_option("--tokens", speed.tokens, "rows of the case that is in no cache")
+        ->check(CLI::Range(1, 1 << 24))
+        ->capture_default_str();
+    norms_command->add_option("--threads", speed.threads, "threads; 0: all")
+        ->check(CLI::Range(0, 256))
+        ->capture_default_str();
+
+    auto *ffn_command = app.add_subcommand("ffn", "feed-forward networks: widths, parameters, gates");
+    auto *activations_command = app.add_subcommand("activations", "activations and their derivatives");
+    CLI11_PARSE(app, count, arguments);
+
+    const bool all = app.get_subcommands().empty();
+    try {
+        std::filesystem::create_directories(output);
+        write_run(output);
+        if (all || depth_command->parsed()) {
+            activation_norm(output, depth);
+        }
+        if (all || norms_command->parsed()) {
+            norm_speed(output, speed);
+        }
+        if (all || ffn_command->parsed()) {
+            ffn_shapes(output);
+        }
+        if (all || activations_command->parsed()) {
+            activation_curves(output);
+        }
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "experiments: %s\n", error.what());
+        return 1;
+    }
+}

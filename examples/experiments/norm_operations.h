@@ -1,0 +1,15 @@
+// The arithmetic that norms do on a row of d features; see norm_operations.cpp.
+#ifndef HALYARD_EXPERIMENTS_NORM_OPERATIONS_H
+#define HALYARD_EXPERIMENTS_NORM_OPERATIONS_H
+
+#include <cstdint>
+#include <filesystem>
+
+namespace experiments {
+
+/** norm_operations.csv; `partial` is the part of the row from which pRMSNorm takes its mean square. */
+void write_norm_operations(const std::filesystem::path &directory, std::int64_t d, float partial);
+
+}  // namespace experiments
+
+#endif

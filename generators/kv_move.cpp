@@ -1,0 +1,63 @@
+// Keys and values between f32 rows and the panels of the cache (runtime/kv_layout.h):
+//
+//     values   to(inner, outer, panel) = from(inner, outer, panel)    a row of a panel is 16 features of a position
+//     keys     to(inner, outer, panel) = from(outer, inner, panel)    a row of a panel is a feature of 16 positions
+//
+// each rounded to the cache's storage type, or widened from it.
+#include "Halide.h"
+
+#include "runtime/matmul_layout.h"
+#include "schedules/kv_move.h"
+#include "storage.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+class KvMove : public Generator<KvMove> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of the panels
+    GeneratorParam<bool> transposed{"transposed", false};           // keys
+    GeneratorParam<bool> unpack{"unpack", false};                   // from panels to rows
+
+    Input<Buffer<void, 3>> from{"from"};
+    Output<Buffer<void, 3>> to{"to"};
+
+    void configure() {
+        from.set_type(unpack ? storage().type() : Float(32));
+        to.set_type(unpack ? Float(32) : storage().type());
+    }
+
+    void generate() {
+        // element(inner, outer, panel) in the order of `from`.
+        const Expr stored = from(inner, outer, panel);
+        element(inner, outer, panel) = unpack ? storage().widen(stored) : storage().narrow(stored);
+        to(inner, outer, panel) = transposed ? element(outer, inner, panel) : element(inner, outer, panel);
+    }
+
+    void schedule() {
+        for (int dim = 0; dim < 3; dim++) {
+            from.dim(dim).set_min(0);
+            to.dim(dim).set_min(0);
+        }
+        if (unpack) {
+            from.dim(1).set_stride(panel_width);
+        } else {
+            to.dim(1).set_stride(panel_width);
+        }
+        schedules::kv_move({element, to, inner, outer, panel, to.dim(0).extent(), to.dim(1).extent(), transposed},
+                           get_target());
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+
+    Var inner{"inner"}, outer{"outer"}, panel{"panel"};
+    Func element{"element"};
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::KvMove, kv_move)

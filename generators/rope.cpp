@@ -1,0 +1,69 @@
+// Rotary position embedding (Su et al. 2021) of the heads of one token: each pair of features is turned by its angle,
+//
+//     y0 = x0 cos - x1 sin      y1 = x1 cos + x0 sin.
+//
+// Error of f32, against the exact cosine and sine, in units of u |x| with u = 2^-24 and |x| = hypot(x0, x1): the
+// table's entries err by at most u/2 each (and what float64 angles err by, see runtime/rope_table.h), which makes at
+// most sqrt(1/2); two products and a sum, or a product and a fused multiply-add, each round once: at most 1 for the
+// products together and 1 for the sum. So |y - exact| <= 2.71 * 2^-24 * |x|, which is 1.36 ULP of the pair's norm at
+// most, plus the smallest denormal. Whatever is stored in 16 bits is rounded once more.
+#include "Halide.h"
+
+#include "schedules/rope.h"
+#include "storage.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+class Rope : public Generator<Rope> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> interleaved{"interleaved", false};  // pairs of neighbours instead of halves
+
+    Input<Buffer<float, 1>> cosines{"cosines"}, sines{"sines"};  // of the token's position
+    Input<Buffer<void, 3>> x{"x"};                               // x(pair, part, head)
+    Output<Buffer<void, 3>> y{"y"};                              // may be x
+
+    void configure() {
+        x.set_type(storage().type());
+        y.set_type(storage().type());
+    }
+
+    void generate() {
+        const Math math(get_target());
+        loaded(pair, part, head) = storage().widen(x(pair, part, head));
+        const Expr x0 = loaded(pair, 0, head), x1 = loaded(pair, 1, head), c = cosines(pair), s = sines(pair);
+        const Expr first = math.fma(x0, c, x1 * s * -1.0f), second = math.fma(x1, c, x0 * s);
+        y(pair, part, head) = storage().narrow_result(strict_float(select(part == 0, first, second)));
+    }
+
+    void schedule() {
+        for (auto *buffer : {&cosines, &sines}) {
+            buffer->dim(0).set_min(0);
+        }
+        x.dim(0).set_min(0).set_stride(interleaved ? 2 : 1);
+        x.dim(1).set_bounds(0, 2);
+        x.dim(2).set_min(0);
+        y.dim(0).set_min(0).set_stride(interleaved ? 2 : 1);
+        y.dim(1).set_bounds(0, 2);
+        y.dim(2).set_min(0);
+        if (interleaved) {
+            x.dim(1).set_stride(1);
+            y.dim(1).set_stride(1);
+        }
+        schedules::rope({loaded, y, pair, part, head, y.dim(0).extent()}, get_target());
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+
+    Var pair{"pair"}, part{"part"}, head{"head"};
+    Func loaded{"loaded"};
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::Rope, rope)

@@ -1,0 +1,486 @@
+// config.json of Hugging Face transformers, translated into configurations of blocks and of the stack. What a field
+// means where it is absent or null follows transformers; what this library cannot compute is refused, never passed
+// over.
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "fail.h"
+#include "halyard/model.hpp"
+#include "json.h"
+#include "mapped_file.h"
+
+namespace halyard {
+
+using models::Fields;
+using models::in_quotes;
+
+namespace {
+
+constexpr std::int64_t max_size = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t max_layers = 10000;
+constexpr std::int64_t max_heads = 65536;
+constexpr std::int64_t max_head_dim = 256;
+constexpr std::int64_t max_positions = std::int64_t{1} << 24;  // of a table of rotations
+constexpr double max_number = 1e30;                            // leaves f32 room for arithmetic
+
+constexpr std::pair<const char *, Architecture> architectures[] = {
+    {"GPT2LMHeadModel", Architecture::gpt2},       {"LlamaForCausalLM", Architecture::llama},
+    {"MistralForCausalLM", Architecture::mistral}, {"Qwen2ForCausalLM", Architecture::qwen2},
+    {"Qwen3ForCausalLM", Architecture::qwen3},     {"GemmaForCausalLM", Architecture::gemma},
+    {"Gemma2ForCausalLM", Architecture::gemma2},   {"Gemma3ForCausalLM", Architecture::gemma3},
+};
+
+constexpr std::pair<const char *, Activation> activations[] = {
+    {"gelu", Activation::gelu},
+    {"gelu_python", Activation::gelu},
+    {"gelu_new", Activation::gelu_tanh},
+    {"gelu_fast", Activation::gelu_tanh},
+    {"gelu_pytorch_tanh", Activation::gelu_tanh},
+    {"quick_gelu", Activation::gelu_sigmoid},
+    {"silu", Activation::silu},
+    {"swish", Activation::silu},
+    {"relu", Activation::relu},
+    {"sigmoid", Activation::sigmoid},
+    {"tanh", Activation::tanh},
+    {"linear", Activation::identity},
+};
+
+/// "a, b, c" of the names of a table.
+template<class Table>
+std::string names_of(const Table &table) {
+    std::string names;
+    for (const auto &[name, value] : table) {
+        names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    return names;
+}
+
+Architecture architecture_of(const Fields &fields) {
+    const nlohmann::json *const names = fields.find("architectures");
+    if (names == nullptr) {
+        fields.refuse("architectures", "is missing; supported are ", names_of(architectures));
+    }
+    if (!names->is_array() || names->size() != 1 || !names->front().is_string()) {
+        fields.refuse("architectures", "is not an array of one name");
+    }
+    const auto &name = names->front().get_ref<const std::string &>();
+    for (const auto &[known, architecture] : architectures) {
+        if (name == known) {
+            return architecture;
+        }
+    }
+    fields.unsupported("architectures", "holds ", in_quotes(name), "; supported are ", names_of(architectures));
+}
+
+Activation activation_of(const Fields &fields, const char *field, const char *fallback) {
+    const std::string name = fields.text(field, fallback);
+    for (const auto &[known, activation] : activations) {
+        if (name == known) {
+            return activation;
+        }
+    }
+    fields.unsupported(field, "is ", in_quotes(name), "; supported are ", names_of(activations));
+}
+
+/// A field that may only have the value that means nothing.
+void only(const Fields &fields, const char *name, bool allowed) {
+    if (fields.flag(name, allowed) != allowed) {
+        fields.unsupported(name, "is ", allowed ? "false" : "true", "; supported is ", allowed ? "true" : "false");
+    }
+}
+
+// ---- Rotary embedding ----
+
+double theta_of(const Fields &fields, const char *name, double fallback) {
+    return fields.number(name, 1.0 + 1e-6, max_number, fallback);
+}
+
+/// `parameters`: the object with the kind of scaling, or null for none.
+RopeOptions rope_of(const Fields &fields, const Fields *parameters, double theta) {
+    constexpr double most_factor = 1e6;
+    RopeOptions rope;
+    rope.rope_theta = theta;
+    const auto only_whole_heads = [](const Fields &within) {
+        if (within.number("partial_rotary_factor", 0, 1, 1) != 1) {
+            within.unsupported("partial_rotary_factor", "is below 1; supported is 1");
+        }
+    };
+    only_whole_heads(fields);
+    if (parameters == nullptr) {
+        return rope;
+    }
+    only_whole_heads(*parameters);
+    rope.rope_theta = theta_of(*parameters, "rope_theta", theta);
+    const char *const field = parameters->has("rope_type") ? "rope_type" : "type";
+    const std::string type = parameters->text(field, "default");
+    if (type == "linear") {
+        rope.scaling = RopeScaling::linear;
+        rope.factor = parameters->number("factor", 1, most_factor);
+    } else if (type == "llama3") {
+        rope.scaling = RopeScaling::llama3;
+        rope.factor = parameters->number("factor", 1, most_factor);
+        rope.low_freq_factor = parameters->number("low_freq_factor", 1e-6, most_factor);
+        rope.high_freq_factor = parameters->number("high_freq_factor", 1e-6, most_factor);
+        if (rope.high_freq_factor <= rope.low_freq_factor) {
+            parameters->refuse("high_freq_factor", "is not above low_freq_factor");
+        }
+        const char *const original = "original_max_position_embeddings";
+        const std::int64_t positions = fields.integer("max_position_embeddings", 1, max_positions);
+        const Fields &holder = fields.has(original) ? fields : *parameters;
+        rope.original_max_position_embeddings = holder.integer(original, 1, max_positions, positions);
+    } else if (type != "default") {
+        parameters->unsupported(field, "is ", in_quotes(type), "; supported are default, linear, llama3");
+    }
+    if (parameters->has("mrope_section")) {
+        parameters->unsupported("mrope_section", "is not supported");
+    }
+    return rope;
+}
+
+/// The rotation of all layers: rope_theta with rope_scaling, or both in rope_parameters.
+RopeOptions rope_of(const Fields &fields) {
+    const double theta = theta_of(fields, "rope_theta", 10000);
+    if (fields.has("rope_scaling") && fields.has("rope_parameters")) {
+        fields.refuse("rope_parameters", "and rope_scaling are both given");
+    }
+    for (const char *const name : {"rope_scaling", "rope_parameters"}) {
+        if (fields.has(name)) {
+            const Fields parameters = fields.object(name);
+            return rope_of(fields, &parameters, theta);
+        }
+    }
+    return rope_of(fields, nullptr, theta);
+}
+
+/// Gemma 3: the layers with a window have a rotation of their own, which rope_scaling leaves alone.
+struct TwoRopes {
+    RopeOptions full, sliding;
+};
+
+TwoRopes two_ropes_of(const Fields &fields) {
+    const double theta = theta_of(fields, "rope_theta", 1e6);
+    const double local_theta = theta_of(fields, "rope_local_base_freq", 1e4);
+    if (!fields.has("rope_parameters")) {
+        TwoRopes ropes{rope_of(fields, nullptr, theta), rope_of(fields, nullptr, local_theta)};
+        if (fields.has("rope_scaling")) {
+            const Fields parameters = fields.object("rope_scaling");
+            ropes.full = rope_of(fields, &parameters, theta);
+        }
+        return ropes;
+    }
+    if (fields.has("rope_scaling")) {
+        fields.refuse("rope_parameters", "and rope_scaling are both given");
+    }
+    const Fields both = fields.object("rope_parameters");
+    if (!both.has("full_attention") && !both.has("sliding_attention")) {
+        fields.refuse("rope_parameters", "has neither full_attention nor sliding_attention");
+    }
+    const auto one = [&](const char *name, double fallback) {
+        if (!both.has(name)) {
+            return rope_of(fields, nullptr, fallback);
+        }
+        const Fields parameters = both.object(name);
+        return rope_of(fields, &parameters, fallback);
+    };
+    return {one("full_attention", theta), one("sliding_attention", local_theta)};
+}
+
+// ---- Sliding windows ----
+
+/// Which layers have a window: layer_types where it is given, else `pattern(layer)`.
+template<class Pattern>
+std::vector<bool> sliding_layers(const Fields &fields, std::size_t layers, const Pattern &pattern) {
+    std::vector<bool> sliding(layers);
+    const nlohmann::json *const types = fields.find("layer_types");
+    if (types == nullptr) {
+        for (std::size_t layer = 0; layer < layers; layer++) {
+            sliding[layer] = pattern(static_cast<std::int64_t>(layer));
+        }
+        return sliding;
+    }
+    if (!types->is_array() || types->size() != layers) {
+        fields.refuse("layer_types", "is not an array of num_hidden_layers names");
+    }
+    for (std::size_t layer = 0; layer < layers; layer++) {
+        const nlohmann::json &type = (*types)[layer];
+        sliding[layer] = type == "sliding_attention";
+        if (!sliding[layer] && type != "full_attention") {
+            fields.unsupported("layer_types", "holds ", models::shown(type),
+                               "; supported are full_attention, sliding_attention");
+        }
+    }
+    return sliding;
+}
+
+void set_windows(ModelConfig &config, const std::vector<bool> &sliding, std::int64_t window) {
+    for (std::size_t layer = 0; layer < sliding.size(); layer++) {
+        config.blocks[layer].sliding_window = sliding[layer] ? window : 0;
+    }
+}
+
+/// sliding_window, which must be there if a layer needs it.
+std::int64_t window_of(const Fields &fields, const std::vector<bool> &sliding) {
+    for (const bool needed : sliding) {
+        if (needed) {
+            return fields.integer("sliding_window", 1, max_size);
+        }
+    }
+    return 0;
+}
+
+// ---- Families ----
+
+struct Sizes {
+    const char *hidden, *layers, *heads, *positions;
+};
+constexpr Sizes usual_sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"};
+constexpr Sizes gpt2_sizes = {"n_embd", "n_layer", "n_head", "n_positions"};
+
+/// What all families have. Every block is the same until a family says otherwise.
+BlockConfig common(const Fields &fields, const Sizes &names, ModelConfig &config) {
+    BlockConfig block;
+    block.hidden_size = fields.integer(names.hidden, 1, max_size);
+    block.num_attention_heads = fields.integer(names.heads, 1, max_heads);
+    block.max_position_embeddings = fields.integer(names.positions, 1, max_positions);
+    config.blocks.resize(static_cast<std::size_t>(fields.integer(names.layers, 1, max_layers)));
+    config.max_position_embeddings = block.max_position_embeddings;
+    config.stack.vocab_size = fields.integer("vocab_size", 1, max_size);
+    config.stack.hidden_size = block.hidden_size;
+    return block;
+}
+
+void set_blocks(ModelConfig &config, const BlockConfig &block) {
+    std::fill(config.blocks.begin(), config.blocks.end(), block);
+    config.stack.norm = block.norm;
+    config.stack.norm_flags = block.norm_flags;
+    config.stack.rms_norm_eps = block.rms_norm_eps;
+}
+
+/// hidden_size / heads, which must come out even.
+std::int64_t equal_share(const Fields &fields, const Sizes &names, const BlockConfig &block) {
+    if (block.hidden_size % block.num_attention_heads != 0) {
+        fields.refuse(names.heads, "is ", block.num_attention_heads, ", which does not divide ", names.hidden, " ",
+                      block.hidden_size);
+    }
+    const std::int64_t share = block.hidden_size / block.num_attention_heads;
+    if (share > max_head_dim) {
+        fields.unsupported(names.heads, "makes heads of ", share, " features; supported are 1 to ", max_head_dim);
+    }
+    return share;
+}
+
+void read_gpt2(const Fields &fields, ModelConfig &config) {
+    BlockConfig block = common(fields, gpt2_sizes, config);
+    block.intermediate_size = fields.integer("n_inner", 1, max_size, 4 * block.hidden_size);
+    block.num_key_value_heads = block.num_attention_heads;
+    block.head_dim = equal_share(fields, gpt2_sizes, block);
+    block.norm = Norm::layer;
+    block.gated_mlp = false;
+    block.rms_norm_eps = static_cast<float>(fields.number("layer_norm_epsilon", 0, 1, 1e-5));
+    block.hidden_act = activation_of(fields, "activation_function", "gelu_new");
+    only(fields, "add_cross_attention", false);
+    set_blocks(config, block);
+    // Scores are divided by the root of head_dim, of (layer + 1)^2, of both, or of neither.
+    const bool by_head = fields.flag("scale_attn_weights", true);
+    const bool by_layer = fields.flag("scale_attn_by_inverse_layer_idx", false);
+    for (std::size_t layer = 0; layer < config.blocks.size(); layer++) {
+        const auto number = static_cast<float>(layer + 1);
+        config.blocks[layer].query_pre_attn_scalar =
+            (by_head ? static_cast<float>(block.head_dim) : 1.0f) * (by_layer ? number * number : 1.0f);
+    }
+    config.qkv_bias = config.output_bias = config.mlp_bias = true;
+}
+
+/// Llama and what descends from it: RMSNorm, rotary embedding, gated FFN, grouped queries.
+BlockConfig llama_like(const Fields &fields, ModelConfig &config, const char *act, const char *act_fallback) {
+    BlockConfig block = common(fields, usual_sizes, config);
+    const bool groups_optional = config.architecture == Architecture::llama;
+    block.num_key_value_heads =
+        fields.integer("num_key_value_heads", 1, block.num_attention_heads,
+                       groups_optional ? std::optional(block.num_attention_heads) : std::nullopt);
+    if (block.num_attention_heads % block.num_key_value_heads != 0) {
+        fields.refuse("num_key_value_heads", "is ", block.num_key_value_heads,
+                      ", which does not divide num_attention_heads ", block.num_attention_heads);
+    }
+    block.head_dim =
+        fields.has("head_dim") ? fields.integer("head_dim", 1, max_head_dim) : equal_share(fields, usual_sizes, block);
+    if (block.head_dim % 2 != 0) {
+        fields.unsupported("head_dim", "is ", block.head_dim, "; supported are even numbers, for the rotary embedding");
+    }
+    block.intermediate_size = fields.integer("intermediate_size", 1, max_size);
+    block.rms_norm_eps = static_cast<float>(fields.number("rms_norm_eps", 0, 1, 1e-6));
+    block.hidden_act = activation_of(fields, act, act_fallback);
+    block.query_pre_attn_scalar = static_cast<float>(block.head_dim);
+    return block;
+}
+
+void read_llama(const Fields &fields, ModelConfig &config) {
+    BlockConfig block = llama_like(fields, config, "hidden_act", "silu");
+    block.rope = rope_of(fields);
+    set_blocks(config, block);
+    config.qkv_bias = config.output_bias = fields.flag("attention_bias", false);
+    config.mlp_bias = fields.flag("mlp_bias", false);
+}
+
+void read_mistral(const Fields &fields, ModelConfig &config) {
+    BlockConfig block = llama_like(fields, config, "hidden_act", "silu");
+    block.rope = rope_of(fields);
+    set_blocks(config, block);
+    // Absent means 4096, null means none; all layers are alike.
+    const bool sliding = fields.has("sliding_window") || !fields.present("sliding_window");
+    const std::vector<bool> all(config.blocks.size(), sliding);
+    if (sliding_layers(fields, all.size(), [&](std::int64_t) { return sliding; }) != all) {
+        fields.unsupported("layer_types", "differs from what sliding_window says of all layers");
+    }
+    set_windows(config, all, sliding ? fields.integer("sliding_window", 1, max_size, 4096) : 0);
+}
+
+void read_qwen(const Fields &fields, ModelConfig &config) {
+    BlockConfig block = llama_like(fields, config, "hidden_act", "silu");
+    block.rope = rope_of(fields);
+    set_blocks(config, block);
+    const bool windows = fields.flag("use_sliding_window", false);
+    const std::int64_t first = fields.integer("max_window_layers", 0, max_size, 28);
+    const std::vector<bool> sliding =
+        sliding_layers(fields, config.blocks.size(), [&](std::int64_t layer) { return windows && layer >= first; });
+    const std::int64_t window = window_of(fields, sliding);
+    if (window != 0 && !windows) {
+        fields.refuse("layer_types", "has sliding_attention, and use_sliding_window is false");
+    }
+    set_windows(config, sliding, window);
+    if (config.architecture == Architecture::qwen2) {
+        config.qkv_bias = true;
+    } else {
+        config.qkv_bias = config.output_bias = fields.flag("attention_bias", false);
+        config.qk_norm = true;
+    }
+}
+
+/// All three of Gemma: 1 + weight in the norms, embeddings times the root of their width.
+BlockConfig gemma_like(const Fields &fields, ModelConfig &config, const char *act) {
+    BlockConfig block = llama_like(fields, config, act, "gelu_pytorch_tanh");
+    block.norm_flags = HALYARD_RMS_UNIT_OFFSET;
+    only(fields, "use_bidirectional_attention", false);
+    config.stack.embedding_multiplier = static_cast<float>(std::sqrt(static_cast<double>(block.hidden_size)));
+    config.qkv_bias = config.output_bias = fields.flag("attention_bias", false);
+    return block;
+}
+
+void read_gemma(const Fields &fields, ModelConfig &config) {
+    const char *const act = fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+    BlockConfig block = gemma_like(fields, config, act);
+    if (block.hidden_act == Activation::gelu) {
+        block.hidden_act = Activation::gelu_tanh;  // its first files say "gelu" and mean this
+    }
+    block.rope = rope_of(fields);
+    set_blocks(config, block);
+}
+
+void read_gemma2_or_3(const Fields &fields, ModelConfig &config) {
+    const bool third = config.architecture == Architecture::gemma3;
+    BlockConfig block = gemma_like(fields, config, "hidden_activation");
+    block.norm_placement = NormPlacement::sandwich;
+    block.query_pre_attn_scalar = static_cast<float>(fields.number("query_pre_attn_scalar", 1e-6, max_number));
+    const auto soft_cap = [&](const char *name, double absent) {
+        return static_cast<float>(
+            fields.present(name) && !fields.has(name) ? 0 : fields.number(name, 1e-6, max_number, absent));
+    };
+    if (!third) {
+        block.attn_logit_softcapping = soft_cap("attn_logit_softcapping", 50);
+    } else if (fields.has("attn_logit_softcapping")) {
+        fields.unsupported("attn_logit_softcapping",
+                           "is given, which transformers does not apply in this architecture; "
+                           "supported is null");
+    }
+    block.rope = third ? two_ropes_of(fields).full : rope_of(fields);
+    set_blocks(config, block);
+    config.stack.final_logit_softcapping = soft_cap("final_logit_softcapping", third ? 0 : 30);
+    config.qk_norm = third;
+
+    const std::int64_t pattern = third ? fields.integer("sliding_window_pattern", 1, max_size, 6) : 2;
+    const std::vector<bool> sliding =
+        sliding_layers(fields, config.blocks.size(), [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+    set_windows(config, sliding, window_of(fields, sliding));
+    if (third) {
+        const RopeOptions local = two_ropes_of(fields).sliding;
+        for (std::size_t layer = 0; layer < sliding.size(); layer++) {
+            if (sliding[layer]) {
+                config.blocks[layer].rope = local;
+            }
+        }
+    }
+}
+
+std::vector<std::int64_t> end_tokens(const Fields &fields) {
+    const nlohmann::json *const value = fields.find("eos_token_id");
+    if (value == nullptr) {
+        return {};
+    }
+    std::vector<std::int64_t> tokens;
+    const nlohmann::json list = value->is_array() ? *value : nlohmann::json::array({*value});
+    for (const nlohmann::json &token : list) {
+        if (!token.is_number_unsigned() || token.get<std::uint64_t>() > max_size) {
+            fields.refuse("eos_token_id", "holds ", models::shown(token), " instead of a token");
+        }
+        tokens.push_back(token.get<std::int64_t>());
+    }
+    return tokens;
+}
+
+}  // namespace
+
+const char *to_string(Architecture architecture) noexcept {
+    for (const auto &[name, known] : architectures) {
+        if (known == architecture) {
+            return name;
+        }
+    }
+    return nullptr;
+}
+
+ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
+    const nlohmann::json root = models::parse_json(text, file);
+    const Fields fields(root, file);
+    ModelConfig config;
+    config.architecture = architecture_of(fields);
+    if (fields.has("quantization_config")) {
+        fields.unsupported("quantization_config", "is given; supported are weights in f32, f16 and bf16");
+    }
+    only(fields, "is_encoder_decoder", false);
+    bool tied = false;  // unless the file says otherwise
+    switch (config.architecture) {
+    case Architecture::gpt2:
+        read_gpt2(fields, config);
+        tied = true;
+        break;
+    case Architecture::llama:
+        read_llama(fields, config);
+        break;
+    case Architecture::mistral:
+        read_mistral(fields, config);
+        break;
+    case Architecture::qwen2:
+    case Architecture::qwen3:
+        read_qwen(fields, config);
+        break;
+    case Architecture::gemma:
+        read_gemma(fields, config);
+        tied = true;
+        break;
+    case Architecture::gemma2:
+    case Architecture::gemma3:
+        read_gemma2_or_3(fields, config);
+        tied = true;
+        break;
+    }
+    config.tie_word_embeddings = fields.flag("tie_word_embeddings", tied);
+    config.eos_token_ids = end_tokens(fields);
+    return config;
+}
+
+ModelConfig ModelConfig::load(const std::filesystem::path &file) {
+    return parse(models::MappedFile(file).text(), file.string());
+}
+
+}  // namespace halyard

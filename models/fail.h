@@ -1,0 +1,68 @@
+// How the readers of files say what is wrong: one sentence that begins with the file's name.
+#ifndef HALYARD_MODELS_FAIL_H
+#define HALYARD_MODELS_FAIL_H
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "halyard/halyard.hpp"
+
+namespace halyard::models {
+
+template<class... Parts>
+std::string sentence(const Parts &...parts) {
+    std::ostringstream text;
+    (text << ... << parts);
+    return text.str();
+}
+
+/// `text` from a file, in quotes, fit to be printed: without control characters, and cut where it is very long.
+inline std::string in_quotes(std::string_view text) {
+    constexpr std::size_t most = 200;
+    std::size_t kept = std::min(text.size(), most);
+    while (kept < text.size() && kept > 0 && (text[kept] & 0xc0) == 0x80) {
+        kept--;  // not within a character
+    }
+    std::string result = "'";
+    for (const char c : text.substr(0, kept)) {
+        const auto code = static_cast<unsigned char>(c);
+        result += code < 0x20 || code == 0x7f ? '?' : c;
+    }
+    return result + (kept < text.size() ? "...'" : "'");
+}
+
+/// "[2, 3]"
+inline std::string shape_text(const std::vector<std::int64_t> &shape) {
+    std::string text = "[";
+    for (const std::int64_t extent : shape) {
+        text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+    }
+    return text + "]";
+}
+
+template<class... Parts>
+[[noreturn]] void fail(halyard_status status, const std::filesystem::path &file, const Parts &...parts) {
+    const std::string what = sentence(parts...);
+    throw Error(status, (file.string() + (what.front() == ':' ? "" : " ") + what).c_str());
+}
+
+/// The file is wrong.
+template<class... Parts>
+[[noreturn]] void refuse(const std::filesystem::path &file, const Parts &...parts) {
+    fail(HALYARD_INVALID_ARGUMENT, file, parts...);
+}
+
+/// The file may be right, and this library lacks what it asks for.
+template<class... Parts>
+[[noreturn]] void unsupported(const std::filesystem::path &file, const Parts &...parts) {
+    fail(HALYARD_UNSUPPORTED, file, parts...);
+}
+
+}  // namespace halyard::models
+
+#endif

@@ -1,0 +1,181 @@
+/* model.hpp: models in the files of Hugging Face transformers, loaded into blocks and stacks of halyard.
+ *
+ *     const auto model = halyard::Model::load("some/folder");
+ *     auto cache = model.make_cache();
+ *     std::vector<float> logits(model.config().stack.vocab_size);
+ *     model.forward({1, 2, 3}, cache, logits);
+ *     const std::int64_t next = halyard::Sampler()(logits);
+ *
+ * Needs C++17 and the library halyard::models, which is apart from the core because the core does without the C++
+ * standard library. Failures throw `halyard::Error` with one sentence that names the file, and the tensor or field in
+ * it. docs/models.md says which models there are.
+ */
+#ifndef HALYARD_MODEL_HPP
+#define HALYARD_MODEL_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "halyard/attention.hpp"
+#include "halyard/block.hpp"
+#include "halyard/halyard.hpp"
+
+namespace halyard {
+
+/* ---- Files of tensors ---------------------------------------------------------------------------------------- */
+
+/// Tensors in the safetensors format, mapped into memory as long as this lives. Headers are checked whole when a file
+/// is opened: every byte of it belongs to exactly one tensor, whose shape and dtype say how many it has. A file must
+/// not be changed or shortened meanwhile. Move-only; may be read by any number of threads.
+class SafeTensors {
+public:
+    struct Info {
+        std::string name;
+        std::string dtype;  ///< as the format spells it: "F32", "F16", "BF16", "I64", ...
+        std::vector<std::int64_t> shape;
+        const std::byte *data;  ///< little-endian and row-major; aligned to nothing
+        std::int64_t bytes;
+        std::string file;
+    };
+
+    /// One file; or a folder with model.safetensors, or with model.safetensors.index.json and the files that it names.
+    static SafeTensors open(const std::filesystem::path &path);
+    /// The bytes of one file, which must outlive this; `name` is what messages call it.
+    static SafeTensors from_memory(const void *data, std::size_t bytes, const std::string &name);
+
+    /// All tensors, by name.
+    const std::vector<Info> &tensors() const noexcept { return tensors_; }
+    /// Null if there is none of that name.
+    const Info *find(std::string_view name) const noexcept;
+
+    /// The tensor as calls take it, valid as long as the `SafeTensors`. Refuses dtypes other than F32, F16 and BF16,
+    /// and ranks above 4.
+    static DLTensor view(const Info &info);
+
+    /// Asks the system to read a tensor's part of the file ahead.
+    void read_ahead(const Info &info) const noexcept;
+    /// Gives a tensor's memory back to the system, which reads it again from the file where it is used again.
+    void let_go(const Info &info) const noexcept;
+
+    SafeTensors(SafeTensors &&) noexcept;
+    SafeTensors &operator=(SafeTensors &&) noexcept;
+    ~SafeTensors();
+
+private:
+    struct Files;
+    SafeTensors() noexcept;
+    static SafeTensors open_index(const std::filesystem::path &index);
+    void map(const std::filesystem::path &file);
+    void add(std::vector<Info> tensors);
+
+    std::vector<Info> tensors_;
+    std::unique_ptr<Files> files_;
+};
+
+/* ---- config.json ----------------------------------------------------------------------------------------------- */
+
+enum class Architecture { gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3 };
+
+/// The name in config.json: "LlamaForCausalLM", ...
+const char *to_string(Architecture architecture) noexcept;
+
+/// What config.json says, in the library's terms.
+struct ModelConfig {
+    Architecture architecture = Architecture::llama;
+    std::vector<BlockConfig> blocks;  ///< one for each layer
+    /// The embedding's multiplier is that of f32; a model rounds it to the dtype of its embedding.
+    StackConfig stack;
+    std::int64_t max_position_embeddings = 0;
+    bool tie_word_embeddings = false;
+    /// Which tensors there are besides the matrices and norms of every model: biases of q, k and v, of the output
+    /// projection and of the feed-forward network, and norms of q and k.
+    bool qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
+    std::vector<std::int64_t> eos_token_ids;
+
+    static ModelConfig load(const std::filesystem::path &file);
+    /// The same from text; `file` is what messages call it.
+    static ModelConfig parse(std::string_view text, const std::string &file = "config.json");
+};
+
+/* ---- Models ------------------------------------------------------------------------------------------------------ */
+
+struct LoadOptions {
+    const halyard_context *context = nullptr;
+    /// Bound of positions, which tables of rotations and caches are made for; 0: max_position_embeddings, and that at
+    /// most.
+    std::int64_t max_positions = 0;
+    /// Called from time to time with the bytes of weights that are packed, of those there are, and what was packed
+    /// last.
+    std::function<void(std::int64_t done, std::int64_t total, const std::string &what)> progress;
+};
+
+/// A model whose weights are packed and constant. Move-only; may be used by any number of threads, each with a cache of
+/// its own.
+class Model {
+public:
+    /// Loads config.json and the weights beside it. The folder's files must not be changed while the model is in use:
+    /// the embedding is read from them. Missing tensors, unexpected ones and those of another shape are refused by
+    /// name.
+    static Model load(const std::filesystem::path &folder, const LoadOptions &options = {});
+
+    const ModelConfig &config() const noexcept;
+    std::int64_t max_positions() const noexcept;
+    /// Bytes of packed weights and tables, without the embedding and lm_head.
+    std::int64_t block_bytes() const noexcept;
+    /// For batches, hidden states and logits of every token.
+    const Stack &stack() const noexcept;
+
+    /// A cache for `n_sequences` sequences of at most `max_positions` tokens (0: the model's). Keys and values may be
+    /// stored in f32, f16 or bf16.
+    KvCache make_cache(std::int64_t max_positions = 0, DLDataType dtype = element<float>::dtype,
+                       std::int64_t n_sequences = 1) const;
+
+    /// Appends tokens to sequence 0 of `cache`. logits: [vocab_size], those of the last token, in any element type.
+    void forward(const std::vector<std::int64_t> &tokens, KvCache &cache, const Tensor &logits,
+                 const halyard_context *context = nullptr) const;
+
+    Model(Model &&) noexcept;
+    Model &operator=(Model &&) noexcept;
+    ~Model();
+
+private:
+    struct State;
+    explicit Model(std::unique_ptr<State> state) noexcept;
+    std::unique_ptr<State> state_;
+};
+
+/* ---- The next token ---------------------------------------------------------------------------------------------- */
+
+struct SamplingOptions {
+    double temperature = 0;  ///< 0: the most likely token, the first of them if there are several
+    std::int64_t top_k = 0;  ///< not 0: only the k most likely tokens
+    double top_p = 1;        ///< below 1: only the most likely tokens that have this probability together
+    std::uint64_t seed = 0;
+};
+
+/// Chooses tokens by softmax(logits / temperature). The same seed and logits give the same tokens.
+class Sampler {
+public:
+    explicit Sampler(const SamplingOptions &options = {});
+
+    /// Refuses NaN and +Inf, and logits that are all -Inf.
+    std::int64_t operator()(const float *logits, std::int64_t count);
+    std::int64_t operator()(const std::vector<float> &logits) {
+        return (*this)(logits.data(), static_cast<std::int64_t>(logits.size()));
+    }
+
+private:
+    SamplingOptions options_;
+    std::mt19937_64 generator_;
+};
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,119 @@
+#include "names.h"
+
+namespace halyard::models {
+
+namespace {
+
+bool ends_with(std::string_view text, std::string_view end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+std::vector<BlockPart> gpt2_block(const BlockConfig &block, const std::string &layer) {
+    using W = BlockWeights;
+    const std::int64_t d = block.hidden_size, ff = block.intermediate_size;
+    return {
+        {&W::attention_norm, layer + "ln_1.weight", {d}},
+        {&W::attention_norm_bias, layer + "ln_1.bias", {d}},
+        {&W::qkv_proj, layer + "attn.c_attn.weight", {d, 3 * d}},
+        {&W::qkv_proj_bias, layer + "attn.c_attn.bias", {3 * d}},
+        {&W::o_proj, layer + "attn.c_proj.weight", {d, d}},
+        {&W::o_proj_bias, layer + "attn.c_proj.bias", {d}},
+        {&W::ffn_norm, layer + "ln_2.weight", {d}},
+        {&W::ffn_norm_bias, layer + "ln_2.bias", {d}},
+        {&W::up_proj, layer + "mlp.c_fc.weight", {d, ff}},
+        {&W::up_proj_bias, layer + "mlp.c_fc.bias", {ff}},
+        {&W::down_proj, layer + "mlp.c_proj.weight", {ff, d}},
+        {&W::down_proj_bias, layer + "mlp.c_proj.bias", {d}},
+    };
+}
+
+std::vector<BlockPart> llama_block(const ModelConfig &config, const BlockConfig &block, const std::string &layer) {
+    using W = BlockWeights;
+    const std::int64_t d = block.hidden_size, ff = block.intermediate_size;
+    const std::int64_t q = block.num_attention_heads * block.head_dim, kv = block.num_key_value_heads * block.head_dim;
+    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    std::vector<BlockPart> parts = {
+        {&W::attention_norm, layer + "input_layernorm.weight", {d}},
+        {&W::q_proj, attention + "q_proj.weight", {q, d}},
+        {&W::k_proj, attention + "k_proj.weight", {kv, d}},
+        {&W::v_proj, attention + "v_proj.weight", {kv, d}},
+        {&W::o_proj, attention + "o_proj.weight", {d, q}},
+        {&W::gate_proj, mlp + "gate_proj.weight", {ff, d}},
+        {&W::up_proj, mlp + "up_proj.weight", {ff, d}},
+        {&W::down_proj, mlp + "down_proj.weight", {d, ff}},
+    };
+    const auto add = [&](const std::vector<BlockPart> &more) { parts.insert(parts.end(), more.begin(), more.end()); };
+    // What is called post_attention_layernorm comes before the FFN in a Pre-LN block, and after attention in Gemma 2
+    // and 3.
+    if (block.norm_placement == NormPlacement::sandwich) {
+        add({{&W::attention_post_norm, layer + "post_attention_layernorm.weight", {d}},
+             {&W::ffn_norm, layer + "pre_feedforward_layernorm.weight", {d}},
+             {&W::ffn_post_norm, layer + "post_feedforward_layernorm.weight", {d}}});
+    } else {
+        add({{&W::ffn_norm, layer + "post_attention_layernorm.weight", {d}}});
+    }
+    if (config.qk_norm) {
+        add({{&W::q_norm, attention + "q_norm.weight", {block.head_dim}},
+             {&W::k_norm, attention + "k_norm.weight", {block.head_dim}}});
+    }
+    if (config.qkv_bias) {
+        add({{&W::q_proj_bias, attention + "q_proj.bias", {q}},
+             {&W::k_proj_bias, attention + "k_proj.bias", {kv}},
+             {&W::v_proj_bias, attention + "v_proj.bias", {kv}}});
+    }
+    if (config.output_bias) {
+        add({{&W::o_proj_bias, attention + "o_proj.bias", {d}}});
+    }
+    if (config.mlp_bias) {
+        add({{&W::gate_proj_bias, mlp + "gate_proj.bias", {ff}},
+             {&W::up_proj_bias, mlp + "up_proj.bias", {ff}},
+             {&W::down_proj_bias, mlp + "down_proj.bias", {d}}});
+    }
+    return parts;
+}
+
+}  // namespace
+
+std::string prefix_of(const ModelConfig &config, const SafeTensors &files) {
+    const bool gpt2 = config.architecture == Architecture::gpt2;
+    return files.find(gpt2 ? "wte.weight" : "embed_tokens.weight") != nullptr ? "" : gpt2 ? "transformer." : "model.";
+}
+
+std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string &prefix) {
+    using W = StackWeights;
+    const std::int64_t vocab = config.stack.vocab_size, d = config.stack.hidden_size;
+    std::vector<StackPart> parts;
+    if (config.architecture == Architecture::gpt2) {
+        parts = {{&W::embed_tokens, prefix + "wte.weight", {vocab, d}},
+                 {&W::embed_positions, prefix + "wpe.weight", {config.max_position_embeddings, d}},
+                 {&W::norm, prefix + "ln_f.weight", {d}},
+                 {&W::norm_bias, prefix + "ln_f.bias", {d}}};
+    } else {
+        parts = {{&W::embed_tokens, prefix + "embed_tokens.weight", {vocab, d}},
+                 {&W::norm, prefix + "norm.weight", {d}}};
+    }
+    if (!config.tie_word_embeddings) {
+        parts.push_back({&W::lm_head, std::string(lm_head_name), {vocab, d}});
+    }
+    return parts;
+}
+
+std::vector<BlockPart> block_parts(const ModelConfig &config, const std::string &prefix, std::size_t layer) {
+    const BlockConfig &block = config.blocks[layer];
+    const std::string number = std::to_string(layer) + ".";
+    return config.architecture == Architecture::gpt2 ? gpt2_block(block, prefix + "h." + number)
+                                                     : llama_block(config, block, prefix + "layers." + number);
+}
+
+WeightLayout layout_of(Architecture architecture) noexcept {
+    return architecture == Architecture::gpt2 ? WeightLayout::in_out : WeightLayout::out_in;
+}
+
+bool is_ignorable(Architecture architecture, std::string_view name) noexcept {
+    if (architecture == Architecture::gpt2) {
+        return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");  // the causal mask
+    }
+    return ends_with(name, "rotary_emb.inv_freq");
+}
+
+}  // namespace halyard::models

@@ -1,0 +1,40 @@
+// Which tensors the files of an architecture hold, under which names and in which shapes.
+#ifndef HALYARD_MODELS_NAMES_H
+#define HALYARD_MODELS_NAMES_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "halyard/model.hpp"
+
+namespace halyard::models {
+
+/// A tensor that a model needs, and which argument it becomes.
+template<class Weights>
+struct Part {
+    ConstTensor Weights::*argument;
+    std::string name;
+    std::vector<std::int64_t> shape;
+};
+using BlockPart = Part<BlockWeights>;
+using StackPart = Part<StackWeights>;
+
+/// What comes before every name but lm_head's: files of a whole model have "transformer." or "model.", files of the
+/// part without lm_head have nothing.
+std::string prefix_of(const ModelConfig &config, const SafeTensors &files);
+
+std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string &prefix);
+std::vector<BlockPart> block_parts(const ModelConfig &config, const std::string &prefix, std::size_t layer);
+WeightLayout layout_of(Architecture architecture) noexcept;
+
+constexpr std::string_view lm_head_name = "lm_head.weight";
+
+/// Tables that old versions of transformers saved beside the weights, and that follow from the configuration.
+bool is_ignorable(Architecture architecture, std::string_view name) noexcept;
+
+}  // namespace halyard::models
+
+#endif

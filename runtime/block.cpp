@@ -1,0 +1,275 @@
+// Blocks: attention and a feed-forward network with norms and residuals, as calls of the functions that compute them.
+//
+// What lies between the calls is f32 and in the context's scratch: q, k and v side by side, and two sets of rows as
+// wide as x. Attention leaves its result where q was. f32 tensors of the caller are read and written where they are;
+// others are cast once when they come and once when they go. y is written last, by calls that cannot fail.
+#include "block.h"
+
+#include <cstring>
+
+#include "check_options.h"
+#include "kv_cache.h"
+#include "linear_check.h"
+#include "local_tensor.h"
+#include "scratch.h"
+
+namespace halyard {
+namespace {
+
+/** The calls that a block is made of, one after another until one fails. */
+class BlockCalls {
+public:
+    BlockCalls(const halyard_context *context, const halyard_block &block) : context_(context), block_(block) {}
+
+    halyard_status status() const { return status_; }
+    /** Whether keys and values went to the cache. */
+    bool appended() const { return appended_; }
+
+    void cast(const DLTensor *x, DLTensor *y) {
+        if (!failed()) {
+            status_ = halyard_cast(context_, x, y);
+        }
+    }
+    void add(const DLTensor *a, const DLTensor *b, DLTensor *y) {
+        if (!failed()) {
+            status_ = halyard_add(context_, a, b, y);
+        }
+    }
+    void norm(const NormVectors &vectors, const DLTensor *x, DLTensor *y) {
+        if (!failed()) {
+            status_ = apply_norm(context_, block_.norm_kind(), vectors, x, y);
+        }
+    }
+    void linear(const DLTensor *x, const halyard_weights *weights, const WideVector &bias, const DLTensor *residual,
+                DLTensor *y) {
+        if (!failed()) {
+            halyard_linear_options options = {};
+            options.bias = bias.get();
+            options.residual = residual;
+            status_ = halyard_linear(context_, x, weights, &options, y);
+        }
+    }
+    /** y may be q. */
+    void attention(const DLTensor *q, const DLTensor *k, const DLTensor *v, const CachedSequences &sequences,
+                   int64_t layer, DLTensor *y) {
+        if (failed()) {
+            return;
+        }
+        if (!sequences.cache) {
+            status_ = halyard_attention(context_, q, k, v, &block_.attention_options, y);
+            return;
+        }
+        status_ = halyard_attention_cached(context_, q, k, v, sequences.cache, layer, sequences.indices,
+                                           &block_.attention_options, y);
+        appended_ = !failed();
+    }
+    void ffn(const DLTensor *x, DLTensor *y) {
+        if (!failed()) {
+            status_ = halyard_ffn(context_, x, block_.up, block_.down, &block_.ffn_options, y);
+        }
+    }
+
+private:
+    bool failed() const { return status_ != HALYARD_OK; }
+
+    const halyard_context *context_;
+    const halyard_block &block_;
+    halyard_status status_ = HALYARD_OK;
+    bool appended_ = false;
+};
+
+}  // namespace
+
+halyard_status fail_as(Checker &check, halyard_status status) {
+    char message[512];
+    strncpy(message, halyard_last_error(), sizeof(message) - 1);
+    message[sizeof(message) - 1] = '\0';
+    return check.fail(status, "%s", message);
+}
+
+halyard_status apply_norm(const halyard_context *context, const NormKind &kind, const NormVectors &vectors,
+                          const DLTensor *x, DLTensor *y) {
+    switch (kind.norm) {
+    case HALYARD_NORM_RMS:
+        return halyard_rms_norm(context, x, vectors.weight.get(), kind.eps, kind.flags, y);
+    case HALYARD_NORM_LAYER:
+        return halyard_layer_norm(context, x, vectors.weight.get(), vectors.bias.get(), kind.eps, y);
+    case HALYARD_NORM_NONE:
+        break;
+    }
+    return HALYARD_OK;
+}
+
+int64_t CachedSequences::length(int64_t layer, int64_t i) const {
+    return cache ? cache->length(layer, index(i)) : 0;
+}
+
+void CachedSequences::shorten(int64_t layer, int64_t i, int64_t length) const {
+    int64_t &present = cache->length(layer, index(i));
+    present = present < length ? present : length;
+}
+
+void check_sequences(Checker &check, const CachedSequences &sequences) {
+    if (check.failed() || !sequences.cache) {
+        return;
+    }
+    halyard_kv_cache &cache = *sequences.cache;
+    const long long available = cache.n_sequences;
+    if (sequences.batch > available) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "cache has %lld sequences, but the batch has %lld", available,
+                   static_cast<long long>(sequences.batch));
+        return;
+    }
+    cache.calls++;
+    for (int64_t i = 0; i < sequences.batch && !check.failed(); i++) {
+        const long long place = i, index = sequences.index(i);
+        if (index < 0 || index >= available) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "sequences[%lld] is %lld, but must be in [0, %lld), which cache has",
+                       place, index, available);
+        } else if (cache.marks[index] == cache.calls) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "sequences[%lld] is %lld, as is one before it", place, index);
+        } else {
+            cache.marks[index] = cache.calls;
+        }
+    }
+}
+
+void check_block_call(Checker &check, const halyard_block &block, const char *block_name,
+                      const CachedSequences &sequences, int64_t layer, const char *tokens_name, int64_t tokens) {
+    const halyard_block_config &c = block.config;
+    const halyard_kv_cache *const cache = sequences.cache;
+    if (check.failed()) {
+        return;
+    }
+    if (cache && !c.causal) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is not causal, which it must be where there is a cache", block_name);
+        return;
+    }
+    if (cache && (cache->n_kv_heads != c.num_key_value_heads || cache->layout.head_dim != c.head_dim)) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "cache has %lld kv heads of head_dim %lld, but %s has %lld of head_dim %lld",
+                   static_cast<long long>(cache->n_kv_heads), static_cast<long long>(cache->layout.head_dim),
+                   block_name, static_cast<long long>(c.num_key_value_heads), static_cast<long long>(c.head_dim));
+        return;
+    }
+    for (int64_t i = 0; i < (cache ? sequences.batch : 1) && !check.failed(); i++) {
+        const int64_t length = sequences.length(layer, i);
+        if (cache && tokens > cache->layout.max_positions - length) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "%s has %lld tokens, but cache has %lld of %lld positions left in layer %lld of sequence %lld",
+                       tokens_name, static_cast<long long>(tokens),
+                       static_cast<long long>(cache->layout.max_positions - length),
+                       static_cast<long long>(cache->layout.max_positions), static_cast<long long>(layer),
+                       static_cast<long long>(sequences.index(i)));
+        } else if (block.rope && tokens > c.max_position_embeddings - length) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "%s has %lld tokens from position %lld on, but max_position_embeddings of %s is %lld",
+                       tokens_name, static_cast<long long>(tokens), static_cast<long long>(length), block_name,
+                       static_cast<long long>(c.max_position_embeddings));
+        }
+    }
+}
+
+halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
+                         const CachedSequences &sequences, int64_t layer, const View &y) {
+    const int64_t rows = row_count(x), width = block.config.hidden_size, head_dim = block.config.head_dim;
+    const int64_t qkv_width = block.qkv_features(), query = block.query_features(), key = block.key_features();
+    const int64_t query_heads = block.config.num_attention_heads, key_heads = block.config.num_key_value_heads;
+    constexpr int64_t size = sizeof(float);
+    if (rows > INT64_MAX / (2 * size) / (qkv_width + 2 * width)) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
+    }
+    Scratch scratch(context_or_default(context).scratch,
+                    2 * Scratch::piece_bytes(rows * width * size) + Scratch::piece_bytes(rows * qkv_width * size));
+    if (scratch.failed()) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
+    }
+    LocalTensor rows_a(x, scratch.take<float>(rows * width), width, width);
+    LocalTensor rows_b(x, scratch.take<float>(rows * width), width, width);
+    float *const qkv_data = scratch.take<float>(rows * qkv_width);
+    LocalTensor qkv(x, qkv_data, qkv_width, qkv_width), attended(x, qkv_data, qkv_width, query);
+    LocalTensor q(x, qkv_data, qkv_width, query_heads, head_dim);
+    LocalTensor k(x, qkv_data + query, qkv_width, key_heads, head_dim);
+    LocalTensor v(x, qkv_data + query + key, qkv_width, key_heads, head_dim);
+    LocalTensor given(x), result(y);
+
+    // `stream` holds x plus attention; `spare` is free for what is not added yet. A wide x is the input itself, and y
+    // the place of the output; else the input becomes the stream in place.
+    const bool wide = x.dtype == DType::f32;
+    DLTensor *const spare = rows_a.get(), *const stream = rows_b.get();
+    DLTensor *const input = wide ? given.get() : stream, *const output = wide ? result.get() : spare;
+    BlockCalls calls(context, block);
+    if (!wide) {
+        calls.cast(given.get(), input);
+    }
+
+    if (block.norms_input()) {
+        calls.norm(block.attention_norm, input, spare);
+    }
+    calls.linear(block.norms_input() ? spare : input, block.qkv, block.qkv_bias, nullptr, qkv.get());
+    calls.attention(q.get(), k.get(), v.get(), sequences, layer, q.get());
+    if (block.norms_output()) {
+        calls.linear(attended.get(), block.o, block.o_bias, nullptr, spare);
+        calls.norm(block.norms_input() ? block.attention_post_norm : block.attention_norm, spare, spare);
+        calls.add(input, spare, stream);
+    } else {
+        calls.linear(attended.get(), block.o, block.o_bias, input, stream);
+    }
+    if (block.norms_sum()) {
+        calls.norm(block.attention_norm, stream, stream);
+    }
+
+    calls.ffn(stream, output);
+    if (block.norms_output()) {
+        calls.norm(block.norms_input() ? block.ffn_post_norm : block.ffn_norm, output, output);
+        calls.add(stream, output, output);
+    }
+    if (block.norms_sum()) {
+        calls.norm(block.ffn_norm, output, output);
+    }
+    if (!wide) {
+        calls.cast(output, result.get());
+    }
+
+    if (calls.status() != HALYARD_OK) {
+        for (int64_t i = 0; i < sequences.batch && calls.appended(); i++) {
+            sequences.shorten(layer, i, sequences.length(layer, i) - x.shape[x.rank - 2]);
+        }
+        return fail_as(check, calls.status());
+    }
+    return HALYARD_OK;
+}
+
+}  // namespace halyard
+
+using namespace halyard;
+
+halyard_status halyard_block_forward(const halyard_context *context, const halyard_block *block, const DLTensor *x,
+                                     halyard_kv_cache *cache, int64_t layer, const int64_t *sequences, DLTensor *y) {
+    Checker check("halyard_block_forward");
+    check.not_null("block", block);
+    const View xs = check.tensor("x", x), ys = check.output("y", y);
+    check.same_shape(xs, ys);
+    check.same_dtype(xs, ys);
+    check.no_overlap(ys, xs, true);
+    if (check.failed()) {
+        return check.status();
+    }
+    if (xs.rank != 2 && xs.rank != 3) {
+        return check.fail(HALYARD_INVALID_ARGUMENT,
+                          "x has rank %d, but must be [T, hidden_size] or [batch, T, hidden_size]", xs.rank);
+    }
+    check_width(check, xs, block->config.hidden_size, "the hidden_size of block");
+    const CachedSequences cached = {cache, sequences, xs.rank == 3 ? xs.shape[0] : 1};
+    check_sequences(check, cached);
+    if (!check.failed() && cache) {
+        check_range(check, "layer", layer, 0, cache->n_layers - 1);
+        check_clear_of_cache(check, xs, *cache);
+        check_clear_of_cache(check, ys, *cache);
+    }
+    check_block_call(check, *block, "block", cached, layer, "x", xs.shape[xs.rank - 2]);
+    if (check.failed() || xs.empty()) {
+        return check.status();
+    }
+    return run_block(check, context, *block, xs, cached, layer, ys);
+}

@@ -1,0 +1,399 @@
+// Making a block: its tensors checked, packed and converted once.
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
+#include <new>
+
+#include "block.h"
+#include "check_options.h"
+#include "linear_check.h"
+#include "shared_rope.h"
+
+namespace halyard {
+namespace {
+
+/** The checked tensors of a block; `data` is null where one is absent. */
+struct BlockSources {
+    View qkv[3];  // q_proj, k_proj, v_proj; or qkv_proj alone
+    View o, gate, up, down;
+    View qkv_bias[3];
+    View o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
+    struct Norm {
+        View weight, bias;
+    } attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
+    bool joined = false;  // qkv_proj
+};
+
+class SourceChecks {
+public:
+    SourceChecks(Checker &check, halyard_weight_layout layout) : check_(check), layout_(layout) {}
+
+    View matrix(const char *name, const DLTensor *tensor, int64_t out, int64_t in) {
+        const View view = check_.tensor(name, tensor);
+        if (check_.failed()) {
+            return view;
+        }
+        if (view.rank != 2) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must be a matrix (rank 2)", name, view.rank);
+            return view;
+        }
+        const bool out_in = layout_ == HALYARD_WEIGHT_OUT_IN;
+        const int64_t rows = out_in ? out : in, columns = out_in ? in : out;
+        if (view.shape[0] != rows || view.shape[1] != columns) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s is [%lld, %lld], but must be [%lld, %lld] (layout is %s)", name,
+                        static_cast<long long>(view.shape[0]), static_cast<long long>(view.shape[1]),
+                        static_cast<long long>(rows), static_cast<long long>(columns),
+                        out_in ? "[out, in]" : "[in, out]");
+        }
+        if (first_.data) {
+            check_.same_dtype(first_, view);
+        } else {
+            first_ = view;
+        }
+        return view;
+    }
+
+    void absent(const char *name, const DLTensor *tensor, const char *reason) {
+        if (!check_.failed() && tensor) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s is given, but %s", name, reason);
+        }
+    }
+
+private:
+    Checker &check_;
+    const halyard_weight_layout layout_;
+    View first_;  // of the matrices, whose dtype all have
+};
+
+void check_attention_sources(Checker &check, SourceChecks &checks, const halyard_block_config &c,
+                             const halyard_block_weights &w, BlockSources &s) {
+    const int64_t query = c.num_attention_heads * c.head_dim, key = c.num_key_value_heads * c.head_dim;
+    const struct {
+        const char *name, *bias_name;
+        const DLTensor *matrix, *bias;
+        int64_t features;
+    } parts[] = {{"q_proj", "q_proj_bias", w.q_proj, w.q_proj_bias, query},
+                 {"k_proj", "k_proj_bias", w.k_proj, w.k_proj_bias, key},
+                 {"v_proj", "v_proj_bias", w.v_proj, w.v_proj_bias, key}};
+    s.joined = w.qkv_proj != nullptr;
+    if (s.joined) {
+        for (const auto &part : parts) {
+            checks.absent(part.name, part.matrix, "so is qkv_proj, which holds q, k and v");
+            checks.absent(part.bias_name, part.bias, "the biases of qkv_proj are qkv_proj_bias");
+        }
+        s.qkv[0] = checks.matrix("qkv_proj", w.qkv_proj, query + 2 * key, c.hidden_size);
+        s.qkv_bias[0] = check_vector(check, "qkv_proj_bias", w.qkv_proj_bias, query + 2 * key);
+    } else {
+        for (int i = 0; i < 3; i++) {
+            if (!check.failed() && !parts[i].matrix) {
+                check.fail(HALYARD_INVALID_ARGUMENT, "%s is null, and so is qkv_proj", parts[i].name);
+            }
+            s.qkv[i] = checks.matrix(parts[i].name, parts[i].matrix, parts[i].features, c.hidden_size);
+            s.qkv_bias[i] = check_vector(check, parts[i].bias_name, parts[i].bias, parts[i].features);
+        }
+        checks.absent("qkv_proj_bias", w.qkv_proj_bias, "qkv_proj is not");
+    }
+    s.o = checks.matrix("o_proj", w.o_proj, c.hidden_size, query);
+    s.o_bias = check_vector(check, "o_proj_bias", w.o_proj_bias, c.hidden_size);
+    s.q_norm = check_vector(check, "q_norm", w.q_norm, c.head_dim);
+    s.k_norm = check_vector(check, "k_norm", w.k_norm, c.head_dim);
+}
+
+void check_ffn_sources(Checker &check, SourceChecks &checks, const halyard_block_config &c,
+                       const halyard_block_weights &w, BlockSources &s) {
+    if (c.gated_mlp) {
+        if (!check.failed() && !w.gate_proj) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "gate_proj is null, but gated_mlp is set");
+        }
+        s.gate = checks.matrix("gate_proj", w.gate_proj, c.intermediate_size, c.hidden_size);
+        s.gate_bias = check_vector(check, "gate_proj_bias", w.gate_proj_bias, c.intermediate_size);
+    } else {
+        checks.absent("gate_proj", w.gate_proj, "gated_mlp is 0");
+        checks.absent("gate_proj_bias", w.gate_proj_bias, "gated_mlp is 0");
+    }
+    s.up = checks.matrix("up_proj", w.up_proj, c.intermediate_size, c.hidden_size);
+    s.up_bias = check_vector(check, "up_proj_bias", w.up_proj_bias, c.intermediate_size);
+    s.down = checks.matrix("down_proj", w.down_proj, c.hidden_size, c.intermediate_size);
+    s.down_bias = check_vector(check, "down_proj_bias", w.down_proj_bias, c.hidden_size);
+}
+
+void check_norm_sources(Checker &check, const halyard_block_config &c, const halyard_block_weights &w,
+                        BlockSources &s) {
+    const char *const unless_sandwich =
+        c.norm_placement == HALYARD_SANDWICH_NORM ? nullptr : "norm_placement is not HALYARD_SANDWICH_NORM";
+    const struct {
+        const char *name, *bias_name;
+        const DLTensor *weight, *bias;
+        const char *absent;
+        BlockSources::Norm &norm;
+    } norms[] = {
+        {"attention_norm", "attention_norm_bias", w.attention_norm, w.attention_norm_bias, nullptr, s.attention_norm},
+        {"ffn_norm", "ffn_norm_bias", w.ffn_norm, w.ffn_norm_bias, nullptr, s.ffn_norm},
+        {"attention_post_norm", "attention_post_norm_bias", w.attention_post_norm, w.attention_post_norm_bias,
+         unless_sandwich, s.attention_post_norm},
+        {"ffn_post_norm", "ffn_post_norm_bias", w.ffn_post_norm, w.ffn_post_norm_bias, unless_sandwich,
+         s.ffn_post_norm}};
+    for (const auto &n : norms) {
+        n.norm.weight = check_norm_vector(check, n.name, n.weight, c.norm, false, n.absent, c.hidden_size);
+        n.norm.bias = check_norm_vector(check, n.bias_name, n.bias, c.norm, true, n.absent, c.hidden_size);
+    }
+}
+
+/** Matrices with one number of inputs, joined to one of all their outputs. */
+class JoinedMatrix {
+public:
+    JoinedMatrix() = default;
+    ~JoinedMatrix() { free(memory_); }
+    JoinedMatrix(const JoinedMatrix &) = delete;
+    JoinedMatrix &operator=(const JoinedMatrix &) = delete;
+
+    /** False if there is no memory. `like`: any of the parts as it was given. */
+    bool join(const View *parts, int count, const DLTensor &like, halyard_weight_layout layout) {
+        const int axis = layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1;  // of the outputs
+        const int64_t size = size_of(parts[0].dtype);
+        shape_[1 - axis] = parts[0].shape[1 - axis];
+        shape_[axis] = 0;
+        for (int i = 0; i < count; i++) {
+            shape_[axis] += parts[i].shape[axis];
+        }
+        memory_ = static_cast<char *>(malloc(static_cast<size_t>(shape_[0] * shape_[1] * size)));
+        if (!memory_) {
+            return false;
+        }
+        char *first = memory_;  // of the part
+        for (int i = 0; i < count; i++) {
+            const View &part = parts[i];
+            for (int64_t row = 0; row < part.shape[0]; row++) {
+                memcpy(first + row * shape_[1] * size, part.data + row * part.strides[0] * size,
+                       static_cast<size_t>(part.shape[1] * size));
+            }
+            first += (axis == 0 ? part.shape[0] * shape_[1] : part.shape[1]) * size;
+        }
+        tensor_ = like;
+        tensor_.data = memory_;
+        tensor_.byte_offset = 0;
+        tensor_.shape = shape_;
+        tensor_.strides = nullptr;
+        return true;
+    }
+
+    const DLTensor *get() const { return &tensor_; }
+
+private:
+    char *memory_ = nullptr;
+    DLTensor tensor_ = {};
+    int64_t shape_[2];
+};
+
+/** Null on failure. */
+halyard_weights *pack(Checker &check, const halyard_context *context, const DLTensor *matrix, const DLTensor *up,
+                      halyard_weight_layout layout) {
+    halyard_weights *packed = nullptr;
+    if (!check.failed()) {
+        halyard_pack_options options = {};
+        options.layout = layout;
+        options.up = up;
+        const halyard_status status = halyard_weights_pack(context, matrix, &options, nullptr, 0, &packed);
+        if (status != HALYARD_OK) {
+            fail_as(check, status);
+        }
+    }
+    return packed;
+}
+
+void pack_matrices(Checker &check, const halyard_context *context, const halyard_block_weights &w,
+                   const BlockSources &sources, halyard_block &block) {
+    if (sources.joined) {
+        block.qkv = pack(check, context, w.qkv_proj, nullptr, w.layout);
+    } else {
+        JoinedMatrix joined;
+        if (!joined.join(sources.qkv, 3, *w.q_proj, w.layout)) {
+            check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld outputs of q, k and v",
+                       static_cast<long long>(block.qkv_features()));
+            return;
+        }
+        block.qkv = pack(check, context, joined.get(), nullptr, w.layout);
+    }
+    block.o = pack(check, context, w.o_proj, nullptr, w.layout);
+    block.up = block.config.gated_mlp ? pack(check, context, w.gate_proj, w.up_proj, w.layout)
+                                      : pack(check, context, w.up_proj, nullptr, w.layout);
+    block.down = pack(check, context, w.down_proj, nullptr, w.layout);
+}
+
+void convert_vectors(Checker &check, const halyard_context *context, const BlockSources &s, halyard_block &block) {
+    if (check.failed()) {
+        return;
+    }
+    const int64_t hidden = block.config.hidden_size, intermediate = block.config.intermediate_size;
+    VectorSource qkv_bias(&block.qkv_bias);
+    if (s.joined) {
+        qkv_bias.add(s.qkv_bias[0], block.qkv_features());
+    } else {
+        qkv_bias.add(s.qkv_bias[0], block.query_features());
+        qkv_bias.add(s.qkv_bias[1], block.key_features());
+        qkv_bias.add(s.qkv_bias[2], block.key_features());
+    }
+    const VectorSource vectors[] = {
+        qkv_bias,
+        {&block.o_bias, s.o_bias, hidden},
+        {&block.gate_bias, s.gate_bias, intermediate},
+        {&block.up_bias, s.up_bias, intermediate},
+        {&block.down_bias, s.down_bias, hidden},
+        {&block.q_norm, s.q_norm, block.config.head_dim},
+        {&block.k_norm, s.k_norm, block.config.head_dim},
+        {&block.attention_norm.weight, s.attention_norm.weight, hidden},
+        {&block.attention_norm.bias, s.attention_norm.bias, hidden},
+        {&block.ffn_norm.weight, s.ffn_norm.weight, hidden},
+        {&block.ffn_norm.bias, s.ffn_norm.bias, hidden},
+        {&block.attention_post_norm.weight, s.attention_post_norm.weight, hidden},
+        {&block.attention_post_norm.bias, s.attention_post_norm.bias, hidden},
+        {&block.ffn_post_norm.weight, s.ffn_post_norm.weight, hidden},
+        {&block.ffn_post_norm.bias, s.ffn_post_norm.bias, hidden},
+    };
+    constexpr int count = sizeof(vectors) / sizeof(vectors[0]);
+    int64_t bytes = 0;
+    block.vectors = make_wide_vectors(context_or_default(context), vectors, count, bytes);
+    if (!block.vectors) {
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of biases and norms",
+                   static_cast<long long>(bytes));
+    }
+    block.bytes += bytes;
+}
+
+void make_table(Checker &check, halyard_block &block) {
+    const halyard_rope_options &options = block.config.rope;
+    if (check.failed() || options.rope_theta == 0) {
+        return;
+    }
+    halyard_status status = HALYARD_OK;
+    block.rope = acquire_rope(options, status);
+    if (status == HALYARD_OUT_OF_MEMORY) {
+        check.fail(status, "no memory for the angles of %lld positions", static_cast<long long>(options.max_positions));
+    } else if (status != HALYARD_OK) {
+        fail_as(check, status);
+    }
+    block.bytes += options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
+}
+
+/** What the calls that a block is made of get each time. */
+void prepare_options(halyard_block &block) {
+    const halyard_block_config &c = block.config;
+    halyard_attention_options &a = block.attention_options;
+    a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
+    a.causal = c.causal;
+    a.sliding_window = c.sliding_window;
+    a.softcap = c.attn_logit_softcapping;
+    a.q_norm_weight = block.q_norm.get();
+    a.k_norm_weight = block.k_norm.get();
+    a.qk_norm_eps = c.rms_norm_eps;
+    a.qk_norm_flags = c.norm_flags;
+    a.rope = block.rope;
+
+    halyard_ffn_options &f = block.ffn_options;
+    if (block.norms_input()) {
+        f.norm = c.norm;
+        f.norm_weight = block.ffn_norm.weight.get();
+        f.norm_bias = block.ffn_norm.bias.get();
+        f.eps = c.rms_norm_eps;
+        f.norm_flags = c.norm == HALYARD_NORM_RMS ? c.norm_flags : 0;
+    }
+    f.activation = c.hidden_act;
+    f.beta = c.swish_beta;
+    f.bias = c.gated_mlp ? block.gate_bias.get() : block.up_bias.get();
+    f.bias_up = c.gated_mlp ? block.up_bias.get() : nullptr;
+    f.bias_down = block.down_bias.get();
+    f.residual = !block.norms_output();
+}
+
+}  // namespace
+
+View check_norm_vector(Checker &check, const char *name, const DLTensor *vector, halyard_norm norm, bool is_bias,
+                       const char *absent, int64_t features) {
+    if (check.failed() || !vector) {
+        return View();
+    }
+    const char *const reason = absent                                ? absent
+                               : norm == HALYARD_NORM_NONE           ? "norm is HALYARD_NORM_NONE"
+                               : is_bias && norm == HALYARD_NORM_RMS ? "an RMSNorm has no bias"
+                                                                     : nullptr;
+    if (reason) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is given, but %s", name, reason);
+        return View();
+    }
+    return check_vector(check, name, vector, features);
+}
+
+}  // namespace halyard
+
+using namespace halyard;
+
+halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
+                                    const halyard_block_weights *weights, halyard_block **block) {
+    Checker check("halyard_block_create");
+    check.not_null("config", config);
+    check.not_null("weights", weights);
+    if (!check.not_null("block", block)) {
+        return check.status();
+    }
+    halyard_block_config complete = *config;
+    complete_block_config(check, complete, weights->q_norm || weights->k_norm);
+    const int layout = number_in(weights->layout);
+    if (!check.failed() && layout != HALYARD_WEIGHT_OUT_IN && layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", layout);
+    }
+    if (check.failed()) {
+        return check.status();
+    }
+    BlockSources sources;
+    SourceChecks checks(check, weights->layout);
+    check_attention_sources(check, checks, complete, *weights, sources);
+    check_ffn_sources(check, checks, complete, *weights, sources);
+    check_norm_sources(check, complete, *weights, sources);
+    if (check.failed()) {
+        return check.status();
+    }
+
+    void *const memory = malloc(sizeof(halyard_block));
+    if (!memory) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block");
+    }
+    halyard_block *const made = new (memory) halyard_block;
+    made->config = complete;
+    make_table(check, *made);
+    convert_vectors(check, context, sources, *made);
+    pack_matrices(check, context, *weights, sources, *made);
+    if (check.failed()) {
+        halyard_block_destroy(made);
+        return check.status();
+    }
+    for (const halyard_weights *packed : {made->qkv, made->o, made->up, made->down}) {
+        made->bytes += packed->bytes;
+    }
+    prepare_options(*made);
+    *block = made;
+    return HALYARD_OK;
+}
+
+void halyard_block_destroy(halyard_block *block) {
+    if (block) {
+        for (halyard_weights *packed : {block->qkv, block->o, block->up, block->down}) {
+            halyard_weights_destroy(packed);
+        }
+        release_rope(block->rope);
+        free(block->vectors);
+        free(block);
+    }
+}
+
+halyard_status halyard_block_get_config(const halyard_block *block, halyard_block_config *config) {
+    Checker check("halyard_block_get_config");
+    check.not_null("block", block);
+    if (check.not_null("config", config)) {
+        *config = block->config;
+    }
+    return check.status();
+}
+
+int64_t halyard_block_bytes(const halyard_block *block) {
+    return block ? block->bytes : 0;
+}

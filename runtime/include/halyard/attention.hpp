@@ -1,0 +1,355 @@
+/* attention.hpp: the C++17 interface of attention.h, in the manner of halyard.hpp. */
+#ifndef HALYARD_ATTENTION_HPP
+#define HALYARD_ATTENTION_HPP
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "attention.h"
+#include "halyard.hpp"
+
+namespace halyard {
+
+namespace detail {
+
+/// The DLPack type of an integer type.
+template<class Integer>
+inline constexpr DLDataType integer_dtype{std::is_signed_v<Integer> ? std::uint8_t{kDLInt} : std::uint8_t{kDLUInt},
+                                          8 * sizeof(Integer), 1};
+
+}  // namespace detail
+
+/* ---- Positions and sequences --------------------------------------------------------------------------------- */
+
+/// Positions of tokens, as int32 or int64, [T] or [batch, T]; or none: token t has position t.
+class Positions {
+public:
+    Positions() noexcept = default;
+    Positions(std::nullopt_t) noexcept {}
+
+    /// Row-major integers at `data`.
+    template<class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+    Positions(const T *data, const Extents &shape) noexcept : present_(true) {
+        for (int axis = 0; axis < shape.rank(); ++axis) {
+            shape_[axis] = shape[axis];
+        }
+        tensor_.data = const_cast<T *>(data);  // DLPack has no const
+        tensor_.device = DLDevice{kDLCPU, 0};
+        tensor_.ndim = shape.rank();
+        tensor_.dtype = detail::integer_dtype<T>;
+        tensor_.shape = shape_;
+    }
+
+    /// All integers of a container, as [T].
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
+    Positions(const Container &positions) noexcept : Positions(std::data(positions), std::size(positions)) {}
+
+    /// Integers of a container with a shape; throws `Error` if the container is too small for it.
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
+    Positions(const Container &positions, const Extents &shape) : Positions(std::data(positions), shape) {
+        std::size_t needed = 1;
+        for (int axis = 0; axis < shape.rank(); ++axis) {
+            if (shape[axis] > 0 && __builtin_mul_overflow(needed, static_cast<std::size_t>(shape[axis]), &needed)) {
+                needed = SIZE_MAX;
+            }
+        }
+        if (needed > std::size(positions)) {
+            throw Error(HALYARD_INVALID_ARGUMENT,
+                        "halyard::Positions: the container holds fewer integers than the shape");
+        }
+    }
+
+    /// A DLPack tensor, taken as it is and checked by the call. Its shape and strides must outlive this.
+    Positions(const DLTensor &tensor) noexcept : tensor_(tensor), present_(true) {}
+
+    Positions(const Positions &other) noexcept { *this = other; }
+    Positions &operator=(const Positions &other) noexcept {
+        tensor_ = other.tensor_;
+        present_ = other.present_;
+        for (int axis = 0; axis < Extents::max_rank; ++axis) {
+            shape_[axis] = other.shape_[axis];
+        }
+        if (other.tensor_.shape == other.shape_) {
+            tensor_.shape = shape_;
+        }
+        return *this;
+    }
+
+    /// The argument that a C function takes: null if there are none, else valid as long as this.
+    const DLTensor *get() const noexcept { return present_ ? &tensor_ : nullptr; }
+
+private:
+    DLTensor tensor_{};
+    std::int64_t shape_[Extents::max_rank] = {};
+    bool present_ = false;
+};
+
+/// Which sequences of a cache a call concerns, one for each index of its batch; by default 0, 1, ... Refers to the
+/// integers it is made from, and a list in braces lives until the end of the call that it is written in.
+class Sequences {
+public:
+    Sequences() noexcept = default;
+    Sequences(std::nullopt_t) noexcept {}
+    Sequences(const std::int64_t *data, std::size_t count) noexcept : data_(data), count_(count), present_(true) {}
+    Sequences(std::initializer_list<std::int64_t> list) noexcept : Sequences(list.begin(), list.size()) {}
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<std::is_same_v<std::remove_const_t<T>, std::int64_t>, int> = 0>
+    Sequences(const Container &sequences) noexcept : Sequences(std::data(sequences), std::size(sequences)) {}
+
+    /// The argument that a C function takes with tokens of `tensor`; throws `Error` unless there is one for each index
+    /// of its batch.
+    const std::int64_t *get(const ConstTensor &tensor) const {
+        const DLTensor *t = tensor.get();
+        if (present_ && t != nullptr && t->shape != nullptr && (t->ndim == 3 || t->ndim == 4) &&
+            static_cast<std::int64_t>(count_) != (t->ndim == 4 ? t->shape[0] : 1)) {
+            throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Sequences: there must be one for each index of the batch");
+        }
+        return data_;
+    }
+
+private:
+    const std::int64_t *data_ = nullptr;
+    std::size_t count_ = 0;
+    bool present_ = false;
+};
+
+/* ---- Rotary position embedding --------------------------------------------------------------------------------- */
+
+/// How the angles of positions are stretched for contexts longer than a model was trained on.
+enum class RopeScaling {
+    none = HALYARD_ROPE_UNSCALED,
+    linear = HALYARD_ROPE_LINEAR,  ///< positions divided by `factor`
+    llama3 = HALYARD_ROPE_LLAMA3,  ///< low frequencies divided by `factor`, high ones kept, those between interpolated
+};
+
+struct RopeOptions {
+    std::int64_t head_dim = 0;       ///< 2 to 1024, even
+    std::int64_t rotary_dim = 0;     ///< the first so many features of a head are rotated; 0: all
+    std::int64_t max_positions = 0;  ///< positions are in [0, max_positions)
+    double rope_theta = 10000;
+    bool interleaved = false;  ///< pairs of features (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
+    RopeScaling scaling = RopeScaling::none;
+    double factor = 1;                                     ///< of both scalings
+    double low_freq_factor = 1, high_freq_factor = 4;      ///< of RopeScaling::llama3
+    std::int64_t original_max_position_embeddings = 8192;  ///< of RopeScaling::llama3
+};
+
+/// A table of cosines and sines. Move-only; may be used by any number of threads.
+///
+///     const halyard::Rope rope({128, 0, 8192, 500000});
+///     rope.apply({q, {tokens, 32, 128}}, {q, {tokens, 32, 128}});
+class Rope {
+public:
+    /// None; calls refuse it.
+    Rope() noexcept = default;
+
+    explicit Rope(const RopeOptions &options) {
+        halyard_rope_options c{};
+        c.head_dim = options.head_dim;
+        c.rotary_dim = options.rotary_dim;
+        c.max_positions = options.max_positions;
+        c.rope_theta = options.rope_theta;
+        c.interleaved = options.interleaved ? 1 : 0;
+        c.scaling = static_cast<halyard_rope_scaling>(options.scaling);
+        c.factor = options.factor;
+        c.low_freq_factor = options.low_freq_factor;
+        c.high_freq_factor = options.high_freq_factor;
+        c.original_max_position_embeddings = options.original_max_position_embeddings;
+        halyard_rope *rope = nullptr;
+        check(halyard_rope_create(&c, &rope));
+        rope_.reset(rope);
+    }
+
+    /// What it was made with, with rotary_dim filled in.
+    RopeOptions options() const {
+        halyard_rope_options c{};
+        check(halyard_rope_get_options(get(), &c));
+        RopeOptions options;
+        options.head_dim = c.head_dim;
+        options.rotary_dim = c.rotary_dim;
+        options.max_positions = c.max_positions;
+        options.rope_theta = c.rope_theta;
+        options.interleaved = c.interleaved != 0;
+        options.scaling = static_cast<RopeScaling>(c.scaling);
+        options.factor = c.factor;
+        options.low_freq_factor = c.low_freq_factor;
+        options.high_freq_factor = c.high_freq_factor;
+        options.original_max_position_embeddings = c.original_max_position_embeddings;
+        return options;
+    }
+
+    /// y = x rotated: [(batch,) T, n_heads, head_dim]; y may be x. Token t has position t.
+    void apply(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) const {
+        apply(x, Positions(), y, context);
+    }
+    /// The same with a position for each token.
+    void apply(const ConstTensor &x, const Positions &positions, const Tensor &y,
+               const halyard_context *context = nullptr) const {
+        check(halyard_rope_apply(context, get(), x.get(), positions.get(), y.get()));
+    }
+
+    explicit operator bool() const noexcept { return rope_ != nullptr; }
+    const halyard_rope *get() const noexcept { return rope_.get(); }
+
+private:
+    struct Destroy {
+        void operator()(halyard_rope *rope) const noexcept { halyard_rope_destroy(rope); }
+    };
+    std::unique_ptr<halyard_rope, Destroy> rope_;
+};
+
+/* ---- Cache of keys and values ----------------------------------------------------------------------------------- */
+
+struct KvCacheOptions {
+    std::int64_t n_layers = 1, n_sequences = 1, n_kv_heads = 0, head_dim = 0;
+    std::int64_t max_positions = 0;            ///< of each layer and sequence
+    DLDataType dtype = element<float>::dtype;  ///< what is stored: `element<halyard::bf16>::dtype`, ...
+};
+
+/// Keys and values of every layer and sequence. Move-only. Calls that change it may not run at the same time as others
+/// that use it.
+class KvCache {
+public:
+    /// None; calls refuse it.
+    KvCache() noexcept = default;
+
+    /// Bytes that a cache takes.
+    static std::int64_t size(const KvCacheOptions &options) {
+        std::int64_t bytes = 0;
+        const halyard_kv_cache_options c = c_options(options);
+        check(halyard_kv_cache_size(&c, &bytes));
+        return bytes;
+    }
+
+    /// A cache in memory of the library.
+    explicit KvCache(const KvCacheOptions &options) : KvCache(options, nullptr, 0) {}
+    /// The same in `bytes` bytes at `memory`, 64-byte aligned, which must outlive the cache.
+    KvCache(const KvCacheOptions &options, void *memory, std::int64_t bytes) {
+        halyard_kv_cache *cache = nullptr;
+        const halyard_kv_cache_options c = c_options(options);
+        check(halyard_kv_cache_create(&c, memory, bytes, &cache));
+        cache_.reset(cache);
+    }
+
+    KvCacheOptions options() const {
+        halyard_kv_cache_options c{};
+        check(halyard_kv_cache_get_options(get(), &c));
+        KvCacheOptions options;
+        options.n_layers = c.n_layers;
+        options.n_sequences = c.n_sequences;
+        options.n_kv_heads = c.n_kv_heads;
+        options.head_dim = c.head_dim;
+        options.max_positions = c.max_positions;
+        options.dtype = c.dtype;
+        return options;
+    }
+
+    /// Positions that are filled; -1 if an argument is out of range.
+    std::int64_t length(std::int64_t layer, std::int64_t sequence) const noexcept {
+        return halyard_kv_cache_length(get(), layer, sequence);
+    }
+    /// Forgets what lies at and after position `length` of a sequence, in every layer.
+    void truncate(std::int64_t sequence, std::int64_t length) {
+        check(halyard_kv_cache_truncate(get(), sequence, length));
+    }
+
+    /// Stores T more keys and values per sequence: k, v: [(batch,) T, n_kv_heads, head_dim], any element type.
+    void append(std::int64_t layer, const Sequences &sequences, const ConstTensor &k, const ConstTensor &v,
+                const halyard_context *context = nullptr) {
+        check(halyard_kv_cache_append(context, get(), layer, sequences.get(k), k.get(), v.get()));
+    }
+    /// The same to sequences 0, 1, ...
+    void append(std::int64_t layer, const ConstTensor &k, const ConstTensor &v,
+                const halyard_context *context = nullptr) {
+        append(layer, Sequences(), k, v, context);
+    }
+
+    /// Copies positions [first, first + T) out: k, v: [T, n_kv_heads, head_dim], any element type.
+    void read(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &k, const Tensor &v,
+              const halyard_context *context = nullptr) const {
+        check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get(), v.get()));
+    }
+    void read_keys(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &k,
+                   const halyard_context *context = nullptr) const {
+        check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get(), nullptr));
+    }
+    void read_values(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &v,
+                     const halyard_context *context = nullptr) const {
+        check(halyard_kv_cache_read(context, get(), layer, sequence, first, nullptr, v.get()));
+    }
+
+    explicit operator bool() const noexcept { return cache_ != nullptr; }
+    halyard_kv_cache *get() const noexcept { return cache_.get(); }
+
+private:
+    static halyard_kv_cache_options c_options(const KvCacheOptions &options) noexcept {
+        return {options.n_layers, options.n_sequences,   options.n_kv_heads,
+                options.head_dim, options.max_positions, options.dtype};
+    }
+
+    struct Destroy {
+        void operator()(halyard_kv_cache *cache) const noexcept { halyard_kv_cache_destroy(cache); }
+    };
+    std::unique_ptr<halyard_kv_cache, Destroy> cache_;
+};
+
+/* ---- Attention ------------------------------------------------------------------------------------------------- */
+
+/// What attention does beside its two products: by default every query sees every key, and scores are divided by
+/// sqrt(head_dim). Tensors are optional.
+struct AttentionOptions {
+    float scale = 0.0f;               ///< of the scores; 0: 1/sqrt(head_dim)
+    bool causal = false;              ///< queries see no keys after their own position
+    std::int64_t sliding_window = 0;  ///< 0, or how many positions back (and, without `causal`, ahead) queries see
+    float softcap = 0.0f;             ///< 0, or score = softcap tanh(score / softcap)
+    ConstTensor q_norm_weight;        ///< [head_dim]: heads of q go through an RMSNorm, before `rope`
+    ConstTensor k_norm_weight;        ///< [head_dim]: those of k
+    float qk_norm_eps = 0.0f;
+    unsigned qk_norm_flags = 0;          ///< HALYARD_RMS_...
+    const halyard_rope *rope = nullptr;  ///< what q and k are rotated by: Rope::get()
+
+    /// As the C functions take them; valid as long as this.
+    halyard_attention_options get() const noexcept {
+        halyard_attention_options c{};
+        c.scale = scale;
+        c.causal = causal ? 1 : 0;
+        c.sliding_window = sliding_window;
+        c.softcap = softcap;
+        c.q_norm_weight = q_norm_weight.get();
+        c.k_norm_weight = k_norm_weight.get();
+        c.qk_norm_eps = qk_norm_eps;
+        c.qk_norm_flags = qk_norm_flags;
+        c.rope = rope;
+        return c;
+    }
+};
+
+/// y = softmax(scale q k^T + mask) v, head by head. q, y: [(batch,) T, n_heads, head_dim]; k, v:
+/// [(batch,) S, n_kv_heads, head_dim]; the queries are the last T of S positions. y may be q.
+inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, const AttentionOptions &options,
+                      const Tensor &y, const halyard_context *context = nullptr) {
+    const halyard_attention_options c = options.get();
+    check(halyard_attention(context, q.get(), k.get(), v.get(), &c, y.get()));
+}
+
+/// Appends k and v to a layer of the cache, and attends to all that it then holds of each sequence. k, v:
+/// [(batch,) T, n_kv_heads, head_dim].
+inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, KvCache &cache,
+                      std::int64_t layer, const Sequences &sequences, const AttentionOptions &options, const Tensor &y,
+                      const halyard_context *context = nullptr) {
+    const halyard_attention_options c = options.get();
+    check(halyard_attention_cached(context, q.get(), k.get(), v.get(), cache.get(), layer, sequences.get(q), &c,
+                                   y.get()));
+}
+/// The same with sequences 0, 1, ...
+inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, KvCache &cache,
+                      std::int64_t layer, const AttentionOptions &options, const Tensor &y,
+                      const halyard_context *context = nullptr) {
+    attention(q, k, v, cache, layer, Sequences(), options, y, context);
+}
+
+}  // namespace halyard
+
+#endif

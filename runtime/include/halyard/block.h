@@ -1,0 +1,164 @@
+/* halyard: transformer blocks and stacks of them.
+ *
+ * A block is attention and a feed-forward network with their norms and residuals; a stack is token embedding, blocks, a
+ * last norm and the output projection. Both hold their weights packed and are constant after they are made: any number
+ * of threads may run one, each with a cache of its own. The rules of halyard.h hold.
+ *
+ * Between its products a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
+ * the residual stream in f32 from the embedding to the logits.
+ */
+#ifndef HALYARD_BLOCK_H
+#define HALYARD_BLOCK_H
+
+#include "attention.h"
+#include "halyard.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Blocks ---------------------------------------------------------------------------------------------------- */
+
+/** Where the norms of a block are; Sub is attention, then the feed-forward network. */
+typedef enum halyard_norm_placement {
+    HALYARD_PRE_NORM = 0,           /* x + Sub(N(x)): GPT-2, Llama */
+    HALYARD_POST_NORM = 1,          /* N(x + Sub(x)): Vaswani et al. 2017 */
+    HALYARD_POST_SUBLAYER_NORM = 2, /* x + N(Sub(x)): OLMo 2 */
+    HALYARD_SANDWICH_NORM = 3,      /* x + N'(Sub(N(x))): Gemma 2 */
+} halyard_norm_placement;
+
+/** Fields are named as in the configuration files of Hugging Face transformers, where those have them. */
+typedef struct halyard_block_config {
+    int64_t hidden_size;
+    int64_t intermediate_size;
+    int64_t num_attention_heads;
+    int64_t num_key_value_heads; /* divides num_attention_heads; 0: as many */
+    int64_t head_dim;            /* 0: hidden_size / num_attention_heads, which must then divide */
+
+    halyard_norm norm; /* HALYARD_NORM_RMS, HALYARD_NORM_LAYER, or HALYARD_NORM_NONE for a block without */
+    halyard_norm_placement norm_placement;
+    float rms_norm_eps;  /* of every norm, LayerNorm (layer_norm_eps) too: finite, >= 0 */
+    unsigned norm_flags; /* HALYARD_RMS_..., of RMSNorm: HALYARD_RMS_UNIT_OFFSET for Gemma */
+
+    halyard_activation hidden_act;
+    float swish_beta; /* of HALYARD_SWISH */
+    int gated_mlp;    /* not 0: down(act(gate x) * up x); 0: down(act(up x)) */
+
+    int causal;                   /* not 0: a decoder; with a cache it must be one */
+    int64_t sliding_window;       /* 0: none */
+    float query_pre_attn_scalar;  /* scores are divided by its root; 0: head_dim */
+    float attn_logit_softcapping; /* 0: none */
+    /** rope_theta 0: no rotary embedding. head_dim and max_positions may be 0: the block's head_dim, and
+     *  max_position_embeddings. */
+    halyard_rope_options rope;
+    int64_t max_position_embeddings; /* bound of positions where there is a rotary embedding */
+} halyard_block_config;
+
+/** Fills a configuration with what a family of models has in common; the sizes (hidden_size, intermediate_size, heads,
+ *  max_position_embeddings) are left 0 for the caller. preset: "original_2017" (the encoder's block; `causal` makes it
+ *  a decoder's), "gpt2", "llama", "qwen", "gemma" (2: sandwich norms, soft caps), "mistral" (7B v0.1: with its window).
+ *  docs/blocks.md has them in a table. */
+HALYARD_API halyard_status halyard_block_config_preset(const char *preset, halyard_block_config *config);
+/** The names of the presets, in a null-terminated array. */
+HALYARD_API const char *const *halyard_block_presets(void);
+
+/** Views of a block's tensors, read by halyard_block_create and not needed afterwards. Matrices are [out, in] or
+ *  [in, out] as `layout` says, all of one dtype; vectors have any dtype. Null means absent. */
+typedef struct halyard_block_weights {
+    halyard_weight_layout layout;
+    /** Either the three, or one matrix of their outputs one after another (GPT-2's c_attn), q first. */
+    const DLTensor *q_proj, *k_proj, *v_proj;
+    const DLTensor *qkv_proj;
+    const DLTensor *o_proj;
+    const DLTensor *q_proj_bias, *k_proj_bias, *v_proj_bias, *qkv_proj_bias, *o_proj_bias; /* each optional */
+    /** [head_dim], optional: per-head RMSNorm of q and k with the block's eps and flags. */
+    const DLTensor *q_norm, *k_norm;
+    const DLTensor *gate_proj; /* of gated_mlp */
+    const DLTensor *up_proj, *down_proj;
+    const DLTensor *gate_proj_bias, *up_proj_bias, *down_proj_bias; /* optional */
+    /** The norms of attention and of the feed-forward network; weight optional (as 1), bias of LayerNorm only. */
+    const DLTensor *attention_norm, *attention_norm_bias, *ffn_norm, *ffn_norm_bias;
+    /** The second ones of HALYARD_SANDWICH_NORM. */
+    const DLTensor *attention_post_norm, *attention_post_norm_bias, *ffn_post_norm, *ffn_post_norm_bias;
+} halyard_block_weights;
+
+typedef struct halyard_block halyard_block;
+
+HALYARD_API halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
+                                                const halyard_block_weights *weights, halyard_block **block);
+/** Null is allowed. No call that uses it may be running. */
+HALYARD_API void halyard_block_destroy(halyard_block *block);
+/** What it was made with, with the zeros filled in. */
+HALYARD_API halyard_status halyard_block_get_config(const halyard_block *block, halyard_block_config *config);
+/** Bytes of packed weights, biases and tables; 0 if `block` is null. The table of angles counts for each block, though
+ *  those with equal options share one. */
+HALYARD_API int64_t halyard_block_bytes(const halyard_block *block);
+
+/** y = block(x). x, y: [T, hidden_size] or [batch, T, hidden_size], one dtype; y may be x.
+ *  cache: null, and the T tokens are the whole sequence; or a cache with the block's kv heads and head_dim, to whose
+ *  `layer` the tokens' keys and values are appended (not if the call fails). sequences: batch distinct indices, or null
+ *  for 0, 1, ... */
+HALYARD_API halyard_status halyard_block_forward(const halyard_context *context, const halyard_block *block,
+                                                 const DLTensor *x, halyard_kv_cache *cache, int64_t layer,
+                                                 const int64_t *sequences, DLTensor *y);
+
+/* ---- Stacks ---------------------------------------------------------------------------------------------------- */
+
+typedef struct halyard_stack_config {
+    int64_t vocab_size;
+    int64_t hidden_size;
+    float embedding_multiplier; /* tokens' embeddings are multiplied by it (Gemma: sqrt(hidden_size)); 0: 1 */
+    halyard_norm norm;          /* the last one; HALYARD_NORM_NONE for Post-LN */
+    float rms_norm_eps;
+    unsigned norm_flags;
+    float final_logit_softcapping; /* 0: none */
+} halyard_stack_config;
+
+typedef struct halyard_stack_weights {
+    /** [vocab_size, hidden_size], any dtype and pitch. Not copied: must outlive the stack. */
+    const DLTensor *embed_tokens;
+    /** Null or [max positions, hidden_size]: learned positions, added. Not copied. */
+    const DLTensor *embed_positions;
+    const DLTensor *norm, *norm_bias; /* [hidden_size], optional */
+    /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. */
+    const DLTensor *lm_head;
+} halyard_stack_weights;
+
+typedef struct halyard_stack halyard_stack;
+
+/** blocks: n_layers of them, one hidden_size, in order; not copied, must outlive the stack. */
+HALYARD_API halyard_status halyard_stack_create(const halyard_context *context, const halyard_stack_config *config,
+                                                const halyard_stack_weights *weights,
+                                                const halyard_block *const *blocks, int64_t n_layers,
+                                                halyard_stack **stack);
+HALYARD_API void halyard_stack_destroy(halyard_stack *stack); /* null is allowed */
+HALYARD_API halyard_status halyard_stack_get_config(const halyard_stack *stack, halyard_stack_config *config);
+
+/** Sees the residual stream, f32 [batch, T, hidden_size]: layer 0 is the embedding, layer i the output of block i - 1,
+ *  and layer n_layers + 1 the output of the last norm. With a long prompt it is called for each part of it: first_token
+ *  says where in the call's tokens the part begins. The tensor is valid during the call. */
+typedef void (*halyard_hidden_state_observer)(void *user, int64_t layer, int64_t first_token, const DLTensor *hidden);
+
+typedef struct halyard_stack_options {
+    int all_logits; /* not 0: logits of every token; 0: of the last one of each sequence */
+    halyard_hidden_state_observer observer; /* null: none */
+    void *user;
+} halyard_stack_options;
+
+/** logits = lm_head(norm(blocks(embedding(input_ids)))).
+ *  input_ids: [T] or [batch, T], int32 or int64, each in [0, vocab_size); logits: f32, f16 or bf16, shape of
+ *  input_ids (or, without all_logits, input_ids' shape without T) with vocab_size appended: [vocab], [batch, vocab],
+ *  [T, vocab] or [batch, T, vocab]. Without all_logits there must be a token in each sequence.
+ *  cache, sequences: as for halyard_block_forward, the cache having n_layers layers or more, all filled equally far.
+ *  options: null for all zero. With a cache, long prompts go through the stack in parts of at most 512 tokens of each
+ *  sequence, which changes no bit. Logits in 16 bits with a soft cap are made in f32 first, in scratch memory. */
+HALYARD_API halyard_status halyard_stack_forward(const halyard_context *context, const halyard_stack *stack,
+                                                 const DLTensor *input_ids, halyard_kv_cache *cache,
+                                                 const int64_t *sequences, const halyard_stack_options *options,
+                                                 DLTensor *logits);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,385 @@
+/* block.hpp: the C++17 interface of block.h, in the manner of halyard.hpp.
+ *
+ *     halyard::BlockConfig config = halyard::BlockConfig::preset("llama");
+ *     config.hidden_size = 4096;  // and the other sizes
+ *     const halyard::Block block(config, weights);
+ *     block.forward({x, {tokens, 4096}}, {y, {tokens, 4096}});
+ */
+#ifndef HALYARD_BLOCK_HPP
+#define HALYARD_BLOCK_HPP
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "attention.hpp"
+#include "block.h"
+
+namespace halyard {
+
+/* ---- Blocks -------------------------------------------------------------------------------------------------- */
+
+/// Where the norms of a block are; Sub is attention, then the feed-forward network.
+enum class NormPlacement {
+    pre = HALYARD_PRE_NORM,                      ///< x + Sub(N(x)): GPT-2, Llama
+    post = HALYARD_POST_NORM,                    ///< N(x + Sub(x)): Vaswani et al. 2017
+    post_sublayer = HALYARD_POST_SUBLAYER_NORM,  ///< x + N(Sub(x)): OLMo 2
+    sandwich = HALYARD_SANDWICH_NORM,            ///< x + N'(Sub(N(x))): Gemma 2
+};
+
+/// Fields are named as in the configuration files of Hugging Face transformers, where those have them.
+struct BlockConfig {
+    std::int64_t hidden_size = 0, intermediate_size = 0;
+    std::int64_t num_attention_heads = 0;
+    std::int64_t num_key_value_heads = 0;  ///< divides num_attention_heads; 0: as many
+    std::int64_t head_dim = 0;             ///< 0: hidden_size / num_attention_heads
+
+    Norm norm = Norm::rms;
+    NormPlacement norm_placement = NormPlacement::pre;
+    float rms_norm_eps = 1e-6f;  ///< of every norm, also of LayerNorms
+    unsigned norm_flags = 0;     ///< HALYARD_RMS_..., of RMSNorms
+
+    Activation hidden_act = Activation::silu;
+    float swish_beta = 1.0f;  ///< of Activation::swish
+    bool gated_mlp = true;    ///< down(act(gate x) * up x) instead of down(act(up x))
+
+    bool causal = true;                        ///< needed where there is a cache
+    std::int64_t sliding_window = 0;           ///< 0: none
+    float query_pre_attn_scalar = 0.0f;        ///< scores are divided by its root; 0: head_dim
+    float attn_logit_softcapping = 0.0f;       ///< 0: none
+    RopeOptions rope = no_rope();              ///< rope_theta 0: none; head_dim and max_positions may be 0
+    std::int64_t max_position_embeddings = 0;  ///< bound of positions where there is a rotary embedding
+
+    /// What a family of models has in common, without its sizes: one of `presets()`.
+    static BlockConfig preset(const char *name) {
+        halyard_block_config c{};
+        check(halyard_block_config_preset(name, &c));
+        return BlockConfig(c);
+    }
+    /// Their names.
+    static std::vector<const char *> presets() {
+        std::vector<const char *> names;
+        for (const char *const *name = halyard_block_presets(); *name != nullptr; ++name) {
+            names.push_back(*name);
+        }
+        return names;
+    }
+
+    BlockConfig() = default;
+    explicit BlockConfig(const halyard_block_config &c)
+        : hidden_size(c.hidden_size), intermediate_size(c.intermediate_size),
+          num_attention_heads(c.num_attention_heads), num_key_value_heads(c.num_key_value_heads), head_dim(c.head_dim),
+          norm(static_cast<Norm>(c.norm)), norm_placement(static_cast<NormPlacement>(c.norm_placement)),
+          rms_norm_eps(c.rms_norm_eps), norm_flags(c.norm_flags), hidden_act(static_cast<Activation>(c.hidden_act)),
+          swish_beta(c.swish_beta), gated_mlp(c.gated_mlp != 0), causal(c.causal != 0),
+          sliding_window(c.sliding_window), query_pre_attn_scalar(c.query_pre_attn_scalar),
+          attn_logit_softcapping(c.attn_logit_softcapping), max_position_embeddings(c.max_position_embeddings) {
+        rope.head_dim = c.rope.head_dim;
+        rope.rotary_dim = c.rope.rotary_dim;
+        rope.max_positions = c.rope.max_positions;
+        rope.rope_theta = c.rope.rope_theta;
+        rope.interleaved = c.rope.interleaved != 0;
+        rope.scaling = static_cast<RopeScaling>(c.rope.scaling);
+        rope.factor = c.rope.factor;
+        rope.low_freq_factor = c.rope.low_freq_factor;
+        rope.high_freq_factor = c.rope.high_freq_factor;
+        rope.original_max_position_embeddings = c.rope.original_max_position_embeddings;
+    }
+
+    /// As the C functions take it.
+    halyard_block_config get() const noexcept {
+        halyard_block_config c{};
+        c.hidden_size = hidden_size;
+        c.intermediate_size = intermediate_size;
+        c.num_attention_heads = num_attention_heads;
+        c.num_key_value_heads = num_key_value_heads;
+        c.head_dim = head_dim;
+        c.norm = static_cast<halyard_norm>(norm);
+        c.norm_placement = static_cast<halyard_norm_placement>(norm_placement);
+        c.rms_norm_eps = rms_norm_eps;
+        c.norm_flags = norm_flags;
+        c.hidden_act = static_cast<halyard_activation>(hidden_act);
+        c.swish_beta = swish_beta;
+        c.gated_mlp = gated_mlp ? 1 : 0;
+        c.causal = causal ? 1 : 0;
+        c.sliding_window = sliding_window;
+        c.query_pre_attn_scalar = query_pre_attn_scalar;
+        c.attn_logit_softcapping = attn_logit_softcapping;
+        c.rope.head_dim = rope.head_dim;
+        c.rope.rotary_dim = rope.rotary_dim;
+        c.rope.max_positions = rope.max_positions;
+        c.rope.rope_theta = rope.rope_theta;
+        c.rope.interleaved = rope.interleaved ? 1 : 0;
+        c.rope.scaling = static_cast<halyard_rope_scaling>(rope.scaling);
+        c.rope.factor = rope.factor;
+        c.rope.low_freq_factor = rope.low_freq_factor;
+        c.rope.high_freq_factor = rope.high_freq_factor;
+        c.rope.original_max_position_embeddings = rope.original_max_position_embeddings;
+        c.max_position_embeddings = max_position_embeddings;
+        return c;
+    }
+
+private:
+    static RopeOptions no_rope() noexcept {
+        RopeOptions rope;
+        rope.rope_theta = 0;
+        return rope;
+    }
+};
+
+/// The tensors of a block, not needed after it is made. Matrices are as `layout` says, all of one element type; those
+/// that a configuration does not have stay empty, and all vectors may.
+struct BlockWeights {
+    WeightLayout layout = WeightLayout::out_in;
+    ConstTensor q_proj, k_proj, v_proj;  ///< or:
+    ConstTensor qkv_proj;                ///< their outputs one after another
+    ConstTensor o_proj;
+    ConstTensor q_proj_bias, k_proj_bias, v_proj_bias, qkv_proj_bias, o_proj_bias;
+    ConstTensor q_norm, k_norm;  ///< [head_dim]: per-head RMSNorm
+    ConstTensor gate_proj;       ///< of gated_mlp
+    ConstTensor up_proj, down_proj;
+    ConstTensor gate_proj_bias, up_proj_bias, down_proj_bias;
+    ConstTensor attention_norm, attention_norm_bias, ffn_norm, ffn_norm_bias;
+    ConstTensor attention_post_norm, attention_post_norm_bias, ffn_post_norm, ffn_post_norm_bias;  ///< of sandwich
+};
+
+namespace detail {
+
+/// The indices of `sequences`, of which there must be one for each index of the batch of a tensor with so many axes.
+inline const std::int64_t *indices_of(const Sequences &sequences, const ConstTensor &tensor, int batched_rank) {
+    const DLTensor *const t = tensor.get();
+    const bool batched = t != nullptr && t->shape != nullptr && t->ndim == batched_rank;
+    // Sequences knows tensors of heads.
+    std::int64_t shape[Extents::max_rank] = {batched ? t->shape[0] : 1, 0, 0, 0};
+    DLTensor heads{};
+    heads.ndim = Extents::max_rank;
+    heads.shape = shape;
+    return sequences.get(heads);
+}
+
+}  // namespace detail
+
+/// Attention and a feed-forward network with their norms and residuals. Move-only; may be used by any number of
+/// threads, each with a cache of its own.
+class Block {
+public:
+    /// None; calls refuse it.
+    Block() noexcept = default;
+
+    Block(const BlockConfig &config, const BlockWeights &weights, const halyard_context *context = nullptr) {
+        const halyard_block_config c = config.get();
+        const BlockWeights &w = weights;
+        halyard_block_weights tensors{};
+        tensors.layout = static_cast<halyard_weight_layout>(w.layout);
+        tensors.q_proj = w.q_proj.get();
+        tensors.k_proj = w.k_proj.get();
+        tensors.v_proj = w.v_proj.get();
+        tensors.qkv_proj = w.qkv_proj.get();
+        tensors.o_proj = w.o_proj.get();
+        tensors.q_proj_bias = w.q_proj_bias.get();
+        tensors.k_proj_bias = w.k_proj_bias.get();
+        tensors.v_proj_bias = w.v_proj_bias.get();
+        tensors.qkv_proj_bias = w.qkv_proj_bias.get();
+        tensors.o_proj_bias = w.o_proj_bias.get();
+        tensors.q_norm = w.q_norm.get();
+        tensors.k_norm = w.k_norm.get();
+        tensors.gate_proj = w.gate_proj.get();
+        tensors.up_proj = w.up_proj.get();
+        tensors.down_proj = w.down_proj.get();
+        tensors.gate_proj_bias = w.gate_proj_bias.get();
+        tensors.up_proj_bias = w.up_proj_bias.get();
+        tensors.down_proj_bias = w.down_proj_bias.get();
+        tensors.attention_norm = w.attention_norm.get();
+        tensors.attention_norm_bias = w.attention_norm_bias.get();
+        tensors.ffn_norm = w.ffn_norm.get();
+        tensors.ffn_norm_bias = w.ffn_norm_bias.get();
+        tensors.attention_post_norm = w.attention_post_norm.get();
+        tensors.attention_post_norm_bias = w.attention_post_norm_bias.get();
+        tensors.ffn_post_norm = w.ffn_post_norm.get();
+        tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get();
+        halyard_block *block = nullptr;
+        check(halyard_block_create(context, &c, &tensors, &block));
+        block_.reset(block);
+    }
+
+    /// What it was made with, with the zeros filled in.
+    BlockConfig config() const {
+        halyard_block_config c{};
+        check(halyard_block_get_config(get(), &c));
+        return BlockConfig(c);
+    }
+    /// Bytes of packed weights, biases and tables.
+    std::int64_t bytes() const noexcept { return halyard_block_bytes(get()); }
+
+    /// y = block(x) for whole sequences: [T, hidden_size] or [batch, T, hidden_size]; y may be x.
+    void forward(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) const {
+        check(halyard_block_forward(context, get(), x.get(), nullptr, 0, nullptr, y.get()));
+    }
+    /// The same for tokens that continue sequences of a layer of a cache, to which their keys and values are appended.
+    void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Sequences &sequences, const Tensor &y,
+                 const halyard_context *context = nullptr) const {
+        require(cache);
+        check(halyard_block_forward(context, get(), x.get(), cache.get(), layer, detail::indices_of(sequences, x, 3),
+                                    y.get()));
+    }
+    /// The same with sequences 0, 1, ...
+    void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Tensor &y,
+                 const halyard_context *context = nullptr) const {
+        forward(x, cache, layer, Sequences(), y, context);
+    }
+
+    explicit operator bool() const noexcept { return block_ != nullptr; }
+    const halyard_block *get() const noexcept { return block_.get(); }
+
+private:
+    friend class Stack;
+
+    /// To the C functions a null cache means whole sequences.
+    static void require(const KvCache &cache) {
+        if (!cache) {
+            throw Error(HALYARD_INVALID_ARGUMENT, "halyard: the cache is empty");
+        }
+    }
+
+    struct Destroy {
+        void operator()(halyard_block *block) const noexcept { halyard_block_destroy(block); }
+    };
+    std::unique_ptr<halyard_block, Destroy> block_;
+};
+
+/* ---- Stacks -------------------------------------------------------------------------------------------------- */
+
+struct StackConfig {
+    std::int64_t vocab_size = 0, hidden_size = 0;
+    float embedding_multiplier = 1.0f;  ///< tokens' embeddings are multiplied by it
+    Norm norm = Norm::rms;              ///< the last one; none for Post-LN
+    float rms_norm_eps = 1e-6f;
+    unsigned norm_flags = 0;
+    float final_logit_softcapping = 0.0f;  ///< 0: none
+};
+
+struct StackWeights {
+    ConstTensor embed_tokens;     ///< [vocab_size, hidden_size], any element type. Not copied: must outlive the stack
+    ConstTensor embed_positions;  ///< {}, or learned positions: [max positions, hidden_size]. Not copied
+    ConstTensor norm, norm_bias;  ///< [hidden_size], optional
+    ConstTensor lm_head;          ///< [vocab_size, hidden_size]; {}: embed_tokens
+};
+
+/// Ids of tokens, int32 or int64: [T] or [batch, T].
+using TokenIds = Positions;
+
+/// Token embedding, blocks, the last norm and the output projection. Move-only; may be used by any number of threads,
+/// each with a cache of its own.
+class Stack {
+public:
+    /// None; calls refuse it.
+    Stack() noexcept = default;
+
+    /// blocks: a container of `Block`, in order; they must outlive the stack.
+    template<class Blocks>
+    Stack(const StackConfig &config, const StackWeights &weights, const Blocks &blocks,
+          const halyard_context *context = nullptr) {
+        halyard_stack_config c{};
+        c.vocab_size = config.vocab_size;
+        c.hidden_size = config.hidden_size;
+        c.embedding_multiplier = config.embedding_multiplier;
+        c.norm = static_cast<halyard_norm>(config.norm);
+        c.rms_norm_eps = config.rms_norm_eps;
+        c.norm_flags = config.norm_flags;
+        c.final_logit_softcapping = config.final_logit_softcapping;
+        halyard_stack_weights w{};
+        w.embed_tokens = weights.embed_tokens.get();
+        w.embed_positions = weights.embed_positions.get();
+        w.norm = weights.norm.get();
+        w.norm_bias = weights.norm_bias.get();
+        w.lm_head = weights.lm_head.get();
+        std::vector<const halyard_block *> layers;
+        for (const Block &block : blocks) {
+            layers.push_back(block.get());
+        }
+        halyard_stack *stack = nullptr;
+        check(halyard_stack_create(context, &c, &w, layers.data(), static_cast<std::int64_t>(layers.size()), &stack));
+        stack_.reset(stack);
+    }
+
+    StackConfig config() const {
+        halyard_stack_config c{};
+        check(halyard_stack_get_config(get(), &c));
+        StackConfig config;
+        config.vocab_size = c.vocab_size;
+        config.hidden_size = c.hidden_size;
+        config.embedding_multiplier = c.embedding_multiplier;
+        config.norm = static_cast<Norm>(c.norm);
+        config.rms_norm_eps = c.rms_norm_eps;
+        config.norm_flags = c.norm_flags;
+        config.final_logit_softcapping = c.final_logit_softcapping;
+        return config;
+    }
+
+    /// Logits of the last token of whole sequences: [vocab_size] or [batch, vocab_size], any element type.
+    void forward(const TokenIds &input_ids, const Tensor &logits, const halyard_context *context = nullptr) const {
+        check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, nullptr, logits.get()));
+    }
+    /// The same for tokens that continue sequences of a cache.
+    void forward(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
+                 const halyard_context *context = nullptr) const {
+        call(input_ids, cache, sequences, nullptr, logits, context);
+    }
+    void forward(const TokenIds &input_ids, KvCache &cache, const Tensor &logits,
+                 const halyard_context *context = nullptr) const {
+        call(input_ids, cache, Sequences(), nullptr, logits, context);
+    }
+
+    /// Logits of every token: [T, vocab_size] or [batch, T, vocab_size].
+    void forward_all(const TokenIds &input_ids, const Tensor &logits, const halyard_context *context = nullptr) const {
+        halyard_stack_options options{};
+        options.all_logits = 1;
+        check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, &options, logits.get()));
+    }
+    void forward_all(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
+                     const halyard_context *context = nullptr) const {
+        halyard_stack_options options{};
+        options.all_logits = 1;
+        call(input_ids, cache, sequences, &options, logits, context);
+    }
+
+    /// The logits of `forward_all` for whole sequences, and the residual stream on the way: calls
+    /// `observer(layer, first_token, hidden)` with hidden f32 [batch, T, hidden_size], valid during that call. Layer 0
+    /// is the embedding, layer i the output of block i - 1, the layer after the last block the output of the last norm.
+    /// The observer may not throw.
+    template<class Observer>
+    void observe(const TokenIds &input_ids, Observer &&observer, const Tensor &logits,
+                 const halyard_context *context = nullptr) const {
+        using Callable = std::remove_reference_t<Observer>;
+        halyard_stack_options options{};
+        options.all_logits = 1;
+        options.observer = [](void *user, std::int64_t layer, std::int64_t first_token,
+                              const DLTensor *hidden) noexcept {
+            (*static_cast<Callable *>(user))(layer, first_token, ConstTensor(*hidden));
+        };
+        options.user = const_cast<void *>(static_cast<const void *>(&observer));
+        check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, &options, logits.get()));
+    }
+
+    explicit operator bool() const noexcept { return stack_ != nullptr; }
+    const halyard_stack *get() const noexcept { return stack_.get(); }
+
+private:
+    void call(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences,
+              const halyard_stack_options *options, const Tensor &logits, const halyard_context *context) const {
+        Block::require(cache);
+        const DLTensor *const ids = input_ids.get();
+        const std::int64_t *const indices =
+            detail::indices_of(sequences, ids != nullptr ? ConstTensor(*ids) : ConstTensor(), 2);
+        check(halyard_stack_forward(context, get(), ids, cache.get(), indices, options, logits.get()));
+    }
+
+    struct Destroy {
+        void operator()(halyard_stack *stack) const noexcept { halyard_stack_destroy(stack); }
+    };
+    std::unique_ptr<halyard_stack, Destroy> stack_;
+};
+
+}  // namespace halyard
+
+#endif

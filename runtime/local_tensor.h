@@ -1,0 +1,73 @@
+// DLTensors for calls inside the library.
+#ifndef HALYARD_RUNTIME_LOCAL_TENSOR_H
+#define HALYARD_RUNTIME_LOCAL_TENSOR_H
+
+#include "check.h"
+
+namespace halyard {
+
+constexpr DLDataType dlpack_type(DType dtype) {
+    return {static_cast<uint8_t>(dtype == DType::bf16 ? kDLBfloat : kDLFloat), static_cast<uint8_t>(8 * size_of(dtype)),
+            1};
+}
+
+/** A DLTensor with its own shape and strides, to which it points. */
+class LocalTensor {
+public:
+    /** The tensor that was checked. */
+    explicit LocalTensor(const View &view) {
+        set(view.data, view.dtype, view.rank);
+        for (int i = 0; i < view.rank; i++) {
+            shape_[i] = view.shape[i];
+            strides_[i] = view.strides[i];
+        }
+    }
+
+    /** f32 [leading axes of x, width]: rows `pitch` floats apart. */
+    LocalTensor(const View &x, float *data, int64_t pitch, int64_t width) {
+        set(data, DType::f32, x.rank);
+        set_leading(x, pitch);
+        set_axis(x.rank - 1, width, 1);
+    }
+
+    /** f32 [leading axes of x, heads, head_dim]: tokens `pitch` floats apart. */
+    LocalTensor(const View &x, float *data, int64_t pitch, int64_t heads, int64_t head_dim) {
+        set(data, DType::f32, x.rank + 1);
+        set_leading(x, pitch);
+        set_axis(x.rank - 1, heads, head_dim);
+        set_axis(x.rank, head_dim, 1);
+    }
+
+    LocalTensor(const LocalTensor &) = delete;
+    LocalTensor &operator=(const LocalTensor &) = delete;
+
+    DLTensor *get() { return &tensor_; }
+
+private:
+    void set(void *data, DType dtype, int rank) {
+        tensor_.data = data;
+        tensor_.device = {kDLCPU, 0};
+        tensor_.ndim = rank;
+        tensor_.dtype = dlpack_type(dtype);
+        tensor_.shape = shape_;
+        tensor_.strides = strides_;
+        tensor_.byte_offset = 0;
+    }
+    void set_axis(int axis, int64_t extent, int64_t stride) {
+        shape_[axis] = extent;
+        strides_[axis] = stride;
+    }
+    void set_leading(const View &x, int64_t pitch) {
+        for (int axis = x.rank - 2; axis >= 0; axis--) {
+            set_axis(axis, x.shape[axis], pitch);
+            pitch *= x.shape[axis];
+        }
+    }
+
+    DLTensor tensor_;
+    int64_t shape_[max_rank], strides_[max_rank];
+};
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,27 @@
+// Rotary position embedding: the table of cosines and sines, and the rotation of one token.
+#ifndef HALYARD_RUNTIME_ROPE_H
+#define HALYARD_RUNTIME_ROPE_H
+
+#include "dispatch.h"
+#include "halyard/attention.h"
+
+struct halyard_rope {
+    halyard_rope_options options;  // with rotary_dim filled in
+    const float *cosines, *sines;  // [position][rotary_dim / 2]
+    void *mapped;                  // where both lie
+    int64_t mapped_bytes;
+
+    /** Pairs of features that turn together. */
+    int64_t pairs() const { return options.rotary_dim / 2; }
+};
+
+namespace halyard {
+
+/** Rotates one token's heads, f32: y may be x; pitches in floats from head to head. Features that are not rotated are
+ *  copied. */
+void rotate(halyard_isa isa, const halyard_rope &rope, int64_t position, const float *x, int64_t x_pitch, int64_t heads,
+            float *y, int64_t y_pitch);
+
+}  // namespace halyard
+
+#endif

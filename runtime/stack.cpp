@@ -1,0 +1,418 @@
+// Stacks: token embedding, blocks, the last norm and the output projection.
+//
+// The residual stream is one f32 tensor in the context's scratch, which the blocks change in place. With a cache,
+// tokens go through all blocks part by part; what the output projection reads is kept until the last part is through,
+// so that logits are written at the end, by calls that take their memory before they write.
+#include "stack.h"
+
+#include <cstdio>
+#include <initializer_list>
+
+#include "kv_cache.h"
+#include "linear_check.h"
+#include "local_tensor.h"
+#include "product.h"
+
+namespace halyard {
+namespace {
+
+/** Tokens of a sequence that go through the blocks together where there is a cache. */
+constexpr int64_t max_part_tokens = 512;
+
+// ---- Arguments ----
+
+/** A checked tensor of token ids: [T] or [batch, T]. */
+struct TokenIds {
+    const char *data = nullptr;
+    bool is_64_bit = false;
+    int rank = 1;
+    int64_t batch = 1, tokens = 0;
+    int64_t batch_stride = 0, token_stride = 0;
+
+    int64_t at(int64_t sequence, int64_t token) const {
+        const int64_t element = sequence * batch_stride + token * token_stride;
+        return is_64_bit ? reinterpret_cast<const int64_t *>(data)[element]
+                         : reinterpret_cast<const int32_t *>(data)[element];
+    }
+    const char *end() const {
+        const int64_t last = (batch - 1) * batch_stride + (tokens - 1) * token_stride;
+        return data + (last + 1) * (is_64_bit ? 8 : 4);
+    }
+};
+
+TokenIds check_token_ids(Checker &check, const DLTensor *tensor) {
+    TokenIds ids;
+    if (!check.not_null("input_ids", tensor)) {
+        return ids;
+    }
+    if (tensor->device.device_type != kDLCPU) {
+        check.fail(HALYARD_UNSUPPORTED, "input_ids is on device type %d, but must be on the CPU (kDLCPU)",
+                   static_cast<int>(tensor->device.device_type));
+        return ids;
+    }
+    const DLDataType type = tensor->dtype;
+    if (type.code != kDLInt || (type.bits != 32 && type.bits != 64) || type.lanes != 1) {
+        check.fail(HALYARD_UNSUPPORTED,
+                   "input_ids has dtype code %d, %d bits, %d lanes, but must be int32 or int64 with one lane",
+                   type.code, type.bits, type.lanes);
+        return ids;
+    }
+    if (tensor->ndim != 1 && tensor->ndim != 2) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has rank %d, but must be [T] or [batch, T]", tensor->ndim);
+        return ids;
+    }
+    if (!tensor->shape) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no shape: its shape pointer is null");
+        return ids;
+    }
+    ids.rank = tensor->ndim;
+    ids.is_64_bit = type.bits == 64;
+    ids.tokens = tensor->shape[ids.rank - 1];
+    ids.batch = ids.rank == 2 ? tensor->shape[0] : 1;
+    ids.token_stride = tensor->strides ? tensor->strides[ids.rank - 1] : 1;
+    ids.batch_stride = ids.rank == 1 ? 0 : tensor->strides ? tensor->strides[0] : ids.tokens;
+    int64_t reach;
+    if (ids.tokens < 0 || ids.batch < 0 || ids.token_stride < 0 || ids.batch_stride < 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has a negative extent or stride");
+    } else if (__builtin_mul_overflow(ids.batch, ids.tokens, &reach) ||
+               __builtin_mul_overflow(ids.batch, ids.batch_stride, &reach) ||
+               __builtin_mul_overflow(ids.tokens, ids.token_stride, &reach)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has a shape or strides too large for 64-bit addresses");
+    }
+    if (check.failed() || ids.batch == 0 || ids.tokens == 0) {
+        return ids;
+    }
+    if (!tensor->data) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no data: its data pointer is null");
+        return ids;
+    }
+    ids.data = static_cast<const char *>(tensor->data) + tensor->byte_offset;
+    if (reinterpret_cast<uintptr_t>(ids.data) % (type.bits / 8) != 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "input_ids has misaligned data: the address must be a multiple of the element's %d bytes",
+                   type.bits / 8);
+    }
+    return ids;
+}
+
+void check_ids_in_range(Checker &check, const TokenIds &ids, int64_t vocab_size) {
+    for (int64_t i = 0; i < ids.batch && !check.failed(); i++) {
+        for (int64_t t = 0; t < ids.tokens && !check.failed(); t++) {
+            const int64_t id = ids.at(i, t);
+            if (id >= 0 && id < vocab_size) {
+                continue;
+            }
+            const long long token = t, value = id, size = vocab_size;
+            if (ids.rank == 1) {
+                check.fail(HALYARD_INVALID_ARGUMENT, "input_ids[%lld] is %lld, but vocab_size is %lld", token, value,
+                           size);
+            } else {
+                check.fail(HALYARD_INVALID_ARGUMENT, "input_ids[%lld, %lld] is %lld, but vocab_size is %lld",
+                           static_cast<long long>(i), token, value, size);
+            }
+        }
+    }
+}
+
+/** [vocab_size] for each sequence or, if `all`, for each token: as [batch, 1 or T, vocab_size]. */
+View check_logits(Checker &check, const DLTensor *logits, const TokenIds &ids, bool all, int64_t vocab_size) {
+    const View given = check.output("logits", logits);
+    const int rank = (ids.rank == 2) + all + 1;
+    if (!check.failed() && given.rank != rank) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "logits has rank %d, but must have rank %d: %s", given.rank, rank,
+                   all ? "an axis more than input_ids" : "that of input_ids, without all_logits");
+    }
+    const struct {
+        bool present;
+        int64_t extent;
+        const char *of;
+    } axes[] = {{ids.rank == 2, ids.batch, "the batch of input_ids"},
+                {all, ids.tokens, "the tokens of input_ids"},
+                {true, vocab_size, "the vocab_size of stack"}};
+    View view = given;
+    view.rank = 3;
+    int axis = 0;
+    for (int i = 0; i < 3 && !check.failed(); i++) {
+        view.shape[i] = axes[i].present ? axes[i].extent : 1;
+        view.strides[i] = axes[i].present ? given.strides[axis] : 0;
+        if (axes[i].present && given.shape[axis] != axes[i].extent) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "logits has extent %lld on axis %d, but must have %lld, %s",
+                       static_cast<long long>(given.shape[axis]), axis, static_cast<long long>(axes[i].extent),
+                       axes[i].of);
+        }
+        axis += axes[i].present;
+    }
+    return view;
+}
+
+void check_stack_call(Checker &check, const halyard_stack &stack, const CachedSequences &sequences, int64_t tokens) {
+    check_sequences(check, sequences);
+    if (check.failed()) {
+        return;
+    }
+    const halyard_kv_cache *const cache = sequences.cache;
+    if (cache && cache->n_layers < stack.n_layers) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "cache has %lld layers, but the stack has %lld",
+                   static_cast<long long>(cache->n_layers), static_cast<long long>(stack.n_layers));
+        return;
+    }
+    for (int64_t i = 0; i < (cache ? sequences.batch : 1) && !check.failed(); i++) {
+        const int64_t length = sequences.length(0, i);
+        for (int64_t layer = 1; layer < stack.n_layers && cache && !check.failed(); layer++) {
+            if (sequences.length(layer, i) != length) {
+                check.fail(HALYARD_INVALID_ARGUMENT,
+                           "cache has %lld positions in layer %lld of sequence %lld, but %lld in layer 0",
+                           static_cast<long long>(sequences.length(layer, i)), static_cast<long long>(layer),
+                           static_cast<long long>(sequences.index(i)), static_cast<long long>(length));
+            }
+        }
+        const View &positions = stack.embed_positions;
+        if (!check.failed() && positions.data && tokens > positions.shape[0] - length) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "input_ids has %lld tokens from position %lld on, but embed_positions has %lld",
+                       static_cast<long long>(tokens), static_cast<long long>(length),
+                       static_cast<long long>(positions.shape[0]));
+        }
+    }
+    for (int64_t layer = 0; layer < stack.n_layers && !check.failed(); layer++) {
+        char name[32];
+        snprintf(name, sizeof(name), "blocks[%lld]", static_cast<long long>(layer));
+        check_block_call(check, *stack.blocks[layer], name, sequences, layer, "input_ids", tokens);
+    }
+}
+
+// ---- Work ----
+
+/** f32, strides in floats. */
+View f32_view(float *data, std::initializer_list<int64_t> shape, std::initializer_list<int64_t> strides) {
+    View view;
+    view.data = reinterpret_cast<char *>(data);
+    view.rank = static_cast<int>(shape.size());
+    view.elements = view.span = 1;
+    for (int axis = 0; axis < view.rank; axis++) {
+        view.shape[axis] = shape.begin()[axis];
+        view.strides[axis] = strides.begin()[axis];
+        view.elements *= view.shape[axis];
+        view.span += (view.shape[axis] - 1) * view.strides[axis];
+    }
+    return view;
+}
+
+/** One call. */
+class StackRun {
+public:
+    StackRun(Checker &check, const halyard_context *context, const halyard_stack &stack, const TokenIds &ids,
+             const CachedSequences &sequences, const halyard_stack_options &options, const View &logits)
+        : check_(check), context_(context), stack_(stack), ids_(ids), sequences_(sequences), options_(options),
+          logits_(logits), width_(stack.config.hidden_size),
+          part_(sequences.cache ? std::min(ids.tokens, max_part_tokens) : ids.tokens),
+          kept_(options.all_logits ? ids.tokens : part_) {}
+
+    void run() {
+        const halyard_context &context = context_or_default(context_);
+        const int64_t rows = ids_.batch * kept_, logit_rows = logits_.shape[0] * logits_.shape[1];
+        const int64_t wide_logits = stack_.softcaps && logits_.dtype != DType::f32 ? logits_.elements : 0;
+        int64_t stream_floats;
+        if (__builtin_mul_overflow(rows, width_, &stream_floats) || stream_floats > INT64_MAX / 16) {
+            check_.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
+            return;
+        }
+        threads_ = static_cast<int>(
+            std::min<int64_t>(threads_for(context, ids_.batch * part_ * width_ * float_size), ids_.batch * part_));
+        const int64_t floats[] = {stream_floats, threads_ * width_, logit_rows, wide_logits};
+        int64_t bytes = Scratch::piece_bytes(ids_.batch * static_cast<int64_t>(sizeof(int64_t)));
+        for (const int64_t count : floats) {
+            bytes += Scratch::piece_bytes(count * float_size);
+        }
+        Scratch scratch(context.scratch, bytes);
+        if (scratch.failed()) {
+            check_.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
+            return;
+        }
+        stream_ = scratch.take<float>(floats[0]);
+        position_rows_ = scratch.take<float>(floats[1]);
+        float *const scales = scratch.take<float>(floats[2]), *const f32_logits = scratch.take<float>(floats[3]);
+        int64_t *const lengths = scratch.take<int64_t>(ids_.batch);
+        for (int64_t i = 0; i < ids_.batch; i++) {
+            lengths[i] = sequences_.length(0, i);
+        }
+
+        for (int64_t first = 0; first < ids_.tokens && !check_.failed(); first += part_) {
+            run_part(first, std::min(part_, ids_.tokens - first));
+        }
+        make_logits(scales, f32_logits);
+        if (check_.failed() && sequences_.cache) {
+            for (int64_t layer = 0; layer < stack_.n_layers; layer++) {
+                for (int64_t i = 0; i < ids_.batch; i++) {
+                    sequences_.shorten(layer, i, lengths[i]);
+                }
+            }
+        }
+    }
+
+private:
+    static constexpr int64_t float_size = sizeof(float);
+
+    /** Where the stream of a token of the call is. */
+    float *row(int64_t sequence, int64_t token) const { return stream_ + (sequence * kept_ + token % kept_) * width_; }
+
+    void run_part(int64_t first, int64_t count) {
+        embed(first, count);
+        const View part = f32_view(row(0, first), {ids_.batch, count, width_}, {kept_ * width_, width_, 1});
+        observe(0, first, part);
+        for (int64_t layer = 0; layer < stack_.n_layers && !check_.failed(); layer++) {
+            run_block(check_, context_, *stack_.blocks[layer], part, sequences_, layer, part);
+            observe(layer + 1, first, part);
+        }
+        // Of all tokens only where somebody sees them.
+        if (options_.all_logits || options_.observer) {
+            norm(part);
+            observe(stack_.n_layers + 1, first, part);
+        } else if (first + count == ids_.tokens) {
+            norm(f32_view(row(0, ids_.tokens - 1), {ids_.batch, width_}, {kept_ * width_, 1}));
+        }
+    }
+
+    void embed(int64_t first, int64_t count) {
+        const int64_t rows = ids_.batch * count;
+        const int parts = static_cast<int>(std::min<int64_t>(threads_, rows));
+        run_tasks(context_or_default(context_), parts, [&](int index) {
+            for (int64_t n = rows * index / parts; n < rows * (index + 1) / parts; n++) {
+                const int64_t sequence = n / count, token = first + n % count;
+                // Positions of the parts before are in the cache by now.
+                const int64_t position = sequences_.length(0, sequence) + n % count;
+                embed_token(ids_.at(sequence, token), position, row(sequence, token), position_rows_ + index * width_);
+            }
+        });
+    }
+
+    void embed_token(int64_t id, int64_t position, float *to, float *position_row) const {
+        widen_row(stack_.embed_tokens, id, to);
+        const float multiplier = stack_.config.embedding_multiplier;
+        if (multiplier != 1.0f) {
+            for (int64_t i = 0; i < width_; i++) {
+                to[i] *= multiplier;
+            }
+        }
+        if (stack_.embed_positions.data) {
+            widen_row(stack_.embed_positions, position, position_row);
+            Buffer a, b, sum;
+            void *arguments[] = {a.argument(), b.argument(), sum.argument()};
+            a.set(to, width_, 1, 0);
+            b.set(position_row, width_, 1, 0);
+            sum.set(to, width_, 1, 0);
+            kernel_function(Kernel::add, DType::f32, isa_)(arguments);
+        }
+    }
+
+    void widen_row(const View &table, int64_t index, float *to) const {
+        Buffer from, wide;
+        void *arguments[] = {from.argument(), wide.argument()};
+        from.set(table.data + index * table.strides[0] * size_of(table.dtype), width_, 1, 0);
+        wide.set(to, width_, 1, 0);
+        kernel_function(Kernel::cast_to_f32, table.dtype, isa_)(arguments);
+    }
+
+    void observe(int64_t layer, int64_t first, const View &part) const {
+        if (options_.observer && !check_.failed()) {
+            options_.observer(options_.user, layer, first, LocalTensor(part).get());
+        }
+    }
+
+    void norm(const View &rows) {
+        LocalTensor tensor(rows);
+        then(apply_norm, context_, stack_.norm_kind(), stack_.norm, tensor.get(), tensor.get());
+    }
+
+    /** scales: one for each row of logits; f32_logits: where they are made if they cannot be made where they go. */
+    void make_logits(float *scales, float *f32_logits) {
+        const int64_t batch = logits_.shape[0], tokens = logits_.shape[1], vocab = logits_.shape[2];
+        LocalTensor x(f32_view(row(0, ids_.tokens - tokens), {batch, tokens, width_}, {kept_ * width_, width_, 1}));
+        LocalTensor logits(logits_), wide(logits_, f32_logits, vocab, vocab);
+        if (!stack_.softcaps) {
+            then(halyard_linear, context_, x.get(), stack_.lm_head, nullptr, logits.get());
+            return;
+        }
+        // softcap tanh(x W / softcap): quotient and tanh in the product's epilogue; then times a row of softcaps, which
+        // stands for all rows.
+        std::fill_n(scales, batch * tokens, 1.0f / stack_.config.final_logit_softcapping);
+        LocalTensor quotient(f32_view(scales, {batch, tokens}, {tokens, 1}));
+        LocalTensor softcaps(f32_view(stack_.softcaps, {batch, tokens, vocab}, {0, 0, 1}));
+        halyard_linear_options options = {};
+        options.row_scale = quotient.get();
+        options.activation = HALYARD_TANH;
+        const bool is_wide = logits_.dtype == DType::f32;
+        DLTensor *const target = is_wide ? logits.get() : wide.get();
+        then(halyard_linear, context_, x.get(), stack_.lm_head, &options, target);
+        then(halyard_bilinear, context_, target, softcaps.get(), target);
+        if (!is_wide) {
+            then(halyard_cast, context_, target, logits.get());
+        }
+    }
+
+    /** Calls a function, unless something has failed. */
+    template<typename... Parameters, typename... Arguments>
+    void then(halyard_status (*function)(Parameters...), const Arguments &...arguments) {
+        if (!check_.failed()) {
+            const halyard_status status = function(arguments...);
+            if (status != HALYARD_OK) {
+                fail_as(check_, status);
+            }
+        }
+    }
+
+    Checker &check_;
+    const halyard_context *const context_;
+    const halyard_stack &stack_;
+    const TokenIds &ids_;
+    const CachedSequences &sequences_;
+    const halyard_stack_options &options_;
+    const View logits_;
+    const int64_t width_;
+    const int64_t part_;  // tokens of a sequence that go through the blocks at a time
+    const int64_t kept_;  // tokens of a sequence that the stream holds
+    const halyard_isa isa_ = best_isa(context_or_default(context_).max_isa);
+    int threads_ = 1;                 // of the embedding
+    float *stream_ = nullptr;         // [batch][kept_][width_]
+    float *position_rows_ = nullptr;  // [threads_][width_]
+};
+
+}  // namespace
+}  // namespace halyard
+
+using namespace halyard;
+
+halyard_status halyard_stack_forward(const halyard_context *context, const halyard_stack *stack,
+                                     const DLTensor *input_ids, halyard_kv_cache *cache, const int64_t *sequences,
+                                     const halyard_stack_options *options, DLTensor *logits) {
+    Checker check("halyard_stack_forward");
+    const halyard_stack_options none = {};
+    const halyard_stack_options &o = options ? *options : none;
+    check.not_null("stack", stack);
+    const TokenIds ids = check_token_ids(check, input_ids);
+    if (check.failed()) {
+        return check.status();
+    }
+    const View logits_view = check_logits(check, logits, ids, o.all_logits != 0, stack->config.vocab_size);
+    if (!check.failed() && ids.batch > 0 && ids.tokens == 0 && !o.all_logits) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no tokens, so there is no last one to give logits of");
+    }
+    const CachedSequences cached = {cache, sequences, ids.batch};
+    check_stack_call(check, *stack, cached, ids.tokens);
+    if (check.failed() || ids.batch == 0 || ids.tokens == 0) {
+        return check.status();
+    }
+    check.no_overlap(logits_view, stack->embed_tokens, false);
+    check.no_overlap(logits_view, stack->embed_positions, false);
+    if (cache) {
+        check_clear_of_cache(check, logits_view, *cache);
+    }
+    if (!check.failed() && logits_view.data < ids.end() && ids.data < logits_view.end()) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "logits overlaps input_ids, which this function does not allow");
+    }
+    check_ids_in_range(check, ids, stack->config.vocab_size);
+    if (!check.failed()) {
+        StackRun(check, context, *stack, ids, cached, o, logits_view).run();
+    }
+    return check.status();
+}

@@ -1,0 +1,37 @@
+// The attention family: kernels over the rows of a block of queries, all in cache.
+#ifndef HALYARD_SCHEDULES_ATTENTION_H
+#define HALYARD_SCHEDULES_ATTENTION_H
+
+#include "Halide.h"
+#include "generators/row_reduction.h"
+
+namespace halyard::schedules {
+
+/** Parameters, set per kernel and instruction set by schedules/tuned. */
+struct AttentionParams {
+    Halide::GeneratorParam<int> vectors{"vectors", 2};  // of a row, per iteration of an elementwise pass
+};
+
+/** Three outputs: the maximum of each row, its exponentials, their sum. Rows are whole blocks of the reductions' lanes.
+ */
+struct AttentionSoftmax {
+    RowReduction largest;
+    Halide::Func maximum;  // maximum(row), of `largest`
+    Halide::Func weights;  // weights(position, row)
+    RowReduction total;    // of weights
+    Halide::Func sum;      // sum(row), of `total`
+    Halide::Var position, row;
+    Halide::Expr masked;  // whether there are positions that do not count
+};
+
+void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Halide::Target &target);
+
+/** y(d, row), every element by itself. */
+void attention_rows(Halide::Func y, Halide::Var d, const AttentionParams &params, const Halide::Target &target);
+
+/** y(row, part): a few numbers for each row, the rows a multiple of 16. */
+void attention_statistics(Halide::Func y, Halide::Var row, Halide::Var part, const Halide::Target &target);
+
+}  // namespace halyard::schedules
+
+#endif

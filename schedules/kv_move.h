@@ -1,0 +1,21 @@
+// The kv_move family: keys and values into the panels of the cache, and out of them.
+#ifndef HALYARD_SCHEDULES_KV_MOVE_H
+#define HALYARD_SCHEDULES_KV_MOVE_H
+
+#include "Halide.h"
+
+namespace halyard::schedules {
+
+struct KvMove {
+    Halide::Func element;  // element(inner, outer, panel), converted
+    Halide::Func to;       // to(inner, outer, panel), the same, or with inner and outer exchanged
+    Halide::Var inner, outer, panel;
+    Halide::Expr inner_extent, outer_extent;  // of `to`
+    bool transposed;
+};
+
+void kv_move(const KvMove &stages, const Halide::Target &target);
+
+}  // namespace halyard::schedules
+
+#endif

@@ -1,0 +1,453 @@
+// The references of blocks and stacks.
+//
+// Bounds that hold for the worst case multiply at each product by the sums of its weights' magnitudes: after a block
+// they would allow a thousand times the errors that there are, and hide a value that was rounded to 16 bits on the way.
+// So every value is carried with a variance: each rounding is taken for a random error, independent of the others, with
+// mean 0 (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Its standard deviation is
+// taken to be the largest error there can be, u = 2^-24 of the result in f32, which is at least 1.7 times what it is.
+// An error of a value goes on with the derivative of what is made of it. A result may be six such standard deviations
+// off; that is more than ten true ones. How the variances add up:
+//
+// Products of K inputs: those of the inputs times the squared weights, and u^2 times the square of each product and of
+// each sum on the way, in the promised order.
+// Norms: y = w x s, s the scale. The squares' mean changes s, ds/s = g d(mean square), by all features; this and the
+// feature's own change count separately. What the norm's own arithmetic adds is taken from reference.cpp.
+// Activations: their slope, and their error of the accuracy table.
+// Rotary embedding: cosines and sines are rounded, then two products and a sum.
+// Attention: a score is a product over head_dim inputs, a product with the scale, and perhaps a soft cap. Its error,
+// that of score - maximum, exp's 2 ULP (4 u), and for each block of 512 keys the factors exp(m_old - m_new) with the
+// products and sums of the merge make the relative error d_j of a weight p_j. y = sum p_j v_j / sum p_j then changes by
+// sum p_j (v_j - y) d_j / sum p_j. Which maximum is subtracted is of no consequence, as it cancels in the quotient.
+// Keys and values that a cache stores in 16 bits are off by half a spacing of their type.
+#include "reference_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halyard::tests {
+namespace {
+
+constexpr double deviations = 6;
+constexpr double unit = 0x1p-24;
+constexpr double underflow = 0x1p-149;
+constexpr std::int64_t block_length = 512;  // of inputs of a product, and of keys
+
+double square(double x) {
+    return x * x;
+}
+
+/** A value, and the variance of what f32 arithmetic makes of it. */
+struct Estimate {
+    double value, variance;
+};
+using EstimateRow = std::vector<Estimate>;
+using Estimates = std::vector<EstimateRow>;
+
+// ---- One f32 operation -------------------------------------------------------------------------------------------
+
+Estimate rounded(double value, double variance) {
+    return {value, variance + square(unit * value) + square(underflow)};
+}
+
+Estimate sum_of(const Estimate &a, const Estimate &b) {
+    return rounded(a.value + b.value, a.variance + b.variance);
+}
+
+Estimate product_of(const Estimate &a, const Estimate &b) {
+    return rounded(a.value * b.value,
+                   square(a.value) * b.variance + square(b.value) * a.variance + a.variance * b.variance);
+}
+
+Estimate exactly(double value) {
+    return {value, 0};
+}
+
+/** A constant that f32 holds rounded. */
+Estimate constant(double value) {
+    return rounded(value, 0);
+}
+
+Estimates sums_of(const Estimates &a, const Estimates &b) {
+    Estimates result = a;
+    for (std::size_t row = 0; row < a.size(); row++) {
+        for (std::size_t i = 0; i < a[row].size(); i++) {
+            result[row][i] = sum_of(a[row][i], b[row][i]);
+        }
+    }
+    return result;
+}
+
+Estimate activated(halyard_activation which, double beta, const Estimate &x) {
+    const LayerActivation &activation = layer_activation(which);
+    if (which == HALYARD_IDENTITY) {
+        return x;
+    }
+    const double scale = which == HALYARD_SWISH ? beta : 1.0;
+    const double value = activation.at(x.value, beta);
+    const double slope = which == HALYARD_RELU ? 1.0 : activation.slope(x.value, beta);
+    const double own = ErrorModel(activation.function).allowed(scale * x.value, value);
+    return {value, square(slope) * x.variance + square(own)};
+}
+
+/** softcap * tanh(value / softcap) */
+Estimate softcapped(const Estimate &value, double softcap) {
+    const Estimate quotient = product_of(value, constant(1 / softcap));
+    return product_of(activated(HALYARD_TANH, 0, quotient), exactly(softcap));
+}
+
+// ---- Products ----------------------------------------------------------------------------------------------------
+
+Estimates product_of(const Estimates &x, const WeightMatrix &matrix, const Row &bias) {
+    const auto out = static_cast<std::size_t>(matrix.out);
+    Estimates result;
+    for (const EstimateRow &row : x) {
+        Row variance(out, 0.0), sum(out, 0.0), total(out, 0.0);
+        for (std::int64_t k = 0; k < matrix.in; k++) {
+            const Estimate &each = row[static_cast<std::size_t>(k)];
+            const double *const weights = matrix.values.data() + k * matrix.out;
+            const bool last = (k + 1) % block_length == 0 || k + 1 == matrix.in;
+            for (std::size_t n = 0; n < out; n++) {
+                const double term = each.value * weights[n];
+                sum[n] += term;
+                variance[n] += square(weights[n]) * each.variance + square(unit) * (square(term) + square(sum[n]));
+                if (last) {
+                    total[n] += sum[n];
+                    sum[n] = 0;
+                    variance[n] += square(unit * total[n]);
+                }
+            }
+        }
+        EstimateRow products;
+        for (std::size_t n = 0; n < out; n++) {
+            const Estimate one = {total[n], variance[n] + square(underflow)};
+            products.push_back(bias.empty() ? one : sum_of(one, exactly(bias[n])));
+        }
+        result.push_back(std::move(products));
+    }
+    return result;
+}
+
+// ---- Norms -------------------------------------------------------------------------------------------------------
+
+struct NormOf {
+    halyard_norm kind;
+    double eps;
+    unsigned flags;
+};
+
+EstimateRow normalized(const EstimateRow &x, const NormOf &norm, const NormValues &values) {
+    if (norm.kind == HALYARD_NORM_NONE) {
+        return x;
+    }
+    const bool centred = norm.kind == HALYARD_NORM_LAYER;
+    NormParameters parameters;
+    parameters.eps = norm.eps;
+    parameters.eps_outside_root = !centred && (norm.flags & HALYARD_RMS_EPS_OUTSIDE_ROOT) != 0;
+    parameters.unit_offset = !centred && (norm.flags & HALYARD_RMS_UNIT_OFFSET) != 0;
+    parameters.weight = values.weight.empty() ? nullptr : &values.weight;
+    parameters.bias = values.bias.empty() ? nullptr : &values.bias;
+    const double width = static_cast<double>(x.size());
+    Row exact;
+    double mean = 0, mean_variance = 0;
+    for (const Estimate &each : x) {
+        exact.push_back(each.value);
+        mean += centred ? each.value / width : 0;
+        mean_variance += centred ? each.variance / square(width) : 0;
+    }
+    double mean_square = 0, mean_square_variance = 0;
+    for (const Estimate &each : x) {
+        mean_square += square(each.value - mean) / width;
+        mean_square_variance += square(2 * (each.value - mean) / width) * (each.variance + mean_variance);
+    }
+    const double root = std::sqrt(mean_square);
+    const double scale = 1 / (parameters.eps_outside_root ? root + norm.eps : std::sqrt(mean_square + norm.eps));
+    const double by_mean_square = scale * (parameters.eps_outside_root ? 1 / (2 * root) : scale / 2);
+    const double scale_variance = square(by_mean_square) * mean_square_variance;
+
+    const ExpectedRow own = centred ? layer_norm(exact, parameters) : rms_norm(exact, parameters);
+    EstimateRow result;
+    for (std::size_t i = 0; i < x.size(); i++) {
+        const double weight = values.weight.empty() ? 1.0 : values.weight[i] + (parameters.unit_offset ? 1.0 : 0.0);
+        const double carried = (x[i].variance + mean_variance) + square(exact[i] - mean) * scale_variance;
+        result.push_back({own[i].value, square(weight * scale) * carried + square(own[i].error)});
+    }
+    return result;
+}
+
+Estimates normalized(const Estimates &x, const NormOf &norm, const NormValues &values) {
+    Estimates result;
+    for (const EstimateRow &row : x) {
+        result.push_back(normalized(row, norm, values));
+    }
+    return result;
+}
+
+// ---- Attention ---------------------------------------------------------------------------------------------------
+
+/** By token and head. */
+using HeadEstimates = std::vector<Estimates>;
+
+/** A pair's angle per position. */
+double frequency_of(const halyard_rope_options &rope, std::int64_t rotary_dim, std::int64_t pair) {
+    const double frequency =
+        std::pow(rope.rope_theta, -2.0 * static_cast<double>(pair) / static_cast<double>(rotary_dim));
+    if (rope.scaling == HALYARD_ROPE_LINEAR) {
+        return frequency / rope.factor;
+    }
+    if (rope.scaling == HALYARD_ROPE_LLAMA3) {
+        const double length = static_cast<double>(rope.original_max_position_embeddings);
+        const double wavelength = 2 * std::acos(-1.0) / frequency;
+        if (wavelength < length / rope.high_freq_factor) {
+            return frequency;
+        }
+        if (wavelength > length / rope.low_freq_factor) {
+            return frequency / rope.factor;
+        }
+        const double smooth =
+            (length / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+        return (1 - smooth) * frequency / rope.factor + smooth * frequency;
+    }
+    return frequency;
+}
+
+void rotate(EstimateRow &head, const halyard_rope_options &rope, std::int64_t position) {
+    const std::int64_t rotary_dim = rope.rotary_dim != 0 ? rope.rotary_dim : static_cast<std::int64_t>(head.size());
+    for (std::int64_t pair = 0; pair < rotary_dim / 2; pair++) {
+        const double angle = static_cast<double>(position) * frequency_of(rope, rotary_dim, pair);
+        const Estimate cosine = constant(std::cos(angle)), sine = constant(std::sin(angle));
+        Estimate &a = head[static_cast<std::size_t>(rope.interleaved != 0 ? 2 * pair : pair)];
+        Estimate &b = head[static_cast<std::size_t>(rope.interleaved != 0 ? 2 * pair + 1 : pair + rotary_dim / 2)];
+        const Estimate turned = sum_of(product_of(a, cosine), product_of(b, {-sine.value, sine.variance}));
+        b = sum_of(product_of(b, cosine), product_of(a, sine));
+        a = turned;
+    }
+}
+
+/** What a cache makes of a value. */
+Estimate stored_as(Dtype type, const Estimate &value) {
+    return type == Dtype::f32 ? value : Estimate{value.value, value.variance + square(spacing(type, value.value) / 2)};
+}
+
+/** q, k or v after norm and rotation, as far as there are such. */
+HeadEstimates project_heads(const BlockValues &values, const Estimates &x, const WeightMatrix &matrix, const Row &bias,
+                            const Row &head_norm, bool turns, Dtype stored) {
+    const halyard_block_config &c = values.config;
+    HeadEstimates result;
+    for (const EstimateRow &row : product_of(x, matrix, bias)) {
+        const auto position = static_cast<std::int64_t>(result.size());
+        result.emplace_back();
+        for (auto at = row.begin(); at != row.end(); at += values.head_dim()) {
+            EstimateRow head(at, at + values.head_dim());
+            if (!head_norm.empty()) {
+                head = normalized(head, {HALYARD_NORM_RMS, static_cast<double>(c.rms_norm_eps), c.norm_flags},
+                                  {head_norm, {}});
+            }
+            if (turns && c.rope.rope_theta != 0) {
+                rotate(head, c.rope, position);
+            }
+            for (Estimate &each : head) {
+                each = stored_as(stored, each);
+            }
+            result.back().push_back(std::move(head));
+        }
+    }
+    return result;
+}
+
+Estimate score_of(const BlockValues &values, const EstimateRow &q, const EstimateRow &k) {
+    const halyard_block_config &c = values.config;
+    double sum = 0, variance = 0;
+    for (std::size_t i = 0; i < q.size(); i++) {
+        const Estimate term = product_of(q[i], k[i]);
+        sum += term.value;
+        variance += term.variance + square(unit * sum);
+    }
+    const double divisor =
+        c.query_pre_attn_scalar != 0 ? static_cast<double>(c.query_pre_attn_scalar) : static_cast<double>(q.size());
+    const Estimate score = product_of({sum, variance}, constant(1 / std::sqrt(divisor)));
+    const auto softcap = static_cast<double>(c.attn_logit_softcapping);
+    return softcap != 0 ? softcapped(score, softcap) : score;
+}
+
+/** Whether the query at one position sees the key at another. */
+bool sees(const halyard_block_config &c, std::int64_t query, std::int64_t key) {
+    const std::int64_t window = c.sliding_window;
+    return (c.causal == 0 || key <= query) &&
+           (window == 0 || (key > query - window && (c.causal != 0 || key < query + window)));
+}
+
+/** One head of the query at a position; `head`: of k and v. */
+EstimateRow attended(const BlockValues &block, const EstimateRow &q, std::int64_t position, const HeadEstimates &k,
+                     const HeadEstimates &v, std::size_t head) {
+    std::vector<std::size_t> seen;
+    EstimateRow scores;
+    double largest = -INFINITY, least = INFINITY;
+    for (std::size_t key = 0; key < k.size(); key++) {
+        if (sees(block.config, position, static_cast<std::int64_t>(key))) {
+            seen.push_back(key);
+            scores.push_back(score_of(block, q, k[key][head]));
+            largest = std::max(largest, scores.back().value);
+            least = std::min(least, scores.back().value);
+        }
+    }
+    const double blocks = static_cast<double>((static_cast<std::int64_t>(k.size()) + block_length - 1) / block_length);
+    const double of_merges = blocks * (square(4 * unit) + square((largest - least) * unit) + 2 * square(unit));
+    Row weights;
+    double total = 0;
+    for (const Estimate &score : scores) {
+        weights.push_back(std::exp(score.value - largest));
+        total += weights.back();
+    }
+
+    EstimateRow result;
+    for (std::size_t i = 0; i < q.size(); i++) {
+        double sum = 0, variance = 0;
+        for (std::size_t n = 0; n < seen.size(); n++) {
+            sum += weights[n] * v[seen[n]][head][i].value;
+            variance += square(unit * sum);
+        }
+        const double mean = sum / total;
+        for (std::size_t n = 0; n < seen.size(); n++) {
+            const Estimate &value = v[seen[n]][head][i];
+            const double relative =
+                scores[n].variance + square((largest - scores[n].value) * unit) + square(4 * unit) + of_merges;
+            variance += square(weights[n]) *
+                            (square(value.value - mean) * relative + value.variance + square(unit * value.value)) +
+                        square(underflow);
+        }
+        // The sum of the weights: 512 / 64 sums in a lane, 6 of lanes, and the merges.
+        const double of_total = (14 + 2 * blocks) * square(unit);
+        result.push_back(rounded(mean, variance / square(total) + square(mean) * of_total));
+    }
+    return result;
+}
+
+Estimates attention(const BlockValues &values, const Estimates &x, Dtype stored) {
+    const HeadEstimates q = project_heads(values, x, values.q, values.q_bias, values.q_norm, true, Dtype::f32);
+    const HeadEstimates k = project_heads(values, x, values.k, values.k_bias, values.k_norm, true, stored);
+    const HeadEstimates v = project_heads(values, x, values.v, values.v_bias, {}, false, stored);
+    const auto group = static_cast<std::size_t>(values.config.num_attention_heads / values.kv_heads());
+    Estimates result;
+    for (std::size_t token = 0; token < x.size(); token++) {
+        result.emplace_back();
+        for (std::size_t head = 0; head < q[token].size(); head++) {
+            const EstimateRow one =
+                attended(values, q[token][head], static_cast<std::int64_t>(token), k, v, head / group);
+            result.back().insert(result.back().end(), one.begin(), one.end());
+        }
+    }
+    return product_of(result, values.o, values.o_bias);
+}
+
+// ---- Blocks ------------------------------------------------------------------------------------------------------
+
+Estimates feed_forward(const BlockValues &values, const Estimates &x) {
+    const halyard_block_config &c = values.config;
+    const auto beta = static_cast<double>(c.swish_beta);
+    const bool gated = c.gated_mlp != 0;
+    const Estimates up = product_of(x, values.up, values.up_bias);
+    Estimates hidden = gated ? product_of(x, values.gate, values.gate_bias) : up;
+    for (std::size_t row = 0; row < hidden.size(); row++) {
+        for (std::size_t i = 0; i < hidden[row].size(); i++) {
+            Estimate &each = hidden[row][i];
+            each = activated(c.hidden_act, beta, each);
+            each = gated ? product_of(each, up[row][i]) : each;
+        }
+    }
+    return product_of(hidden, values.down, values.down_bias);
+}
+
+Estimates run_block(const BlockValues &values, const Estimates &x, Dtype stored) {
+    const halyard_block_config &c = values.config;
+    const NormOf norm = {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags};
+    switch (c.norm_placement) {
+    case HALYARD_PRE_NORM: {
+        const Estimates r = sums_of(x, attention(values, normalized(x, norm, values.attention_norm), stored));
+        return sums_of(r, feed_forward(values, normalized(r, norm, values.ffn_norm)));
+    }
+    case HALYARD_POST_NORM: {
+        const Estimates r = normalized(sums_of(x, attention(values, x, stored)), norm, values.attention_norm);
+        return normalized(sums_of(r, feed_forward(values, r)), norm, values.ffn_norm);
+    }
+    case HALYARD_POST_SUBLAYER_NORM: {
+        const Estimates r = sums_of(x, normalized(attention(values, x, stored), norm, values.attention_norm));
+        return sums_of(r, normalized(feed_forward(values, r), norm, values.ffn_norm));
+    }
+    case HALYARD_SANDWICH_NORM: {
+        const Estimates a = attention(values, normalized(x, norm, values.attention_norm), stored);
+        const Estimates r = sums_of(x, normalized(a, norm, values.attention_post_norm));
+        const Estimates f = feed_forward(values, normalized(r, norm, values.ffn_norm));
+        return sums_of(r, normalized(f, norm, values.ffn_post_norm));
+    }
+    }
+    return {};
+}
+
+Matrix expected_of(const Estimates &estimates) {
+    Matrix result;
+    for (const EstimateRow &row : estimates) {
+        result.emplace_back();
+        for (const Estimate &each : row) {
+            result.back().push_back({each.value, deviations * std::sqrt(each.variance)});
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+std::int64_t BlockValues::kv_heads() const {
+    return config.num_key_value_heads != 0 ? config.num_key_value_heads : config.num_attention_heads;
+}
+
+std::int64_t BlockValues::head_dim() const {
+    return config.head_dim != 0 ? config.head_dim : config.hidden_size / config.num_attention_heads;
+}
+
+Matrix block(const BlockValues &values, const std::vector<Row> &x, Dtype stored) {
+    Estimates rows;
+    for (const Row &row : x) {
+        rows.emplace_back();
+        for (const double value : row) {
+            rows.back().push_back(exactly(value));
+        }
+    }
+    return expected_of(run_block(values, rows, stored));
+}
+
+StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, Dtype stored) {
+    const halyard_stack_config &c = values.config;
+    const auto multiplier = static_cast<double>(c.embedding_multiplier);
+    Estimates x;
+    for (const std::int64_t id : input_ids) {
+        const std::size_t position = x.size();
+        x.emplace_back();
+        for (const double value : values.embed_tokens[static_cast<std::size_t>(id)]) {
+            Estimate each = exactly(value);
+            each = multiplier != 0 && multiplier != 1 ? product_of(each, exactly(multiplier)) : each;
+            if (!values.embed_positions.empty()) {
+                each = sum_of(each, exactly(values.embed_positions[position][x.back().size()]));
+            }
+            x.back().push_back(each);
+        }
+    }
+    StackResult result;
+    result.hidden.push_back(expected_of(x));
+    for (const BlockValues *each : values.blocks) {
+        x = run_block(*each, x, stored);
+        result.hidden.push_back(expected_of(x));
+    }
+    x = normalized(x, {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags}, values.norm);
+    result.hidden.push_back(expected_of(x));
+    Estimates logits = product_of(x, values.lm_head, {});
+    const auto softcap = static_cast<double>(c.final_logit_softcapping);
+    for (EstimateRow &row : logits) {
+        for (Estimate &logit : row) {
+            logit = softcap != 0 ? softcapped(logit, softcap) : logit;
+        }
+    }
+    result.logits = expected_of(logits);
+    return result;
+}
+
+}  // namespace halyard::tests

@@ -1,0 +1,192 @@
+// Blocks, their tensors and caches.
+#include "support/block.h"
+
+#include <cmath>
+
+namespace halyard::tests {
+namespace {
+
+const char *const placements[] = {"pre", "post", "post-sublayer", "sandwich"};
+const char *const norms[] = {"no norm", "RMSNorm", "LayerNorm"};
+
+halyard_kv_cache_options cache_options(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences,
+                                       std::int64_t positions) {
+    return {layers, sequences, form.kv_heads(), form.head_dim(), positions, dlpack_type(dtype)};
+}
+
+}  // namespace
+
+std::int64_t BlockForm::kv_heads() const {
+    return config.num_key_value_heads != 0 ? config.num_key_value_heads : config.num_attention_heads;
+}
+
+std::int64_t BlockForm::head_dim() const {
+    return config.head_dim != 0 ? config.head_dim : config.hidden_size / config.num_attention_heads;
+}
+
+std::string BlockForm::describe() const {
+    const halyard_block_config &c = config;
+    std::string text = "block " + std::to_string(c.hidden_size) + " wide, ff " + std::to_string(c.intermediate_size) +
+                       (c.gated_mlp != 0 ? " gated " : " ") + layer_activation(c.hidden_act).name + ", heads " +
+                       std::to_string(c.num_attention_heads) + "/" + std::to_string(kv_heads()) + " of " +
+                       std::to_string(head_dim()) + ", " + norms[c.norm] + " " + placements[c.norm_placement] +
+                       " flags " + std::to_string(c.norm_flags) + ", matrices " + name_of(matrices) + ", vectors " +
+                       name_of(vectors) + (layout == HALYARD_WEIGHT_IN_OUT ? " [in, out]" : "");
+    text += c.causal != 0 ? ", causal" : "";
+    text += c.sliding_window != 0 ? ", window " + std::to_string(c.sliding_window) : "";
+    text += c.attn_logit_softcapping != 0 ? ", soft cap" : "";
+    text += c.query_pre_attn_scalar != 0 ? ", own scale" : "";
+    text += c.rope.rope_theta != 0 ? ", rope" : "";
+    return text + (joined ? ", qkv_proj" : "") + (biases ? ", biases" : "") + (norm_vectors ? "" : ", bare norms") +
+           (head_norms ? ", head norms" : "");
+}
+
+halyard_block_config small_preset(const std::string &preset, std::int64_t head_dim, bool grouped) {
+    halyard_block_config config{};
+    EXPECT_EQ(halyard_block_config_preset(preset.c_str(), &config), HALYARD_OK) << halyard_last_error();
+    config.num_attention_heads = grouped ? 4 : 3;
+    config.num_key_value_heads = grouped ? 2 : 0;
+    config.head_dim = head_dim;
+    config.hidden_size = 33;
+    config.intermediate_size = 51;
+    config.max_position_embeddings = config.rope.rope_theta != 0 ? 700 : 0;
+    return config;
+}
+
+// ---- Tensors -----------------------------------------------------------------------------------------------------
+
+const DLTensor *BlockTensors::matrix(std::int64_t out, std::int64_t in, WeightMatrix &matrix) {
+    const bool out_in = form.layout == HALYARD_WEIGHT_OUT_IN;
+    const std::uint64_t seed = form.seed * 64 + tensors.size();
+    const double size = 1 / std::sqrt(static_cast<double>(in));
+    Form own;
+    own.shape = out_in ? Shape{out, in} : Shape{in, out};
+    own.strides = padded_strides(own.shape, static_cast<std::int64_t>(tensors.size() % 3));
+    tensors.push_back(std::make_unique<Tensor>(form.matrices, own));
+    Tensor &tensor = *tensors.back();
+    matrix.in = in;
+    matrix.out = out;
+    matrix.values.resize(static_cast<std::size_t>(in * out));
+    for (std::int64_t k = 0; k < in; k++) {
+        for (std::int64_t n = 0; n < out; n++) {
+            const std::uint32_t bits = encode(form.matrices, bell(seed, k, n) * size);
+            tensor.set_bits(out_in ? n : k, out_in ? k : n, bits);
+            matrix.values[static_cast<std::size_t>(k * out + n)] = decode(form.matrices, bits);
+        }
+    }
+    return &tensor.view;
+}
+
+/** The outputs of q, k and v one after another. */
+const DLTensor *BlockTensors::joined_matrix() {
+    const WeightMatrix *const parts[] = {&values.q, &values.k, &values.v};
+    const std::int64_t in = values.q.in, out = values.q.out + values.k.out + values.v.out;
+    const bool out_in = form.layout == HALYARD_WEIGHT_OUT_IN;
+    tensors.push_back(std::make_unique<Tensor>(form.matrices, compact_form(out_in ? Shape{out, in} : Shape{in, out})));
+    Tensor &tensor = *tensors.back();
+    std::int64_t first = 0;
+    for (const WeightMatrix *part : parts) {
+        for (std::int64_t k = 0; k < in; k++) {
+            for (std::int64_t n = 0; n < part->out; n++) {
+                const double value = part->values[static_cast<std::size_t>(k * part->out + n)];
+                tensor.set(out_in ? first + n : k, out_in ? k : first + n, value);
+            }
+        }
+        first += part->out;
+    }
+    return &tensor.view;
+}
+
+const DLTensor *BlockTensors::vector(std::int64_t width, double centre, Row &row) {
+    const std::uint64_t seed = form.seed * 64 + tensors.size();
+    tensors.push_back(std::make_unique<Tensor>(form.vectors, compact_form({width})));
+    tensors.back()->fill([&](std::int64_t, std::int64_t i) { return centre + bell(seed, 0, i) / 4; });
+    row = tensors.back()->row_values(0);
+    return &tensors.back()->view;
+}
+
+void BlockTensors::norm(const DLTensor *&weight, const DLTensor *&bias, NormValues &norm_values) {
+    const bool unit_offset = (form.config.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0;
+    if (form.config.norm != HALYARD_NORM_NONE && form.norm_vectors) {
+        weight = vector(form.config.hidden_size, unit_offset ? 0 : 1, norm_values.weight);
+        if (form.config.norm == HALYARD_NORM_LAYER) {
+            bias = vector(form.config.hidden_size, 0, norm_values.bias);
+        }
+    }
+}
+
+BlockTensors::BlockTensors(const BlockForm &form) : form(form) {
+    const halyard_block_config &c = form.config;
+    const std::int64_t hidden = c.hidden_size, query = c.num_attention_heads * form.head_dim();
+    const std::int64_t key = form.kv_heads() * form.head_dim();
+    values.config = c;
+    weights.layout = form.layout;
+    weights.q_proj = matrix(query, hidden, values.q);
+    weights.k_proj = matrix(key, hidden, values.k);
+    weights.v_proj = matrix(key, hidden, values.v);
+    weights.q_proj_bias = bias(query, values.q_bias);
+    weights.k_proj_bias = bias(key, values.k_bias);
+    weights.v_proj_bias = bias(key, values.v_bias);
+    if (form.joined) {
+        weights.qkv_proj = joined_matrix();
+        weights.q_proj = weights.k_proj = weights.v_proj = nullptr;
+        weights.q_proj_bias = weights.k_proj_bias = weights.v_proj_bias = nullptr;
+        if (form.biases) {
+            Row all = values.q_bias;
+            all.insert(all.end(), values.k_bias.begin(), values.k_bias.end());
+            all.insert(all.end(), values.v_bias.begin(), values.v_bias.end());
+            Row unused;
+            weights.qkv_proj_bias = vector(query + 2 * key, 0, unused);
+            tensors.back()->fill([&](std::int64_t, std::int64_t i) { return all[static_cast<std::size_t>(i)]; });
+        }
+    }
+    weights.o_proj = matrix(hidden, query, values.o);
+    weights.o_proj_bias = bias(hidden, values.o_bias);
+    if (form.head_norms) {
+        const bool unit_offset = (c.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0;
+        weights.q_norm = vector(form.head_dim(), unit_offset ? 0 : 1, values.q_norm);
+        weights.k_norm = vector(form.head_dim(), unit_offset ? 0 : 1, values.k_norm);
+    }
+    if (c.gated_mlp != 0) {
+        weights.gate_proj = matrix(c.intermediate_size, hidden, values.gate);
+        weights.gate_proj_bias = bias(c.intermediate_size, values.gate_bias);
+    }
+    weights.up_proj = matrix(c.intermediate_size, hidden, values.up);
+    weights.up_proj_bias = bias(c.intermediate_size, values.up_bias);
+    weights.down_proj = matrix(hidden, c.intermediate_size, values.down);
+    weights.down_proj_bias = bias(hidden, values.down_bias);
+    norm(weights.attention_norm, weights.attention_norm_bias, values.attention_norm);
+    norm(weights.ffn_norm, weights.ffn_norm_bias, values.ffn_norm);
+    if (c.norm_placement == HALYARD_SANDWICH_NORM) {
+        norm(weights.attention_post_norm, weights.attention_post_norm_bias, values.attention_post_norm);
+        norm(weights.ffn_post_norm, weights.ffn_post_norm_bias, values.ffn_post_norm);
+    }
+}
+
+Block::Block(const BlockForm &form, const halyard_context *context) : form(form) {
+    const BlockTensors tensors(form);
+    EXPECT_EQ(halyard_block_create(context, &form.config, &tensors.weights, &block), HALYARD_OK)
+        << halyard_last_error() << "; " << form.describe();
+    values = tensors.values;
+}
+
+// ---- Caches and tokens -------------------------------------------------------------------------------------------
+
+BlockCache::BlockCache(const halyard_kv_cache_options &options) {
+    EXPECT_EQ(halyard_kv_cache_create(&options, nullptr, 0, &cache), HALYARD_OK) << halyard_last_error();
+}
+
+BlockCache::BlockCache(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences,
+                       std::int64_t positions)
+    : BlockCache(cache_options(form, dtype, layers, sequences, positions)) {}
+
+TokenView::TokenView(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count)
+    : view(tensor), shape(tensor.shape, tensor.shape + tensor.ndim), steps(strides) {
+    const std::size_t axis = shape.size() - 2;
+    shape[axis] = count;
+    view.byte_offset += static_cast<std::uint64_t>(first * steps[axis] * view.dtype.bits / 8);
+    view.shape = shape.data();
+    view.strides = steps.data();
+}
+
+}  // namespace halyard::tests

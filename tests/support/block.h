@@ -1,0 +1,99 @@
+// Blocks in the tests: the tensors they are made of, in guarded memory, and the same as values for the reference.
+#ifndef HALYARD_TESTS_BLOCK_H
+#define HALYARD_TESTS_BLOCK_H
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference_block.h"
+#include "support/linear.h"
+
+namespace halyard::tests {
+
+/** A block to be made. The configuration may have zeros that stand for defaults. */
+struct BlockForm {
+    halyard_block_config config{};
+    Dtype matrices = Dtype::f32, vectors = Dtype::f32;
+    halyard_weight_layout layout = HALYARD_WEIGHT_OUT_IN;
+    bool joined = false;  // qkv_proj
+    bool biases = false;  // of all projections
+    bool norm_vectors = true;
+    bool head_norms = false;  // q_norm and k_norm
+    std::uint64_t seed = 1;
+
+    std::int64_t kv_heads() const;
+    std::int64_t head_dim() const;
+    std::string describe() const;
+};
+
+/** The preset with small odd sizes: 3 heads or, `grouped`, 4 with 2 of keys and values. */
+halyard_block_config small_preset(const std::string &preset, std::int64_t head_dim = 10, bool grouped = false);
+
+class Block {
+public:
+    explicit Block(const BlockForm &form, const halyard_context *context = nullptr);
+    ~Block() { halyard_block_destroy(block); }
+    Block(const Block &) = delete;
+    Block &operator=(const Block &) = delete;
+
+    const halyard_block *get() const { return block; }
+    std::int64_t width() const { return form.config.hidden_size; }
+    const BlockForm form;
+    BlockValues values;
+
+private:
+    halyard_block *block = nullptr;
+};
+
+/** The tensors of a block, and the arguments made of them, which tests may change. */
+class BlockTensors {
+public:
+    explicit BlockTensors(const BlockForm &form);
+
+    const BlockForm form;
+    halyard_block_weights weights{};
+    BlockValues values;
+
+private:
+    const DLTensor *matrix(std::int64_t out, std::int64_t in, WeightMatrix &matrix);
+    const DLTensor *joined_matrix();
+    const DLTensor *vector(std::int64_t width, double centre, Row &row);
+    const DLTensor *bias(std::int64_t width, Row &row) { return form.biases ? vector(width, 0, row) : nullptr; }
+    void norm(const DLTensor *&weight, const DLTensor *&bias, NormValues &norm_values);
+
+    std::vector<std::unique_ptr<Tensor>> tensors;
+};
+
+/** A cache, destroyed with the object. */
+class BlockCache {
+public:
+    explicit BlockCache(const halyard_kv_cache_options &options);
+    /** For blocks like this. */
+    BlockCache(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences, std::int64_t positions);
+    ~BlockCache() { halyard_kv_cache_destroy(cache); }
+    BlockCache(const BlockCache &) = delete;
+    BlockCache &operator=(const BlockCache &) = delete;
+
+    halyard_kv_cache *get() const { return cache; }
+    std::int64_t length(std::int64_t layer, std::int64_t sequence) const {
+        return halyard_kv_cache_length(cache, layer, sequence);
+    }
+
+private:
+    halyard_kv_cache *cache = nullptr;
+};
+
+/** A view of tokens [first, first + count) of a tensor [(batch,) T, width], which lives as long as this. */
+class TokenView {
+public:
+    TokenView(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count);
+    DLTensor view{};
+
+private:
+    Shape shape, steps;
+};
+
+}  // namespace halyard::tests
+
+#endif

@@ -1,0 +1,108 @@
+// Stacks and token ids.
+#include "support/stack.h"
+
+namespace halyard::tests {
+
+std::string StackForm::describe() const {
+    return "stack of " + std::to_string(layers) + ", vocab " + std::to_string(vocab) + ", tables " + name_of(tables) +
+           (tied ? ", tied" : "") + (positions != 0 ? ", positions" : "") + (multiplier != 0 ? ", multiplier" : "") +
+           (softcap != 0 ? ", soft cap" : "") + ", norm " + std::to_string(norm) + "; " + block.describe();
+}
+
+std::unique_ptr<Tensor> Stack::table(std::int64_t rows, std::uint64_t seed, double size) const {
+    Form own;
+    own.shape = {rows, form.block.config.hidden_size};
+    own.strides = padded_strides(own.shape, form.table_gap);
+    auto tensor = std::make_unique<Tensor>(form.tables, own);
+    tensor->fill([&](std::int64_t row, std::int64_t i) { return size * bell(seed, row, i); });
+    return tensor;
+}
+
+std::unique_ptr<Tensor> Stack::vector(double centre, std::uint64_t seed, Row &row) const {
+    auto tensor = std::make_unique<Tensor>(form.block.vectors, compact_form({form.block.config.hidden_size}));
+    tensor->fill([&](std::int64_t, std::int64_t i) { return centre + bell(seed, 0, i) / 4; });
+    row = tensor->row_values(0);
+    return tensor;
+}
+
+Stack::Stack(const StackForm &f) : form(f) {
+    const halyard_block_config &c = form.block.config;
+    std::vector<const halyard_block *> layers;
+    for (std::int64_t layer = 0; layer < form.layers; layer++) {
+        BlockForm own = form.block;
+        own.seed = form.block.seed + static_cast<std::uint64_t>(layer) * 100;
+        blocks.push_back(std::make_unique<Block>(own));
+        layers.push_back(blocks.back()->get());
+        values.blocks.push_back(&blocks.back()->values);
+    }
+    halyard_stack_config config{};
+    config.vocab_size = form.vocab;
+    config.hidden_size = c.hidden_size;
+    config.embedding_multiplier = form.multiplier;
+    config.norm = form.norm;
+    config.rms_norm_eps = 1e-5f;
+    config.norm_flags = form.norm == HALYARD_NORM_RMS ? c.norm_flags : 0;
+    config.final_logit_softcapping = form.softcap;
+    values.config = config;
+
+    halyard_stack_weights weights{};
+    embed_tokens = table(form.vocab, 901, form.tied ? 0.3 : 1);
+    weights.embed_tokens = &embed_tokens->view;
+    values.embed_tokens = rows_of(*embed_tokens);
+    if (form.positions != 0) {
+        embed_positions = table(form.positions, 902, 0.5);
+        weights.embed_positions = &embed_positions->view;
+        values.embed_positions = rows_of(*embed_positions);
+    }
+    if (!form.tied) {
+        lm_head = table(form.vocab, 903, 0.3);
+        weights.lm_head = &lm_head->view;
+    }
+    const std::vector<Row> outputs = form.tied ? values.embed_tokens : rows_of(*lm_head);
+    values.lm_head.in = c.hidden_size;
+    values.lm_head.out = form.vocab;
+    for (std::int64_t k = 0; k < c.hidden_size; k++) {
+        for (const Row &output : outputs) {
+            values.lm_head.values.push_back(output[static_cast<std::size_t>(k)]);
+        }
+    }
+    std::unique_ptr<Tensor> norm, norm_bias;
+    if (form.norm != HALYARD_NORM_NONE) {
+        norm = vector((config.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0 ? 0 : 1, 904, values.norm.weight);
+        weights.norm = &norm->view;
+    }
+    if (form.norm == HALYARD_NORM_LAYER) {
+        norm_bias = vector(0, 905, values.norm.bias);
+        weights.norm_bias = &norm_bias->view;
+    }
+    EXPECT_EQ(halyard_stack_create(nullptr, &config, &weights, layers.data(), form.layers, &stack), HALYARD_OK)
+        << halyard_last_error();
+}
+
+Ids some_ids(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
+    Ids ids;
+    for (std::int64_t i = 0; i < count; i++) {
+        ids.push_back(static_cast<std::int64_t>(hash(seed, 906, static_cast<std::uint64_t>(i)) %
+                                                static_cast<std::uint64_t>(vocab)));
+    }
+    return ids;
+}
+
+IdTensor::IdTensor(const std::vector<Ids> &sequences, bool batched, bool is_64_bit, std::int64_t gap) {
+    for (const Ids &sequence : sequences) {
+        wide.insert(wide.end(), sequence.begin(), sequence.end());
+        wide.insert(wide.end(), static_cast<std::size_t>(gap), -1);
+    }
+    narrow.assign(wide.begin(), wide.end());
+    const auto tokens = static_cast<std::int64_t>(sequences.front().size());
+    shape = batched ? Shape{static_cast<std::int64_t>(sequences.size()), tokens} : Shape{tokens};
+    strides = batched ? Shape{tokens + gap, 1} : Shape{1};
+    view.data = is_64_bit ? static_cast<void *>(wide.data()) : static_cast<void *>(narrow.data());
+    view.device = {kDLCPU, 0};
+    view.ndim = static_cast<int>(shape.size());
+    view.dtype = {kDLInt, static_cast<std::uint8_t>(is_64_bit ? 64 : 32), 1};
+    view.shape = shape.data();
+    view.strides = gap != 0 ? strides.data() : nullptr;
+}
+
+}  // namespace halyard::tests

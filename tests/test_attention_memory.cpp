@@ -1,0 +1,149 @@
+// The memory that attention takes beside its operands: nothing in steady state, not more with longer prompts than
+// copies of one head's keys and values for each thread, and a call that finds none leaves everything as it was. The
+// program is linked so that what the library calls to get memory is counted here, and fails when it is told to.
+#include "support/attention.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+namespace {
+
+std::atomic<long> calls{0};        // that ask for memory
+std::atomic<long> bytes_asked{0};  // by them
+std::atomic<bool> failing{false};  // all of them
+
+bool fails(std::size_t bytes) {
+    calls++;
+    bytes_asked += static_cast<long>(bytes);
+    return failing;
+}
+
+}  // namespace
+
+extern "C" {
+void *__real_malloc(size_t);
+void *__real_calloc(size_t, size_t);
+void *__real_realloc(void *, size_t);
+int __real_posix_memalign(void **, size_t, size_t);
+void *__real_aligned_alloc(size_t, size_t);
+void *__real_mmap(void *, size_t, int, int, int, off_t);
+
+void *__wrap_malloc(size_t bytes) {
+    return fails(bytes) ? nullptr : __real_malloc(bytes);
+}
+void *__wrap_calloc(size_t count, size_t bytes) {
+    return fails(count * bytes) ? nullptr : __real_calloc(count, bytes);
+}
+void *__wrap_realloc(void *memory, size_t bytes) {
+    return fails(bytes) ? nullptr : __real_realloc(memory, bytes);
+}
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes) {
+    return fails(bytes) ? ENOMEM : __real_posix_memalign(memory, alignment, bytes);
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return fails(bytes) ? nullptr : __real_aligned_alloc(alignment, bytes);
+}
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
+    return fails(bytes) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, file, offset);
+}
+}
+
+namespace halyard::tests {
+namespace {
+
+AttentionForm form_of(std::int64_t queries, std::int64_t keys, Dtype type) {
+    AttentionForm form;
+    form.queries = queries;
+    form.keys = keys;
+    form.heads = 6;
+    form.kv_heads = 2;
+    form.head_dim = 64;
+    form.q = form.k = form.v = form.y = type;
+    form.norm = true;
+    form.norm_type = Dtype::bf16;
+    form.rotary_dim = 64;
+    return form;
+}
+
+TEST(AttentionMemory, SteadyStateAllocatesNothing) {
+    for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+        for (const std::int64_t queries : {1, 7, 100, 600}) {
+            for (const int threads : {1, 2}) {
+                AttentionCase call(form_of(queries, 600, type)), whole(form_of(600, 600, type));
+                const Cache cache = make_cache(type, 1, 2, 64, 700);
+                const Context context(supported_isas().back(), threads);
+                ASSERT_EQ(whole.run_cached(context.get(), cache.get(), 0, 600 - queries, whole.y), HALYARD_OK);
+                const auto call_both = [&] {
+                    ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                    ASSERT_EQ(call.run_cached(context.get(), cache.get(), 0, queries, call.y), HALYARD_OK)
+                        << halyard_last_error();
+                    ASSERT_EQ(halyard_kv_cache_truncate(cache.get(), 0, 600 - queries), HALYARD_OK);
+                };
+                call_both();
+                call_both();
+                calls = 0;
+                for (int i = 0; i < 5; i++) {
+                    call_both();
+                }
+                EXPECT_EQ(calls, 0) << call.describe() << " on " << threads << " threads";
+            }
+        }
+    }
+}
+
+/** Bytes that a first call asks for. */
+long asked_by(AttentionCase &call, int threads, halyard_kv_cache *cache) {
+    const Context context(supported_isas().back(), threads);
+    AttentionCase first(form_of(1, 1, Dtype::f32));
+    EXPECT_EQ(first.run(context.get()), HALYARD_OK);  // starts nothing else
+    halyard_context_release_scratch(context.get());
+    bytes_asked = 0;
+    if (cache != nullptr) {
+        EXPECT_EQ(call.run_cached(context.get(), cache, 0, call.form.queries, call.y), HALYARD_OK)
+            << halyard_last_error();
+    } else {
+        EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+    }
+    return bytes_asked;
+}
+
+TEST(AttentionMemory, IsBounded) {
+    // What a thread needs for 64 rows of 64 features, and a copy of its head's keys and values in f32.
+    const long of_thread = 1 << 20, of_position = 2 * 64 * 4;
+    for (const int threads : {1, 2}) {
+        for (const std::int64_t tokens : {100, 1000, 3000}) {
+            AttentionCase call(form_of(tokens, tokens, Dtype::bf16));
+            EXPECT_LE(asked_by(call, threads, nullptr), threads * (of_thread + of_position * (tokens + 16)))
+                << tokens << " tokens on " << threads << " threads";
+            // In a cache no copies are made.
+            const Cache cache = make_cache(Dtype::bf16, 1, 2, 64, tokens);
+            EXPECT_LE(asked_by(call, threads, cache.get()), threads * of_thread)
+                << tokens << " tokens on " << threads << " threads";
+        }
+    }
+}
+
+TEST(AttentionMemory, WithoutMemoryNothingIsAppended) {
+    AttentionCase call(form_of(70, 70, Dtype::f32));
+    const Cache cache = make_cache(Dtype::f32, 1, 2, 64, 70);
+    for (const bool cached : {false, true}) {
+        const Context context(supported_isas().back(), 2);
+        call.y.clear();
+        const std::vector<std::uint32_t> before = call.y.all_bits();
+        failing = true;
+        const halyard_status status =
+            cached ? call.run_cached(context.get(), cache.get(), 0, 70, call.y) : call.run(context.get());
+        failing = false;
+        EXPECT_EQ(status, HALYARD_OUT_OF_MEMORY) << halyard_last_error();
+        EXPECT_EQ(call.y.all_bits(), before);
+        EXPECT_EQ(halyard_kv_cache_length(cache.get(), 0, 0), 0);
+        ASSERT_EQ(call.run_cached(context.get(), cache.get(), 0, 70, call.y), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(halyard_kv_cache_truncate(cache.get(), 0, 0), HALYARD_OK);
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests

@@ -1,0 +1,751 @@
+// Every bad argument of blocks and stacks: the call fails with the right kind of status, the message names the function
+// and the argument, and nothing is written or appended.
+#include "support/stack.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace halyard::tests {
+namespace {
+
+constexpr std::int64_t width = 32, ff = 48, heads = 4, kv_heads = 2, head_dim = 8;
+
+halyard_block_config good_config() {
+    halyard_block_config c{};
+    EXPECT_EQ(halyard_block_config_preset("llama", &c), HALYARD_OK);
+    c.hidden_size = width;
+    c.intermediate_size = ff;
+    c.num_attention_heads = heads;
+    c.num_key_value_heads = kv_heads;
+    c.max_position_embeddings = 20;
+    return c;
+}
+
+// ---- Making blocks -----------------------------------------------------------------------------------------------
+
+/** What halyard_block_create gets, to be spoiled. */
+struct Making {
+    halyard_block_config &c;
+    halyard_block_weights &w;
+    Tensor &other;  // [3, 5], f16
+    const halyard_block_config *config = &c;
+    const halyard_block_weights *weights = &w;
+    bool no_result = false;
+
+    static DLTensor &spoil(const DLTensor *tensor) { return const_cast<DLTensor &>(*tensor); }
+    static void narrow(const DLTensor *tensor, int axis) { spoil(tensor).shape[axis]--; }
+    void layer_norm() {
+        c.norm = HALYARD_NORM_LAYER;
+        w.attention_norm_bias = w.ffn_norm_bias = w.attention_norm;
+    }
+    void join() {
+        w.qkv_proj = w.q_proj;
+        w.q_proj = w.k_proj = w.v_proj = nullptr;
+    }
+};
+
+struct MakingMistake {
+    const char *what, *arguments;
+    halyard_status status;
+    void (*make)(Making &);
+};
+
+constexpr halyard_status invalid = HALYARD_INVALID_ARGUMENT, unsupported = HALYARD_UNSUPPORTED;
+
+const MakingMistake making_mistakes[] = {
+    {"null", "config", invalid, [](Making &m) { m.config = nullptr; }},
+    {"null", "weights", invalid, [](Making &m) { m.weights = nullptr; }},
+    {"null", "block", invalid, [](Making &m) { m.no_result = true; }},
+    // The configuration.
+    {"0", "hidden_size", invalid, [](Making &m) { m.c.hidden_size = 0; }},
+    {"negative", "hidden_size", invalid, [](Making &m) { m.c.hidden_size = -32; }},
+    {"huge", "hidden_size", invalid, [](Making &m) { m.c.hidden_size = std::int64_t{1} << 40; }},
+    {"0", "intermediate_size", invalid, [](Making &m) { m.c.intermediate_size = 0; }},
+    {"huge", "intermediate_size", invalid, [](Making &m) { m.c.intermediate_size = std::int64_t{1} << 40; }},
+    {"0", "num_attention_heads", invalid, [](Making &m) { m.c.num_attention_heads = 0; }},
+    {"huge", "num_attention_heads", invalid, [](Making &m) { m.c.num_attention_heads = INT64_MAX; }},
+    {"negative", "num_key_value_heads", invalid, [](Making &m) { m.c.num_key_value_heads = -2; }},
+    {"no divisor", "num_key_value_heads", invalid, [](Making &m) { m.c.num_key_value_heads = 3; }},
+    {"more than heads", "num_key_value_heads", invalid, [](Making &m) { m.c.num_key_value_heads = 8; }},
+    {"no divisor of hidden_size", "num_attention_heads", invalid,
+     [](Making &m) {
+         m.c.num_attention_heads = 6;
+         m.c.num_key_value_heads = 0;
+     }},
+    {"negative", "head_dim", invalid, [](Making &m) { m.c.head_dim = -8; }},
+    {"257", "head_dim", invalid, [](Making &m) { m.c.head_dim = 257; }},
+    {"too many features", "head_dim", invalid,
+     [](Making &m) {
+         m.c.num_attention_heads = std::int64_t{1} << 30;
+         m.c.num_key_value_heads = 1;
+         m.c.head_dim = 256;
+     }},
+    {"odd with a rotary embedding", "head_dim", invalid, [](Making &m) { m.c.head_dim = 7; }},
+    {"unknown", "norm", invalid, [](Making &m) { m.c.norm = static_cast<halyard_norm>(3); }},
+    {"unknown", "norm_placement", invalid,
+     [](Making &m) {
+         const int four = 4;
+         std::memcpy(&m.c.norm_placement, &four, sizeof four);
+     }},
+    {"negative", "rms_norm_eps", invalid, [](Making &m) { m.c.rms_norm_eps = -1e-6f; }},
+    {"NaN", "rms_norm_eps", invalid, [](Making &m) { m.c.rms_norm_eps = NAN; }},
+    {"unknown bits", "norm_flags", invalid, [](Making &m) { m.c.norm_flags = 8; }},
+    {"of no norm", "norm_flags", invalid,
+     [](Making &m) {
+         m.layer_norm();
+         m.w.q_norm = m.w.k_norm = nullptr;
+         m.c.norm_flags = HALYARD_RMS_UNIT_OFFSET;
+     }},
+    {"unknown", "hidden_act", invalid, [](Making &m) { m.c.hidden_act = static_cast<halyard_activation>(10); }},
+    {"infinite", "swish_beta", invalid,
+     [](Making &m) {
+         m.c.hidden_act = HALYARD_SWISH;
+         m.c.swish_beta = INFINITY;
+     }},
+    {"negative", "sliding_window", invalid, [](Making &m) { m.c.sliding_window = -1; }},
+    {"negative", "query_pre_attn_scalar", invalid, [](Making &m) { m.c.query_pre_attn_scalar = -8; }},
+    {"infinite", "query_pre_attn_scalar", invalid, [](Making &m) { m.c.query_pre_attn_scalar = INFINITY; }},
+    {"negative", "attn_logit_softcapping", invalid, [](Making &m) { m.c.attn_logit_softcapping = -1; }},
+    {"NaN", "attn_logit_softcapping", invalid, [](Making &m) { m.c.attn_logit_softcapping = NAN; }},
+    {"0 with a rotary embedding", "max_position_embeddings", invalid,
+     [](Making &m) { m.c.max_position_embeddings = 0; }},
+    {"negative", "max_position_embeddings", invalid, [](Making &m) { m.c.max_position_embeddings = -1; }},
+    {"too many", "max_positions", invalid, [](Making &m) { m.c.max_position_embeddings = std::int64_t{1} << 25; }},
+    {"another", "max_positions", invalid, [](Making &m) { m.c.rope.max_positions = 21; }},
+    {"another", "rope.head_dim", invalid, [](Making &m) { m.c.rope.head_dim = 6; }},
+    {"odd", "rotary_dim", invalid, [](Making &m) { m.c.rope.rotary_dim = 3; }},
+    {"beyond head_dim", "rotary_dim", invalid, [](Making &m) { m.c.rope.rotary_dim = 10; }},
+    {"below 1", "rope_theta", invalid, [](Making &m) { m.c.rope.rope_theta = 0.5; }},
+    {"NaN", "rope_theta", invalid, [](Making &m) { m.c.rope.rope_theta = NAN; }},
+    {"below 1", "factor", invalid, [](Making &m) { m.c.rope.scaling = HALYARD_ROPE_LINEAR; }},
+    // The tensors.
+    {"unknown", "layout", invalid,
+     [](Making &m) {
+         const int two = 2;
+         std::memcpy(&m.w.layout, &two, sizeof two);
+     }},
+    {"null", "q_proj", invalid, [](Making &m) { m.w.q_proj = nullptr; }},
+    {"null", "k_proj", invalid, [](Making &m) { m.w.k_proj = nullptr; }},
+    {"null", "v_proj", invalid, [](Making &m) { m.w.v_proj = nullptr; }},
+    {"beside qkv_proj", "q_proj", invalid, [](Making &m) { m.w.qkv_proj = m.w.q_proj; }},
+    {"beside qkv_proj", "v_proj", invalid,
+     [](Making &m) {
+         const DLTensor *const v = m.w.v_proj;
+         m.join();
+         m.w.v_proj = v;
+     }},
+    {"that of q alone", "qkv_proj", invalid, [](Making &m) { m.join(); }},
+    {"beside qkv_proj", "k_proj_bias", invalid,
+     [](Making &m) {
+         m.join();
+         m.w.k_proj_bias = m.w.q_norm;
+     }},
+    {"without qkv_proj", "qkv_proj_bias", invalid, [](Making &m) { m.w.qkv_proj_bias = m.w.q_norm; }},
+    {"null", "o_proj", invalid, [](Making &m) { m.w.o_proj = nullptr; }},
+    {"null", "gate_proj", invalid, [](Making &m) { m.w.gate_proj = nullptr; }},
+    {"not gated", "gate_proj", invalid, [](Making &m) { m.c.gated_mlp = 0; }},
+    {"not gated", "gate_proj_bias", invalid,
+     [](Making &m) {
+         m.c.gated_mlp = 0;
+         m.w.gate_proj_bias = m.w.gate_proj;
+         m.w.gate_proj = nullptr;
+     }},
+    {"null", "up_proj", invalid, [](Making &m) { m.w.up_proj = nullptr; }},
+    {"null", "down_proj", invalid, [](Making &m) { m.w.down_proj = nullptr; }},
+    {"an output less", "q_proj", invalid, [](Making &m) { Making::narrow(m.w.q_proj, 0); }},
+    {"an output less", "k_proj", invalid, [](Making &m) { Making::narrow(m.w.k_proj, 0); }},
+    {"an input less", "v_proj", invalid, [](Making &m) { Making::narrow(m.w.v_proj, 1); }},
+    {"an output less", "o_proj", invalid, [](Making &m) { Making::narrow(m.w.o_proj, 0); }},
+    {"an input less", "gate_proj", invalid, [](Making &m) { Making::narrow(m.w.gate_proj, 1); }},
+    {"an output less", "up_proj", invalid, [](Making &m) { Making::narrow(m.w.up_proj, 0); }},
+    {"an input less", "down_proj", invalid, [](Making &m) { Making::narrow(m.w.down_proj, 1); }},
+    {"the other layout", "k_proj", invalid,
+     [](Making &m) {
+         m.w.layout = HALYARD_WEIGHT_IN_OUT;
+         m.w.q_proj = m.w.o_proj;  // square
+     }},
+    {"no matrix", "q_proj", invalid, [](Making &m) { Making::spoil(m.w.q_proj).ndim = 1; }},
+    {"null data", "k_proj", invalid, [](Making &m) { Making::spoil(m.w.k_proj).data = nullptr; }},
+    {"CUDA", "v_proj", unsupported, [](Making &m) { Making::spoil(m.w.v_proj).device.device_type = kDLCUDA; }},
+    {"int32", "up_proj", unsupported, [](Making &m) { Making::spoil(m.w.up_proj).dtype.code = kDLInt; }},
+    {"f16 beside f32", "o_proj", unsupported,
+     [](Making &m) { Making::spoil(m.w.o_proj).dtype = dlpack_type(Dtype::f16); }},
+    {"f16 beside f32", "down_proj", unsupported,
+     [](Making &m) { Making::spoil(m.w.down_proj).dtype = dlpack_type(Dtype::f16); }},
+    {"of the wrong width", "q_proj_bias", invalid, [](Making &m) { m.w.q_proj_bias = &m.other.view; }},
+    {"of the wrong width", "k_proj_bias", invalid, [](Making &m) { m.w.k_proj_bias = m.w.attention_norm; }},
+    {"of the wrong width", "v_proj_bias", invalid, [](Making &m) { m.w.v_proj_bias = m.w.attention_norm; }},
+    {"of the wrong width", "o_proj_bias", invalid, [](Making &m) { m.w.o_proj_bias = m.w.q_norm; }},
+    {"of the wrong width", "gate_proj_bias", invalid, [](Making &m) { m.w.gate_proj_bias = m.w.attention_norm; }},
+    {"of the wrong width", "up_proj_bias", invalid, [](Making &m) { m.w.up_proj_bias = m.w.attention_norm; }},
+    {"of the wrong width", "down_proj_bias", invalid, [](Making &m) { m.w.down_proj_bias = m.w.q_norm; }},
+    {"of the wrong width", "q_norm", invalid, [](Making &m) { m.w.q_norm = m.w.attention_norm; }},
+    {"of the wrong width", "k_norm", invalid, [](Making &m) { m.w.k_norm = m.w.attention_norm; }},
+    {"a feature less", "attention_norm", invalid, [](Making &m) { Making::narrow(m.w.attention_norm, 0); }},
+    {"int32", "attention_norm", unsupported, [](Making &m) { Making::spoil(m.w.attention_norm).dtype.code = kDLInt; }},
+    {"of the wrong width", "ffn_norm", invalid, [](Making &m) { m.w.ffn_norm = m.w.q_norm; }},
+    {"of an RMSNorm", "attention_norm_bias", invalid, [](Making &m) { m.w.attention_norm_bias = m.w.attention_norm; }},
+    {"of an RMSNorm", "ffn_norm_bias", invalid, [](Making &m) { m.w.ffn_norm_bias = m.w.attention_norm; }},
+    {"of the wrong width", "ffn_norm_bias", invalid,
+     [](Making &m) {
+         m.layer_norm();
+         m.w.ffn_norm_bias = m.w.q_norm;
+     }},
+    {"without a norm", "attention_norm", invalid, [](Making &m) { m.c.norm = HALYARD_NORM_NONE; }},
+    {"without a sandwich", "attention_post_norm", invalid,
+     [](Making &m) { m.w.attention_post_norm = m.w.attention_norm; }},
+    {"without a sandwich", "ffn_post_norm", invalid, [](Making &m) { m.w.ffn_post_norm = m.w.attention_norm; }},
+    {"without a sandwich", "ffn_post_norm_bias", invalid,
+     [](Making &m) {
+         m.layer_norm();
+         m.w.ffn_post_norm_bias = m.w.attention_norm;
+     }},
+    {"of the wrong width", "ffn_post_norm", invalid,
+     [](Making &m) {
+         m.c.norm_placement = HALYARD_SANDWICH_NORM;
+         m.w.ffn_post_norm = m.w.q_norm;
+     }},
+};
+
+BlockForm good_form() {
+    BlockForm form;
+    form.config = good_config();
+    form.head_norms = true;
+    return form;
+}
+
+TEST(BlockArguments, OfMakingABlock) {
+    for (const MakingMistake &mistake : making_mistakes) {
+        BlockTensors tensors(good_form());
+        Tensor other(Dtype::f16, compact_form({3, 5}));
+        halyard_block_config config = tensors.form.config;
+        Making making = {config, tensors.weights, other};
+        mistake.make(making);
+        auto *const untouched = reinterpret_cast<halyard_block *>(&making);
+        halyard_block *block = untouched;
+        const halyard_status status =
+            halyard_block_create(nullptr, making.config, making.weights, making.no_result ? nullptr : &block);
+        EXPECT_TRUE(refused(status, mistake.status, "halyard_block_create", mistake.arguments)) << mistake.what;
+        EXPECT_EQ(block, untouched) << mistake.what;
+    }
+    // What the mistakes were made of is in order.
+    const Block good(good_form());
+    EXPECT_NE(good.get(), nullptr);
+    halyard_block_config config;
+    EXPECT_TRUE(refused(halyard_block_get_config(nullptr, &config), invalid, "halyard_block_get_config", "block"));
+    EXPECT_TRUE(refused(halyard_block_get_config(good.get(), nullptr), invalid, "halyard_block_get_config", "config"));
+}
+
+TEST(BlockArguments, MessagesSayWhatIsAndWhatMustBe) {
+    BlockTensors tensors(good_form());
+    halyard_block *block = nullptr;
+    Making::narrow(tensors.weights.k_proj, 0);
+    EXPECT_NE(halyard_block_create(nullptr, &tensors.form.config, &tensors.weights, &block), HALYARD_OK);
+    EXPECT_STREQ(halyard_last_error(),
+                 "halyard_block_create: k_proj is [15, 32], but must be [16, 32] (layout is [out, in])");
+    BlockForm form = good_form();
+    form.config.num_key_value_heads = 3;
+    EXPECT_NE(halyard_block_create(nullptr, &form.config, &tensors.weights, &block), HALYARD_OK);
+    EXPECT_STREQ(halyard_last_error(), "halyard_block_create: num_key_value_heads is 3, but must be 0 or divide "
+                                       "num_attention_heads, which is 4");
+}
+
+// ---- Calling blocks ----------------------------------------------------------------------------------------------
+
+/** A call with a cache of 3 layers, 4 sequences and 16 positions, of which 5 are filled in layer 1. */
+struct Calling {
+    Calling() : block(good_form()), cache(good_form(), Dtype::f32, 3, 4, 16) {
+        fill_rows(x, 1);
+        Tensor before(Dtype::f32, compact_form({4, 5, width})), after(Dtype::f32, compact_form({4, 5, width}));
+        fill_rows(before, 2);
+        EXPECT_EQ(halyard_block_forward(nullptr, block.get(), &before.view, cache.get(), 1, nullptr, &after.view),
+                  HALYARD_OK)
+            << halyard_last_error();
+    }
+
+    const Block block;
+    const BlockCache cache;
+    Tensor x{Dtype::f32, compact_form({2, 3, width})}, y{Dtype::f32, compact_form({2, 3, width})};
+    const halyard_block *used_block = block.get();
+    halyard_kv_cache *used_cache = cache.get();
+    std::int64_t layer = 1;
+    std::int64_t sequences[2] = {3, 1};
+    DLTensor *xs = &x.view, *ys = &y.view;
+    std::int64_t shape[4] = {}, strides[4] = {};
+    std::unique_ptr<Block> other_block;
+    std::unique_ptr<BlockCache> other_cache;
+
+    void use_block(const BlockForm &form) {
+        other_block = std::make_unique<Block>(form);
+        used_block = other_block->get();
+    }
+    void use_cache(const halyard_kv_cache_options &options) {
+        other_cache = std::make_unique<BlockCache>(options);
+        used_cache = other_cache->get();
+    }
+    /** Both x and y, in the place of x. */
+    void reshape(std::initializer_list<std::int64_t> extents) {
+        std::copy(extents.begin(), extents.end(), shape);
+        for (DLTensor *tensor : {xs, ys}) {
+            tensor->ndim = static_cast<int>(extents.size());
+            tensor->shape = shape;
+        }
+    }
+};
+
+struct CallingMistake {
+    const char *what, *arguments;
+    halyard_status status;
+    void (*make)(Calling &);
+};
+
+const CallingMistake calling_mistakes[] = {
+    {"null", "block", invalid, [](Calling &c) { c.used_block = nullptr; }},
+    {"null", "x", invalid, [](Calling &c) { c.xs = nullptr; }},
+    {"null", "y", invalid, [](Calling &c) { c.ys = nullptr; }},
+    {"null data", "x", invalid, [](Calling &c) { c.xs->data = nullptr; }},
+    {"null data", "y", invalid, [](Calling &c) { c.ys->data = nullptr; }},
+    {"CUDA", "x", unsupported, [](Calling &c) { c.xs->device.device_type = kDLCUDA; }},
+    {"int32", "x", unsupported, [](Calling &c) { c.xs->dtype.code = kDLInt; }},
+    {"f16 beside f32", "y", unsupported, [](Calling &c) { c.ys->dtype = dlpack_type(Dtype::f16); }},
+    {"rank 1", "x", invalid, [](Calling &c) { c.reshape({width}); }},
+    {"rank 4", "x", invalid,
+     [](Calling &c) {
+         c.reshape({1, 2, 3, width});
+     }},
+    {"a feature less", "x", invalid,
+     [](Calling &c) {
+         c.reshape({2, 3, width - 1});
+     }},
+    {"a token less", "y", invalid, [](Calling &c) { c.ys->shape[1]--; }},
+    {"a sequence less", "y", invalid, [](Calling &c) { c.ys->shape[0]--; }},
+    {"spread features", "x", invalid,
+     [](Calling &c) {
+         c.strides[0] = 6 * width;
+         c.strides[1] = 2 * width;
+         c.strides[2] = 2;
+         c.xs->strides = c.strides;
+     }},
+    {"rows in one place", "y", invalid,
+     [](Calling &c) {
+         c.strides[2] = 1;
+         c.ys->strides = c.strides;
+     }},
+    {"is x one row on", "y", invalid, [](Calling &c) { c.ys->data = c.x.at(1, 0); }},
+    {"is x one element on", "y", invalid, [](Calling &c) { c.ys->data = c.x.at(0, 1); }},
+    {"below 0", "layer", invalid, [](Calling &c) { c.layer = -1; }},
+    {"beyond the last", "layer", invalid, [](Calling &c) { c.layer = 3; }},
+    {"below 0", "sequences", invalid, [](Calling &c) { c.sequences[1] = -1; }},
+    {"beyond the last", "sequences", invalid, [](Calling &c) { c.sequences[0] = 4; }},
+    {"twice the same", "sequences", invalid, [](Calling &c) { c.sequences[0] = 1; }},
+    {"too few sequences", "cache", invalid,
+     [](Calling &c) {
+         c.use_cache({3, 1, kv_heads, head_dim, 16, dlpack_type(Dtype::f32)});
+     }},
+    {"other heads", "cache", invalid,
+     [](Calling &c) {
+         c.use_cache({3, 4, 1, head_dim, 16, dlpack_type(Dtype::f32)});
+     }},
+    {"other head_dim", "cache", invalid,
+     [](Calling &c) {
+         c.use_cache({3, 4, kv_heads, 16, 16, dlpack_type(Dtype::f32)});
+     }},
+    {"no room", "cache", invalid,
+     [](Calling &c) {
+         c.use_cache({3, 4, kv_heads, head_dim, 2, dlpack_type(Dtype::f32)});
+     }},
+    {"not causal", "block", invalid,
+     [](Calling &c) {
+         BlockForm form = good_form();
+         form.config.causal = 0;
+         c.use_block(form);
+     }},
+    {"no angles for it", "max_position_embeddings", invalid,
+     [](Calling &c) {
+         BlockForm form = good_form();
+         form.config.max_position_embeddings = 7;
+         c.use_block(form);
+     }},
+};
+
+TEST(BlockArguments, OfCallingABlock) {
+    for (const CallingMistake &mistake : calling_mistakes) {
+        Calling call;
+        mistake.make(call);
+        const std::vector<std::uint8_t> x = call.x.snapshot(), y = call.y.snapshot();
+        const halyard_status status = halyard_block_forward(nullptr, call.used_block, call.xs, call.used_cache,
+                                                            call.layer, call.sequences, call.ys);
+        EXPECT_TRUE(refused(status, mistake.status, "halyard_block_forward", mistake.arguments)) << mistake.what;
+        EXPECT_TRUE(call.x.snapshot() == x && call.y.snapshot() == y) << mistake.what;
+        for (std::int64_t sequence = 0; sequence < 4; sequence++) {
+            EXPECT_EQ(call.cache.length(1, sequence), 5) << mistake.what;
+        }
+    }
+    Calling good;
+    EXPECT_EQ(
+        halyard_block_forward(nullptr, good.used_block, good.xs, good.used_cache, good.layer, good.sequences, good.ys),
+        HALYARD_OK)
+        << halyard_last_error();
+}
+
+TEST(BlockArguments, PositionsEndWhereTheCacheAndTheAnglesDo) {
+    BlockForm form = good_form();
+    const Block block(form);  // 20 positions
+    Tensor x(Dtype::f32, compact_form({21, width})), y(Dtype::f32, compact_form({21, width}));
+    fill_rows(x, 1);
+    EXPECT_TRUE(refused(halyard_block_forward(nullptr, block.get(), &x.view, nullptr, 0, nullptr, &y.view), invalid,
+                        "halyard_block_forward", "max_position_embeddings"));
+    EXPECT_STREQ(halyard_last_error(), "halyard_block_forward: x has 21 tokens from position 0 on, but "
+                                       "max_position_embeddings of block is 20");
+    // The table of one block is not another's that needs a longer one.
+    BlockForm longer = form;
+    longer.config.max_position_embeddings = 21;
+    const Block longer_block(longer);
+    EXPECT_EQ(halyard_block_forward(nullptr, longer_block.get(), &x.view, nullptr, 0, nullptr, &y.view), HALYARD_OK)
+        << halyard_last_error();
+    const BlockCache cache(form, Dtype::f32, 1, 1, 12), long_cache(form, Dtype::f32, 1, 1, 40);
+    TokenView x9(x.view, x.strides(), 0, 9), y9(y.view, y.strides(), 0, 9);
+    const auto run = [&](const BlockCache &into) {
+        return halyard_block_forward(nullptr, block.get(), &x9.view, into.get(), 0, nullptr, &y9.view);
+    };
+    EXPECT_EQ(run(cache), HALYARD_OK) << halyard_last_error();
+    EXPECT_TRUE(refused(run(cache), invalid, "halyard_block_forward", "cache"));
+    EXPECT_STREQ(halyard_last_error(), "halyard_block_forward: x has 9 tokens, but cache has 3 of 12 positions left in "
+                                       "layer 0 of sequence 0");
+    EXPECT_EQ(cache.length(0, 0), 9);
+    EXPECT_EQ(run(long_cache), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(run(long_cache), HALYARD_OK) << halyard_last_error();
+    EXPECT_TRUE(refused(run(long_cache), invalid, "halyard_block_forward", "max_position_embeddings"));
+    EXPECT_EQ(long_cache.length(0, 0), 18);
+}
+
+TEST(BlockArguments, NothingMayLieInTheCache) {
+    const BlockForm form = good_form();
+    const Block block(form);
+    const halyard_kv_cache_options options = {1, 1, kv_heads, head_dim, 16, dlpack_type(Dtype::f32)};
+    std::int64_t bytes = 0;
+    ASSERT_EQ(halyard_kv_cache_size(&options, &bytes), HALYARD_OK) << halyard_last_error();
+    Tensor memory(Dtype::f32, {{bytes / 4 + 64}, {}, Placement::starts_at_guard, 0, 0});
+    memory.fill([](std::int64_t, std::int64_t) { return 0.0; });
+    halyard_kv_cache *cache = nullptr;
+    ASSERT_EQ(halyard_kv_cache_create(&options, memory.at(0, 0), bytes, &cache), HALYARD_OK) << halyard_last_error();
+    Tensor x(Dtype::f32, compact_form({2, width})), y(Dtype::f32, compact_form({2, width}));
+    fill_rows(x, 1);
+    DLTensor inside = y.view;
+    inside.data = memory.at(0, 16);
+    EXPECT_TRUE(refused(halyard_block_forward(nullptr, block.get(), &x.view, cache, 0, nullptr, &inside), invalid,
+                        "halyard_block_forward", "y"));
+    EXPECT_TRUE(refused(halyard_block_forward(nullptr, block.get(), &inside, cache, 0, nullptr, &y.view), invalid,
+                        "halyard_block_forward", "x"));
+    EXPECT_EQ(halyard_kv_cache_length(cache, 0, 0), 0);
+    halyard_kv_cache_destroy(cache);
+}
+
+// ---- Making stacks -----------------------------------------------------------------------------------------------
+
+constexpr std::int64_t vocab = 11, layers = 2;
+
+/** What halyard_stack_create gets, to be spoiled. */
+struct StackMaking {
+    halyard_stack_config &c;
+    halyard_stack_weights &w;
+    const halyard_block **blocks;
+    const halyard_block *narrow_block;
+    DLTensor &embed_tokens, &embed_positions, &lm_head;
+    DLTensor &norm;
+    std::int64_t n_layers = layers;
+    const halyard_stack_config *config = &c;
+    const halyard_stack_weights *weights = &w;
+    bool no_result = false;
+};
+
+struct StackMakingMistake {
+    const char *what, *arguments;
+    halyard_status status;
+    void (*make)(StackMaking &);
+};
+
+const StackMakingMistake stack_making_mistakes[] = {
+    {"null", "config", invalid, [](StackMaking &m) { m.config = nullptr; }},
+    {"null", "weights", invalid, [](StackMaking &m) { m.weights = nullptr; }},
+    {"null", "stack", invalid, [](StackMaking &m) { m.no_result = true; }},
+    {"null", "blocks", invalid, [](StackMaking &m) { m.blocks = nullptr; }},
+    {"one null", "blocks", invalid, [](StackMaking &m) { m.blocks[1] = nullptr; }},
+    {"one of another width", "blocks", invalid, [](StackMaking &m) { m.blocks[1] = m.narrow_block; }},
+    {"0", "n_layers", invalid, [](StackMaking &m) { m.n_layers = 0; }},
+    {"negative", "n_layers", invalid, [](StackMaking &m) { m.n_layers = -1; }},
+    {"huge", "n_layers", invalid, [](StackMaking &m) { m.n_layers = INT64_MAX; }},
+    {"0", "vocab_size", invalid, [](StackMaking &m) { m.c.vocab_size = 0; }},
+    {"another", "embed_tokens", invalid, [](StackMaking &m) { m.c.vocab_size = vocab + 1; }},
+    {"0", "hidden_size", invalid, [](StackMaking &m) { m.c.hidden_size = 0; }},
+    {"another", "embed_tokens", invalid, [](StackMaking &m) { m.c.hidden_size = width + 1; }},
+    {"NaN", "embedding_multiplier", invalid, [](StackMaking &m) { m.c.embedding_multiplier = NAN; }},
+    {"unknown", "norm", invalid, [](StackMaking &m) { m.c.norm = static_cast<halyard_norm>(3); }},
+    {"negative", "rms_norm_eps", invalid, [](StackMaking &m) { m.c.rms_norm_eps = -1; }},
+    {"unknown bits", "norm_flags", invalid, [](StackMaking &m) { m.c.norm_flags = 4; }},
+    {"of no RMSNorm", "norm_flags", invalid,
+     [](StackMaking &m) {
+         m.c.norm = HALYARD_NORM_LAYER;
+         m.c.norm_flags = HALYARD_RMS_UNIT_OFFSET;
+     }},
+    {"negative", "final_logit_softcapping", invalid, [](StackMaking &m) { m.c.final_logit_softcapping = -30; }},
+    {"infinite", "final_logit_softcapping", invalid, [](StackMaking &m) { m.c.final_logit_softcapping = INFINITY; }},
+    {"null", "embed_tokens", invalid, [](StackMaking &m) { m.w.embed_tokens = nullptr; }},
+    {"int32", "embed_tokens", unsupported, [](StackMaking &m) { m.embed_tokens.dtype.code = kDLInt; }},
+    {"no matrix", "embed_tokens", invalid, [](StackMaking &m) { m.embed_tokens.ndim = 1; }},
+    {"a row less", "embed_tokens", invalid, [](StackMaking &m) { m.embed_tokens.shape[0]--; }},
+    {"a feature less", "embed_positions", invalid, [](StackMaking &m) { m.embed_positions.shape[1]--; }},
+    {"no rows", "embed_positions", invalid, [](StackMaking &m) { m.embed_positions.shape[0] = 0; }},
+    {"no matrix", "embed_positions", invalid, [](StackMaking &m) { m.embed_positions.ndim = 1; }},
+    {"a row less", "lm_head", invalid, [](StackMaking &m) { m.lm_head.shape[0]--; }},
+    {"a feature less", "lm_head", invalid, [](StackMaking &m) { m.lm_head.shape[1]--; }},
+    {"CUDA", "lm_head", unsupported, [](StackMaking &m) { m.lm_head.device.device_type = kDLCUDA; }},
+    {"a feature less", "norm", invalid, [](StackMaking &m) { m.norm.shape[0]--; }},
+    {"without a norm", "norm", invalid, [](StackMaking &m) { m.c.norm = HALYARD_NORM_NONE; }},
+    {"of an RMSNorm", "norm_bias", invalid, [](StackMaking &m) { m.w.norm_bias = &m.norm; }},
+};
+
+TEST(StackArguments, OfMakingAStack) {
+    const Block first(good_form()), second(good_form());
+    BlockForm narrow = good_form();
+    narrow.config.hidden_size = 16;
+    narrow.config.head_dim = head_dim;
+    const Block narrow_block(narrow);
+    for (const StackMakingMistake &mistake : stack_making_mistakes) {
+        Tensor tokens(Dtype::f32, compact_form({vocab, width})), positions(Dtype::f32, compact_form({9, width})),
+            head(Dtype::f32, compact_form({vocab, width})), norm(Dtype::f32, compact_form({width}));
+        halyard_stack_config config{};
+        config.vocab_size = vocab;
+        config.hidden_size = width;
+        config.norm = HALYARD_NORM_RMS;
+        halyard_stack_weights weights{};
+        weights.embed_tokens = &tokens.view;
+        weights.embed_positions = &positions.view;
+        weights.lm_head = &head.view;
+        weights.norm = &norm.view;
+        const halyard_block *blocks[] = {first.get(), second.get()};
+        StackMaking making = {config,      weights,        blocks,    narrow_block.get(),
+                              tokens.view, positions.view, head.view, norm.view};
+        mistake.make(making);
+        auto *const untouched = reinterpret_cast<halyard_stack *>(&making);
+        halyard_stack *stack = untouched;
+        const halyard_status status = halyard_stack_create(nullptr, making.config, making.weights, making.blocks,
+                                                           making.n_layers, making.no_result ? nullptr : &stack);
+        EXPECT_TRUE(refused(status, mistake.status, "halyard_stack_create", mistake.arguments)) << mistake.what;
+        EXPECT_EQ(stack, untouched) << mistake.what;
+    }
+    halyard_stack_config config;
+    EXPECT_TRUE(refused(halyard_stack_get_config(nullptr, &config), invalid, "halyard_stack_get_config", "stack"));
+}
+
+// ---- Calling stacks ----------------------------------------------------------------------------------------------
+
+StackForm good_stack() {
+    StackForm form;
+    form.block = good_form();
+    form.vocab = vocab;
+    form.positions = 18;
+    return form;
+}
+
+/** A call with a cache of 2 layers, 4 sequences and 16 positions, of which 5 are filled. */
+struct StackCalling {
+    StackCalling() : stack(good_stack()), cache(good_form(), Dtype::f32, layers, 4, 16) {
+        const IdTensor before(
+            {some_ids(5, vocab, 1), some_ids(5, vocab, 2), some_ids(5, vocab, 3), some_ids(5, vocab, 4)}, true, true);
+        Tensor after(Dtype::f32, compact_form({4, vocab}));
+        EXPECT_EQ(halyard_stack_forward(nullptr, stack.get(), &before.view, cache.get(), nullptr, nullptr, &after.view),
+                  HALYARD_OK)
+            << halyard_last_error();
+    }
+
+    const Stack stack;
+    const BlockCache cache;
+    IdTensor id_tensor{{some_ids(3, vocab, 5), some_ids(3, vocab, 6)}, true, true};
+    Tensor logits{Dtype::f32, compact_form({2, vocab})};
+    const halyard_stack *used_stack = stack.get();
+    halyard_kv_cache *used_cache = cache.get();
+    std::int64_t sequences[2] = {3, 1};
+    DLTensor *ids = &id_tensor.view, *result = &logits.view;
+    halyard_stack_options options{};
+    std::int64_t shape[4] = {}, strides[4] = {};
+    std::unique_ptr<Stack> other_stack;
+    std::unique_ptr<BlockCache> other_cache;
+
+    std::int64_t &id(int i) { return static_cast<std::int64_t *>(ids->data)[i]; }
+    void use_stack(const StackForm &form) {
+        other_stack = std::make_unique<Stack>(form);
+        used_stack = other_stack->get();
+    }
+    void use_cache(const halyard_kv_cache_options &other) {
+        other_cache = std::make_unique<BlockCache>(other);
+        used_cache = other_cache->get();
+    }
+    void reshape(DLTensor &tensor, std::initializer_list<std::int64_t> extents) {
+        std::copy(extents.begin(), extents.end(), shape);
+        tensor.ndim = static_cast<int>(extents.size());
+        tensor.shape = shape;
+    }
+};
+
+struct StackCallingMistake {
+    const char *what, *arguments;
+    halyard_status status;
+    void (*make)(StackCalling &);
+};
+
+const StackCallingMistake stack_calling_mistakes[] = {
+    {"null", "stack", invalid, [](StackCalling &c) { c.used_stack = nullptr; }},
+    {"null", "input_ids", invalid, [](StackCalling &c) { c.ids = nullptr; }},
+    {"null", "logits", invalid, [](StackCalling &c) { c.result = nullptr; }},
+    {"null data", "input_ids", invalid, [](StackCalling &c) { c.ids->data = nullptr; }},
+    {"null shape", "input_ids", invalid, [](StackCalling &c) { c.ids->shape = nullptr; }},
+    {"off by a byte", "input_ids", invalid, [](StackCalling &c) { c.ids->byte_offset = 1; }},
+    {"CUDA", "input_ids", unsupported, [](StackCalling &c) { c.ids->device.device_type = kDLCUDA; }},
+    {"f32", "input_ids", unsupported, [](StackCalling &c) { c.ids->dtype = dlpack_type(Dtype::f32); }},
+    {"int16", "input_ids", unsupported, [](StackCalling &c) { c.ids->dtype.bits = 16; }},
+    {"unsigned", "input_ids", unsupported, [](StackCalling &c) { c.ids->dtype.code = kDLUInt; }},
+    {"two lanes", "input_ids", unsupported, [](StackCalling &c) { c.ids->dtype.lanes = 2; }},
+    {"rank 0", "input_ids", invalid, [](StackCalling &c) { c.ids->ndim = 0; }},
+    {"rank 3", "input_ids", invalid,
+     [](StackCalling &c) {
+         c.reshape(*c.ids, {1, 2, 3});
+     }},
+    {"negative extent", "input_ids", invalid, [](StackCalling &c) { c.ids->shape[1] = -3; }},
+    {"negative stride", "input_ids", invalid,
+     [](StackCalling &c) {
+         c.strides[0] = -3;
+         c.strides[1] = 1;
+         c.ids->strides = c.strides;
+     }},
+    {"huge strides", "input_ids", invalid,
+     [](StackCalling &c) {
+         c.strides[0] = INT64_MAX / 2;
+         c.strides[1] = INT64_MAX / 2;
+         c.ids->strides = c.strides;
+     }},
+    {"no tokens", "input_ids", invalid,
+     [](StackCalling &c) {
+         c.reshape(*c.ids, {2, 0});
+     }},
+    {"id below 0", "input_ids[0, 1]", invalid, [](StackCalling &c) { c.id(1) = -1; }},
+    {"id of nothing", "input_ids[1, 2]", invalid, [](StackCalling &c) { c.id(5) = vocab; }},
+    {"huge id", "input_ids[1, 0]", invalid, [](StackCalling &c) { c.id(3) = INT64_MAX; }},
+    {"rank 1", "logits", invalid, [](StackCalling &c) { c.reshape(*c.result, {vocab}); }},
+    {"rank 3", "logits", invalid,
+     [](StackCalling &c) {
+         c.reshape(*c.result, {2, 1, vocab});
+     }},
+    {"of the last only", "logits", invalid, [](StackCalling &c) { c.options.all_logits = 1; }},
+    {"a sequence less", "logits", invalid, [](StackCalling &c) { c.result->shape[0]--; }},
+    {"a word less", "logits", invalid, [](StackCalling &c) { c.result->shape[1]--; }},
+    {"int32", "logits", unsupported, [](StackCalling &c) { c.result->dtype.code = kDLInt; }},
+    {"in one place", "logits", invalid,
+     [](StackCalling &c) {
+         c.strides[1] = 1;
+         c.result->strides = c.strides;
+     }},
+    {"at the ids", "logits", invalid, [](StackCalling &c) { c.result->data = c.ids->data; }},
+    {"at the embedding", "logits", invalid, [](StackCalling &c) { c.result->data = c.stack.embed_tokens->at(1, 0); }},
+    {"at the positions", "logits", invalid,
+     [](StackCalling &c) { c.result->data = c.stack.embed_positions->at(1, 0); }},
+    {"below 0", "sequences", invalid, [](StackCalling &c) { c.sequences[1] = -1; }},
+    {"beyond the last", "sequences", invalid, [](StackCalling &c) { c.sequences[0] = 4; }},
+    {"twice the same", "sequences", invalid, [](StackCalling &c) { c.sequences[0] = 1; }},
+    {"too few layers", "cache", invalid,
+     [](StackCalling &c) {
+         c.use_cache({1, 4, kv_heads, head_dim, 16, dlpack_type(Dtype::f32)});
+     }},
+    {"too few sequences", "cache", invalid,
+     [](StackCalling &c) {
+         c.use_cache({2, 1, kv_heads, head_dim, 16, dlpack_type(Dtype::f32)});
+     }},
+    {"other heads", "cache", invalid,
+     [](StackCalling &c) {
+         c.use_cache({2, 4, heads, head_dim, 16, dlpack_type(Dtype::f32)});
+     }},
+    {"no room", "cache", invalid,
+     [](StackCalling &c) {
+         c.use_cache({2, 4, kv_heads, head_dim, 2, dlpack_type(Dtype::f32)});
+     }},
+    {"layers of different lengths", "cache", invalid,
+     [](StackCalling &c) {
+         c.use_cache({2, 4, kv_heads, head_dim, 16, dlpack_type(Dtype::f32)});
+         Tensor k(Dtype::f32, compact_form({1, kv_heads, head_dim}));
+         k.fill([](std::int64_t, std::int64_t) { return 0.0; });
+         const std::int64_t sequence = 1;
+         EXPECT_EQ(halyard_kv_cache_append(nullptr, c.used_cache, 1, &sequence, &k.view, &k.view), HALYARD_OK)
+             << halyard_last_error();
+     }},
+    {"too few", "embed_positions", invalid,
+     [](StackCalling &c) {
+         StackForm form = good_stack();
+         form.positions = 7;
+         c.use_stack(form);
+     }},
+    {"too few", "max_position_embeddings", invalid,
+     [](StackCalling &c) {
+         StackForm form = good_stack();
+         form.block.config.max_position_embeddings = 7;
+         c.use_stack(form);
+     }},
+    {"not causal", "blocks[0]", invalid,
+     [](StackCalling &c) {
+         StackForm form = good_stack();
+         form.block.config.causal = 0;
+         c.use_stack(form);
+     }},
+};
+
+TEST(StackArguments, OfCallingAStack) {
+    for (const StackCallingMistake &mistake : stack_calling_mistakes) {
+        StackCalling call;
+        mistake.make(call);
+        int seen = 0;
+        call.options.observer = [](void *user, std::int64_t, std::int64_t, const DLTensor *) {
+            ++*static_cast<int *>(user);
+        };
+        call.options.user = &seen;
+        const std::vector<std::uint8_t> before = call.logits.snapshot();
+        const halyard_status status = halyard_stack_forward(nullptr, call.used_stack, call.ids, call.used_cache,
+                                                            call.sequences, &call.options, call.result);
+        const std::string message = halyard_last_error();
+        // An index is part of the word.
+        EXPECT_EQ(status, mistake.status) << mistake.what << " " << mistake.arguments << ": " << message;
+        EXPECT_EQ(message.find("halyard_stack_forward: "), 0U) << message;
+        EXPECT_NE(message.find(mistake.arguments), std::string::npos) << mistake.what << ": " << message;
+        EXPECT_EQ(seen, 0) << mistake.what;
+        EXPECT_TRUE(call.logits.snapshot() == before) << mistake.what;
+        for (std::int64_t layer = 0; layer < layers; layer++) {
+            for (std::int64_t sequence = 0; sequence < 4; sequence++) {
+                EXPECT_EQ(call.cache.length(layer, sequence), 5) << mistake.what;
+            }
+        }
+    }
+    StackCalling good;
+    EXPECT_EQ(halyard_stack_forward(nullptr, good.used_stack, good.ids, good.used_cache, good.sequences, nullptr,
+                                    good.result),
+              HALYARD_OK)
+        << halyard_last_error();
+}
+
+TEST(StackArguments, MessagesSayWhichIdAndWhichPositions) {
+    const Stack stack(good_stack());  // 18 learned positions
+    Tensor logits(Dtype::f32, compact_form({vocab}));
+    Ids ids = some_ids(19, vocab, 1);
+    const auto run = [&](const Ids &some) {
+        const IdTensor tensor(some);
+        return halyard_stack_forward(nullptr, stack.get(), &tensor.view, nullptr, nullptr, nullptr, &logits.view);
+    };
+    EXPECT_EQ(run(ids), invalid);
+    EXPECT_STREQ(halyard_last_error(),
+                 "halyard_stack_forward: input_ids has 19 tokens from position 0 on, but embed_positions has 18");
+    ids.pop_back();
+    EXPECT_EQ(run(ids), HALYARD_OK) << halyard_last_error();
+    ids[4] = 70000;
+    EXPECT_EQ(run(ids), invalid);
+    EXPECT_STREQ(halyard_last_error(), "halyard_stack_forward: input_ids[4] is 70000, but vocab_size is 11");
+}
+
+}  // namespace
+}  // namespace halyard::tests

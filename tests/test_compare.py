@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""bench/compare.py on runs made up here: what it calls slower, its exit status, and what it says of damaged files."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+COMPARE = Path(__file__).resolve().parent.parent / "bench" / "compare.py"
+
+
+def run_of(rows, cpu="a processor"):
+    """rows: {name: (seconds, seconds of the limit, relative spread)}"""
+    def row(name, seconds, limit, spread):
+        fraction = limit / seconds
+        return {"name": name, "failure": "", "is_wrong": False, "seconds": {"median": seconds},
+                "fraction_of_limit": {"median": fraction, "mad": fraction * spread / 1.4826},
+                "ours_over_ours_again": {"median": 1.0}}
+    return {"schema": 1, "machine": {"cpu": cpu, "processors": 2}, "rows": [row(name, *each) for name, each in rows.items()]}
+
+
+class Compare(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def file(self, name, content):
+        path = Path(self.folder.name) / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    def compare(self, a, b, *options):
+        done = subprocess.run([sys.executable, str(COMPARE), self.file("a.json", a), self.file("b.json", b),
+                               "--json", str(Path(self.folder.name) / "out.json"), *options], capture_output=True, text=True)
+        verdicts = {}
+        out = Path(self.folder.name) / "out.json"
+        if out.exists():
+            verdicts = {row["name"]: row["verdict"] for row in json.loads(out.read_text())["rows"]}
+        return done, verdicts
+
+    def test_slower_faster_same(self):
+        a = run_of({"slow": (1e-3, 5e-4, 0.01), "fast": (1e-3, 5e-4, 0.01), "steady": (1e-3, 5e-4, 0.01)})
+        b = run_of({"slow": (1.1e-3, 5e-4, 0.01), "fast": (0.9e-3, 5e-4, 0.01), "steady": (1.015e-3, 5e-4, 0.01)})
+        done, verdicts = self.compare(a, b)
+        self.assertEqual(verdicts, {"slow": "SLOWER", "fast": "faster", "steady": "same"})
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("slow", done.stderr)
+
+    def test_the_limit_for_failing(self):
+        a, b = run_of({"row": (1e-3, 5e-4, 0.001)}), run_of({"row": (1.1e-3, 5e-4, 0.001)})
+        self.assertEqual(self.compare(a, b, "--fail-above", "5")[0].returncode, 3)
+        self.assertEqual(self.compare(a, b, "--fail-above", "20")[0].returncode, 0)
+
+    def test_noise_hides_a_change(self):
+        a, b = run_of({"row": (1e-3, 5e-4, 0.05)}), run_of({"row": (1.1e-3, 5e-4, 0.05)})
+        done, verdicts = self.compare(a, b)
+        self.assertEqual((done.returncode, verdicts), (0, {"row": "same"}))
+
+    def test_a_slower_machine_is_no_change(self):
+        a, b = run_of({"row": (1e-3, 5e-4, 0.001)}), run_of({"row": (1.5e-3, 7.5e-4, 0.001)})
+        done, verdicts = self.compare(a, b)
+        self.assertEqual((done.returncode, verdicts), (0, {"row": "same"}))
+
+    def test_another_machine_is_said(self):
+        rows = {"row": (1e-3, 5e-4, 0.001)}
+        self.assertIn("different machines", self.compare(run_of(rows), run_of(rows, cpu="another"))[0].stderr)
+
+    def test_damaged_files(self):
+        good = run_of({"row": (1e-3, 5e-4, 0.001)})
+        broken_row = run_of({"row": (1e-3, 5e-4, 0.001)})
+        del broken_row["rows"][0]["seconds"]
+        for bad, word in (("{", "damaged"), ({"schema": 99, "rows": []}, "schema"), ([], "schema"), (broken_row, "row 0"),
+                          (run_of({"other": (1e-3, 5e-4, 0.001)}), "in common")):
+            done, _ = self.compare(good, bad)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(word, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

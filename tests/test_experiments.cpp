@@ -1,0 +1,374 @@
+// The program of examples/experiments: what its files must hold, whatever the machine.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "reference.h"
+#include "support/files.h"
+
+namespace halyard::tests {
+namespace {
+
+/** Runs the program; its exit status. */
+int run(const std::string &arguments) {
+    const std::string command = HALYARD_EMULATOR " \"" HALYARD_EXPERIMENTS "\" " + arguments + " >/dev/null 2>&1";
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/** A line of a file by the names of its columns. */
+class Line {
+public:
+    explicit Line(std::map<std::string, std::string> values) : fields(std::move(values)) {}
+    const std::string &text(const std::string &column) const { return fields.at(column); }
+    double number(const std::string &column) const { return std::stod(text(column)); }
+
+private:
+    std::map<std::string, std::string> fields;
+};
+
+/** The fields of one line; a field in quotes may hold commas. */
+std::vector<std::string> fields_of(const std::string &line) {
+    std::vector<std::string> fields(1);
+    bool quoted = false;
+    for (const char c : line) {
+        if (c == '"') {
+            quoted = !quoted;
+        } else if (c == ',' && !quoted) {
+            fields.emplace_back();
+        } else {
+            fields.back() += c;
+        }
+    }
+    return fields;
+}
+
+std::vector<Line> lines_of(const std::filesystem::path &path) {
+    std::istringstream text(read_text(path));
+    std::string line;
+    std::getline(text, line);
+    const std::vector<std::string> columns = fields_of(line);
+    std::vector<Line> lines;
+    while (std::getline(text, line)) {
+        const std::vector<std::string> fields = fields_of(line);
+        std::map<std::string, std::string> values;
+        for (std::size_t i = 0; i < columns.size(); i++) {
+            values[columns[i]] = fields.at(i);
+        }
+        lines.emplace_back(values);
+    }
+    return lines;
+}
+
+/** All experiments, run once: times are measured in one short round, on few tokens. */
+class Experiments : public testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        folder = new TemporaryFolder;
+        status = run("--output \"" + folder->path().string() +
+                     "\" depth norms --rounds 1 --tokens 40 --threads 2 ffn activations");
+    }
+    static void TearDownTestSuite() { delete folder; }
+
+    void SetUp() override { ASSERT_EQ(status, 0); }
+    static std::vector<Line> lines(const std::string &name) { return lines_of(*folder / name); }
+
+    static TemporaryFolder *folder;
+    static int status;
+};
+TemporaryFolder *Experiments::folder = nullptr;
+int Experiments::status = -1;
+
+// ---- 1: norm by depth ----
+
+constexpr int blocks = 20;
+const std::string kinds[] = {"original_2017", "pre_ln", "pre_rms", "modern", "post_sublayer"};
+const std::string variances[] = {"0.02^2", "1/fan_in"};
+
+/** Norms by variance of the weights, kind, seed and layer. */
+using Norms = std::map<std::tuple<std::string, std::string, int>, std::vector<double>>;
+Norms norms_of(const std::vector<Line> &lines) {
+    Norms norms;
+    for (const Line &line : lines) {
+        auto &of_seed = norms[{line.text("weight_variance"), line.text("kind"), static_cast<int>(line.number("seed"))}];
+        EXPECT_EQ(of_seed.size(), line.number("layer"));
+        of_seed.push_back(line.number("norm"));
+    }
+    return norms;
+}
+
+double mean_at(const Norms &norms, const std::string &variance, const std::string &kind, int layer) {
+    double sum = 0;
+    int count = 0;
+    for (const auto &[key, of_seed] : norms) {
+        if (std::get<0>(key) == variance && std::get<1>(key) == kind) {
+            sum += of_seed.at(static_cast<std::size_t>(layer));
+            count++;
+        }
+    }
+    EXPECT_GT(count, 1);
+    return sum / count;
+}
+
+const double unit_norm = std::sqrt(2.0 * 8 * 32);  // of 2 x 8 tokens with RMS 1
+
+TEST_F(Experiments, DepthHasEveryKindAndLayer) {
+    const std::vector<Line> all = lines("activation_norm.csv");
+    for (const Line &line : all) {
+        ASSERT_NEAR(line.number("unit_norm"), unit_norm, 1e-5);
+    }
+    const Norms norms = norms_of(all);
+    std::set<std::pair<std::string, std::string>> found;
+    for (const auto &[key, of_seed] : norms) {
+        ASSERT_EQ(of_seed.size(), blocks + 1u);
+        ASSERT_NEAR(of_seed[0], unit_norm, 1e-4);
+        found.emplace(std::get<0>(key), std::get<1>(key));
+    }
+    EXPECT_EQ(found.size(), std::size(kinds) * std::size(variances));
+}
+
+/** LayerNorm's rows have the norm sqrt(d v / (v + eps)), where v, the variance before it, is about 1 or more. */
+TEST_F(Experiments, PostLnKeepsItsNorm) {
+    for (const Line &line : lines("activation_norm.csv")) {
+        if (line.text("kind") == "original_2017") {
+            ASSERT_NEAR(line.number("norm") / unit_norm, 1, 2e-5) << "layer " << line.text("layer");
+        }
+    }
+}
+
+TEST_F(Experiments, PreNormsGrowWithDepth) {
+    const Norms norms = norms_of(lines("activation_norm.csv"));
+    for (const std::string kind : {"pre_ln", "pre_rms", "modern"}) {
+        for (const std::string &variance : variances) {
+            EXPECT_GT(mean_at(norms, variance, kind, blocks), mean_at(norms, variance, kind, 1))
+                << kind << " " << variance;
+        }
+        // Weights that keep a vector's length: not only in the mean, but with every seed and by far.
+        for (const auto &[key, of_seed] : norms) {
+            if (std::get<0>(key) == "1/fan_in" && std::get<1>(key) == kind) {
+                EXPECT_GT(of_seed.back(), 2 * of_seed[1]) << kind << ", seed " << std::get<2>(key);
+            }
+        }
+    }
+}
+
+/** Each of the 2 n sublayers adds a vector of the unit norm, at least nearly orthogonal to the others. */
+TEST_F(Experiments, PostSublayerNormAddsUnitVectors) {
+    const Norms norms = norms_of(lines("activation_norm.csv"));
+    for (const std::string &variance : variances) {
+        for (const int layer : {1, 5, blocks}) {
+            const double expected = unit_norm * std::sqrt(1 + 2.0 * layer);
+            EXPECT_NEAR(mean_at(norms, variance, "post_sublayer", layer) / expected, 1, 0.2)
+                << variance << ", " << layer;
+        }
+        for (const auto &[key, of_seed] : norms) {
+            for (int layer = 1; layer <= blocks && std::get<1>(key) == "post_sublayer"; layer++) {
+                EXPECT_LE(of_seed[static_cast<std::size_t>(layer)],
+                          of_seed[static_cast<std::size_t>(layer) - 1] + 2.0001 * unit_norm);
+            }
+        }
+    }
+}
+
+TEST_F(Experiments, SeedsGiveTheSameNormsAgain) {
+    const TemporaryFolder again;
+    ASSERT_EQ(run("--output \"" + again.path().string() + "\" depth --seeds 2"), 0);
+    const Norms expected = norms_of(lines("activation_norm.csv")),
+                norms = norms_of(lines_of(again / "activation_norm.csv"));
+    EXPECT_EQ(norms.size(), 2 * std::size(kinds) * std::size(variances));
+    for (const auto &[key, of_seed] : norms) {
+        EXPECT_EQ(of_seed, expected.at(key));
+    }
+}
+
+// ---- 2: RMSNorm against LayerNorm ----
+
+TEST_F(Experiments, EveryCaseOfTheNormsIsTimed) {
+    std::map<std::string, std::set<std::string>> operations;
+    for (const Line &line : lines("norm_speed.csv")) {
+        EXPECT_EQ(line.number("d"), 4096);
+        EXPECT_GT(line.number("seconds"), 0);
+        operations[line.text("dtype") + " " + line.text("rows") + " " + line.text("threads")].insert(
+            line.text("operation"));
+    }
+    EXPECT_EQ(operations.size(), 8u);
+    for (const auto &[name, of_case] : operations) {
+        EXPECT_EQ(of_case.size(), 5u) << name;
+    }
+    EXPECT_EQ(operations.count("f32 40 2"), 1u);
+}
+
+/** By hand, from the formulas. */
+TEST_F(Experiments, OperationsOfANorm) {
+    constexpr double d = 4096;
+    std::map<std::string, Line> of;
+    for (const Line &line : lines("norm_operations.csv")) {
+        of.emplace(line.text("algorithm"), line);
+    }
+    const auto expect = [&](const char *name, double additions, double multiplications, double fused, double divisions,
+                            double loads) {
+        const Line &line = of.at(name);
+        EXPECT_EQ(line.number("additions"), additions) << name;
+        EXPECT_EQ(line.number("multiplications"), multiplications) << name;
+        EXPECT_EQ(line.number("fused"), fused) << name;
+        EXPECT_EQ(line.number("divisions"), divisions) << name;
+        EXPECT_EQ(line.number("roots"), 1) << name;
+        EXPECT_EQ(line.number("loads"), loads) << name;
+        EXPECT_EQ(line.number("stores"), d) << name;
+        EXPECT_EQ(line.number("flops"), additions + multiplications + 2 * fused + divisions + 1) << name;
+    };
+    // Sum; difference and square; difference, scale, weight, bias; eps.
+    expect("LayerNorm, textbook", 5 * d + 1, 3 * d, 0, 3, 5 * d);
+    expect("RMSNorm, textbook", d + 1, 3 * d, 0, 2, 3 * d);
+    // 64 lanes of the pivot and their joining; difference and sum, their 31 joinings twice; difference; variance, eps.
+    expect("LayerNorm", 64 + 63 + 2 * d + 2 * 31 + d + 2, 4, 3 * d, 3, 64 + d + 3 * d);
+    // 63 joinings, eps, 0 + weight; the mean, scale and weight.
+    expect("RMSNorm", 63 + 1 + d, 1 + 2 * d, d, 2, 3 * d);
+    expect("pRMSNorm", 63 + 1 + d, 1 + 2 * d, d / 16, 2, d / 16 + 2 * d);
+
+    // What is counted is what the library computes: to the bit where it has fused multiply-add.
+    const bool fused = halyard_context_isa(nullptr) >= HALYARD_ISA_AVX2;
+    for (const char *name : {"LayerNorm", "RMSNorm", "pRMSNorm"}) {
+        EXPECT_LE(of.at(name).number("largest_difference"), fused ? 0 : 1e-5) << name;
+    }
+    for (const char *name : {"LayerNorm, textbook", "RMSNorm, textbook"}) {
+        EXPECT_LE(of.at(name).number("largest_difference"), 1e-4) << name;
+    }
+}
+
+// ---- 3: feed-forward networks ----
+
+TEST_F(Experiments, WidthsAndParametersOfFeedForwardNetworks) {
+    std::map<std::tuple<int, std::string, int>, std::pair<double, double>> of;
+    for (const Line &line : lines("ffn_shapes.csv")) {
+        const double d = line.number("d"), ff = line.number("ff"), parameters = line.number("parameters");
+        const double matrices = line.text("form") == "gated" ? 3 : 2;
+        EXPECT_EQ(line.number("matrices"), matrices);
+        EXPECT_EQ(parameters, matrices * d * ff);
+        EXPECT_GE(line.number("packed_bytes_f32"), 4 * parameters);
+        EXPECT_GE(line.number("packed_bytes_bf16"), 2 * parameters);
+        of[{static_cast<int>(d), line.text("form"), static_cast<int>(line.number("multiple_of"))}] = {ff, parameters};
+    }
+    using Shape = std::pair<double, double>;
+    EXPECT_EQ(of.at({4096, "standard", 0}), Shape(16384, 134217728));
+    EXPECT_EQ(of.at({4096, "gated", 1}).first, 10922);
+    EXPECT_EQ(of.at({4096, "gated", 256}), Shape(11008, 135266304));
+    EXPECT_EQ(of.at({768, "standard", 0}), Shape(3072, 4718592));
+    EXPECT_EQ(of.at({768, "gated", 1}), Shape(2048, 4718592));
+    EXPECT_EQ(of.at({32, "gated", 1}).first, 85);
+}
+
+TEST_F(Experiments, RoundingNeverTakesParametersAway) {
+    for (const Line &line : lines("ffn_rounding.csv")) {
+        const double d = line.number("d"), ff = line.number("ff"), multiple = line.number("multiple_of");
+        EXPECT_EQ(std::fmod(ff, multiple), 0);
+        EXPECT_GE(ff, std::floor(8 * d / 3));
+        EXPECT_LT(ff, std::floor(8 * d / 3) + multiple);
+        EXPECT_EQ(line.number("parameters"), 3 * d * ff);
+        EXPECT_EQ(line.number("standard_parameters"), 8 * d * d);
+    }
+}
+
+TEST_F(Experiments, MapsOfASwiGlu) {
+    const std::vector<Line> all = lines("swiglu_maps.csv");
+    ASSERT_EQ(all.size(), 32u * 42u);
+    for (const Line &line : all) {
+        const double gate = line.number("silu_gate"), product = gate * line.number("up");
+        EXPECT_NEAR(gate, reference::silu(line.number("gate")), 1e-6 * std::max(1.0, std::fabs(gate)));
+        EXPECT_NEAR(line.number("product"), product, 1e-6 * std::max(1.0, std::fabs(product)));
+    }
+}
+
+// ---- 4: activations ----
+
+using Function = double (*)(double);
+const std::map<std::string, Function> functions = {
+#define HALYARD_KERNEL(name) {#name, reference::name},
+#include "kernels/unary.inc"
+#undef HALYARD_KERNEL
+};
+
+using Curve = std::vector<Line>;
+std::map<std::pair<std::string, double>, Curve> curves_of(const std::vector<Line> &lines) {
+    std::map<std::pair<std::string, double>, Curve> curves;
+    for (const Line &line : lines) {
+        curves[{line.text("function"), line.number("beta")}].push_back(line);
+    }
+    return curves;
+}
+
+TEST_F(Experiments, CurvesOfEveryActivation) {
+    const auto curves = curves_of(lines("activation_curves.csv"));
+    std::set<std::string> drawn;
+    for (const auto &[name, curve] : curves) {
+        const auto &[function, beta] = name;
+        drawn.insert(function);
+        ASSERT_EQ(curve.size(), 8u * 64 + 1) << function;
+        for (std::size_t i = 0; i < curve.size(); i++) {
+            const double x = curve[i].number("x"), value = curve[i].number("value");
+            ASSERT_EQ(x, -4 + static_cast<double>(i) / 64);
+            const bool swish = function == "swish";
+            const double expected = swish ? reference::swish(x, beta) : functions.at(function)(x);
+            const double slope =
+                swish ? reference::swish_derivative(x, beta) : functions.at(function + "_derivative")(x);
+            ASSERT_NEAR(value, expected, 2e-6 * std::max(1.0, std::fabs(expected))) << function << " at " << x;
+            ASSERT_NEAR(curve[i].number("derivative"), slope, 2e-6 * std::max(1.0, std::fabs(slope)))
+                << function << " at " << x;
+        }
+    }
+    std::set<std::string> all = {"swish"};
+    for (const auto &[name, function] : functions) {
+        if (name.find("_derivative") == std::string::npos) {
+            all.insert(name);
+        }
+    }
+    EXPECT_EQ(drawn, all);
+}
+
+/** Differences over five points are off by h^4/30 times the fifth derivative, which is at most 55 (exp's at 4) times
+ *  beta^4, and by 1.5/h times the error of a value. */
+TEST_F(Experiments, DerivativesAreTheSlopesOfTheCurves) {
+    constexpr double h = 1.0 / 64, value_error = 4e-7;
+    for (const auto &[name, curve] : curves_of(lines("activation_curves.csv"))) {
+        const double beta = name.second;
+        for (std::size_t i = 2; i + 2 < curve.size(); i++) {
+            const double x = curve[i].number("x");
+            if (name.first == "relu" && std::fabs(x) <= 2 * h) {
+                continue;  // its kink
+            }
+            const auto value = [&](std::size_t at) { return curve[at].number("value"); };
+            const double slope = (value(i - 2) - 8 * value(i - 1) + 8 * value(i + 1) - value(i + 2)) / (12 * h);
+            const double size = std::max(1.0, std::fabs(value(i + 2)));
+            const double tolerance = h * h * h * h / 30 * 55 * std::pow(beta, 4) + 1.5 / h * value_error * size;
+            ASSERT_NEAR(curve[i].number("derivative"), slope, tolerance)
+                << name.first << ", beta " << beta << " at " << x;
+        }
+    }
+}
+
+// ---- the program ----
+
+TEST_F(Experiments, OnlyWhatIsNamedIsRun) {
+    const TemporaryFolder some;
+    ASSERT_EQ(run("--output \"" + (some / "new/folder").string() + "\" ffn"), 0);
+    EXPECT_TRUE(std::filesystem::exists(some / "new/folder/ffn_shapes.csv"));
+    EXPECT_TRUE(std::filesystem::exists(some / "new/folder/run.csv"));
+    EXPECT_FALSE(std::filesystem::exists(some / "new/folder/activation_curves.csv"));
+}
+
+TEST_F(Experiments, WrongArgumentsAndPlacesAreRefused) {
+    EXPECT_NE(run("--output \"" + folder->path().string() + "\" nothing"), 0);
+    EXPECT_NE(run("--output \"" + folder->path().string() + "\" depth --seeds 0"), 0);
+    EXPECT_EQ(run("--output /dev/null/folder activations"), 1);
+}
+
+}  // namespace
+}  // namespace halyard::tests

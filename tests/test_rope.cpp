@@ -1,0 +1,915 @@
+// Rotary position embedding: against a reference in long double written from the definition, with every order, width,
+// scaling, kind of positions and layout; what holds of rotations; and every bad argument.
+#include <sys/mman.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "halyard/attention.h"
+#include "support/golden.h"
+#include "support/invocation.h"
+#include "support/text.h"
+
+namespace halyard::tests {
+namespace {
+
+struct DestroyRope {
+    void operator()(halyard_rope *rope) const { halyard_rope_destroy(rope); }
+};
+using Rope = std::unique_ptr<halyard_rope, DestroyRope>;
+
+halyard_rope_options options_of(std::int64_t head_dim, std::int64_t rotary_dim = 0, bool interleaved = false,
+                                double theta = 10000, std::int64_t max_positions = 1000) {
+    halyard_rope_options options{};
+    options.head_dim = head_dim;
+    options.rotary_dim = rotary_dim;
+    options.max_positions = max_positions;
+    options.rope_theta = theta;
+    options.interleaved = interleaved ? 1 : 0;
+    return options;
+}
+
+halyard_rope_options linear(halyard_rope_options options, double factor) {
+    options.scaling = HALYARD_ROPE_LINEAR;
+    options.factor = factor;
+    return options;
+}
+
+halyard_rope_options llama3(halyard_rope_options options, double factor, std::int64_t original) {
+    options.scaling = HALYARD_ROPE_LLAMA3;
+    options.factor = factor;
+    options.low_freq_factor = 1;
+    options.high_freq_factor = 4;
+    options.original_max_position_embeddings = original;
+    return options;
+}
+
+Rope make_rope(const halyard_rope_options &options) {
+    halyard_rope *rope = nullptr;
+    EXPECT_EQ(halyard_rope_create(&options, &rope), HALYARD_OK) << halyard_last_error();
+    return Rope(rope);
+}
+
+// ---- Reference
+// ---------------------------------------------------------------------------------------------------------
+
+using Real = long double;
+
+std::int64_t pairs_of(const halyard_rope_options &o) {
+    return (o.rotary_dim == 0 ? o.head_dim : o.rotary_dim) / 2;
+}
+
+/** Radians per position. */
+Real frequency(const halyard_rope_options &o, std::int64_t pair) {
+    const Real plain =
+        std::pow(static_cast<Real>(o.rope_theta), -static_cast<Real>(pair) / static_cast<Real>(pairs_of(o)));
+    const Real slow = plain / static_cast<Real>(o.factor);
+    switch (o.scaling) {
+    case HALYARD_ROPE_LINEAR:
+        return slow;
+    case HALYARD_ROPE_LLAMA3: {
+        const Real wavelength = 2 * std::acos(static_cast<Real>(-1)) / plain;
+        const auto original = static_cast<Real>(o.original_max_position_embeddings);
+        if (wavelength < original / static_cast<Real>(o.high_freq_factor)) {
+            return plain;
+        }
+        if (wavelength > original / static_cast<Real>(o.low_freq_factor)) {
+            return slow;
+        }
+        const Real smooth = (original / wavelength - static_cast<Real>(o.low_freq_factor)) /
+                            static_cast<Real>(o.high_freq_factor - o.low_freq_factor);
+        return (1 - smooth) * slow + smooth * plain;
+    }
+    default:
+        return plain;
+    }
+}
+
+/** By how much an angle may be wrong (runtime/rope_table.h). */
+double angle_error(std::int64_t position) {
+    return 0x1p-50 + static_cast<double>(position) * 0x1p-58;
+}
+
+/** Feature `which` (0 or 1) of a pair. */
+std::int64_t feature(const halyard_rope_options &o, std::int64_t pair, int which) {
+    return o.interleaved ? 2 * pair + which : pair + which * pairs_of(o);
+}
+
+struct Rotated {
+    Real value[2];
+    Real norm;
+};
+
+Rotated rotated(const halyard_rope_options &o, std::int64_t position, std::int64_t pair, Real x0, Real x1) {
+    const Real angle = static_cast<Real>(position) * frequency(o, pair);
+    const Real c = std::cos(angle), s = std::sin(angle);
+    return {{x0 * c - x1 * s, x1 * c + x0 * s}, std::hypot(x0, x1)};
+}
+
+/** The bound of generators/rope.cpp, and the rounding to the type. */
+double tolerance(Dtype type, std::int64_t position, const Rotated &r, int which) {
+    const double of_f32 =
+        (2.71 * 0x1p-24 * (1 + 0x1p-20) + angle_error(position)) * static_cast<double>(r.norm) + 0x1p-149;
+    return of_f32 +
+           (type == Dtype::f32 ? 0 : spacing(type, static_cast<double>(std::fabs(r.value[which])) + of_f32) / 2);
+}
+
+// ---- Calls
+// -------------------------------------------------------------------------------------------------------------
+
+enum class Given { none, tokens32, tokens64, batch32, batch64 };
+
+struct CallForm {
+    std::int64_t batch, tokens, heads;  // batch 0: no such axis
+    Given positions = Given::none;
+    std::int64_t gap = 0;     // elements between heads
+    bool transposed = false;  // heads before tokens in memory
+    Placement placement = Placement::ends_at_guard;
+};
+
+Form tensor_form(const CallForm &f, std::int64_t head_dim) {
+    Shape shape = {f.tokens, f.heads, head_dim};
+    const std::int64_t pitch = head_dim + f.gap;
+    Shape strides = f.transposed ? Shape{pitch, pitch * f.tokens, 1} : Shape{pitch * f.heads, pitch, 1};
+    if (f.batch > 0) {
+        shape.insert(shape.begin(), f.batch);
+        strides.insert(strides.begin(), pitch * f.tokens * f.heads);
+    }
+    if (f.gap == 0 && !f.transposed) {
+        strides.clear();
+    }
+    return {shape, strides, f.placement, 0, 0};
+}
+
+/** Positions in the form that a call gives them. */
+class PositionTensor {
+public:
+    PositionTensor(const CallForm &f, std::int64_t max_positions, std::uint64_t seed) : form(f) {
+        const bool per_batch = f.positions == Given::batch32 || f.positions == Given::batch64;
+        const std::int64_t batch = per_batch ? std::max<std::int64_t>(f.batch, 1) : 1;
+        for (std::int64_t b = 0; b < batch; b++) {
+            for (std::int64_t t = 0; t < f.tokens; t++) {
+                wide.push_back(static_cast<std::int64_t>(uniform(seed, b, t) * static_cast<double>(max_positions)));
+            }
+        }
+        narrow.assign(wide.begin(), wide.end());
+        const bool is_32 = f.positions == Given::tokens32 || f.positions == Given::batch32;
+        view.data = is_32 ? static_cast<void *>(narrow.data()) : wide.data();
+        view.device = {kDLCPU, 0};
+        view.dtype = {kDLInt, static_cast<std::uint8_t>(is_32 ? 32 : 64), 1};
+        shape[0] = per_batch ? batch : f.tokens;
+        shape[1] = f.tokens;
+        view.ndim = per_batch ? 2 : 1;
+        view.shape = shape;
+    }
+
+    const DLTensor *get() const { return form.positions == Given::none ? nullptr : &view; }
+    std::int64_t at(std::int64_t b, std::int64_t t) const {
+        return form.positions == Given::none ? t
+                                             : wide[static_cast<std::size_t>(view.ndim == 2 ? b * form.tokens + t : t)];
+    }
+
+    const CallForm form;
+    std::vector<std::int64_t> wide;
+    std::vector<std::int32_t> narrow;
+    std::int64_t shape[2];
+    DLTensor view{};
+};
+
+void fill(Tensor &x, std::uint64_t seed) {
+    x.fill([&](std::int64_t row, std::int64_t i) { return bell(seed, row, i); });
+}
+
+/** Checks every element of y = rope(x). */
+testing::AssertionResult check_call(const halyard_rope_options &o, const CallForm &f, const PositionTensor &positions,
+                                    const Tensor &x, const Tensor &y) {
+    for (std::int64_t row = 0; row < x.rows(); row++) {
+        const std::int64_t token = row / f.heads, b = token / f.tokens, position = positions.at(b, token % f.tokens);
+        for (std::int64_t pair = 0; pair < pairs_of(o); pair++) {
+            const Rotated r =
+                rotated(o, position, pair, x.get(row, feature(o, pair, 0)), x.get(row, feature(o, pair, 1)));
+            for (int which = 0; which < 2; which++) {
+                const double got = y.get(row, feature(o, pair, which));
+                if (!(static_cast<double>(std::fabs(got - r.value[which])) <=
+                      tolerance(x.dtype(), position, r, which))) {
+                    return testing::AssertionFailure()
+                           << "row " << row << ", position " << position << ", pair " << pair << ", part " << which
+                           << ": " << got << " instead of " << static_cast<double>(r.value[which]);
+                }
+            }
+        }
+        for (std::int64_t i = 2 * pairs_of(o); i < o.head_dim; i++) {
+            if (x.bits(row, i) != y.bits(row, i)) {
+                return testing::AssertionFailure()
+                       << "row " << row << ", feature " << i << " is not rotated, but changed";
+            }
+        }
+    }
+    return y.surroundings_intact() ? testing::AssertionSuccess()
+                                   : testing::AssertionFailure() << "written outside the elements";
+}
+
+std::string describe(const halyard_rope_options &o, const CallForm &f) {
+    return "head_dim " + std::to_string(o.head_dim) + ", rotary_dim " + std::to_string(o.rotary_dim) +
+           (o.interleaved ? ", interleaved" : "") + ", theta " + std::to_string(o.rope_theta) + ", scaling " +
+           std::to_string(o.scaling) + ", batch " + std::to_string(f.batch) + ", tokens " + std::to_string(f.tokens) +
+           ", heads " + std::to_string(f.heads) + ", positions " + std::to_string(static_cast<int>(f.positions)) +
+           ", gap " + std::to_string(f.gap) + (f.transposed ? ", transposed" : "");
+}
+
+struct RopeCase {
+    halyard_isa isa;
+    Dtype type;
+};
+
+class RopeApply : public testing::TestWithParam<RopeCase> {
+protected:
+    const halyard_isa isa = GetParam().isa;
+    const Dtype type = GetParam().type;
+};
+
+std::vector<RopeCase> rope_cases() {
+    std::vector<RopeCase> cases;
+    for (const halyard_isa isa : supported_isas()) {
+        for (const Dtype type : all_dtypes) {
+            cases.push_back({isa, type});
+        }
+    }
+    return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RopeApply, testing::ValuesIn(rope_cases()),
+                         [](const testing::TestParamInfo<RopeCase> &info) {
+                             return std::string(halyard_isa_name(info.param.isa)) + "_" + name_of(info.param.type);
+                         });
+
+const CallForm call_forms[] = {
+    {0, 1, 1, Given::none},
+    {0, 7, 3, Given::none},
+    {0, 5, 2, Given::tokens32, 0, false, Placement::starts_at_guard},
+    {0, 4, 3, Given::tokens64, 5},
+    {2, 3, 2, Given::none, 0, true},
+    {3, 4, 1, Given::tokens32, 3, true},
+    {1, 6, 2, Given::tokens64},
+    {3, 2, 5, Given::batch32, 1, false, Placement::starts_at_guard},
+    {2, 5, 3, Given::batch64, 16, true},
+};
+
+std::vector<halyard_rope_options> rope_forms() {
+    std::vector<halyard_rope_options> forms;
+    for (const bool interleaved : {false, true}) {
+        for (const std::int64_t head_dim : {2, 4, 6, 16, 22, 30, 64, 80, 128, 130, 256, 1024}) {
+            forms.push_back(options_of(head_dim, 0, interleaved));
+        }
+        for (const std::int64_t rotary_dim : {2, 10, 16, 24, 32, 34, 62, 64, 66, 98}) {
+            forms.push_back(options_of(100, rotary_dim, interleaved, 500000));
+        }
+        forms.push_back(options_of(64, 0, interleaved, 1.5));
+        forms.push_back(options_of(64, 0, interleaved, 1e12));
+        forms.push_back(linear(options_of(64, 0, interleaved), 8));
+        forms.push_back(linear(options_of(96, 48, interleaved, 1e6), 2.5));
+        forms.push_back(llama3(options_of(128, 0, interleaved, 500000, 131072), 8, 8192));
+        forms.push_back(llama3(options_of(64, 0, interleaved, 500000, 131072), 32, 8192));
+        forms.push_back(llama3(options_of(64, 32, interleaved, 10000, 5000), 4, 300));
+    }
+    return forms;
+}
+
+TEST_P(RopeApply, RotatesAsDefined) {
+    const Context context(isa, 2);
+    std::size_t form = 0;
+    for (const halyard_rope_options &o : rope_forms()) {
+        const Rope rope = make_rope(o);
+        ASSERT_NE(rope, nullptr);
+        // Every form of a call meets every third form of the options.
+        for (std::size_t i = form++ % 3; i < std::size(call_forms); i += 3) {
+            const CallForm &f = call_forms[i];
+            Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+            fill(x, form);
+            const PositionTensor positions(f, o.max_positions, form);
+            ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_TRUE(check_call(o, f, positions, x, y)) << describe(o, f);
+            ASSERT_TRUE(x.surroundings_intact());
+
+            const std::vector<std::uint32_t> expected = y.all_bits();
+            ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &x.view), HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_TRUE(same_bits(type, expected, x.all_bits())) << "in place, " << describe(o, f);
+            ASSERT_TRUE(x.surroundings_intact());
+        }
+    }
+}
+
+TEST_P(RopeApply, KeepsNaNAndInfinityInTheirPair) {
+    for (const bool interleaved : {false, true}) {
+        const halyard_rope_options o = options_of(100, 62, interleaved);
+        const Rope rope = make_rope(o);
+        const CallForm f = {0, 3, 4};
+        const Context context(isa);
+        Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim)),
+            clean(type, tensor_form(f, o.head_dim));
+        fill(x, 3);
+        ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, nullptr, &clean.view), HALYARD_OK);
+        for (std::int64_t i = 0; i < o.head_dim; i++) {
+            const std::int64_t row = i % x.rows();
+            const std::uint32_t before = x.bits(row, i);
+            for (const double value : {NAN, INFINITY}) {
+                x.set(row, i, value);
+                ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, nullptr, &y.view), HALYARD_OK);
+                for (std::int64_t other_row = 0; other_row < x.rows(); other_row++) {
+                    for (std::int64_t j = 0; j < o.head_dim; j++) {
+                        bool same_pair = i == j;
+                        for (std::int64_t pair = 0; pair < pairs_of(o); pair++) {
+                            const std::int64_t a = feature(o, pair, 0), b = feature(o, pair, 1);
+                            same_pair = same_pair || (i == a && j == b) || (i == b && j == a);
+                        }
+                        if (row == other_row && same_pair) {
+                            // Positions 1 and 2 turn every pair of this width by an angle whose cosine and sine are not
+                            // 0.
+                            if (std::isnan(value) || row >= f.heads) {
+                                ASSERT_FALSE(std::isfinite(y.get(row, j))) << i << " to " << j;
+                            }
+                        } else {
+                            ASSERT_EQ(y.bits(other_row, j), clean.bits(other_row, j)) << i << " to " << j;
+                        }
+                    }
+                }
+            }
+            x.set_bits(row, i, before);
+        }
+    }
+}
+
+// What is not rotated is not computed with either: signalling NaN, denormals and all.
+TEST_P(RopeApply, MovesWhatItDoesNotRotateBitByBit) {
+    const halyard_rope_options o = options_of(70, 4);
+    const Rope rope = make_rope(o);
+    const CallForm f = {0, 50, 10};
+    Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+    for (std::int64_t row = 0; row < x.rows(); row++) {
+        for (std::int64_t i = 0; i < o.head_dim; i++) {
+            const std::uint64_t random = hash(9, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i));
+            x.set_bits(row, i, static_cast<std::uint32_t>(type == Dtype::f32 ? random : random & 0xffff));
+        }
+    }
+    const Context context(isa);
+    ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, nullptr, &y.view), HALYARD_OK);
+    for (std::int64_t row = 0; row < x.rows(); row++) {
+        for (std::int64_t i = 4; i < o.head_dim; i++) {
+            ASSERT_EQ(x.bits(row, i), y.bits(row, i)) << row << ", " << i;
+        }
+    }
+}
+
+TEST_P(RopeApply, KeepsPositionZeroAndNorms) {
+    for (const bool interleaved : {false, true}) {
+        const halyard_rope_options o = options_of(128, 0, interleaved, 500000, 4096);
+        const Rope rope = make_rope(o);
+        const CallForm f = {0, 4096, 1};
+        const Context context(isa);
+        Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+        fill(x, 4);
+        ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, nullptr, &y.view), HALYARD_OK);
+        for (std::int64_t i = 0; i < o.head_dim; i++) {
+            ASSERT_EQ(x.get(0, i), y.get(0, i));
+        }
+        const double unit = type == Dtype::f32 ? 0 : type == Dtype::f16 ? 0x1p-11 : 0x1p-8;
+        for (std::int64_t row = 0; row < x.rows(); row++) {
+            for (std::int64_t pair = 0; pair < pairs_of(o); pair++) {
+                const std::int64_t a = feature(o, pair, 0), b = feature(o, pair, 1);
+                const double before = std::hypot(x.get(row, a), x.get(row, b));
+                // Two components off by the bound each move the norm by at most sqrt(2) of it.
+                ASSERT_NEAR(std::hypot(y.get(row, a), y.get(row, b)), before,
+                            before * (std::sqrt(2.0) * 2.72 * 0x1p-24 + unit * 1.01) + 0x1p-24);
+            }
+        }
+    }
+}
+
+TEST_P(RopeApply, IsTheSameForAnyThreadsAndBatches) {
+    const halyard_rope_options o = options_of(80, 60, false, 10000, 300);
+    const Rope rope = make_rope(o);
+    const CallForm whole_form = {3, 300, 7, Given::batch64};
+    const PositionTensor positions(whole_form, o.max_positions, 8);
+    Tensor x(type, tensor_form(whole_form, o.head_dim)), y(type, tensor_form(whole_form, o.head_dim));
+    fill(x, 5);
+    const Context one(isa, 1);
+    ASSERT_EQ(halyard_rope_apply(one.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK);
+    const std::vector<std::uint32_t> expected = y.all_bits();
+    for (const int threads : {2, 3, 8}) {
+        y.clear();
+        const Context context(isa, threads);
+        ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK);
+        ASSERT_TRUE(same_bits(type, expected, y.all_bits())) << threads;
+    }
+    // Token by token.
+    const CallForm token_form = {0, 1, 7, Given::tokens64};
+    for (std::int64_t token = 0; token < 900; token += 13) {
+        Tensor one_x(type, tensor_form(token_form, o.head_dim)), one_y(type, tensor_form(token_form, o.head_dim));
+        for (std::int64_t row = 0; row < 7; row++) {
+            for (std::int64_t i = 0; i < o.head_dim; i++) {
+                one_x.set_bits(row, i, x.bits(token * 7 + row, i));
+            }
+        }
+        PositionTensor position(token_form, 1, 1);
+        position.wide[0] = positions.at(token / 300, token % 300);
+        ASSERT_EQ(halyard_rope_apply(one.get(), rope.get(), &one_x.view, position.get(), &one_y.view), HALYARD_OK);
+        const std::vector<std::uint32_t> bits = one_y.all_bits();
+        ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin() + token * 7 * o.head_dim)) << token;
+    }
+}
+
+// A score depends on how far apart query and key are, not on where they stand.
+TEST_P(RopeApply, MakesScoresOfDistances) {
+    const halyard_rope_options o = options_of(64, 0, false, 10000, 2048);
+    const Rope rope = make_rope(o);
+    const Context context(isa);
+    const CallForm f = {0, 2, 1, Given::tokens64};
+    Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+    fill(x, 6);
+    const double unit = type == Dtype::f32 ? 0x1p-22 : type == Dtype::f16 ? 0x1p-11 : 0x1p-8;
+    for (const std::int64_t distance : {0, 1, 5, 100, 1000}) {
+        double first = 0;
+        for (const std::int64_t at : {1000, 1001, 1500, 2047}) {
+            PositionTensor positions(f, 1, 1);
+            positions.wide = {at, at - distance};
+            positions.view.data = positions.wide.data();
+            ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK);
+            double score = 0, size = 0;
+            for (std::int64_t i = 0; i < o.head_dim; i++) {
+                score += y.get(0, i) * y.get(1, i);
+                size += std::fabs(y.get(0, i)) * std::fabs(y.get(1, i)) + std::fabs(x.get(0, i) * x.get(1, i));
+            }
+            if (at == 1000) {
+                first = score;
+            } else {
+                EXPECT_NEAR(score, first, 8 * unit * size) << distance << " from " << at;
+            }
+        }
+    }
+}
+
+// Heads, tokens and batches so far apart that the kernels' 32-bit indices do not reach from one to the other.
+TEST_P(RopeApply, TakesHeadsFarApart) {
+    const halyard_rope_options o = options_of(40, 20);
+    const Rope rope = make_rope(o);
+    const CallForm f = {0, 2, 3};
+    Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+    fill(x, 7);
+    const Context context(isa);
+    ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, nullptr, &y.view), HALYARD_OK);
+    constexpr std::int64_t head_pitch = std::int64_t{1} << 31;
+    const std::size_t bytes = static_cast<std::size_t>(3 * head_pitch) * size_of(type);
+    void *const memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        GTEST_SKIP() << "no address space for " << bytes << " bytes";
+    }
+    const auto at = [&](std::int64_t row) {
+        return static_cast<char *>(memory) +
+               static_cast<std::size_t>(row % 3 * head_pitch + row / 3 * 1000) * size_of(type);
+    };
+    const std::size_t row_bytes = static_cast<std::size_t>(o.head_dim) * size_of(type);
+    for (std::int64_t row = 0; row < 6; row++) {
+        std::memcpy(at(row), x.at(row, 0), row_bytes);
+    }
+    std::int64_t strides[] = {1000, head_pitch, 1};
+    DLTensor far = x.view;
+    far.data = memory;
+    far.byte_offset = 0;
+    far.strides = strides;
+    EXPECT_EQ(halyard_rope_apply(context.get(), rope.get(), &far, nullptr, &far), HALYARD_OK) << halyard_last_error();
+    for (std::int64_t row = 0; row < 6; row++) {
+        EXPECT_EQ(std::memcmp(at(row), y.at(row, 0), row_bytes), 0) << row;
+    }
+    munmap(memory, bytes);
+}
+
+TEST(RopeBits, AreTheSameOnEveryInstructionSetWithFusedMultiplyAdd) {
+    const std::vector<halyard_isa> isas = fused_isas();
+    for (const Dtype type : all_dtypes) {
+        for (const halyard_rope_options &o : rope_forms()) {
+            const Rope rope = make_rope(o);
+            const CallForm f = {0, 20, 3, Given::tokens32};
+            const PositionTensor positions(f, o.max_positions, 2);
+            Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+            fill(x, 11);
+            std::vector<std::uint32_t> first;
+            for (const halyard_isa isa : isas) {
+                y.clear();
+                const Context context(isa);
+                ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK);
+                if (first.empty()) {
+                    first = y.all_bits();
+                }
+                ASSERT_TRUE(same_bits(type, first, y.all_bits())) << halyard_isa_name(isa) << ", " << describe(o, f);
+            }
+        }
+    }
+}
+
+TEST(RopeBits, AreThoseOfEveryMachine) {
+    expect_golden_bits("rope", [](halyard_isa isa) {
+        Hashes hashes;
+        const Context context(isa);
+        for (const halyard_rope_options &o : rope_forms()) {
+            const Rope rope = make_rope(o);
+            const CallForm f = {0, 20, 3, Given::tokens32};
+            const PositionTensor positions(f, o.max_positions, 2);
+            Tensor x(Dtype::f32, tensor_form(f, o.head_dim)), y(Dtype::f32, tensor_form(f, o.head_dim));
+            fill(x, 11);
+            EXPECT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK)
+                << halyard_last_error();
+            BitsHash results;
+            results.add(y.all_bits());
+            std::string label = std::to_string(o.rotary_dim) + "_of_" + std::to_string(o.head_dim) + "_theta_" +
+                                std::to_string(static_cast<std::int64_t>(10 * o.rope_theta)) + "_scaling_" +
+                                std::to_string(o.scaling) + "_" +
+                                std::to_string(static_cast<std::int64_t>(10 * o.factor));
+            hashes[label + (o.interleaved != 0 ? "_interleaved" : "")] = results.text();
+        }
+        return hashes;
+    });
+}
+
+// ---- The table
+// ---------------------------------------------------------------------------------------------------------
+
+/** Cosine and sine of every pair at some positions: what (1, 0) turns into. */
+void check_table(const halyard_rope_options &o, const std::vector<std::int64_t> &at) {
+    const Rope rope = make_rope(o);
+    ASSERT_NE(rope, nullptr);
+    const CallForm f = {0, static_cast<std::int64_t>(at.size()), 1, Given::tokens64};
+    PositionTensor positions(f, 1, 1);
+    positions.wide = at;
+    positions.view.data = positions.wide.data();
+    Tensor x(Dtype::f32, tensor_form(f, o.head_dim)), y(Dtype::f32, tensor_form(f, o.head_dim));
+    x.fill([&](std::int64_t, std::int64_t i) {
+        return i == feature(o, o.interleaved ? i / 2 : i % pairs_of(o), 0) ? 1 : 0;
+    });
+    ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK)
+        << halyard_last_error();
+    for (std::size_t token = 0; token < at.size(); token++) {
+        for (std::int64_t pair = 0; pair < pairs_of(o); pair++) {
+            const Rotated r = rotated(o, at[token], pair, 1, 0);
+            for (int which = 0; which < 2; which++) {
+                const double got = y.get(static_cast<std::int64_t>(token), feature(o, pair, which));
+                const auto exact = static_cast<double>(r.value[which]);
+                ASSERT_LE(static_cast<double>(std::fabs(got - r.value[which])),
+                          spacing(Dtype::f32, exact) / 2 + angle_error(at[token]))
+                    << "position " << at[token] << ", pair " << pair << ", part " << which << ", " << describe(o, f);
+            }
+        }
+    }
+}
+
+std::vector<std::int64_t> sample(std::int64_t max_positions) {
+    std::vector<std::int64_t> at;
+    for (std::int64_t position = 0; position < max_positions; position += 1 + position / 30) {
+        at.push_back(position);
+    }
+    at.push_back(max_positions - 1);
+    return at;
+}
+
+TEST(RopeTable, HoldsTheNearestFloats) {
+    for (const halyard_rope_options &o : rope_forms()) {
+        check_table(o, sample(o.max_positions));
+        if (HasFatalFailure()) {
+            return;
+        }
+    }
+    for (const double theta : {1.0000001, 2.0, 10000.0, 500000.0, 5e6, 1e8, 1e30, 1e300}) {
+        check_table(options_of(128, 0, false, theta, 3000), sample(3000));
+        check_table(options_of(1024, 1022, true, theta, 50), sample(50));
+        if (HasFatalFailure()) {
+            return;
+        }
+    }
+}
+
+#if !defined(HALYARD_TESTS_REDUCED)
+TEST(RopeTable, ReachesFar) {
+    check_table(options_of(4, 0, false, 10000, 1 << 24), sample(1 << 24));
+    check_table(llama3(options_of(8, 0, true, 500000, 1 << 22), 8, 8192), sample(1 << 22));
+}
+#endif
+
+TEST(RopeTable, IsUnscaledByAFactorOfOne) {
+    const CallForm f = {0, 500, 2};
+    Tensor x(Dtype::f32, tensor_form(f, 64)), y(Dtype::f32, tensor_form(f, 64));
+    fill(x, 12);
+    std::vector<std::uint32_t> plain;
+    const halyard_rope_options unscaled = options_of(64);
+    for (const halyard_rope_options &o :
+         {unscaled, linear(unscaled, 1), llama3(unscaled, 1, 8192), llama3(unscaled, 1, 100)}) {
+        ASSERT_EQ(halyard_rope_apply(nullptr, make_rope(o).get(), &x.view, nullptr, &y.view), HALYARD_OK);
+        if (plain.empty()) {
+            plain = y.all_bits();
+        }
+        EXPECT_TRUE(same_bits(Dtype::f32, plain, y.all_bits())) << o.scaling;
+    }
+}
+
+TEST(RopeTable, TellsItsOptions) {
+    halyard_rope_options given = llama3(options_of(128, 0, true, 500000, 77), 8, 8192), got{};
+    ASSERT_EQ(halyard_rope_get_options(make_rope(given).get(), &got), HALYARD_OK);
+    EXPECT_EQ(got.head_dim, 128);
+    EXPECT_EQ(got.rotary_dim, 128);
+    EXPECT_EQ(got.max_positions, 77);
+    EXPECT_EQ(got.rope_theta, 500000);
+    EXPECT_NE(got.interleaved, 0);
+    EXPECT_EQ(got.scaling, HALYARD_ROPE_LLAMA3);
+    EXPECT_EQ(got.factor, 8);
+    EXPECT_EQ(got.low_freq_factor, 1);
+    EXPECT_EQ(got.high_freq_factor, 4);
+    EXPECT_EQ(got.original_max_position_embeddings, 8192);
+    given.rotary_dim = 32;
+    ASSERT_EQ(halyard_rope_get_options(make_rope(given).get(), &got), HALYARD_OK);
+    EXPECT_EQ(got.rotary_dim, 32);
+}
+
+// ---- Bad arguments
+// -----------------------------------------------------------------------------------------------------
+
+struct OptionMistake {
+    const char *argument;
+    void (*make)(halyard_rope_options &);
+};
+
+const OptionMistake option_mistakes[] = {
+    {"head_dim", [](halyard_rope_options &o) { o.head_dim = 0; }},
+    {"head_dim", [](halyard_rope_options &o) { o.head_dim = -2; }},
+    {"head_dim", [](halyard_rope_options &o) { o.head_dim = 65; }},
+    {"head_dim", [](halyard_rope_options &o) { o.head_dim = 1026; }},
+    {"head_dim", [](halyard_rope_options &o) { o.head_dim = std::numeric_limits<std::int64_t>::max() - 1; }},
+    {"rotary_dim", [](halyard_rope_options &o) { o.rotary_dim = -2; }},
+    {"rotary_dim", [](halyard_rope_options &o) { o.rotary_dim = 33; }},
+    {"rotary_dim", [](halyard_rope_options &o) { o.rotary_dim = 66; }},
+    {"max_positions", [](halyard_rope_options &o) { o.max_positions = 0; }},
+    {"max_positions", [](halyard_rope_options &o) { o.max_positions = -1; }},
+    {"max_positions", [](halyard_rope_options &o) { o.max_positions = (1 << 24) + 1; }},
+    {"rope_theta", [](halyard_rope_options &o) { o.rope_theta = 0; }},
+    {"rope_theta", [](halyard_rope_options &o) { o.rope_theta = 1; }},
+    {"rope_theta", [](halyard_rope_options &o) { o.rope_theta = -10000; }},
+    {"rope_theta", [](halyard_rope_options &o) { o.rope_theta = NAN; }},
+    {"rope_theta", [](halyard_rope_options &o) { o.rope_theta = INFINITY; }},
+    {"scaling", [](halyard_rope_options &o) { o.scaling = static_cast<halyard_rope_scaling>(3); }},
+    {"scaling",
+     [](halyard_rope_options &o) {
+         const int number = -1;
+         std::memcpy(&o.scaling, &number, sizeof number);
+     }},
+    {"factor", [](halyard_rope_options &o) { o = linear(o, 0); }},
+    {"factor", [](halyard_rope_options &o) { o = linear(o, 0.5); }},
+    {"factor", [](halyard_rope_options &o) { o = linear(o, NAN); }},
+    {"factor", [](halyard_rope_options &o) { o = linear(o, INFINITY); }},
+    {"factor", [](halyard_rope_options &o) { o.factor = 0; }},
+    {"low_freq_factor", [](halyard_rope_options &o) { o.low_freq_factor = 0; }},
+    {"low_freq_factor", [](halyard_rope_options &o) { o.low_freq_factor = NAN; }},
+    {"low_freq_factor", [](halyard_rope_options &o) { o.low_freq_factor = INFINITY; }},
+    {"high_freq_factor", [](halyard_rope_options &o) { o.high_freq_factor = 1; }},
+    {"high_freq_factor", [](halyard_rope_options &o) { o.high_freq_factor = NAN; }},
+    {"high_freq_factor", [](halyard_rope_options &o) { o.high_freq_factor = INFINITY; }},
+    {"original_max_position_embeddings", [](halyard_rope_options &o) { o.original_max_position_embeddings = 0; }},
+    {"original_max_position_embeddings", [](halyard_rope_options &o) { o.original_max_position_embeddings = -8192; }},
+};
+
+/** The status, and a message that names the function and the argument. */
+testing::AssertionResult refused(halyard_status got, halyard_status expected, const std::string &function,
+                                 const std::string &argument) {
+    const std::string message = halyard_last_error();
+    if (got != expected) {
+        return testing::AssertionFailure()
+               << "status " << halyard_status_name(got) << "; the last message is: " << message;
+    }
+    if (message.rfind(function + ": ", 0) != 0 || !contains_word(message.substr(function.size() + 2), argument)) {
+        return testing::AssertionFailure()
+               << "the message does not name " << function << " and " << argument << ": " << message;
+    }
+    return testing::AssertionSuccess();
+}
+
+TEST(RopeArguments, OfTheOptionsAreNamed) {
+    for (const OptionMistake &mistake : option_mistakes) {
+        halyard_rope_options o = llama3(options_of(64), 8, 8192);
+        mistake.make(o);
+        halyard_rope *rope = nullptr;
+        EXPECT_TRUE(
+            refused(halyard_rope_create(&o, &rope), HALYARD_INVALID_ARGUMENT, "halyard_rope_create", mistake.argument));
+        EXPECT_EQ(rope, nullptr);
+    }
+    // What no scaling asks for is not looked at.
+    halyard_rope_options o = options_of(64);
+    o.factor = NAN;
+    o.low_freq_factor = -1;
+    EXPECT_NE(make_rope(o), nullptr);
+}
+
+TEST(RopeArguments, MayNotBeNull) {
+    const halyard_rope_options o = options_of(64);
+    halyard_rope *made = nullptr;
+    halyard_rope_options got{};
+    const Rope rope = make_rope(o);
+    EXPECT_TRUE(
+        refused(halyard_rope_create(nullptr, &made), HALYARD_INVALID_ARGUMENT, "halyard_rope_create", "options"));
+    EXPECT_TRUE(refused(halyard_rope_create(&o, nullptr), HALYARD_INVALID_ARGUMENT, "halyard_rope_create", "rope"));
+    EXPECT_TRUE(
+        refused(halyard_rope_get_options(nullptr, &got), HALYARD_INVALID_ARGUMENT, "halyard_rope_get_options", "rope"));
+    EXPECT_TRUE(refused(halyard_rope_get_options(rope.get(), nullptr), HALYARD_INVALID_ARGUMENT,
+                        "halyard_rope_get_options", "options"));
+    halyard_rope_destroy(nullptr);
+}
+
+/** A call of [2, 3, 2, 64] to be spoiled. */
+struct Spoiled {
+    const halyard_rope *rope;
+    DLTensor *x, *y, *positions;
+    std::int64_t shape[5], strides[4];
+
+    void reshape(DLTensor &view, std::initializer_list<std::int64_t> extents) {
+        std::copy(extents.begin(), extents.end(), shape);
+        view.shape = shape;
+        view.strides = nullptr;
+        view.ndim = static_cast<int>(extents.size());
+    }
+    void restride(DLTensor &view, std::initializer_list<std::int64_t> steps) {
+        std::copy(steps.begin(), steps.end(), strides);
+        view.strides = strides;
+    }
+    std::int64_t *values() { return static_cast<std::int64_t *>(positions->data); }
+    void move_y(const void *to, std::int64_t bytes) {
+        y->data = static_cast<char *>(const_cast<void *>(to)) + bytes;
+        y->byte_offset = 0;
+    }
+};
+
+struct CallMistake {
+    const char *what, *argument;
+    halyard_status status;
+    void (*make)(Spoiled &);
+};
+
+constexpr halyard_status invalid = HALYARD_INVALID_ARGUMENT, unsupported = HALYARD_UNSUPPORTED;
+
+const CallMistake call_mistakes[] = {
+    {"null", "rope", invalid, [](Spoiled &s) { s.rope = nullptr; }},
+    {"null", "x", invalid, [](Spoiled &s) { s.x = nullptr; }},
+    {"null", "y", invalid, [](Spoiled &s) { s.y = nullptr; }},
+    {"null data", "x", invalid, [](Spoiled &s) { s.x->data = nullptr; }},
+    {"null data", "y", invalid, [](Spoiled &s) { s.y->data = nullptr; }},
+    {"null data", "positions", invalid, [](Spoiled &s) { s.positions->data = nullptr; }},
+    {"null shape", "x", invalid, [](Spoiled &s) { s.x->shape = nullptr; }},
+    {"null shape", "positions", invalid, [](Spoiled &s) { s.positions->shape = nullptr; }},
+    {"CUDA", "x", unsupported, [](Spoiled &s) { s.x->device.device_type = kDLCUDA; }},
+    {"CUDA", "y", unsupported, [](Spoiled &s) { s.y->device.device_type = kDLCUDA; }},
+    {"CUDA", "positions", unsupported, [](Spoiled &s) { s.positions->device.device_type = kDLCUDA; }},
+    {"f64", "x", unsupported, [](Spoiled &s) { s.x->dtype.bits = 64; }},
+    {"f16 beside f32", "y", unsupported, [](Spoiled &s) { s.y->dtype.bits = 16; }},
+    {"f32", "positions", unsupported,
+     [](Spoiled &s) {
+         s.positions->dtype = {kDLFloat, 32, 1};
+     }},
+    {"uint64", "positions", unsupported, [](Spoiled &s) { s.positions->dtype.code = kDLUInt; }},
+    {"int16", "positions", unsupported, [](Spoiled &s) { s.positions->dtype.bits = 16; }},
+    {"two lanes", "positions", unsupported, [](Spoiled &s) { s.positions->dtype.lanes = 2; }},
+    {"rank 0", "x", invalid, [](Spoiled &s) { s.x->ndim = 0; }},
+    {"rank 5", "x", invalid,
+     [](Spoiled &s) {
+         s.reshape(*s.x, {1, 2, 3, 2, 64});
+     }},
+    {"rank 3 beside 4", "y", invalid,
+     [](Spoiled &s) {
+         s.reshape(*s.y, {6, 2, 64});
+     }},
+    {"rank 2", "x", invalid,
+     [](Spoiled &s) {
+         s.reshape(*s.x, {12, 64});
+         s.y->shape = s.shape;
+         s.y->ndim = 2;
+     }},
+    {"a head less", "y", invalid, [](Spoiled &s) { s.y->shape[2]--; }},
+    {"a token less", "y", invalid, [](Spoiled &s) { s.y->shape[1]--; }},
+    {"negative tokens", "x", invalid, [](Spoiled &s) { s.x->shape[1] = -1; }},
+    {"a narrower head", "head_dim", invalid, [](Spoiled &s) { s.x->shape[3] = s.y->shape[3] = 62; }},
+    {"a wider head", "head_dim", invalid,
+     [](Spoiled &s) {
+         s.x->shape[3] = s.y->shape[3] = 66;
+         s.x->shape[2] = s.y->shape[2] = 1;
+     }},
+    {"spread features", "x", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.x, {384, 128, 64, 2});
+     }},
+    {"spread features", "y", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.y, {384, 128, 64, 2});
+     }},
+    {"negative stride", "x", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.x, {384, -128, 64, 1});
+     }},
+    {"heads in one place", "y", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.y, {384, 128, 0, 1});
+     }},
+    {"heads that overlap", "y", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.y, {384, 128, 63, 1});
+     }},
+    {"off by a byte", "x", invalid, [](Spoiled &s) { s.x->byte_offset++; }},
+    {"off by a byte", "positions", invalid, [](Spoiled &s) { s.positions->byte_offset++; }},
+    {"off by half an element", "positions", invalid, [](Spoiled &s) { s.positions->byte_offset += 4; }},
+    {"rank 0", "positions", invalid, [](Spoiled &s) { s.positions->ndim = 0; }},
+    {"rank 3", "positions", invalid,
+     [](Spoiled &s) {
+         s.reshape(*s.positions, {2, 3, 1});
+     }},
+    {"a token less", "positions", invalid,
+     [](Spoiled &s) {
+         s.reshape(*s.positions, {2, 2});
+     }},
+    {"a token more", "positions", invalid, [](Spoiled &s) { s.reshape(*s.positions, {4}); }},
+    {"a batch less", "positions", invalid,
+     [](Spoiled &s) {
+         s.reshape(*s.positions, {1, 3});
+     }},
+    {"tokens of all batches in a row", "positions", invalid, [](Spoiled &s) { s.reshape(*s.positions, {6}); }},
+    {"no tokens", "positions", invalid, [](Spoiled &s) { s.reshape(*s.positions, {0}); }},
+    {"spread", "positions", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.positions, {3, 2});
+     }},
+    {"-1 at the end", "positions", invalid, [](Spoiled &s) { s.values()[5] = -1; }},
+    {"max_positions at first", "positions", invalid, [](Spoiled &s) { s.values()[0] = 1000; }},
+    {"2^32", "positions", invalid, [](Spoiled &s) { s.values()[3] = std::int64_t{1} << 32; }},
+    {"one element into x", "y", invalid, [](Spoiled &s) { s.move_y(s.x->data, 4); }},
+    {"one head into x", "y", invalid, [](Spoiled &s) { s.move_y(s.x->data, 4 * 64); }},
+    {"x with other strides", "y", invalid,
+     [](Spoiled &s) {
+         s.move_y(s.x->data, 0);
+         s.restride(*s.y, {384, 64, 192, 1});
+     }},
+    {"over positions", "y", invalid, [](Spoiled &s) { s.move_y(s.positions->data, 40); }},
+    {"ending in positions", "y", invalid, [](Spoiled &s) { s.move_y(s.positions->data, 4 - 4 * 2 * 3 * 2 * 64); }},
+};
+
+TEST(RopeArguments, AreNamedAndNothingIsWritten) {
+    const Rope rope = make_rope(options_of(64));
+    for (const CallMistake &mistake : call_mistakes) {
+        const CallForm f = {2, 3, 2, Given::batch64};
+        Tensor x(Dtype::f32, tensor_form(f, 64)), y(Dtype::f32, tensor_form(f, 64));
+        fill(x, 1);
+        y.fill([](std::int64_t, std::int64_t) { return 3; });
+        PositionTensor positions(f, 1000, 1);
+        positions.view.ndim = 2;
+        Spoiled s = {rope.get(), &x.view, &y.view, &positions.view, {}, {}};
+        mistake.make(s);
+        const std::vector<std::uint8_t> x_before = x.snapshot(), y_before = y.snapshot();
+        const std::vector<std::int64_t> positions_before = positions.wide;
+        EXPECT_TRUE(refused(halyard_rope_apply(nullptr, s.rope, s.x, s.positions, s.y), mistake.status,
+                            "halyard_rope_apply", mistake.argument))
+            << mistake.what;
+        EXPECT_TRUE(x.snapshot() == x_before && y.snapshot() == y_before && positions.wide == positions_before)
+            << mistake.what << " " << mistake.argument;
+    }
+}
+
+TEST(RopeArguments, OfRankThreeHavePositionsOfRankOne) {
+    const Rope rope = make_rope(options_of(64, 0, false, 10000, 3));
+    const CallForm f = {0, 3, 2, Given::tokens64};
+    Tensor x(Dtype::f32, tensor_form(f, 64));
+    fill(x, 1);
+    PositionTensor positions(f, 3, 1);
+    positions.shape[0] = 1;
+    positions.view.ndim = 2;
+    EXPECT_TRUE(refused(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions.view, &x.view), invalid,
+                        "halyard_rope_apply", "positions"));
+    // Without positions there are as many as tokens.
+    const CallForm long_form = {0, 4, 2};
+    Tensor long_x(Dtype::f32, tensor_form(long_form, 64));
+    EXPECT_TRUE(refused(halyard_rope_apply(nullptr, rope.get(), &long_x.view, nullptr, &long_x.view), invalid,
+                        "halyard_rope_apply", "max_positions"));
+}
+
+TEST(RopeArguments, MayBeEmpty) {
+    const Rope rope = make_rope(options_of(64, 0, false, 10000, 3));
+    for (const Shape &shape :
+         {Shape{0, 2, 64}, Shape{3, 0, 64}, Shape{0, 3, 2, 64}, Shape{2, 0, 2, 64}, Shape{2, 3, 0, 64}}) {
+        Tensor x(Dtype::bf16, {shape, {}, Placement::ends_at_guard, 0, 0});
+        EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &x.view), HALYARD_OK)
+            << halyard_last_error();
+        DLTensor without_data = x.view;
+        without_data.data = nullptr;
+        EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &without_data, nullptr, &without_data), HALYARD_OK)
+            << halyard_last_error();
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests
