@@ -355,6 +355,8 @@ TEST(FfnBits, AreThoseOfEveryMachine) {
                 BitsHash results;
                 for (const std::int64_t rows : {1, 6, 9}) {
                     FfnForm form = with_norm(large_form(rows, Dtype::f32), norm);
+                    form.d_model = 70;
+                    form.d_ff = 90;
                     form.gated = gated;
                     form.activation = gated ? HALYARD_SILU : HALYARD_GELU;
                     form.bias = form.bias_down = true;

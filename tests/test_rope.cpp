@@ -279,10 +279,20 @@ std::vector<halyard_rope_options> rope_forms() {
     return forms;
 }
 
+#if defined(HALYARD_TESTS_REDUCED)
+constexpr std::size_t every = 7;  // one in so many of the forms: the reference's long double may be slow
+#else
+constexpr std::size_t every = 1;
+#endif
+
 TEST_P(RopeApply, RotatesAsDefined) {
     const Context context(isa, 2);
     std::size_t form = 0;
     for (const halyard_rope_options &o : rope_forms()) {
+        if (form % every != 0) {
+            form++;
+            continue;
+        }
         const Rope rope = make_rope(o);
         ASSERT_NE(rope, nullptr);
         // Every form of a call meets every third form of the options.
@@ -570,7 +580,8 @@ void check_table(const halyard_rope_options &o, const std::vector<std::int64_t> 
 
 std::vector<std::int64_t> sample(std::int64_t max_positions) {
     std::vector<std::int64_t> at;
-    for (std::int64_t position = 0; position < max_positions; position += 1 + position / 30) {
+    constexpr auto thinner = static_cast<std::int64_t>(every);
+    for (std::int64_t position = 0; position < max_positions; position += 1 + thinner * position / 30) {
         at.push_back(position);
     }
     at.push_back(max_positions - 1);
@@ -578,8 +589,9 @@ std::vector<std::int64_t> sample(std::int64_t max_positions) {
 }
 
 TEST(RopeTable, HoldsTheNearestFloats) {
-    for (const halyard_rope_options &o : rope_forms()) {
-        check_table(o, sample(o.max_positions));
+    const std::vector<halyard_rope_options> forms = rope_forms();
+    for (std::size_t i = 0; i < forms.size(); i += every) {
+        check_table(forms[i], sample(forms[i].max_positions));
         if (HasFatalFailure()) {
             return;
         }

@@ -1,7 +1,8 @@
 // Calls of the library on one row, for the scripts beside this file.
 //
 //   calls count KERNEL WIDTH...   one call of each width, each announced by a call of next_call: for a trace (tails.py)
-//   calls time ISA                seconds that an element of each kernel takes in the first-level cache, and those that a
+//   calls time ISA                seconds that an element of each kernel takes in the first-level cache, and those that
+//   a
 //                                 floating-point operation takes in chains of multiply-adds (trust.py)
 #include <chrono>
 #include <cstdio>
@@ -57,10 +58,8 @@ const Kernel kernels[] = {
     {"gelu_tanh", [](const halyard_context *c, Operands &o) { return halyard_gelu_tanh(c, &o.x.tensor, &o.y.tensor); }},
     {"add",
      [](const halyard_context *c, Operands &o) { return halyard_add(c, &o.x.tensor, &o.other.tensor, &o.y.tensor); }},
-    {"swiglu_beta1",
-     [](const halyard_context *c, Operands &o) {
-         return halyard_swiglu(c, &o.x.tensor, &o.other.tensor, 1.0f, &o.y.tensor);
-     }},
+    {"swiglu_beta1", [](const halyard_context *c,
+                        Operands &o) { return halyard_swiglu(c, &o.x.tensor, &o.other.tensor, 1.0f, &o.y.tensor); }},
     {"rms_norm_weight",
      [](const halyard_context *c, Operands &o) {
          return halyard_rms_norm(c, &o.x.tensor, &o.weight.tensor, 1e-5f, 0, &o.y.tensor);

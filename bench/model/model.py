@@ -73,10 +73,12 @@ class Model:
 
     @functools.lru_cache(maxsize=None)
     def peak_loads(self):
-        """Bytes per cycle."""
-        form = "ldr q{0}, [x0, #{1}]" if "aarch64" in self.command[1] else "vmovups {1}(%rax), %ymm{0}"
-        size = 16 if "aarch64" in self.command[1] else 32
-        return 6 * size / self.cycles("\n".join(form.format(i, i * size) for i in range(6)) + "\n")
+        """Bytes per cycle, by single registers or by pairs."""
+        if "aarch64" in self.command[1]:
+            singles = [f"ldr q{i}, [x0, #{16 * i}]" for i in range(12)]
+            pairs = [f"ldp q{i}, q{i + 1}, [x0, #{16 * i}]" for i in range(0, 12, 2)]
+            return max(12 * 16 / self.cycles("\n".join(form) + "\n") for form in (singles, pairs))
+        return 12 * 32 / self.cycles("\n".join(f"vmovups {32 * i}(%rax), %ymm{i}" for i in range(12)) + "\n")
 
 
 def hot_loops(objdump, path):

@@ -18,7 +18,7 @@ import model
 N = 256  # elements of a call in plain.cpp's main, and inputs of the product
 # Function: the kernel and the kind of its loop.
 PAIRS = {"silu": ("silu_f32", "write"), "gelu": ("gelu_f32", "write"), "gelu_tanh": ("gelu_tanh_f32", "write"),
-         "swiglu": ("swiglu_f32", "write"), "sum_of_squares": ("rms_norm_f32", "sum"),
+         "swiglu": ("swiglu_beta1_f32", "write"), "sum_of_squares": ("rms_norm_f32", "sum"),
          "moments": ("layer_norm_f32", "sum"), "product": ("matmul_6_f32", "sum")}
 VECTOR_BYTES = {"neoverse-v1": 32, "neoverse-v2": 16}
 PC = re.compile(r"^Trace \d+: \S+ \[[0-9a-f]+/([0-9a-f]+)/")

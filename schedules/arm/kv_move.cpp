@@ -10,9 +10,10 @@ using namespace Halide;
 
 namespace {
 
-// A column of `from` becomes a vector of `to`, lane by lane (`ld1`), several columns at a time so that the lines of `from`
-// are read once. To turn squares in registers takes fewer loads, but LLVM makes them by way of the stack. What has no room
-// for that, such as a single position, goes by vectors along the rows of `from`, each element of which is stored by itself.
+// A column of `from` becomes a vector of `to`, lane by lane (`ld1`), several columns at a time so that the lines of
+// `from` are read once. To turn squares in registers takes fewer loads, but LLVM makes them by way of the stack. What
+// has no room for that, such as a single position, goes by vectors along the rows of `from`, each element of which is
+// stored by itself.
 void transpose(const KvMove &stages) {
     const Var tile("tile"), block("block");
     Func to = stages.to;

@@ -35,8 +35,8 @@ private:
 /** Computes r at each step of y's loop over t, for as many rows as y takes in that step. */
 inline void reduction(RowReduction r, Halide::Func y, Halide::Var t) {
     // All lanes of all values are accumulators in registers through the whole pass: 16 of 32. Where what is accumulated
-    // needs more than the rest, half of the lanes go at a time, and with exponentials two vectors of them: in passes that
-    // keep within a cache line.
+    // needs more than the rest, half of the lanes go at a time, and with exponentials two vectors of them: in passes
+    // that keep within a cache line.
     const Accumulated accumulated(r);
     const int in_registers = accumulated.has_polynomial ? 2 * f32_lanes
                              : accumulated.has_choice   ? r.lane_count / 2
