@@ -45,6 +45,7 @@ struct LayerForm {
     bool gated = false;   // the first product is a gate and an up matrix
     bool has_bias = false;
     halyard_activation activation = HALYARD_IDENTITY;  // of the first product, or of its gate
+    float beta = 0;                                    // of HALYARD_SWISH
     halyard_norm norm = HALYARD_NORM_NONE;             // of x, before the first product
     bool deferred_norm = false;                        // folded into the weights
     bool has_residual = false;                         // a tensor of its own for one product; x for an FFN

@@ -4,6 +4,7 @@
 # Needs HALYARD_ARCH and HALYARD_SOURCE_DIR. Sets, for the including scope:
 #   HALYARD_PROGRAMS              the programs
 #   HALYARD_GENERATORS_<program>  the generators in each
+#   HALYARD_GENERATOR_OBJECTS     object libraries that the programs are linked of, where they are targets: for the tuner
 file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.cpp")
 file(GLOB HALYARD_GENERATOR_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/generators/*.cpp")
 
@@ -29,21 +30,27 @@ endforeach()
 function(_halyard_compile_for_host target)
     target_include_directories(${target} PRIVATE "${HALYARD_SOURCE_DIR}")
     target_compile_options(${target} PRIVATE -O1 -Wall)
-    target_link_libraries(${target} PRIVATE Halide::Generator)
+    target_link_libraries(${target} PRIVATE Halide::Halide)
 endfunction()
 
 # The programs as targets of this build.
 function(halyard_compile_generators)
+    set(objects)
     foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
         get_filename_component(name "${source}" NAME_WE)
         add_library(halyard_schedule_${name} OBJECT "${source}")
         _halyard_compile_for_host(halyard_schedule_${name})
+        list(APPEND objects halyard_schedule_${name})
     endforeach()
     foreach(source program IN ZIP_LISTS HALYARD_GENERATOR_SOURCES HALYARD_PROGRAMS)
-        add_executable(${program} "${source}")
-        _halyard_compile_for_host(${program})
-        target_link_libraries(${program} PRIVATE ${HALYARD_SCHEDULES_${program}})
+        get_filename_component(name "${source}" NAME_WE)
+        add_library(halyard_generator_${name} OBJECT "${source}")
+        _halyard_compile_for_host(halyard_generator_${name})
+        list(APPEND objects halyard_generator_${name})
+        add_executable(${program} $<TARGET_OBJECTS:halyard_generator_${name}>)
+        target_link_libraries(${program} PRIVATE Halide::Generator ${HALYARD_SCHEDULES_${program}})
     endforeach()
+    set(HALYARD_GENERATOR_OBJECTS ${objects} PARENT_SCOPE)
 endfunction()
 
 # The programs as files of a build of their own, cmake/host, with the compiler of this machine: for cross builds. Sets

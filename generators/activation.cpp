@@ -31,6 +31,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::elementwise({y, d, t}, params, get_target());
     }
 

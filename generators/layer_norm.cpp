@@ -57,6 +57,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::row({{statistics.pivot_sum, statistics.moments},
                         {statistics.pivot, statistics.mean_e, statistics.scale, shift},
                         y, d, t, width},

@@ -47,6 +47,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width}, params, get_target());
     }
 

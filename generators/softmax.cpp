@@ -59,6 +59,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         if (normalize) {
             schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target());
         } else {
@@ -96,6 +99,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::row({{sum}, {inverse}, y, d, t, width}, params, get_target());
     }
 

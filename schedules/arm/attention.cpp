@@ -2,10 +2,18 @@
 #include "schedules/attention.h"
 
 #include "schedules/arm/reduction.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
 using namespace Halide;
+
+namespace {
+
+const Space space("attention", {{"vectors", 2, {1, 2, 4}}},
+                  [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
+
+}  // namespace
 
 void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Target &) {
     Func maximum = stages.maximum, weights = stages.weights, sum = stages.sum;

@@ -7,8 +7,16 @@
 #include "schedules/elementwise.h"
 
 #include "schedules/arm/vectors.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
+
+namespace {
+
+const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 8}}},
+                  [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
+
+}  // namespace
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &) {
     // The rest of a row is one vector, whose elements are loaded and stored one by one: no element is computed twice,

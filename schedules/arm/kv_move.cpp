@@ -38,7 +38,7 @@ void copy(const KvMove &stages) {
 
 }  // namespace
 
-void kv_move(const KvMove &stages, const Target &) {
+void kv_move(const KvMove &stages, const KvMoveParams &, const Target &) {
     if (stages.transposed) {
         transpose(stages);
     } else {

@@ -11,10 +11,27 @@
 
 #include "runtime/matmul_layout.h"
 #include "schedules/arm/vectors.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
 using namespace Halide;
+
+namespace {
+
+// The sums of a tile and the weights of one input are in registers at a time.
+const Space space("matmul", {{"panels", 1, {1, 2, 3, 4}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const int vectors = choice.at("panels") * panel_width / arm::f32_lanes;
+                      return vectors * (c.number("rows", max_tile_rows) + 1) <= c.registers;
+                  });
+
+const Space epilogue_space("epilogue", {{"panels", 1, {1, 2}}},
+                           [](const Choice &choice, const Circumstances &c) {
+                               return 2 * choice.at("panels") * panel_width / arm::f32_lanes <= c.registers;
+                           });
+
+}  // namespace
 
 void matmul(const Matmul &stages, const MatmulParams &params, const Target &) {
     const int vector = arm::f32_lanes;

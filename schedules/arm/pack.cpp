@@ -42,7 +42,7 @@ void copy(const Pack &stages) {
 
 }  // namespace
 
-void pack(const Pack &stages, const Target &) {
+void pack(const Pack &stages, const PackParams &, const Target &) {
     if (stages.transposed) {
         transpose(stages);
     } else {

@@ -7,7 +7,7 @@ namespace halyard::schedules {
 
 using namespace Halide;
 
-void rope(const Rope &stages, const Target &) {
+void rope(const Rope &stages, const RopeParams &, const Target &) {
     const Var lane("lane");
     Func y = stages.y, loaded = stages.loaded;
     const auto by_vectors = [&](Stage stage, TailStrategy tail) {

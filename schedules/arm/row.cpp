@@ -6,11 +6,16 @@
 #include "schedules/row.h"
 
 #include "schedules/arm/reduction.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 namespace {
 
 using namespace Halide;
+
+// Beside one row's accumulators there is room for what comes next, not for those of another.
+const Space space("row", {{"vectors", 4, {1, 2, 4}}, {"rows", 1, {1, 2, 4}}},
+                  [](const Choice &choice, const Circumstances &) { return choice.at("rows") == 1; });
 
 // At each step of y's loop over `t` a stage is computed for as many rows as y takes in that step.
 void per_step(Func stage, Func y, Var t) {
@@ -47,7 +52,7 @@ void row(const Row &stages, const RowParams &params, const Target &) {
     y.specialize(whole);
 }
 
-void row_statistics(const Row &stages, const Target &) {
+void row_statistics(const Row &stages, const RowParams &, const Target &) {
     Func y = stages.y;
     y.unroll(stages.d);
     for (const RowReduction &r : stages.reductions) {
