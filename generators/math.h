@@ -31,7 +31,8 @@ public:
 
     explicit Math(const Halide::Target &target)
         : has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
-                  target.has_gpu_feature()) {
+                  target.has_gpu_feature()),
+          fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
         }
@@ -44,7 +45,7 @@ public:
             return a * b + c;
         }
         using Halide::Internal::Call;
-        return Call::make(Halide::Float(32), "llvm.fma.f32", {a, b, c}, Call::PureExtern);
+        return Call::make(Halide::Float(32), fma_name, {a, b, c}, Call::PureExtern);
     }
 
     /** e^x. Error 1.65 (baseline 1.9), denormal results included.
@@ -411,6 +412,7 @@ private:
     }
 
     bool has_fma;
+    const char *fma_name;
 };
 
 /** bf16, stored as its bits in u16, to f32: exact. */

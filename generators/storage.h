@@ -26,7 +26,7 @@ class Storage {
 public:
     Storage(DType dtype, const Halide::Target &target)
         : dtype_(dtype), native_f16_(target.has_feature(Halide::Target::F16C) ||
-                                     target.has_feature(Halide::Target::ARMFp16) || target.has_gpu_feature()) {
+                                     target.has_feature(Halide::Target::ARMFp16) || target.has_feature(Halide::Target::CUDA)) {
     }
 
     /** The Halide type of the buffer. */
