@@ -100,8 +100,4 @@ const halide_device_interface_t *halide_cuda_device_interface() {
 int halide_copy_to_device(void *, halide_buffer_t *, const halide_device_interface_t *) {
     return 0;
 }
-
-int halide_device_malloc(void *, halide_buffer_t *, const halide_device_interface_t *) {
-    return 0;
-}
 }
