@@ -87,8 +87,9 @@ const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) {
     return matrix ? &matrix->view : nullptr;
 }
 
-Kernel base(const std::string &name, const std::string &operation, Stream stream) {
+Kernel base(const char *group, const std::string &name, const std::string &operation, Stream stream) {
     Kernel kernel;
+    kernel.group = group;
     kernel.name = name;
     kernel.operation = operation;
     kernel.stream = stream;
@@ -97,7 +98,7 @@ Kernel base(const std::string &name, const std::string &operation, Stream stream
 
 Kernel unary(const char *name, halyard_status (*function)(const halyard_context *, const DLTensor *, DLTensor *),
              double (*exact)(double)) {
-    Kernel kernel = base(name, name, stream_copy);
+    Kernel kernel = base("activations", name, name, stream_copy);
     kernel.call = [function](Work &work, Operands &set) {
         return function(work.context.get(), &set.inputs[0].view, &set.outputs[0].view);
     };
@@ -108,7 +109,7 @@ Kernel unary(const char *name, halyard_status (*function)(const halyard_context 
 Kernel unary_beta(const char *name,
                   halyard_status (*function)(const halyard_context *, const DLTensor *, float, DLTensor *),
                   double (*exact)(double, double)) {
-    Kernel kernel = base(name, name, stream_copy);
+    Kernel kernel = base("activations", name, name, stream_copy);
     kernel.call = [function](Work &work, Operands &set) {
         return function(work.context.get(), &set.inputs[0].view, beta, &set.outputs[0].view);
     };
@@ -126,7 +127,7 @@ constexpr struct {
 template<typename CallTwo, typename CallPacked, typename Activation>
 void append_gated(std::vector<Kernel> &kernels, const std::string &name, const CallTwo &call_two,
                   const CallPacked &call_packed, const Activation &activation) {
-    Kernel two = base(name, name, stream_read2_write1);
+    Kernel two = base("gated units", name, name, stream_read2_write1);
     two.inputs = 2;
     two.call = [call_two](Work &work, Operands &set) {
         return call_two(work.context.get(), &set.inputs[0].view, &set.inputs[1].view, &set.outputs[0].view);
@@ -135,7 +136,7 @@ void append_gated(std::vector<Kernel> &kernels, const std::string &name, const C
     kernels.push_back(two);
     for (const auto &each : packed_layouts) {
         const halyard_glu_layout layout = each.layout;
-        Kernel one = base(name + each.suffix, name + "_packed", stream_halve);
+        Kernel one = base("gated units", name + each.suffix, name + "_packed", stream_halve);
         one.input_width = 2;
         one.layout = layout;
         one.common = layout != HALYARD_GLU_UP_GATE;
@@ -173,7 +174,7 @@ void append_norms(std::vector<Kernel> &kernels) {
     };
     const auto append = [&](const char *name, const char *operation, bool common, bool weight, bool bias,
                             const auto &call, const Reference &exact) {
-        Kernel kernel = base(name, operation, stream_copy);
+        Kernel kernel = base("norms", name, operation, stream_copy);
         kernel.common = common;
         kernel.has_weight = weight;
         kernel.has_bias = bias;
@@ -204,7 +205,7 @@ void append_norms(std::vector<Kernel> &kernels) {
 }
 
 void append_elementwise(std::vector<Kernel> &kernels) {
-    Kernel add = base("add", "add", stream_read2_write1);
+    Kernel add = base("elementwise", "add", "add", stream_read2_write1);
     add.inputs = 2;
     add.call = [](Work &work, Operands &set) {
         return halyard_add(work.context.get(), &set.inputs[0].view, &set.inputs[1].view, &set.outputs[0].view);
@@ -212,7 +213,7 @@ void append_elementwise(std::vector<Kernel> &kernels) {
     add.reference = elementwise([](double a, double b) { return a + b; });
     kernels.push_back(add);
     for (const Dtype to : tests::all_dtypes) {
-        Kernel cast = base(std::string("cast_to_") + tests::name_of(to), "cast", stream_copy);
+        Kernel cast = base("elementwise", std::string("cast_to_") + tests::name_of(to), "cast", stream_copy);
         cast.cast_to = to;
         cast.call = [](Work &work, Operands &set) {
             return halyard_cast(work.context.get(), &set.inputs[0].view, &set.outputs[0].view);

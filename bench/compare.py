@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+SCHEMAS = (1, 2)
 LEAST_CHANGE = 0.02  # less is not worth a word
 NOISES = 3  # how many times its noise a change must be
 
@@ -47,8 +48,8 @@ def load(path):
         raise Failure(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise Failure(f"{path} is damaged: {error}") from None
-    if not isinstance(run, dict) or run.get("schema") != 1 or not isinstance(run.get("rows"), list):
-        raise Failure(f"{path} is no result of halyard-bench of this version (schema 1)")
+    if not isinstance(run, dict) or run.get("schema") not in SCHEMAS or not isinstance(run.get("rows"), list):
+        raise Failure(f"{path} is no result of halyard-bench that is known here (schema 1 or 2)")
     return run
 
 

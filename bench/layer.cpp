@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "reference_linear.h"
+
 namespace halyard::bench {
 namespace {
 
@@ -72,7 +74,8 @@ void Layer::pack(Work &work) const {
 
 double Layer::first_product(const tests::Row &x, std::int64_t column) const {
     const double value =
-        activate(form.activation, matrices[first].dot(x, column) + bias_first_values[static_cast<std::size_t>(column)]);
+        activate(form.activation, matrices[first].dot(x, column) + bias_first_values[static_cast<std::size_t>(column)],
+                 form.beta);
     return form.gated ? value * matrices[up].dot(x, column) : value;
 }
 
@@ -117,17 +120,8 @@ tests::Row normalize(halyard_norm norm, const tests::Row &x, const tests::Row &w
     return result;
 }
 
-double activate(halyard_activation activation, double x) {
-    switch (activation) {
-    case HALYARD_IDENTITY:
-        return x;
-    case HALYARD_GELU_TANH:
-        return tests::reference::gelu_tanh(x);
-    case HALYARD_SILU:
-        return tests::reference::silu(x);
-    default:
-        throw std::logic_error("the benchmark has no reference for an activation of its layers");
-    }
+double activate(halyard_activation activation, double x, double beta) {
+    return tests::layer_activation(activation).at(x, beta);
 }
 
 std::shared_ptr<const halyard_weights> pack_weights(const Work &work, const Matrix &matrix,

@@ -43,9 +43,9 @@ private:
     tests::Row bias_first_values, bias_down_values;  // zeros where there is none
 };
 
-// Steps of a float64 reference; `weight` and `bias` may be empty.
+// Steps of a float64 reference; `weight` and `bias` may be empty, `beta` is that of HALYARD_SWISH.
 tests::Row normalize(halyard_norm norm, const tests::Row &x, const tests::Row &weight, const tests::Row &bias);
-double activate(halyard_activation activation, double x);
+double activate(halyard_activation activation, double x, double beta = 1);
 
 /** Packs a matrix into memory of the library's; throws if it refuses. */
 std::shared_ptr<const halyard_weights> pack_weights(const Work &work, const Matrix &matrix,

@@ -20,6 +20,7 @@ Kernel layer_kernel(const char *name, const LayerForm &form) {
     Kernel kernel;
     kernel.name = name;
     kernel.operation = form.is_ffn ? "ffn" : "linear";
+    kernel.group = form.is_ffn ? "feed-forward" : "linear";
     kernel.stream = stream_read;
     kernel.layer = form;
     kernel.inputs = form.has_residual && !form.is_ffn ? 2 : 1;

@@ -3,34 +3,41 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <regex>
-#include <sstream>
 
-#include "limits.h"
-#include "measure.h"
-#include "peers/peer.h"
+#include "machine_limits.h"
 #include "plan.h"
-#include "result.h"
-#include "row_limits.h"
+#include "runner.h"
+#include "work_list.h"
 
 namespace halyard::bench {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
-
 struct Options {
-    bool full = false, list = false;
-    std::string filter, json_file, isa;
+    bool full = false, quick = false, list = false, list_peers = false;
+    std::string filter, json_file, text_file, isa, work_list;
     std::string python = "python3";
-    std::string peers = "all";
+    std::vector<std::string> peers{"all"};
+    std::vector<std::string> peer_folders;
+    std::string serve;
+    double row_limit = 120;
     int threads = 0, rounds = 0;
+
+    std::string list_name() const {
+        return !work_list.empty() ? work_list : full ? "full" : quick ? "quick" : "default";
+    }
 };
 
 constexpr int exit_wrong_result = 1, exit_usage = 2, exit_interrupted = 130;
+
+/** A sentence for who typed the command. */
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 std::string utc_now() {
     const std::time_t now = std::time(nullptr);
@@ -56,23 +63,6 @@ halyard_isa isa_cap(const std::string &name) {
     return static_cast<halyard_isa>(halyard_isa_count() - 1);
 }
 
-std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < std::min(over.size(), under.size()); i++) {
-        values.push_back(over[i] / under[i]);
-    }
-    return values;
-}
-
-/** The greater of each two. */
-std::vector<double> greater(const std::vector<double> &a, const std::vector<double> &b) {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); i++) {
-        values.push_back(std::max(a[i], b[i]));
-    }
-    return values;
-}
-
 /** Watches how much of the machine others use while this program and its peers measure. */
 class BusyElsewhere {
 public:
@@ -95,190 +85,46 @@ private:
     double elsewhere_before;
 };
 
-/** Measures one row after another with everything that stays the same between them. */
-class Runner {
-public:
-    Runner(const Options &given, const Run &result, const PeerOptions &peer_choices,
-           const std::vector<std::unique_ptr<Peer>> &present, const std::vector<pid_t> &peer_processes)
-        : options(given), run(result), peer_options(peer_choices), peers(present), processes(peer_processes) {}
-
-    RowResult measure_row(const WorkId &id) {
-        RowResult row{};
-        row.id = id;
-        try {
-            measure_into(row);
-        } catch (const std::exception &error) {
-            row.failure = error.what();
-        }
-        return row;
+/** The peers that the command names; a name that is none is refused, with those there are. */
+std::vector<KnownPeer> wanted_peers(const Options &options) {
+    const std::vector<KnownPeer> known = known_peers(options.peer_folders);
+    const auto &names = options.peers;
+    std::string there_are;
+    for (const KnownPeer &each : known) {
+        there_are += (there_are.empty() ? "" : ", ") + each.name;
     }
-
-private:
-    void measure_into(RowResult &row) {
-        const WorkId &id = row.id;
-        Work work(id, peer_options.cold_set, peer_options.isa);
-        row.isa = halyard_isa_name(halyard_context_isa(work.context.get()));
-        row.tolerance = work.tolerance();
-        work.spoil_outputs();
-        work.call(0);
-        row.error = work.worst_error();
-        row.is_wrong = !(row.error <= row.tolerance);
-        if (row.is_wrong) {
-            return;
+    for (const std::string &name : names) {
+        const bool exists =
+            std::any_of(known.begin(), known.end(), [&](const KnownPeer &peer) { return peer.name == name; });
+        if (name != "all" && name != "none" && !exists) {
+            throw UsageError("'" + name + "' is no peer of this build; there are: " + there_are);
         }
-
-        if (team == nullptr || team->size() != id.threads) {
-            team = std::make_unique<Team>(id.threads);
-        }
-        const auto call = [&work](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
-        Local ours(call, work.sets.size()), ours_again(call, work.sets.size());
-        const auto limits = limits_of(work, streams_of(halyard_context_isa(work.context.get())), *team);
-        Own own{&ours, &ours_again, {}};
-        for (const auto &limit : limits) {
-            own.limits.push_back(limit.get());
-        }
-        // Two models in memory are enough: their peers come one by one, each with rounds of its own.
-        const std::size_t at_once = id.is_model() ? 1 : std::max<std::size_t>(peers.size(), 1);
-        std::size_t next = 0;
-        do {
-            next = measure_beside(row, work, own, next, at_once);
-        } while (next < peers.size() && interrupted == 0);
     }
-
-    /** Our contenders for a row. */
-    struct Own {
-        Contender *ours, *again;
-        std::vector<Contender *> limits;
-    };
-
-    /** Prepares the peers from `first` on until `most` are ready, and measures them with ours; returns the next one.
-     * The first time the row's own results are taken too. */
-    std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most) {
-        std::vector<Contender *> contenders{own.ours};
-        if (first == 0) {
-            contenders.insert(contenders.end(), own.limits.begin(), own.limits.end());
+    std::vector<KnownPeer> wanted;
+    for (const KnownPeer &each : known) {
+        if (std::find(names.begin(), names.end(), each.name) != names.end() ||
+            std::find(names.begin(), names.end(), "all") != names.end()) {
+            wanted.push_back(each);
         }
-        std::size_t place = contenders.size(), next = first;
-        std::vector<std::unique_ptr<PeerContender>> sides;
-        for (; next < peers.size() && sides.size() < most; next++) {
-            row.peers.push_back(prepare_peer(*peers[next], work, sides));
-        }
-        if (first > 0 && sides.empty()) {
-            return next;
-        }
-        for (const auto &side : sides) {
-            contenders.push_back(&side->contender());
-        }
-        contenders.push_back(own.again);
-        const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, processes, [] { return interrupted != 0; }};
-        const std::vector<std::vector<double>> seconds = measure(contenders, plan);
-        if (first == 0) {
-            take_ours(row, work, own.limits.size(), seconds);
-        }
-        for (std::size_t i = first; i < next; i++) {
-            PeerResult &peer = row.peers[i];
-            if (peer.reason.empty() && !peer.is_wrong) {
-                peer.reason = contenders[place]->failure;
-                peer.seconds = estimate(seconds[place]);
-                peer.ratio = estimate(ratios(seconds[place], seconds[0]));
-                place++;
-            }
-        }
-        return next;
     }
+    return wanted;
+}
 
-    int rounds_of(const WorkId &id) const {
-        constexpr double long_call = 2e11;  // multiplications and additions: half a second or more
-        return options.rounds != 0 ? options.rounds : id.has_heads() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
-    }
-
-    /** seconds: of ours, of `limit_count` limits, of peers, of ours again. */
-    static void take_ours(RowResult &row, const Work &work, std::size_t limit_count,
-                          const std::vector<std::vector<double>> &seconds) {
-        row.rounds = static_cast<int>(seconds.back().size());
-        row.seconds = estimate(seconds.front());
-        // The slowest of what a layer cannot do without; the faster of two copies.
-        std::vector<double> limit = seconds[1];
-        for (std::size_t i = 2; i <= limit_count; i++) {
-            if (row.id.has_roofline()) {
-                limit = greater(limit, seconds[i]);
-            } else if (estimate(seconds[i]).median < estimate(limit).median) {
-                limit = seconds[i];
-                row.limit_stores = Stores::nontemporal;
-            }
-        }
-        row.limit_seconds = estimate(limit);
-        row.fraction = estimate(ratios(limit, seconds[0]));
-        if (row.id.has_roofline()) {
-            row.read_seconds = estimate(seconds[1]);
-            row.multiply_add_seconds = estimate(seconds[2]);
-            row.sets = work.sets.size();
-            row.resident = work.resident;
-        }
-        row.again = estimate(ratios(seconds.back(), seconds.front()));
-    }
-
-    PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides) {
-        PeerResult result;
-        result.peer = peer.name();
-        const bool chosen = options.full || !options.filter.empty() || has_bar(work.id, peer.name(), run.threads);
-        if (peer.slow_to_prepare() && !chosen) {
-            result.reason = "left out of the quick mode, where it would take most of the time";
-            return result;
-        }
-        std::unique_ptr<PeerContender> side = peer.prepare(work, result.reason);
-        if (side == nullptr) {
-            return result;
-        }
-        result.error = side->error();
-        result.is_wrong = !(result.error <= work.peer_tolerance());
-        result.note = side->note;
-        result.resident = side->resident;
-        if (!result.is_wrong) {
-            sides.push_back(std::move(side));
-        }
-        return result;
-    }
-
-    const Options &options;
-    const Run &run;
-    PeerOptions peer_options;
-    const std::vector<std::unique_ptr<Peer>> &peers;
-    const std::vector<pid_t> &processes;
-    std::unique_ptr<Team> team;
-};
-
-/** Makes the peers that were asked for and are here, and tells `run` about all. */
-std::vector<std::unique_ptr<Peer>> make_peers(const Options &options, const PeerOptions &peer_options, Run &run) {
+/** Makes the peers that are here, and tells `run` about all. */
+std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &wanted, const PeerOptions &peer_options,
+                                              Run &run) {
     std::vector<std::unique_ptr<Peer>> peers;
-    const std::string wanted = "," + options.peers + ",";
-    for (const PeerRegistration &registered : registered_peers()) {
-        Run::PeerInfo info{registered.name, "", ""};
-        if (options.peers != "all" && wanted.find("," + std::string(registered.name) + ",") == std::string::npos) {
-            continue;
-        }
-        if (std::unique_ptr<Peer> peer = registered.make(peer_options, info.missing)) {
+    for (const KnownPeer &each : wanted) {
+        Run::PeerInfo info{each.name, "", ""};
+        std::unique_ptr<Peer> peer = each.where == Runs::isolated ? make_isolated(each.name, peer_options, info.missing)
+                                                                  : each.make(peer_options, info.missing);
+        if (peer) {
             info.version = peer->version();
             peers.push_back(std::move(peer));
         }
         run.peers.push_back(info);
     }
     return peers;
-}
-
-/** For the command line: empty if the list of peers names only known ones. */
-std::string known_peers(const std::string &list) {
-    std::string names;
-    for (const PeerRegistration &registered : registered_peers()) {
-        names += (names.empty() ? "" : ", ") + std::string(registered.name);
-    }
-    std::istringstream words(list);
-    for (std::string word; std::getline(words, word, ',');) {
-        if (word != "all" && word != "none" && (", " + names + ",").find(", " + word + ",") == std::string::npos) {
-            return "'" + word + "' is no peer of this build; there are: " + names;
-        }
-    }
-    return {};
 }
 
 void write_json(const Run &run, const std::string &file) {
@@ -300,39 +146,76 @@ void write_json(const Run &run, const std::string &file) {
 }
 
 std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
-    std::vector<WorkId> rows = options.full ? full_rows(threads) : quick_rows(threads);
     const std::regex filter(options.filter);
-    std::vector<std::string> names;
     std::vector<WorkId> chosen;
-    for (const WorkId &row : rows) {
-        const std::string name = row.name();
-        if (std::regex_search(name, filter) && std::find(names.begin(), names.end(), name) == names.end()) {
-            names.push_back(name);
+    for (const WorkId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
+        if (std::regex_search(row.name(), filter)) {
             const std::string reason = too_large(row, machine);
             if (reason.empty()) {
                 chosen.push_back(row);
             } else {
-                std::cerr << "left out: " << name << ": " << reason << '\n';
+                std::cerr << "left out: " << row.name() << ": " << reason << '\n';
             }
         }
+    }
+    if (chosen.empty()) {
+        throw UsageError("no row matches '" + options.filter + "'; --list shows the names");
     }
     return chosen;
 }
 
+/** "3 min left", from the rows so far. */
+std::string time_left(std::chrono::steady_clock::time_point start, std::size_t done, std::size_t all) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double left = done == 0 ? 0 : seconds / static_cast<double>(done) * static_cast<double>(all - done);
+    return done == 0   ? ""
+           : left < 90 ? ", about " + std::to_string(static_cast<int>(left) + 1) + " s left"
+                       : ", about " + std::to_string(static_cast<int>(left / 60) + 1) + " min left";
+}
+
+/** The instruction set that the library chooses under the cap. */
+halyard_isa chosen_isa(const Options &options) {
+    halyard_context *made = nullptr;
+    if (halyard_context_create(&made) != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+    const std::unique_ptr<halyard_context, void (*)(halyard_context *)> context(made, halyard_context_destroy);
+    if (halyard_context_set_max_isa(made, isa_cap(options.isa)) != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+    return halyard_context_isa(made);
+}
+
+PeerOptions peer_options_of(const Options &options, const Machine &machine) {
+    return {options.python, machine.cold_set(), chosen_isa(options), options.row_limit};
+}
+
+/** The row's place, name and result, each when it is known. */
+void measure_rows(Runner &runner, const std::vector<WorkId> &rows, const Options &options,
+                  const BusyElsewhere &busy_elsewhere, Run &run) {
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
+        std::cerr << "[" << i + 1 << "/" << rows.size() << time_left(start, i, rows.size()) << "] " << rows[i].name()
+                  << "  " << std::flush;
+        run.rows.push_back(runner.measure_row(rows[i]));
+        std::cerr << summary_of(run.rows.back()) << std::endl;
+        run.busy_elsewhere = busy_elsewhere.share();
+        write_json(run, options.json_file);
+    }
+}
+
 int run_benchmark(const Options &options) {
     Run run;
-    run.mode = options.full ? "full" : "quick";
+    run.work_list = options.list_name();
+    run.mode = options.full ? "full" : options.quick ? "quick" : "default";
     run.date = utc_now();
     run.machine = describe_machine();
     run.threads = options.threads != 0 ? options.threads : run.machine.processors;
     run.library_version = halyard_version();
     run.compiler = compiler();
 
+    const std::vector<KnownPeer> wanted = wanted_peers(options);
     const std::vector<WorkId> rows = chosen_rows(options, run.machine, run.threads);
-    if (rows.empty()) {
-        std::cerr << "halyard-bench: no row matches '" << options.filter << "'; --list shows the names\n";
-        return exit_usage;
-    }
     if (options.list) {
         for (const WorkId &row : rows) {
             std::cout << row.name() << '\n';
@@ -342,28 +225,16 @@ int run_benchmark(const Options &options) {
 
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });
-    halyard_isa isa = isa_cap(options.isa);
-    {
-        const Work probe(rows.front(), 0, isa);
-        isa = halyard_context_isa(probe.context.get());
-    }
-    run.isa = halyard_isa_name(isa);
-    const PeerOptions peer_options{options.python, run.machine.cold_set(), isa};
-    std::vector<std::unique_ptr<Peer>> peers = make_peers(options, peer_options, run);
-
-    std::vector<pid_t> processes;
-    for (const auto &peer : peers) {
-        const std::vector<pid_t> more = peer->processes();
-        processes.insert(processes.end(), more.begin(), more.end());
-    }
-    std::sort(processes.begin(), processes.end());
-    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    const BusyElsewhere busy_elsewhere(run.machine, processes);
+    const PeerOptions peer_options = peer_options_of(options, run.machine);
+    run.isa = halyard_isa_name(peer_options.isa);
+    std::cerr << "starting the peers" << std::endl;
+    const std::vector<std::unique_ptr<Peer>> peers = make_peers(wanted, peer_options, run);
+    const BusyElsewhere busy_elsewhere(run.machine, processes_of(peers));
 
     const bool is_terminal = isatty(STDERR_FILENO) != 0;
     std::cerr << "measuring the limits of the machine" << std::flush;
     run.limits = measure_limits(
-        run.machine, isa, run.threads,
+        run.machine, peer_options.isa, run.threads,
         [is_terminal](const std::string &what) {
             if (is_terminal) {
                 std::cerr << "\r\x1b[Kmeasuring the limits of the machine: " << what << std::flush;
@@ -373,20 +244,41 @@ int run_benchmark(const Options &options) {
     std::cerr << (is_terminal ? "\r\x1b[Kmeasured the limits of the machine" : "") << std::endl;
     run.loop_overhead = loop_overhead();
 
-    bool all_right = true;
-    Runner runner(options, run, peer_options, peers, processes);
-    for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
-        std::cerr << "[" << i + 1 << "/" << rows.size() << "] " << rows[i].name() << "  " << std::flush;
-        run.rows.push_back(runner.measure_row(rows[i]));
-        all_right = all_right && !run.rows.back().is_wrong && run.rows.back().failure.empty();
-        std::cerr << summary_of(run.rows.back()) << std::endl;
-        run.busy_elsewhere = busy_elsewhere.share();
-        write_json(run, options.json_file);
-    }
+    Runner runner({options.rounds, options.full || !options.filter.empty(), run.threads}, peer_options, peers);
+    measure_rows(runner, rows, options, busy_elsewhere, run);
     run.interrupted = interrupted != 0;
     write_json(run, options.json_file);
-    print_tables(run, std::cout);
+    if (!options.text_file.empty()) {
+        std::ofstream text(options.text_file);
+        print_tables(run, text);
+        if (!text) {
+            throw std::runtime_error("cannot write '" + options.text_file + "'");
+        }
+    }
+    print_short(run, std::cout);
+    const bool all_right = std::all_of(run.rows.begin(), run.rows.end(),
+                                       [](const RowResult &row) { return !row.is_wrong && row.failure.empty(); });
     return run.interrupted ? exit_interrupted : all_right ? 0 : exit_wrong_result;
+}
+
+/** Which peers there are, and why the others are not. */
+int list_peers(const Options &options) {
+    Run run;
+    make_peers(wanted_peers(options), peer_options_of(options, describe_machine()), run);
+    for (const Run::PeerInfo &peer : run.peers) {
+        std::cout << peer.name << "  " << (peer.missing.empty() ? peer.version : "MISSING: " + peer.missing) << '\n';
+    }
+    return 0;
+}
+
+/** This process works for a peer of another one. */
+int serve(const Options &options) {
+    for (const KnownPeer &peer : known_peers({})) {
+        if (peer.name == options.serve) {
+            return serve_peer(peer, peer_options_of(options, describe_machine()));
+        }
+    }
+    throw UsageError("'" + options.serve + "' is no peer of this build");
 }
 
 }  // namespace
@@ -396,27 +288,43 @@ int main(int argc, char **argv) {
     using namespace halyard::bench;
     Options options;
     CLI::App app{"Measures every kernel of halyard against the limits of this machine and against its peers."};
-    bool quick = false;
-    auto *quick_flag = app.add_flag("--quick", quick,
-                                    "every kernel at one shape and the rows that say most: under 2 minutes (default)");
-    app.add_flag("--full", options.full, "every kernel, shape and type: many hours, so give it a filter")
-        ->excludes(quick_flag);
+    auto *quick_flag = app.add_flag("--quick", options.quick, "the rows that say most: under 2 minutes");
+    auto *full_flag =
+        app.add_flag("--full", options.full, "every kernel, shape and type: many hours, so give it a filter")
+            ->excludes(quick_flag);
+    app.add_option("--shapes", options.work_list,
+                   "the work list, by name or path (default, which takes under 10 minutes): " +
+                       work_lists_in(HALYARD_BENCH_SHAPES_DIR))
+        ->excludes(quick_flag)
+        ->excludes(full_flag);
     app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
     app.add_flag("--list", options.list, "print the names of the rows and stop");
+    app.add_flag("--list-peers", options.list_peers, "print the peers that are here, and why others are not, and stop");
     app.add_option("--json", options.json_file, "write the results to this file")->take_last();
+    app.add_option("--text", options.text_file, "write all tables to this file")->take_last();
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
     app.add_option("--isa", options.isa, "use no instruction set above this one")
         ->check(CLI::IsMember({"sse41", "avx2", "avx512"}));
     app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
-        ->check(known_peers)
+        ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--python", options.python, "the Python interpreter that has PyTorch")->capture_default_str();
+    app.add_option("--more-peers", options.peer_folders, "a folder with more peers, each a file NAME_peer.py")
+        ->check(CLI::ExistingDirectory);
+    app.add_option("--peer-limit", options.row_limit, "seconds that a peer gets for one row before it is stopped")
+        ->check(CLI::Range(0.1, 86400.0))
+        ->capture_default_str();
+    app.add_option("--python", options.python, "the Python interpreter of the peers in Python")->capture_default_str();
     app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")
         ->check(CLI::Range(1, 1000));
+    app.add_option("--serve", options.serve)->group("");  // hidden: how this program starts itself for a peer
     try {
         app.parse(argc, argv);
-        return run_benchmark(options);
+        if (!options.serve.empty()) {
+            return serve(options);
+        }
+        options.peer_folders.push_back(HALYARD_BENCH_PEERS_DIR);
+        return options.list_peers ? list_peers(options) : run_benchmark(options);
     } catch (const CLI::CallForHelp &help) {
         return app.exit(help);
     } catch (const CLI::ParseError &error) {
@@ -424,6 +332,12 @@ int main(int argc, char **argv) {
         return exit_usage;
     } catch (const std::regex_error &) {
         std::cerr << "halyard-bench: '" << options.filter << "' is no regular expression\n";
+        return exit_usage;
+    } catch (const WorkListError &error) {
+        std::cerr << "halyard-bench: " << error.what() << "\n";
+        return exit_usage;
+    } catch (const UsageError &error) {
+        std::cerr << "halyard-bench: " << error.what() << "\n";
         return exit_usage;
     } catch (const std::exception &error) {
         std::cerr << "halyard-bench: " << error.what() << "\n";

@@ -27,27 +27,6 @@ public:
     double seconds = 0;
 };
 
-/** One sample of `iterations` calls; if 0, of as many as make `seconds`. Returns seconds per call and sets
- *  `iterations`. */
-double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations) {
-    benchmark::ClearRegisteredBenchmarks();
-    auto *registered = benchmark::RegisterBenchmark("sample", [&](benchmark::State &state) { contender.run(state); });
-    if (contender.times_itself()) {
-        registered->UseManualTime();
-    } else {
-        registered->UseRealTime();
-    }
-    if (iterations == 0) {
-        registered->MinTime(seconds);
-    } else {
-        registered->Iterations(iterations);
-    }
-    Collector collector;
-    benchmark::RunSpecifiedBenchmarks(&collector, ".");
-    iterations = std::max<benchmark::IterationCount>(collector.iterations, 1);
-    return collector.seconds / static_cast<double>(iterations);
-}
-
 /** Whether a thread of the process other than the calling one is running or ready to run. */
 bool has_running_thread(const std::string &process) {
     const std::string self = std::to_string(gettid());
@@ -91,11 +70,31 @@ double median_of(std::vector<double> values) {
 
 }  // namespace
 
+double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations) {
+    benchmark::ClearRegisteredBenchmarks();
+    auto *registered = benchmark::RegisterBenchmark("sample", [&](benchmark::State &state) { contender.run(state); });
+    if (contender.times_itself()) {
+        registered->UseManualTime();
+    } else {
+        registered->UseRealTime();
+    }
+    if (iterations == 0) {
+        registered->MinTime(seconds);
+    } else {
+        registered->Iterations(iterations);
+    }
+    Collector collector;
+    benchmark::RunSpecifiedBenchmarks(&collector, ".");
+    iterations = std::max<benchmark::IterationCount>(collector.iterations, 1);
+    return collector.seconds / static_cast<double>(iterations);
+}
+
 Estimate estimate(std::vector<double> values) {
     if (values.empty()) {
         return {};
     }
     Estimate result;
+    result.samples = static_cast<int>(values.size());
     result.median = median_of(values);
     result.least = *std::min_element(values.begin(), values.end());
     for (double &value : values) {

@@ -45,6 +45,7 @@ private:
 /** Median, median absolute deviation, and least value. */
 struct Estimate {
     double median = 0, mad = 0, least = 0;
+    int samples = 0;
 };
 Estimate estimate(std::vector<double> values);
 
@@ -57,6 +58,10 @@ struct Plan {
 
 /** Seconds per call: one per round for each contender; none for those that failed. Fewer rounds if stopped. */
 std::vector<std::vector<double>> measure(const std::vector<Contender *> &contenders, const Plan &plan);
+
+/** One sample of `iterations` calls; if 0, of as many as make `seconds`. Returns seconds per call and sets
+ * `iterations`. */
+double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations);
 
 /** Processor time that this process and `others` have used so far, in seconds. */
 double processor_seconds_of(const std::vector<pid_t> &others);

@@ -10,20 +10,32 @@ namespace {
 using nlohmann::json;
 
 json to_json(const Estimate &estimate) {
-    return {{"median", estimate.median}, {"mad", estimate.mad}, {"least", estimate.least}};
+    return {
+        {"median", estimate.median}, {"mad", estimate.mad}, {"least", estimate.least}, {"samples", estimate.samples}};
 }
 
-json to_json(const PeerResult &peer) {
+/** JSON has no infinity: null. */
+void add_accuracy(json &object, const Accuracy &accuracy) {
+    object["error"] = std::isfinite(accuracy.error) ? json(accuracy.error) : json();
+    if (accuracy.ulps >= 0) {
+        object["ulps"] = std::isfinite(accuracy.ulps) ? json(accuracy.ulps) : json();
+    }
+}
+
+json to_json(const PeerResult &peer, const RowResult &row) {
     if (!peer.reason.empty()) {
         return {{"reason", peer.reason}};
     }
-    json object = {{"error", peer.error}, {"is_wrong", peer.is_wrong}, {"note", peer.note}};
+    json object = {{"is_wrong", peer.is_wrong}, {"note", peer.note}};
+    add_accuracy(object, peer.accuracy);
     if (peer.resident != 0) {
         object["resident"] = peer.resident;
     }
     if (!peer.is_wrong) {
         object["seconds"] = to_json(peer.seconds);
         object["ratio"] = to_json(peer.ratio);
+        object["noise"] = row.noise(peer);
+        object["verdict"] = name_of(row.verdict(peer));
     }
     return object;
 }
@@ -56,6 +68,7 @@ void add_transformer(json &object, const RowResult &row) {
 json to_json(const RowResult &row) {
     json object = {{"name", row.id.name()},
                    {"kernel", row.id.kernel->name},
+                   {"group", row.id.kernel->group},
                    {"dtype", tests::name_of(row.id.dtype)},
                    {"rows", row.id.rows},
                    {"d", row.id.d},
@@ -66,9 +79,9 @@ json to_json(const RowResult &row) {
                    {"traffic", name_of(row.id.stream())},
                    {"rounds", row.rounds},
                    {"failure", row.failure},
-                   {"error", row.error},
                    {"tolerance", row.tolerance},
                    {"is_wrong", row.is_wrong}};
+    add_accuracy(object, row.accuracy);
     if (row.rounds > 0) {
         object["seconds"] = to_json(row.seconds);
         object["bytes_per_second"] = row.bytes_per_second();
@@ -77,6 +90,7 @@ json to_json(const RowResult &row) {
         object["limit_stores"] = row.limit_stores == Stores::ordinary ? "ordinary" : "non-temporal";
         object["fraction_of_limit"] = to_json(row.fraction);
         object["ours_over_ours_again"] = to_json(row.again);
+        object["noise"] = row.own_noise();
     }
     if (row.id.kernel->layer) {
         object["d_out"] = row.id.d_out;
@@ -95,15 +109,26 @@ json to_json(const RowResult &row) {
     }
     object["peers"] = json::object();
     for (const PeerResult &peer : row.peers) {
-        object["peers"][peer.peer] = to_json(peer);
+        object["peers"][peer.peer] = to_json(peer, row);
     }
     return object;
 }
 
 }  // namespace
 
-double RowResult::noise(const PeerResult &peer) const {
-    return std::max({std::fabs(again.median - 1), again.mad, peer.ratio.mad});
+const char *name_of(Verdict verdict) {
+    return verdict == Verdict::ahead ? "ahead" : verdict == Verdict::tie ? "tie" : "behind";
+}
+
+double noise_of(const Estimate &again, const Estimate &ratio) {
+    constexpr double deviation_per_mad = 1.4826;  // of a normal distribution
+    return std::max({std::fabs(again.median - 1), deviation_per_mad * again.mad, deviation_per_mad * ratio.mad});
+}
+
+Verdict verdict_of(const Estimate &ratio, double noise) {
+    constexpr double least = 0.01;
+    const double lead = ratio.median - 1;
+    return std::fabs(lead) <= std::max(noise, least) ? Verdict::tie : lead > 0 ? Verdict::ahead : Verdict::behind;
 }
 
 const PeerResult *RowResult::find(const std::string &peer) const {
@@ -126,9 +151,10 @@ double Run::noise() const {
 }
 
 json to_json(const Run &run) {
-    json object = {{"schema", 1},
+    json object = {{"schema", 2},
                    {"date", run.date},
                    {"mode", run.mode},
+                   {"work_list", run.work_list},
                    {"interrupted", run.interrupted},
                    {"library", {{"version", run.library_version}, {"isa", run.isa}, {"compiler", run.compiler}}},
                    {"threads", run.threads},

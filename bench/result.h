@@ -7,18 +7,30 @@
 #include <string>
 #include <vector>
 
-#include "limits.h"
+#include "machine_limits.h"
 #include "machine.h"
 #include "measure.h"
 #include "work.h"
 
 namespace halyard::bench {
 
+/** What a ratio says: ours takes less time, neither, or the peer does. */
+enum class Verdict { ahead, tie, behind };
+const char *name_of(Verdict verdict);
+
+/** How far from 1 a ratio must be to mean anything: the distance of ours from ours again, its spread, and the spread of
+ *  the ratio itself, whichever is greatest. Spreads are median absolute deviations in the measure of a standard
+ *  deviation; they are not divided by the root of the number of samples, because a machine's slow phases outlast some
+ *  samples. */
+double noise_of(const Estimate &again, const Estimate &ratio);
+/** A tie if the ratio is nearer to 1 than the noise, or nearer than a hundredth. */
+Verdict verdict_of(const Estimate &ratio, double noise);
+
 struct PeerResult {
     std::string peer;
     std::string reason;     // why there is no time, or empty
-    bool is_wrong = false;  // its output missed the tolerance, so its time does not count
-    double error = 0;
+    bool is_wrong = false;  // its output missed the tolerance, so it was not timed
+    Accuracy accuracy;
     Estimate seconds;
     Estimate ratio;  // its time over ours: above 1 ours is faster
     std::string note;
@@ -30,7 +42,8 @@ struct RowResult {
     std::string isa;
     std::string failure;    // why the library could not be measured; then nothing below counts
     bool is_wrong = false;  // its output missed the tolerance, so it was not timed
-    double error = 0, tolerance = 0;
+    Accuracy accuracy;
+    double tolerance = 0;
     int rounds = 0;
     Estimate seconds;
     Estimate again;                               // ours over ours again: the noise of the row
@@ -50,8 +63,10 @@ struct RowResult {
     bool reads_longer() const { return read_seconds.median >= multiply_add_seconds.median; }
     /** Bytes of matrices that the calls go through before they come round. */
     std::size_t weight_set() const { return id.weight_bytes() * sets; }
-    /** How far from 1 a ratio must be to mean anything. */
-    double noise(const PeerResult &peer) const;
+    double noise(const PeerResult &peer) const { return noise_of(again, peer.ratio); }
+    Verdict verdict(const PeerResult &peer) const { return verdict_of(peer.ratio, noise(peer)); }
+    /** Of ours against ours again alone. */
+    double own_noise() const { return noise_of(again, {}); }
     const PeerResult *find(const std::string &peer) const;
 };
 
@@ -70,6 +85,7 @@ struct Run {
     std::string isa, library_version, compiler;
     double loop_overhead = 0;  // seconds per iteration, included in every time
     Limits limits;
+    std::string work_list;
     struct PeerInfo {
         std::string name, version, missing;  // `missing`: why it is not there
     };
@@ -91,7 +107,9 @@ bool has_bar(const WorkId &id, const std::string &peer, int threads);
 nlohmann::json to_json(const Run &run);
 /** One line for a row, without its name. */
 std::string summary_of(const RowResult &row);
+/** Everything, and what fits a screen. */
 void print_tables(const Run &run, std::ostream &out);
+void print_short(const Run &run, std::ostream &out);
 
 }  // namespace halyard::bench
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "limits.h"
+#include "machine_limits.h"
 #include "measure.h"
 #include "work.h"
 

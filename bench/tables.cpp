@@ -33,8 +33,7 @@ std::string ratio_cell(const RowResult &row, const PeerResult *peer) {
     if (peer->is_wrong) {
         return "wrong";
     }
-    const bool tie = std::fabs(peer->ratio.median - 1) <= row.noise(*peer);
-    return format("%.2fx", peer->ratio.median) + (tie ? " tie" : "");
+    return format("%.2fx", peer->ratio.median) + (row.verdict(*peer) == Verdict::tie ? " tie" : "");
 }
 
 /** Text in columns: the first to the left, the others to the right. */
@@ -213,26 +212,100 @@ void print_row_tables(const Run &run, std::ostream &out) {
     print_resident(run, out);
 }
 
-void print_summary(const Run &run, std::ostream &out) {
-    std::vector<std::vector<std::string>> lines{{"peer", "rows", "ahead", "tied", "behind", "geometric mean"}};
+/** Whether a peer has a time that counts. */
+bool counts(const PeerResult *peer) {
+    return peer != nullptr && peer->reason.empty() && !peer->is_wrong;
+}
+
+/** Some libraries tell their whole configuration as their version. */
+std::string shortened(const std::string &text) {
+    constexpr std::size_t most = 40;
+    return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+}
+
+/** Geometric means of the peers' times over ours by group of kernels. */
+void print_groups(const Run &run, std::ostream &out) {
+    std::vector<std::string> groups;
+    for (const RowResult &row : run.rows) {
+        if (std::find(groups.begin(), groups.end(), row.id.kernel->group) == groups.end()) {
+            groups.push_back(row.id.kernel->group);
+        }
+    }
+    std::vector<std::vector<std::string>> lines{{"Geometric mean of a peer's time over ours"}};
+    lines[0].insert(lines[0].end(), groups.begin(), groups.end());
     for (const Run::PeerInfo &peer : run.peers) {
-        int count = 0, ahead = 0, tied = 0;
+        std::vector<std::string> line{peer.name};
+        bool any = false;
+        for (const std::string &group : groups) {
+            double log_sum = 0;
+            int count = 0;
+            for (const RowResult &row : run.rows) {
+                const PeerResult *result = row.find(peer.name);
+                if (row.id.kernel->group == group && counts(result)) {
+                    log_sum += std::log(result->ratio.median);
+                    count++;
+                }
+            }
+            any = any || count > 0;
+            line.push_back(count > 0 ? format("%.2fx", std::exp(log_sum / count)) : "-");
+        }
+        if (any) {
+            lines.push_back(line);
+        }
+    }
+    if (lines.size() > 1) {
+        out << '\n';
+        print_columns(lines, out);
+    }
+}
+
+/** Rows where a peer takes less time, the worst first. */
+void print_behind(const Run &run, std::ostream &out) {
+    constexpr std::size_t most = 10;
+    std::vector<std::pair<const RowResult *, const PeerResult *>> behind;
+    for (const RowResult &row : run.rows) {
+        for (const PeerResult &peer : row.peers) {
+            if (counts(&peer) && row.verdict(peer) == Verdict::behind) {
+                behind.emplace_back(&row, &peer);
+            }
+        }
+    }
+    std::sort(behind.begin(), behind.end(),
+              [](const auto &a, const auto &b) { return a.second->ratio.median < b.second->ratio.median; });
+    std::vector<std::vector<std::string>> lines{
+        {"Where a peer is faster, the worst first", "peer", "its time over ours"}};
+    for (std::size_t i = 0; i < std::min(most, behind.size()); i++) {
+        lines.push_back(
+            {behind[i].first->id.name(), behind[i].second->peer, format("%.2fx", behind[i].second->ratio.median)});
+    }
+    if (behind.size() > most) {
+        lines.push_back({"and " + std::to_string(behind.size() - most) + " more in the report"});
+    }
+    if (!behind.empty()) {
+        out << '\n';
+        print_columns(lines, out);
+    }
+}
+
+void print_summary(const Run &run, std::ostream &out) {
+    std::vector<std::vector<std::string>> lines{{"peer", "rows", "ahead", "tied", "behind", "wrong", "geometric mean"}};
+    for (const Run::PeerInfo &peer : run.peers) {
+        int count = 0, wrong = 0, of[3] = {};
         double log_sum = 0;
         for (const RowResult &row : run.rows) {
             const PeerResult *result = row.find(peer.name);
-            if (result == nullptr || !result->reason.empty() || result->is_wrong) {
+            wrong += result != nullptr && result->is_wrong ? 1 : 0;
+            if (!counts(result)) {
                 continue;
             }
-            const double lead = result->ratio.median - 1, noise = row.noise(*result);
             count++;
-            ahead += lead > noise ? 1 : 0;
-            tied += std::fabs(lead) <= noise ? 1 : 0;
+            of[static_cast<int>(row.verdict(*result))]++;
             log_sum += std::log(result->ratio.median);
         }
-        if (count > 0) {
-            lines.push_back({peer.name + " " + peer.version, std::to_string(count), std::to_string(ahead),
-                             std::to_string(tied), std::to_string(count - ahead - tied),
-                             format("%.2fx", std::exp(log_sum / count))});
+        if (count + wrong > 0) {
+            lines.push_back({peer.name + " " + shortened(peer.version), std::to_string(count), std::to_string(of[0]),
+                             std::to_string(of[1]), std::to_string(of[2]), std::to_string(wrong),
+                             count > 0 ? format("%.2fx", std::exp(log_sum / count)) : "-"});
         }
     }
     if (lines.size() > 1) {
@@ -260,6 +333,29 @@ void print_bars(const Run &run, std::ostream &out) {
     }
 }
 
+void print_machine(const Run &run, std::ostream &out) {
+    out << "halyard " << run.library_version << " (" << run.isa << ") on " << run.machine.cpu << ", " << run.threads
+        << " of " << run.machine.processors << " processors; L1 " << readable_bytes(static_cast<double>(run.machine.l1))
+        << ", L2 " << readable_bytes(static_cast<double>(run.machine.l2)) << ", L3 "
+        << readable_bytes(static_cast<double>(run.machine.l3)) << "; " << run.date << '\n';
+}
+
+void print_noise(const Run &run, std::ostream &out) {
+    const bool any = std::any_of(run.rows.begin(), run.rows.end(), [](const RowResult &row) { return row.rounds > 0; });
+    if (any) {
+        out << "\nNoise of the run (ours against ours again, median over rows): "
+            << format("%.1f %%", 100 * run.noise()) << "; the timing loop adds "
+            << format("%.1f ns", run.loop_overhead * 1e9) << " per call; threads are not pinned\n";
+    }
+    if (run.busy_elsewhere > 0.05) {
+        out << "Other programs used " << percent(run.busy_elsewhere)
+            << " of the processors meanwhile, which may have disturbed rows on all threads.\n";
+    }
+    if (run.interrupted) {
+        out << "Interrupted: the rows above are those measured before.\n";
+    }
+}
+
 }  // namespace
 
 std::string summary_of(const RowResult &row) {
@@ -267,7 +363,7 @@ std::string summary_of(const RowResult &row) {
         return "FAILED: " + row.failure;
     }
     if (row.is_wrong) {
-        return "WRONG: error " + format("%.1e", row.error) + " of the row's largest value";
+        return "WRONG: error " + format("%.1e", row.accuracy.error) + " of the row's largest value";
     }
     if (row.rounds == 0) {
         return "interrupted";
@@ -283,24 +379,37 @@ std::string summary_of(const RowResult &row) {
 }
 
 void print_tables(const Run &run, std::ostream &out) {
-    out << "halyard " << run.library_version << " (" << run.isa << ") on " << run.machine.cpu << ", " << run.threads
-        << " of " << run.machine.processors << " processors; L1 " << readable_bytes(static_cast<double>(run.machine.l1))
-        << ", L2 " << readable_bytes(static_cast<double>(run.machine.l2)) << ", L3 "
-        << readable_bytes(static_cast<double>(run.machine.l3)) << "; " << run.date << '\n';
+    print_machine(run, out);
     print_limits(run, out);
     print_row_tables(run, out);
     print_summary(run, out);
+    print_groups(run, out);
     print_bars(run, out);
-    out << "\nNoise of the run (ours against ours again, median over rows): " << format("%.1f %%", 100 * run.noise())
-        << "; the timing loop adds " << format("%.1f ns", run.loop_overhead * 1e9)
-        << " per call; threads are not pinned\n";
-    if (run.busy_elsewhere > 0.05) {
-        out << "Other programs used " << percent(run.busy_elsewhere)
-            << " of the processors meanwhile, which may have disturbed rows on all threads.\n";
+    print_noise(run, out);
+}
+
+void print_short(const Run &run, std::ostream &out) {
+    print_machine(run, out);
+    std::size_t measured = 0;
+    for (const RowResult &row : run.rows) {
+        measured += row.rounds > 0 ? 1 : 0;
+        if (row.is_wrong || !row.failure.empty()) {
+            out << row.id.name() << ": " << summary_of(row) << '\n';
+        }
     }
-    if (run.interrupted) {
-        out << "Interrupted: the rows above are those measured before.\n";
+    out << measured << " rows measured (" << run.work_list << ")\n";
+    print_summary(run, out);
+    print_groups(run, out);
+    print_behind(run, out);
+    int reached = 0, judged = 0;
+    for (const Bar &bar : judge_bars(run)) {
+        judged += bar.value.empty() ? 0 : 1;
+        reached += bar.is_met ? 1 : 0;
     }
+    if (judged > 0) {
+        out << '\n' << reached << " of " << judged << " numbers to reach were reached\n";
+    }
+    print_noise(run, out);
 }
 
 }  // namespace halyard::bench

@@ -1,4 +1,6 @@
-// Attention, blocks and models as rows of the benchmark, at the sizes of published models.
+// Attention, blocks and models as rows of the benchmark, of whatever sizes a work list asks for.
+#include <deque>
+
 #include "attention.h"
 #include "block.h"
 #include "model.h"
@@ -6,67 +8,58 @@
 namespace halyard::bench {
 namespace {
 
-constexpr HeadShape gpt2_heads{12, 12, 64}, llama2_7b_heads{32, 32, 128}, llama3_8b_heads{32, 8, 128};
-
-BlockForm gpt2() {
-    return {"gpt2", 768, 3072, gpt2_heads, HALYARD_NORM_LAYER, HALYARD_GELU_TANH, false, true, 0};
+/** Rows point at their kernels, so these stay where they are. */
+std::deque<Kernel> &made() {
+    static std::deque<Kernel> kernels;
+    return kernels;
 }
 
-BlockForm llama(std::int64_t d, std::int64_t d_ff, const HeadShape &heads, double rope_theta) {
-    return {"llama", d, d_ff, heads, HALYARD_NORM_RMS, HALYARD_SILU, true, false, rope_theta};
-}
-
-BlockForm tinyllama() {
-    BlockForm form = llama(2048, 5632, {32, 4, 64}, 10000);
-    form.layers = 22;
-    form.vocabulary = 32000;
-    return form;
-}
-
-Kernel attention_kernel(const char *name, const HeadShape &heads) {
-    Kernel kernel;
-    kernel.name = name;
-    kernel.operation = "attention";
-    kernel.stream = stream_read;
-    kernel.attention = heads;
-    kernel.prepare = [](Work &work) { work.attention = std::make_shared<Attention>(work); };
-    kernel.call = call_attention;
-    return kernel;
-}
-
-Kernel block_kernel(const char *name, const BlockForm &form) {
-    Kernel kernel;
-    kernel.name = name;
-    kernel.operation = form.is_model() ? "model" : "block";
-    kernel.stream = stream_read;
-    kernel.block = form;
-    if (form.is_model()) {
-        kernel.prepare = [](Work &work) { work.model = std::make_shared<Model>(work); };
-        kernel.call = call_model;
-    } else {
-        kernel.prepare = [](Work &work) {
-            const auto block = std::make_shared<Block>(*work.id.kernel->block, work.id.dtype, 0);
-            block->prepare(work);
-            work.block = block;
-        };
-        kernel.call = call_block;
+/** The kernel of that name, which `make` completes if it is new. */
+template<typename Make>
+const Kernel &kernel_named(const std::string &name, const Make &make) {
+    for (const Kernel &kernel : made()) {
+        if (kernel.name == name) {
+            return kernel;
+        }
     }
-    return kernel;
+    Kernel kernel;
+    kernel.name = name;
+    kernel.stream = stream_read;
+    make(kernel);
+    made().push_back(kernel);
+    return made().back();
 }
 
 }  // namespace
 
-const std::vector<Kernel> &transformer_catalogue() {
-    static const std::vector<Kernel> kernels = {
-        attention_kernel("attention.12x64", gpt2_heads),
-        attention_kernel("attention.32x128", llama2_7b_heads),
-        attention_kernel("attention.32-8x128", llama3_8b_heads),
-        block_kernel("block.gpt2", gpt2()),
-        block_kernel("block.llama2_7b", llama(4096, 11008, llama2_7b_heads, 10000)),
-        block_kernel("block.llama3_8b", llama(4096, 14336, llama3_8b_heads, 500000)),
-        block_kernel("model.tinyllama", tinyllama()),
-    };
-    return kernels;
+const Kernel &attention_kernel(const HeadShape &heads) {
+    const std::string shared = heads.kv_heads == heads.heads ? "" : "-" + std::to_string(heads.kv_heads);
+    const std::string name = "attention." + std::to_string(heads.heads) + shared + "x" + std::to_string(heads.head_dim);
+    return kernel_named(name, [&](Kernel &kernel) {
+        kernel.operation = kernel.group = "attention";
+        kernel.attention = heads;
+        kernel.prepare = [](Work &work) { work.attention = std::make_shared<Attention>(work); };
+        kernel.call = call_attention;
+    });
+}
+
+const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
+    return kernel_named((form.is_model() ? "model." : "block.") + model, [&](Kernel &kernel) {
+        kernel.operation = form.is_model() ? "model" : "block";
+        kernel.group = form.is_model() ? "models" : "blocks";
+        kernel.block = form;
+        if (form.is_model()) {
+            kernel.prepare = [](Work &work) { work.model = std::make_shared<Model>(work); };
+            kernel.call = call_model;
+        } else {
+            kernel.prepare = [](Work &work) {
+                const auto block = std::make_shared<Block>(*work.id.kernel->block, work.id.dtype, 0);
+                block->prepare(work);
+                work.block = block;
+            };
+            kernel.call = call_block;
+        }
+    });
 }
 
 }  // namespace halyard::bench

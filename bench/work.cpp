@@ -9,6 +9,19 @@
 #include "layer.h"
 
 namespace halyard::bench {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+/** The distance of neighbouring values of the type where `exact` lies. */
+double unit_in_last_place(double exact, Dtype dtype) {
+    const int fraction_bits = dtype == Dtype::f32 ? 23 : dtype == Dtype::f16 ? 10 : 7;
+    const int least_exponent = dtype == Dtype::f16 ? -14 : -126;
+    const int exponent = exact == 0 ? least_exponent : std::max(std::ilogb(exact), least_exponent);
+    return std::ldexp(1.0, exponent - fraction_bits);
+}
+
+}  // namespace
 
 // ---- WorkId ----
 
@@ -92,7 +105,8 @@ std::size_t WorkId::bytes_moved() const {
 
 // ---- Work ----
 
-Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(work_id), cold_set(cold_bytes) {
+Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side side)
+    : id(work_id), cold_set(cold_bytes) {
     halyard_context *made = nullptr;
     if (halyard_context_create(&made) != HALYARD_OK) {
         throw std::runtime_error(halyard_last_error());
@@ -136,7 +150,9 @@ Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(
     }
     if (kernel.layer) {
         const auto made_layer = std::make_shared<Layer>(id);
-        made_layer->pack(*this);
+        if (side == Side::ours) {
+            made_layer->pack(*this);
+        }
         sample = std::make_unique<Sample>(made_layer->sample(*this));
         layer = made_layer;
     }
@@ -164,14 +180,14 @@ std::vector<std::int64_t> Work::sampled_rows() const {
     return rows;
 }
 
-double Work::worst_error() const {
+Accuracy Work::accuracy() const {
     const Operands &set = sets[0];
     if (sample) {
-        return sample->worst_error(set.outputs[0]);
+        return {sample->worst_error(set.outputs[0]), -1};
     }
     const tests::Row weight_values = weight ? weight->row(0) : tests::Row();
     const tests::Row bias_values = bias ? bias->row(0) : tests::Row();
-    double worst = 0;
+    Accuracy worst{0, 0};
     for (const std::int64_t row : sampled_rows()) {
         std::vector<tests::Row> inputs;
         for (const Matrix &input : set.inputs) {
@@ -182,14 +198,16 @@ double Work::worst_error() const {
             const tests::Row got = set.outputs[k].row(row);
             double largest = std::numeric_limits<double>::min(), error = 0;
             for (std::size_t i = 0; i < got.size(); i++) {
-                largest = std::max(largest, std::fabs(expected[k][i]));
-                error = std::isnan(got[i]) ? std::numeric_limits<double>::infinity()
-                                           : std::max(error, std::fabs(got[i] - expected[k][i]));
-                if (std::isinf(error)) {
-                    return error;
+                const double exact = expected[k][i];
+                const double distance = std::isnan(got[i]) ? infinite : std::fabs(got[i] - exact);
+                if (std::isinf(distance)) {
+                    return {infinite, infinite};
                 }
+                largest = std::max(largest, std::fabs(exact));
+                error = std::max(error, distance);
+                worst.ulps = std::max(worst.ulps, distance / unit_in_last_place(exact, set.outputs[k].dtype()));
             }
-            worst = std::max(worst, error / largest);
+            worst.error = std::max(worst.error, error / largest);
         }
     }
     return worst;

@@ -33,6 +33,15 @@ struct Operands {
 using Reference = std::function<std::vector<tests::Row>(const std::vector<tests::Row> &inputs, const tests::Row &weight,
                                                         const tests::Row &bias)>;
 
+/** How far outputs are from the float64 reference. */
+struct Accuracy {
+    /** The largest error relative to the largest value of the same row and output; infinite where a NaN stands. */
+    double error = 0;
+    /** The largest error in units in the last place of the exact result; negative where it is not counted: products
+     *  cancel, so that a small element has a large one whoever computes it. */
+    double ulps = -1;
+};
+
 struct Work;
 class Layer;
 class Attention;
@@ -45,6 +54,7 @@ struct LayerForm {
     bool gated = false;   // the first product is a gate and an up matrix
     bool has_bias = false;
     halyard_activation activation = HALYARD_IDENTITY;  // of the first product, or of its gate
+    float beta = 0;                                    // of HALYARD_SWISH
     halyard_norm norm = HALYARD_NORM_NONE;             // of x, before the first product
     bool deferred_norm = false;                        // folded into the weights
     bool has_residual = false;                         // a tensor of its own for one product; x for an FFN
@@ -82,7 +92,8 @@ struct BlockForm {
 struct Kernel {
     std::string name;       // "rms_norm", "swiglu.interleaved"
     std::string operation;  // the name peers know it by: that of the function, "swiglu_packed" included
-    bool common = true;     // or a variant that only the full mode measures
+    std::string group;      // what the report shows together: "norms", "activations", "gated units", ...
+    bool common = true;     // or a variant that the work list's group "common" leaves out
     Stream stream;          // the memory traffic of its tensors but weight and bias
     int inputs = 1, outputs = 1;
     int input_width = 1;  // in multiples of d
@@ -140,7 +151,10 @@ struct WorkId {
 };
 
 struct Work {
-    Work(const WorkId &id, std::size_t cold_set, halyard_isa isa);
+    /** Whose operands are made: those of the library, with its packed weights, or only what a peer needs. */
+    enum class Side { ours, peer };
+
+    Work(const WorkId &id, std::size_t cold_set, halyard_isa isa, Side side = Side::ours);
 
     WorkId id;
     std::shared_ptr<halyard_context> context;
@@ -158,10 +172,9 @@ struct Work {
     /** Calls the library on operand set `set`; throws if it refuses. */
     void call(std::size_t set);
 
-    /** Largest error of set 0's outputs, relative to the largest value of the same row and output in the reference;
-     *  infinite where a NaN stands. Large tensors are judged by rows spread over them. */
-    double worst_error() const;
-    /** What worst_error may be: room for another order of summation, and two roundings to the storage type. */
+    /** Of set 0's outputs. Large tensors are judged by rows spread over them. */
+    Accuracy accuracy() const;
+    /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. */
     double tolerance() const;
     /** The same for a peer, which may round to a 16-bit type after every step of a model: the errors of its blocks are
      *  independent of each other and add up like the root of their number. */
@@ -177,8 +190,10 @@ private:
 const std::vector<Kernel> &catalogue();
 /** Every layer. */
 const std::vector<Kernel> &layer_catalogue();
-/** Attention, blocks and models. */
-const std::vector<Kernel> &transformer_catalogue();
+/** Attention with these heads: "attention.32-8x128". */
+const Kernel &attention_kernel(const HeadShape &heads);
+/** A block of this form: "block.MODEL", or with a vocabulary a whole model: "model.MODEL". */
+const Kernel &block_kernel(const std::string &model, const BlockForm &form);
 
 }  // namespace halyard::bench
 

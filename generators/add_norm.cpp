@@ -52,8 +52,13 @@ public:
         };
         const Feature feature = [&](Expr i) { return storage().rounded(sum(i)); };
         const RowThreads dealt = threads.threads(dtype, words);
-        const auto element = static_cast<Norm *>(this)->normalized(feature, dealt);
-        y(d, t) = Tuple(storage().store_result(sum, d), storage().store_result(element, d));
+        // Both outputs are made of what is read before either is written: they may be the inputs.
+        stored(d, t) = storage().store_result(sum, d);
+        const Feature stored_feature = [&](Expr i) {
+            return storage().load([&](Expr index) { return stored(index, t); }, i);
+        };
+        const auto element = static_cast<Norm *>(this)->normalized(feature, stored_feature, dealt);
+        y(d, t) = Tuple(stored(d, t), storage().store_result(element, d));
         *outputs = y;
     }
 
@@ -76,13 +81,13 @@ protected:
             schedules::gpu::promise_pitch_of_cells(buffers[1]);
         }
         schedules::gpu::row({reductions, scalars, y, d, t, buffers[0].dim(0).extent()}, threads.params(words),
-                            this->get_target());
+                            this->get_target(), stored);
     }
 
     GeneratorInput<Buffer<>> *weight = nullptr, *bias = nullptr;
     GeneratorOutput<Func> *outputs = nullptr;
     RowThreadInputs threads;
-    Func y{"y"};
+    Func stored{"stored"}, y{"y"};
     Var d{"d"}, t{"t"};  // feature, token
 };
 
@@ -94,10 +99,11 @@ public:
         moment_width = add_input<int>("moment_width");
     }
 
-    std::function<Expr(Expr)> normalized(const Feature &feature, const RowThreads &dealt) {
+    std::function<Expr(Expr)> normalized(const Feature &feature, const Feature &stored_feature,
+                                          const RowThreads &dealt) {
         statistics = rms_statistics(feature, *moment_width, t, eps, *eps_outside_root, &dealt);
         return [=](Expr i) {
-            Expr value = feature(i) * statistics.scale(t);
+            Expr value = stored_feature(i) * statistics.scale(t);
             if (has_weight) {
                 value *= weight_at(i) + *weight_offset;
             }
@@ -118,13 +124,14 @@ class AddLayerNorm : public AddNorm<AddLayerNorm> {
 public:
     void add_scalars() {}
 
-    std::function<Expr(Expr)> normalized(const Feature &feature, const RowThreads &dealt) {
+    std::function<Expr(Expr)> normalized(const Feature &feature, const Feature &stored_feature,
+                                          const RowThreads &dealt) {
         const Math math(get_target().with_feature(Target::StrictFloat));
         statistics = layer_statistics(feature, width(), t, eps, &dealt);
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;
         return [=](Expr i) {
             const Expr shift = strict_float(-mean_e(t) * scale(t));
-            Expr value = math.fma(feature(i) - pivot(t), scale(t), shift);
+            Expr value = math.fma(stored_feature(i) - pivot(t), scale(t), shift);
             if (has_weight && has_bias) {
                 value = math.fma(value, weight_at(i), bias_at(i));
             } else if (has_weight) {

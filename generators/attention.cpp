@@ -69,6 +69,9 @@ public:
         weights.dim(1).set_min(0);
         maximum.dim(0).set_bounds(0, weights.dim(1).extent());
         sum.dim(0).set_bounds(0, weights.dim(1).extent());
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::attention_softmax({largest, maximum, weights, total, sum, position, row, masked}, params,
                                      get_target());
     }
@@ -94,7 +97,12 @@ public:
         y(position, row) = strict_float(math.tanh(strict_float(strict_float(s(position, row) * scale) / cap)) * cap);
     }
 
-    void schedule() { schedules::attention_rows(y, position, params, get_target()); }
+    void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
+        schedules::attention_rows(y, position, params, get_target());
+    }
 
 private:
     Var position{"position"}, row{"row"};
@@ -135,9 +143,13 @@ public:
         for (auto *buffer : {&factors, &statistics}) {
             buffer->dim(0).set_min(0);
             buffer->dim(1).set_bounds(0, 2);
-            schedules::attention_statistics(*buffer, row, part, get_target());
         }
         y.dim(1).set_min(0);
+        if (using_autoscheduler()) {
+            return;
+        }
+        schedules::attention_statistics(factors, row, part, get_target());
+        schedules::attention_statistics(statistics, row, part, get_target());
         schedules::attention_rows(y, feature, params, get_target());
     }
 
@@ -167,6 +179,9 @@ public:
 
     void schedule() {
         sum.dim(0).set_stride(Expr());
+        if (using_autoscheduler()) {
+            return;
+        }
         inverse.compute_at(y, row);
         schedules::attention_rows(y, feature, params, get_target());
     }

@@ -33,6 +33,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         if (!get_target().has_gpu_feature()) {
             schedules::elementwise({y, d, t}, params, get_target());
             return;

@@ -20,6 +20,7 @@ public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of the panels
     GeneratorParam<bool> transposed{"transposed", false};           // keys
     GeneratorParam<bool> unpack{"unpack", false};                   // from panels to rows
+    schedules::KvMoveParams params;
 
     Input<Buffer<void, 3>> from{"from"};
     Output<Buffer<void, 3>> to{"to"};
@@ -46,8 +47,11 @@ public:
         } else {
             to.dim(1).set_stride(panel_width);
         }
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::kv_move({element, to, inner, outer, panel, to.dim(0).extent(), to.dim(1).extent(), transposed},
-                           get_target());
+                           params, get_target());
     }
 
 private:

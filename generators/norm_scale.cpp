@@ -31,8 +31,11 @@ public:
 
     void schedule() {
         y.dim(0).set_bounds(0, 1);
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::row_statistics({{statistics.sum_of_squares}, {statistics.scale}, y, value, t, x.dim(0).extent()},
-                                  get_target());
+                                  params, get_target());
     }
 
 private:
@@ -62,13 +65,16 @@ public:
 
     void schedule() {
         y.dim(0).set_bounds(0, 2);
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::row_statistics({{statistics.pivot_sum, statistics.moments},
                                    {statistics.pivot, statistics.mean_e, statistics.scale},
                                    y,
                                    value,
                                    t,
                                    x.dim(0).extent()},
-                                  get_target());
+                                  params, get_target());
     }
 
 private:

@@ -17,6 +17,7 @@ public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
     GeneratorParam<bool> transposed{"transposed", false};  // w(input, column) instead of w(column, input)
     GeneratorParam<bool> folded{"folded", false};
+    schedules::PackParams params;
 
     Input<Buffer<void, 2>> w{"w"};
     Input<Buffer<void, 1>> norm_weight{"norm_weight"};
@@ -44,7 +45,11 @@ public:
         panels.dim(0).set_bounds(0, panel_width);
         panels.dim(1).set_min(0).set_stride(panel_width);
         panels.dim(2).set_min(0);
-        schedules::pack({element, panels, column, input, panel, panels.dim(1).extent(), transposed}, get_target());
+        if (using_autoscheduler()) {
+            return;
+        }
+        schedules::pack({element, panels, column, input, panel, panels.dim(1).extent(), transposed}, params,
+                        get_target());
     }
 
 private:
@@ -68,6 +73,7 @@ class PackSums : public Generator<PackSums> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
     GeneratorParam<bool> weighted{"weighted", false};
+    schedules::PackParams params;  // of the family; it has nothing to choose here
 
     Input<Buffer<void, 2>> panel{"panel"};    // panel(column, input)
     Input<Buffer<void, 1>> factor{"factor"};  // factor(input)
@@ -99,6 +105,9 @@ public:
         factor.dim(0).set_min(0);
         so_far.dim(0).set_bounds(0, panel_width);
         sums.dim(0).set_bounds(0, panel_width);
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::pack_sums({element, sum, sums, k, column}, get_target());
     }
 

@@ -58,6 +58,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         if (on_gpu()) {
             if (words) {
                 schedules::gpu::promise_cells(x, y, weight);

@@ -21,6 +21,7 @@ class Rope : public Generator<Rope> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
     GeneratorParam<bool> interleaved{"interleaved", false};  // pairs of neighbours instead of halves
+    schedules::RopeParams params;
 
     Input<Buffer<float, 1>> cosines{"cosines"}, sines{"sines"};  // of the token's position
     Input<Buffer<void, 3>> x{"x"};                               // x(pair, part, head)
@@ -53,7 +54,10 @@ public:
             x.dim(1).set_stride(1);
             y.dim(1).set_stride(1);
         }
-        schedules::rope({loaded, y, pair, part, head, y.dim(0).extent()}, get_target());
+        if (using_autoscheduler()) {
+            return;
+        }
+        schedules::rope({loaded, y, pair, part, head, y.dim(0).extent(), y.dim(2).extent()}, params, get_target());
     }
 
 private:

@@ -72,6 +72,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         if (on_gpu()) {
             if (words) {
                 schedules::gpu::promise_cells(x, y);
@@ -115,6 +118,9 @@ public:
     }
 
     void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
         schedules::row({{sum}, {inverse}, y, d, t, width}, params, get_target());
     }
 

@@ -43,8 +43,8 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
  *  */
 int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int height) {
     const int64_t tiles = (rows + height - 1) / height;
-    const bool tall = tiles >= fetch_interval_of_tall && tile_kernels.width(isa, DType::f32, true, height) > 0;
-    const int width = tile_kernels.width(isa, DType::f32, tall, height);
+    const bool tall = tiles >= fetch_interval_of_tall && tile_kernels().width(isa, DType::f32, true, height) > 0;
+    const int width = tile_kernels().width(isa, DType::f32, tall, height);
     if (width == 0) {
         return 0;
     }
@@ -125,7 +125,7 @@ void AttentionRows::begin(const QueryBlock &block, const Visibility &visibility)
     tiles_ = (block.rows() + tile_rows_ - 1) / tile_rows_;
     widen_ = layout_.dtype != DType::f32 && tiles_ >= min_tiles_to_widen_keys;
     tall_ = tiles_ >= fetch_interval_of_tall &&
-            tile_kernels.width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
+            tile_kernels().width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
     const int64_t idle = tiles_ * tile_rows_ - block.rows();
     memset(queries_ + block.rows() * x_pitch, 0, static_cast<size_t>(idle * x_pitch) * sizeof(float));
 }
@@ -194,7 +194,7 @@ void AttentionRows::attend(const char *head, int64_t block, bool more, const Par
 }
 
 int64_t AttentionRows::panels_at_once(DType dtype, int64_t panels) const {
-    const int64_t width = tile_kernels.width(isa_, dtype, tall_, tile_rows_);
+    const int64_t width = tile_kernels().width(isa_, dtype, tall_, tile_rows_);
     if (tiles_ > 1 || dtype != DType::f32) {
         return width;
     }
@@ -315,7 +315,7 @@ void AttentionRows::repair(const Matrix &values, const PartialResult &result, co
         memset(sums, 0, static_cast<size_t>(columns) * sizeof(float));
         return;
     }
-    const int width = tile_kernels.width(isa_, values.dtype, false, 1);
+    const int width = tile_kernels().width(isa_, values.dtype, false, 1);
     for (int64_t panel = 0; panel < panels; panel += width) {
         multiply(scores_ + row * x_pitch + first, 1, 1, false, values, panel, std::min<int64_t>(width, panels - panel),
                  first, inputs, sums + panel * panel_width, columns, {values.at(panel, first), 0, 0});

@@ -171,7 +171,7 @@ void check_block_call(Checker &check, const halyard_block &block, const char *bl
 }
 
 halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-                         const CachedSequences &sequences, int64_t layer, const View &y) {
+                         const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y) {
     const int64_t rows = row_count(x), width = block.config.hidden_size, head_dim = block.config.head_dim;
     const int64_t qkv_width = block.qkv_features(), query = block.query_features(), key = block.key_features();
     const int64_t query_heads = block.config.num_attention_heads, key_heads = block.config.num_key_value_heads;
@@ -208,6 +208,9 @@ halyard_status run_block(Checker &check, const halyard_context *context, const h
     }
     calls.linear(block.norms_input() ? spare : input, block.qkv, block.qkv_bias, nullptr, qkv.get());
     calls.attention(q.get(), k.get(), v.get(), sequences, layer, q.get());
+    for (LocalTensor *const tensor : {&rows_a, &rows_b, &attended, &given, &result}) {
+        tensor->keep_last(x.rank - 2, outputs);
+    }
     if (block.norms_output()) {
         calls.linear(attended.get(), block.o, block.o_bias, nullptr, spare);
         calls.norm(block.norms_input() ? block.attention_post_norm : block.attention_norm, spare, spare);
@@ -271,5 +274,5 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
     if (check.failed() || xs.empty()) {
         return check.status();
     }
-    return run_block(check, context, *block, xs, cached, layer, ys);
+    return run_block(check, context, *block, xs, cached, layer, xs.shape[xs.rank - 2], ys);
 }

@@ -63,10 +63,10 @@ void check_sequences(Checker &check, const CachedSequences &sequences);
 void check_block_call(Checker &check, const halyard_block &block, const char *block_name,
                       const CachedSequences &sequences, int64_t layer, const char *tokens_name, int64_t tokens);
 
-/** y = block(x) for checked arguments. On failure nothing is written or
- * appended. */
+/** y = block(x) for checked arguments: the last `outputs` tokens of each sequence, for the others only the keys and
+ * values. On failure nothing is written or appended. */
 halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-                         const CachedSequences &sequences, int64_t layer, const View &y);
+                         const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y);
 
 /** Fails as a call inside of this one did: its message behind this function's
  * name. */

@@ -43,6 +43,13 @@ public:
 
     DLTensor *get() { return &tensor_; }
 
+    /** Leaves the last `count` entries of an axis. */
+    void keep_last(int axis, int64_t count) {
+        const int64_t skipped = (shape_[axis] - count) * strides_[axis];
+        tensor_.data = static_cast<char *>(tensor_.data) + skipped * (tensor_.dtype.bits / 8);
+        shape_[axis] = count;
+    }
+
 private:
     void set(void *data, DType dtype, int rank) {
         tensor_.data = data;

@@ -18,6 +18,9 @@ constexpr int x_pitch = k_block + 16;
 /** Rows of the tallest tile. */
 constexpr int max_tile_rows = 8;
 
+/** Panels of the widest tile. */
+constexpr int max_tile_panels = 8;
+
 }  // namespace halyard
 
 #endif

@@ -9,6 +9,8 @@
 
 #include <cstring>
 
+#include "tiles.h"
+
 namespace halyard {
 namespace {
 
@@ -27,47 +29,8 @@ constexpr int64_t min_weight_bytes_per_thread = 64 * 1024;
 constexpr int tall_fetch_interval = 4;
 constexpr int64_t min_tiles_of_tall = tall_fetch_interval;
 
-constexpr Kernel tile_kernel(bool tall, int rows) {
-    return static_cast<Kernel>(static_cast<int>(tall ? Kernel::matmul_tall_1 : Kernel::matmul_1) + rows - 1);
-}
-
-struct Tiles {
-    int8_t panels[isa_count][dtype_count][2][max_tile_rows + 1] = {};  // [tall][rows]; 0 where there is no such tile
-    int8_t max_rows[isa_count] = {};
-
-    constexpr Tiles() {
-        enum { sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512 };
-#define HALYARD_TILE(kernel, dtype, isa, width) set(Kernel::kernel, DType::dtype, isa, width);
-#include "kernels/tiles.inc"
-#undef HALYARD_TILE
-    }
-
-    constexpr void set(Kernel kernel, DType dtype, int isa, int width) {
-        const bool tall = kernel >= Kernel::matmul_tall_1;
-        const int rows = static_cast<int>(kernel) - static_cast<int>(tile_kernel(tall, 1)) + 1;
-        panels[isa][static_cast<int>(dtype)][tall][rows] = static_cast<int8_t>(width);
-        max_rows[isa] = max_rows[isa] < rows ? static_cast<int8_t>(rows) : max_rows[isa];
-    }
-};
-
-constexpr Tiles tile_table;
-
-constexpr int max_tile_panels() {
-    int most = 0;
-    for (const auto &isa : tile_table.panels) {
-        for (const auto &dtype : isa) {
-            for (const auto &kind : dtype) {
-                for (const int8_t panels : kind) {
-                    most = most < panels ? panels : most;
-                }
-            }
-        }
-    }
-    return most;
-}
-
 /** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
-constexpr int max_group_panels = 2 * max_tile_panels();
+constexpr int max_group_panels = 2 * max_tile_panels;
 constexpr int max_group_columns = max_group_panels * panel_width;
 
 // What stands for a scale, a mean, a bias and a residual that are not there. Adding -0 changes no value.
@@ -149,7 +112,7 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
 }
 
 Tiling::Tiling(halyard_isa isa, int64_t rows) {
-    const int tallest = tile_table.max_rows[isa];
+    const int tallest = tile_kernels().max_rows[isa];
     if (rows <= tallest) {
         tile_rows = static_cast<int>(rows);
         tiles = 1;
@@ -239,7 +202,7 @@ class Product::Call::Worker {
 public:
     Worker(const Call &call, char *scratch)
         : call_(call), weights_(call.weights),
-          multiply_(kernel_function(tile_kernel(call.tall, call.tiling.tile_rows),
+          multiply_(kernel_function(TileKernels::kernel(call.tall, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
           widen_(kernel_function(Kernel::cast_to_f32, call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
@@ -412,7 +375,7 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
     const int64_t sums = rows * max_group_panels * panel_width;
-    const int64_t widened = layer.weights->dtype == DType::f32 ? 0 : int64_t{max_tile_panels()} * k_block * panel_width;
+    const int64_t widened = layer.weights->dtype == DType::f32 ? 0 : int64_t{max_tile_panels} * k_block * panel_width;
     thread_bytes_ = Scratch::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -432,7 +395,7 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0,
               0,
               0};
-    const auto &widths = tile_table.panels[isa_][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
+    const auto &widths = tile_kernels().panels[isa_][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
     call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
     call.tile_panels = widths[call.tall][tiling.tile_rows];
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.

@@ -260,15 +260,18 @@ private:
         embed(first, count);
         const View part = f32_view(row(0, first), {ids_.batch, count, width_}, {kept_ * width_, width_, 1});
         observe(0, first, part);
+        // What comes after the last keys and values is of use where somebody sees it.
+        const bool seen = options_.all_logits || options_.observer, ends = first + count == ids_.tokens;
+        const int64_t outputs = seen ? count : ends ? 1 : 0;
         for (int64_t layer = 0; layer < stack_.n_layers && !check_.failed(); layer++) {
-            run_block(check_, context_, *stack_.blocks[layer], part, sequences_, layer, part);
+            run_block(check_, context_, *stack_.blocks[layer], part, sequences_, layer,
+                      layer + 1 < stack_.n_layers ? count : outputs, part);
             observe(layer + 1, first, part);
         }
-        // Of all tokens only where somebody sees them.
-        if (options_.all_logits || options_.observer) {
+        if (seen) {
             norm(part);
             observe(stack_.n_layers + 1, first, part);
-        } else if (first + count == ids_.tokens) {
+        } else if (ends) {
             norm(f32_view(row(0, ids_.tokens - 1), {ids_.batch, width_}, {kept_ * width_, 1}));
         }
     }

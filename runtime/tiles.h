@@ -10,10 +10,14 @@ namespace halyard {
 /** Tiles by instruction set, dtype of the weights, kind (tall: for calls with many tiles of rows) and rows. */
 struct TileKernels {
     int8_t panels[isa_count][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
+    int8_t max_rows[isa_count] = {};
 
+    /** Those of the build. */
     constexpr TileKernels() {
         enum { sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512 };
-#define HALYARD_TILE(kernel, dtype, isa, width) set(Kernel::kernel, DType::dtype, isa, width);
+#define HALYARD_TILE(kernel, dtype, isa, width)                                                                        \
+    static_assert(width <= max_tile_panels, #kernel " is wider than a tile may be");                                   \
+    set(Kernel::kernel, DType::dtype, isa, width);
 #include "kernels/tiles.inc"
 #undef HALYARD_TILE
     }
@@ -24,17 +28,15 @@ struct TileKernels {
     constexpr int width(halyard_isa isa, DType dtype, bool tall, int rows) const {
         return panels[isa][static_cast<int>(dtype)][tall][rows];
     }
-
-private:
-    constexpr void set(Kernel kernel, DType dtype, int isa, int width) {
-        const bool tall = kernel >= Kernel::matmul_tall_1;
-        const int rows =
-            static_cast<int>(kernel) - static_cast<int>(tall ? Kernel::matmul_tall_1 : Kernel::matmul_1) + 1;
+    constexpr void set(Kernel tile, DType dtype, int isa, int width) {
+        const bool tall = tile >= Kernel::matmul_tall_1;
+        const int rows = static_cast<int>(tile) - static_cast<int>(kernel(tall, 1)) + 1;
         panels[isa][static_cast<int>(dtype)][tall][rows] = static_cast<int8_t>(width);
+        max_rows[isa] = max_rows[isa] < rows ? static_cast<int8_t>(rows) : max_rows[isa];
     }
 };
 
-constexpr TileKernels tile_kernels;
+const TileKernels &tile_kernels();
 
 }  // namespace halyard
 

@@ -1,7 +1,4 @@
 // Packing: from a matrix in memory to a block.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -10,43 +7,12 @@
 #include <xxhash.h>
 
 #include "pack_layout.h"
+#include "pages.h"
 #include "rows.h"
 #include "weights_block.h"
 
 namespace halyard {
 namespace {
-
-// A block that is large enough to span several gets pages of this size.
-constexpr int64_t block_huge_page = int64_t{2} << 20;
-constexpr int64_t min_huge_block = 2 * block_huge_page;
-
-/** Memory for a block, on huge pages where it is worth it; null if there is none. */
-char *map_block(int64_t bytes) {
-    const int64_t extra = bytes >= min_huge_block ? block_huge_page : 0;
-    int64_t reserved;
-    if (__builtin_add_overflow(bytes, extra, &reserved)) {
-        return nullptr;
-    }
-    void *memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return nullptr;
-    }
-    char *first = static_cast<char *>(memory);
-    if (extra == 0) {
-        return first;
-    }
-    const int64_t head = -reinterpret_cast<intptr_t>(first) & (block_huge_page - 1);
-    const int64_t page = sysconf(_SC_PAGESIZE);
-    const int64_t kept = (bytes + page - 1) / page * page;
-    if (head > 0) {
-        munmap(first, head);
-    }
-    if (reserved - head > kept) {
-        munmap(first + head + kept, reserved - head - kept);
-    }
-    madvise(first + head, kept, MADV_HUGEPAGE);
-    return first + head;
-}
 
 // ---- Packing: arguments ----
 
@@ -445,7 +411,7 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
     }
 
     halyard_weights *handle = new_handle();
-    char *block = !handle ? nullptr : memory ? static_cast<char *>(memory) : map_block(needed);
+    char *block = !handle ? nullptr : memory ? static_cast<char *>(memory) : map_pages(needed, true);
     if (!block) {
         free(handle);
         return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights", static_cast<long long>(needed));

@@ -10,6 +10,8 @@ namespace halyard::schedules {
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct AttentionParams {
     Halide::GeneratorParam<int> vectors{"vectors", 2};  // of a row, per iteration of an elementwise pass
+    Halide::GeneratorParam<int> passes{"passes",
+                                       0};  // of a reduction, each with a part of the lanes; 0: as registers allow
 };
 
 /** Three outputs: the maximum of each row, its exponentials, their sum. Rows are whole blocks of the reductions' lanes.

@@ -27,7 +27,9 @@ inline void by_cells(Halide::Stage stage, const Halide::Var &word, const Halide:
 
 void elementwise(const Elementwise &stages, bool words, const Halide::Target &target);
 
-void row(const Row &stages, const RowThreadParams &params, const Halide::Target &target);
+/** `loaded(d, t)`, if there is one, is computed for each cell of y before that is written. */
+void row(const Row &stages, const RowThreadParams &params, const Halide::Target &target,
+         const Halide::Func &loaded = Halide::Func());
 
 template<typename Buffer>
 void promise_pitch_of_cells(Buffer &buffer) {

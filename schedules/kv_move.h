@@ -6,6 +6,12 @@
 
 namespace halyard::schedules {
 
+/** Parameters, set per kernel and instruction set by schedules/tuned. */
+struct KvMoveParams {
+    Halide::GeneratorParam<int> side{"side", 8};  // of the squares that are turned in registers
+    Halide::GeneratorParam<int> rows{"rows", 1};  // of a panel, copied at a time
+};
+
 struct KvMove {
     Halide::Func element;  // element(inner, outer, panel), converted
     Halide::Func to;       // to(inner, outer, panel), the same, or with inner and outer exchanged
@@ -14,7 +20,7 @@ struct KvMove {
     bool transposed;
 };
 
-void kv_move(const KvMove &stages, const Halide::Target &target);
+void kv_move(const KvMove &stages, const KvMoveParams &params, const Halide::Target &target);
 
 }  // namespace halyard::schedules
 

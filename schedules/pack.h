@@ -8,6 +8,12 @@
 
 namespace halyard::schedules {
 
+/** Parameters, set per kernel and instruction set by schedules/tuned. */
+struct PackParams {
+    Halide::GeneratorParam<int> side{"side", 0};  // of the squares that are turned in registers; 0: what is best for most
+    Halide::GeneratorParam<int> rows{"rows", 8};  // of the source that are copied at a time
+};
+
 struct Pack {
     Halide::Func element;  // element(input, column, panel)
     Halide::Func panels;   // panels(column, input, panel), the same
@@ -16,7 +22,7 @@ struct Pack {
     bool transposed;      // elements lie in memory input by input; then there are at least min_transposed_inputs
 };
 
-void pack(const Pack &stages, const Halide::Target &target);
+void pack(const Pack &stages, const PackParams &params, const Halide::Target &target);
 
 struct PackSums {
     Halide::Func element;  // element(column, input), widened to f32

@@ -13,6 +13,7 @@ namespace halyard::schedules {
 struct RowParams {
     Halide::GeneratorParam<int> vectors{"vectors", 4};  // vectors of a row written per iteration of the last pass
     Halide::GeneratorParam<int> rows{"rows", 1};        // rows computed side by side, where the number of rows is a multiple
+    Halide::GeneratorParam<int> passes{"passes", 0};    // over a row, each with a part of the lanes; 0: as registers allow
 };
 
 struct Row {
@@ -26,7 +27,7 @@ struct Row {
 void row(const Row &stages, const RowParams &params, const Halide::Target &target);
 
 /** The reductions alone: y(d, t) holds a few numbers per row, `width` is that of the rows they are made from. */
-void row_statistics(const Row &stages, const Halide::Target &target);
+void row_statistics(const Row &stages, const RowParams &params, const Halide::Target &target);
 
 }  // namespace halyard::schedules
 

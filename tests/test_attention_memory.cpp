@@ -1,55 +1,7 @@
 // The memory that attention takes beside its operands: nothing in steady state, not more with longer prompts than
-// copies of one head's keys and values for each thread, and a call that finds none leaves everything as it was. The
-// program is linked so that what the library calls to get memory is counted here, and fails when it is told to.
+// copies of one head's keys and values for each thread, and a call that finds none leaves everything as it was.
+#include "support/allocations.h"
 #include "support/attention.h"
-
-#include <sys/mman.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
-
-namespace {
-
-std::atomic<long> calls{0};        // that ask for memory
-std::atomic<long> bytes_asked{0};  // by them
-std::atomic<bool> failing{false};  // all of them
-
-bool fails(std::size_t bytes) {
-    calls++;
-    bytes_asked += static_cast<long>(bytes);
-    return failing;
-}
-
-}  // namespace
-
-extern "C" {
-void *__real_malloc(size_t);
-void *__real_calloc(size_t, size_t);
-void *__real_realloc(void *, size_t);
-int __real_posix_memalign(void **, size_t, size_t);
-void *__real_aligned_alloc(size_t, size_t);
-void *__real_mmap(void *, size_t, int, int, int, off_t);
-
-void *__wrap_malloc(size_t bytes) {
-    return fails(bytes) ? nullptr : __real_malloc(bytes);
-}
-void *__wrap_calloc(size_t count, size_t bytes) {
-    return fails(count * bytes) ? nullptr : __real_calloc(count, bytes);
-}
-void *__wrap_realloc(void *memory, size_t bytes) {
-    return fails(bytes) ? nullptr : __real_realloc(memory, bytes);
-}
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes) {
-    return fails(bytes) ? ENOMEM : __real_posix_memalign(memory, alignment, bytes);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
-    return fails(bytes) ? nullptr : __real_aligned_alloc(alignment, bytes);
-}
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
-    return fails(bytes) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, file, offset);
-}
-}
 
 namespace halyard::tests {
 namespace {
@@ -84,11 +36,11 @@ TEST(AttentionMemory, SteadyStateAllocatesNothing) {
                 };
                 call_both();
                 call_both();
-                calls = 0;
+                count_allocations();
                 for (int i = 0; i < 5; i++) {
                     call_both();
                 }
-                EXPECT_EQ(calls, 0) << call.describe() << " on " << threads << " threads";
+                EXPECT_EQ(allocations().calls, 0) << call.describe() << " on " << threads << " threads";
             }
         }
     }
@@ -100,14 +52,14 @@ long asked_by(AttentionCase &call, int threads, halyard_kv_cache *cache) {
     AttentionCase first(form_of(1, 1, Dtype::f32));
     EXPECT_EQ(first.run(context.get()), HALYARD_OK);  // starts nothing else
     halyard_context_release_scratch(context.get());
-    bytes_asked = 0;
+    count_allocations();
     if (cache != nullptr) {
         EXPECT_EQ(call.run_cached(context.get(), cache, 0, call.form.queries, call.y), HALYARD_OK)
             << halyard_last_error();
     } else {
         EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
     }
-    return bytes_asked;
+    return allocations().bytes;
 }
 
 TEST(AttentionMemory, IsBounded) {
@@ -133,10 +85,10 @@ TEST(AttentionMemory, WithoutMemoryNothingIsAppended) {
         const Context context(supported_isas().back(), 2);
         call.y.clear();
         const std::vector<std::uint32_t> before = call.y.all_bits();
-        failing = true;
-        const halyard_status status =
-            cached ? call.run_cached(context.get(), cache.get(), 0, 70, call.y) : call.run(context.get());
-        failing = false;
+        halyard_status status = HALYARD_OK;
+        EXPECT_TRUE(without_memory([&] {
+            status = cached ? call.run_cached(context.get(), cache.get(), 0, 70, call.y) : call.run(context.get());
+        }));
         EXPECT_EQ(status, HALYARD_OUT_OF_MEMORY) << halyard_last_error();
         EXPECT_EQ(call.y.all_bits(), before);
         EXPECT_EQ(halyard_kv_cache_length(cache.get(), 0, 0), 0);

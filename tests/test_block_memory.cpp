@@ -1,69 +1,10 @@
 // The memory of blocks and stacks: nothing is allocated in steady state, blocks with equal rotary embeddings share a
-// table of angles, and a call that finds no memory leaves everything as it was. The program is linked so that what the
-// library calls to get memory is counted here, and fails when it is told to.
+// table of angles, and a call that finds no memory leaves everything as it was.
+#include "support/allocations.h"
 #include "support/stack.h"
-
-#include <sys/mman.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
-
-namespace {
-
-std::atomic<long> calls{0};           // that ask for memory
-std::atomic<long> bytes_asked{0};     // by them
-std::atomic<long> calls_to_fail{-1};  // after so many more; never if negative
-
-/** Counts a call, and says whether it is to fail. */
-bool fails(std::size_t bytes) {
-    calls++;
-    bytes_asked += static_cast<long>(bytes);
-    return calls_to_fail >= 0 && calls_to_fail-- == 0;
-}
-
-}  // namespace
-
-extern "C" {
-void *__real_malloc(size_t);
-void *__real_calloc(size_t, size_t);
-void *__real_realloc(void *, size_t);
-int __real_posix_memalign(void **, size_t, size_t);
-void *__real_aligned_alloc(size_t, size_t);
-void *__real_mmap(void *, size_t, int, int, int, off_t);
-
-void *__wrap_malloc(size_t bytes) {
-    return fails(bytes) ? nullptr : __real_malloc(bytes);
-}
-void *__wrap_calloc(size_t count, size_t bytes) {
-    return fails(count * bytes) ? nullptr : __real_calloc(count, bytes);
-}
-void *__wrap_realloc(void *memory, size_t bytes) {
-    return fails(bytes) ? nullptr : __real_realloc(memory, bytes);
-}
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes) {
-    return fails(bytes) ? ENOMEM : __real_posix_memalign(memory, alignment, bytes);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
-    return fails(bytes) ? nullptr : __real_aligned_alloc(alignment, bytes);
-}
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
-    return fails(bytes) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, file, offset);
-}
-}
 
 namespace halyard::tests {
 namespace {
-
-/** Lets one call for memory fail after `count` that do not, while `work` runs; false if there were none to fail. */
-template<typename Work>
-bool with_failure_after(long count, const Work &work) {
-    calls_to_fail = count;
-    work();
-    const bool failed = calls_to_fail < 0;
-    calls_to_fail = -1;
-    return failed;
-}
 
 constexpr std::int64_t width = 66, long_prompt = 530;
 
@@ -132,11 +73,11 @@ TEST(BlockMemory, SteadyStateAllocatesNothing) {
                 for (int i = 0; i < 3; i++) {
                     ASSERT_NO_FATAL_FAILURE(call_all());
                 }
-                calls = 0;
+                count_allocations();
                 for (int i = 0; i < 3; i++) {
                     ASSERT_NO_FATAL_FAILURE(call_all());
                 }
-                EXPECT_EQ(calls, 0) << preset << ", " << name_of(type) << " on " << threads << " threads";
+                EXPECT_EQ(allocations().calls, 0) << preset << ", " << name_of(type) << " on " << threads << " threads";
             }
         }
     }
@@ -150,27 +91,27 @@ TEST(BlockMemory, BlocksShareTheirTableOfAngles) {
     const BlockTensors tensors(form);
     const auto create = [&](const halyard_block_config &config) {
         halyard_block *block = nullptr;
-        bytes_asked = 0;
+        count_allocations();
         EXPECT_EQ(halyard_block_create(nullptr, &config, &tensors.weights, &block), HALYARD_OK) << halyard_last_error();
         return block;
     };
     halyard_block_config other = form.config;
     other.rope.rope_theta *= 2;
     halyard_block *const first = create(form.config);
-    EXPECT_GE(bytes_asked, table);
+    EXPECT_GE(allocations().bytes, table);
     halyard_block *const second = create(form.config);
-    EXPECT_LT(bytes_asked, table);
+    EXPECT_LT(allocations().bytes, table);
     halyard_block *const third = create(other);
-    EXPECT_GE(bytes_asked, table);
+    EXPECT_GE(allocations().bytes, table);
     // It lives as long as one of them.
     halyard_block_destroy(first);
     halyard_block *const fourth = create(form.config);
-    EXPECT_LT(bytes_asked, table);
+    EXPECT_LT(allocations().bytes, table);
     halyard_block_destroy(second);
     halyard_block_destroy(fourth);
     halyard_block_destroy(third);
     halyard_block_destroy(create(form.config));
-    EXPECT_GE(bytes_asked, table);
+    EXPECT_GE(allocations().bytes, table);
 }
 
 TEST(BlockMemory, CreationFailsCleanly) {

@@ -2,7 +2,9 @@
 // time. MKL's weights are packed beforehand (cblas_sgemm_pack), as ours are; OpenBLAS has no such form.
 #include <dlfcn.h>
 
+#include <cctype>
 #include <filesystem>
+#include <sstream>
 
 #include "layer.h"
 #include "peers/peer.h"
@@ -100,13 +102,11 @@ public:
     std::string name() const override { return label; }
     std::string version() const override { return told_version; }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        const auto &form = work.id.kernel->layer;
-        if (!form || form->is_ffn || form->gated || form->has_bias || form->has_residual ||
-            form->activation != HALYARD_IDENTITY || form->norm != HALYARD_NORM_NONE || work.id.dtype != Dtype::f32) {
-            reason = "has plain f32 products only";
-            return nullptr;
-        }
+    std::string refusal(const WorkId &id) const override {
+        return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
+    }
+
+    std::unique_ptr<PeerContender> prepare(Work &work, std::string &) override {
         set_threads(work.id.threads);
         auto product = std::make_shared<Product>(library, work);
         return make_local_peer(work, [product](std::size_t set) { (*product)(set); });
@@ -119,9 +119,13 @@ private:
     std::string told_version;
 };
 
-std::string trimmed(std::string text) {
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) {
-        text.pop_back();
+/** The number in what a library says of itself: "0.3.21", "2026.2". */
+std::string version_in(const std::string &text) {
+    std::istringstream words(text);
+    for (std::string word; words >> word;) {
+        if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) {
+            return word.substr(0, word.find_first_not_of("0123456789."));
+        }
     }
     return text;
 }
@@ -138,7 +142,7 @@ std::unique_ptr<Peer> make_openblas(const PeerOptions &options, std::string &rea
         return nullptr;
     }
     const auto config = library.find<const char *(*)()>("openblas_get_config");
-    return std::make_unique<Blas>("openblas", library, set_threads, config != nullptr ? trimmed(config()) : "");
+    return std::make_unique<Blas>("openblas", library, set_threads, config != nullptr ? version_in(config()) : "");
 }
 
 std::unique_ptr<Peer> make_mkl(const PeerOptions &options, std::string &reason) {
@@ -155,7 +159,8 @@ std::unique_ptr<Peer> make_mkl(const PeerOptions &options, std::string &reason) 
         reason = "libmkl_rt was not found (pip: mkl)";
         return nullptr;
     }
-    // GNU's OpenMP, which the benchmark may hold already.
+    // GNU's OpenMP: its functions must be there when the layer is loaded.
+    dlopen("libgomp.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (const auto set_layer = library.find<int (*)(int)>("MKL_Set_Threading_Layer")) {
         constexpr int gnu = 3;
         set_layer(gnu);
@@ -164,10 +169,10 @@ std::unique_ptr<Peer> make_mkl(const PeerOptions &options, std::string &reason) 
     if (const auto get = library.find<void (*)(char *, int)>("MKL_Get_Version_String")) {
         get(version, sizeof(version) - 1);
     }
-    return std::make_unique<Blas>("mkl", library, set_threads, trimmed(version));
+    return std::make_unique<Blas>("mkl", library, set_threads, version_in(version));
 }
 
-const PeerRegistration openblas("openblas", make_openblas), mkl("mkl", make_mkl);
+const PeerRegistration openblas("openblas", make_openblas, Runs::isolated), mkl("mkl", make_mkl, Runs::isolated);
 
 }  // namespace
 }  // namespace halyard::bench

@@ -16,16 +16,16 @@ const char *name_of(halyard_activation activation) {
     return activation == HALYARD_SILU ? "silu" : activation == HALYARD_GELU_TANH ? "gelu_tanh" : "identity";
 }
 
-json describe(const PythonProcess &process, const std::string &name, const PeriodicMatrix &matrix) {
+json describe(const Process &process, const std::string &name, const PeriodicMatrix &matrix) {
     return {{"path", process.send(name, matrix.period())}, {"out", matrix.out()}, {"in", matrix.in()}};
 }
 
 /** The path of a vector, or nothing. */
-json send_vector(const PythonProcess &process, const std::string &name, const Matrix *vector) {
+json send_vector(const Process &process, const std::string &name, const Matrix *vector) {
     return vector != nullptr ? json(process.send(name, *vector)) : json();
 }
 
-json describe_layer(const PythonProcess &process, const Work &work) {
+json describe_layer(const Process &process, const Work &work) {
     const LayerForm &form = *work.id.kernel->layer;
     json layer = {{"is_ffn", form.is_ffn},
                   {"gated", form.gated},
@@ -48,7 +48,7 @@ json describe_layer(const PythonProcess &process, const Work &work) {
 }
 
 /** Heads, sequences and positions, and the keys and values of those that are cached. */
-json describe_positions(const PythonProcess &process, const WorkId &id, const History *history) {
+json describe_positions(const Process &process, const WorkId &id, const History *history) {
     const HeadShape &shape = id.heads();
     json positions = {{"heads", shape.heads},        {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim},
                       {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached},
@@ -61,7 +61,7 @@ json describe_positions(const PythonProcess &process, const WorkId &id, const Hi
 }
 
 /** `prefix` keeps the files of one block from those of another. */
-json describe_block(const PythonProcess &process, const std::string &prefix, const BlockForm &form,
+json describe_block(const Process &process, const std::string &prefix, const BlockForm &form,
                     const Block &block) {
     json result = {{"d", form.d},
                    {"d_ff", form.d_ff},
@@ -88,7 +88,7 @@ json describe_block(const PythonProcess &process, const std::string &prefix, con
 
 }  // namespace
 
-json describe_row(const PythonProcess &process, const Work &work) {
+json describe_row(const Process &process, const Work &work) {
     const Kernel &kernel = *work.id.kernel;
     const char *layouts[] = {"gate_up", "up_gate", "interleaved"};
     json request = {{"operation", kernel.operation},
@@ -122,7 +122,7 @@ json describe_row(const PythonProcess &process, const Work &work) {
     return request;
 }
 
-json describe_model(const PythonProcess &process, const Work &work) {
+json describe_model(const Process &process, const Work &work) {
     const Model &model = *work.model;
     const BlockForm &form = model.form();
     json request = {{"dtype", tests::name_of(work.id.dtype)},

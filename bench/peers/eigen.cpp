@@ -18,13 +18,11 @@ public:
                std::to_string(EIGEN_MINOR_VERSION) + " (" + Eigen::SimdInstructionSetsInUse() + ")";
     }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        const auto &form = work.id.kernel->layer;
-        if (!form || form->is_ffn || form->gated || form->has_bias || form->has_residual ||
-            form->activation != HALYARD_IDENTITY || form->norm != HALYARD_NORM_NONE || work.id.dtype != Dtype::f32) {
-            reason = "is compared for plain f32 products";
-            return nullptr;
-        }
+    std::string refusal(const WorkId &id) const override {
+        return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
+    }
+
+    std::unique_ptr<PeerContender> prepare(Work &work, std::string &) override {
         Eigen::setNbThreads(work.id.threads);
         auto weights = std::make_shared<std::vector<Matrix>>();
         for (std::size_t i = 0; i < work.sets.size(); i++) {
@@ -48,7 +46,7 @@ std::unique_ptr<Peer> make(const PeerOptions &options, std::string &reason) {
     return std::make_unique<EigenPeer>();
 }
 
-const PeerRegistration registration("eigen", make);
+const PeerRegistration registration("eigen", make, Runs::isolated);
 
 }  // namespace
 }  // namespace halyard::bench

@@ -9,10 +9,10 @@ public:
     F32Contender(const WorkId &id, const PeerOptions &options)
         : work(id, options.cold_set, options.isa), local(Call{&work}, work.sets.size()) {}
     Contender &contender() override { return local; }
-    double error() override {
+    Accuracy accuracy() override {
         work.spoil_outputs();
         work.call(0);
-        return work.worst_error();
+        return work.accuracy();
     }
 
 private:

@@ -8,7 +8,7 @@ namespace {
 class LlamaCpp : public Peer {
 public:
     explicit LlamaCpp(const PeerOptions &options)
-        : process(options, "llama_cpp_model.py", {"GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}) {}
+        : process(Process::python(options, "llama_cpp_model.py", {"GLIBC_TUNABLES=glibc.malloc.hugetlb=1"})) {}
 
     /** Empty, or why it is not there. */
     std::string start(const PeerOptions &options) {
@@ -25,13 +25,13 @@ public:
             reason = "is compared for whole models";
             return nullptr;
         }
-        auto contender = std::make_unique<PythonContender>(work, process);
+        auto contender = std::make_unique<RemoteContender>(work, process);
         reason = contender->prepare({{"model", describe_model(process, work)}, {"folder", process.folder()}});
         return reason.empty() ? std::move(contender) : nullptr;
     }
 
 private:
-    PythonProcess process;
+    Process process;
     std::string made_version;
 };
 

@@ -227,12 +227,15 @@ private:
     dnnl::stream stream{engine};
 };
 
-const PeerRegistration registration("onednn", [](const PeerOptions &options, std::string &) -> std::unique_ptr<Peer> {
-    if (options.caps_isa()) {
-        dnnl::set_max_cpu_isa(options.isa == HALYARD_ISA_AVX2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41);
-    }
-    return std::make_unique<OneDnn>();
-});
+const PeerRegistration registration(
+    "onednn",
+    [](const PeerOptions &options, std::string &) -> std::unique_ptr<Peer> {
+        if (options.caps_isa()) {
+            dnnl::set_max_cpu_isa(options.isa == HALYARD_ISA_AVX2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41);
+        }
+        return std::make_unique<OneDnn>();
+    },
+    Runs::isolated);
 
 }  // namespace
 

@@ -2,20 +2,19 @@
 #include "peers/peer.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace halyard::bench {
 namespace {
 
-std::vector<PeerRegistration> &peers() {
-    static std::vector<PeerRegistration> list;
+std::vector<KnownPeer> &registered() {
+    static std::vector<KnownPeer> list;
     return list;
 }
 
 }  // namespace
 
-PeerRegistration::PeerRegistration(const char *peer_name, MakePeer make_peer) : name(peer_name), make(make_peer) {
-    peers().push_back(*this);
+PeerRegistration::PeerRegistration(const char *name, const MakePeer &make, Runs where) {
+    registered().push_back({name, make, where});
 }
 
 bool PeerOptions::caps_isa() const {
@@ -27,10 +26,17 @@ bool PeerOptions::caps_isa() const {
     return false;
 }
 
-std::vector<PeerRegistration> registered_peers() {
-    std::vector<PeerRegistration> sorted = peers();
-    std::sort(sorted.begin(), sorted.end(),
-              [](const auto &a, const auto &b) { return std::string_view(a.name) < std::string_view(b.name); });
+bool is_plain_f32_product(const WorkId &id) {
+    const auto &form = id.kernel->layer;
+    return form && !form->is_ffn && !form->gated && !form->has_bias && !form->has_residual &&
+           form->activation == HALYARD_IDENTITY && form->norm == HALYARD_NORM_NONE && id.dtype == Dtype::f32;
+}
+
+std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders) {
+    std::vector<KnownPeer> sorted = registered();
+    const std::vector<KnownPeer> python = python_peers(folders);
+    sorted.insert(sorted.end(), python.begin(), python.end());
+    std::sort(sorted.begin(), sorted.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
     return sorted;
 }
 

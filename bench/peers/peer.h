@@ -1,8 +1,10 @@
 // What a peer is to the benchmark: something a user could call instead, present in some builds and on some machines.
-// One file per peer, which ends in a registration; nothing else names it but the line in CMakeLists.txt.
+// One file per peer: in C++ one that ends in a registration, which nothing else names but the line in CMakeLists.txt;
+// in Python one called NAME_peer.py (served.py says how), which nothing else names at all.
 #ifndef HALYARD_BENCH_PEERS_PEER_H
 #define HALYARD_BENCH_PEERS_PEER_H
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +19,8 @@ class PeerContender {
 public:
     virtual ~PeerContender() = default;
     virtual Contender &contender() = 0;
-    /** Does the work once and returns the largest error of what came out, as Work::worst_error counts it. */
-    virtual double error() = 0;
+    /** Does the work once and returns the errors of what came out. */
+    virtual Accuracy accuracy() = 0;
     /** What a reader should know, such as that it allocates its output; may be empty. */
     std::string note;
     /** Of models: how many bytes larger its process became; 0 if nobody looked. */
@@ -34,6 +36,8 @@ public:
     virtual std::vector<pid_t> processes() const { return {}; }
     /** True if preparing a row takes seconds: the quick mode then does it only for rows with a bar to reach. */
     virtual bool slow_to_prepare() const { return false; }
+    /** Empty, or why it does no such row: asked before anything is made for it. */
+    virtual std::string refusal(const WorkId &) const { return {}; }
     /** Its side of the work; null, with `reason` saying why, if it cannot do it. */
     virtual std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) = 0;
 };
@@ -43,21 +47,39 @@ struct PeerOptions {
     std::string python;  // the interpreter that may have PyTorch
     std::size_t cold_set;
     halyard_isa isa;
+    double row_limit;  // seconds that a peer's process gets for one row
 
     /** True if the program was told to use a lesser instruction set than this machine has: peers then do likewise. */
     bool caps_isa() const;
 };
 
 /** Makes the peer; null, with `reason` saying why, if it is not on this machine. */
-using MakePeer = std::unique_ptr<Peer> (*)(const PeerOptions &options, std::string &reason);
+using MakePeer = std::function<std::unique_ptr<Peer>(const PeerOptions &options, std::string &reason)>;
 
-struct PeerRegistration {
-    PeerRegistration(const char *name, MakePeer make);
-    const char *name;
+/** Where a peer's code runs. Code of others gets a process of its own: what crashes or hangs there is reported. */
+enum class Runs { here, isolated };
+
+struct KnownPeer {
+    std::string name;
     MakePeer make;
+    Runs where;
 };
-/** All of them, sorted by name. */
-std::vector<PeerRegistration> registered_peers();
+/** An object of this at namespace scope adds a peer. */
+struct PeerRegistration {
+    PeerRegistration(const char *name, const MakePeer &make, Runs where = Runs::here);
+};
+/** All of them and those that are Python files, sorted by name. */
+std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders);
+
+/** The peers that are NAME_peer.py in these folders (python_peer.cpp). */
+std::vector<KnownPeer> python_peers(const std::vector<std::string> &folders);
+/** A peer that does its work in another process of this program (isolated.cpp). */
+std::unique_ptr<Peer> make_isolated(const std::string &name, const PeerOptions &options, std::string &reason);
+/** What that process does: answers on standard output what it is asked on standard input, until that ends. */
+int serve_peer(const KnownPeer &peer, const PeerOptions &options);
+
+/** One matrix product without anything round it: what a BLAS has. */
+bool is_plain_f32_product(const WorkId &id);
 
 /** A PeerContender that is a call in this process on the operands of `work`. */
 template<typename Call>
@@ -66,10 +88,10 @@ std::unique_ptr<PeerContender> make_local_peer(Work &work, Call call) {
     public:
         LocalPeer(Work &owner, const Call &run) : work(owner), call(run), local(run, owner.sets.size()) {}
         Contender &contender() override { return local; }
-        double error() override {
+        Accuracy accuracy() override {
             work.spoil_outputs();
             call(0);
-            return work.worst_error();
+            return work.accuracy();
         }
 
     private:

@@ -12,7 +12,7 @@ std::shared_ptr<TorchSession> TorchSession::start(const PeerOptions &options, st
     static std::shared_ptr<TorchSession> session;
     static std::string failure;
     if (!session && failure.empty()) {
-        std::shared_ptr<TorchSession> candidate(new TorchSession{{options, "pytorch.py"}, "", ""});
+        std::shared_ptr<TorchSession> candidate(new TorchSession{Process::python(options, "pytorch.py"), "", ""});
         const json reply = candidate->process.ask({{"do", "hello"}}, start_limit);
         if (reply.contains("version")) {
             candidate->version = reply["version"];
@@ -43,7 +43,7 @@ public:
         }
         json request = describe_row(session->process, work);
         request["mode"] = compile ? "compile" : "eager";
-        auto contender = std::make_unique<PythonContender>(work, session->process);
+        auto contender = std::make_unique<RemoteContender>(work, session->process);
         reason = contender->prepare(request);
         return reason.empty() ? std::move(contender) : nullptr;
     }

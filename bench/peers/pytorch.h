@@ -2,12 +2,12 @@
 #ifndef HALYARD_BENCH_PEERS_PYTORCH_H
 #define HALYARD_BENCH_PEERS_PYTORCH_H
 
-#include "peers/python_process.h"
+#include "peers/process.h"
 
 namespace halyard::bench {
 
 struct TorchSession {
-    PythonProcess process;
+    Process process;
     std::string version;
     std::string transformers;  // the version of `transformers`; empty if it is not there
 

@@ -18,7 +18,7 @@ public:
             reason = "is compared for whole models";
             return nullptr;
         }
-        auto contender = std::make_unique<PythonContender>(work, session->process);
+        auto contender = std::make_unique<RemoteContender>(work, session->process);
         reason = contender->prepare({{"model", describe_model(session->process, work)}});
         return reason.empty() ? std::move(contender) : nullptr;
     }

@@ -52,6 +52,14 @@ public:
         by_first_thread(r.result.update());
     }
 
+    void before_writing(Func f) {
+        const Var word("word"), d = f.args()[0];
+        f.compute_at(y_, stages_.d).store_in(MemoryType::Stack);
+        if (words_) {
+            by_cells(f.split(d, d, word, words_per_cell), word, target_);
+        }
+    }
+
     void scalar(Func f) { by_first_thread(per_block(f)); }
 
 private:
@@ -93,7 +101,7 @@ private:
 
 }  // namespace
 
-void row(const Row &stages, const RowThreadParams &params, const Target &target) {
+void row(const Row &stages, const RowThreadParams &params, const Target &target, const Func &loaded) {
     auto rows = Func(stages.y).output_buffers()[0].dim(1);
     rows.set_extent(rows.extent() / params.rows * params.rows);
     RowSchedule schedule(stages, params, target);
@@ -102,6 +110,9 @@ void row(const Row &stages, const RowThreadParams &params, const Target &target)
     }
     for (const Func &scalar : stages.scalars) {
         schedule.scalar(scalar);
+    }
+    if (loaded.defined()) {
+        schedule.before_writing(loaded);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/machine.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
@@ -11,10 +12,29 @@ using namespace Halide;
 
 namespace {
 
+// Of all reductions here. Rows of the softmax are whole blocks of them, and of what a pass computes per iteration.
+constexpr int all_lanes = 64;
+
 // All lanes are accumulators in registers. (As many as SSE has: they take two passes there.)
-void reduction(RowReduction r, Func y, Var row, const Target &target) {
+int accumulators(int vector, int registers, int passes) {
+    return passes > 0 ? all_lanes / vector / passes : std::min(all_lanes / vector, registers / 2);
+}
+
+const Space space("attention", {{"vectors", 2, {1, 2, 4}}, {"passes", 0, {0, 1, 2}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const int vectors = choice.at("vectors"), passes = choice.at("passes");
+                      const int kept = accumulators(c.lanes, c.registers, passes);
+                      if (c.generator != "attention_softmax" && passes != 0) {
+                          return false;  // there is no reduction
+                      }
+                      // Beside the accumulators a pass holds what comes next and its bounds.
+                      const bool as_usual = passes > 0 && kept == accumulators(c.lanes, c.registers, 0);
+                      return 2 * vectors <= c.registers && kept < c.registers && !as_usual;
+                  });
+
+void reduction(RowReduction r, Func y, Var row, int passes, const Target &target) {
     const int vector = f32_lanes(target);
-    const int in_registers = std::min(r.lane_count, vector * vector_registers(target) / 2);
+    const int in_registers = accumulators(vector, vector_registers(target), passes) * vector;
     const Var group("group");
     r.lanes.compute_at(y, row).vectorize(r.lane, vector).unroll(r.lane);
     r.lanes.update(0)
@@ -36,14 +56,14 @@ void reduction(RowReduction r, Func y, Var row, const Target &target) {
 
 void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Target &target) {
     Func maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
-    reduction(stages.largest, maximum, stages.row, target);
+    reduction(stages.largest, maximum, stages.row, params.passes, target);
     maximum.specialize(!stages.masked);
 
     weights.compute_root();
     weights.vectorize(stages.position, f32_lanes(target) * params.vectors, TailStrategy::RoundUp)
         .specialize(!stages.masked);
 
-    reduction(stages.total, sum, stages.row, target);
+    reduction(stages.total, sum, stages.row, params.passes, target);
 }
 
 void attention_rows(Func y, Var d, const AttentionParams &params, const Target &target) {

@@ -7,8 +7,16 @@
 #include "schedules/elementwise.h"
 
 #include "schedules/machine.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
+namespace {
+
+// A vector in flight needs a register for its argument and one for what is made of it.
+const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6, 8}}},
+                  [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
+
+}  // namespace
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target) {
     Halide::Func y = stages.y;

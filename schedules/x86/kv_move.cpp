@@ -9,6 +9,7 @@
 
 #include "runtime/matmul_layout.h"
 #include "schedules/machine.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
@@ -16,12 +17,17 @@ using namespace Halide;
 
 namespace {
 
-// Also on AVX-512, where squares of 16 take a quarter longer.
-constexpr int side = 8;
+// A kernel either turns squares or copies rows: the parameter of the other way keeps its usual value.
+const Space space("kv_move", {{"side", 8, {4, 8, 16}}, {"rows", 1, {1, 2, 4, 8}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const bool transposed = c.kernel.count("transposed") > 0;
+                      return transposed ? choice.at("rows") == 1 : choice.at("side") == 8;
+                  });
 
-// Squares of 8 x 8 are turned in registers; at the ends they overlap. What has no room for a square, such as a
-// single position, goes by vectors along the rows of `from`, each element of which is stored by itself.
-void transpose(const KvMove &stages) {
+// Squares are turned in registers; at the ends they overlap. 8 x 8 is best, also on AVX-512, where squares of 16 take a
+// quarter longer. What has no room for a square, such as a single position, goes by vectors along the rows of `from`,
+// each element of which is stored by itself.
+void transpose(const KvMove &stages, int side) {
     const Var tile("tile"), block("block");
     Func to = stages.to, element = stages.element;
     to.specialize(stages.inner_extent >= side && stages.outer_extent >= side)
@@ -39,20 +45,27 @@ void transpose(const KvMove &stages) {
         .unroll(stages.outer);
 }
 
-// A row of a panel at a time.
-void copy(const KvMove &stages, const Target &target) {
+// Rows of a panel; the last ones overlap.
+void copy(const KvMove &stages, int rows, const Target &target) {
     Func to = stages.to;
+    if (rows > 1) {
+        const Var tile("tile");
+        to.specialize(stages.inner_extent == panel_width && stages.outer_extent >= rows)
+            .split(stages.outer, tile, stages.outer, rows, TailStrategy::ShiftInwards)
+            .vectorize(stages.inner, panel_width)
+            .unroll(stages.outer);
+    }
     to.specialize(stages.inner_extent == panel_width).vectorize(stages.inner, panel_width);
     to.vectorize(stages.inner, f32_lanes(target), TailStrategy::GuardWithIf);
 }
 
 }  // namespace
 
-void kv_move(const KvMove &stages, const Target &target) {
+void kv_move(const KvMove &stages, const KvMoveParams &params, const Target &target) {
     if (stages.transposed) {
-        transpose(stages);
+        transpose(stages, params.side);
     } else {
-        copy(stages, target);
+        copy(stages, params.rows, target);
     }
 }
 

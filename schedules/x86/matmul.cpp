@@ -11,10 +11,28 @@
 
 #include "runtime/matmul_layout.h"
 #include "schedules/machine.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
 using namespace Halide;
+
+namespace {
+
+// The sums of a tile and one weight of every panel are in registers at a time.
+const Space space("matmul", {{"panels", 1, {1, 2, 3, 4, 5, 6, 7, 8}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const int vectors = choice.at("panels") * std::max(1, panel_width / c.lanes);
+                      return vectors * (c.number("rows", max_tile_rows) + 1) <= c.registers;
+                  });
+
+// As in the elementwise family.
+const Space epilogue_space("epilogue", {{"panels", 1, {1, 2, 3, 4}}},
+                           [](const Choice &choice, const Circumstances &c) {
+                               return 2 * choice.at("panels") * panel_width / c.lanes <= c.registers;
+                           });
+
+}  // namespace
 
 void matmul(const Matmul &stages, const MatmulParams &params, const Target &target) {
     const int vector = std::min(panel_width, f32_lanes(target));

@@ -7,14 +7,25 @@
 #include "schedules/rope.h"
 
 #include "schedules/machine.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
 using namespace Halide;
 
-void rope(const Rope &stages, const Target &target) {
-    const int vector = f32_lanes(target);
-    const Var lane("lane");
+namespace {
+
+// Both parts of each pair are in registers, before and after; cosines and sines serve all heads beside each other.
+const Space space("rope", {{"vectors", 1, {1, 2, 4}}, {"heads", 1, {1, 2, 4}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      return choice.at("vectors") * (2 * choice.at("heads") + 2) <= c.registers;
+                  });
+
+}  // namespace
+
+void rope(const Rope &stages, const RopeParams &params, const Target &target) {
+    const int vector = f32_lanes(target) * params.vectors;
+    const Var lane("lane"), beside("beside");
     Func y = stages.y, loaded = stages.loaded;
     const auto by_vectors = [&](Stage stage, TailStrategy tail) {
         stage.split(stages.pair, stages.pair, lane, vector, tail)
@@ -22,6 +33,16 @@ void rope(const Rope &stages, const Target &target) {
             .vectorize(lane)
             .unroll(stages.part);
     };
+    if (params.heads > 1) {
+        y.specialize(stages.pairs % vector == 0 && stages.heads % params.heads == 0)
+            .split(stages.pair, stages.pair, lane, vector, TailStrategy::RoundUp)
+            .split(stages.head, stages.head, beside, params.heads, TailStrategy::RoundUp)
+            .reorder(lane, stages.part, beside, stages.pair, stages.head)
+            .vectorize(lane)
+            .unroll(stages.part)
+            .unroll(beside);
+        loaded.unroll(stages.head);
+    }
     by_vectors(y.specialize(stages.pairs % vector == 0), TailStrategy::RoundUp);
     by_vectors(y, TailStrategy::GuardWithIf);
     // Both parts are in registers before either is written: y may be x.

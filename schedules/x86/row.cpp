@@ -9,22 +9,53 @@
 #include <algorithm>
 
 #include "schedules/machine.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 namespace {
 
 using namespace Halide;
 
+// Lanes of all reductions here: twice 32 with two values each, or 64.
+constexpr int all_lanes = 64;
+
+/** Vectors of lanes that a reduction of `lanes` accumulators keeps in registers. */
+int accumulators(int lanes, int vector, int registers, int passes) {
+    return passes > 0 ? lanes / vector / passes : std::min(lanes / vector, registers / 2);
+}
+
+/** Whether every row has as many registers for its lanes as it takes, and every pass a whole one. */
+bool reduction_fits(const Choice &choice, const Circumstances &c, int rows) {
+    const int passes = choice.at("passes");
+    const int kept = accumulators(all_lanes, c.lanes, c.registers, passes);
+    const bool as_usual = passes > 0 && kept == accumulators(all_lanes, c.lanes, c.registers, 0);
+    return kept >= 1 && rows * kept <= c.registers && !as_usual;
+}
+
+const Space space("row",
+                  {{"vectors", 4, {1, 2, 3, 4, 6, 8}},
+                   {"rows", 1, {1, 2, 4}},
+                   {"passes", 0, {0, 1, 2}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const int rows = choice.at("rows");
+                      return reduction_fits(choice, c, rows) && 2 * rows * choice.at("vectors") <= c.registers;
+                  });
+
+const Space statistics_space("statistics", {{"passes", 0, {0, 1, 2}}},
+                             [](const Choice &choice, const Circumstances &c) { return reduction_fits(choice, c, 1); });
+
 // At each step of y's loop over `t` a stage is computed for as many rows as y takes in that step.
 void per_step(Func stage, Func y, Var t) {
     stage.compute_at(y, t).unroll(t);
 }
 
-void reduction(RowReduction r, Func y, Var t, const Target &target) {
+void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) {
     const int vector = f32_lanes(target);
     // All lanes of all values are accumulators in registers through the whole pass: 8 of AVX2's 16 or 4 of AVX-512's
     // 32. With SSE's 4-wide vectors they would need all 16, so the lanes are halved into two passes there.
-    const int in_registers = std::min(r.lane_count, vector * vector_registers(target) / 2 / r.lanes.outputs());
+    const int values = r.lanes.outputs();
+    const int in_registers =
+        std::max(1, accumulators(r.lane_count * values, vector, vector_registers(target), passes) / values) * vector;
 
     Var group("group");
     per_step(r.lanes, y, t);
@@ -55,7 +86,7 @@ void row(const Row &stages, const RowParams &params, const Target &target) {
     const Var t = stages.t;
     y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
     for (const RowReduction &r : stages.reductions) {
-        reduction(r, y, t, target);
+        reduction(r, y, t, params.passes, target);
     }
     for (Func scalar : stages.scalars) {
         per_step(scalar, y, t);
@@ -78,11 +109,11 @@ void row(const Row &stages, const RowParams &params, const Target &target) {
     y.specialize(whole);
 }
 
-void row_statistics(const Row &stages, const Target &target) {
+void row_statistics(const Row &stages, const RowParams &params, const Target &target) {
     Func y = stages.y;
     y.unroll(stages.d);
     for (const RowReduction &r : stages.reductions) {
-        reduction(r, y, stages.t, target);
+        reduction(r, y, stages.t, params.passes, target);
     }
     for (Func scalar : stages.scalars) {
         scalar.compute_at(y, stages.t);

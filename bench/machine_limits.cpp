@@ -1,5 +1,5 @@
-// See limits.h. A limit is the best of several samples: whatever else ran on the machine only ever made one slower.
-#include "limits.h"
+// See machine_limits.h. A limit is the best of several samples: whatever else ran on the machine only ever made one slower.
+#include "machine_limits.h"
 
 #include <algorithm>
 #include <chrono>

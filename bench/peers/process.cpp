@@ -1,5 +1,5 @@
-// See python_process.h.
-#include "peers/python_process.h"
+// See process.h.
+#include "peers/process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <fstream>
+
+#include "peers/describe.h"
 
 extern char **environ;
 
@@ -19,6 +22,9 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
+
+/** How often one process is started in a run: who crashes in every row is done with. */
+constexpr int most_starts = 4;
 
 /** Where files are in memory, if there is such a place. */
 fs::path new_folder() {
@@ -45,14 +51,37 @@ std::vector<std::string> variables_for(const PeerOptions &options) {
     return variables;
 }
 
+std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.3g s", seconds);
+    return text;
+}
+
 }  // namespace
 
-// ---- PythonProcess ----
+// ---- Process ----
 
-PythonProcess::PythonProcess(const PeerOptions &options, const std::string &script,
-                             const std::vector<std::string> &more_variables)
-    : files(new_folder()) {
-    const std::string &python = options.python, path = HALYARD_BENCH_PEERS_DIR "/" + script;
+Process::Process(const PeerOptions &options, std::vector<std::string> program,
+                 const std::vector<std::string> &more_variables)
+    : command(std::move(program)), variables(variables_for(options)), limit_per_row(options.row_limit),
+      files(new_folder()) {
+    variables.insert(variables.end(), more_variables.begin(), more_variables.end());
+    for (char **variable = environ; *variable != nullptr; variable++) {
+        variables.push_back(*variable);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    start();
+}
+
+Process Process::python(const PeerOptions &options, const std::string &script,
+                        const std::vector<std::string> &more_variables) {
+    const fs::path path = fs::path(HALYARD_BENCH_PEERS_DIR) / script;  // `script` itself if that is a whole path
+    return Process(options, {options.python, "-u", path.string()}, more_variables);
+}
+
+void Process::start() {
+    starts++;
+    received.clear();
     int input[2], output[2];
     if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) {
         return;
@@ -66,19 +95,16 @@ PythonProcess::PythonProcess(const PeerOptions &options, const std::string &scri
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    std::vector<std::string> variables = variables_for(options);
-    variables.insert(variables.end(), more_variables.begin(), more_variables.end());
-    for (char **variable = environ; *variable != nullptr; variable++) {
-        variables.push_back(*variable);
+    std::vector<char *> arguments, environment;
+    for (std::string &argument : command) {
+        arguments.push_back(argument.data());
     }
-    std::vector<char *> environment;
     for (std::string &variable : variables) {
         environment.push_back(variable.data());
     }
+    arguments.push_back(nullptr);
     environment.push_back(nullptr);
-    const char *arguments[] = {python.c_str(), "-u", path.c_str(), nullptr};
-    if (posix_spawnp(&process, python.c_str(), &actions, &attributes, const_cast<char **>(arguments),
-                     environment.data()) != 0) {
+    if (posix_spawnp(&process, arguments[0], &actions, &attributes, arguments.data(), environment.data()) != 0) {
         process = -1;
     }
     posix_spawn_file_actions_destroy(&actions);
@@ -87,23 +113,27 @@ PythonProcess::PythonProcess(const PeerOptions &options, const std::string &scri
     close(output[1]);
     to = input[1];
     from = output[0];
-    signal(SIGPIPE, SIG_IGN);
 }
 
-PythonProcess::~PythonProcess() {
+void Process::revive() {
+    if (process <= 0 && starts < most_starts) {
+        start();
+    }
+}
+
+Process::~Process() {
     stop();
     std::error_code ignored;
     fs::remove_all(files, ignored);
 }
 
-json PythonProcess::ask(const json &request, double limit) {
+json Process::ask(const json &request, double limit) {
     if (process <= 0) {
-        return {{"error", "its process is gone"}};
+        return {{"error", starts < most_starts ? "its process is gone" : "its process ended too often in this run"}};
     }
     const std::string line = request.dump() + "\n";
     if (write(to, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-        stop();
-        return {{"error", "its process died"}};
+        return died();
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit);
     while (true) {
@@ -117,78 +147,118 @@ json PythonProcess::ask(const json &request, double limit) {
             std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
         pollfd readable{from, POLLIN, 0};
         const int ready = left > 0 ? poll(&readable, 1, static_cast<int>(left)) : 0;
-        char buffer[4096];
-        const ssize_t count = ready > 0 ? read(from, buffer, sizeof(buffer)) : 0;
         if (ready < 0 && errno == EINTR) {
             continue;
         }
-        if (count <= 0) {
+        if (ready <= 0) {
             stop();
-            return {{"error", ready > 0 ? "its process died" : "gave no answer in time"}};
+            return {{"error", "gave no answer within the row's time (" + seconds_text(limit_per_row) + ")"}};
+        }
+        char buffer[4096];
+        const ssize_t count = read(from, buffer, sizeof(buffer));
+        if (count <= 0) {
+            return died();
         }
         received.append(buffer, static_cast<std::size_t>(count));
     }
 }
 
-void PythonProcess::stop() {
+json Process::died() {
+    int status = 0;
+    // It may be about to end by itself, which says more than the kill below.
+    for (int i = 0; i < 100 && process > 0; i++) {
+        if (waitpid(process, &status, WNOHANG) == process) {
+            process = -1;
+            break;
+        }
+        usleep(1000);
+    }
+    const bool was_alive = process > 0;
+    stop();
+    if (!was_alive && WIFSIGNALED(status)) {
+        return {{"error", std::string("its process crashed (") + strsignal(WTERMSIG(status)) + ")"}};
+    }
+    return {{"error", "its process ended (status " + std::to_string(WEXITSTATUS(status)) + ")"}};
+}
+
+void Process::stop() {
     if (process > 0) {
         kill(process, SIGKILL);
         waitpid(process, nullptr, 0);
-        close(to);
-        close(from);
         process = -1;
+    }
+    for (int *end : {&to, &from}) {
+        if (*end >= 0) {
+            close(*end);
+            *end = -1;
+        }
     }
 }
 
-std::string PythonProcess::send(const std::string &name, const Matrix &matrix) const {
+std::string Process::send(const std::string &name, const Matrix &matrix) const {
     const fs::path path = files / name;
     std::ofstream(path, std::ios::binary).write(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
     return path.string();
 }
 
-void PythonProcess::receive(const std::string &name, const Matrix &matrix) const {
+void Process::receive(const std::string &name, const Matrix &matrix) const {
     std::memset(matrix.data(), 0xff, matrix.bytes());
     std::ifstream(files / name, std::ios::binary).read(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
 }
 
-// ---- PythonContender ----
+// ---- RemoteContender ----
 
-PythonContender::PythonContender(Work &owner, PythonProcess &with) : work(owner), process(with) {
+RemoteContender::RemoteContender(Work &owner, Process &with)
+    : work(owner), process(with), seconds_left(with.row_limit()) {
     static int next_id = 0;
     id = next_id++;
 }
 
-PythonContender::~PythonContender() {
-    process.ask({{"do", "release"}, {"id", id}}, sample_limit);
+RemoteContender::~RemoteContender() {
+    process.ask({{"do", "release"}, {"id", id}}, start_limit);
 }
 
-std::string PythonContender::prepare(json request) {
+json RemoteContender::ask(const json &request) {
+    const auto start = std::chrono::steady_clock::now();
+    json reply = process.ask(request, seconds_left);
+    seconds_left -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return reply;
+}
+
+std::string RemoteContender::prepare(json request) {
+    process.revive();
     request["do"] = "prepare";
     request["id"] = id;
     request["threads"] = work.id.threads;
     for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
         request["output_paths"].push_back((process.folder() / output_name(i)).string());
     }
-    const json reply = process.ask(request, prepare_limit);
+    const json reply = ask(request);
     if (reply.contains("error")) {
         return reply["error"];
     }
     note = reply.value("note", "");
     resident = reply.value("resident", std::size_t{0});
+    if (reply.contains("accuracy")) {
+        has_told = true;
+        told = accuracy_of(reply["accuracy"]);
+    }
     return {};
 }
 
-double PythonContender::error() {
+Accuracy RemoteContender::accuracy() {
+    if (has_told) {
+        return told;
+    }
     for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
         process.receive(output_name(i), work.sets[0].outputs[i]);
     }
-    return work.worst_error();
+    return work.accuracy();
 }
 
-void PythonContender::run(benchmark::State &state) {
+void RemoteContender::run(benchmark::State &state) {
     while (state.KeepRunningBatch(state.max_iterations)) {
-        const json reply =
-            process.ask({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}}, sample_limit);
+        const json reply = ask({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}});
         if (reply.contains("error")) {
             failure = reply["error"];
             state.SkipWithError(failure.c_str());

@@ -1,0 +1,191 @@
+// See runner.h.
+#include "runner.h"
+
+#include <algorithm>
+
+#include "row_limits.h"
+
+namespace halyard::bench {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+namespace {
+
+std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < std::min(over.size(), under.size()); i++) {
+        values.push_back(over[i] / under[i]);
+    }
+    return values;
+}
+
+/** The greater of each two. */
+std::vector<double> greater(const std::vector<double> &a, const std::vector<double> &b) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); i++) {
+        values.push_back(std::max(a[i], b[i]));
+    }
+    return values;
+}
+
+/** seconds: of ours, of `limit_count` limits, of peers, of ours again. */
+void take_ours(RowResult &row, const Work &work, std::size_t limit_count,
+               const std::vector<std::vector<double>> &seconds) {
+    row.rounds = static_cast<int>(seconds.back().size());
+    row.seconds = estimate(seconds.front());
+    // The slowest of what a layer cannot do without; the faster of two copies.
+    std::vector<double> limit = seconds[1];
+    for (std::size_t i = 2; i <= limit_count; i++) {
+        if (row.id.has_roofline()) {
+            limit = greater(limit, seconds[i]);
+        } else if (estimate(seconds[i]).median < estimate(limit).median) {
+            limit = seconds[i];
+            row.limit_stores = Stores::nontemporal;
+        }
+    }
+    row.limit_seconds = estimate(limit);
+    row.fraction = estimate(ratios(limit, seconds[0]));
+    if (row.id.has_roofline()) {
+        row.read_seconds = estimate(seconds[1]);
+        row.multiply_add_seconds = estimate(seconds[2]);
+        row.sets = work.sets.size();
+        row.resident = work.resident;
+    }
+    row.again = estimate(ratios(seconds.back(), seconds.front()));
+}
+
+}  // namespace
+
+/** Our contenders for a row. */
+struct Runner::Own {
+    Contender *ours, *again;
+    std::vector<Contender *> limits;
+};
+
+RowResult Runner::measure_row(const WorkId &id) {
+    RowResult row{};
+    row.id = id;
+    try {
+        measure_into(row);
+    } catch (const std::exception &error) {
+        row.failure = error.what();
+    }
+    return row;
+}
+
+void Runner::measure_into(RowResult &row) {
+    const WorkId &id = row.id;
+    Work work(id, peer_options.cold_set, peer_options.isa);
+    row.isa = halyard_isa_name(halyard_context_isa(work.context.get()));
+    row.tolerance = work.tolerance();
+    work.spoil_outputs();
+    work.call(0);
+    row.accuracy = work.accuracy();
+    row.is_wrong = !(row.accuracy.error <= row.tolerance);
+    if (row.is_wrong) {
+        return;
+    }
+
+    if (team == nullptr || team->size() != id.threads) {
+        team = std::make_unique<Team>(id.threads);
+    }
+    const auto call = [&work](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
+    Local ours(call, work.sets.size()), ours_again(call, work.sets.size());
+    const auto limits = limits_of(work, streams_of(halyard_context_isa(work.context.get())), *team);
+    Own own{&ours, &ours_again, {}};
+    for (const auto &limit : limits) {
+        own.limits.push_back(limit.get());
+    }
+    // Two models in memory are enough: their peers come one by one, each with rounds of its own.
+    const std::size_t at_once = id.is_model() ? 1 : std::max<std::size_t>(peers.size(), 1);
+    std::size_t next = 0;
+    do {
+        next = measure_beside(row, work, own, next, at_once);
+    } while (next < peers.size() && interrupted == 0);
+}
+
+/** Prepares the peers from `first` on until `most` are ready, and measures them with ours; returns the next one.
+ * The first time the row's own results are taken too. */
+std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most) {
+    std::vector<Contender *> contenders{own.ours};
+    if (first == 0) {
+        contenders.insert(contenders.end(), own.limits.begin(), own.limits.end());
+    }
+    std::size_t place = contenders.size(), next = first;
+    std::vector<std::unique_ptr<PeerContender>> sides;
+    for (; next < peers.size() && sides.size() < most; next++) {
+        row.peers.push_back(prepare_peer(*peers[next], work, sides));
+    }
+    if (first > 0 && sides.empty()) {
+        return next;
+    }
+    for (const auto &side : sides) {
+        contenders.push_back(&side->contender());
+    }
+    contenders.push_back(own.again);
+    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, processes_of(peers),
+                    [] { return interrupted != 0; }};
+    const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+    if (first == 0) {
+        take_ours(row, work, own.limits.size(), seconds);
+    }
+    for (std::size_t i = first; i < next; i++) {
+        PeerResult &peer = row.peers[i];
+        if (peer.reason.empty() && !peer.is_wrong) {
+            peer.reason = contenders[place]->failure;
+            peer.seconds = estimate(seconds[place]);
+            peer.ratio = estimate(ratios(seconds[place], seconds[0]));
+            if (peer.reason.empty() && peer.ratio.samples == 0) {
+                peer.reason = "the run was interrupted before its turn";
+            }
+            place++;
+        }
+    }
+    return next;
+}
+
+int Runner::rounds_of(const WorkId &id) const {
+    constexpr double long_call = 2e11;  // multiplications and additions: half a second or more
+    return options.rounds != 0 ? options.rounds : id.has_heads() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
+}
+
+PeerResult Runner::prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides) {
+    PeerResult result;
+    result.peer = peer.name();
+    result.reason = peer.refusal(work.id);
+    if (result.reason.empty() && interrupted != 0) {
+        result.reason = "the run was interrupted before its turn";
+    }
+    if (result.reason.empty() && peer.slow_to_prepare() && !options.all_slow &&
+        !has_bar(work.id, peer.name(), options.threads)) {
+        result.reason = "left out of this mode, where it would take most of the time";
+    }
+    if (!result.reason.empty()) {
+        return result;
+    }
+    std::unique_ptr<PeerContender> side = peer.prepare(work, result.reason);
+    if (side == nullptr) {
+        return result;
+    }
+    result.accuracy = side->accuracy();
+    result.is_wrong = !(result.accuracy.error <= work.peer_tolerance());
+    result.note = side->note;
+    result.resident = side->resident;
+    if (!result.is_wrong) {
+        sides.push_back(std::move(side));
+    }
+    return result;
+}
+
+std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers) {
+    std::vector<pid_t> processes;
+    for (const auto &peer : peers) {
+        const std::vector<pid_t> more = peer->processes();
+        processes.insert(processes.end(), more.begin(), more.end());
+    }
+    std::sort(processes.begin(), processes.end());
+    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+    return processes;
+}
+
+}  // namespace halyard::bench

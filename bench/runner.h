@@ -1,0 +1,50 @@
+// Measures rows one after another with everything that stays the same between them.
+#ifndef HALYARD_BENCH_RUNNER_H
+#define HALYARD_BENCH_RUNNER_H
+
+#include <csignal>
+#include <memory>
+#include <vector>
+
+#include "peers/peer.h"
+#include "result.h"
+#include "team.h"
+
+namespace halyard::bench {
+
+/** Set by a signal: the run ends with what it has. */
+extern volatile std::sig_atomic_t interrupted;
+
+struct RunnerOptions {
+    int rounds = 0;         // 0: as suits the row
+    bool all_slow = false;  // prepare slow peers for every row, not only for those with a bar to reach
+    int threads = 0;        // of the run
+};
+
+class Runner {
+public:
+    Runner(const RunnerOptions &given, const PeerOptions &peer_choices,
+           const std::vector<std::unique_ptr<Peer>> &present)
+        : options(given), peer_options(peer_choices), peers(present) {}
+
+    RowResult measure_row(const WorkId &id);
+
+private:
+    struct Own;
+    void measure_into(RowResult &row);
+    std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most);
+    int rounds_of(const WorkId &id) const;
+    PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides);
+
+    RunnerOptions options;
+    PeerOptions peer_options;
+    const std::vector<std::unique_ptr<Peer>> &peers;
+    std::unique_ptr<Team> team;
+};
+
+/** The processes of the peers, each once. */
+std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers);
+
+}  // namespace halyard::bench
+
+#endif

@@ -1,0 +1,312 @@
+// See attention_works.h.
+#include "attention_works.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <stdexcept>
+#include <tuple>
+
+#include "bench/attention.h"
+#include "halyard/attention.h"
+#include "reference_attention.h"
+
+namespace halyard::tune {
+namespace {
+
+using bench::HeadsView;
+using bench::Operands;
+using bench::Work;
+using bench::WorkId;
+
+void require(halyard_status status) {
+    if (status != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+}
+
+/** Heads of 128 features as most models have them; three of a width that is no multiple of that. */
+constexpr std::int64_t usual_head_dim = 128, odd_heads = 3;
+
+std::int64_t head_dim_of(const WorkId &id) {
+    return id.d % usual_head_dim == 0 ? usual_head_dim : id.d / odd_heads;
+}
+
+std::int64_t heads_of(const WorkId &id) {
+    return id.d / head_dim_of(id);
+}
+
+/** Rows as a shape has them, of whole heads. */
+OwnShapes shapes_of_heads(std::vector<RowsAndWidth> checks) {
+    OwnShapes own;
+    own.probes = {{32, usual_head_dim}};
+    own.checks = std::move(checks);
+    own.timed = [](const Shape &shape) {
+        const std::int64_t heads = (shape.d + usual_head_dim - 1) / usual_head_dim;
+        return std::make_optional(RowsAndWidth{shape.rows, heads * usual_head_dim});
+    };
+    return own;
+}
+
+/** The worst of errors relative to the largest value beside them. */
+class WorstError {
+public:
+    void add(const tests::Row &expected, const tests::Row &got) {
+        double largest = std::numeric_limits<double>::min(), error = 0;
+        for (std::size_t i = 0; i < expected.size(); i++) {
+            largest = std::max(largest, std::fabs(expected[i]));
+            error = std::isnan(got[i]) ? std::numeric_limits<double>::infinity()
+                                       : std::max(error, std::fabs(got[i] - expected[i]));
+        }
+        worst = std::max(worst, error / largest);
+    }
+
+    double worst = 0;
+};
+
+tests::ExpectedRow exact(const tests::Row &row, std::size_t begin, std::size_t count) {
+    tests::ExpectedRow part;
+    for (std::size_t i = begin; i < begin + count; i++) {
+        part.push_back({row[i], 0});
+    }
+    return part;
+}
+
+// ---- attention ----
+
+constexpr bench::HeadShape small_heads{2, 2, 16};
+constexpr float softcap = 20;
+
+/** Two blocks of keys in part, so that some are merged, and softmax with a mask and without. */
+OwnShapes shapes_of_attention() {
+    constexpr std::int64_t timed_tokens = 1024, two_blocks = 600;
+    const std::int64_t width = small_heads.query_width();
+    OwnShapes own;
+    own.probes = {{two_blocks, width}};
+    own.checks = {{1, width}, {67, width}, {two_blocks, width}};
+    own.timed = [width](const Shape &shape) {
+        return shape.cold ? std::nullopt : std::make_optional(RowsAndWidth{timed_tokens, width});
+    };
+    return own;
+}
+
+WorkKind attention_kind() {
+    WorkKind kind;
+    kind.kernel.name = "attention.2x16";
+    kind.kernel.operation = "attention";
+    kind.kernel.stream = bench::stream_read;
+    kind.kernel.attention = small_heads;
+    kind.kernel.prepare = [](Work &work) { work.attention = std::make_shared<bench::Attention>(work); };
+    kind.kernel.call = bench::call_attention;
+    kind.own = shapes_of_attention();
+    return kind;
+}
+
+WorkKind capped_attention_kind() {
+    WorkKind kind = attention_kind();
+    kind.kernel.name = "attention_softcap.2x16";
+    kind.kernel.call = [](Work &work, Operands &set) {
+        const std::int64_t heads = small_heads.heads, dim = small_heads.head_dim;
+        const HeadsView q(set.inputs[bench::Attention::q], 1, heads, dim);
+        const HeadsView k(set.inputs[bench::Attention::k], 1, heads, dim);
+        const HeadsView v(set.inputs[bench::Attention::v], 1, heads, dim);
+        HeadsView y(set.outputs[0], 1, heads, dim);
+        halyard_attention_options options{};
+        options.causal = 1;
+        options.softcap = softcap;
+        return halyard_attention(work.context.get(), &q.view, &k.view, &v.view, &options, &y.view);
+    };
+    kind.error = [](const Work &work) {
+        const Operands &set = work.sets[0];
+        const auto dim = static_cast<std::size_t>(small_heads.head_dim);
+        tests::AttentionRule rule;
+        rule.causal = true;
+        rule.softcap = softcap;
+        WorstError error;
+        for (std::size_t head = 0; head < static_cast<std::size_t>(small_heads.heads); head++) {
+            tests::Matrix inputs[3];
+            for (std::size_t input = 0; input < 3; input++) {
+                for (std::int64_t row = 0; row < work.id.rows; row++) {
+                    inputs[input].push_back(exact(set.inputs[input].row(row), head * dim, dim));
+                }
+            }
+            const tests::Matrix y = tests::attention(inputs[0], inputs[1], inputs[2], 0, rule);
+            for (std::int64_t row = 0; row < work.id.rows; row++) {
+                tests::Row expected, got;
+                const tests::Row whole = set.outputs[0].row(row);
+                for (std::size_t i = 0; i < dim; i++) {
+                    expected.push_back(y[static_cast<std::size_t>(row)][i].value);
+                    got.push_back(whole[head * dim + i]);
+                }
+                error.add(expected, got);
+            }
+        }
+        return error.worst;
+    };
+    return kind;
+}
+
+// ---- rotary embedding ----
+
+constexpr double rope_theta = 10000;
+
+/** A table for so many positions. */
+const halyard_rope *rope_of(const WorkId &id, bool interleaved) {
+    static std::map<std::tuple<std::int64_t, std::int64_t, bool>, std::shared_ptr<halyard_rope>> all;
+    std::shared_ptr<halyard_rope> &rope = all[{head_dim_of(id), id.rows, interleaved}];
+    if (rope == nullptr) {
+        halyard_rope_options options{};
+        options.head_dim = head_dim_of(id);
+        options.max_positions = id.rows;
+        options.rope_theta = rope_theta;
+        options.interleaved = interleaved ? 1 : 0;
+        halyard_rope *made = nullptr;
+        require(halyard_rope_create(&options, &made));
+        rope.reset(made, halyard_rope_destroy);
+    }
+    return rope.get();
+}
+
+WorkKind rope_kind(const char *name, bool interleaved) {
+    WorkKind kind;
+    kind.kernel.name = kind.kernel.operation = name;
+    kind.kernel.stream = bench::stream_copy;
+    kind.kernel.call = [interleaved](Work &work, Operands &set) {
+        const HeadsView x(set.inputs[0], 1, heads_of(work.id), head_dim_of(work.id));
+        HeadsView y(set.outputs[0], 1, heads_of(work.id), head_dim_of(work.id));
+        return halyard_rope_apply(work.context.get(), rope_of(work.id, interleaved), &x.view, nullptr, &y.view);
+    };
+    kind.error = [interleaved](const Work &work) {
+        const auto dim = static_cast<std::size_t>(head_dim_of(work.id));
+        tests::RopeRule rule;
+        rule.rotary_dim = head_dim_of(work.id);
+        rule.theta = rope_theta;
+        rule.interleaved = interleaved;
+        WorstError error;
+        for (std::int64_t row = 0; row < work.id.rows; row++) {
+            const tests::Row x = work.sets[0].inputs[0].row(row);
+            tests::Row expected;
+            for (std::size_t begin = 0; begin < x.size(); begin += dim) {
+                for (const tests::Expected &each : tests::rotated(exact(x, begin, dim), rule, row)) {
+                    expected.push_back(each.value);
+                }
+            }
+            error.add(expected, work.sets[0].outputs[0].row(row));
+        }
+        return error.worst;
+    };
+    kind.own = shapes_of_heads({{5, 198}, {3, 640}, {4, 1024}});
+    return kind;
+}
+
+// ---- keys and values into a cache and out of it ----
+
+enum CacheInput { keys, values };
+
+/** An f32 row for the keys and one for the values of each position, so that nothing but the kernels converts; and a
+ *  cache of the work's type. */
+void prepare_cache(Work &work) {
+    const WorkId &id = work.id;
+    for (std::size_t i = 0; i < id.set_count(work.cold_set); i++) {
+        Operands operands;
+        for (const CacheInput input : {keys, values}) {
+            operands.inputs.emplace_back(bench::Dtype::f32, id.rows, id.d);
+            operands.inputs.back().fill_random(static_cast<unsigned>(input) + 1, 0.0, 1.5);
+            operands.outputs.emplace_back(bench::Dtype::f32, id.rows, id.d);
+        }
+        halyard_kv_cache_options options{};
+        options.n_layers = options.n_sequences = 1;
+        options.n_kv_heads = heads_of(id);
+        options.head_dim = head_dim_of(id);
+        options.max_positions = id.rows;
+        options.dtype = tests::dlpack_type(id.dtype);
+        halyard_kv_cache *cache = nullptr;
+        require(halyard_kv_cache_create(&options, nullptr, 0, &cache));
+        operands.cache.reset(cache, halyard_kv_cache_destroy);
+        work.sets.push_back(std::move(operands));
+    }
+}
+
+halyard_status append(Work &work, Operands &set) {
+    const HeadsView k(set.inputs[keys], 1, heads_of(work.id), head_dim_of(work.id));
+    const HeadsView v(set.inputs[values], 1, heads_of(work.id), head_dim_of(work.id));
+    const halyard_status status = halyard_kv_cache_truncate(set.cache.get(), 0, 0);
+    return status != HALYARD_OK
+               ? status
+               : halyard_kv_cache_append(work.context.get(), set.cache.get(), 0, nullptr, &k.view, &v.view);
+}
+
+/** Which of the two are read. */
+halyard_status read(Work &work, Operands &set, std::initializer_list<CacheInput> which) {
+    HeadsView views[] = {{set.outputs[keys], 1, heads_of(work.id), head_dim_of(work.id)},
+                         {set.outputs[values], 1, heads_of(work.id), head_dim_of(work.id)}};
+    DLTensor *outputs[] = {nullptr, nullptr};
+    for (const CacheInput each : which) {
+        DLTensor &view = views[each].view;
+        view.ndim--;  // no axis of sequences
+        view.shape++;
+        view.strides++;
+        outputs[each] = &view;
+    }
+    return halyard_kv_cache_read(work.context.get(), set.cache.get(), 0, 0, 0, outputs[keys], outputs[values]);
+}
+
+/** What went into the cache must come out of it, rounded to its type. */
+double error_of_copies(const Work &work, std::initializer_list<CacheInput> which) {
+    const Operands &set = work.sets[0];
+    WorstError error;
+    for (const CacheInput each : which) {
+        for (std::int64_t row = 0; row < work.id.rows; row++) {
+            error.add(set.inputs[each].row(row), set.outputs[each].row(row));
+        }
+    }
+    return error.worst;
+}
+
+WorkKind cache_kind(const char *name) {
+    WorkKind kind;
+    kind.kernel.name = kind.kernel.operation = name;
+    kind.kernel.stream = bench::stream_copy;
+    kind.kernel.inputs = kind.kernel.outputs = 2;
+    kind.kernel.prepare = prepare_cache;
+    kind.own = shapes_of_heads({{1, 256}, {37, 198}, {600, 256}});
+    return kind;
+}
+
+WorkKind append_kind() {
+    WorkKind kind = cache_kind("kv_append");
+    kind.kernel.call = append;
+    kind.finish = [](Work &work) { require(read(work, work.sets[0], {keys, values})); };
+    kind.error = [](const Work &work) { return error_of_copies(work, {keys, values}); };
+    return kind;
+}
+
+WorkKind read_kind(const char *name, CacheInput which) {
+    WorkKind kind = cache_kind(name);
+    kind.kernel.call = [which](Work &work, Operands &set) {
+        if (halyard_kv_cache_length(set.cache.get(), 0, 0) == 0) {
+            const halyard_status status = append(work, set);
+            if (status != HALYARD_OK) {
+                return status;
+            }
+        }
+        return read(work, set, {which});
+    };
+    kind.error = [which](const Work &work) { return error_of_copies(work, {which}); };
+    return kind;
+}
+
+}  // namespace
+
+std::vector<WorkKind> attention_work_kinds() {
+    return {attention_kind(),
+            capped_attention_kind(),
+            rope_kind("rope", false),
+            rope_kind("rope_interleaved", true),
+            append_kind(),
+            read_kind("kv_read_keys", keys),
+            read_kind("kv_read_values", values)};
+}
+
+}  // namespace halyard::tune

@@ -1,0 +1,66 @@
+// From a choice of parameters to a kernel that can be called, in this process.
+//
+// A candidate is compiled to the very object that the build would link, byte for byte (a matrix product by way of
+// assembly, as there), and loaded. Halide's own just-in-time compiler would time other code: it leaves the prefetches
+// of the products as they are, and wraps every call in checks that the library does not have.
+#ifndef HALYARD_TUNE_COMPILE_H
+#define HALYARD_TUNE_COMPILE_H
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+
+namespace halyard::tune {
+
+using KernelFunction = int (*)(void **arguments);
+
+/** A loaded kernel. */
+class Loaded {
+public:
+    /** Loads a shared object and removes its file. */
+    Loaded(const std::string &file, const std::string &symbol);
+    ~Loaded();
+    Loaded(const Loaded &) = delete;
+    Loaded &operator=(const Loaded &) = delete;
+
+    KernelFunction function() const { return entry; }
+
+private:
+    void *handle;
+    KernelFunction entry;
+};
+
+class Compiler {
+public:
+    Compiler();
+    ~Compiler();
+    Compiler(const Compiler &) = delete;
+    Compiler &operator=(const Compiler &) = delete;
+
+    /** The object file of a variant, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
+    std::string object(const Variant &variant, const Choice &choice);
+    /** How many dimensions each argument has, 0 for scalars; the output comes last. */
+    std::vector<int> argument_dimensions(const Variant &variant);
+    /** The algorithm of a variant with the schedule that one of Halide's autoschedulers makes for arguments of these
+     *  extents, with a Halide runtime of its own. */
+    std::unique_ptr<Loaded> autoscheduled(const Variant &variant, const std::string &scheduler,
+                                          const std::vector<std::vector<int>> &extents);
+    /** An object file, loaded; every call loads another copy. */
+    std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
+
+private:
+    std::string directory;  // of files that live as long as one call
+    int loads = 0;
+};
+
+/** Those whose plug-ins come with Halide and that schedule for CPUs. */
+const std::vector<std::string> &autoschedulers();
+
+/** "21.0.0" */
+std::string halide_version();
+
+}  // namespace halyard::tune
+
+#endif

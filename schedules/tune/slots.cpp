@@ -1,0 +1,192 @@
+// See slots.h.
+#include "slots.h"
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "HalideRuntime.h"
+#include "runtime/tiles.h"
+
+namespace halyard::tune {
+namespace {
+
+using Function = std::atomic<KernelFunction>;
+
+enum Index {
+#define HALYARD_VARIANT(kernel, dtype, isa) index_##kernel##_##dtype##_##isa,
+#define HALYARD_ABSENT(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_VARIANT
+    slot_count
+};
+
+struct Named {
+    const char *kernel, *dtype, *isa;
+    bool is_present;
+};
+constexpr Named names[] = {
+#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa, true},
+#define HALYARD_ABSENT(kernel, dtype, isa) {#kernel, #dtype, #isa, false},
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_VARIANT
+};
+
+std::mutex mutex;
+std::function<KernelFunction(int)> resolve;
+std::set<int> *recorded = nullptr;  // while calls are recorded
+
+int answer_first_call(int slot, void **arguments);
+
+template<int slot>
+int first_call(void **arguments) {
+    return answer_first_call(slot, arguments);
+}
+
+constexpr KernelFunction first_calls[] = {
+#define HALYARD_VARIANT(kernel, dtype, isa) first_call<index_##kernel##_##dtype##_##isa>,
+#define HALYARD_ABSENT(kernel, dtype, isa) nullptr,
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_VARIANT
+};
+
+Function functions[slot_count] = {
+#define HALYARD_VARIANT(kernel, dtype, isa) {first_call<index_##kernel##_##dtype##_##isa>},
+#define HALYARD_ABSENT(kernel, dtype, isa) {nullptr},
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_VARIANT
+};
+
+int answer_first_call(int slot, void **arguments) {
+    KernelFunction function = nullptr;
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (recorded != nullptr) {
+            recorded->insert(slot);
+            return 0;
+        }
+        function = resolve(slot);
+        functions[slot] = function;
+    }
+    return function(arguments);
+}
+
+TileKernels &tiles() {
+    static TileKernels table;
+    return table;
+}
+
+template<typename Names>
+int index_in(const Names &all, const std::string &name) {
+    for (std::size_t i = 0; i < all.size(); i++) {
+        if (all[i] == name) {
+            return static_cast<int>(i);
+        }
+    }
+    return -1;
+}
+
+}  // namespace
+
+int slot_of(const Variant &variant) {
+    const auto kernel = static_cast<int>(variant.kernel - kernel_table().data());
+    const auto isas = static_cast<int>(isa_names().size()), dtypes = static_cast<int>(dtype_names().size());
+    const int slot =
+        (kernel * isas + index_in(isa_names(), variant.isa)) * dtypes + index_in(dtype_names(), variant.dtype);
+    return names[slot].is_present ? slot : -1;
+}
+
+Variant variant_of(int slot) {
+    return {find_kernel(names[slot].kernel), names[slot].dtype, names[slot].isa};
+}
+
+void set_resolver(std::function<KernelFunction(int slot)> resolver) {
+    resolve = std::move(resolver);
+}
+
+void set_slot(int slot, KernelFunction function) {
+    functions[slot] = function;
+}
+
+void clear_slot(int slot) {
+    functions[slot] = first_calls[slot];
+}
+
+void set_tile_panels(const Variant &variant, int panels) {
+    const auto kernel = static_cast<Kernel>(variant.kernel - kernel_table().data());
+    const auto dtype = static_cast<DType>(index_in(dtype_names(), variant.dtype));
+    tiles().set(kernel, dtype, index_in(isa_names(), variant.isa), panels);
+}
+
+std::vector<int> slots_called_by(const std::function<void()> &work) {
+    KernelFunction before[slot_count];
+    std::set<int> called;
+    for (int slot = 0; slot < slot_count; slot++) {
+        before[slot] = functions[slot];
+        functions[slot] = first_calls[slot];
+    }
+    recorded = &called;
+    work();
+    recorded = nullptr;
+    for (int slot = 0; slot < slot_count; slot++) {
+        functions[slot] = before[slot];
+    }
+    return {called.begin(), called.end()};
+}
+
+namespace {
+
+// Of the call that is looked at.
+const std::vector<int> *looked_for = nullptr;
+std::vector<std::vector<int>> *seen = nullptr;
+
+int look_at(void **arguments) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    seen->clear();
+    for (std::size_t i = 0; i < looked_for->size(); i++) {
+        seen->emplace_back();
+        const auto *buffer = static_cast<const halide_buffer_t *>(arguments[i]);
+        for (int dim = 0; dim < (*looked_for)[i]; dim++) {
+            seen->back().push_back(buffer->dim[dim].extent);
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> extents_in(int slot, const std::vector<int> &dimensions,
+                                         const std::function<void()> &work) {
+    std::vector<std::vector<int>> extents;
+    const KernelFunction before = functions[slot];
+    looked_for = &dimensions;
+    seen = &extents;
+    functions[slot] = look_at;
+    work();
+    functions[slot] = before;
+    return extents;
+}
+
+}  // namespace halyard::tune
+
+// ---- what takes the place of the library's own ----
+
+extern "C" {
+#define HALYARD_VARIANT(kernel, dtype, isa)                                                                            \
+    int hk_##kernel##_##dtype##_##isa##_argv(void **arguments) {                                                       \
+        return halyard::tune::functions[halyard::tune::index_##kernel##_##dtype##_##isa].load(                         \
+            std::memory_order_relaxed)(arguments);                                                                     \
+    }
+#define HALYARD_ABSENT(kernel, dtype, isa)
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_VARIANT
+}
+
+const halyard::TileKernels &halyard::tile_kernels() {
+    return halyard::tune::tiles();
+}

@@ -1,0 +1,554 @@
+// See tuner.h.
+#include "tuner.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+#include <stdexcept>
+
+#include "hash.h"
+
+namespace halyard::tune {
+namespace {
+
+using nlohmann::json;
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+    return text;
+}
+
+json to_json(const Gain &gain) {
+    return {{"ratio", gain.ratio}, {"error", gain.error}, {"low", gain.low}, {"high", gain.high}};
+}
+
+Gain gain_of(const json &object) {
+    return {object.at("ratio"), object.at("error"), object.at("low"), object.at("high")};
+}
+
+json to_json(const Effort &effort) {
+    return {{"rounds", effort.rounds}, {"seconds_per_sample", effort.seconds_per_sample}};
+}
+
+/** Calls out of cache take many times as long as a sample should, but differ less from one to the next. */
+Effort effort_on(const Workload &workload, Effort effort) {
+    constexpr int least_rounds = 9;
+    if (workload.id.cold) {
+        effort.rounds = std::min(effort.rounds, std::max(least_rounds, effort.rounds / 3));
+    }
+    return effort;
+}
+
+/** Bytes of all outputs of the first operand set. */
+std::string output_bytes(const bench::Work &work) {
+    std::string bytes;
+    for (const bench::Matrix &output : work.sets[0].outputs) {
+        bytes.append(output.data(), output.bytes());
+    }
+    return bytes;
+}
+
+}  // namespace
+
+// ---- Workshop ----
+
+Workshop::Workshop(const UsualParameters &usual_parameters, const TuneOptions &chosen)
+    : usual(usual_parameters), options(chosen), finder(chosen.threads, chosen.cold_set) {
+    set_resolver([this](int slot) {
+        std::unique_ptr<Loaded> &kernel = loaded[slot];
+        if (kernel == nullptr) {
+            const Variant variant = variant_of(slot);
+            kernel = compiler.load(usual_object(variant), variant.symbol());
+        }
+        return kernel->function();
+    });
+    for (const KernelInfo &kernel : kernel_table()) {
+        for (const std::string &isa : isa_names()) {
+            for (const std::string &dtype : dtype_names()) {
+                const Variant variant{&kernel, dtype, isa};
+                if (kernel.family == "matmul" && slot_of(variant) >= 0) {
+                    set_tile_panels(variant, usual.complete(variant).at("panels"));
+                }
+            }
+        }
+    }
+}
+
+const std::string &Workshop::usual_object(const Variant &variant) {
+    std::string &object = objects[variant.symbol()];
+    if (object.empty()) {
+        object = compiler.object(variant, usual.named(variant));
+    }
+    return object;
+}
+
+Subject Workshop::subject(const Variant &variant, const std::vector<Workload> &workloads) {
+    Subject subject;
+    subject.kernel = variant.kernel->name;
+    subject.dtype = variant.dtype;
+    subject.isa = variant.isa;
+    subject.threads = options.threads;
+    for (const Workload &workload : workloads) {
+        subject.workloads.push_back(workload.name());
+    }
+    subject.space = hash_of_space(*variant.space());
+    subject.code = hash_of(usual_object(variant));
+    return subject;
+}
+
+namespace {
+
+/** Whether two calls have operands of the same shapes and values. */
+bool have_same_operands(const bench::WorkId &a, const bench::WorkId &b) {
+    const bench::Kernel &x = *a.kernel, &y = *b.kernel;
+    return !x.layer && !y.layer && !x.prepare && !y.prepare && x.inputs == y.inputs && x.outputs == y.outputs &&
+           x.input_width == y.input_width && x.has_weight == y.has_weight && x.has_bias == y.has_bias &&
+           x.cast_to == y.cast_to && a.dtype == b.dtype && a.rows == b.rows && a.d == b.d && a.cold == b.cold &&
+           a.threads == b.threads;
+}
+
+}  // namespace
+
+std::unique_ptr<bench::Work> Workshop::take(const Workload &workload, const std::string &isa) {
+    if (spare != nullptr && have_same_operands(spare->id, workload.id) &&
+        halyard_context_isa(spare->context.get()) == isa_named(isa)) {
+        spare->id = workload.id;
+        return std::move(spare);
+    }
+    if (workload.id.cold) {
+        spare = nullptr;
+    }
+    return finder.make(workload, isa);
+}
+
+void Workshop::give_back(std::unique_ptr<bench::Work> work) {
+    if (work != nullptr && work->id.cold) {
+        spare = std::move(work);
+    }
+}
+
+// ---- KernelArena ----
+
+struct KernelArena::Candidate {
+    Choice choice;
+    std::string object, failure;
+    std::unique_ptr<Loaded> loaded;
+};
+
+/** Calls of the library on one piece of work, with one kernel in its place. */
+class KernelArena::Calls : public Competitor {
+public:
+    Calls(const KernelArena &of, bench::Work &on, const Choice &with, KernelFunction kernel)
+        : arena(of), work(on), choice(with), function(kernel) {}
+
+    void enter() override {
+        arena.install(choice, function);
+        if (work.sets.size() == 1) {
+            work.call(0);  // the code and what it learns of the data, after somebody else's
+        }
+    }
+
+    double seconds(std::int64_t calls) override {
+        const std::size_t sets = work.sets.size();
+        const bench::Kernel &kernel = *work.id.kernel;
+        const double begin = now();
+        for (std::int64_t i = 0; i < calls; i++) {
+            kernel.call(work, work.sets[next]);
+            next = next + 1 == sets ? 0 : next + 1;
+        }
+        return now() - begin;
+    }
+
+private:
+    /** A call on one thread stays on this one. The time that it has had a processor leaves out what other processes
+     * took of it meanwhile, which on a busy machine is most of the time. */
+    double now() const {
+        timespec time{};
+        clock_gettime(work.id.threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+        return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    }
+
+    const KernelArena &arena;
+    bench::Work &work;
+    const Choice &choice;
+    KernelFunction function;
+    std::size_t next = 0;
+};
+
+KernelArena::KernelArena(Workshop &shop, const Variant &of, std::vector<Workload> on, Database &records,
+                         const Setting &setting, std::mt19937 &generator, std::function<bool()> stopper,
+                         Progress reporter)
+    : workshop(shop), variant(of), workloads(std::move(on)), database(records),
+      head(record_of(setting, shop.subject(of, workloads))), random(generator), stop(std::move(stopper)),
+      progress(std::move(reporter)), usual(shop.usual.complete(of)), check_list(shop.finder.checks(of)) {
+    const Subject subject = shop.subject(of, workloads);
+    for (const json &record : database.records()) {
+        if (record["kind"] == "trial" && record.value("kernel", "") == subject.kernel &&
+            record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
+            why_foreign(record, setting).empty() && why_stale(record, subject).empty()) {
+            known.push_back(record);
+        }
+    }
+    for (const Workload &check : check_list) {
+        checks.push_back(shop.finder.make(check, of.isa));
+    }
+    works.resize(workloads.size());
+    Candidate &first = candidate(usual);
+    if (first.failure.empty()) {
+        first.failure = judge(first, right);
+    }
+    if (!first.failure.empty()) {
+        throw std::runtime_error(variant.name() + " with its usual parameters: " + first.failure);
+    }
+    if (workshop.checked_families.insert(variant.kernel->family).second &&
+        workshop.compiler.object(variant, usual) != first.object) {
+        throw std::logic_error("the space of the family " + variant.kernel->family +
+                               " does not say the usual values of its GeneratorParams");
+    }
+    usual_again = workshop.compiler.load(first.object, variant.symbol());
+}
+
+KernelArena::~KernelArena() {
+    const int slot = slot_of(variant);
+    clear_slot(slot);
+    if (variant.kernel->family == "matmul") {
+        set_tile_panels(variant, usual.at("panels"));
+    }
+    for (std::unique_ptr<bench::Work> &work : works) {
+        workshop.give_back(std::move(work));
+    }
+}
+
+void KernelArena::install(const Choice &choice, KernelFunction function) const {
+    set_slot(slot_of(variant), function);
+    if (variant.kernel->family == "matmul") {
+        set_tile_panels(variant, choice.at("panels"));
+    }
+}
+
+KernelArena::Candidate &KernelArena::candidate(const Choice &choice) {
+    std::unique_ptr<Candidate> &known_candidate = candidates[choice];
+    if (known_candidate == nullptr) {
+        known_candidate = std::make_unique<Candidate>();
+        known_candidate->choice = choice;
+        try {
+            known_candidate->object =
+                choice == usual ? workshop.usual_object(variant) : workshop.compiler.object(variant, choice);
+            known_candidate->loaded = workshop.compiler.load(known_candidate->object, variant.symbol());
+        } catch (const std::runtime_error &error) {
+            known_candidate->failure = std::string("does not compile: ") + error.what();
+        }
+    }
+    return *known_candidate;
+}
+
+/** Runs the checks in a process of its own, which a candidate may bring down. Says why it is no good, or nothing. */
+std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &results) {
+    std::vector<Check> all;
+    for (std::size_t i = 0; i < checks.size(); i++) {
+        all.push_back({&check_list[i], checks[i].get()});
+    }
+    const std::string failure = judge_on(all, tested, results);
+    for (std::size_t i = 0; failure.empty() && &results != &right && i < results.size(); i++) {
+        if (results[i].hash != right[i].hash) {
+            return "gives other bits at " + check_list[i].name();
+        }
+    }
+    return failure;
+}
+
+std::string KernelArena::judge_on(const std::vector<Check> &all, const Candidate &tested,
+                                  std::vector<Judged> &results) {
+    constexpr unsigned most_seconds = 30;
+    constexpr std::size_t hash_length = 16;
+    struct Message {
+        char hash[hash_length];
+        double error, tolerance;
+    };
+    int channel[2];
+    if (pipe(channel) != 0) {
+        throw std::runtime_error("no pipe can be made");
+    }
+    // What the library needs besides is resolved here, once for all processes.
+    install(usual, candidate(usual).loaded->function());
+    for (const Check &check : all) {
+        check.work->call(0);
+        if (check.workload->kind->finish) {
+            check.workload->kind->finish(*check.work);
+        }
+    }
+    std::fflush(nullptr);
+    const pid_t process = fork();
+    if (process < 0) {
+        throw std::runtime_error("no process can be started");
+    }
+    if (process == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(most_seconds);
+        install(tested.choice, tested.loaded->function());
+        for (const Check &check : all) {
+            bench::Work &work = *check.work;
+            const WorkKind &kind = *check.workload->kind;
+            work.spoil_outputs();
+            work.call(0);
+            if (kind.finish) {
+                kind.finish(work);
+            }
+            Message message{};
+            hash_of(output_bytes(work)).copy(message.hash, hash_length);
+            message.error = kind.error ? kind.error(work) : work.worst_error();
+            message.tolerance = work.tolerance();
+            if (write(channel[1], &message, sizeof(message)) != static_cast<ssize_t>(sizeof(message))) {
+                _exit(1);
+            }
+        }
+        _exit(0);
+    }
+    close(channel[1]);
+    results.clear();
+    Message message{};
+    while (read(channel[0], &message, sizeof(message)) == static_cast<ssize_t>(sizeof(message))) {
+        results.push_back({std::string(message.hash, hash_length), message.error, message.tolerance});
+    }
+    close(channel[0]);
+    int status = 0;
+    waitpid(process, &status, 0);
+    if (results.size() != all.size()) {
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "did not come to an end"
+               : WIFSIGNALED(status) ? std::string("crashed: ") + strsignal(WTERMSIG(status))
+                                     : "stopped before its end";
+    }
+    for (std::size_t i = 0; i < results.size(); i++) {
+        if (!(results[i].error <= results[i].tolerance)) {
+            return "is wrong at " + all[i].workload->name();
+        }
+    }
+    return {};
+}
+
+void KernelArena::append(json fields) {
+    json record = head;
+    record.update(fields);
+    record["family"] = variant.kernel->family;
+    record["time"] = utc_now();
+    double load = 0;
+    getloadavg(&load, 1);
+    record["load"] = load;
+    database.append(record);
+}
+
+bool KernelArena::admits(const Choice &choice) {
+    progress("compiling " + text_of(choice));
+    Candidate &tested = candidate(choice);
+    if (tested.failure.empty()) {
+        std::vector<Judged> results;
+        tested.failure = judge(tested, results);
+    }
+    if (!tested.failure.empty() && !stop()) {
+        append({{"kind", "trial"}, {"params", choice}, {"verdict", tested.failure}});
+    }
+    return tested.failure.empty();
+}
+
+std::optional<std::vector<Gain>> KernelArena::remembered(const Choice &choice, const Effort &effort) const {
+    for (const json &record : known) {
+        if (record["verdict"] == "compared" && record["params"] == json(choice) &&
+            record["effort"] == to_json(effort)) {
+            std::vector<Gain> gains;
+            for (const json &gain : record["gains"]) {
+                gains.push_back(gain_of(gain));
+            }
+            return gains;
+        }
+    }
+    return std::nullopt;
+}
+
+bench::Work &KernelArena::work_on(std::size_t workload) {
+    if (works[workload] == nullptr) {
+        // One large set of operands at a time.
+        for (std::size_t other = 0; other < works.size(); other++) {
+            if (works[other] != nullptr && workloads[other].id.cold) {
+                workshop.give_back(std::move(works[other]));
+            }
+        }
+        works[workload] = workshop.take(workloads[workload], variant.isa);
+    }
+    return *works[workload];
+}
+
+Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) {
+    Result result;
+    result.gains.resize(choices.size());
+    std::vector<std::size_t> to_measure;
+    for (std::size_t i = 0; i < choices.size(); i++) {
+        const auto before = is_final ? std::nullopt : remembered(choices[i], effort);
+        if (before) {
+            result.gains[i] = *before;
+        } else {
+            to_measure.push_back(i);
+        }
+    }
+    if (to_measure.empty()) {
+        return result;
+    }
+
+    std::vector<std::vector<std::vector<double>>> samples(choices.size());  // [choice][piece of work][round]
+    for (std::size_t w = 0; w < workloads.size(); w++) {
+        if (stop()) {
+            return {};
+        }
+        progress((is_final ? "final: " : "timing " + std::to_string(to_measure.size()) + " at ") + workloads[w].name());
+        bench::Work &work = work_on(w);
+        std::vector<std::unique_ptr<Calls>> calls;
+        const auto add = [&](const Choice &choice, KernelFunction function) {
+            calls.push_back(std::make_unique<Calls>(*this, work, choice, function));
+        };
+        add(usual, candidate(usual).loaded->function());
+        add(usual, usual_again->function());
+        for (const std::size_t i : to_measure) {
+            add(choices[i], candidate(choices[i]).loaded->function());
+        }
+        std::vector<Competitor *> competitors;
+        for (const auto &each : calls) {
+            competitors.push_back(each.get());
+        }
+        const Effort on_this = effort_on(workloads[w], effort);
+        const auto seconds = sample_rounds(competitors, on_this, random, stop);
+        if (static_cast<int>(seconds[0].size()) < on_this.rounds) {
+            return {};
+        }
+        result.again.push_back(gain_over(seconds[0], seconds[1]));
+        for (std::size_t k = 0; k < to_measure.size(); k++) {
+            const std::size_t i = to_measure[k];
+            result.gains[i].push_back(gain_over(seconds[0], seconds[k + 2]));
+            samples[i].push_back(seconds[k + 2]);
+        }
+        samples.push_back({seconds[0]});
+    }
+    for (const std::size_t i : to_measure) {
+        json gains = json::array(), again = json::array(), usual_samples = json::array();
+        for (const Gain &gain : result.gains[i]) {
+            gains.push_back(to_json(gain));
+        }
+        for (const Gain &gain : result.again) {
+            again.push_back(to_json(gain));
+        }
+        for (std::size_t w = 0; w < workloads.size(); w++) {
+            usual_samples.push_back(samples[choices.size() + w][0]);
+        }
+        const Gain mean = mean_gain(result.gains[i]);
+        append({{"kind", "trial"},
+                {"params", choices[i]},
+                {"verdict", is_final ? "final" : "compared"},
+                {"effort", to_json(effort)},
+                {"seconds", samples[i]},
+                {"usual_seconds", usual_samples},
+                {"gains", gains},
+                {"again", again},
+                {"ratio", mean.ratio},
+                {"error", mean.error},
+                {"noise", noise_of(mean_gain(result.again))}});
+    }
+    return result;
+}
+
+std::optional<KernelArena::Duel> KernelArena::duel(const Choice &first, const Choice &second, const Effort &effort) {
+    for (const Choice &choice : {first, second}) {
+        if (choice != usual && !admits(choice)) {
+            throw std::runtime_error(text_of(choice) + " " + candidate(choice).failure);
+        }
+    }
+    const std::unique_ptr<Loaded> first_again = workshop.compiler.load(candidate(first).object, variant.symbol());
+    std::optional<Duel> result;
+    for (int repetition = 0; repetition < 2; repetition++) {
+        std::vector<Gain> gains, again;
+        for (std::size_t w = 0; w < workloads.size(); w++) {
+            bench::Work &work = work_on(w);
+            Calls a(*this, work, first, candidate(first).loaded->function());
+            Calls a_again(*this, work, first, first_again->function());
+            Calls b(*this, work, second, candidate(second).loaded->function());
+            const Effort on_this = effort_on(workloads[w], effort);
+            const auto seconds = sample_rounds({&a, &a_again, &b}, on_this, random, stop);
+            if (static_cast<int>(seconds[0].size()) < on_this.rounds) {
+                return std::nullopt;
+            }
+            again.push_back(gain_over(seconds[0], seconds[1]));
+            gains.push_back(gain_over(seconds[0], seconds[2]));
+        }
+        const Gain gain = mean_gain(gains);
+        const double noise = std::max(noise_of(mean_gain(again)), result ? result->noise : 0.0);
+        const int winner = is_beyond_noise(gain, noise) ? 1 : is_slower_beyond_noise(gain, noise) ? -1 : 0;
+        if (!result || std::fabs(std::log(gain.ratio)) < std::fabs(std::log(result->gain.ratio))) {
+            result = Duel{gain, noise, result && result->winner != winner ? 0 : winner};
+        } else {
+            result->noise = noise;
+            result->winner = result->winner == winner ? winner : 0;
+        }
+    }
+    return result;
+}
+
+std::vector<std::vector<int>> KernelArena::extents() {
+    bench::Work &work = work_on(0);
+    return extents_in(slot_of(variant), workshop.compiler.argument_dimensions(variant), [&work] { work.call(0); });
+}
+
+KernelArena::Race KernelArena::race(const std::string &label, const std::function<std::unique_ptr<Loaded>()> &make,
+                                    const Effort &effort) {
+    Race result;
+    Candidate other;
+    other.choice = usual;
+    try {
+        other.loaded = make();
+        // On the very calls: such a schedule serves no smaller ones.
+        std::vector<Check> all;
+        for (std::size_t w = 0; w < workloads.size(); w++) {
+            all.push_back({&workloads[w], &work_on(w)});
+        }
+        std::vector<Judged> results;
+        result.failure = judge_on(all, other, results);
+    } catch (const std::runtime_error &error) {
+        result.failure = error.what();
+    }
+    json gains = json::array();
+    for (std::size_t w = 0; w < workloads.size() && result.failure.empty(); w++) {
+        bench::Work &work = work_on(w);
+        Calls ours(*this, work, usual, candidate(usual).loaded->function());
+        Calls theirs(*this, work, usual, other.loaded->function());
+        const auto seconds = sample_rounds({&ours, &theirs}, effort, random, stop);
+        if (static_cast<int>(seconds[0].size()) < effort.rounds) {
+            result.failure = "interrupted";
+            return result;
+        }
+        result.usual_seconds.push_back(median_of(seconds[0]));
+        result.seconds.push_back(median_of(seconds[1]));
+        result.gains.push_back(gain_over(seconds[0], seconds[1]));
+        gains.push_back(to_json(result.gains.back()));
+    }
+    append({{"kind", "baseline"},
+            {"label", label},
+            {"failure", result.failure},
+            {"seconds", result.seconds},
+            {"usual_seconds", result.usual_seconds},
+            {"gains", gains}});
+    return result;
+}
+
+void KernelArena::keep(const Verdict &verdict, unsigned seed) {
+    json record = record_of(verdict);
+    record["kind"] = "verdict";
+    record["rigor"] = workshop.options.rigor.name;
+    record["seed"] = seed;
+    append(record);
+}
+
+}  // namespace halyard::tune

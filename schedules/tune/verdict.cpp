@@ -1,0 +1,61 @@
+// See verdict.h.
+#include "verdict.h"
+
+namespace halyard::tune {
+
+using nlohmann::json;
+
+namespace {
+
+/** How patient a rigor of that name is; -1 if there is none. */
+int patience_of(const std::string &name) {
+    for (std::size_t i = 0; i < rigors().size(); i++) {
+        if (rigors()[i].name == name) {
+            return static_cast<int>(i);
+        }
+    }
+    return -1;
+}
+
+}  // namespace
+
+Verdict verdict_of(const Outcome &outcome, const Choice &usual) {
+    return {
+        usual,         outcome.best,      outcome.is_better, outcome.is_better ? outcome.gain : outcome.runner_up_gain,
+        outcome.noise, outcome.runner_up, outcome.tried,     false};
+}
+
+Verdict verdict_of(const json &record) {
+    Verdict verdict;
+    verdict.usual = record.at("usual").get<Choice>();
+    verdict.best = record.at("best").get<Choice>();
+    verdict.is_better = record.at("is_better");
+    verdict.gain = {record.at("ratio"), record.at("error")};
+    verdict.noise = record.at("noise");
+    verdict.runner_up = record.at("runner_up").get<Choice>();
+    verdict.tried = record.at("tried");
+    return verdict;
+}
+
+json record_of(const Verdict &verdict) {
+    return {{"usual", verdict.usual},         {"best", verdict.best},        {"is_better", verdict.is_better},
+            {"ratio", verdict.gain.ratio},    {"error", verdict.gain.error}, {"noise", verdict.noise},
+            {"runner_up", verdict.runner_up}, {"tried", verdict.tried}};
+}
+
+std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,
+                                     const Rigor &rigor) {
+    std::optional<Verdict> newest;
+    for (const json &record : database.records()) {
+        if (record["kind"] == "verdict" && record.value("kernel", "") == subject.kernel &&
+            record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
+            patience_of(record.value("rigor", "")) >= patience_of(rigor.name) && why_foreign(record, setting).empty() &&
+            why_stale(record, subject).empty()) {
+            newest = verdict_of(record);
+            newest->is_remembered = true;
+        }
+    }
+    return newest;
+}
+
+}  // namespace halyard::tune

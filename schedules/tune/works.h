@@ -1,0 +1,97 @@
+// The calls of the library by which kernels are judged: the rows of the benchmark suite, with its operands and
+// references, and a few more for kernels that no row of it reaches. Which calls a kernel takes part in is found out by
+// making them.
+#ifndef HALYARD_TUNE_WORKS_H
+#define HALYARD_TUNE_WORKS_H
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/work.h"
+#include "slots.h"
+
+namespace halyard::tune {
+
+/** Rows, inputs and outputs of a call; `d_out` counts for products alone. */
+struct Shape {
+    std::int64_t rows, d, d_out;
+    bool cold;
+};
+
+struct RowsAndWidth {
+    std::int64_t rows, d;
+};
+
+/** The shapes of a kind of call that does not take any rows of any width. */
+struct OwnShapes {
+    std::vector<RowsAndWidth> probes, checks;  // that show which kernels it calls; that show whether they are right
+    std::function<std::optional<RowsAndWidth>(const Shape &shape)> timed;  // in place of a shape; nothing for none
+};
+
+/** A call of the library on any shape. */
+struct WorkKind {
+    bench::Kernel kernel;
+    /** Untimed, after a call whose result is to be judged; may be null. */
+    std::function<void(bench::Work &work)> finish;
+    /** Instead of Work::worst_error(); may be null. */
+    std::function<double(const bench::Work &work)> error;
+    std::optional<OwnShapes> own;
+};
+
+const std::vector<std::unique_ptr<WorkKind>> &work_kinds();
+
+/** One call: a kind on a shape. */
+struct Workload {
+    const WorkKind *kind;
+    bench::WorkId id;
+
+    std::string name() const { return id.name(); }
+};
+
+/** A named set of shapes, or explicit ones: "64x4096,2048x8192/cold,8x4096x11008". Throws std::invalid_argument with a
+ *  sentence that lists what there is. `large`: those out of cache too. */
+std::vector<Shape> shapes_named(const std::string &text, bool large);
+/** The names of the sets, for the help. */
+std::string shape_set_names();
+
+/** Finds the calls that a kernel takes part in. */
+class WorkFinder {
+public:
+    WorkFinder(int thread_count, std::size_t cold_bytes) : threads(thread_count), cold_set(cold_bytes) {}
+
+    /** The calls by which to judge a variant, on those shapes; empty if no call reaches it. */
+    std::vector<Workload> workloads(const Variant &variant, const std::vector<Shape> &shapes);
+    /** The same on small odd shapes, to see whether its results are right. */
+    std::vector<Workload> checks(const Variant &variant);
+
+    std::unique_ptr<bench::Work> make(const Workload &workload, const std::string &isa) const;
+
+private:
+    /** A kind and the rows and inputs, of what was tried, of its calls that reach a variant. */
+    struct Reach {
+        const WorkKind *kind = nullptr;
+        std::size_t kernels = 0;  // that these calls are made of
+        std::vector<std::int64_t> rows;
+        std::int64_t least_d = 0;
+    };
+    using Reaches = std::map<int, Reach>;  // by slot
+
+    const Reach *reach_of(const Variant &variant);
+    Reaches explore(const std::string &dtype, const std::string &isa) const;
+
+    int threads;
+    std::size_t cold_set;
+    std::map<std::string, Reaches> explored;  // by type and instruction set
+};
+
+/** The instruction set of that name as the library counts them. */
+halyard_isa isa_named(const std::string &name);
+bench::Dtype dtype_named(const std::string &name);
+
+}  // namespace halyard::tune
+
+#endif

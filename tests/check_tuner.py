@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Runs the tuner on small kernels: what it writes, that it goes on after an interruption, and what it refuses."""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+# One kernel of each way in which objects are made, and one that takes several rows side by side.
+SAME_OBJECTS = [("silu", "f32"), ("cast_to_bf16", "f32"), ("layer_norm_weight", "bf16"), ("matmul_2", "f16"),
+                ("epilogue_silu_gated", "bf16"), ("pack_out_in_folded", "bf16"), ("attention_softmax", "f32"),
+                ("rope", "f16"), ("kv_pack_keys", "bf16")]
+SMALL = ["--isa", "sse41", "--dtype", "f32", "--shapes", "4x256", "--rigor", "quick"]
+
+
+def check(condition, text):
+    if not condition:
+        sys.exit(f"check_tuner: {text}")
+
+
+class Tuner:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        self.database, self.output = folder / "tune.jsonl", folder / "tuned.json"
+
+    def command(self, *words):
+        return [self.program, "--database", str(self.database), "--output", str(self.output), *words]
+
+    def run(self, *words):
+        run = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=600)
+        return run.returncode, run.stdout + run.stderr
+
+    def records(self):
+        return [json.loads(line) for line in self.database.read_text().splitlines()]
+
+
+def check_objects(tuner, kernels):
+    """What is timed is what the build links, byte for byte."""
+    for kernel, dtype in SAME_OBJECTS:
+        for isa in ("sse41", "avx2", "avx512"):
+            built = kernels / f"hk_{kernel}_{dtype}_{isa}.o"
+            made = tuner.folder / "kernel.o"
+            status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa,
+                                     "--output", str(made))
+            if "this machine has no" in text:
+                continue
+            check(status == 0, f"no object of {kernel}: {text}")
+            check(made.read_bytes() == built.read_bytes(),
+                  f"the object of {kernel} {dtype} {isa} is not that of the build")
+
+
+def check_refusals(tuner):
+    status, text = tuner.run("--kernel", "slu")
+    check(status == 2 and "no kernel or family 'slu'" in text and "silu" in text and "elementwise" in text, text)
+    status, text = tuner.run("--isa", "mmx")
+    check(status == 2 and "no 'mmx'" in text and "sse41" in text, text)
+    status, text = tuner.run("--dtype", "f64")
+    check(status == 2 and "bf16" in text, text)
+    status, text = tuner.run("--shapes", "llama9")
+    check(status == 2 and "llama2-7b" in text, text)
+    status, text = tuner.run("--budget", "soon")
+    check(status == 2 and "10m" in text, text)
+    status, text = tuner.run("compare", "vectors=5", "default", "--kernel", "silu", *SMALL)
+    check(status == 2 and "legal values are 1, 2, 3" in text, text)
+    status, text = tuner.run("compare", "rows=2", "default", "--kernel", "silu", *SMALL)
+    check(status == 2 and "has the parameters vectors" in text, text)
+    status, text = tuner.run("export")
+    check(status == 1 and "no verdict" in text, text)
+    blocked = subprocess.run([tuner.program, "--database", str(tuner.folder), "--kernel", "relu", *SMALL],
+                             capture_output=True, text=True, timeout=600)
+    check(blocked.returncode == 1 and "cannot be written" in blocked.stderr, blocked.stderr)
+
+
+def check_run(tuner):
+    status, text = tuner.run("--kernel", "relu,rms_norm", *SMALL)
+    check(status == 0, text)
+    check("2 of 2 kernels decided (0 known before)" in text, text)
+    verdicts = [record for record in tuner.records() if record["kind"] == "verdict"]
+    check([v["kernel"] for v in verdicts] == ["relu", "rms_norm"], "there are other verdicts than asked for")
+    check(all(v["tried"] > 0 for v in verdicts), "nothing was tried")
+    check(not any("wrong" in r.get("verdict", "") or "bits" in r.get("verdict", "") for r in tuner.records()),
+          "a schedule changed a result")
+    exported = json.loads(tuner.output.read_text())
+    for verdict in verdicts:
+        entry = exported["schedules"].get("sse41", {}).get(verdict["kernel"] + "_f32")
+        check(entry == (verdict["best"] if verdict["is_better"] else None), "the file is not what was found")
+    before = tuner.output.read_bytes()
+
+    status, text = tuner.run("--kernel", "relu,rms_norm", *SMALL)
+    check(status == 0 and "(2 known before)" in text, text)
+    check(tuner.output.read_bytes() == before, "the same verdicts gave another file")
+    for words in (["show"], ["best"]):
+        status, text = tuner.run(*words)
+        check(status == 0 and "all: " in text, text)
+
+
+def check_interruption(tuner, sent, expected):
+    """Interrupted or killed, it goes on where it was."""
+    tuner.database.unlink()
+    words = ["--kernel", "elementwise", *SMALL]
+    process = subprocess.Popen(tuner.command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if tuner.database.exists() and '"kind":"verdict"' in tuner.database.read_text():
+            break
+        time.sleep(0.05)
+    before = tuner.output.read_bytes()
+    process.send_signal(sent)
+    _, text = process.communicate(timeout=120)
+    check(process.returncode == expected, f"it ended with {process.returncode}: {text}")
+    if sent == signal.SIGKILL:
+        check(tuner.output.read_bytes() == before, "a killed process changed the file")
+    decided = [r["kernel"] for r in tuner.records() if r["kind"] == "verdict"]
+    check(decided, "nothing was decided before the interruption")
+    status, text = tuner.run("--kernel", ",".join(decided), *SMALL)
+    check(status == 0 and f"({len(decided)} known before)" in text, text)
+
+
+def check_records(tuner):
+    """A line that was cut off, and records of another machine."""
+    with open(tuner.database, "a", encoding="utf-8") as file:
+        file.write('{"kind":"verdict","ker')
+    status, text = tuner.run("show")
+    check(status == 0 and "cut off" in text, text)
+    status, text = tuner.run("--kernel", "relu", *SMALL)
+    check(status == 0 and "(1 known before)" in text, text)
+
+    foreign = []
+    for line in tuner.database.read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        record["machine"]["cpu"] = "Another CPU"
+        foreign.append(json.dumps(record))
+    tuner.database.write_text("\n".join(foreign) + "\n")
+    status, text = tuner.run("show")
+    check(status == 0 and "measured on another machine: cpu is Another CPU there" in text, text)
+    status, text = tuner.run("--kernel", "relu", *SMALL)
+    check(status == 0 and "(0 known before)" in text, text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("--kernels", type=pathlib.Path,
+                        help="the directory of the build's kernels, if they have their usual parameters")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tuner = Tuner(os.path.abspath(options.program), pathlib.Path(folder))
+        check_refusals(tuner)
+        check_run(tuner)
+        check_interruption(tuner, signal.SIGINT, 130)
+        check_interruption(tuner, signal.SIGKILL, -signal.SIGKILL)
+        check_records(tuner)
+        if options.kernels:
+            check_objects(tuner, options.kernels)
+    print("check_tuner: all right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,439 @@
+#!/usr/bin/env python3
+"""bench/report.py on runs made up here: what it counts, that the page stands alone and is well formed, and damaged
+files."""
+
+import copy
+import html.parser
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+sys.path.insert(0, str(BENCH))
+sys.dont_write_bytecode = True
+
+from reporting import charts, markdown, page  # noqa: E402
+from reporting.run import Damaged, Row, Run, load, significant, time_text, ulp_text  # noqa: E402
+
+
+def estimate(median, mad=0.0):
+    return {"median": median, "mad": mad, "least": median, "samples": 7}
+
+
+def peer(ratio, verdict, ulps=1.0, note=""):
+    return {
+        "is_wrong": False,
+        "note": note,
+        "error": 1e-7,
+        "ulps": ulps,
+        "seconds": estimate(1e-5 * ratio),
+        "ratio": estimate(ratio),
+        "noise": 0.02,
+        "verdict": verdict,
+    }
+
+
+def row(kernel, peers, group="norms", rows=64, d=4096, state="hot", threads=2, seconds=1e-5, **more):
+    return {
+        "name": f"{kernel}/f32/{rows}x{d}/{state}/{threads}t",
+        "kernel": kernel,
+        "group": group,
+        "dtype": "f32",
+        "rows": rows,
+        "d": d,
+        "state": state,
+        "threads": threads,
+        "isa": "avx2",
+        "bytes": 8 * rows * d,
+        "traffic": "copy",
+        "rounds": 7,
+        "failure": "",
+        "is_wrong": False,
+        "error": 1e-7,
+        "ulps": 1.5,
+        "tolerance": 1e-5,
+        "seconds": estimate(seconds, 0.01 * seconds),
+        "limit_seconds": estimate(0.8 * seconds),
+        "limit_stores": "ordinary",
+        "fraction_of_limit": estimate(0.8),
+        "ours_over_ours_again": estimate(1.0),
+        "noise": 0.02,
+        "peers": peers,
+        **more,
+    }
+
+
+def layer(rows, seconds, peers):
+    more = {
+        "d_out": 11008,
+        "flops": 2.0 * rows * 4096 * 11008,
+        "weight_bytes": 4 * 4096 * 11008,
+        "weight_set": 4 * 4096 * 11008,
+        "read_seconds": estimate(0.8 * seconds),
+        "multiply_add_seconds": estimate(0.1 * seconds),
+    }
+    made = row("linear", peers, "linear", rows, 4096, seconds=seconds, **more)
+    made["name"] = f"linear/f32/{rows}x4096x11008/hot/2t"
+    return made
+
+
+def run_of(rows):
+    bandwidth = [
+        {
+            "stream": stream,
+            "level": level,
+            "working_set": 1 << 20,
+            "threads": threads,
+            "bytes_per_second": speed * threads,
+        }
+        for level, speed in (("L1", 3e11), ("memory", 2e10))
+        for stream in ("read", "copy")
+        for threads in (1, 2)
+    ]
+    return {
+        "schema": 2,
+        "date": "2026-01-01 00:00 UTC",
+        "mode": "default",
+        "work_list": "default",
+        "interrupted": False,
+        "library": {"version": "1.2.3", "isa": "avx2", "compiler": "a compiler"},
+        "threads": 2,
+        "pinned": False,
+        "loop_overhead_seconds": 1e-9,
+        "noise": 0.012,
+        "busy_elsewhere": 0.0,
+        "machine": {
+            "cpu": "a <processor>",
+            "system": "a system",
+            "processors": 2,
+            "l1": 32768,
+            "l2": 1 << 20,
+            "l3": 1 << 25,
+            "memory": 1 << 33,
+        },
+        "limits": {
+            "isa": "avx2",
+            "bandwidth": bandwidth,
+            "flops": [
+                {"isa": "avx2", "threads": 1, "flops_per_second": 1e11},
+                {"isa": "avx2", "threads": 2, "flops_per_second": 2e11},
+            ],
+        },
+        "peers": [
+            {"name": "fast", "version": "2", "missing": ""},
+            {"name": "slow", "version": "3", "missing": ""},
+            {"name": "two calls", "version": "(this library)", "missing": ""},
+            {"name": "gone", "version": "", "missing": "is not here & never was"},
+        ],
+        "rows": rows,
+        "bars": [
+            {
+                "text": "time of fast over ours, row",
+                "row": "row",
+                "value": "0.5x",
+                "bound": "at least 1x",
+                "measured": True,
+                "is_met": False,
+            }
+        ],
+    }
+
+
+def sample():
+    """Ahead, tied, behind, wrong, crashed; three sizes of a layer; both thread counts; hot and cold."""
+    return run_of(
+        [
+            row("rms_norm", {"fast": peer(1.5, "ahead"), "slow": peer(3.0, "ahead"), "two calls": peer(0.7, "behind")}),
+            row("rms_norm", {"fast": peer(1.5, "ahead")}, threads=1, seconds=1.9e-5),
+            row("rms_norm", {"fast": peer(1.2, "ahead")}, rows=2048, d=8192, state="cold", seconds=1e-3),
+            row(
+                "silu",
+                {"fast": peer(1.005, "tie", 40.0), "slow": {"reason": "its process crashed (Segmentation fault)"}},
+                "activations",
+            ),
+            row(
+                "gelu",
+                {
+                    "fast": peer(0.5, "behind", 3.0, "allocates <its> output"),
+                    "slow": {"is_wrong": True, "note": "", "error": None, "ulps": None},
+                },
+                "activations",
+            ),
+            layer(1, 1e-3, {"fast": peer(1.1, "ahead")}),
+            layer(8, 1.2e-3, {"fast": peer(1.3, "ahead")}),
+            layer(64, 6e-3, {"fast": peer(1.2, "ahead")}),
+        ]
+    )
+
+
+class Outline(html.parser.HTMLParser):
+    """Fails at tags that do not match, and collects what a page refers to."""
+
+    VOID = {"meta", "input", "br", "img", "link"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.outside, self.ids, self.targets = [], [], set(), set()
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                assert value not in self.ids, f"two elements are called {value}"
+                self.ids.add(value)
+            if name in ("src", "href", "action"):
+                (
+                    (self.targets if value.startswith("#") else self.outside).add(value)
+                    if name == "href"
+                    else self.outside.append(value)
+                )
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        self.open.pop()
+
+
+def outline_of(text):
+    outline = Outline()
+    outline.feed(text)
+    outline.close()
+    assert not outline.open, f"never closed: {outline.open}"
+    return outline
+
+
+class Counting(unittest.TestCase):
+    def setUp(self):
+        self.run_ = Run(sample())
+
+    def test_tally_of_a_peer(self):
+        tally = self.run_.tally("fast")
+        self.assertEqual([tally[key] for key in ("rows", "ahead", "tied", "behind", "wrong")], [8, 6, 1, 1, 0])
+        self.assertEqual(self.run_.tally("slow")["wrong"], 1)
+        self.assertAlmostEqual(self.run_.tally("two calls")["mean"], 0.7)
+
+    def test_the_fastest_peer_is_of_another_library(self):
+        self.assertEqual(self.run_.fastest_peer(self.run_.rows[0]), ("fast", 1.5, "ahead"))
+        fastest = self.run_.against_fastest()
+        self.assertEqual([fastest[key] for key in ("rows", "ahead", "tied", "behind")], [8, 6, 1, 1])
+
+    def test_the_worst_comes_first(self):
+        self.assertEqual(
+            [(ratio, row["kernel"]) for ratio, row, _ in self.run_.behind()], [(0.5, "gelu"), (0.7, "rms_norm")]
+        )
+
+    def test_crashes_are_told_from_rows_a_peer_does_not_have(self):
+        self.assertEqual([(row["kernel"], peer) for row, peer, _ in self.run_.stopped()], [("silu", "slow")])
+
+    def test_pairs(self):
+        self.assertEqual([(one["threads"], more["threads"]) for one, more in charts.thread_pairs(self.run_)], [(1, 2)])
+        self.assertEqual([name for name, _, _ in charts.hot_and_cold(self.run_)], ["rms_norm f32"])
+
+    def test_operations(self):
+        self.assertEqual(Row(row("rms_norm", {})).operations, 4 * 64 * 4096)
+        self.assertEqual(Row(row("swiglu.interleaved", {})).operations, 14 * 64 * 4096)
+        self.assertEqual(Row(row("cast_to_bf16", {})).operations, 64 * 4096)
+        self.assertEqual(Row(layer(8, 1e-3, {})).operations, 2 * 8 * 4096 * 11008)
+
+    def test_numbers_as_text(self):
+        self.assertEqual(
+            [time_text(each) for each in (7.5e-8, 1.234e-5, 0.5, 12)], ["75.0 ns", "12.3 µs", "500 ms", "12.0 s"]
+        )
+        self.assertEqual([significant(each) for each in (0, 0.01234, 1.234, 1234.5)], ["0", "0.0123", "1.23", "1234"])
+        self.assertEqual([ulp_text(each) for each in (0.5, 12.4, 2e6, None)], ["0.5", "12", "2e+06", "∞"])
+
+
+class Axes(unittest.TestCase):
+    def test_logarithmic(self):
+        axis = charts.Log(1, 100, 0, 50)
+        self.assertEqual([axis(each) for each in (1, 10, 100, 1000, 0.1)], [0, 25, 50, 50, 0])
+        self.assertEqual(axis.ticks(), [1, 10, 100])
+
+    def test_linear(self):
+        self.assertEqual(charts.Linear(0, 10, 0, 100)(5), 50)
+        self.assertEqual(charts.Linear(0, 10, 0, 100).ticks(), [0, 2, 4, 6, 8, 10])
+
+
+class Pages(unittest.TestCase):
+    def test_the_page_stands_alone_and_is_well_formed(self):
+        text = page.page(Run(sample()))
+        outline = outline_of(text)
+        self.assertFalse(outline.outside)
+        self.assertEqual({each[1:] for each in outline.targets} - outline.ids, set())
+        self.assertNotIn("http", text.replace('xmlns="http://www.w3.org/2000/svg"', ""))
+        for words in (
+            "a &lt;processor&gt;",
+            "allocates &lt;its&gt; output",
+            "is not here &amp; never was",
+            "its process crashed (Segmentation fault)",
+            "not a number",
+            "missed",
+            "1.2.3",
+            "roofline",
+            "From one thread to 2",
+            "GB/s",
+            "avx2",
+            "not pinned",
+        ):
+            self.assertIn(words, text)
+
+    def test_a_large_run_is_small_and_quick(self):
+        data = sample()
+        some = data["rows"][:]
+        data["rows"] = []
+        for number in range(40):
+            for each in copy.deepcopy(some):
+                each["name"] = each["name"].replace("/f32", f"_{number}/f32")
+                each["kernel"] += f"_{number}"
+                data["rows"].append(each)
+        start = time.monotonic()
+        text = page.page(Run(data))
+        self.assertLess(len(text.encode()), 2 << 20)
+        self.assertLess(time.monotonic() - start, 20)
+
+    def test_runs_with_little_in_them(self):
+        alone = sample()
+        alone["peers"], alone["bars"] = [], []
+        for each in alone["rows"]:
+            each["peers"] = {}
+        failed = run_of([{**row("rms_norm", {}), "rounds": 0, "failure": "is out of memory"}])
+        empty = run_of([])
+        one = run_of([row("rms_norm", {"fast": peer(1.5, "ahead")})])
+        wrong = run_of([{**row("rms_norm", {}), "rounds": 0, "is_wrong": True}])
+        for data, words in (
+            (alone, "8 rows"),
+            (failed, "is out of memory"),
+            (empty, "0 rows"),
+            (one, "1 rows"),
+            (wrong, "WRONG RESULT"),
+        ):
+            text = page.page(Run(data))
+            outline_of(text)
+            self.assertIn(words, text)
+            self.assertIn(words, markdown.document(Run(data)))
+
+    def test_markdown(self):
+        text = markdown.document(Run(sample()))
+        self.assertIn("faster than every peer in 6, tied with the fastest in 1 and behind it in 1", text)
+        self.assertIn("**wrong**", text)
+        for line in text.splitlines():
+            if line.startswith("| "):
+                self.assertTrue(line.endswith(" |"))
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, content):
+        path = self.folder / "bench.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    def test_the_program(self):
+        done = subprocess.run(
+            [sys.executable, str(BENCH / "report.py"), self.write(sample()), "--output", str(self.folder / "out")],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.folder / "out" / "report.html").exists())
+        self.assertTrue((self.folder / "out" / "report.md").exists())
+
+    def test_damaged_files_are_named(self):
+        without_seconds = sample()
+        del without_seconds["rows"][2]["seconds"]
+        no_row = sample()
+        no_row["rows"][1] = 7
+        odd_verdict = sample()
+        odd_verdict["rows"][0]["peers"]["fast"]["verdict"] = "perhaps"
+        zero = sample()
+        zero["rows"][0]["seconds"]["median"] = 0
+        no_machine = sample()
+        del no_machine["machine"]
+        for content, words in (
+            ("{", "is damaged"),
+            ([], "schema"),
+            ({"schema": 1, "rows": []}, "schema 2"),
+            (without_seconds, "row 2 (rms_norm/f32/2048x8192/cold/2t) is damaged"),
+            (no_row, "row 1 (no object) is damaged"),
+            (odd_verdict, "the verdict on fast"),
+            (zero, "not positive"),
+            (no_machine, "machine"),
+        ):
+            path = self.write(content)
+            with self.assertRaises(Damaged) as caught:
+                load(path)
+            self.assertIn(words, str(caught.exception))
+            self.assertIn(path, str(caught.exception))
+            done = subprocess.run(
+                [sys.executable, str(BENCH / "report.py"), path, "--output", str(self.folder)],
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(done.returncode, 1)
+            self.assertNotIn("Traceback", done.stderr)
+        with self.assertRaises(Damaged) as caught:
+            load(str(self.folder / "nothing.json"))
+        self.assertIn("cannot be read", str(caught.exception))
+
+
+class Readme(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        (self.root / "docs").mkdir()
+        (self.root / "bench" / "results").mkdir(parents=True)
+        self.readme = self.root / "README.md"
+        self.readme.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
+        data = sample()
+        data["peers"][0]["name"] = "onednn"
+        for each in data["rows"]:
+            if "fast" in each["peers"]:
+                each["peers"]["onednn"] = each["peers"].pop("fast")
+        (self.root / "bench" / "results" / "latest.json").write_text(json.dumps(data))
+
+    def program(self, *options):
+        return subprocess.run(
+            [sys.executable, str(BENCH / "readme.py"), "--root", str(self.root), *options],
+            capture_output=True,
+            text=True,
+        )
+
+    def test_table_and_chart(self):
+        self.assertEqual(self.program("--check").returncode, 1)
+        done = self.program()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = self.readme.read_text()
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+        self.assertNotIn("old", text)
+        self.assertIn("| RMSNorm | 10.0 µs | 80% (copy) | 1.50× |", text)
+        outline_of((self.root / "docs" / "results.svg").read_text())
+        self.assertEqual(self.program("--check").returncode, 0)
+        self.readme.write_text(text.replace("1.50×", "9.50×"))
+        self.assertEqual(self.program("--check").returncode, 1)
+
+    def test_marks_must_be_there(self):
+        self.readme.write_text("nothing\n")
+        done = self.program()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("results: begin", done.stderr)
+
+    @unittest.skipUnless((BENCH / "results" / "latest.json").exists(), "no result is committed")
+    def test_the_readme_is_what_the_committed_result_gives(self):
+        done = subprocess.run([sys.executable, str(BENCH / "readme.py"), "--check"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,503 @@
+// The tuner without Halide: its judgement of noisy times with clocks that are made up, the search in spaces whose best
+// choice is known, and the database.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "export.h"
+#include "search.h"
+#include "verdict.h"
+
+namespace halyard::tune {
+namespace {
+
+using nlohmann::json;
+using schedules::Circumstances;
+
+// ---- machines that are made up ----
+
+/** Time that passes as it does on a shared machine: samples scatter, the speed drifts for a while, and now and then
+ *  somebody else takes the processor. */
+class NoisyClock {
+public:
+    NoisyClock(unsigned seed, double scatter) : random(seed), deviation(scatter) {}
+
+    double passed(double seconds) {
+        drift = 0.95 * drift + normal(random) * deviation;
+        double factor = std::exp(drift + normal(random) * deviation);
+        if (uniform(random) < 0.05) {
+            factor *= 1 + uniform(random);
+        }
+        // Two speeds, as of a processor that is shared.
+        if (two_speeds && uniform(random) < 0.4) {
+            factor *= 1.15;
+        }
+        return seconds * factor;
+    }
+
+    bool two_speeds = false;
+
+private:
+    std::mt19937 random;
+    std::normal_distribution<double> normal;
+    std::uniform_real_distribution<double> uniform;
+    double deviation, drift = 0;
+};
+
+class Synthetic : public Competitor {
+public:
+    Synthetic(NoisyClock &on, double seconds_per_call) : clock(on), cost(seconds_per_call) {}
+    double seconds(std::int64_t calls) override { return clock.passed(static_cast<double>(calls) * cost); }
+
+private:
+    NoisyClock &clock;
+    double cost;
+};
+
+/** Costs that are known; one piece of work takes somewhat longer than the other. */
+class SyntheticArena : public Arena {
+public:
+    SyntheticArena(NoisyClock &on, double (*of)(const Choice &), const Choice &usual_choice, std::mt19937 &generator)
+        : clock(on), cost(of), usual(usual_choice), random(generator) {}
+
+    bool admits(const Choice &choice) override {
+        asked.push_back(choice);
+        return !is_wrong || !is_wrong(choice);
+    }
+
+    Result compare(const std::vector<Choice> &choices, const Effort &effort, bool) override {
+        compared += choices.size();
+        Result result;
+        result.gains.resize(choices.size());
+        for (const double size : {1.0, 3.0}) {
+            std::vector<Synthetic> all;
+            all.emplace_back(clock, size * cost(usual));
+            all.emplace_back(clock, size * cost(usual));
+            for (const Choice &choice : choices) {
+                all.emplace_back(clock, size * cost(choice));
+            }
+            std::vector<Competitor *> competitors;
+            for (Synthetic &each : all) {
+                competitors.push_back(&each);
+            }
+            const auto seconds = sample_rounds(competitors, effort, random, [] { return false; });
+            result.again.push_back(gain_over(seconds[0], seconds[1]));
+            for (std::size_t i = 0; i < choices.size(); i++) {
+                result.gains[i].push_back(gain_over(seconds[0], seconds[i + 2]));
+            }
+        }
+        return result;
+    }
+
+    bool stopped() override { return compared >= stop_after; }
+
+    bool (*is_wrong)(const Choice &) = nullptr;
+    std::vector<Choice> asked;
+    std::size_t compared = 0, stop_after = SIZE_MAX;
+
+private:
+    NoisyClock &clock;
+    double (*cost)(const Choice &);
+    Choice usual;
+    std::mt19937 &random;
+};
+
+bool always(const Choice &, const Circumstances &) {
+    return true;
+}
+
+const Circumstances nowhere = {8, 16, 32 << 10, 1 << 20, {}, ""};
+const Space plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}},
+                  always);
+const Choice usual = {{"a", 1}, {"b", 1}};
+
+/** Best at a = 6, b = 16: 1.5 times as fast as usual. */
+double bowl(const Choice &choice) {
+    const double a = std::log2(choice.at("a") / 6.0), b = std::log2(choice.at("b") / 16.0);
+    return 1e-5 * (1 + 0.5 * (a * a + b * b) / 22.68);
+}
+
+double flat(const Choice &) {
+    return 1e-5;
+}
+
+/** The usual choice is the best. */
+double hill(const Choice &choice) {
+    return 1e-5 * (1 + 0.02 * (choice.at("a") + choice.at("b")));
+}
+
+Outcome run_search(const Space &space, double (*cost)(const Choice &), unsigned seed, double scatter,
+                   const std::string &rigor, bool two_speeds = false) {
+    NoisyClock clock(seed, scatter);
+    clock.two_speeds = two_speeds;
+    std::mt19937 random(seed);
+    SyntheticArena arena(clock, cost, usual, random);
+    return search(space, nowhere, usual, rigor_named(rigor), random, arena);
+}
+
+// ---- measuring ----
+
+TEST(Measuring, MakesSamplesOfTheWantedLength) {
+    NoisyClock clock(1, 0.0);
+    Synthetic fast(clock, 1e-6), slow(clock, 2e-6);
+    std::mt19937 random(1);
+    const auto seconds = sample_rounds({&fast, &slow}, {7, 5e-3}, random, [] { return false; });
+    ASSERT_EQ(seconds.size(), 2U);
+    ASSERT_EQ(seconds[0].size(), 7U);
+    EXPECT_NEAR(median_of(seconds[0]), 1e-6, 1e-12);
+    EXPECT_NEAR(gain_over(seconds[0], seconds[1]).ratio, 0.5, 0.01);
+}
+
+TEST(Measuring, KeepsWholeRoundsWhenStopped) {
+    NoisyClock clock(1, 0.0);
+    Synthetic a(clock, 1e-6), b(clock, 2e-6);
+    std::mt19937 random(1);
+    int left = 9;
+    const auto seconds = sample_rounds({&a, &b}, {7, 1e-6}, random, [&left] { return --left < 0; });
+    EXPECT_EQ(seconds[0].size(), seconds[1].size());
+    EXPECT_LT(seconds[0].size(), 7U);
+}
+
+TEST(Measuring, DriftCancelsInRatios) {
+    // The machine becomes a tenth slower with every round.
+    class Slowing : public Competitor {
+    public:
+        Slowing(double &shared_time, double seconds_per_call) : time(shared_time), cost(seconds_per_call) {}
+        double seconds(std::int64_t calls) override {
+            time *= 1.001;
+            return static_cast<double>(calls) * cost * time;
+        }
+
+    private:
+        double &time, cost;
+    };
+    double time = 1;
+    Slowing a(time, 1.0e-5), b(time, 1.1e-5);
+    std::mt19937 random(1);
+    const auto seconds = sample_rounds({&a, &b}, {15, 1e-3}, random, [] { return false; });
+    EXPECT_NEAR(gain_over(seconds[0], seconds[1]).ratio, 1 / 1.1, 0.002);
+}
+
+TEST(Measuring, TwoPercentAndThreeTimesTheNoiseAreBothWanted) {
+    EXPECT_FALSE(is_beyond_noise({1.019, 0.0}, 0.0));
+    EXPECT_TRUE(is_beyond_noise({1.021, 0.0}, 0.0));
+    EXPECT_FALSE(is_beyond_noise({1.05, 0.0}, 0.02));
+    EXPECT_TRUE(is_beyond_noise({1.07, 0.0}, 0.02));
+    EXPECT_FALSE(is_beyond_noise({1.07, 0.03}, 0.0));
+    EXPECT_TRUE(is_slower_beyond_noise({0.97, 0.0}, 0.0));
+    EXPECT_FALSE(is_slower_beyond_noise({0.97, 0.0}, 0.02));
+    // Nearly all rounds have to agree.
+    EXPECT_FALSE(is_beyond_noise({1.2, 0.0, 0.99, 1.3}, 0.0));
+    EXPECT_TRUE(is_beyond_noise({1.2, 0.0, 1.01, 1.3}, 0.0));
+    EXPECT_FALSE(is_slower_beyond_noise({0.8, 0.0, 0.7, 1.01}, 0.0));
+}
+
+TEST(Measuring, TheMedianOfEqualSidesIsSeldomOutside) {
+    const std::vector<double> ones(15, 1.0);
+    std::vector<double> times;
+    for (int i = 0; i < 15; i++) {
+        times.push_back(1.0 / (i + 1));  // ratios 1 to 15
+    }
+    const Gain gain = gain_over(ones, times);
+    EXPECT_DOUBLE_EQ(gain.ratio, 8);
+    // At most 2 of 15 fair tosses: 121 of 32768 cases; at most 3: 576.
+    EXPECT_DOUBLE_EQ(gain.low, 3);
+    EXPECT_DOUBLE_EQ(gain.high, 13);
+}
+
+TEST(Measuring, EqualCodeIsNoWinnerInTwentyTries) {
+    for (const double scatter : {0.003, 0.01, 0.03, 0.1}) {
+        for (unsigned seed = 0; seed < 40; seed++) {
+            const Outcome outcome = run_search(plane, flat, seed % 20, scatter, "quick", seed >= 20);
+            EXPECT_TRUE(outcome.is_decided);
+            EXPECT_FALSE(outcome.is_better) << "scatter " << scatter << ", seed " << seed << ": gain "
+                                            << outcome.gain.ratio << ", noise " << outcome.noise;
+        }
+    }
+}
+
+// ---- searching ----
+
+TEST(Search, FindsTheBestOfAKnownSpaceDespiteNoise) {
+    int best = 0;
+    for (unsigned seed = 0; seed < 10; seed++) {
+        const Outcome outcome = run_search(plane, bowl, seed, 0.01, "normal");
+        ASSERT_TRUE(outcome.is_decided);
+        ASSERT_TRUE(outcome.is_better) << seed;
+        EXPECT_LT(bowl(outcome.best), 1.03 * 1e-5)
+            << seed << ": " << outcome.best.at("a") << " " << outcome.best.at("b");
+        EXPECT_NEAR(outcome.gain.ratio, bowl(usual) / bowl(outcome.best), 0.05);
+        best += outcome.best == Choice{{"a", 6}, {"b", 16}} ? 1 : 0;
+    }
+    EXPECT_GE(best, 5);
+}
+
+TEST(Search, LeavesTheUsualChoiceWhereItIsBest) {
+    for (unsigned seed = 0; seed < 10; seed++) {
+        const Outcome outcome = run_search(plane, hill, seed, 0.02, "normal");
+        EXPECT_TRUE(outcome.is_decided);
+        EXPECT_FALSE(outcome.is_better);
+        EXPECT_EQ(outcome.best, usual);
+    }
+}
+
+TEST(Search, NeitherComparesNorChoosesWhatIsWrong) {
+    NoisyClock clock(1, 0.01);
+    std::mt19937 random(1);
+    SyntheticArena arena(clock, bowl, usual, random);
+    arena.is_wrong = [](const Choice &choice) { return choice.at("b") == 16; };
+    const Outcome outcome = search(plane, nowhere, usual, rigor_named("normal"), random, arena);
+    EXPECT_TRUE(outcome.is_better);
+    EXPECT_NE(outcome.best.at("b"), 16);
+}
+
+TEST(Search, ASlowShapeOutweighsAGainInTheMean) {
+    // Twice as fast on one piece of work and a fifth slower on the other.
+    class Uneven : public Arena {
+    public:
+        bool admits(const Choice &) override { return true; }
+        Result compare(const std::vector<Choice> &choices, const Effort &, bool) override {
+            return {std::vector<std::vector<Gain>>(choices.size(), {{2.0, 0.001}, {0.8, 0.001}}),
+                    {{1.0, 0.001}, {1.0, 0.001}}};
+        }
+        bool stopped() override { return false; }
+    } arena;
+    std::mt19937 random(1);
+    EXPECT_FALSE(search(plane, nowhere, usual, rigor_named("quick"), random, arena).is_better);
+}
+
+TEST(Search, PrunesBeforeItAsks) {
+    const Space pruned("test_pruned", {{"a", 1, {1, 2, 3, 4}}, {"b", 1, {1, 2, 4}}},
+                       [](const Choice &choice, const Circumstances &c) {
+                           return choice.at("a") * choice.at("b") <= c.registers / 4;
+                       });
+    NoisyClock clock(1, 0.0);
+    std::mt19937 random(1);
+    SyntheticArena arena(clock, flat, usual, random);
+    search(pruned, nowhere, usual, rigor_named("patient"), random, arena);
+    EXPECT_EQ(arena.asked.size(), 6U);  // of 12, without the usual one
+    for (const Choice &choice : arena.asked) {
+        EXPECT_LE(choice.at("a") * choice.at("b"), 4);
+    }
+}
+
+TEST(Search, DecidesNothingWhenStopped) {
+    for (std::size_t stop_after = 0; stop_after < 60; stop_after += 7) {
+        NoisyClock clock(1, 0.01);
+        std::mt19937 random(1);
+        SyntheticArena arena(clock, bowl, usual, random);
+        arena.stop_after = stop_after;
+        const Outcome outcome = search(plane, nowhere, usual, rigor_named("normal"), random, arena);
+        EXPECT_FALSE(outcome.is_decided);
+    }
+}
+
+TEST(Search, TheSameSeedTriesTheSame) {
+    std::vector<std::vector<Choice>> asked;
+    for (int i = 0; i < 2; i++) {
+        NoisyClock clock(5, 0.0);
+        std::mt19937 random(5);
+        SyntheticArena arena(clock, bowl, usual, random);
+        search(plane, nowhere, usual, rigor_named("quick"), random, arena);
+        asked.push_back(arena.asked);
+    }
+    EXPECT_EQ(asked[0], asked[1]);
+}
+
+// ---- the database ----
+
+const Setting here = {{{"name", "x86-64-maker-6-1-32k-1024k"}, {"cpu", "Some CPU"}, {"processors", 2}},
+                      {{"halyard", "0.1.0"}, {"halide", "21.0.0"}}};
+
+Subject some_subject() {
+    return {"silu", "f32", "avx2", 1, {"silu/f32/64x4096/hot/1t"}, hash_of_space(plane), "0123"};
+}
+
+json verdict_record(const Setting &setting, const Subject &subject, bool is_better, const std::string &time) {
+    Verdict verdict;
+    verdict.usual = {{"vectors", 2}};
+    verdict.best = {{"vectors", is_better ? 4 : 2}};
+    verdict.is_better = is_better;
+    verdict.gain = {1.0825, 0.002};
+    verdict.noise = 0.004;
+    verdict.runner_up = verdict.usual;
+    json record = record_of(setting, subject);
+    record.update(record_of(verdict));
+    record.update({{"kind", "verdict"}, {"rigor", "normal"}, {"time", time}});
+    return record;
+}
+
+class DatabaseTest : public testing::Test {
+protected:
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "halyard-test-XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder = name;
+        file = folder + "/sub/tune.jsonl";
+    }
+    void TearDown() override { std::filesystem::remove_all(folder); }
+
+    std::string text_of(const std::string &name) const {
+        std::ifstream in(name);
+        return {std::istreambuf_iterator<char>(in), {}};
+    }
+
+    std::string folder, file;
+};
+
+TEST_F(DatabaseTest, RemembersAndGoesOn) {
+    {
+        Database database(file);
+        EXPECT_TRUE(database.records().empty());
+        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+    }
+    const Database database(file);
+    EXPECT_TRUE(database.complaints().empty());
+    const auto verdict = known_verdict(database, here, some_subject(), rigor_named("normal"));
+    ASSERT_TRUE(verdict.has_value());
+    EXPECT_TRUE(verdict->is_better);
+    EXPECT_EQ(verdict->best, (Choice{{"vectors", 4}}));
+    EXPECT_TRUE(known_verdict(database, here, some_subject(), rigor_named("quick")).has_value());
+    EXPECT_FALSE(known_verdict(database, here, some_subject(), rigor_named("patient")).has_value());
+}
+
+TEST_F(DatabaseTest, LeavesOutALineThatWasCutOffAndAppendsAfterIt) {
+    {
+        Database database(file);
+        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+    }
+    {
+        std::ofstream out(file, std::ios::app);
+        out << R"({"kind":"verdict","kernel":"si)";
+    }
+    {
+        Database database(file);
+        ASSERT_EQ(database.records().size(), 1U);
+        ASSERT_EQ(database.complaints().size(), 1U);
+        EXPECT_NE(database.complaints()[0].find(":2: the last line is cut off"), std::string::npos);
+        database.append(verdict_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
+    }
+    const Database database(file);
+    EXPECT_EQ(database.records().size(), 2U);
+    EXPECT_FALSE(known_verdict(database, here, some_subject(), rigor_named("normal"))->is_better);
+}
+
+TEST_F(DatabaseTest, RefusesForeignAndStaleRecordsWithASentence) {
+    const json record = verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
+    EXPECT_EQ(why_foreign(record, here), "");
+    EXPECT_EQ(why_stale(record, some_subject()), "");
+
+    Setting elsewhere = here;
+    elsewhere.machine["cpu"] = "Another CPU";
+    EXPECT_EQ(why_foreign(record, elsewhere),
+              "it was measured on another machine: cpu is Some CPU there and Another CPU here");
+    Setting later = here;
+    later.versions["halide"] = "22.0.0";
+    EXPECT_EQ(why_foreign(record, later), "it was measured with halide 21.0.0, and this is 22.0.0");
+    json other_schema = record;
+    other_schema["schema"] = 7;
+    EXPECT_EQ(why_foreign(other_schema, here), "it has schema 7, and this program reads 1");
+    EXPECT_NE(why_foreign(json{{"kind", "verdict"}, {"schema", 1}}, here), "");
+
+    const auto changed = [](const auto &change) {
+        Subject subject = some_subject();
+        change(subject);
+        return subject;
+    };
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.space = "other"; })).find("parameters"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.code = "other"; })).find("code"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.threads = 2; })).find("threads"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.workloads = {"x"}; })).find("shapes"), std::string::npos);
+
+    Database database(file);
+    database.append(record);
+    EXPECT_FALSE(known_verdict(database, elsewhere, some_subject(), rigor_named("quick")).has_value());
+    std::vector<std::string> complaints;
+    EXPECT_TRUE(current_verdicts(database, elsewhere, complaints).empty());
+    ASSERT_EQ(complaints.size(), 1U);
+    EXPECT_EQ(complaints[0], "1 verdict does not count: it was measured on another machine: cpu is Some CPU there and "
+                             "Another CPU here.");
+}
+
+TEST_F(DatabaseTest, TheHashOfASpaceChangesWithItsValues) {
+    const Space other("test_plane", {{"a", 1, {1, 2}}, {"b", 1, {1, 2}}}, always);
+    const Space usual_differs("test_plane", {{"a", 2, {1, 2}}, {"b", 1, {1, 2}}}, always);
+    EXPECT_NE(hash_of_space(plane), hash_of_space(other));
+    EXPECT_NE(hash_of_space(other), hash_of_space(usual_differs));
+}
+
+TEST_F(DatabaseTest, SaysWhenItCannotBeWritten) {
+    std::filesystem::create_directories(folder + "/sub/tune.jsonl");  // a folder of that name
+    EXPECT_THROW(Database(file).open_for_append(), DatabaseError);
+    Database full("/dev/full");
+    EXPECT_THROW(full.append(json{{"kind", "trial"}}), DatabaseError);
+}
+
+TEST_F(DatabaseTest, AFullDiskLeavesTheFileAsItWas) {
+    {
+        Database database(file);
+        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+    }
+    const std::string before = text_of(file);
+    const pid_t process = fork();
+    ASSERT_GE(process, 0);
+    if (process == 0) {
+        // No file may grow by more than a few bytes.
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit = {before.size() + 20, before.size() + 20};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        Database database(file);
+        try {
+            database.append(verdict_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
+        } catch (const DatabaseError &) {
+            _exit(0);
+        }
+        _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(text_of(file), before);
+}
+
+// ---- the file of parameters ----
+
+TEST_F(DatabaseTest, ExportsTheNewestVerdictsSorted) {
+    Database database(file);
+    database.append(verdict_record(here, some_subject(), false, "2026-11-21T10:00:00Z"));
+    database.append(verdict_record(here, some_subject(), true, "2026-11-21T11:00:00Z"));
+    Subject other = some_subject();
+    other.kernel = "gelu";
+    database.append(verdict_record(here, other, true, "2026-11-20T11:00:00Z"));
+    other.kernel = "add";
+    database.append(verdict_record(here, other, false, "2026-11-20T11:00:00Z"));
+    std::vector<std::string> complaints;
+    const json exported = tuned_file(current_verdicts(database, here, complaints), here);
+    EXPECT_EQ(exported["schedules"],
+              (json{{"avx2", {{"gelu_f32", {{"vectors", 4}}}, {"silu_f32", {{"vectors", 4}}}}}}));
+    EXPECT_EQ(exported["measured"]["avx2"]["silu_f32"], (json{{"gain", 1.083}, {"noise", 0.004}}));
+    EXPECT_EQ(exported["date"], "2026-11-21");
+    EXPECT_EQ(exported.dump(), tuned_file(current_verdicts(database, here, complaints), here).dump());
+}
+
+TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
+    const std::string target = folder + "/out.json";
+    replace_file(target, "old\n");
+    replace_file(target, "new\n");
+    EXPECT_EQ(text_of(target), "new\n");
+    EXPECT_THROW(replace_file(folder + "/none/out.json", "x"), std::runtime_error);
+    std::filesystem::create_directory(target + ".part");
+    EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
+    EXPECT_EQ(text_of(target), "new\n");
+}
+
+}  // namespace
+}  // namespace halyard::tune
