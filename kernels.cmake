@@ -11,6 +11,7 @@
 #                 epilogue    what halyard_linear does to the sums of a product; epilogue_gated of a gated one
 #                 internal    called by functions of the runtime that choose among several kernels
 #                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
+#                 device      the same, on GPUs alone (docs/cuda.md)
 #   family      whose schedule it has (schedules/<family>.h; statistics are in row.h)
 #   generator   the class in generators/
 #   parameters  its GeneratorParams
@@ -69,6 +70,14 @@ halyard_kernel( layer_norm_weight_bias    internal    row          layer_norm   
 halyard_kernel( softmax                   internal    row          softmax      normalize=true )
 halyard_kernel( softmax_exponentials      internal    row          softmax      normalize=false )
 halyard_kernel( softmax_normalize         internal    row          softmax_normalize )
+
+# Add and norm in one
+halyard_kernel( add_rms_norm                device    device_row   add_rms_norm    has_weight=false )
+halyard_kernel( add_rms_norm_weight         device    device_row   add_rms_norm    has_weight=true )
+halyard_kernel( add_layer_norm              device    device_row   add_layer_norm  has_weight=false has_bias=false )
+halyard_kernel( add_layer_norm_weight       device    device_row   add_layer_norm  has_weight=true has_bias=false )
+halyard_kernel( add_layer_norm_bias         device    device_row   add_layer_norm  has_weight=false has_bias=true )
+halyard_kernel( add_layer_norm_weight_bias  device    device_row   add_layer_norm  has_weight=true has_bias=true )
 
 # Matrix products: tiles of 1 to 8 rows of x, dtype being that of the weights. An instruction set has those for which
 # schedules/tuned says how many panels they are wide. Calls with many tiles of rows take the tall ones, in which each tile

@@ -2,8 +2,9 @@
 #include "Halide.h"
 
 #include "activations.h"
+#include "row_storage.h"
 #include "schedules/elementwise.h"
-#include "storage.h"
+#include "schedules/gpu.h"
 
 namespace halyard {
 namespace {
@@ -13,6 +14,7 @@ using namespace Halide;
 class ActivationKernel : public Generator<ActivationKernel> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> words{"words", false};  // see row_storage.h
     GeneratorParam<std::string> function{"function", "gelu"};
     schedules::ElementwiseParams params;
 
@@ -27,18 +29,29 @@ public:
 
     void generate() {
         const Math math(get_target());
-        y(d, t) = storage().narrow_result(strict_float(activation(function, math, storage().widen(x(d, t)), beta)));
+        const auto element = [&](Expr i) {
+            const Expr value = storage().load([&](Expr index) { return x(index, t); }, i);
+            return strict_float(activation(function, math, value, beta));
+        };
+        y(d, t) = storage().store_result(element, d);
     }
 
     void schedule() {
         if (using_autoscheduler()) {
             return;
         }
-        schedules::elementwise({y, d, t}, params, get_target());
+        if (!get_target().has_gpu_feature()) {
+            schedules::elementwise({y, d, t}, params, get_target());
+            return;
+        }
+        if (words) {
+            schedules::gpu::promise_cells(x, y);
+        }
+        schedules::gpu::elementwise({y, d, t}, words, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
 };

@@ -1,8 +1,9 @@
 // Elementwise sum: y = a + b.
 #include "Halide.h"
 
+#include "row_storage.h"
 #include "schedules/elementwise.h"
-#include "storage.h"
+#include "schedules/gpu.h"
 
 namespace halyard {
 namespace {
@@ -12,6 +13,7 @@ using namespace Halide;
 class Add : public Generator<Add> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> words{"words", false};  // see row_storage.h
     schedules::ElementwiseParams params;
 
     Input<Buffer<void, 2>> a{"a"}, b{"b"};
@@ -25,18 +27,29 @@ public:
     }
 
     void generate() {
-        y(d, t) = storage().narrow_result(strict_float(storage().widen(a(d, t)) + storage().widen(b(d, t))));
+        const auto element = [&](Expr i) {
+            return strict_float(storage().load([&](Expr index) { return a(index, t); }, i) +
+                                storage().load([&](Expr index) { return b(index, t); }, i));
+        };
+        y(d, t) = storage().store_result(element, d);
     }
 
     void schedule() {
         if (using_autoscheduler()) {
             return;
         }
-        schedules::elementwise({y, d, t}, params, get_target());
+        if (!get_target().has_gpu_feature()) {
+            schedules::elementwise({y, d, t}, params, get_target());
+            return;
+        }
+        if (words) {
+            schedules::gpu::promise_cells(a, b, y);
+        }
+        schedules::gpu::elementwise({y, d, t}, words, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
 };

@@ -3,8 +3,9 @@
 #include "Halide.h"
 
 #include "activations.h"
+#include "row_storage.h"
 #include "schedules/elementwise.h"
-#include "storage.h"
+#include "schedules/gpu.h"
 
 namespace halyard {
 namespace {
@@ -14,6 +15,7 @@ using namespace Halide;
 class GatedUnit : public Generator<GatedUnit> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> words{"words", false};                // see row_storage.h
     GeneratorParam<std::string> function{"function", "silu"};  // "identity" for the bilinear unit
     GeneratorParam<bool> interleaved{"interleaved", false};
     schedules::ElementwiseParams params;
@@ -35,21 +37,33 @@ public:
 
     void generate() {
         const Math math(get_target());
-        const Expr g = storage().widen(interleaved ? gate(2 * d, t) : gate(d, t));
-        const Expr u = storage().widen(interleaved ? gate(2 * d + 1, t) : (*up)(d, t));
-        const Expr activated = function.value() == "identity" ? g : activation(function, math, g, *beta);
-        y(d, t) = storage().narrow_result(strict_float(activated * u));
+        const auto first = [&](Expr i) { return storage().load([&](Expr index) { return gate(index, t); }, i); };
+        const auto second = [&](Expr i) { return storage().load([&](Expr index) { return (*up)(index, t); }, i); };
+        const auto element = [&](Expr i) {
+            const Expr g = interleaved ? first(2 * i) : first(i);
+            const Expr u = interleaved ? first(2 * i + 1) : second(i);
+            const Expr activated = function.value() == "identity" ? g : activation(function, math, g, *beta);
+            return strict_float(activated * u);
+        };
+        y(d, t) = storage().store_result(element, d);
     }
 
     void schedule() {
         if (using_autoscheduler()) {
             return;
         }
-        schedules::elementwise({y, d, t}, params, get_target());
+        if (!get_target().has_gpu_feature()) {
+            schedules::elementwise({y, d, t}, params, get_target());
+            return;
+        }
+        if (words) {
+            schedules::gpu::promise_cells(gate, y, up);
+        }
+        schedules::gpu::elementwise({y, d, t}, words, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
 };

@@ -2,8 +2,10 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "row_storage.h"
+#include "row_threads.h"
+#include "schedules/gpu.h"
 #include "schedules/row.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -15,12 +17,14 @@ public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
     GeneratorParam<bool> has_weight{"has_weight", true};
     GeneratorParam<bool> has_bias{"has_bias", true};
+    GeneratorParam<bool> words{"words", false};  // see row_storage.h
     schedules::RowParams params;
 
     Input<Buffer<void, 2>> x{"x"};
     Input<float> eps{"eps"};
     Input<Buffer<>> *weight = nullptr;
     Input<Buffer<>> *bias = nullptr;
+    RowThreadInputs threads;
     Output<Buffer<void, 2>> y{"y"};
 
     void configure() {
@@ -33,31 +37,49 @@ public:
         if (has_bias) {
             bias = add_input<Buffer<>>("bias", stored, 1);
         }
+        if (on_gpu()) {
+            threads.add_to(*this);
+        }
     }
 
     void generate() {
         const Math math(get_target().with_feature(Target::StrictFloat));
         width = y.dim(0).extent();
         x.dim(0).set_extent(width);
-        const auto feature = [&](Expr i) { return storage().widen(x(i, t)); };
+        const auto feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
 
-        statistics = layer_statistics(feature, width, t, eps);
+        const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
+        const Expr features = storage().elements(width);
+        statistics = layer_statistics(feature, features, t, eps, on_gpu() ? &dealt : nullptr);
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;
         shift(t) = strict_float(math.minus(mean_e(t)) * scale(t));
 
-        Expr normalized = math.fma(feature(d) - pivot(t), scale(t), shift(t));
-        if (has_weight && has_bias) {
-            normalized = math.fma(normalized, storage().widen((*weight)(d)), storage().widen((*bias)(d)));
-        } else if (has_weight) {
-            normalized *= storage().widen((*weight)(d));
-        } else if (has_bias) {
-            normalized += storage().widen((*bias)(d));
-        }
-        y(d, t) = storage().narrow_result(strict_float(normalized));
+        const auto weight_at = [&](Expr i) { return storage().load([&](Expr index) { return (*weight)(index); }, i); };
+        const auto bias_at = [&](Expr i) { return storage().load([&](Expr index) { return (*bias)(index); }, i); };
+        const auto element = [&](Expr i) {
+            Expr normalized = math.fma(feature(i) - pivot(t), scale(t), shift(t));
+            if (has_weight && has_bias) {
+                normalized = math.fma(normalized, weight_at(i), bias_at(i));
+            } else if (has_weight) {
+                normalized *= weight_at(i);
+            } else if (has_bias) {
+                normalized += bias_at(i);
+            }
+            return strict_float(normalized);
+        };
+        y(d, t) = storage().store_result(element, d);
     }
 
     void schedule() {
         if (using_autoscheduler()) {
+            return;
+        }
+        if (on_gpu()) {
+            if (words) {
+                schedules::gpu::promise_cells(x, y, weight, bias);
+            }
+            schedules::gpu::row({{statistics.pivot_sum, statistics.moments}, {statistics.scale}, y, d, t, width},
+                                threads.params(words), get_target());
             return;
         }
         schedules::row({{statistics.pivot_sum, statistics.moments},
@@ -67,7 +89,8 @@ public:
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    bool on_gpu() const { return get_target().has_gpu_feature(); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};  // feature, token
     LayerStatistics statistics;

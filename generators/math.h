@@ -32,7 +32,8 @@ public:
     explicit Math(const Halide::Target &target)
         : has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
                   target.has_gpu_feature()),
-          is_arm(target.arch == Halide::Target::ARM) {
+          is_arm(target.arch == Halide::Target::ARM),
+          fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
         }
@@ -45,7 +46,7 @@ public:
             return a * b + c;
         }
         using Halide::Internal::Call;
-        return Call::make(Halide::Float(32), "llvm.fma.f32", {a, b, c}, Call::PureExtern);
+        return Call::make(Halide::Float(32), fma_name, {a, b, c}, Call::PureExtern);
     }
 
     /** 0 - x: +0 for both zeros. LLVM makes -x of it on ARM, whose sign differs where x is +0, but for the form with fma. */
@@ -415,6 +416,7 @@ private:
     }
 
     bool has_fma, is_arm;
+    const char *fma_name;
 };
 
 /** bf16, stored as its bits in u16, to f32: exact. */

@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "Halide.h"
+#include "thread_reduction.h"
 
 namespace halyard {
-
-/** One value or several that are accumulated side by side. */
-using Values = std::vector<Halide::Expr>;
 
 struct RowReduction {
     Halide::Func lanes;              // lanes(lane, t), update 0 over whole blocks of L features, update 1 the rest
@@ -26,16 +24,8 @@ struct RowReduction {
     Halide::Var lane{"lane"};
     Halide::Expr width;
     int lane_count = 0;
+    ThreadReduction threads;  // on a GPU, instead of lanes, blocks, rest and tree
 };
-
-/** The values of a Func at a point, one or several. */
-inline Values values_at(const Halide::Func &f, const std::vector<Halide::Expr> &point) {
-    Values values;
-    for (int i = 0; i < f.outputs(); i++) {
-        values.push_back(f.outputs() == 1 ? Halide::Expr(f(point)) : Halide::Expr(f(point)[i]));
-    }
-    return values;
-}
 
 /** Reduces features 0 to width - 1 of row t.
  *
@@ -43,15 +33,22 @@ inline Values values_at(const Halide::Func &f, const std::vector<Halide::Expr> &
  *  accumulate  (values so far, feature index) -> new values. Write a sum as `sum + term` or `sum + a * b` with
  *              strict_float terms: exactly these two shapes become an add and a fused multiply-add on every target
  *  combine     of two partial results, commutative
+ *  threads     null but on a GPU, where the row is dealt to these instead of to lanes
  */
 inline RowReduction reduce_row(const std::string &name, Halide::Expr width, int lane_count, Halide::Var t,
                                const Values &initial,
                                const std::function<Values(const Values &, Halide::Expr)> &accumulate,
-                               const std::function<Halide::Expr(Halide::Expr, Halide::Expr)> &combine) {
+                               const std::function<Halide::Expr(Halide::Expr, Halide::Expr)> &combine,
+                               const RowThreads *threads = nullptr) {
     using namespace Halide;
 
     RowReduction r;
     r.width = width;
+    if (threads) {
+        r.threads = reduce_row(name, width, *threads, t, initial, accumulate, combine);
+        r.result = r.threads.result;
+        return r;
+    }
     r.lane_count = lane_count;
     r.lanes = Func(name + "_lanes");
     r.result = Func(name);

@@ -5,8 +5,10 @@
 #include "Halide.h"
 
 #include "row_reduction.h"
+#include "row_storage.h"
+#include "row_threads.h"
+#include "schedules/gpu.h"
 #include "schedules/row.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -16,43 +18,54 @@ using namespace Halide;
 constexpr int lanes = 64;
 
 /** The sum of value(i) over the row t. */
-RowReduction row_sum(const std::function<Expr(Expr)> &value, Expr width, Var t) {
+RowReduction row_sum(const std::function<Expr(Expr)> &value, Expr width, Var t, const RowThreads *threads = nullptr) {
     return reduce_row(
         "sum", width, lanes, t, {0.0f},
-        [&](const Values &so_far, Expr i) { return Values{so_far[0] + value(i)}; }, exact_sum);
+        [&](const Values &so_far, Expr i) { return Values{so_far[0] + value(i)}; }, exact_sum, threads);
 }
 
 class Softmax : public Generator<Softmax> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> words{"words", false};         // see row_storage.h
     GeneratorParam<bool> normalize{"normalize", true};  // false: y = exp(scale x - m) in f32
     schedules::RowParams params;
 
     Input<Buffer<void, 2>> x{"x"};
     Input<float> score_scale{"score_scale"};
+    RowThreadInputs threads;
     Output<Buffer<void, 2>> y{"y"};
 
     void configure() {
         x.set_type(storage().type());
         y.set_type(normalize ? storage().type() : Float(32));
+        if (on_gpu()) {
+            threads.add_to(*this);
+        }
     }
 
     void generate() {
         const Math math(get_target().with_feature(Target::StrictFloat));
         width = y.dim(0).extent();
         x.dim(0).set_extent(width);
-        const auto score = [&](Expr i) { return strict_float(storage().widen(x(i, t)) * score_scale); };
+        const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
+        const RowThreads *const own_threads = on_gpu() ? &dealt : nullptr;
+        const Expr features = storage().elements(width);
+        const auto score = [&](Expr i) {
+            return strict_float(storage().load([&](Expr index) { return x(index, t); }, i) * score_scale);
+        };
         const auto exponential = [&](Expr i) { return strict_float(math.exp(score(i) - maximum.result(t))); };
 
         const auto larger = [](Expr a, Expr b) { return strict_float(select(a > b, a, b)); };
         maximum = reduce_row(
-            "maximum", width, lanes, t, {Float(32).min()},
-            [&](const Values &so_far, Expr i) { return Values{larger(so_far[0], score(i))}; }, larger);
+            "maximum", features, lanes, t, {Float(32).min()},
+            [&](const Values &so_far, Expr i) { return Values{larger(so_far[0], score(i))}; }, larger, own_threads);
 
         if (normalize) {
-            sum = row_sum(exponential, width, t);
+            sum = row_sum(exponential, features, t, own_threads);
             inverse(t) = strict_float(1.0f / sum.result(t));
-            y(d, t) = storage().narrow_result(strict_float(exponential(d) * inverse(t)));
+            const auto element = [&](Expr i) { return strict_float(exponential(i) * inverse(t)); };
+            y(d, t) = storage().store_result(element, d);
         } else {
             y(d, t) = exponential(d);
         }
@@ -62,7 +75,12 @@ public:
         if (using_autoscheduler()) {
             return;
         }
-        if (normalize) {
+        if (on_gpu()) {
+            if (words) {
+                schedules::gpu::promise_cells(x, y);
+            }
+            schedules::gpu::row({{maximum, sum}, {inverse}, y, d, t, width}, threads.params(words), get_target());
+        } else if (normalize) {
             schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target());
         } else {
             schedules::row({{maximum}, {}, y, d, t, width}, params, get_target());
@@ -70,7 +88,8 @@ public:
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    bool on_gpu() const { return get_target().has_gpu_feature(); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};  // feature, token
     Expr width;

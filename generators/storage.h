@@ -26,7 +26,8 @@ class Storage {
 public:
     Storage(DType dtype, const Halide::Target &target)
         : dtype_(dtype), native_f16_(target.has_feature(Halide::Target::F16C) ||
-                                     target.has_feature(Halide::Target::ARMFp16) || target.has_gpu_feature()),
+                                     target.has_feature(Halide::Target::ARMFp16) ||
+                                     target.has_feature(Halide::Target::CUDA)),
           converts_only_(target.has_feature(Halide::Target::ARMFp16) && !target.has_feature(Halide::Target::ARMv82a) &&
                          target.has_feature(Halide::Target::StrictFloat)) {
     }

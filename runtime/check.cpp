@@ -79,11 +79,12 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
              halyard_isa_name(isas[0]));
         return view;
     }
-    if (tensor->device.device_type != kDLCPU) {
-        fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)", name,
-             static_cast<int>(tensor->device.device_type));
+    on_device(name, tensor->device);
+    if (failed()) {
         return view;
     }
+    view.on_cuda = tensor->device.device_type == kDLCUDA;
+    view.device_id = tensor->device.device_id;
     const DLDataType type = tensor->dtype;
     if (type.code == kDLFloat && type.bits == 32 && type.lanes == 1) {
         view.dtype = DType::f32;
@@ -154,6 +155,28 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     view.elements = nonzero_elements;
     view.span = span;
     return view;
+}
+
+void Checker::on_device(const char *name, DLDevice device) {
+    const bool cuda_too = has_cuda && devices_ == Devices::cpu_or_cuda;
+    if (device.device_type != kDLCPU && !(cuda_too && device.device_type == kDLCUDA)) {
+        fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)%s", name,
+             static_cast<int>(device.device_type), cuda_too ? " or a CUDA device (kDLCUDA)" : "");
+        return;
+    }
+    if (!first_tensor_) {
+        first_tensor_ = name;
+        first_device_ = device;
+    } else if (device.device_type != first_device_.device_type ||
+               (device.device_type == kDLCUDA && device.device_id != first_device_.device_id)) {
+        char here[32], there[32];
+        const auto place = [](DLDevice d, char(&text)[32]) {
+            snprintf(text, sizeof(text), d.device_type == kDLCPU ? "the CPU" : "CUDA device %d", d.device_id);
+            return text;
+        };
+        fail(HALYARD_UNSUPPORTED, "%s is on %s, but %s is on %s: all tensors of a call must be on one device", name,
+             place(device, here), first_tensor_, place(first_device_, there));
+    }
 }
 
 View Checker::output(const char *name, const DLTensor *tensor) {
@@ -280,6 +303,10 @@ const char *halyard_status_name(halyard_status status) {
         return "unsupported";
     case HALYARD_OUT_OF_MEMORY:
         return "out of memory";
+    case HALYARD_NO_DEVICE:
+        return "no device";
+    case HALYARD_DEVICE_ERROR:
+        return "device error";
     }
     return "unknown status";
 }

@@ -18,6 +18,8 @@ struct View {
     const char *name = "";
     char *data = nullptr;
     DType dtype = DType::f32;
+    bool on_cuda = false;
+    int device_id = 0;  // of the CUDA device
     int rank = 1;
     int64_t shape[max_rank];
     int64_t strides[max_rank];
@@ -30,6 +32,16 @@ struct View {
     const char *end() const { return data + span * size_of(dtype); }
 };
 
+/** Whether this library has kernels for CUDA devices. */
+#ifdef HALYARD_CUDA_VERSION
+constexpr bool has_cuda = true;
+#else
+constexpr bool has_cuda = false;
+#endif
+
+/** Where the tensors of a function may be, all in one place. */
+enum class Devices { cpu, cpu_or_cuda };
+
 /** Collects the first thing that is wrong with a call. After a failure the other checks do nothing and return
  *  harmless values, so a function checks all its arguments in a row and asks once:
  *
@@ -40,7 +52,7 @@ struct View {
  */
 class Checker {
 public:
-    explicit Checker(const char *function) : function_(function) {}
+    explicit Checker(const char *function, Devices devices = Devices::cpu) : function_(function), devices_(devices) {}
 
     bool failed() const { return status_ != HALYARD_OK; }
     halyard_status status() const { return status_; }
@@ -74,8 +86,12 @@ public:
 
 private:
     void overlapping(const View &output, const View &other, bool in_place);
+    void on_device(const char *name, DLDevice device);
 
     const char *function_;
+    Devices devices_;
+    const char *first_tensor_ = nullptr;  // on whose device the others must be
+    DLDevice first_device_{};
     halyard_status status_ = HALYARD_OK;
 };
 

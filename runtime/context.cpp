@@ -7,6 +7,7 @@
 #include <new>
 
 #include "check.h"
+#include "cuda/launch.h"
 #include "thread_pool.h"
 
 namespace halyard {
@@ -127,6 +128,25 @@ halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context,
     }
     context->streaming_min_bytes = min_bytes;
     return HALYARD_OK;
+}
+
+halyard_status halyard_context_set_cuda_stream(halyard_context *context, void *stream) {
+    Checker check("halyard_context_set_cuda_stream");
+    if (check.not_null("context", context)) {
+        context->cuda_stream = stream;
+    }
+    return check.status();
+}
+
+halyard_status halyard_cuda_prepare(int device) {
+    Checker check("halyard_cuda_prepare");
+    if constexpr (halyard::has_cuda) {
+        halyard::cuda::prepare(check, device);
+    } else {
+        check.fail(HALYARD_UNSUPPORTED, "this library was built without CUDA kernels, so device %d is of no use to it",
+                   device);
+    }
+    return check.status();
 }
 
 void halyard_context_release_scratch(const halyard_context *context) {

@@ -12,6 +12,7 @@ struct halyard_context {
     int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
+    void *cuda_stream = nullptr;
     mutable halyard::ScratchPool scratch;  // has a lock of its own
 };
 

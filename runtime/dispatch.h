@@ -13,6 +13,12 @@ enum class Kernel {
 #undef HALYARD_KERNEL
 };
 
+constexpr int kernel_count = 0
+#define HALYARD_KERNEL(name) +1
+#include "kernels/all.inc"
+#undef HALYARD_KERNEL
+    ;
+
 /** A kernel's entry point: one pointer per argument, buffers (halide_buffer_t) and scalars, inputs before outputs.
  *  Kernels cannot fail: they check nothing, allocate nothing and start no threads. */
 using KernelFunction = int (*)(void **arguments);

@@ -2,6 +2,7 @@
 #include <climits>
 #include <initializer_list>
 
+#include "cuda/operations.h"
 #include "rows.h"
 #include "streaming.h"
 
@@ -37,10 +38,16 @@ Kernel without_beta(Kernel kernel, float beta) {
 
 // Runs a kernel on inputs and an output of one shape. Arguments of every elementwise kernel: the inputs, beta if it has
 // one, the output. An element of y takes `pair` elements of the first input (2 where gate and up are interleaved).
-void run(const halyard_context *context, Kernel kernel, std::initializer_list<View> inputs, const float *beta,
-         const View &y, int pair = 1) {
+void run(Checker &check, const halyard_context *context, Kernel kernel, std::initializer_list<View> inputs,
+         const float *beta, const View &y, int pair = 1) {
     if (y.empty()) {
         return;
+    }
+    if constexpr (has_cuda) {
+        if (y.on_cuda) {
+            cuda::elementwise(check, context, beta ? without_beta(kernel, *beta) : kernel, inputs, beta, y, pair);
+            return;
+        }
     }
     Rows rows(true);
     for (const View &input : inputs) {
@@ -111,7 +118,7 @@ void run(const halyard_context *context, Kernel kernel, std::initializer_list<Vi
 
 halyard_status unary(const char *name, Kernel kernel, const halyard_context *context, const DLTensor *x, float beta,
                      DLTensor *y) {
-    Checker check(name);
+    Checker check(name, Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x);
     const View ys = check.output("y", y);
     check.same_shape(xs, ys);
@@ -119,14 +126,14 @@ halyard_status unary(const char *name, Kernel kernel, const halyard_context *con
     check.no_overlap(ys, xs, true);
     check.finite("beta", beta);
     if (!check.failed()) {
-        run(context, kernel, {xs}, &beta, ys);
+        run(check, context, kernel, {xs}, &beta, ys);
     }
     return check.status();
 }
 
 halyard_status gated(const char *name, Kernel kernel, const halyard_context *context, const DLTensor *gate,
                      const DLTensor *up, float beta, DLTensor *y) {
-    Checker check(name);
+    Checker check(name, Devices::cpu_or_cuda);
     const View gates = check.tensor("gate", gate);
     const View ups = check.tensor("up", up);
     const View ys = check.output("y", y);
@@ -138,14 +145,14 @@ halyard_status gated(const char *name, Kernel kernel, const halyard_context *con
     check.no_overlap(ys, ups, true);
     check.finite("beta", beta);
     if (!check.failed()) {
-        run(context, kernel, {gates, ups}, &beta, ys);
+        run(check, context, kernel, {gates, ups}, &beta, ys);
     }
     return check.status();
 }
 
 halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved, const halyard_context *context,
                             const DLTensor *x, halyard_glu_layout layout, float beta, DLTensor *y) {
-    Checker check(name);
+    Checker check(name, Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x);
     const View ys = check.output("y", y);
     if (!check.failed() && (layout < HALYARD_GLU_GATE_UP || layout > HALYARD_GLU_INTERLEAVED)) {
@@ -183,13 +190,13 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
     }
     switch (layout) {
     case HALYARD_GLU_GATE_UP:
-        run(context, kernel, {first, second}, &beta, ys);
+        run(check, context, kernel, {first, second}, &beta, ys);
         break;
     case HALYARD_GLU_UP_GATE:
-        run(context, kernel, {second, first}, &beta, ys);
+        run(check, context, kernel, {second, first}, &beta, ys);
         break;
     case HALYARD_GLU_INTERLEAVED:
-        run(context, interleaved, {xs}, &beta, ys, 2);
+        run(check, context, interleaved, {xs}, &beta, ys, 2);
         break;
     }
     return check.status();
@@ -243,7 +250,7 @@ using halyard::View;
 #undef HALYARD_KERNEL
 
 halyard_status halyard_add(const halyard_context *context, const DLTensor *a, const DLTensor *b, DLTensor *y) {
-    Checker check("halyard_add");
+    Checker check("halyard_add", halyard::Devices::cpu_or_cuda);
     const View as = check.tensor("a", a);
     const View bs = check.tensor("b", b);
     const View ys = check.output("y", y);
@@ -254,13 +261,13 @@ halyard_status halyard_add(const halyard_context *context, const DLTensor *a, co
     check.no_overlap(ys, as, true);
     check.no_overlap(ys, bs, true);
     if (!check.failed()) {
-        halyard::run(context, Kernel::add, {as, bs}, nullptr, ys);
+        halyard::run(check, context, Kernel::add, {as, bs}, nullptr, ys);
     }
     return check.status();
 }
 
 halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, DLTensor *y) {
-    Checker check("halyard_cast");
+    Checker check("halyard_cast", halyard::Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x);
     const View ys = check.output("y", y);
     check.same_shape(xs, ys);
@@ -271,7 +278,7 @@ halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, D
 #include "kernels/dtypes.inc"
 #undef HALYARD_DTYPE
         };
-        halyard::run(context, to[static_cast<int>(ys.dtype)], {xs}, nullptr, ys);
+        halyard::run(check, context, to[static_cast<int>(ys.dtype)], {xs}, nullptr, ys);
     }
     return check.status();
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "cuda/operations.h"
 #include "norm.h"
 #include "row_vector.h"
 #include "rows.h"
@@ -27,9 +28,17 @@ Rows rows_of(std::initializer_list<const View *> views) {
     return rows;
 }
 
-void run(const halyard_context *context, const RowOperation &operation, const View &x, const View &y) {
+/** `reduced` features of each row enter its reductions. */
+void run(Checker &check, const halyard_context *context, const RowOperation &operation, int64_t reduced, const View &x,
+         const View &y) {
     if (y.empty()) {
         return;
+    }
+    if constexpr (has_cuda) {
+        if (y.on_cuda) {
+            cuda::row(check, context, operation, reduced, x, y);
+            return;
+        }
     }
     const Rows rows = rows_of({&x, &y});
     const halyard_context &c = context_or_default(context);
@@ -56,10 +65,16 @@ void run(const halyard_context *context, const RowOperation &operation, const Vi
     });
 }
 
-void run_fused(const halyard_context *context, const RowOperation &operation, const View &x, const View &residual,
-               const View &sum, const View &y) {
+void run_fused(Checker &check, const halyard_context *context, const RowOperation &operation, const View &x,
+               const View &residual, const View &sum, const View &y) {
     if (y.empty()) {
         return;
+    }
+    if constexpr (has_cuda) {
+        if (y.on_cuda) {
+            cuda::add_row(check, context, operation, x, residual, sum, y);
+            return;
+        }
     }
     const Rows rows = rows_of({&x, &residual, &sum, &y});
     const halyard_context &c = context_or_default(context);
@@ -100,7 +115,7 @@ void run_fused(const halyard_context *context, const RowOperation &operation, co
     });
 }
 
-void run_softmax(const halyard_context *context, const View &x, float scale, const View &y) {
+void run_softmax(Checker &check, const halyard_context *context, const View &x, float scale, const View &y) {
     RowOperation whole, normalize;
     whole.kernel = Kernel::softmax;
     whole.scalar(&scale);
@@ -110,8 +125,8 @@ void run_softmax(const halyard_context *context, const View &x, float scale, con
     }
     const Rows rows = rows_of({&x, &y});
     const int64_t exponentials_bytes = rows.width() * size_of(DType::f32);
-    if (exponentials_bytes > row_tile_bytes) {
-        run(context, whole, x, y);
+    if (exponentials_bytes > row_tile_bytes || y.on_cuda) {
+        run(check, context, whole, x.width(), x, y);
         return;
     }
 
@@ -177,7 +192,7 @@ FusedRows check_fused_rows(Checker &check, const DLTensor *x, const DLTensor *re
 
 halyard_status partial_rms_norm(const char *name, const halyard_context *context, const DLTensor *x,
                                 const DLTensor *weight, float eps, unsigned flags, float p, DLTensor *y) {
-    Checker check(name);
+    Checker check(name, Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x), ys = check.output("y", y);
     check_rows(check, xs, {&ys});
     const View w = check.row_parameter("weight", weight, xs);
@@ -185,7 +200,7 @@ halyard_status partial_rms_norm(const char *name, const halyard_context *context
     check.no_overlap(ys, w, false);
     RmsNormScalars scalars = rms_norm_scalars(check, "flags", xs, eps, flags, p);
     if (!check.failed()) {
-        run(context, rms_norm(w, &scalars), xs, ys);
+        run(check, context, rms_norm(w, &scalars), scalars.moment_width, xs, ys);
     }
     return check.status();
 }
@@ -275,7 +290,7 @@ halyard_status halyard_layer_norm_scale(const halyard_context *context, const DL
 
 halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
                                   const DLTensor *bias, float eps, DLTensor *y) {
-    Checker check("halyard_layer_norm");
+    Checker check("halyard_layer_norm", Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x), ys = check.output("y", y);
     check_rows(check, xs, {&ys});
     const View w = check.row_parameter("weight", weight, xs), b = check.row_parameter("bias", bias, xs);
@@ -284,7 +299,7 @@ halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor
     check.no_overlap(ys, b, false);
     check.finite_not_negative("eps", eps);
     if (!check.failed()) {
-        run(context, layer_norm(w, b, &eps), xs, ys);
+        run(check, context, layer_norm(w, b, &eps), xs.width(), xs, ys);
     }
     return check.status();
 }
@@ -302,7 +317,7 @@ halyard_status halyard_partial_rms_norm(const halyard_context *context, const DL
 halyard_status halyard_add_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *residual,
                                       const DLTensor *weight, const DLTensor *bias, float eps, DLTensor *residual_out,
                                       DLTensor *y) {
-    Checker check("halyard_add_layer_norm");
+    Checker check("halyard_add_layer_norm", Devices::cpu_or_cuda);
     const FusedRows t = check_fused_rows(check, x, residual, residual_out, y);
     const View w = check.row_parameter("weight", weight, t.x), b = check.row_parameter("bias", bias, t.x);
     for (const View *output : {&t.residual_out, &t.y}) {
@@ -311,7 +326,7 @@ halyard_status halyard_add_layer_norm(const halyard_context *context, const DLTe
     }
     check.finite_not_negative("eps", eps);
     if (!check.failed()) {
-        run_fused(context, layer_norm(w, b, &eps), t.x, t.residual, t.residual_out, t.y);
+        run_fused(check, context, layer_norm(w, b, &eps), t.x, t.residual, t.residual_out, t.y);
     }
     return check.status();
 }
@@ -319,26 +334,26 @@ halyard_status halyard_add_layer_norm(const halyard_context *context, const DLTe
 halyard_status halyard_add_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *residual,
                                     const DLTensor *weight, float eps, unsigned flags, DLTensor *residual_out,
                                     DLTensor *y) {
-    Checker check("halyard_add_rms_norm");
+    Checker check("halyard_add_rms_norm", Devices::cpu_or_cuda);
     const FusedRows t = check_fused_rows(check, x, residual, residual_out, y);
     const View w = check.row_parameter("weight", weight, t.x);
     check.no_overlap(t.residual_out, w, false);
     check.no_overlap(t.y, w, false);
     RmsNormScalars scalars = rms_norm_scalars(check, "flags", t.x, eps, flags, 1.0f);
     if (!check.failed()) {
-        run_fused(context, rms_norm(w, &scalars), t.x, t.residual, t.residual_out, t.y);
+        run_fused(check, context, rms_norm(w, &scalars), t.x, t.residual, t.residual_out, t.y);
     }
     return check.status();
 }
 
 halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y) {
-    Checker check("halyard_softmax");
+    Checker check("halyard_softmax", Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x), ys = check.output("y", y);
     check_rows(check, xs, {&ys});
     check.no_overlap(ys, xs, true);
     check.finite("scale", scale);
     if (!check.failed()) {
-        run_softmax(context, xs, scale, ys);
+        run_softmax(check, context, xs, scale, ys);
     }
     return check.status();
 }

@@ -4,7 +4,7 @@
  * aborts, throws or keeps a pointer beyond the call.
  *
  * Tensors
- *   - device kDLCPU; dtype f32, f16 or bf16 (kDLFloat 32/16, kDLBfloat 16), one lane;
+ *   - device kDLCPU, or kDLCUDA where a function and the library have kernels for it (see CUDA below); dtype f32, f16 or bf16 (kDLFloat 32/16, kDLBfloat 16), one lane;
  *   - rank 1 to 4. A *row* is the last axis: it must be contiguous (stride 1). Leading axes may have any
  *     non-negative stride, so a padded pitch or a slice of a larger tensor is fine. `strides == NULL` means
  *     compact row-major, as in DLPack;
@@ -55,6 +55,8 @@ typedef enum halyard_status {
     HALYARD_INVALID_ARGUMENT = 1, /* null, wrong rank, mismatched shape, overlap, value out of range */
     HALYARD_UNSUPPORTED = 2,      /* well formed, but a dtype, device or instruction set this library lacks */
     HALYARD_OUT_OF_MEMORY = 3,
+    HALYARD_NO_DEVICE = 4,    /* no CUDA driver, one that is too old, no GPU or none of this number; the message says which */
+    HALYARD_DEVICE_ERROR = 5, /* the CUDA driver refused to load or launch a kernel; the message has its words */
 } halyard_status;
 
 /** The name of a status: "ok", "invalid argument", ... Never null. */
@@ -125,10 +127,27 @@ HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
  *  the last-level cache; INT64_MAX turns it off. In-place calls never do so. The results are the same bits. */
 HALYARD_API halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes);
 
+/** The stream (a CUstream or cudaStream_t) in which calls with this context on CUDA tensors put their work; null is the
+ *  default stream. It belongs to the device of those tensors. */
+HALYARD_API halyard_status halyard_context_set_cuda_stream(halyard_context *context, void *stream);
+
 /** Frees the memory that calls with this context (null: the default one) keep for the intermediates of linear layers
  *  and feed-forward networks. It grows to what the largest call (for each of several at once) needed and is reused:
  *  calls in steady state allocate nothing. */
 HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
+
+/* ---- CUDA ---------------------------------------------------------------------------------------------
+ * Norms, softmax, activations, gated units, add and cast take tensors of a CUDA device, in a library that was built with
+ * HALYARD_CUDA. Such a call checks its arguments, puts kernels into the stream and returns: it neither waits nor allocates,
+ * and it can be captured in a graph if its kernels have been loaded. It uses the device's primary context, which is the one of
+ * the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so (HALYARD_NO_DEVICE). Rows are
+ * read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other tensors take longer, and give
+ * the same bits. */
+
+/** Opens the driver and loads all kernels for a device (0 is the first), so that no later call has to. Also the way to ask
+ *  whether calls on that device can work: HALYARD_UNSUPPORTED if the library has no CUDA kernels, HALYARD_NO_DEVICE
+ *  otherwise. */
+HALYARD_API halyard_status halyard_cuda_prepare(int device);
 
 /* ---- Normalization ------------------------------------------------------------------------------------
  * x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.

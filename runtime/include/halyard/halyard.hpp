@@ -336,6 +336,9 @@ public:
         check(halyard_context_set_streaming_min_bytes(get(), min_bytes));
     }
 
+    /// The stream in which calls on CUDA tensors put their work; null is the default stream.
+    void set_cuda_stream(void *stream) { check(halyard_context_set_cuda_stream(get(), stream)); }
+
     /// Runs this context's work on the caller's threads: `parallel_for(count, task)` calls `task(i)` for every i in
     /// [0, count), in any order, on any threads, and returns when all are done. The callable is kept until it is
     /// replaced or the context dies; it is called from every thread that calls with this context, and may not throw.

@@ -1,0 +1,133 @@
+# Kernels for NVIDIA GPUs: the function halyard_device_kernel(), which halyard_kernel() calls for every line of the table.
+#
+# Halide makes PTX and the host code that launches it. The PTX is assembled here, for each architecture, so that nothing is
+# compiled when a program runs; what a later architecture needs, the PTX itself, is kept too. All of it becomes data of the
+# library (docs/cuda.md).
+#
+# Adds to HALYARD_KERNEL_OBJECTS.
+set(HALYARD_CUDA_ARCHITECTURES 80 86 89 90 100 120 CACHE STRING "Architectures that kernels are assembled for, least first")
+
+find_program(HALYARD_PTXAS ptxas HINTS "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
+if(NOT HALYARD_PTXAS)
+    message(FATAL_ERROR "ptxas of the CUDA toolkit was not found, which HALYARD_CUDA needs: install the toolkit and set "
+                        "HALYARD_PTXAS or CUDA_PATH.")
+endif()
+execute_process(COMMAND "${HALYARD_PTXAS}" --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
+if(NOT version MATCHES "release ([0-9]+)\\.([0-9]+)")
+    message(FATAL_ERROR "${HALYARD_PTXAS} does not say its version.")
+endif()
+# As the driver counts: 13.0 is 13000.
+math(EXPR HALYARD_CUDA_VERSION "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10")
+list(GET HALYARD_CUDA_ARCHITECTURES 0 HALYARD_CUDA_MIN_CAPABILITY)
+message(STATUS "CUDA kernels: ${HALYARD_PTXAS} ${CMAKE_MATCH_1}.${CMAKE_MATCH_2} for sm_${HALYARD_CUDA_ARCHITECTURES}")
+
+# `words` for tensors of aligned rows, `elements` for all others (generators/row_storage.h).
+set(HALYARD_DEVICE_ACCESS words elements)
+
+# Kernels of rows are built for any block, elementwise ones for their own; either way 1024 threads must fit in a
+# multiprocessor, half of what it holds.
+set(HALYARD_DEVICE_THREADS_elementwise 256)
+set(HALYARD_DEVICE_THREADS_row 1024)
+set(HALYARD_DEVICE_THREADS_device_row 1024)
+
+# The host code needs nothing of a processor.
+list(GET HALYARD_ISAS 0 isa)
+set(HALYARD_DEVICE_HOST_TARGET ${HALYARD_TARGET_${isa}})
+
+set(HALYARD_DEVICE_DIR "${CMAKE_CURRENT_BINARY_DIR}/kernels/cuda")
+file(MAKE_DIRECTORY "${HALYARD_DEVICE_DIR}")
+set(HALYARD_DEVICE_SCRIPT "${CMAKE_CURRENT_SOURCE_DIR}/cmake/AssembleDeviceKernel.cmake")
+set(HALYARD_DEVICE_HOST_SCRIPT "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DropDeviceSource.cmake")
+
+# Kernels that only processors have: softmax is one kernel here.
+set(HALYARD_NO_DEVICE_KERNELS softmax_exponentials softmax_normalize)
+
+function(halyard_device_kernel name family generator)
+    set(threads ${HALYARD_DEVICE_THREADS_${family}})
+    if(NOT threads OR name IN_LIST HALYARD_NO_DEVICE_KERNELS)
+        foreach(dtype IN LISTS HALYARD_DTYPES)
+            set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_ABSENT(${name}, ${dtype})")
+        endforeach()
+        return()
+    endif()
+    set(program ${HALYARD_GENERATOR_${generator}})
+    set(sources)
+    set(objects)
+    foreach(dtype IN LISTS HALYARD_DTYPES)
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_VARIANT(${name}, ${dtype})")
+        foreach(access IN LISTS HALYARD_DEVICE_ACCESS)
+            set(symbol hk_${name}_${dtype}_cuda_${access})
+            set(stem "${HALYARD_DEVICE_DIR}/${symbol}")
+            set(words false)
+            if(access STREQUAL "words")
+                set(words true)
+            endif()
+            set(params dtype=${dtype} words=${words} ${ARGN})
+            set(target ${HALYARD_TARGET_FEATURES}-user_context${HALYARD_FAMILY_FEATURES_${family}})
+            add_custom_command(
+                OUTPUT "${stem}.o" "${stem}.device_code"
+                COMMAND ${program} -g ${generator} -f ${symbol} -o "${HALYARD_DEVICE_DIR}" -e assembly,device_code
+                        target=${HALYARD_DEVICE_HOST_TARGET}-cuda-cuda_capability_80-${target} ${params}
+                COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${stem}.s" -P "${HALYARD_DEVICE_HOST_SCRIPT}"
+                COMMAND ${CMAKE_C_COMPILER} -c "${stem}.s" -o "${stem}.o"
+                DEPENDS ${program} "${HALYARD_DEVICE_HOST_SCRIPT}"
+                COMMENT "CUDA kernel ${name} ${dtype} by ${access}"
+                VERBATIM)
+            list(APPEND sources "${stem}.device_code")
+            list(APPEND objects "${stem}.o")
+            # The same schedule for OpenCL, which the tests run.
+            set_property(GLOBAL APPEND PROPERTY HALYARD_OPENCL_KERNELS "${symbol}")
+            set_property(GLOBAL PROPERTY HALYARD_OPENCL_COMMAND_${symbol}
+                         ${program} -g ${generator} -f ${symbol} -e device_code
+                         target=${HALYARD_DEVICE_HOST_TARGET}-opencl-${target} ${params})
+        endforeach()
+    endforeach()
+
+    set(stem "${HALYARD_DEVICE_DIR}/${name}")
+    set(images "${stem}.ptx")
+    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_images "HALYARD_DEVICE_PTX(${name})")
+    foreach(architecture IN LISTS HALYARD_CUDA_ARCHITECTURES)
+        list(APPEND images "${stem}.sm_${architecture}.cubin")
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_images "HALYARD_DEVICE_IMAGE(${name}, ${architecture})")
+    endforeach()
+    add_custom_command(
+        OUTPUT ${images} "${stem}.registers"
+        COMMAND ${CMAKE_COMMAND} "-DPTXAS=${HALYARD_PTXAS}" "-DARCHITECTURES=${HALYARD_CUDA_ARCHITECTURES}"
+                "-DTHREADS=${threads}" "-DSOURCES=${sources}" "-DSTEM=${stem}" -P "${HALYARD_DEVICE_SCRIPT}"
+        DEPENDS ${sources} "${HALYARD_DEVICE_SCRIPT}"
+        COMMENT "CUDA images of ${name}"
+        VERBATIM)
+    set_property(GLOBAL APPEND PROPERTY HALYARD_DEVICE_OBJECTS ${objects})
+    set_property(GLOBAL APPEND PROPERTY HALYARD_DEVICE_IMAGES ${images})
+    set_property(GLOBAL APPEND PROPERTY HALYARD_DEVICE_KERNELS ${name})
+endfunction()
+
+# The images as data. To be called when the table has been read.
+function(halyard_device_images)
+    get_property(names GLOBAL PROPERTY HALYARD_DEVICE_KERNELS)
+    get_property(images GLOBAL PROPERTY HALYARD_DEVICE_IMAGES)
+    get_property(objects GLOBAL PROPERTY HALYARD_DEVICE_OBJECTS)
+    set(text "        .section .rodata\n")
+    foreach(name IN LISTS names)
+        foreach(architecture IN ITEMS ptx ${HALYARD_CUDA_ARCHITECTURES})
+            set(label hk_image_${name}_${architecture})
+            set(file ${name}.sm_${architecture}.cubin)
+            if(architecture STREQUAL "ptx")
+                set(file ${name}.ptx)
+            endif()
+            string(APPEND text "        .balign 64\n        .globl ${label}\n${label}:\n"
+                               "        .incbin \"${file}\"\n        .byte 0\n")
+        endforeach()
+    endforeach()
+    string(APPEND text "        .section .note.GNU-stack,\"\",%progbits\n")
+    set(source "${HALYARD_DEVICE_DIR}/images.s")
+    set(object "${HALYARD_DEVICE_DIR}/images.o")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "@text@" @ONLY)
+    add_custom_command(
+        OUTPUT "${object}"
+        COMMAND ${CMAKE_C_COMPILER} "-Wa,-I${HALYARD_DEVICE_DIR}" -c "${source}" -o "${object}"
+        DEPENDS "${source}" ${images}
+        COMMENT "CUDA images as data"
+        VERBATIM)
+    set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} ${objects} "${object}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,63 @@
+// How a kernel's buffers hold rows of stored elements: element by element or, on a GPU, in words of 32 bits. A GPU moves
+// 128 bits at once as four such words and in no other way that Halide 21 knows, so 16-bit elements go there in pairs.
+#ifndef HALYARD_GENERATORS_ROW_STORAGE_H
+#define HALYARD_GENERATORS_ROW_STORAGE_H
+
+#include "Halide.h"
+#include "storage.h"
+
+namespace halyard {
+
+class RowStorage {
+public:
+    RowStorage(DType dtype, const Halide::Target &target, bool words)
+        : storage_(dtype, target), pairs_(words && dtype != DType::f32) {}
+
+    /** The Halide type of the buffer. */
+    Halide::Type type() const { return pairs_ ? Halide::UInt(32) : storage_.type(); }
+
+    /** Elements in so many of what a buffer holds. */
+    Halide::Expr elements(const Halide::Expr &extent) const { return pairs_ ? extent * 2 : extent; }
+
+    /** Element i in f32; exact. `stored` is what the buffer holds at an index. */
+    template<typename Stored>
+    Halide::Expr load(const Stored &stored, const Halide::Expr &i) const {
+        using namespace Halide;
+        if (!pairs_) {
+            return storage_.widen(stored(i));
+        }
+        const Expr word = stored(Internal::simplify(i / 2)), part = Internal::simplify(i % 2);
+        return storage_.widen(reinterpret(storage_.type(), cast<uint16_t>(word >> cast<uint32_t>(16 * part))));
+    }
+
+    /** What the buffer holds at index d, of element(i), i an index of elements, a result of arithmetic in f32. */
+    template<typename Element>
+    Halide::Expr store_result(const Element &element, const Halide::Expr &d) const {
+        return pairs_ ? pair(storage_.narrow_result(element(d * 2)), storage_.narrow_result(element(d * 2 + 1))) :
+                        storage_.narrow_result(element(d));
+    }
+
+    /** The same of any f32 value. */
+    template<typename Element>
+    Halide::Expr store(const Element &element, const Halide::Expr &d) const {
+        return pairs_ ? pair(storage_.narrow(element(d * 2)), storage_.narrow(element(d * 2 + 1))) :
+                        storage_.narrow(element(d));
+    }
+
+    /** f32 as it is after being stored and read again. */
+    Halide::Expr rounded(const Halide::Expr &result) const { return storage_.widen(storage_.narrow_result(result)); }
+
+private:
+    static Halide::Expr pair(const Halide::Expr &low, const Halide::Expr &high) {
+        using namespace Halide;
+        const auto bits = [](const Expr &half) { return cast<uint32_t>(reinterpret<uint16_t>(half)); };
+        return bits(low) | (bits(high) << 16);
+    }
+
+    Storage storage_;
+    bool pairs_;
+};
+
+}  // namespace halyard
+
+#endif

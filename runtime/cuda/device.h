@@ -1,0 +1,38 @@
+// The devices in use, and the kernels that are loaded on them.
+#ifndef HALYARD_RUNTIME_CUDA_DEVICE_H
+#define HALYARD_RUNTIME_CUDA_DEVICE_H
+
+#include <atomic>
+
+#include "cuda/driver.h"
+#include "dispatch.h"
+
+namespace halyard::cuda {
+
+/** Whether buffers are given in words of 32 bits (see generators/row_storage.h) or element by element. */
+enum class Access { words, elements };
+constexpr int access_count = 2;
+
+/** What runs on the processor to launch a kernel; null where there is no such kernel for devices. */
+KernelFunction host_function(Kernel kernel, DType dtype, Access access);
+
+struct Device {
+    Context context;                                        // the primary one
+    int compute_capability;                                 // 90 for 9.0
+    std::atomic<Module> modules[kernel_count];              // one for each kernel
+    std::atomic<Function> functions[kernel_count][dtype_count][access_count];
+};
+
+/** The device, its primary context retained; null, with a message in `check`, where there is none such. */
+Device *device(Checker &check, const Driver &driver, int ordinal);
+
+/** A kernel that is loaded at the first call, with the device's context current. */
+Function function(Checker &check, const Driver &driver, Device &device, Kernel kernel, DType dtype, Access access);
+
+/** The code for a device: assembled for it or, for those not known when the library was built, to be compiled by the
+ *  driver. */
+const void *image(Kernel kernel, int compute_capability);
+
+}  // namespace halyard::cuda
+
+#endif

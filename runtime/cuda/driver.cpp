@@ -1,0 +1,94 @@
+// Opening the driver, and why it could not be.
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <cstdio>
+
+namespace halyard::cuda {
+namespace {
+
+// What the driver must be able to load: the version of the toolkit that assembled the kernels, as the driver counts.
+constexpr int needed_version = HALYARD_CUDA_VERSION;
+
+Driver opened;
+char why_not[256];  // empty: the driver is there
+pthread_once_t once = PTHREAD_ONCE_INIT;
+
+bool find(void *library, const char *name, void *function) {
+    void *const address = dlsym(library, name);
+    *static_cast<void **>(function) = address;
+    if (!address) {
+        snprintf(why_not, sizeof(why_not), "the CUDA driver is too old: libcuda.so.1 has no %s", name);
+    }
+    return address != nullptr;
+}
+
+bool find_all(void *library) {
+    return find(library, "cuInit", &opened.init) && find(library, "cuDriverGetVersion", &opened.driver_version) &&
+           find(library, "cuDeviceGetCount", &opened.device_count) && find(library, "cuDeviceGet", &opened.device_get) &&
+           find(library, "cuDeviceGetAttribute", &opened.device_attribute) &&
+           find(library, "cuDevicePrimaryCtxRetain", &opened.primary_context_retain) &&
+           find(library, "cuCtxGetCurrent", &opened.context_current) &&
+           find(library, "cuCtxPushCurrent_v2", &opened.context_push) &&
+           find(library, "cuCtxPopCurrent_v2", &opened.context_pop) &&
+           find(library, "cuModuleLoadData", &opened.module_load) &&
+           find(library, "cuModuleGetFunction", &opened.module_function) &&
+           find(library, "cuLaunchKernel", &opened.launch) && find(library, "cuGetErrorString", &opened.error_string);
+}
+
+const char *words(const Driver &driver, Result result) {
+    const char *text = nullptr;
+    return driver.error_string(result, &text) == success && text ? text : "an error that the driver has no words for";
+}
+
+void open() {
+    // Never closed: the process may have got it from elsewhere too, and contexts live in it.
+    void *const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(why_not, sizeof(why_not), "there is no CUDA driver: %s", dlerror());
+        return;
+    }
+    if (!find_all(library)) {
+        return;
+    }
+    int version = 0;
+    opened.driver_version(&version);
+    if (version < needed_version) {
+        snprintf(why_not, sizeof(why_not), "the CUDA driver is too old: it is for CUDA %d.%d, the kernels need %d.%d",
+                 version / 1000, version % 1000 / 10, needed_version / 1000, needed_version % 1000 / 10);
+        return;
+    }
+    const Result initialized = opened.init(0);
+    if (initialized != success) {
+        snprintf(why_not, sizeof(why_not), "the CUDA driver cannot be used: %s", words(opened, initialized));
+        return;
+    }
+    const Result counted = opened.device_count(&opened.devices);
+    if (counted != success || opened.devices == 0) {
+        snprintf(why_not, sizeof(why_not), "the CUDA driver finds no GPU");
+    }
+}
+
+}  // namespace
+
+const Driver *driver(Checker &check) {
+    pthread_once(&once, open);
+    if (why_not[0] != '\0') {
+        check.fail(HALYARD_NO_DEVICE, "%s", why_not);
+        return nullptr;
+    }
+    return &opened;
+}
+
+bool succeeded(Checker &check, const Driver &driver, Result result, const char *what) {
+    constexpr Result out_of_memory = 2;
+    if (result != success) {
+        check.fail(result == out_of_memory ? HALYARD_OUT_OF_MEMORY : HALYARD_DEVICE_ERROR, "%s failed: %s", what,
+                   words(driver, result));
+    }
+    return result == success;
+}
+
+}  // namespace halyard::cuda

@@ -1,0 +1,45 @@
+// The launches of one call: kernels on the device of its tensors and the stream of its context.
+#ifndef HALYARD_RUNTIME_CUDA_LAUNCH_H
+#define HALYARD_RUNTIME_CUDA_LAUNCH_H
+
+#include "context.h"
+#include "cuda/device.h"
+
+namespace halyard::cuda {
+
+class Launches {
+public:
+    /** Makes the device's primary context current. Fails `check` where there is none. */
+    Launches(Checker &check, const halyard_context &context, int ordinal);
+    ~Launches();
+    Launches(const Launches &) = delete;
+    Launches &operator=(const Launches &) = delete;
+
+    /** Loads a kernel if that has not been done. */
+    Function load(Kernel kernel, DType dtype, Access access);
+
+    /** Launches a kernel. The first of its arguments is for this function to set; the others are as for one on the
+     *  processor, buffers with device pointers. Does nothing after a failure. */
+    void run(Kernel kernel, DType dtype, Access access, void **arguments);
+
+    /** What a kernel's host code calls. */
+    int launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes,
+               const size_t *sizes, void **arguments, const int8_t *is_buffer);
+
+private:
+    Checker &check_;
+    const Driver *driver_;
+    Device *device_ = nullptr;
+    Stream stream_ = nullptr;
+    bool pushed_ = false;
+    Kernel kernel_{};
+    DType dtype_{};
+    Access access_{};
+};
+
+/** Loads every kernel on a device. */
+void prepare(Checker &check, int ordinal);
+
+}  // namespace halyard::cuda
+
+#endif

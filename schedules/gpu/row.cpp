@@ -1,0 +1,119 @@
+// Row kernels on GPUs: a block holds one row or several, a row one warp or several. Every pass reads the row anew, by
+// 16 bytes a thread: but for the first, from the cache that the multiprocessor has to itself.
+#include "schedules/gpu.h"
+
+namespace halyard::schedules::gpu {
+namespace {
+
+using namespace Halide;
+
+class RowSchedule {
+public:
+    RowSchedule(const Row &stages, const RowThreadParams &params, const Target &target)
+        : stages_(stages), y_(stages.y), target_(target), words_(params.words), shuffles_(!target.has_feature(Target::OpenCL)) {
+        const Var thread("thread"), word("word");
+        Var d = stages.d;
+        if (words_) {
+            y_.split(d, d, word, words_per_cell, TailStrategy::RoundUp);
+            by_cells(y_, word, target);
+        }
+        // In place, no element may be computed twice: hence the guard.
+        y_.split(d, d, thread, params.warps * threads_per_warp, TailStrategy::GuardWithIf)
+            .split(thread, warp_, lane_, threads_per_warp, TailStrategy::RoundUp)
+            .split(stages.t, block_, row_, params.rows, TailStrategy::RoundUp);
+        if (words_) {
+            y_.reorder(word, d, lane_, warp_, row_, block_);
+        } else {
+            y_.reorder(d, lane_, warp_, row_, block_);
+        }
+        y_.gpu_blocks(block_).gpu_threads(warp_, row_);
+        over_lanes(y_, lane_);
+    }
+
+    void reduction(ThreadReduction r) {
+        const Var t = stages_.t;
+        r.words.compute_at(r.thread, r.lane);
+        r.words.update().reorder(r.word, r.cells.x, r.lane, r.warp, t);
+        if (words_) {
+            by_cells(r.words, r.word, target_);
+            by_cells(r.words.update(), r.word, target_);
+        } else {
+            r.words.unroll(r.word);
+            r.words.update().unroll(r.word);
+        }
+        // Every lane stores its copy, so that no shuffle stands where the others do not take part.
+        per_block(r.warps).bound(r.lane, 0, threads_per_warp).gpu_threads(r.warp, t);
+        over_lanes(r.warps, r.lane);
+        per_thread(r.thread, r);
+        for (const Func &half : r.halves) {
+            per_thread(half, r);
+        }
+        by_first_thread(per_block(r.result));
+        by_first_thread(r.result.update());
+    }
+
+    void before_writing(Func f) {
+        const Var word("word"), d = f.args()[0];
+        f.compute_at(y_, stages_.d).store_in(MemoryType::Stack);
+        if (words_) {
+            by_cells(f.split(d, d, word, words_per_cell), word, target_);
+        }
+    }
+
+    void scalar(Func f) { by_first_thread(per_block(f)); }
+
+private:
+    // The 32 threads of a warp hand each other values in registers. OpenCL has no such thing: there they go by way of
+    // shared memory.
+    void over_lanes(Stage f, const Var &lane) {
+        if (shuffles_) {
+            f.gpu_lanes(lane);
+        } else {
+            f.gpu_threads(lane);
+        }
+    }
+
+    // Of a row: the loops of one iteration keep its place among the threads of the block.
+    void by_first_thread(Stage f) {
+        const Var only_warp("only_warp");
+        f.split(stages_.t, stages_.t, only_warp, 1)
+            .split(only_warp, only_warp, only_, 1)
+            .gpu_threads(only_warp, stages_.t);
+        over_lanes(f, only_);
+    }
+
+    void per_thread(Func f, const ThreadReduction &r) {
+        if (shuffles_) {
+            f.compute_at(r.warps, r.warp).gpu_lanes(r.lane);
+        } else {
+            per_block(f).gpu_threads(r.lane, r.warp, stages_.t);
+        }
+    }
+
+    Func per_block(Func f) { return f.compute_at(y_, block_).store_in(MemoryType::GPUShared); }
+
+    const Row &stages_;
+    Func y_;
+    const Target target_;
+    const bool words_, shuffles_;
+    const Var block_{"block"}, row_{"row"}, warp_{"warp"}, lane_{"lane"}, only_{"only"};
+};
+
+}  // namespace
+
+void row(const Row &stages, const RowThreadParams &params, const Target &target, const Func &loaded) {
+    auto rows = Func(stages.y).output_buffers()[0].dim(1);
+    rows.set_extent(rows.extent() / params.rows * params.rows);
+    RowSchedule schedule(stages, params, target);
+    for (const RowReduction &r : stages.reductions) {
+        schedule.reduction(r.threads);
+    }
+    for (const Func &scalar : stages.scalars) {
+        schedule.scalar(scalar);
+    }
+    if (loaded.defined()) {
+        schedule.before_writing(loaded);
+    }
+}
+
+}  // namespace halyard::schedules::gpu

@@ -1,0 +1,104 @@
+// The occupancy of every kernel on every architecture, by the rules of the CUDA toolkit (cuda_occupancy.h): a table, and a
+// failure where fewer than half of the threads that a multiprocessor holds can run at once.
+//
+//   cuda_occupancy DIRECTORY     of *.registers, see cmake/AssembleDeviceKernel.cmake
+#include <dirent.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "cuda_occupancy.h"
+
+namespace {
+
+/** What the toolkit's documentation says of a multiprocessor (CUDA C++ Programming Guide, technical specifications). */
+struct Multiprocessor {
+    int threads;
+    size_t shared_bytes;
+};
+
+const std::map<int, Multiprocessor> multiprocessors = {
+    {80, {2048, 164 << 10}}, {86, {1536, 100 << 10}},  {89, {1536, 100 << 10}},
+    {90, {2048, 228 << 10}}, {100, {2048, 228 << 10}}, {120, {1536, 100 << 10}},
+};
+
+/** Threads of such blocks that run at once on a multiprocessor, as a fraction of those that it holds; negative if the
+ *  toolkit does not know the device. */
+double occupancy(int architecture, int registers, int threads) {
+    const Multiprocessor &m = multiprocessors.at(architecture);
+    cudaOccDeviceProp properties;
+    properties.computeMajor = architecture / 10;
+    properties.computeMinor = architecture % 10;
+    properties.maxThreadsPerBlock = 1024;
+    properties.maxThreadsPerMultiprocessor = m.threads;
+    properties.regsPerBlock = properties.regsPerMultiprocessor = 65536;
+    properties.warpSize = 32;
+    properties.sharedMemPerBlock = 48 << 10;
+    properties.sharedMemPerMultiprocessor = m.shared_bytes;
+    properties.numSms = 1;
+    properties.sharedMemPerBlockOptin = m.shared_bytes - 1024;
+    properties.reservedSharedMemPerBlock = 1024;
+    cudaOccFuncAttributes attributes;
+    attributes.maxThreadsPerBlock = 1024;
+    attributes.numRegs = registers;
+    cudaOccDeviceState state;
+    cudaOccResult result;
+    // The shared memory of a row kernel: a few numbers for each thread.
+    const size_t shared_bytes = 16 * static_cast<size_t>(threads);
+    if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &properties, &attributes, &state, threads, shared_bytes) !=
+        CUDA_OCC_SUCCESS) {
+        return -1;
+    }
+    return static_cast<double>(result.activeBlocksPerMultiprocessor * threads) / m.threads;
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    DIR *const directory = count == 2 ? opendir(arguments[1]) : nullptr;
+    if (!directory) {
+        std::fprintf(stderr, "usage: cuda_occupancy DIRECTORY\n");
+        return 2;
+    }
+    // [kernel][architecture]: registers
+    std::map<std::string, std::map<int, int>> registers;
+    std::map<std::string, int> block;
+    const std::string ending = ".registers";
+    while (const dirent *entry = readdir(directory)) {
+        const std::string name = entry->d_name;
+        if (name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0) {
+            std::ifstream file(std::string(arguments[1]) + "/" + name);
+            std::string kernel;
+            int architecture, used, threads;
+            while (file >> kernel >> architecture >> used >> threads) {
+                registers[kernel][architecture] = used;
+                block[kernel] = threads;
+            }
+        }
+    }
+    closedir(directory);
+    if (registers.empty()) {
+        std::fprintf(stderr, "%s holds no kernels\n", arguments[1]);
+        return 1;
+    }
+    bool good = true;
+    std::printf("Registers of a thread, and threads at once in percent of those that a multiprocessor holds: for row kernels the "
+                "least of blocks of 128 to 1024 threads.\n");
+    for (const auto &[kernel, by_architecture] : registers) {
+        std::printf("%-52s", kernel.c_str());
+        for (const auto &[architecture, used] : by_architecture) {
+            double least = 1;
+            // A row kernel's blocks are as large as its rows ask for, up to what its registers were chosen for.
+            for (int threads = block[kernel] == 1024 ? 128 : block[kernel]; threads <= block[kernel]; threads *= 2) {
+                least = std::min(least, occupancy(architecture, used, threads));
+            }
+            std::printf("  sm_%d %d %3.0f %%", architecture, used, 100 * least);
+            good = good && least >= 0.5;
+        }
+        std::printf("\n");
+    }
+    return good ? 0 : 1;
+}

@@ -1,0 +1,332 @@
+// Stands in for the CUDA driver where there is no GPU, as libcuda.so.1: memory of the device is that of the process, and a
+// launch runs the kernel of the same name that Halide made for OpenCL, on the processor (PoCL).
+//
+// It is as strict as the driver: images must be for the device, functions must be in their image, a launch needs a
+// current context, and blocks have at most 1024 threads. Environment variables:
+//   STAND_IN_KERNELS     directory of <function>.device_code, OpenCL sources
+//   STAND_IN_VERSION     what the driver says it is for, 13000 by default
+//   STAND_IN_DEVICES     how many there are, 1 by default
+//   STAND_IN_CAPABILITY  of each, 90 by default
+//   STAND_IN_FAIL        the name of a function that fails with "out of memory"
+#define CL_TARGET_OPENCL_VERSION 200
+#include <CL/cl.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Result = int;
+enum : Result {
+    success = 0,
+    invalid_value = 1,
+    out_of_memory = 2,
+    not_initialized = 3,
+    invalid_device = 101,
+    invalid_image = 200,
+    invalid_context = 201,
+    no_binary_for_gpu = 209,
+    not_found = 500,
+};
+
+struct Context {
+    int device;
+};
+
+struct Module {
+    const char *image;
+    std::size_t size;  // 0: PTX
+};
+
+struct Function {
+    cl_kernel kernel = nullptr;
+    std::vector<std::size_t> sizes;  // of parameters; 0: a pointer
+    bool has_local = false;
+};
+
+std::mutex lock;
+bool initialized = false;
+Context contexts[64];
+thread_local std::vector<Context *> current;
+std::map<std::string, Function *> functions;
+
+int number(const char *variable, int otherwise) {
+    const char *text = std::getenv(variable);
+    return text ? std::atoi(text) : otherwise;
+}
+
+bool fails(const char *function) {
+    const char *text = std::getenv("STAND_IN_FAIL");
+    return text && std::strcmp(text, function) == 0;
+}
+
+[[noreturn]] void stop(const std::string &message) {
+    std::fprintf(stderr, "stand-in driver: %s\n", message.c_str());
+    std::abort();
+}
+
+struct OpenCl {
+    cl_device_id device = nullptr;
+    cl_context context = nullptr;
+    cl_command_queue queue = nullptr;
+
+    OpenCl() {
+        cl_platform_id platform;
+        if (clGetPlatformIDs(1, &platform, nullptr) != CL_SUCCESS ||
+            clGetDeviceIDs(platform, CL_DEVICE_TYPE_CPU, 1, &device, nullptr) != CL_SUCCESS) {
+            stop("there is no OpenCL for processors; Debian has it in pocl-opencl-icd");
+        }
+        context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
+        queue = clCreateCommandQueueWithProperties(context, device, nullptr, nullptr);
+    }
+};
+
+OpenCl &opencl() {
+    static OpenCl instance;
+    return instance;
+}
+
+std::string text_of(cl_program program) {
+    std::size_t size = 0;
+    clGetProgramBuildInfo(program, opencl().device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
+    std::string log(size, '\0');
+    clGetProgramBuildInfo(program, opencl().device, CL_PROGRAM_BUILD_LOG, size, &log[0], nullptr);
+    return log;
+}
+
+std::size_t size_of_type(const std::string &type) {
+    static const std::map<std::string, std::size_t> sizes = {{"int", 4},  {"uint", 4},  {"float", 4},
+                                                             {"char", 1}, {"uchar", 1}, {"long", 8}};
+    const auto found = sizes.find(type);
+    if (found == sizes.end()) {
+        stop("a parameter has the type " + type);
+    }
+    return found->second;
+}
+
+/** The kernel of the OpenCL source of this name, which has one beside Halide's empty one. */
+Function *compile(const std::string &name) {
+    const char *const directory = std::getenv("STAND_IN_KERNELS");
+    std::ifstream file(std::string(directory ? directory : ".") + "/" + name + ".device_code");
+    std::stringstream stream;
+    stream << file.rdbuf();
+    std::string source = stream.str();
+    const std::string contract = "#pragma OPENCL FP_CONTRACT ON";
+    const std::size_t at = source.find(contract);
+    if (at == std::string::npos) {
+        stop("there is no OpenCL source of " + name);
+    }
+    // Sums of products are fused where the generator says so, and nowhere else.
+    source.replace(at, contract.size(), "#pragma OPENCL FP_CONTRACT OFF");
+    const char *text = source.c_str();
+    const cl_program program = clCreateProgramWithSource(opencl().context, 1, &text, nullptr, nullptr);
+    // Compiling takes most of the tests' time: without optimization it is a fifth.
+    const char *const options =
+        "-cl-std=CL1.2 -cl-kernel-arg-info -cl-fp32-correctly-rounded-divide-sqrt -cl-opt-disable";
+    if (clBuildProgram(program, 1, &opencl().device, options, nullptr, nullptr) != CL_SUCCESS) {
+        stop(name + " does not compile:\n" + text_of(program));
+    }
+    const std::string head = "__kernel void _kernel_";
+    const std::size_t begin = source.find(head) + head.size() - 8, end = source.find('(', begin);
+    auto *const function = new Function;
+    cl_int error;
+    function->kernel = clCreateKernel(program, source.substr(begin, end - begin).c_str(), &error);
+    if (error != CL_SUCCESS) {
+        stop(name + " has no kernel");
+    }
+    cl_uint count = 0;
+    clGetKernelInfo(function->kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
+    for (cl_uint i = 0; i < count; i++) {
+        cl_kernel_arg_address_qualifier space;
+        char type[64] = "";
+        clGetKernelArgInfo(function->kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr);
+        clGetKernelArgInfo(function->kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, nullptr);
+        if (space == CL_KERNEL_ARG_ADDRESS_LOCAL) {
+            function->has_local = true;
+        } else {
+            function->sizes.push_back(space == CL_KERNEL_ARG_ADDRESS_PRIVATE ? size_of_type(type) : 0);
+        }
+    }
+    return function;
+}
+
+/** Size of an image by its ELF header, 0 for PTX. */
+std::size_t size_of_image(const char *image) {
+    if (std::memcmp(image, "\x7f"
+                           "ELF",
+                    4) != 0) {
+        return 0;
+    }
+    std::uint64_t sections;
+    std::uint16_t section_size, section_count;
+    std::memcpy(&sections, image + 0x28, sizeof sections);
+    std::memcpy(&section_size, image + 0x3a, sizeof section_size);
+    std::memcpy(&section_count, image + 0x3c, sizeof section_count);
+    return sections + std::size_t{section_size} * section_count;
+}
+
+}  // namespace
+
+extern "C" {
+
+Result cuInit(unsigned) {
+    if (fails("cuInit")) {
+        return out_of_memory;
+    }
+    initialized = true;
+    return success;
+}
+
+Result cuDriverGetVersion(int *version) {
+    *version = number("STAND_IN_VERSION", 13000);
+    return success;
+}
+
+Result cuDeviceGetCount(int *count) {
+    *count = number("STAND_IN_DEVICES", 1);
+    return initialized ? success : not_initialized;
+}
+
+Result cuDeviceGet(int *device, int ordinal) {
+    *device = ordinal;
+    return ordinal < number("STAND_IN_DEVICES", 1) ? success : invalid_device;
+}
+
+Result cuDeviceGetAttribute(int *value, int attribute, int) {
+    const int capability = number("STAND_IN_CAPABILITY", 90);
+    *value = attribute == 75 ? capability / 10 : capability % 10;
+    return attribute == 75 || attribute == 76 ? success : invalid_value;
+}
+
+Result cuDevicePrimaryCtxRetain(Context **context, int device) {
+    if (fails("cuDevicePrimaryCtxRetain")) {
+        return out_of_memory;
+    }
+    contexts[device].device = device;
+    *context = &contexts[device];
+    return success;
+}
+
+Result cuCtxGetCurrent(Context **context) {
+    *context = current.empty() ? nullptr : current.back();
+    return success;
+}
+
+Result cuCtxPushCurrent_v2(Context *context) {
+    current.push_back(context);
+    return success;
+}
+
+Result cuCtxPopCurrent_v2(Context **context) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    *context = current.back();
+    current.pop_back();
+    return success;
+}
+
+Result cuModuleLoadData(Module **module, const char *image) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    if (fails("cuModuleLoadData")) {
+        return out_of_memory;
+    }
+    const std::size_t size = size_of_image(image);
+    if (size == 0) {
+        if (!std::strstr(image, ".version")) {
+            return invalid_image;
+        }
+    } else {
+        // The architecture stands in the second byte of the flags.
+        const int architecture = static_cast<unsigned char>(image[0x31]), capability = number("STAND_IN_CAPABILITY", 90);
+        if (architecture / 10 != capability / 10 || architecture > capability) {
+            return no_binary_for_gpu;
+        }
+    }
+    *module = new Module{image, size};
+    return success;
+}
+
+Result cuModuleGetFunction(Function **function, Module *module, const char *name) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    const std::string image(module->image, module->size != 0 ? module->size : std::strlen(module->image));
+    if (image.find(name) == std::string::npos) {
+        return not_found;
+    }
+    const std::lock_guard<std::mutex> guard(lock);
+    Function *&known = functions[name];
+    if (!known) {
+        known = std::getenv("STAND_IN_KERNELS") ? compile(name) : new Function;
+    }
+    *function = known;
+    return success;
+}
+
+Result cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                      unsigned block_y, unsigned block_z, unsigned shared_bytes, void *, void **parameters, void **) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    if (fails("cuLaunchKernel")) {
+        return out_of_memory;
+    }
+    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 || block_z > 64 ||
+        block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024 || shared_bytes > 48 * 1024) {
+        return invalid_value;
+    }
+    if (!function->kernel) {
+        return success;
+    }
+    const std::lock_guard<std::mutex> guard(lock);
+    cl_uint i = 0;
+    for (; i < function->sizes.size(); i++) {
+        const cl_int set = function->sizes[i] == 0 ?
+                               clSetKernelArgSVMPointer(function->kernel, i, *static_cast<void **>(parameters[i])) :
+                               clSetKernelArg(function->kernel, i, function->sizes[i], parameters[i]);
+        if (set != CL_SUCCESS) {
+            return invalid_value;
+        }
+    }
+    if (function->has_local) {
+        clSetKernelArg(function->kernel, i, shared_bytes > 0 ? shared_bytes : 16, nullptr);
+    }
+    const std::size_t local[] = {block_x, block_y, block_z};
+    const std::size_t global[] = {std::size_t{grid_x} * block_x, std::size_t{grid_y} * block_y,
+                                  std::size_t{grid_z} * block_z};
+    const cl_int launched =
+        clEnqueueNDRangeKernel(opencl().queue, function->kernel, 3, nullptr, global, local, 0, nullptr, nullptr);
+    return launched == CL_SUCCESS && clFinish(opencl().queue) == CL_SUCCESS ? success : invalid_value;
+}
+
+Result cuGetErrorString(Result result, const char **text) {
+    switch (result) {
+    case out_of_memory:
+        *text = "out of memory";
+        return success;
+    case invalid_value:
+        *text = "invalid argument";
+        return success;
+    case no_binary_for_gpu:
+        *text = "no kernel image is available for execution on the device";
+        return success;
+    case not_found:
+        *text = "named symbol not found";
+        return success;
+    default:
+        *text = "an error of the stand-in";
+        return success;
+    }
+}
+}
