@@ -333,7 +333,7 @@ std::string KernelArena::judge_on(const std::vector<Check> &all, const Candidate
             }
             Message message{};
             hash_of(output_bytes(work)).copy(message.hash, hash_length);
-            message.error = kind.error ? kind.error(work) : work.worst_error();
+            message.error = kind.error ? kind.error(work) : work.accuracy().error;
             message.tolerance = work.tolerance();
             if (write(channel[1], &message, sizeof(message)) != static_cast<ssize_t>(sizeof(message))) {
                 _exit(1);
