@@ -43,7 +43,7 @@ public:
 
         statistics = layer_statistics(feature, width, t, eps);
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;
-        shift(t) = strict_float(-mean_e(t) * scale(t));
+        shift(t) = strict_float(math.minus(mean_e(t)) * scale(t));
 
         Expr normalized = math.fma(feature(d) - pivot(t), scale(t), shift(t));
         if (has_weight && has_bias) {

@@ -31,7 +31,8 @@ public:
 
     explicit Math(const Halide::Target &target)
         : has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
-                  target.has_gpu_feature()) {
+                  target.has_gpu_feature()),
+          is_arm(target.arch == Halide::Target::ARM) {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
         }
@@ -46,6 +47,9 @@ public:
         using Halide::Internal::Call;
         return Call::make(Halide::Float(32), "llvm.fma.f32", {a, b, c}, Call::PureExtern);
     }
+
+    /** 0 - x: +0 for both zeros. LLVM makes -x of it on ARM, whose sign differs where x is +0, but for the form with fma. */
+    Expr minus(Expr x) const { return is_arm ? fma(x, -1.0f, 0.0f) : 0.0f - x; }
 
     /** e^x. Error 1.65 (baseline 1.9), denormal results included.
      * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the
@@ -410,7 +414,7 @@ private:
         return w / (h * h) * unit;
     }
 
-    bool has_fma;
+    bool has_fma, is_arm;
 };
 
 /** bf16, stored as its bits in u16, to f32: exact. */
