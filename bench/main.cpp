@@ -12,6 +12,7 @@
 #include "machine_limits.h"
 #include "plan.h"
 #include "runner.h"
+#include "support/isas.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -54,13 +55,22 @@ std::string compiler() {
 #endif
 }
 
+/** Those that this library holds. */
+std::vector<std::string> isa_names() {
+    std::vector<std::string> names;
+    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+        names.emplace_back(halyard_isa_name(static_cast<halyard_isa>(isa)));
+    }
+    return names;
+}
+
 halyard_isa isa_cap(const std::string &name) {
-    for (int i = 0; i < halyard_isa_count(); i++) {
-        if (name == halyard_isa_name(static_cast<halyard_isa>(i))) {
-            return static_cast<halyard_isa>(i);
+    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+        if (name == halyard_isa_name(static_cast<halyard_isa>(isa))) {
+            return static_cast<halyard_isa>(isa);
         }
     }
-    return static_cast<halyard_isa>(halyard_isa_count() - 1);
+    return tests::strongest_isa;
 }
 
 /** Watches how much of the machine others use while this program and its peers measure. */
@@ -305,7 +315,7 @@ int main(int argc, char **argv) {
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
     app.add_option("--isa", options.isa, "use no instruction set above this one")
-        ->check(CLI::IsMember({"sse41", "avx2", "avx512"}));
+        ->check(CLI::IsMember(isa_names()));
     app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
         ->delimiter(',')
         ->capture_default_str();

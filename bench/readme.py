@@ -9,6 +9,7 @@ With --check it writes nothing and exits with 1 if they are not what the file gi
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 
 from reporting.charts import Log, escape
@@ -73,15 +74,15 @@ def text_of(run):
         f"{PEERS[name]} {run.versions[name].split()[0].split('+')[0]}" for name in PEERS if name in run.peers
     )
     fastest = run.against_fastest()
-    parts = [
+    introduction = (
         f"Measured by the benchmark suite on {run.machine['cpu']} with {run.library['isa']}, {threads_text(threads)}, "
-        f"{run.data['date'].split()[0]}, with {versions} in the same run (`bench/results/latest.json`). Of "
-        f"{fastest['rows']} "
-        f"rows, halyard is faster than every peer in {fastest['ahead']}, tied with the fastest in {fastest['tied']} "
-        "and "
-        f"behind it in {fastest['behind']}; the noise of the run was {run.data['noise']:.1%}. The peers' columns are "
-        "their "
-        "time over ours, outputs preallocated where the peer can.",
+        f"{run.data['date'].split()[0]}, with {versions} in the same run (`bench/results/latest.json`). "
+        f"Of {fastest['rows']} rows, halyard is faster than every peer in {fastest['ahead']}, tied with the fastest in "
+        f"{fastest['tied']} and behind it in {fastest['behind']}; the noise of the run was {run.data['noise']:.1%}. "
+        "The peers' columns are their time over ours, outputs preallocated where the peer can."
+    )
+    parts = [
+        textwrap.fill(introduction, 120, break_long_words=False, break_on_hyphens=False),
         "![Time of each peer over halyard's, by family of kernels](docs/results.svg)",
     ]
     ffn = sorted(
@@ -121,8 +122,8 @@ def chart_of(run):
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" width="800" height="{height}" '
         'font-family="system-ui, sans-serif" font-size="13">',
         f'<rect width="800" height="{height}" fill="#ffffff"/>',
-        '<text x="12" y="20" font-weight="600" fill="#1d2129">Time of each peer over that of halyard: geometric mean '
-        "over the rows of a family; right of 1× halyard is faster</text>",
+        '<text x="12" y="20" font-weight="600" fill="#1d2129">Time of each peer over ours, geometric mean by family of '
+        "kernels; right of 1×, halyard is faster</text>",
     ]
     place = 12
     for index, peer in enumerate(peers):
@@ -130,7 +131,7 @@ def chart_of(run):
             f'<circle cx="{place + 5}" cy="38" r="5" fill="{COLOURS[index % len(COLOURS)]}"/>'
             f'<text x="{place + 14}" y="42" fill="#444">{escape(PEERS[peer])}</text>'
         )
-        place += 26 + 7.2 * len(PEERS[peer])
+        place += 26 + 8.4 * len(PEERS[peer])
     bottom = top + step * len(means)
     for tick in axis.ticks():
         x = axis(tick)

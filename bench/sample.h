@@ -13,7 +13,7 @@ struct Sample {
     std::vector<tests::Row> expected;         // [row of the sample][column of the sample]
     double known_error = 0;                   // of what was judged otherwise
 
-    /** As Work::worst_error, at least `known_error`; infinite if a NaN stands anywhere in y. */
+    /** As Accuracy::error, at least `known_error`; infinite if a NaN stands anywhere in y. */
     double worst_error(const Matrix &y) const;
 };
 

@@ -4,13 +4,19 @@
 // which would choose its own kind of store.
 #include "streams.h"
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 namespace halyard::bench {
 namespace {
 
 // What the compiler's vector types leave to say of an instruction set.
-#if defined(__AVX512F__)
+#if defined(__aarch64__)
+#define HALYARD_BENCH_TABLE streams_neon
+constexpr std::size_t width = 16;
+constexpr int chains = 24;
+#elif defined(__AVX512F__)
 #define HALYARD_BENCH_TABLE streams_avx512
 constexpr std::size_t width = 64;  // bytes of a vector
 constexpr int chains = 24;         // of multiply-adds: they hide the latency and fit the registers
@@ -40,7 +46,11 @@ struct Ordinary {
 /** Bypasses the caches. */
 struct Nontemporal {
     static void store(char *p, const Bits &v) {
-#if defined(__AVX512F__)
+#if defined(__aarch64__)
+        using Halves = double __attribute__((vector_size(width)));
+        const Halves halves = reinterpret_cast<Halves>(v);
+        asm volatile("stnp %d0, %d1, [%2]" : : "w"(halves[0]), "w"(halves[1]), "r"(p) : "memory");
+#elif defined(__AVX512F__)
         _mm512_stream_si512(reinterpret_cast<__m512i *>(p), reinterpret_cast<__m512i>(v));
 #elif defined(__AVX2__)
         _mm256_stream_si256(reinterpret_cast<__m256i *>(p), reinterpret_cast<__m256i>(v));
@@ -49,7 +59,9 @@ struct Nontemporal {
 #endif
     }
     static void finish() {
+#if defined(__x86_64__)
         _mm_sfence();
+#endif
     }
 };
 
@@ -86,8 +98,8 @@ void read_far(const StreamArguments &s) {
     const std::size_t half = s.bytes / 2 / lines * lines;
     Bits sums[4] = {};
     const auto take_lines = [&](const char *place) {
-        _mm_prefetch(place + ahead, _MM_HINT_T0);
-        _mm_prefetch(place + ahead + line, _MM_HINT_T0);
+        __builtin_prefetch(place + ahead);
+        __builtin_prefetch(place + ahead + line);
         for (std::size_t i = 0; i < lines / width; i++) {
             sums[i % 4] ^= load(place + i * width);
         }

@@ -44,7 +44,7 @@ struct StreamTable {
     double flops_per_iteration;
 };
 
-extern const StreamTable streams_sse41, streams_avx2, streams_avx512;
+extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_neon;
 
 }  // namespace halyard::bench
 

@@ -319,16 +319,22 @@ void print_summary(const Run &run, std::ostream &out) {
     }
 }
 
-void print_bars(const Run &run, std::ostream &out) {
+void print_bars(const Run &run, bool only_missed, std::ostream &out) {
     std::vector<std::vector<std::string>> lines;
+    int judged = 0, reached = 0;
     for (const Bar &bar : judge_bars(run)) {
-        if (!bar.value.empty()) {
+        if (bar.value.empty()) {
+            continue;
+        }
+        judged++;
+        reached += bar.is_met ? 1 : 0;
+        if (!bar.is_met || !only_missed) {
             lines.push_back({bar.text + (bar.text.find(bar.row) == std::string::npos ? " " + bar.row : ""), bar.value,
                              bar.bound, bar.is_met ? "reached" : "MISSED"});
         }
     }
-    if (!lines.empty()) {
-        out << "\nNumbers to reach\n";
+    if (judged > 0) {
+        out << "\nNumbers to reach: " << reached << " of " << judged << " reached\n";
         print_columns(lines, out);
     }
 }
@@ -384,7 +390,7 @@ void print_tables(const Run &run, std::ostream &out) {
     print_row_tables(run, out);
     print_summary(run, out);
     print_groups(run, out);
-    print_bars(run, out);
+    print_bars(run, false, out);
     print_noise(run, out);
 }
 
@@ -401,14 +407,7 @@ void print_short(const Run &run, std::ostream &out) {
     print_summary(run, out);
     print_groups(run, out);
     print_behind(run, out);
-    int reached = 0, judged = 0;
-    for (const Bar &bar : judge_bars(run)) {
-        judged += bar.value.empty() ? 0 : 1;
-        reached += bar.is_met ? 1 : 0;
-    }
-    if (judged > 0) {
-        out << '\n' << reached << " of " << judged << " numbers to reach were reached\n";
-    }
+    print_bars(run, true, out);
     print_noise(run, out);
 }
 

@@ -1,12 +1,22 @@
 // See team.h.
 #include "team.h"
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 namespace halyard::bench {
 
 namespace {
 constexpr int spins_before_sleep = 10000;  // some hundred microseconds
+
+void pause() {
+#if defined(__x86_64__)
+    _mm_pause();
+#else
+    asm volatile("yield");
+#endif
+}
 }
 
 Team::Team(int threads) {
@@ -40,7 +50,7 @@ void Team::run(const std::function<void(int)> &task) {
     }
     task(0);
     while (unfinished != 0) {
-        _mm_pause();
+        pause();
     }
 }
 
@@ -48,7 +58,7 @@ void Team::work(int index) {
     unsigned seen = 0;
     while (true) {
         for (int i = 0; generation == seen && i < spins_before_sleep; i++) {
-            _mm_pause();
+            pause();
         }
         if (generation == seen) {
             std::unique_lock<std::mutex> lock(mutex);

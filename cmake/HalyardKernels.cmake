@@ -6,12 +6,6 @@
 
 set(HALYARD_DTYPES f32 f16 bf16)
 
-# Instruction sets of the target processor, weakest first, with the Halide target of each.
-set(HALYARD_ISAS sse41 avx2 avx512)
-set(HALYARD_TARGET_sse41 x86-64-linux-sse41)
-set(HALYARD_TARGET_avx2 ${HALYARD_TARGET_sse41}-avx-avx2-fma-f16c)
-set(HALYARD_TARGET_avx512 ${HALYARD_TARGET_avx2}-avx512-avx512_skylake)
-
 # runtime/ checks every argument once and builds the buffers itself, so that Halide's own checks could not fail; they
 # would double the time of a 64-wide row. Kernels allocate nothing and start no threads: no Halide runtime is needed.
 set(HALYARD_TARGET_FEATURES no_asserts-no_bounds_query-no_runtime)
@@ -33,36 +27,21 @@ set(HALYARD_KERNEL_LIST_DIR "${CMAKE_CURRENT_BINARY_DIR}/generated")
 set(HALYARD_KERNEL_OBJECTS)
 file(MAKE_DIRECTORY "${HALYARD_KERNEL_DIR}")
 
-# A program for every file in generators/, with the schedules whose headers it includes: a change of one rebuilds no
-# kernel of another. HALYARD_GENERATOR_<class> is the program of a generator. The tuner is linked of the same objects.
-function(_halyard_compile_for_host target)
-    target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
-    target_compile_options(${target} PRIVATE -O1 -Wall)
-    target_link_libraries(${target} PRIVATE Halide::Halide)
-endfunction()
-file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS schedules/x86/*.cpp)
-foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
-    get_filename_component(name "${source}" NAME_WE)
-    add_library(halyard_schedule_${name} OBJECT "${source}")
-    _halyard_compile_for_host(halyard_schedule_${name})
-    list(APPEND HALYARD_GENERATOR_OBJECTS halyard_schedule_${name})
-endforeach()
-file(GLOB HALYARD_GENERATOR_SOURCES CONFIGURE_DEPENDS generators/*.cpp)
-foreach(source IN LISTS HALYARD_GENERATOR_SOURCES)
-    get_filename_component(name "${source}" NAME_WE)
-    set(program halyard_generate_${name})
-    add_library(halyard_generator_${name} OBJECT "${source}")
-    _halyard_compile_for_host(halyard_generator_${name})
-    list(APPEND HALYARD_GENERATOR_OBJECTS halyard_generator_${name})
-    add_executable(${program} $<TARGET_OBJECTS:halyard_generator_${name}>)
-    target_link_libraries(${program} PRIVATE Halide::Generator)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
-    file(STRINGS "${source}" lines REGEX "^(#include \"schedules/|HALIDE_REGISTER_GENERATOR)")
-    foreach(line IN LISTS lines)
-        if(line MATCHES "\"schedules/(.+)\\.h\"")
-            target_link_libraries(${program} PRIVATE halyard_schedule_${CMAKE_MATCH_1})
-        elseif(line MATCHES ", *([a-z0-9_]+)\\)")
-            set(HALYARD_GENERATOR_${CMAKE_MATCH_1} ${program})
+# ---- the programs: HALYARD_GENERATOR_<class> is the one of a generator ----
+set(HALYARD_SOURCE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+include(cmake/HalyardGenerators.cmake)
+if(CMAKE_CROSSCOMPILING)
+    halyard_compile_generators_for_host()
+else()
+    include(cmake/FindHalideWheel.cmake)
+    halyard_compile_generators()
+endif()
+foreach(program IN LISTS HALYARD_PROGRAMS)
+    foreach(generator IN LISTS HALYARD_GENERATORS_${program})
+        if(CMAKE_CROSSCOMPILING)
+            set(HALYARD_GENERATOR_${generator} "${HALYARD_HOST_DIR}/${program}")
+        else()
+            set(HALYARD_GENERATOR_${generator} ${program})
         endif()
     endforeach()
 endforeach()
@@ -98,6 +77,10 @@ function(halyard_kernel name signature family generator)
                 continue()
             endif()
             halyard_tuned_params(params ${isa} ${dtype} ${family} ${name})
+            set(shared FALSE)
+            if(HALYARD_BASE_${isa} AND NOT "${family}_${dtype}" IN_LIST HALYARD_OWN_${isa})
+                set(shared TRUE)
+            endif()
             if(family STREQUAL "matmul")
                 # The tiles that an instruction set has are those that have a width.
                 if(NOT params)
@@ -107,18 +90,26 @@ function(halyard_kernel name signature family generator)
                 string(REPLACE "panels=" "" panels "${params}")
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tiles "HALYARD_TILE(${name}, ${dtype}, ${isa}, ${panels})")
             endif()
+            if(shared)
+                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants
+                                                    "HALYARD_SHARED(${name}, ${dtype}, ${HALYARD_BASE_${isa}})")
+                continue()
+            endif()
             set(symbol hk_${name}_${dtype}_${isa})
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
             set(generate
                 ${program} -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
                 target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype}
                 ${ARGN} ${params})
-            if(family STREQUAL "matmul")
-                # By way of assembly, where the kind of its prefetches is chosen.
+            if(family STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
                 set(assembly "${HALYARD_KERNEL_DIR}/${symbol}.s")
-                set(commands COMMAND ${generate} -e assembly
-                             COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${assembly}" -P "${HALYARD_PREFETCH_SCRIPT}"
-                             COMMAND ${CMAKE_C_COMPILER} -c "${assembly}" -o "${object}")
+                set(commands COMMAND ${generate} -e assembly)
+                if(family STREQUAL "matmul")
+                    # The kind of its prefetches is chosen in the assembly.
+                    list(APPEND commands COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${assembly}" -P "${HALYARD_PREFETCH_SCRIPT}")
+                endif()
+                list(APPEND commands
+                     COMMAND ${CMAKE_C_COMPILER} ${HALYARD_ASSEMBLE_${isa}} -c "${assembly}" -o "${object}")
             else()
                 set(commands COMMAND ${generate} -e object)
             endif()
@@ -145,9 +136,10 @@ endif()
 
 # The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, and for `tensorwise` ones,
 # which take nothing but tensors of one shape or of rows; HALYARD_DTYPE(name); HALYARD_ISA(name). For the dispatch table
-# HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set does not have the kernel, HALYARD_ABSENT. For the matrix
-# products HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator,
-# "parameters"), HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
+# HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
+# other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
+# HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "parameters"),
+# HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
 function(_halyard_write_list file)
     list(JOIN ARGN "\n" text)
     file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@\n" @ONLY)

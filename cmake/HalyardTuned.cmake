@@ -1,21 +1,21 @@
-# The parameters of the schedules: schedules/tuned/x86-64.json, which holds those for any machine, and over it the file
-# that HALYARD_TUNED chooses, as the tuner writes it for one machine (docs/tuning.md). Both are checked against the
+# The parameters of the schedules: schedules/tuned/x86-64.json or arm-64.json, which hold those for any machine, and over
+# it the file that HALYARD_TUNED chooses, as the tuner writes it for one machine (docs/tuning.md). Both are checked against the
 # table of kernels and against the legal values that stand beside the schedules.
 #
 #   halyard_tuned_params(out isa dtype family name)   the parameters of a kernel as name=value
 #
-# Sets HALYARD_TUNED_FILE to the file that won, empty if it is the one for any machine.
+# Needs what cmake/HalyardTarget.cmake sets. Sets HALYARD_TUNED_FILE to the file that won, empty if it is the one for any machine.
 
 set(HALYARD_TUNED_DIR "${CMAKE_CURRENT_LIST_DIR}/../schedules/tuned")
 cmake_path(NORMAL_PATH HALYARD_TUNED_DIR)
-set(HALYARD_TUNED_BASE "${HALYARD_TUNED_DIR}/x86-64.json")
+set(HALYARD_TUNED_BASE "${HALYARD_TUNED_DIR}/${HALYARD_TARGET_PROCESSOR}.json")
 
 # ---- what a file may name ----
 
 # The values of each family's parameters, from the declarations beside the schedules (schedules/space.h):
 # HALYARD_SPACE_<family> lists the parameters, HALYARD_VALUES_<family>_<parameter> the values.
 function(_halyard_read_spaces)
-    file(GLOB sources "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../schedules/x86/*.cpp")
+    file(GLOB sources "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../schedules/${HALYARD_ARCH}/*.cpp")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
     foreach(source IN LISTS sources)
         file(READ "${source}" text)
@@ -143,8 +143,8 @@ endfunction()
 # first two levels of its data caches in KiB.
 function(_halyard_native_name out)
     set(${out} "" PARENT_SCOPE)
-    if(NOT EXISTS "/proc/cpuinfo")
-        return()
+    if(NOT HALYARD_TARGET_PROCESSOR STREQUAL "x86-64" OR NOT EXISTS "/proc/cpuinfo")
+        return()  # the tuner knows no others
     endif()
     foreach(field IN ITEMS vendor_id "cpu family" model)
         file(STRINGS "/proc/cpuinfo" line LIMIT_COUNT 1 REGEX "^${field}[ \t]*:")
@@ -198,8 +198,10 @@ if(HALYARD_TUNED STREQUAL "native")
     if(native_name AND EXISTS "${HALYARD_TUNED_DIR}/${native_name}")
         set(HALYARD_TUNED_FILE "${HALYARD_TUNED_DIR}/${native_name}")
         message(STATUS "Schedule parameters: ${HALYARD_TUNED_FILE}, tuned on such a machine")
-    else()
+    elseif(native_name)
         message(STATUS "Schedule parameters: ${HALYARD_TUNED_BASE}, for any machine (no ${native_name} beside it)")
+    else()
+        message(STATUS "Schedule parameters: ${HALYARD_TUNED_BASE}, for any machine")
     endif()
     # A file that the tuner writes later is found by the next build.
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HALYARD_TUNED_DIR}")
@@ -214,8 +216,8 @@ if(HALYARD_TUNED_FILE)
 endif()
 
 # The entry of a family counts for all its kernels; before it goes that of the family in one type, that of the kernel,
-# and that of the kernel in one type. A name that is both is the kernel's. Whatever the chosen file names goes before the
-# one for any machine.
+# and that of the kernel in one type. A name that is both is the kernel's. An instruction set that has another's parameters
+# (HALYARD_BASE) has its own before them. Whatever the chosen file names goes before the one for any machine.
 function(halyard_tuned_params out isa dtype family name)
     set(params)
     set(keys ${name} ${name}_${dtype})
@@ -223,11 +225,13 @@ function(halyard_tuned_params out isa dtype family name)
         list(PREPEND keys ${family} ${family}_${dtype})
     endif()
     foreach(prefix IN ITEMS base own)
-        foreach(key IN LISTS keys)
-            foreach(param IN LISTS HALYARD_PARAMS_${prefix}_${isa}_${key})
-                string(REGEX REPLACE "=.*" "" parameter "${param}")
-                list(FILTER params EXCLUDE REGEX "^${parameter}=")
-                list(APPEND params "${param}")
+        foreach(set IN ITEMS ${HALYARD_BASE_${isa}} ${isa})
+            foreach(key IN LISTS keys)
+                foreach(param IN LISTS HALYARD_PARAMS_${prefix}_${set}_${key})
+                    string(REGEX REPLACE "=.*" "" parameter "${param}")
+                    list(FILTER params EXCLUDE REGEX "^${parameter}=")
+                    list(APPEND params "${param}")
+                endforeach()
             endforeach()
         endforeach()
         # Which tiles an instruction set has is no matter of tuning.

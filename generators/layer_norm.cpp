@@ -52,7 +52,7 @@ public:
         const Expr features = storage().elements(width);
         statistics = layer_statistics(feature, features, t, eps, on_gpu() ? &dealt : nullptr);
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;
-        shift(t) = strict_float(-mean_e(t) * scale(t));
+        shift(t) = strict_float(math.minus(mean_e(t)) * scale(t));
 
         const auto weight_at = [&](Expr i) { return storage().load([&](Expr index) { return (*weight)(index); }, i); };
         const auto bias_at = [&](Expr i) { return storage().load([&](Expr index) { return (*bias)(index); }, i); };

@@ -32,6 +32,7 @@ public:
     explicit Math(const Halide::Target &target)
         : has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
                   target.has_gpu_feature()),
+          is_arm(target.arch == Halide::Target::ARM),
           fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
@@ -47,6 +48,9 @@ public:
         using Halide::Internal::Call;
         return Call::make(Halide::Float(32), fma_name, {a, b, c}, Call::PureExtern);
     }
+
+    /** 0 - x: +0 for both zeros. LLVM makes -x of it on ARM, whose sign differs where x is +0, but for the form with fma. */
+    Expr minus(Expr x) const { return is_arm ? fma(x, -1.0f, 0.0f) : 0.0f - x; }
 
     /** e^x. Error 1.65 (baseline 1.9), denormal results included.
      * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the
@@ -411,7 +415,7 @@ private:
         return w / (h * h) * unit;
     }
 
-    bool has_fma;
+    bool has_fma, is_arm;
     const char *fma_name;
 };
 

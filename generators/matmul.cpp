@@ -68,8 +68,8 @@ public:
             return;
         }
         schedules::matmul(
-            {fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first}, params,
-            get_target());
+            {fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first, fetch_interval},
+            params, get_target());
     }
 
 private:

@@ -26,7 +26,10 @@ class Storage {
 public:
     Storage(DType dtype, const Halide::Target &target)
         : dtype_(dtype), native_f16_(target.has_feature(Halide::Target::F16C) ||
-                                     target.has_feature(Halide::Target::ARMFp16) || target.has_feature(Halide::Target::CUDA)) {
+                                     target.has_feature(Halide::Target::ARMFp16) ||
+                                     target.has_feature(Halide::Target::CUDA)),
+          converts_only_(target.has_feature(Halide::Target::ARMFp16) && !target.has_feature(Halide::Target::ARMv82a) &&
+                         target.has_feature(Halide::Target::StrictFloat)) {
     }
 
     /** The Halide type of the buffer. */
@@ -43,7 +46,7 @@ public:
         case DType::bf16:
             return bf16_to_f32(stored);
         case DType::f16:
-            return native_f16_ ? Halide::cast<float>(stored) : f16_bits_to_f32(stored);
+            return native_f16_ ? unnarrowed(Halide::cast<float>(stored)) : f16_bits_to_f32(stored);
         default:
             return stored;
         }
@@ -70,6 +73,14 @@ public:
     }
 
 private:
+    // ARMv8.0 converts halves but does not compute with them. Halide has one feature, arm_fp16, for both, with which LLVM
+    // computes in halves what gives the same result: kernels for ARMv8.0 keep it from that. The canonical form of what a
+    // conversion gives is the value itself, and costs an instruction.
+    Halide::Expr unnarrowed(const Halide::Expr &x) const {
+        using Halide::Internal::Call;
+        return converts_only_ ? Call::make(Halide::Float(32), "llvm.canonicalize.f32", {x}, Call::PureExtern) : x;
+    }
+
     // A half's exponent and mantissa, moved to where a float has them, are the half's value times 2^-112; Inf and NaN
     // keep an all-ones exponent by being shifted to it. A multiplication is exact for denormals too.
     static Halide::Expr f16_bits_to_f32(Halide::Expr half) {
@@ -102,6 +113,7 @@ private:
 
     DType dtype_;
     bool native_f16_;
+    bool converts_only_;
 };
 
 }  // namespace halyard

@@ -5,6 +5,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "dispatch.h"
+
 namespace halyard {
 namespace {
 
@@ -70,6 +72,11 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     View view;
     view.name = name;
     if (!not_null(name, tensor)) {
+        return view;
+    }
+    if (!processor_has_kernels()) {
+        fail(HALYARD_UNSUPPORTED, "this processor lacks %s, the least that the kernels need",
+             halyard_isa_name(isas[0]));
         return view;
     }
     on_device(name, tensor->device);

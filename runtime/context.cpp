@@ -109,6 +109,10 @@ halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa
     if (!halyard_isa_name(isa)) {
         return check.fail(HALYARD_INVALID_ARGUMENT, "isa is %d, which is no value of halyard_isa", static_cast<int>(isa));
     }
+    if (!halyard::is_built(isa)) {
+        return check.fail(HALYARD_UNSUPPORTED, "isa is %s, which is for other processors than this library",
+                          halyard_isa_name(isa));
+    }
     context->max_isa = isa;
     return HALYARD_OK;
 }

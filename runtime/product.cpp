@@ -112,7 +112,7 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
 }
 
 Tiling::Tiling(halyard_isa isa, int64_t rows) {
-    const int tallest = tile_kernels().max_rows[isa];
+    const int tallest = tile_kernels().max_rows[index_of(isa)];
     if (rows <= tallest) {
         tile_rows = static_cast<int>(rows);
         tiles = 1;
@@ -395,7 +395,7 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0,
               0,
               0};
-    const auto &widths = tile_kernels().panels[isa_][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
+    const auto &widths = tile_kernels().panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
     call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
     call.tile_panels = widths[call.tall][tiling.tile_rows];
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.

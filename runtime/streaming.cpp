@@ -1,4 +1,4 @@
-// Non-temporal copies, and the size from which they pay.
+// The size from which non-temporal stores pay. The copies are the processor's business: streaming.cpp in its folder.
 #include "streaming.h"
 
 #include <unistd.h>
@@ -6,11 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
-
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 namespace halyard {
 namespace {
@@ -54,98 +49,20 @@ int64_t last_level_cache() {
 
 }  // namespace
 
-#if defined(__SSE2__)
-
 bool should_stream(const halyard_context &context, int64_t bytes_moved) {
     if (context.streaming_min_bytes >= 0) {
         return bytes_moved >= context.streaming_min_bytes;
     }
     // Calls below this size are many and short: they do not even ask.
     constexpr int64_t smallest_last_level_cache = 2 << 20;
-    return bytes_moved > smallest_last_level_cache && bytes_moved > last_level_cache();
-}
-
-namespace {
-
-constexpr int64_t line = 64;
-
-// Whole lines, one after the other; the destination is aligned.
-using CopyLines = void (*)(char *destination, const char *source, int64_t lines);
-
-void copy_lines(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * line; i += line) {
-        for (int64_t j = i; j < i + line; j += 16) {
-            _mm_stream_si128(reinterpret_cast<__m128i *>(destination + j),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + j)));
-        }
-    }
-}
-
-__attribute__((target("avx"))) void copy_lines_avx(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * line; i += line) {
-        for (int64_t j = i; j < i + line; j += 32) {
-            _mm256_stream_si256(reinterpret_cast<__m256i *>(destination + j),
-                                _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + j)));
-        }
-    }
-}
-
-__attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * line; i += line) {
-        _mm512_stream_si512(reinterpret_cast<__m512i *>(destination + i), _mm512_loadu_si512(source + i));
-    }
-}
-
-template<CopyLines copy>
-void copy_bytes(char *destination, const char *source, int64_t bytes) {
-    // Whole lines only: a line written in part would be read first after all.
-    const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (line - 1);
-    const int64_t head = std::min(misaligned, bytes);
-    const int64_t lines = (bytes - head) / line, tail = head + lines * line;
-    if (head > 0) {
-        memcpy(destination, source, head);
-    }
-    copy(destination + head, source + head, lines);
-    if (bytes > tail) {
-        memcpy(destination + tail, source + tail, bytes - tail);
-    }
-}
-
-}  // namespace
-
-StreamCopy stream_copy(halyard_isa isa) {
-    return isa >= HALYARD_ISA_AVX512 ? copy_bytes<copy_lines_avx512>
-           : isa >= HALYARD_ISA_AVX2 ? copy_bytes<copy_lines_avx>
-                                     : copy_bytes<copy_lines>;
+    return streams_by_default && bytes_moved > smallest_last_level_cache && bytes_moved > last_level_cache();
 }
 
 void fetch(const char *data, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += line) {
+    for (int64_t i = 0; i < bytes; i += streamed_line) {
         // Into the second level: the first is full of the tile.
         __builtin_prefetch(data + i, 0, 2);
     }
 }
-
-void stream_fence() {
-    _mm_sfence();
-}
-
-#else
-
-bool should_stream(const halyard_context &, int64_t) {
-    return false;
-}
-
-StreamCopy stream_copy(halyard_isa) {
-    return [](char *destination, const char *source, int64_t bytes { memcpy(destination, source, bytes); };
-}
-
-void fetch(const char *, int64_t) {
-}
-
-void stream_fence() {
-}
-
-#endif
 
 }  // namespace halyard

@@ -10,14 +10,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "check.h"
 #include "context.h"
 
 namespace halyard {
 
+/** Whether calls on more than the caches hold stream if nobody says otherwise. */
+extern const bool streams_by_default;
+
 /** Whether a call that moves `bytes_moved` in all should stream. */
 bool should_stream(const halyard_context &context, int64_t bytes_moved);
+
+constexpr int64_t streamed_line = 64;
 
 /** Copies around the caches; the destination needs no alignment. */
 using StreamCopy = void (*)(char *destination, const char *source, int64_t bytes);
@@ -28,6 +34,24 @@ void fetch(const char *data, int64_t bytes);
 
 /** Orders streamed stores before whatever the thread does next. */
 void stream_fence();
+
+/** Whole lines, one after the other; the destination is aligned. */
+using CopyLines = void (*)(char *destination, const char *source, int64_t lines);
+
+/** A StreamCopy of a CopyLines. A line written in part would be read first after all, so ends are copied as ever. */
+template<CopyLines copy>
+void copy_whole_lines(char *destination, const char *source, int64_t bytes) {
+    const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (streamed_line - 1);
+    const int64_t head = std::min(misaligned, bytes);
+    const int64_t lines = (bytes - head) / streamed_line, tail = head + lines * streamed_line;
+    if (head > 0) {
+        memcpy(destination, source, head);
+    }
+    copy(destination + head, source + head, lines);
+    if (bytes > tail) {
+        memcpy(destination + tail, source + tail, bytes - tail);
+    }
+}
 
 /** Where a kernel writes on the way to an output, on the task's stack. */
 template<int64_t capacity>

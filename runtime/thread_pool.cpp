@@ -19,6 +19,8 @@ constexpr int spins_before_sleep = 2000;
 inline void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
 #endif
 }
 

@@ -14,10 +14,9 @@ struct TileKernels {
 
     /** Those of the build. */
     constexpr TileKernels() {
-        enum { sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512 };
 #define HALYARD_TILE(kernel, dtype, isa, width)                                                                        \
     static_assert(width <= max_tile_panels, #kernel " is wider than a tile may be");                                   \
-    set(Kernel::kernel, DType::dtype, isa, width);
+    set(Kernel::kernel, DType::dtype, index_of(isa_named::isa), width);
 #include "kernels/tiles.inc"
 #undef HALYARD_TILE
     }
@@ -26,7 +25,7 @@ struct TileKernels {
         return static_cast<Kernel>(static_cast<int>(tall ? Kernel::matmul_tall_1 : Kernel::matmul_1) + rows - 1);
     }
     constexpr int width(halyard_isa isa, DType dtype, bool tall, int rows) const {
-        return panels[isa][static_cast<int>(dtype)][tall][rows];
+        return panels[index_of(isa)][static_cast<int>(dtype)][tall][rows];
     }
     constexpr void set(Kernel tile, DType dtype, int isa, int width) {
         const bool tall = tile >= Kernel::matmul_tall_1;

@@ -20,6 +20,7 @@ struct Matmul {
     Halide::Var column, panel, row, tile;
     Halide::Expr panels;  // extent of panel
     Halide::Expr first;   // whether sum is block alone
+    int group_size;       // inputs in a group
 };
 
 void matmul(const Matmul &stages, const MatmulParams &params, const Halide::Target &target);

@@ -10,6 +10,12 @@
 
 #include "halyard/halyard.h"
 
+#if defined(__aarch64__)
+#define STRONGEST_ISA HALYARD_ISA_NEON_FP16
+#else
+#define STRONGEST_ISA HALYARD_ISA_AVX512
+#endif
+
 static int failures = 0;
 
 static void expect(int condition, const char *what) {
@@ -53,6 +59,10 @@ int main(int argc, char **argv) {
             }
             printf("c_api: instruction set %s\n", isa);
             expect(strcmp(isa, halyard_isa_name((halyard_isa)wanted)) == 0, "the default context has the expected isa");
+        } else if (strcmp(argv[i], "--expect-refusal") == 0) {
+            expect(halyard_relu(NULL, &xs, &ys) == HALYARD_UNSUPPORTED, "a processor without kernels is refused");
+            expect(strstr(halyard_last_error(), argv[i + 1]) != NULL, "the message names what the processor lacks");
+            return failures != 0;
         } else if (strcmp(argv[i], "--expect-threads") == 0) {
             printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
             expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]),
@@ -62,7 +72,7 @@ int main(int argc, char **argv) {
 
     expect(halyard_context_create(&context) == HALYARD_OK && context != NULL, "a context is made");
     expect(halyard_context_isa(context) == halyard_context_isa(NULL), "a new context has the default isa");
-    expect(halyard_context_set_max_isa(context, HALYARD_ISA_AVX512) == HALYARD_OK, "the isa may be capped");
+    expect(halyard_context_set_max_isa(context, STRONGEST_ISA) == HALYARD_OK, "the isa may be capped");
     expect(halyard_context_isa(context) == halyard_context_isa(NULL), "the environment caps every context");
     expect(halyard_context_set_max_isa(context, (halyard_isa)99) == HALYARD_INVALID_ARGUMENT, "isa 99 is refused");
     expect(halyard_context_set_max_isa(context, (halyard_isa)-1) == HALYARD_INVALID_ARGUMENT, "isa -1 is refused");

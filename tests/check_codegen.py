@@ -14,13 +14,40 @@ import subprocess
 import sys
 
 ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
-ISAS = ("sse41", "avx2", "avx512")
-WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm"}
+WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "neon": "v", "neon_fp16": "v"}
+# Those that have kernels of their own only where they differ from those of another.
+PARTIAL = {"neon_fp16"}
+OBJECT = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
 
-INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
-FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
 RELOCATION = re.compile(r"^\s*[0-9a-f]+: R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
-SCALAR_FMA = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
+
+
+class X86:
+    calls = ("call", "jmp")
+    scalar_fma = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
+    product = re.compile(r"fmadd|mulps")
+    stack = "(%rsp"
+    fetch, other_fetch = "prefetcht1", "prefetchnta"
+
+    @staticmethod
+    def target(name, operands):
+        """The address that an instruction may jump to."""
+        found = re.match(r"[0-9a-f]+", operands) if name.startswith("j") else None
+        return int(found.group(), 16) if found else None
+
+
+class Arm:
+    calls = ("bl", "b")
+    scalar_fma = re.compile(r"^fn?m(?:add|sub)$")
+    product = re.compile(r"\tfmla\tv")
+    stack = "[sp"
+    fetch, other_fetch = "pldl2keep", "pldl1strm"
+
+    @staticmethod
+    def target(name, operands):
+        found = re.search(r"([0-9a-f]+) <[^>]*>", operands) if re.match(r"^(b(\.\w+)?|cbn?z|tbn?z)$", name) else None
+        return int(found.group(1), 16) if found else None
 
 
 def disassemble(objdump, path):
@@ -28,7 +55,13 @@ def disassemble(objdump, path):
                           capture_output=True, text=True).stdout
 
 
-def undefined_calls(text):
+def instructions(text):
+    """(address, mnemonic, operands, line)"""
+    return [(int(m.group(1), 16), m.group(2), m.group(3), m.group(0)) for m in map(INSTRUCTION.match, text.splitlines())
+            if m]
+
+
+def undefined_calls(text, arch):
     """Names of what is called or jumped to outside the object."""
     calls, last = set(), ""
     for line in text.splitlines():
@@ -36,102 +69,115 @@ def undefined_calls(text):
         if relocation:
             name = relocation.group(1)
             # Sections (.rodata...) hold constants; a jump or call through one of these is to the object itself.
-            if last.startswith(("call", "jmp")) and not name.startswith(("hk_", ".")):
+            if last.startswith(arch.calls) and not name.startswith(("hk_", ".")):
                 calls.add(name)
             continue
         instruction = INSTRUCTION.match(line)
         if instruction:
-            last = instruction.group(1)
+            last = instruction.group(2)
     return calls
 
 
-def scalar_fma_in_loops(text):
-    """Number of scalar fused multiply-adds between the target of a backward jump and that jump."""
-    jumps, scalar = [], []
-    for line in text.splitlines():
-        instruction = INSTRUCTION.match(line)
-        if not instruction:
-            continue
-        address = int(line.split(":")[0], 16)
-        if SCALAR_FMA.match(instruction.group(1)):
-            scalar.append(address)
-        elif instruction.group(1).startswith("j"):
-            target = instruction.group(2).split()[0]
-            if re.fullmatch(r"[0-9a-f]+", target) and int(target, 16) < address:
-                jumps.append((int(target, 16), address))
-    return sum(any(begin <= address <= end for begin, end in jumps) for address in scalar)
+def functions(text):
+    """The text of each; their addresses may all begin at 0."""
+    return re.split(r"(?m)^[0-9a-f]+ <.+>:$", text)[1:]
 
 
-def product_loop(text):
-    """The instructions between the target of a backward jump and that jump, of the loop with the most multiplications, and
-    their number."""
-    instructions = [(int(line.split(":")[0], 16), line) for line in text.splitlines() if INSTRUCTION.match(line)]
+def loops(text, arch):
+    """Of a function: first and last address of what lies between the target of a backward jump and that jump."""
+    found = []
+    for address, name, operands, _ in instructions(text):
+        target = arch.target(name, operands)
+        if target is not None and target < address:
+            found.append((target, address))
+    return found
+
+
+def scalar_fma_in_loops(text, arch):
+    return sum(any(begin <= address <= end for begin, end in loops(function, arch))
+               for function in functions(text)
+               for address, name, _, _ in instructions(function) if arch.scalar_fma.match(name))
+
+
+def innermost_loops(text, arch):
+    """The lines of each."""
+    for function in functions(text):
+        jumps, lines = loops(function, arch), instructions(function)
+        for begin, end in jumps:
+            if not any((b, e) != (begin, end) and begin <= b and e <= end for b, e in jumps):
+                yield [line for address, _, _, line in lines if begin <= address <= end]
+
+
+def product_loop(text, arch):
+    """The innermost loop with the most multiplications, and their number."""
     best, most = [], 0
-    for address, line in instructions:
-        match = INSTRUCTION.match(line)
-        target = match.group(2).split()[0] if match.group(2) else ""
-        if match.group(1).startswith("j") and re.fullmatch(r"[0-9a-f]+", target) and int(target, 16) < address:
-            body = [line for at, line in instructions if int(target, 16) <= at <= address]
-            if sum(INSTRUCTION.match(line).group(1).startswith("j") for line in body) > 1:
-                continue  # holds another loop
-            products = sum("fmadd" in line or "mulps" in line for line in body)
-            if products > most:
-                best, most = body, products
+    for body in innermost_loops(text, arch):
+        products = sum(bool(arch.product.search(line)) for line in body)
+        if products > most:
+            best, most = body, products
     return best, most
 
 
-def product_problems(text, emulates_f16):
-    body, products = product_loop(text)
+def product_problems(text, arch, emulates_f16):
+    body, products = product_loop(text, arch)
     if not body:
         yield "has no loop of multiplications"
-    stack = sum("(%rsp" in line for line in body)
+    stack = sum(arch.stack in line for line in body)
     if stack * 20 > products and not emulates_f16:
         yield f"goes to the stack {stack} times in its innermost loop"
-    if not any("prefetcht1" in line for line in body) or "prefetchnta" in text:
+    if not any(arch.fetch in line for line in body) or arch.other_fetch in text:
         yield "does not fetch weights into the second-level cache"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objdump", default="objdump")
+    parser.add_argument("--isas", required=True, help="the instruction sets that there are to be, with commas between them")
     parser.add_argument("kernels", type=pathlib.Path, help="directory of the kernels' object files")
     arguments = parser.parse_args()
 
     problems = []
     count = collections.Counter()
     for path in sorted(arguments.kernels.glob("hk_*.o")):
-        isa = path.stem.rsplit("_", 1)[1]
-        if isa not in ISAS:
-            problems.append(f"{path.name}: no instruction set is called {isa}")
+        named = OBJECT.match(path.stem)
+        if not named:
+            problems.append(f"{path.name}: the name ends with no storage type and instruction set that is known")
             continue
+        isa = named.group(3)
+        arch = Arm if isa.startswith("neon") else X86
         is_tile = path.stem.startswith("hk_matmul_")
         count[isa] += not is_tile  # instruction sets have tiles of their own
         text = disassemble(arguments.objdump, path)
-        foreign = undefined_calls(text) - ALLOWED_CALLS
+        foreign = undefined_calls(text, arch) - ALLOWED_CALLS
         if foreign:
             problems.append(f"{path.name} calls {', '.join(sorted(foreign))}")
 
         if is_tile:
-            problems += [f"{path.name} {problem}" for problem in product_problems(text, path.stem.endswith("_f16_sse41"))]
-        mnemonics = collections.Counter(match.group(1) for match in map(INSTRUCTION.match, text.splitlines()) if match)
+            problems += [f"{path.name} {problem}" for problem in product_problems(text, arch, path.stem.endswith("_f16_sse41"))]
+        mnemonics = collections.Counter(name for _, name, _, _ in instructions(text))
         if sum(mnemonics.values()) < 20:
             problems.append(f"{path.name} holds next to no code: was objdump understood?")
-        for register in ("ymm", "zmm"):
-            if WIDEST[isa] < register and re.search(rf"%{register}\d", text):
-                problems.append(f"{path.name} uses {register} registers")
-        # Squares of 16-bit elements, and of keys, are transposed in narrower registers, which is faster.
-        is_narrow = re.match(r"hk_(pack_out_in(_folded)?_b?f16|kv_(un)?pack_keys_b?f\d+)_", path.name)
-        if f"%{WIDEST[isa]}" not in text and not is_narrow:
-            problems.append(f"{path.name} does not use {WIDEST[isa]} registers")
+        if arch is Arm:
+            if not re.search(r"\bv\d+\.(?:16b|8h|4s|2d)|\bq\d+\b", text):
+                problems.append(f"{path.name} does not use whole vector registers")
+        else:
+            for register in ("ymm", "zmm"):
+                if WIDEST[isa] < register and re.search(rf"%{register}\d", text):
+                    problems.append(f"{path.name} uses {register} registers")
+            # Squares of 16-bit elements, and of keys, are transposed in narrower registers, which is faster.
+            is_narrow = re.match(r"hk_(pack_out_in(_folded)?_b?f16|kv_(un)?pack_keys_b?f\d+)_", path.name)
+            if f"%{WIDEST[isa]}" not in text and not is_narrow:
+                problems.append(f"{path.name} does not use {WIDEST[isa]} registers")
         if isa == "sse41":
             if any(name.startswith("v") for name in mnemonics if name not in ("verr", "verw")):
                 problems.append(f"{path.name} uses AVX instructions")
         else:
-            scalar = scalar_fma_in_loops(text)
+            scalar = scalar_fma_in_loops(text, arch)
             if scalar:
                 problems.append(f"{path.name} has {scalar} scalar fused multiply-adds inside loops")
 
-    if len(set(count.values())) != 1 or set(count) != set(ISAS):
+    whole = {isa: number for isa, number in count.items() if isa not in PARTIAL}
+    if len(set(whole.values())) != 1 or set(count) != set(arguments.isas.split(",")):
         problems.append(f"different numbers of kernels per instruction set: {dict(count)}")
     for problem in problems:
         print("check_codegen:", problem, file=sys.stderr)

@@ -2,7 +2,9 @@
 #   cmake -DHALYARD_TUNED=... -P print_tuned.cmake
 cmake_minimum_required(VERSION 3.28)
 set(HALYARD_DTYPES f32 f16 bf16)
-set(HALYARD_ISAS sse41 avx2 avx512)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
+include("${CMAKE_CURRENT_LIST_DIR}/../cmake/HalyardTarget.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/../cmake/HalyardTuned.cmake")
 message(NOTICE "file: ${HALYARD_TUNED_FILE}")
 foreach(name IN LISTS HALYARD_KERNEL_NAMES)

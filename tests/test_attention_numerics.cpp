@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/golden.h"
 #include "support/threads.h"
 
 namespace halyard::tests {
@@ -54,6 +55,42 @@ TEST(AttentionBits, InstructionSetsAgree) {
             }
         }
     }
+}
+
+TEST(AttentionBits, AreThoseOfEveryMachine) {
+    expect_golden_bits("attention", [](halyard_isa isa) {
+        Hashes hashes;
+        const Context context(isa, 2);
+        for (AttentionForm form : forms()) {
+            if (form.keys > 600) {
+                continue;
+            }
+            const std::string label = "tokens_" + std::to_string(form.keys) + (form.window != 0 ? "_window" : "") +
+                                      (form.norm ? "_norm_rope_softcap" : "");
+            for (const bool causal : {true, false}) {
+                form.causal = causal;
+                form.interleaved = causal;
+                AttentionCase call(form);
+                BitsHash results;
+                results.add(bits_of(call, context.get()));
+                hashes[label + (causal ? "_causal" : "_full")] = results.text();
+            }
+            form.causal = true;
+            for (const Dtype type : all_dtypes) {
+                AttentionCase call(form);
+                const Cache cache = make_cache(type, 1, form.kv_heads, form.head_dim, form.keys);
+                const std::int64_t prompt = std::max<std::int64_t>(1, form.keys - 3);
+                for (std::int64_t first = 0, count = prompt; first < form.keys; first += count, count = 1) {
+                    EXPECT_EQ(call.run_cached(context.get(), cache.get(), first, count, call.y), HALYARD_OK)
+                        << halyard_last_error();
+                }
+                BitsHash results;
+                results.add(call.y.all_bits());
+                hashes[label + "_cached_" + name_of(type)] = results.text();
+            }
+        }
+        return hashes;
+    });
 }
 
 TEST(AttentionBits, ThreadsDoNotMatter) {

@@ -1,9 +1,12 @@
 // Contexts, statuses and messages, instruction sets, and calls from many threads at once.
 #include "support/invocation.h"
+#include "support/isas.h"
 #include "support/threads.h"
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <thread>
 
@@ -24,27 +27,39 @@ TEST(Queries, VersionIsThatOfTheProject) {
 }
 
 TEST(Queries, InstructionSets) {
-    ASSERT_EQ(halyard_isa_count(), 3);
-    EXPECT_STREQ(halyard_isa_name(HALYARD_ISA_SSE41), "sse41");
-    EXPECT_STREQ(halyard_isa_name(HALYARD_ISA_AVX2), "avx2");
-    EXPECT_STREQ(halyard_isa_name(HALYARD_ISA_AVX512), "avx512");
-    // 3 is the one value outside that C++ lets the enumeration hold.
-    EXPECT_EQ(halyard_isa_name(static_cast<halyard_isa>(3)), nullptr);
-    EXPECT_EQ(halyard_isa_supported(static_cast<halyard_isa>(3)), 0);
-    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_SSE41), 1);
-    // Each includes the weaker ones.
-    EXPECT_GE(halyard_isa_supported(HALYARD_ISA_AVX2), halyard_isa_supported(HALYARD_ISA_AVX512));
+    const char *const names[] = {"sse41", "avx2", "avx512", "neon", "neon_fp16"};
+    ASSERT_EQ(halyard_isa_count(), 5);
+    for (int isa = 0; isa < halyard_isa_count(); isa++) {
+        EXPECT_STREQ(halyard_isa_name(static_cast<halyard_isa>(isa)), names[isa]);
+    }
+    // The values outside that C++ lets the enumeration hold.
+    for (int isa = halyard_isa_count(); isa < 8; isa++) {
+        EXPECT_EQ(halyard_isa_name(static_cast<halyard_isa>(isa)), nullptr);
+        EXPECT_EQ(halyard_isa_supported(static_cast<halyard_isa>(isa)), 0);
+    }
+    EXPECT_EQ(halyard_isa_supported(weakest_isa), 1);
+    // What the compiler or the kernel says of this machine.
+#if defined(__x86_64__)
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2),
               __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0);
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX512),
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 1 : 0);
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_NEON), 0);
+#else
+    std::ifstream file("/proc/cpuinfo");
+    const std::string cpuinfo(std::istreambuf_iterator<char>(file), {});
+    if (cpuinfo.find("Features") != std::string::npos) {
+        EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_NEON_FP16), cpuinfo.find(" asimdhp") != std::string::npos ? 1 : 0);
+    }
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2), 0);
+#endif
 }
 
 // ---- Contexts ----------------------------------------------------------------------------------------------------
 
 TEST(Contexts, CapTheInstructionSet) {
     const Context context;
-    for (int cap = 0; cap < halyard_isa_count(); cap++) {
+    for (int cap = weakest_isa; cap <= strongest_isa; cap++) {
         ASSERT_EQ(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(cap)), HALYARD_OK);
         const halyard_isa chosen = halyard_context_isa(context.get());
         EXPECT_LE(chosen, cap);
@@ -56,8 +71,22 @@ TEST(Contexts, CapTheInstructionSet) {
     EXPECT_EQ(halyard_context_isa(nullptr), halyard_context_isa(Context().get()));
 }
 
+TEST(Contexts, RefuseTheInstructionSetsOfOtherProcessors) {
+    const Context context;
+    for (int isa = 0; isa < halyard_isa_count(); isa++) {
+        if (isa >= weakest_isa && isa <= strongest_isa) {
+            continue;
+        }
+        const auto foreign = static_cast<halyard_isa>(isa);
+        EXPECT_EQ(halyard_isa_supported(foreign), 0);
+        EXPECT_EQ(halyard_context_set_max_isa(context.get(), foreign), HALYARD_UNSUPPORTED);
+        EXPECT_NE(std::string(halyard_last_error()).find(halyard_isa_name(foreign)), std::string::npos);
+    }
+    EXPECT_EQ(halyard_context_isa(context.get()), halyard_context_isa(nullptr));
+}
+
 TEST(Contexts, UseTheInstructionSetTheySay) {
-    // SSE4.1 has no fused multiply-add, so some result in many differs from AVX2's.
+    // SSE4.1 has no fused multiply-add, so some result in many differs from AVX2's. Those of other processors all have.
     if (halyard_isa_supported(HALYARD_ISA_AVX2) == 0) {
         GTEST_SKIP() << "this machine has one instruction set";
     }
@@ -94,7 +123,7 @@ TEST(Contexts, RefuseBadArguments) {
     const auto nothing = [](void *, int, void (*)(void *, int), void *) {};
     expect_message(halyard_context_create(nullptr), "halyard_context_create", "context");
     expect_message(halyard_context_set_num_threads(nullptr, 1), "halyard_context_set_num_threads", "context");
-    expect_message(halyard_context_set_max_isa(nullptr, HALYARD_ISA_SSE41), "halyard_context_set_max_isa", "context");
+    expect_message(halyard_context_set_max_isa(nullptr, weakest_isa), "halyard_context_set_max_isa", "context");
     expect_message(halyard_context_set_parallel_for(nullptr, nothing, nullptr), "halyard_context_set_parallel_for",
                    "context");
 
@@ -106,7 +135,7 @@ TEST(Contexts, RefuseBadArguments) {
     }
     EXPECT_EQ(halyard_context_num_threads(context.get()), 3);
     const halyard_isa before = halyard_context_isa(context.get());
-    expect_message(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(3)),
+    expect_message(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(7)),
                    "halyard_context_set_max_isa", "isa");
     EXPECT_EQ(halyard_context_isa(context.get()), before);
     halyard_context_destroy(nullptr);

@@ -19,7 +19,7 @@ namespace {
 
 /** Runs the program; its exit status. */
 int run(const std::string &arguments) {
-    const std::string command = "\"" HALYARD_EXPERIMENTS "\" " + arguments + " >/dev/null 2>&1";
+    const std::string command = HALYARD_EMULATOR " \"" HALYARD_EXPERIMENTS "\" " + arguments + " >/dev/null 2>&1";
     const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

@@ -13,6 +13,7 @@
 
 #include "halyard/attention.h"
 #include "support/invocation.h"
+#include "support/isas.h"
 #include "support/text.h"
 
 namespace halyard::tests {
@@ -247,7 +248,7 @@ TEST_P(KvCache, IsTheSameInPiecesAsAtOnce) {
         for (const std::int64_t head_dim : head_dims) {
             const Dtype source = all_dtypes[turn % 3];
             const Cache whole(options_of(1, 1, 1, head_dim, capacity, type));
-            const Context baseline(HALYARD_ISA_SSE41);
+            const Context baseline(weakest_isa);
             ASSERT_EQ(append(baseline.get(), whole, {source, 0, capacity, 1, head_dim}, ordinary, 0), HALYARD_OK)
                 << halyard_last_error();
 

@@ -1,5 +1,6 @@
 // Linear layers: the bits are those of the documented order, whatever the other rows, the threads, the storage and the
 // instruction set; NaN and Inf stay where they are.
+#include "support/golden.h"
 #include "support/linear.h"
 #include "support/threads.h"
 
@@ -318,6 +319,39 @@ TEST(LinearBits, OfLargeWeightsDoNotComeFromTheirSums) {
             EXPECT_EQ(call.y.get(row, 5), 5 * 0x1p-100);
         }
     }
+}
+
+TEST(LinearBits, AreThoseOfEveryMachine) {
+    expect_golden_bits("linear", [](halyard_isa isa) {
+        Hashes hashes;
+        const Context context(isa);
+        for (const Dtype w : all_dtypes) {
+            for (const bool gated : {false, true}) {
+                WeightForm form = weight_form(w, 517, 50, gated, 61);
+                form.norm_bias = !gated;
+                form.layout = gated ? HALYARD_WEIGHT_IN_OUT : HALYARD_WEIGHT_OUT_IN;
+                const Weights weights(form);
+                for (const LayerActivation &activation : layer_activations()) {
+                    BitsHash results;
+                    for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 13, 25}) {
+                        LinearCall call(weights, f32_rows(rows), 67);
+                        call.add_row_scale();
+                        call.add_row_mean();
+                        call.add_bias(w);
+                        if (gated) {
+                            call.add_bias_up(Dtype::f32);
+                        }
+                        call.add_residual();
+                        call.activate(activation.value, 1.25f);
+                        EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                        results.add(call.y.all_bits());
+                    }
+                    hashes[std::string(activation.name) + (gated ? "_gated_" : "_") + name_of(w)] = results.text();
+                }
+            }
+        }
+        return hashes;
+    });
 }
 
 // ---- Many threads ------------------------------------------------------------------------------------------------

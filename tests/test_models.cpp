@@ -12,6 +12,7 @@
 
 #include "halyard/model.hpp"
 #include "support/files.h"
+#include "support/golden.h"
 
 namespace halyard::tests {
 namespace {
@@ -245,6 +246,26 @@ TEST_P(Models, AgreeInBfloat16) {
     EXPECT_LT(exact, 1);
     RecordProperty("part_of_bound", std::to_string(rounded));
     RecordProperty("part_of_bound_in_f32_arithmetic", std::to_string(exact));
+}
+
+TEST(ModelBits, AreThoseOfEveryMachine) {
+    expect_golden_bits("models", [](halyard_isa isa) {
+        Hashes hashes;
+        Context context;
+        context.set_max_isa(static_cast<Isa>(isa));
+        for (const std::string name : architectures) {
+            for (const char *const suffix : {"_f32", "_bf16"}) {
+                const Model model = Model::load(data / (name + suffix));
+                BitsHash results;
+                for (const std::vector<float> &states :
+                     run_prompt(model, Expected(data / (name + suffix)).input_ids, nullptr, context)) {
+                    results.add(states);
+                }
+                hashes[name + suffix] = results.text();
+            }
+        }
+        return hashes;
+    });
 }
 
 TEST_P(Models, GiveTheSameBitsWithACacheInAnySteps) {

@@ -1,13 +1,9 @@
 // Numerics as an interface: the bits of a row do not depend on the other rows, on the row's place, on the threads or
 // (in f32) on the instruction set; forms that say they agree, agree bit for bit.
+#include "support/golden.h"
 #include "support/invocation.h"
 #include "support/threads.h"
 
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <thread>
 
 namespace halyard::tests {
@@ -131,17 +127,6 @@ TEST_P(Bits, OfARowDoNotDependOnTheThreads) {
     }
 }
 
-/** The instruction sets of this machine that have fused multiply-add. */
-std::vector<halyard_isa> fused_isas() {
-    std::vector<halyard_isa> isas;
-    for (const halyard_isa isa : supported_isas()) {
-        if (isa >= HALYARD_ISA_AVX2) {
-            isas.push_back(isa);
-        }
-    }
-    return isas;
-}
-
 TEST(InstructionSets, WithFusedMultiplyAddGiveTheSameBits) {
     const std::vector<halyard_isa> isas = fused_isas();
     if (isas.size() < 2) {
@@ -173,8 +158,8 @@ INSTANTIATE_TEST_SUITE_P(All, BitsOfElementwise,
 // ---- Bits that every target with fused multiply-add must give ----------------------------------------------------
 
 /** A hash of the f32 results of an operation on inputs that are the same everywhere. */
-std::uint64_t results_hash(const Operation &operation, halyard_isa isa) {
-    std::uint64_t state = 0xcbf29ce484222325u;  // FNV-1a
+std::string results_hash(const Operation &operation, halyard_isa isa) {
+    BitsHash results;
     const Context context(isa);
     for (const Shape &shape :
          {Shape{3, 1000}, Shape{5, 127}, Shape{1, 4097}, Shape{2, 64}, Shape{4, 1}, Shape{40, 40}}) {
@@ -194,62 +179,19 @@ std::uint64_t results_hash(const Operation &operation, halyard_isa isa) {
             }
         }
         EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
-        for (const std::uint32_t bits : call.output_bits()) {
-            for (int byte = 0; byte < 4; byte++) {
-                state = (state ^ ((bits >> (8 * byte)) & 0xff)) * 0x100000001b3u;
-            }
-        }
+        results.add(call.output_bits());
     }
-    return state;
-}
-
-std::string golden_path() {
-    return std::string(HALYARD_TEST_DATA) + "/f32_bits.txt";
-}
-
-/** Labels and hashes, one pair a line; lines that begin with # say how they came about. */
-std::map<std::string, std::string> read_golden() {
-    std::map<std::string, std::string> golden;
-    std::ifstream file(golden_path());
-    for (std::string line; std::getline(file, line);) {
-        const std::size_t space = line.find(' ');
-        if (!line.empty() && line[0] != '#' && space != std::string::npos) {
-            golden[line.substr(0, space)] = line.substr(space + 1);
-        }
-    }
-    return golden;
-}
-
-std::string hexadecimal(std::uint64_t value) {
-    char text[20];
-    std::snprintf(text, sizeof text, "%016" PRIx64, value);
-    return text;
+    return results.text();
 }
 
 TEST(GoldenBits, EveryInstructionSetWithFusedMultiplyAddGivesThem) {
-    if (std::getenv("HALYARD_TEST_UPDATE_GOLDEN") != nullptr) {
-        ASSERT_TRUE(halyard_isa_supported(HALYARD_ISA_AVX2));
-        std::ofstream file(golden_path());
-        file
-            << "# Hashes of f32 results on fixed inputs, made with avx2 by HALYARD_TEST_UPDATE_GOLDEN=1 test_numerics\n"
-               "# --gtest_filter=GoldenBits.*. Every instruction set with fused multiply-add must give them.\n";
+    expect_golden_bits("operations", [](halyard_isa isa) {
+        Hashes hashes;
         for (const Operation &operation : operations()) {
-            file << operation.label << ' ' << hexadecimal(results_hash(operation, HALYARD_ISA_AVX2)) << '\n';
+            hashes[operation.label] = results_hash(operation, isa);
         }
-    }
-    const std::map<std::string, std::string> golden = read_golden();
-    EXPECT_EQ(golden.size(), operations().size()) << golden_path() << " does not fit the list of operations";
-    if (fused_isas().empty()) {
-        GTEST_SKIP() << "this machine has no fused multiply-add";
-    }
-    for (const halyard_isa isa : fused_isas()) {
-        for (const Operation &operation : operations()) {
-            const auto found = golden.find(operation.label);
-            ASSERT_NE(found, golden.end()) << operation.label << " is not in " << golden_path();
-            EXPECT_EQ(hexadecimal(results_hash(operation, isa)), found->second)
-                << operation.label << " with " << halyard_isa_name(isa);
-        }
-    }
+        return hashes;
+    });
 }
 
 // ---- Forms that agree --------------------------------------------------------------------------------------------

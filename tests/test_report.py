@@ -288,14 +288,23 @@ class Pages(unittest.TestCase):
         data = sample()
         some = data["rows"][:]
         data["rows"] = []
-        for number in range(40):
+        for number in range(400):
             for each in copy.deepcopy(some):
                 each["name"] = each["name"].replace("/f32", f"_{number}/f32")
                 each["kernel"] += f"_{number}"
                 data["rows"].append(each)
+        for number in range(12):
+            data["peers"].append({"name": f"peer{number}", "version": "1", "missing": ""})
+            for each in data["rows"]:
+                result = peer(1.7, "ahead") if number % 2 else {"reason": "has no such row " * 4}
+                each["peers"][f"peer{number}"] = result
         start = time.monotonic()
-        text = page.page(Run(data))
+        run = Run(data)
+        text = page.page(run)
         self.assertLess(len(text.encode()), 2 << 20)
+        self.assertIn(f"The worst {page.MOST_TABLE_ROWS} of 3200 rows", text)
+        # What is left out is what is best.
+        self.assertEqual({each["kernel"].split("_")[0] for each in run.worst(run.rows, 400)}, {"gelu"})
         self.assertLess(time.monotonic() - start, 20)
 
     def test_runs_with_little_in_them(self):

@@ -2,6 +2,7 @@
 // different lengths and threads, bit for bit.
 //
 // The bounds are those of reference_block.cpp, carried through all layers.
+#include "support/golden.h"
 #include "support/stack.h"
 #include "support/threads.h"
 
@@ -403,16 +404,44 @@ TEST(StackBits, DoNotDependOnThreads) {
 }
 
 TEST(StackBits, AreTheSameWithEveryFusedInstructionSet) {
-    if (halyard_isa_supported(HALYARD_ISA_AVX512) == 0) {
+    const std::vector<halyard_isa> isas = fused_isas();
+    if (isas.size() < 2) {
         GTEST_SKIP() << "this machine runs fewer than two instruction sets with fused multiply-add";
     }
     for (const std::string &preset : presets()) {
         const Stack stack(preset_form(preset));
         const Ids ids = some_ids(13, stack.form.vocab, 8);
-        EXPECT_TRUE(same_rows(*logits_of(stack, ids, Context(HALYARD_ISA_AVX2).get()),
-                              *logits_of(stack, ids, Context(HALYARD_ISA_AVX512).get())))
+        EXPECT_TRUE(same_rows(*logits_of(stack, ids, Context(isas.front()).get()),
+                              *logits_of(stack, ids, Context(isas.back()).get())))
             << preset;
     }
+}
+
+// Models of two layers: a prompt, and a continuation by way of caches of each type.
+TEST(StackBits, AreThoseOfEveryMachine) {
+    expect_golden_bits("stack", [](halyard_isa isa) {
+        Hashes hashes;
+        const Context context(isa);
+        for (const std::string &preset : presets()) {
+            const Stack stack(preset_form(preset));
+            const Ids ids = some_ids(13, stack.form.vocab, 8);
+            BitsHash prompt;
+            prompt.add(logits_of(stack, ids, context.get())->all_bits());
+            hashes[preset] = prompt.text();
+            for (const Dtype type : all_dtypes) {
+                const BlockCache cache(stack.form.block, type, stack.form.layers, 1, 13);
+                BitsHash steps;
+                for (std::size_t first = 0, end = 9; end <= ids.size(); first = end++) {
+                    const Ids next(ids.begin() + static_cast<std::ptrdiff_t>(first),
+                                   ids.begin() + static_cast<std::ptrdiff_t>(end));
+                    const Row logits = next_logits(stack, next, cache, 0, context.get());
+                    steps.add(std::vector<float>(logits.begin(), logits.end()));
+                }
+                hashes[preset + "_cached_" + name_of(type)] = steps.text();
+            }
+        }
+        return hashes;
+    });
 }
 
 TEST(StackThreads, EachWithACacheOfItsOwn) {

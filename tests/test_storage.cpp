@@ -9,6 +9,12 @@
 namespace halyard::tests {
 namespace {
 
+#if defined(__aarch64__)
+using CompilersHalf = __fp16;  // GCC 12 has _Float16 in C++ on x86 only
+#else
+using CompilersHalf = _Float16;
+#endif
+
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 class SixteenBits : public testing::TestWithParam<Dtype> {};
@@ -75,7 +81,7 @@ TEST(Storage, F32AgreesWithTheCompiler) {
 TEST(Storage, F16AgreesWithTheCompiler) {
     for (std::uint32_t bits = 0; bits < 1 << 16; bits++) {
         const auto narrow = static_cast<std::uint16_t>(bits);
-        _Float16 value;
+        CompilersHalf value;
         std::memcpy(&value, &narrow, sizeof value);
         const auto wide = static_cast<double>(value);
         if (std::isnan(wide)) {
@@ -86,7 +92,7 @@ TEST(Storage, F16AgreesWithTheCompiler) {
     }
     for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 40009) {
         const float value = float_from_bits(static_cast<std::uint32_t>(bits));
-        const auto rounded = static_cast<_Float16>(value);
+        const auto rounded = static_cast<CompilersHalf>(value);
         std::uint16_t expected;
         std::memcpy(&expected, &rounded, sizeof expected);
         if (!std::isnan(value)) {

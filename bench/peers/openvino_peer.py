@@ -13,16 +13,23 @@ from row_tensors import attention_inputs, eps_of, inputs_of, layer_vector, matri
 VERSION = ov.get_version().split("-")[0]
 DTYPES = ["f32", "f16"]
 GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
+
+
+def swish(x, factor=1.0):
+    """x sigmoid(factor x)"""
+    return op.swish(x, op.constant(np.array(factor, x.get_element_type().to_dtype())))
+
+
 ACTIVATIONS = {
     "relu": op.relu,
     "sigmoid": op.sigmoid,
     "tanh": op.tanh,
     "exp": op.exp,
-    "silu": op.swish,
-    "swish": op.swish,
+    "silu": swish,
+    "swish": swish,
     "gelu": lambda x: op.gelu(x, "erf"),
     "gelu_tanh": lambda x: op.gelu(x, "tanh"),
-    "gelu_sigmoid": lambda x: op.swish(x, op.constant(np.float32(1.702))),
+    "gelu_sigmoid": lambda x: swish(x, 1.702),
     "softmax": lambda x: op.softmax(x, -1),
 }
 OPERATIONS = [
@@ -81,13 +88,19 @@ def layer(inputs, request, matrices):
 
 
 def attention(inputs, request):
-    """Keys and values of fewer heads are repeated, which the plug-in recognizes."""
+    """One new token for each head of keys is as many queries as heads share it; for a prompt keys and values of fewer
+    heads are repeated."""
     shape = request["attention"]
     q, k, v = inputs
     group = shape["heads"] // shape["kv_heads"]
+    if shape["cached"]:
+        sequences, heads, _, width = q.get_shape()
+        shared = op.reshape(q, op.constant(np.array([sequences, heads // group, group, width], np.int64)), False)
+        y = op.scaled_dot_product_attention(shared, k, v)
+        return [op.reshape(y, op.constant(np.array([sequences, heads, 1, width], np.int64)), False)]
     if group > 1:
         k, v = [repeat_heads(each, group) for each in (k, v)]
-    return [op.scaled_dot_product_attention(q, k, v, causal=shape["cached"] == 0)]
+    return [op.scaled_dot_product_attention(q, k, v, causal=True)]
 
 
 def repeat_heads(x, group):
@@ -161,4 +174,5 @@ def prepare(request):
         y = kept[0][2]
         return [np.ascontiguousarray(y[0].swapaxes(1, 2))] if is_attention else y
 
-    return calls, results, ""
+    decodes = is_attention and request["attention"]["cached"]
+    return calls, results, "without a cache of its own, which it has for whole models" if decodes else ""

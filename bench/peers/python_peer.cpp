@@ -60,6 +60,10 @@ private:
 
 std::unique_ptr<Peer> make(const std::string &name, const fs::path &script, const PeerOptions &options,
                            std::string &reason) {
+    if (options.caps_isa()) {
+        reason = "cannot be told to use a lesser instruction set";
+        return nullptr;
+    }
     auto peer = std::make_unique<PythonPeer>(name, options, script);
     reason = peer->start();
     return reason.empty() ? std::move(peer) : nullptr;

@@ -150,9 +150,10 @@ class Plot:
 # ---- the roofline ----
 
 
-def roofline(run, groups, width, height):
-    """Every row at its operations per byte and its rate, under what the machine can do on all threads."""
-    rows = [row for row in run.rows if row.operations and row["threads"] == run.threads]
+def roofline(run, groups, most, width, height):
+    """Every row, or the worst of them, at its operations per byte and its rate, under what the machine can do on all
+    threads."""
+    rows = run.worst([row for row in run.rows if row.operations and row["threads"] == run.threads], most)
     peak = run.peak(run.threads)
     if not rows or not peak:
         return ""
@@ -246,10 +247,10 @@ def row_label(row):
 # ---- fractions of the limit ----
 
 
-def limit_bars(rows):
+def limit_bars(rows, most):
     """How much of the limit each row reached, the least first."""
     lines = []
-    for row in sorted(rows, key=lambda each: each.fraction):
+    for row in sorted(rows, key=lambda each: each.fraction)[:most]:
         part = min(row.fraction, 1.25) / 1.25 * 100
         lines.append(
             f'<div class="row"><span class="name">{escape(row_label(row))}</span><span class="time">'

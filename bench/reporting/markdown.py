@@ -22,8 +22,7 @@ def summary(run):
     parts = [
         "# halyard benchmark",
         f"halyard {run.library['version']} ({run.library['isa']}), {threads_text(run.threads)} on "
-        f"{run.machine['cpu']}, "
-        f"{run.data['date']}; {run.mode} mode, {len(run.rows)} rows.",
+        f"{run.machine['cpu']}, {run.data['date']}; {run.mode} mode, {len(run.rows)} rows.",
     ]
     if fastest["rows"]:
         parts.append(
@@ -118,8 +117,7 @@ def rows(run):
         "## Rows",
         "Time: median over interleaved rounds, with the median absolute deviation. Of limit: see "
         "docs/benchmarks.md. Peers: their time over ours in the same rounds, above 1 ours is faster; a tie is within "
-        "the "
-        "noise of the row.",
+        "the noise of the row.",
     ]
     for group, members in run.groups().items():
         names = run.peers_of(members)

@@ -6,6 +6,8 @@ from . import charts
 from .charts import escape
 from .run import bytes_text, geometric_mean, ratio_text, significant, threads_text, time_text, ulp_text
 
+# A page of all rows of a full run would be too large to open: each part shows at most so many, the worst.
+MOST_TABLE_ROWS, MOST_BARS, MOST_POINTS = 250, 40, 300
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -82,6 +84,13 @@ def tile(value, text, css=""):
     return f'<div class="tile"><b class="{css}">{value}</b><span>{escape(text)}</span></div>'
 
 
+def left_out(rows, most):
+    """A sentence on those beyond the most that are shown; empty without such."""
+    if len(rows) <= most:
+        return ""
+    return f'<p class="note">The worst {most} of {len(rows)} rows; bench.json has all.</p>'
+
+
 def summary(run):
     fastest = run.against_fastest()
     machine = run.machine
@@ -145,10 +154,8 @@ def peers_section(run):
     parts = [
         '<h2 id="peers">Against each peer</h2>',
         '<p class="note">Ahead, tied, behind: rows where ours takes less time, where the difference is within the '
-        'noise '
-        "of the row, and where the peer takes less. Wrong: rows where its result missed the tolerance, so that its "
-        "time "
-        "does not count.</p>",
+        "noise of the row, and where the peer takes less. Wrong: rows where its result missed the tolerance, so that "
+        "its time does not count.</p>",
     ]
     lines = []
     for name in run.peers:
@@ -277,15 +284,16 @@ def bars_section(run):
 
 def roofline_section(run):
     groups = run.groups()
-    wide, narrow = charts.roofline(run, groups, 1240, 560), charts.roofline(run, groups, 370, 400)
+    wide, narrow = [
+        charts.roofline(run, groups, MOST_POINTS, *size) for size in ((1240, 560), (370, 400))
+    ]
     parts = ['<h2 id="roofline">Roofline</h2>']
     if wide:
         parts += [
             f'<p class="note">Every row on {threads_text(run.threads)}: how many operations it has for each byte of '
-            'its '
-            "tensors, and how many it does in a second. The lines are what this machine can do, measured in this run: "
-            "reads from each level of memory, and multiply-adds. Operations of kernels without products are those of "
-            "their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
+            "its tensors, and how many it does in a second. The lines are what this machine can do, measured in this "
+            "run: reads from each level of memory, and multiply-adds. Operations of kernels without products are those "
+            "of their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
             charts.group_legend(groups),
             f'<div class="wide-only">{wide}</div>',
             f'<div class="narrow-only">{narrow}</div>',
@@ -301,7 +309,8 @@ def roofline_section(run):
     for group, rows in groups.items():
         parts += [
             f"<details><summary>{escape(group)}: {len(rows)} rows, {min(row.fraction for row in rows):.0%} to "
-            f"{max(row.fraction for row in rows):.0%}</summary>{charts.limit_bars(rows)}</details>"
+            f"{max(row.fraction for row in rows):.0%}</summary>{charts.limit_bars(rows, MOST_BARS)}"
+            f"{left_out(rows, MOST_BARS)}</details>"
         ]
     return "\n".join(parts)
 
@@ -310,14 +319,14 @@ def families_section(run, palette):
     parts = [
         '<h2 id="families">Families against peers</h2>',
         '<p class="note">Each mark is a peer: its time over ours on a logarithmic scale, right of 1× ours is faster. '
-        'The '
-        "band round 1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours.</p>",
+        "The band round 1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours.</p>",
     ]
     for group, rows in run.groups().items():
         peers = run.peers_of(rows)
         if not peers:
             continue
-        parts += [f"<h3>{escape(group)}</h3>", palette.legend(peers), charts.ratio_bars(rows, peers, palette)]
+        bars = charts.ratio_bars(run.worst(rows, MOST_BARS), peers, palette)
+        parts += [f"<h3>{escape(group)}</h3>", palette.legend(peers), bars, left_out(rows, MOST_BARS)]
     return "\n".join(parts)
 
 
@@ -335,7 +344,8 @@ def scaling_section(run, palette):
         parts += [
             f"<h3>From one thread to {run.threads}</h3>",
             f'<p class="note">Time on one thread over time on {run.threads}; the line is {run.threads}×.</p>',
-            charts.thread_bars(run, pairs),
+            charts.thread_bars(run, sorted(pairs, key=lambda each: each[0].seconds / each[1].seconds)[:MOST_BARS]),
+            left_out(pairs, MOST_BARS),
         ]
     return "\n".join(parts)
 
@@ -348,7 +358,8 @@ def hot_cold_section(run):
     parts += [
         f'<p class="note">GB/s of each kernel on {threads_text(run.threads)}, at the same shape or the largest of each '
         "state.</p>",
-        charts.hot_cold_bars(pairs),
+        charts.hot_cold_bars(sorted(pairs, key=lambda each: each[2].fraction)[:MOST_BARS]),
+        left_out(pairs, MOST_BARS),
     ]
     return "\n".join(parts)
 
@@ -363,13 +374,12 @@ def accuracy_section(run, palette):
         kernel = row["kernel"]
         if kernel not in latest or row["rows"] * row["d"] > latest[kernel]["rows"] * latest[kernel]["d"]:
             latest[kernel] = row
-    rows = list(latest.values())
+    rows = run.worst(list(latest.values()), MOST_BARS)
     peers = [name for name in run.peers if name not in run.own_peers and any("ulps" in row.peer(name) for row in rows)]
     parts += [
         '<p class="note">The largest error on the data of the row against float64, in units in the last place of the '
         "exact f32 result (ULP), and beside it the time over ours. Where a formula cancels, as a LayerNorm does near "
-        "its "
-        "mean, small results have large errors whoever computes them. A wrong result has no time.</p>",
+        "its mean, small results have large errors whoever computes them. A wrong result has no time.</p>",
         palette.legend(peers, ours="halyard"),
         f'<div class="wide-only">{charts.accuracy_plot(run, palette, rows, 1240, 420)}</div>',
         f'<div class="narrow-only">{charts.accuracy_plot(run, palette, rows, 370, 340)}</div>',
@@ -416,7 +426,7 @@ def rows_section(run):
         *[(peer, "number") for peer in peers],
     ]
     lines = []
-    for row in run.rows:
+    for row in run.worst(run.rows, MOST_TABLE_ROWS):
         rate = row["flops"] / row.seconds / 1e9 if row.has_roofline else None
         verdicts = sorted({row.peer(peer).get("verdict", "") for peer in peers} - {""})
         cells = [
@@ -471,6 +481,7 @@ def rows_section(run):
         + '<p class="note" id="shown"></p><div class="rows-box">'
         + table(header, lines, "rows", "all-rows")
         + "</div>"
+        + left_out(run.rows, MOST_TABLE_ROWS)
     )
 
 

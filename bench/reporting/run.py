@@ -182,6 +182,19 @@ class Run:
         ratio, name = min(times)
         return name, ratio, row.peer(name)["verdict"]
 
+    def worst(self, rows, most):
+        """At most so many of the rows: those where the fastest peer, or else the limit, is furthest ahead; in their
+        order."""
+        if len(rows) <= most:
+            return rows
+
+        def rank(index):
+            fastest = self.fastest_peer(rows[index])
+            return (0, fastest[1]) if fastest else (1, rows[index].fraction)
+
+        chosen = set(sorted(range(len(rows)), key=rank)[:most])
+        return [row for index, row in enumerate(rows) if index in chosen]
+
     def tally(self, name):
         """Rows, ahead, tied, behind, wrong and geometric mean of a peer."""
         verdicts = [row.peer(name).get("verdict") for row in self.rows]

@@ -71,7 +71,7 @@ def geometric_mean(values):
 
 def progress_figure(trials):
     """How fast each candidate was, in the order in which they were timed, and the best so far."""
-    width, height, margin = 620, 180, 36
+    width, height, margin = 460, 180, 36
     ratios = [trial["ratio"] for trial in trials]
     low, high = min(ratios + [0.95]), max(ratios + [1.05])
 
@@ -104,7 +104,7 @@ def gains_figure(verdicts):
     won = sorted((v for v in verdicts if v["is_better"]), key=lambda v: -v["ratio"])
     if not won:
         return "<p>Nothing beat the usual parameters beyond the noise.</p>"
-    width, row, label = 640, 18, 250
+    width, row, label = 460, 20, 210
     most = max(v["ratio"] + 3 * v["noise"] for v in won)
 
     def x(ratio):
@@ -185,7 +185,7 @@ def page(records):
              '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Tuned schedules</title>',
              f"<style>{STYLE}</style></head><body><h1>Tuned schedules</h1>",
              f"<p>{html.escape('; '.join(machines))}. Gains are medians of ratios within a round; a choice replaces "
-             "the usual one if it gains more than 2 % and three times the noise, twice.</p>",
+             "the usual one if it gains more than 2\u00a0% and three times the noise, twice.</p>",
              "<h2>Families</h2>",
              table(["family", "kernels", "better", "mean gain", "largest"], summary),
              "<h2>Best against usual</h2><p class=note>The line on each bar is three times the noise.</p>",
@@ -197,9 +197,14 @@ def page(records):
         parts += ["<h2>Halide's autoschedulers on the same algorithms</h2>", baseline_table(baselines)]
     parts.append("<h2>Searches</h2><p class=note>Points are candidates in the order in which they were timed "
                  "(orange: finals), the line the best so far; above 1 is faster than usual.</p>")
+    by_family = defaultdict(list)
     for key, tried in sorted(trials.items()):
-        parts.append(f"<details><summary>{html.escape(' '.join(key[2:]))}, {key[0]}: {len(tried)} comparisons</summary>"
-                     + progress_figure(tried) + what_mattered(tried) + "</details>")
+        by_family[key[:2]].append(
+            f"<details><summary>{html.escape(' '.join(key[2:]))}: {len(tried)} comparisons</summary>"
+            + progress_figure(tried) + what_mattered(tried) + "</details>")
+    for (isa, family), searches in by_family.items():
+        parts.append(f"<details><summary>{html.escape(family)}, {isa}: {len(searches)} kernels</summary>"
+                     + "\n".join(searches) + "</details>")
     return "\n".join(parts) + "\n</body></html>\n"
 
 

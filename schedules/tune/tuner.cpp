@@ -2,6 +2,7 @@
 #include "tuner.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,23 @@ bool have_same_operands(const bench::WorkId &a, const bench::WorkId &b) {
            a.threads == b.threads;
 }
 
+/** Whether the processes that judge candidates get the operands of a call, too. A gigabyte that they do not look at
+ * takes long to pass on, and long to write to afterwards: page by page, in the calls that are timed. */
+void set_inherited(const bench::Work &work, bool inherited) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    for (const bench::Operands &set : work.sets) {
+        for (const auto *matrices : {&set.inputs, &set.outputs}) {
+            for (const bench::Matrix &matrix : *matrices) {
+                const auto begin = reinterpret_cast<std::uintptr_t>(matrix.data()), end = begin + matrix.bytes();
+                const std::uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+                if (first < last) {
+                    madvise(reinterpret_cast<void *>(first), last - first, inherited ? MADV_DOFORK : MADV_DONTFORK);
+                }
+            }
+        }
+    }
+}
+
 }  // namespace
 
 std::unique_ptr<bench::Work> Workshop::take(const Workload &workload, const std::string &isa) {
@@ -123,14 +141,25 @@ std::unique_ptr<bench::Work> Workshop::take(const Workload &workload, const std:
         spare->id = workload.id;
         return std::move(spare);
     }
-    if (workload.id.cold) {
+    if (!workload.id.cold) {
+        return finder.make(workload, isa);
+    }
+    drop_spare();
+    std::unique_ptr<bench::Work> work = finder.make(workload, isa);
+    set_inherited(*work, false);
+    return work;
+}
+
+void Workshop::drop_spare() {
+    if (spare != nullptr) {
+        set_inherited(*spare, true);  // whoever gets the memory next
         spare = nullptr;
     }
-    return finder.make(workload, isa);
 }
 
 void Workshop::give_back(std::unique_ptr<bench::Work> work) {
     if (work != nullptr && work->id.cold) {
+        drop_spare();
         spare = std::move(work);
     }
 }
@@ -304,7 +333,7 @@ std::string KernelArena::judge_on(const std::vector<Check> &all, const Candidate
             }
             Message message{};
             hash_of(output_bytes(work)).copy(message.hash, hash_length);
-            message.error = kind.error ? kind.error(work) : work.worst_error();
+            message.error = kind.error ? kind.error(work) : work.accuracy().error;
             message.tolerance = work.tolerance();
             if (write(channel[1], &message, sizeof(message)) != static_cast<ssize_t>(sizeof(message))) {
                 _exit(1);
@@ -385,6 +414,14 @@ bench::Work &KernelArena::work_on(std::size_t workload) {
     return *works[workload];
 }
 
+bench::Work &KernelArena::work_elsewhere(std::size_t workload) {
+    if (!workloads[workload].id.cold) {
+        // The old ones go when the new ones are there, which so lie in other memory.
+        works[workload] = workshop.take(workloads[workload], variant.isa);
+    }
+    return work_on(workload);
+}
+
 Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) {
     Result result;
     result.gains.resize(choices.size());
@@ -407,7 +444,7 @@ Arena::Result KernelArena::compare(const std::vector<Choice> &choices, const Eff
             return {};
         }
         progress((is_final ? "final: " : "timing " + std::to_string(to_measure.size()) + " at ") + workloads[w].name());
-        bench::Work &work = work_on(w);
+        bench::Work &work = is_final ? work_elsewhere(w) : work_on(w);
         std::vector<std::unique_ptr<Calls>> calls;
         const auto add = [&](const Choice &choice, KernelFunction function) {
             calls.push_back(std::make_unique<Calls>(*this, work, choice, function));
@@ -513,6 +550,7 @@ KernelArena::Race KernelArena::race(const std::string &label, const std::functio
         std::vector<Check> all;
         for (std::size_t w = 0; w < workloads.size(); w++) {
             all.push_back({&workloads[w], &work_on(w)});
+            set_inherited(work_on(w), true);
         }
         std::vector<Judged> results;
         result.failure = judge_on(all, other, results);

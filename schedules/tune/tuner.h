@@ -49,6 +49,8 @@ public:
     std::set<std::string> checked_families;
 
 private:
+    void drop_spare();
+
     std::unique_ptr<bench::Work> spare;
     std::map<std::string, std::string> objects;     // by symbol
     std::map<int, std::unique_ptr<Loaded>> loaded;  // by slot
@@ -106,6 +108,9 @@ private:
     std::string judge(const Candidate &candidate, std::vector<Judged> &results);
     std::string judge_on(const std::vector<Check> &checks, const Candidate &candidate, std::vector<Judged> &results);
     bench::Work &work_on(std::size_t workload);
+    /** The same, but hot operands lie somewhere else than before: what wins by how its operands happen to lie in the
+     *  caches does not win twice. */
+    bench::Work &work_elsewhere(std::size_t workload);
     void append(nlohmann::json fields);
     std::optional<std::vector<Gain>> remembered(const Choice &choice, const Effort &effort) const;
 

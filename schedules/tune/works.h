@@ -37,7 +37,7 @@ struct WorkKind {
     bench::Kernel kernel;
     /** Untimed, after a call whose result is to be judged; may be null. */
     std::function<void(bench::Work &work)> finish;
-    /** Instead of Work::worst_error(); may be null. */
+    /** Instead of Work::accuracy().error; may be null. */
     std::function<double(const bench::Work &work)> error;
     std::optional<OwnShapes> own;
 };

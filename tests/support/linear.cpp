@@ -72,16 +72,6 @@ void fold(WeightMatrix &matrix, const WeightForm &form, const Row &weight, const
 
 }  // namespace
 
-std::vector<halyard_isa> fused_isas() {
-    std::vector<halyard_isa> isas;
-    for (const halyard_isa isa : supported_isas()) {
-        if (isa >= HALYARD_ISA_AVX2) {
-            isas.push_back(isa);
-        }
-    }
-    return isas;
-}
-
 std::vector<Types> all_types() {
     std::vector<Types> all;
     for (const Dtype x : all_dtypes) {

@@ -10,11 +10,9 @@
 
 #include "reference_linear.h"
 #include "support/invocation.h"
+#include "support/isas.h"
 
 namespace halyard::tests {
-
-/** The instruction sets of this machine that have fused multiply-add. */
-std::vector<halyard_isa> fused_isas();
 
 /** The types of a call's operands. */
 struct Types {

@@ -24,7 +24,7 @@
  *
  * Numerics
  *   The result of a row does not depend on the other rows of the call, on the row's place among them or on the
- *   number of threads. f32 results are the same bits on AVX2 and AVX-512 (and every later target with fused
+ *   number of threads. f32 results are the same bits on AVX2, AVX-512 and NEON (and every later target with fused
  *   multiply-add). docs/numerics.md has the accuracy of each function.
  *
  * Threads
@@ -71,16 +71,18 @@ HALYARD_API const char *halyard_version(void);
 
 /* ---- Instruction sets --------------------------------------------------------------------------------- */
 
-/** Variants the kernels are built for, weakest first. */
+/** Variants the kernels are built for, weakest first. A library holds those of one processor. */
 typedef enum halyard_isa {
-    HALYARD_ISA_SSE41 = 0,  /* "sse41":  x86-64 with SSE4.1 */
-    HALYARD_ISA_AVX2 = 1,   /* "avx2":   AVX2, FMA, F16C */
-    HALYARD_ISA_AVX512 = 2, /* "avx512": AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
+    HALYARD_ISA_SSE41 = 0,     /* "sse41":     x86-64 with SSE4.1 */
+    HALYARD_ISA_AVX2 = 1,      /* "avx2":      AVX2, FMA, F16C */
+    HALYARD_ISA_AVX512 = 2,    /* "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
+    HALYARD_ISA_NEON = 3,      /* "neon":      any 64-bit ARM */
+    HALYARD_ISA_NEON_FP16 = 4, /* "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
 } halyard_isa;
 
-/** Number of values of halyard_isa: the valid ones are 0 to halyard_isa_count() - 1. */
+/** Number of values of halyard_isa, those of other processors included: 0 to halyard_isa_count() - 1. */
 HALYARD_API int halyard_isa_count(void);
-/** "sse41", "avx2", "avx512"; null if `isa` is not a value of the enumeration. */
+/** "sse41", "avx2", "avx512", "neon", "neon_fp16"; null if `isa` is not a value of the enumeration. */
 HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
@@ -113,7 +115,8 @@ typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *c
 HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *context,
                                                             halyard_parallel_for parallel_for, void *user);
 
-/** Caps the instruction set: calls use the best supported variant not above `isa`. The environment variable
+/** Caps the instruction set: calls use the best supported variant not above `isa`. HALYARD_UNSUPPORTED if it is one of
+ *  another processor than the library is built for. The environment variable
  *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. */
 HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa);
 /** The variant that calls with this context (null: the default) use. */

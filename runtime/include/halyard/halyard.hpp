@@ -60,14 +60,16 @@ inline const char *version() noexcept {
     return halyard_version();
 }
 
-/// Instruction sets, weakest first.
+/// Instruction sets, weakest first. A library holds those of one processor.
 enum class Isa {
     sse41 = HALYARD_ISA_SSE41,
     avx2 = HALYARD_ISA_AVX2,
     avx512 = HALYARD_ISA_AVX512,
+    neon = HALYARD_ISA_NEON,
+    neon_fp16 = HALYARD_ISA_NEON_FP16,
 };
 
-/// "sse41", "avx2", "avx512".
+/// "sse41", "avx2", "avx512", "neon", "neon_fp16".
 inline const char *to_string(Isa isa) noexcept {
     return halyard_isa_name(static_cast<halyard_isa>(isa));
 }

@@ -1,0 +1,49 @@
+// Kernels that move keys and values, on ARM.
+#include "schedules/kv_move.h"
+
+#include "runtime/matmul_layout.h"
+#include "schedules/arm/vectors.h"
+
+namespace halyard::schedules {
+
+using namespace Halide;
+
+namespace {
+
+// A column of `from` becomes a vector of `to`, lane by lane (`ld1`), several columns at a time so that the lines of
+// `from` are read once. To turn squares in registers takes fewer loads, but LLVM makes them by way of the stack. What
+// has no room for that, such as a single position, goes by vectors along the rows of `from`, each element of which is
+// stored by itself.
+void transpose(const KvMove &stages) {
+    const Var tile("tile"), block("block");
+    Func to = stages.to;
+    const int side = 4;
+    to.specialize(stages.inner_extent >= side && stages.outer_extent >= side)
+        .split(stages.outer, tile, stages.outer, side, TailStrategy::ShiftInwards)
+        .split(stages.inner, block, stages.inner, side, TailStrategy::ShiftInwards)
+        .reorder(stages.inner, stages.outer, block, tile, stages.panel)
+        .vectorize(stages.inner)
+        .unroll(stages.outer);
+    to.split(stages.outer, block, stages.outer, side, TailStrategy::GuardWithIf)
+        .reorder(stages.outer, block, stages.inner, stages.panel)
+        .vectorize(stages.outer);
+}
+
+// A row of a panel at a time.
+void copy(const KvMove &stages) {
+    Func to = stages.to;
+    to.specialize(stages.inner_extent == panel_width).vectorize(stages.inner, panel_width);
+    to.vectorize(stages.inner, arm::f32_lanes, TailStrategy::GuardWithIf);
+}
+
+}  // namespace
+
+void kv_move(const KvMove &stages, const KvMoveParams &, const Target &) {
+    if (stages.transposed) {
+        transpose(stages);
+    } else {
+        copy(stages);
+    }
+}
+
+}  // namespace halyard::schedules

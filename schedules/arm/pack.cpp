@@ -1,0 +1,64 @@
+// Packing kernels on ARM.
+#include "schedules/pack.h"
+
+#include "schedules/arm/vectors.h"
+
+namespace halyard::schedules {
+
+using namespace Halide;
+
+namespace {
+
+// Rows of the source become columns of the panel, a square of both at a time, which is turned in registers: as wide as
+// a register of the elements.
+void transpose(const Pack &stages) {
+    const Var tile("tile"), block("block");
+    const int side = 16 / stages.panels.type().bytes();
+    static_assert(min_transposed_inputs >= 16, "a square must fit into a call");
+    Func panels = stages.panels, element = stages.element;
+    panels.split(stages.input, tile, stages.input, side, TailStrategy::ShiftInwards)
+        .split(stages.column, block, stages.column, side)
+        .reorder(stages.column, stages.input, block, tile, stages.panel)
+        .vectorize(stages.column)
+        .unroll(stages.input)
+        .unroll(block);
+    element.compute_at(panels, block).vectorize(stages.input).unroll(stages.column);
+}
+
+// A row of the source holds a row of every panel. Eight rows at a time keep the reads long (all panels of the call, one
+// after the other) and the writes too (8 rows of a panel instead of one: twice as fast for 16-bit elements).
+void copy(const Pack &stages) {
+    constexpr int rows = 8;
+    const Var tile("tile");
+    Func panels = stages.panels;
+    panels.reorder(stages.column, stages.panel, stages.input).vectorize(stages.column);
+    Stage whole = panels.specialize(stages.inputs >= rows);
+    whole.split(stages.input, tile, stages.input, rows, TailStrategy::ShiftInwards)
+        .reorder(stages.column, stages.input, stages.panel, tile);
+    if (panels.type().bytes() == 2) {
+        whole.vectorize(stages.input, 2);  // two rows of a panel are a cache line
+    }
+}
+
+}  // namespace
+
+void pack(const Pack &stages, const PackParams &, const Target &) {
+    if (stages.transposed) {
+        transpose(stages);
+    } else {
+        copy(stages);
+    }
+}
+
+void pack_sums(const PackSums &stages, const Target &) {
+    // The accumulators stay in registers; several make up for the latency of additions that have to come in order.
+    const int vector = arm::f32_lanes / 2;
+    Func element = stages.element, sum = stages.sum, sums = stages.sums;
+    sums.vectorize(stages.column, vector).unroll(stages.column);
+    sum.compute_root().vectorize(stages.column, vector).unroll(stages.column);
+    sum.update().reorder(stages.column, stages.k).vectorize(stages.column, vector).unroll(stages.column);
+    // Elements are widened by f32 vectors, not by the shorter f64 ones.
+    element.compute_at(sum, stages.k).vectorize(stages.column, arm::f32_lanes).unroll(stages.column);
+}
+
+}  // namespace halyard::schedules
