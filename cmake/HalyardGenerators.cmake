@@ -35,7 +35,11 @@ endfunction()
 
 # The programs as targets of this build.
 function(halyard_compile_generators)
-    set(objects)
+    # schedules/gpu.h, whatever the processor.
+    file(GLOB sources CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
+    add_library(halyard_schedule_gpu OBJECT ${sources})
+    _halyard_compile_for_host(halyard_schedule_gpu)
+    set(objects halyard_schedule_gpu)
     foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
         get_filename_component(name "${source}" NAME_WE)
         add_library(halyard_schedule_${name} OBJECT "${source}")

@@ -46,11 +46,6 @@ foreach(program IN LISTS HALYARD_PROGRAMS)
     endforeach()
 endforeach()
 
-file(GLOB sources CONFIGURE_DEPENDS schedules/gpu/*.cpp)
-add_library(halyard_schedule_gpu OBJECT ${sources})
-_halyard_compile_for_host(halyard_schedule_gpu)
-list(APPEND HALYARD_GENERATOR_OBJECTS halyard_schedule_gpu)
-
 if(HALYARD_CUDA)
     include(cmake/HalyardCuda.cmake)
 endif()
