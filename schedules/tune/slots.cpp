@@ -2,6 +2,7 @@
 #include "slots.h"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -80,24 +81,20 @@ TileKernels &tiles() {
     return table;
 }
 
-template<typename Names>
-int index_in(const Names &all, const std::string &name) {
-    for (std::size_t i = 0; i < all.size(); i++) {
-        if (all[i] == name) {
-            return static_cast<int>(i);
-        }
-    }
-    return -1;
-}
-
 }  // namespace
 
 int slot_of(const Variant &variant) {
-    const auto kernel = static_cast<int>(variant.kernel - kernel_table().data());
-    const auto isas = static_cast<int>(isa_names().size()), dtypes = static_cast<int>(dtype_names().size());
-    const int slot =
-        (kernel * isas + index_in(isa_names(), variant.isa)) * dtypes + index_in(dtype_names(), variant.dtype);
-    return names[slot].is_present ? slot : -1;
+    static const std::map<std::string, int> slots = [] {
+        std::map<std::string, int> all;
+        for (int slot = 0; slot < slot_count; slot++) {
+            if (names[slot].is_present) {
+                all[std::string(names[slot].kernel) + " " + names[slot].dtype + " " + names[slot].isa] = slot;
+            }
+        }
+        return all;
+    }();
+    const auto found = slots.find(variant.kernel->name + " " + variant.dtype + " " + variant.isa);
+    return found == slots.end() ? -1 : found->second;
 }
 
 Variant variant_of(int slot) {
@@ -117,9 +114,11 @@ void clear_slot(int slot) {
 }
 
 void set_tile_panels(const Variant &variant, int panels) {
-    const auto kernel = static_cast<Kernel>(variant.kernel - kernel_table().data());
-    const auto dtype = static_cast<DType>(index_in(dtype_names(), variant.dtype));
-    tiles().set(kernel, dtype, index_in(isa_names(), variant.isa), panels);
+    // The slots of a kernel are those of its types on one instruction set after another.
+    const auto dtypes = static_cast<int>(dtype_names().size()), isas = static_cast<int>(isa_names().size());
+    const int slot = slot_of(variant);
+    tiles().set(static_cast<Kernel>(slot / (isas * dtypes)), static_cast<DType>(slot % dtypes), slot / dtypes % isas,
+                panels);
 }
 
 std::vector<int> slots_called_by(const std::function<void()> &work) {
