@@ -31,18 +31,8 @@ def summary(run):
             f"{ratio_text(fastest['mean'])} of our time in the geometric mean."
         )
     parts.append(f"Noise of the run: {run.data['noise']:.1%} (ours against ours again, median over rows).")
-    if run.data["interrupted"]:
-        parts.append("The run was interrupted; these are the rows measured before.")
-    if run.data["busy_elsewhere"] > 0.05:
-        parts.append(
-            f"Other programs used {run.data['busy_elsewhere']:.0%} of the processors during the run, which may have "
-            "disturbed rows on all threads."
-        )
-    for row in run.every_row:
-        if row["is_wrong"]:
-            parts.append(f"**WRONG RESULT of halyard: {row['name']}**")
-        if row["failure"]:
-            parts.append(f"**FAILED: {row['name']}: {row['failure']}**")
+    parts += run.reservations()
+    parts += [f"**{fault}**" for fault in run.faults()]
     return parts
 
 

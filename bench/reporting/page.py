@@ -134,20 +134,7 @@ def summary(run):
 
 
 def alarms(run):
-    texts = []
-    if run.data["interrupted"]:
-        texts.append("The run was interrupted; these are the rows measured before.")
-    if run.data["busy_elsewhere"] > 0.05:
-        texts.append(
-            f"Other programs used {run.data['busy_elsewhere']:.0%} of the processors during the run, which may "
-            "have disturbed rows on all threads."
-        )
-    for row in run.every_row:
-        if row["is_wrong"]:
-            texts.append(f"WRONG RESULT of halyard: {row['name']}")
-        if row["failure"]:
-            texts.append(f"FAILED: {row['name']}: {row['failure']}")
-    return [f'<p class="alarm">{escape(text)}</p>' for text in texts]
+    return [f'<p class="alarm">{escape(text)}</p>' for text in [*run.reservations(), *run.faults()]]
 
 
 def peers_section(run):

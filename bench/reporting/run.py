@@ -209,6 +209,28 @@ class Run:
             "mean": geometric_mean(ratios),
         }
 
+    def reservations(self):
+        """What makes the whole run worth less, in sentences."""
+        texts = []
+        if self.data["interrupted"]:
+            texts.append("The run was interrupted; these are the rows measured before.")
+        if self.data["busy_elsewhere"] > 0.05:
+            texts.append(
+                f"Other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run, which may "
+                "have disturbed rows on all threads."
+            )
+        return texts
+
+    def faults(self):
+        """Rows in which the library was wrong or failed."""
+        texts = []
+        for row in self.every_row:
+            if row["is_wrong"]:
+                texts.append(f"WRONG RESULT of halyard: {row['name']}")
+            if row["failure"]:
+                texts.append(f"FAILED: {row['name']}: {row['failure']}")
+        return texts
+
     def against_fastest(self):
         """The same of every row against whichever peer is fastest there."""
         fastest = [each for each in (self.fastest_peer(row) for row in self.rows) if each]
