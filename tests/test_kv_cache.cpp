@@ -66,8 +66,7 @@ public:
     Handle handle;
 };
 
-// ---- Contents
-// ----------------------------------------------------------------------------------------------------------
+// ---- Contents ----
 
 /** What a token holds, as bits of a type: a function of seed, position, head and feature. */
 using Contents = std::uint32_t (*)(Dtype type, std::uint64_t seed, std::int64_t position, std::int64_t head,
@@ -178,34 +177,15 @@ testing::AssertionResult check_read(const halyard_context *context, const Cache 
     return testing::AssertionSuccess();
 }
 
-// ---- What is read back
-// -------------------------------------------------------------------------------------------------
+// ---- What is read back ----
 
-struct CacheCase {
-    halyard_isa isa;
-    Dtype type;
-};
-
-class KvCache : public testing::TestWithParam<CacheCase> {
+class KvCache : public testing::TestWithParam<IsaTypeCase> {
 protected:
     const halyard_isa isa = GetParam().isa;
     const Dtype type = GetParam().type;
 };
 
-std::vector<CacheCase> cache_cases() {
-    std::vector<CacheCase> cases;
-    for (const halyard_isa isa : supported_isas()) {
-        for (const Dtype type : all_dtypes) {
-            cases.push_back({isa, type});
-        }
-    }
-    return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, KvCache, testing::ValuesIn(cache_cases()),
-                         [](const testing::TestParamInfo<CacheCase> &info) {
-                             return std::string(halyard_isa_name(info.param.isa)) + "_" + name_of(info.param.type);
-                         });
+INSTANTIATE_TEST_SUITE_P(All, KvCache, testing::ValuesIn(isa_type_cases()), name_of_isa_type_case);
 
 #if defined(HALYARD_TESTS_REDUCED)
 const std::vector<std::int64_t> head_dims = {1, 33, 80}, capacities = {1, 17, 513};
@@ -459,8 +439,7 @@ TEST(KvCacheTypes, MayDifferBetweenKeysAndValues) {
     }
 }
 
-// ---- Size and memory
-// ---------------------------------------------------------------------------------------------------
+// ---- Size and memory ----
 
 TEST(KvCacheSize, IsAsDocumented) {
     for (const Dtype type : all_dtypes) {
@@ -535,8 +514,7 @@ TEST(KvCacheSize, IsThereOnlyAsTheCacheFills) {
 }
 #endif
 
-// ---- Bad arguments
-// -----------------------------------------------------------------------------------------------------
+// ---- Bad arguments ----
 
 constexpr halyard_status invalid = HALYARD_INVALID_ARGUMENT, unsupported = HALYARD_UNSUPPORTED;
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();

@@ -54,8 +54,7 @@ Rope make_rope(const halyard_rope_options &options) {
     return Rope(rope);
 }
 
-// ---- Reference
-// ---------------------------------------------------------------------------------------------------------
+// ---- Reference ----
 
 using Real = long double;
 
@@ -118,8 +117,7 @@ double tolerance(Dtype type, std::int64_t position, const Rotated &r, int which)
            (type == Dtype::f32 ? 0 : spacing(type, static_cast<double>(std::fabs(r.value[which])) + of_f32) / 2);
 }
 
-// ---- Calls
-// -------------------------------------------------------------------------------------------------------------
+// ---- Calls ----
 
 enum class Given { none, tokens32, tokens64, batch32, batch64 };
 
@@ -221,31 +219,13 @@ std::string describe(const halyard_rope_options &o, const CallForm &f) {
            ", gap " + std::to_string(f.gap) + (f.transposed ? ", transposed" : "");
 }
 
-struct RopeCase {
-    halyard_isa isa;
-    Dtype type;
-};
-
-class RopeApply : public testing::TestWithParam<RopeCase> {
+class RopeApply : public testing::TestWithParam<IsaTypeCase> {
 protected:
     const halyard_isa isa = GetParam().isa;
     const Dtype type = GetParam().type;
 };
 
-std::vector<RopeCase> rope_cases() {
-    std::vector<RopeCase> cases;
-    for (const halyard_isa isa : supported_isas()) {
-        for (const Dtype type : all_dtypes) {
-            cases.push_back({isa, type});
-        }
-    }
-    return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, RopeApply, testing::ValuesIn(rope_cases()),
-                         [](const testing::TestParamInfo<RopeCase> &info) {
-                             return std::string(halyard_isa_name(info.param.isa)) + "_" + name_of(info.param.type);
-                         });
+INSTANTIATE_TEST_SUITE_P(All, RopeApply, testing::ValuesIn(isa_type_cases()), name_of_isa_type_case);
 
 const CallForm call_forms[] = {
     {0, 1, 1, Given::none},
@@ -547,8 +527,7 @@ TEST(RopeBits, AreThoseOfEveryMachine) {
     });
 }
 
-// ---- The table
-// ---------------------------------------------------------------------------------------------------------
+// ---- The table ----
 
 /** Cosine and sine of every pair at some positions: what (1, 0) turns into. */
 void check_table(const halyard_rope_options &o, const std::vector<std::int64_t> &at) {
@@ -646,8 +625,7 @@ TEST(RopeTable, TellsItsOptions) {
     EXPECT_EQ(got.rotary_dim, 32);
 }
 
-// ---- Bad arguments
-// -----------------------------------------------------------------------------------------------------
+// ---- Bad arguments ----
 
 struct OptionMistake {
     const char *argument;

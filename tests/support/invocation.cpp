@@ -251,6 +251,20 @@ std::string test_name(const std::string &label, Dtype type) {
     return name;
 }
 
+std::vector<IsaTypeCase> isa_type_cases() {
+    std::vector<IsaTypeCase> cases;
+    for (const halyard_isa isa : supported_isas()) {
+        for (const Dtype type : all_dtypes) {
+            cases.push_back({isa, type});
+        }
+    }
+    return cases;
+}
+
+std::string name_of_isa_type_case(const testing::TestParamInfo<IsaTypeCase> &info) {
+    return std::string(halyard_isa_name(info.param.isa)) + "_" + name_of(info.param.type);
+}
+
 std::vector<OperationCase> operation_cases(const std::function<bool(const Operation &)> &wanted) {
     std::vector<OperationCase> cases;
     for (const Operation &operation : operations()) {

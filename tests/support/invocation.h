@@ -96,6 +96,14 @@ testing::AssertionResult same_bits(Dtype type, const std::vector<std::uint32_t> 
 /** "rms_norm_bf16" from an operation's label and a type: gtest's parameter names take no dots. */
 std::string test_name(const std::string &label, Dtype type);
 
+/** Test parameter: every instruction set that the machine can run, with every type. */
+struct IsaTypeCase {
+    halyard_isa isa;
+    Dtype type;
+};
+std::vector<IsaTypeCase> isa_type_cases();
+std::string name_of_isa_type_case(const testing::TestParamInfo<IsaTypeCase> &info);
+
 /** Test parameter: every operation with every type. */
 struct OperationCase {
     const Operation *operation;
