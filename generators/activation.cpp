@@ -28,10 +28,9 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
         const auto element = [&](Expr i) {
             const Expr value = storage().load([&](Expr index) { return x(index, t); }, i);
-            return strict_float(activation(function, math, value, beta));
+            return strict_float(activation(function, get_target(), dtype, value, beta));
         };
         y(d, t) = storage().store_result(element, d);
     }

@@ -36,13 +36,13 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
         const auto first = [&](Expr i) { return storage().load([&](Expr index) { return gate(index, t); }, i); };
         const auto second = [&](Expr i) { return storage().load([&](Expr index) { return (*up)(index, t); }, i); };
         const auto element = [&](Expr i) {
             const Expr g = interleaved ? first(2 * i) : first(i);
             const Expr u = interleaved ? first(2 * i + 1) : second(i);
-            const Expr activated = function.value() == "identity" ? g : activation(function, math, g, *beta);
+            const Expr activated =
+                function.value() == "identity" ? g : activation(function, get_target(), dtype, g, *beta);
             return strict_float(activated * u);
         };
         y(d, t) = storage().store_result(element, d);
