@@ -334,7 +334,7 @@ ExpectedRow rms_norm(const Row &x, const NormParameters &parameters) {
     return expected;
 }
 
-ExpectedRow softmax(const Row &x, double scale) {
+ExpectedRow softmax(const Row &x, double scale, Dtype type) {
     // A score is scale * x in f32; with scale 1 it is exact.
     const double score_error = scale == 1 ? 0.0 : unit;
     double largest = -infinity;
@@ -348,7 +348,9 @@ ExpectedRow softmax(const Row &x, double scale) {
         return ExpectedRow(x.size(), {not_a_number, 0.0});
     }
 
-    // An error of a in the argument of exp is one of a relative in its result, on top of exp's own 2 ULP (4 units).
+    // An error of a in the argument of exp is one of a relative in its result, on top of exp's own: 2 ULP (4 units), or
+    // what 16-bit types may have, as much again being in the sum.
+    const double exp_error = type == Dtype::f32 ? 4 * unit : accuracy::relative_error_f16 / 2;
     const auto argument_error = [&](double value) {
         return std::isinf(value) ? 0.0
                                  : unit * std::fabs(scale * value - largest) + score_error * std::fabs(scale * value);
@@ -357,7 +359,7 @@ ExpectedRow softmax(const Row &x, double scale) {
     for (const double value : x) {
         const double term = std::exp(scale * value - largest);
         sum += term;
-        sum_error += term == 0 ? 0.0 : term * (argument_error(value) + 4 * unit);
+        sum_error += term == 0 ? 0.0 : term * (argument_error(value) + exp_error);
     }
     const double common_error = sum_error / sum + (chain_length(x.size(), 64) + 4) * unit;
 
@@ -365,7 +367,7 @@ ExpectedRow softmax(const Row &x, double scale) {
     expected.reserve(x.size());
     for (const double value : x) {
         const double share = std::exp(scale * value - largest) / sum;
-        const double error = share == 0 ? 0.0 : share * (argument_error(value) + 4 * unit + common_error);
+        const double error = share == 0 ? 0.0 : share * (argument_error(value) + exp_error + common_error);
         expected.push_back({share, error + 4 * underflow});
     }
     return expected;

@@ -102,7 +102,7 @@ Expected rms_scale(const Row &x, const NormParameters &parameters);
 
 ExpectedRow layer_norm(const Row &x, const NormParameters &parameters);
 ExpectedRow rms_norm(const Row &x, const NormParameters &parameters);
-ExpectedRow softmax(const Row &x, double scale);
+ExpectedRow softmax(const Row &x, double scale, Dtype type);
 
 }  // namespace halyard::tests
 

@@ -403,8 +403,8 @@ void add_softmax(std::vector<Operation> &all) {
         operation.call = [](const halyard_context *context, DLTensor *const *t, const double *scalars) {
             return halyard_softmax(context, t[0], static_cast<float>(scalars[0]), t[1]);
         };
-        operation.reference = [scale](const std::vector<Row> &rows, Dtype) {
-            return std::vector<ExpectedRow>{softmax(rows[0], scale)};
+        operation.reference = [scale](const std::vector<Row> &rows, Dtype type) {
+            return std::vector<ExpectedRow>{softmax(rows[0], scale, type)};
         };
         all.push_back(operation);
     }
