@@ -1,4 +1,5 @@
-// halyard-count: calls every row of the catalogues once under callgrind, with AVX2 on one thread, at fixed sizes.
+// halyard-count: calls every row of the work list "count" once under callgrind, with AVX2 on one thread, and what the
+// tuner calls to reach the kernels that no row does.
 //
 // count.py runs it and makes instructions per element of what callgrind writes. Such counts have no noise: they show on
 // any machine whether the compiled kernels have become longer.
@@ -6,50 +7,60 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "schedules/tune/work_kinds.h"
 #include "work.h"
+#include "work_list.h"
 
 namespace halyard::bench {
 namespace {
 
-// Rows and widths of the elementwise and row kernels: long rows, and rows that no vector divides.
-constexpr std::int64_t shapes[][2] = {{4, 1024}, {7, 67}};
+// Of the calls that are in no list and bring no sizes of their own; of layers rows, inputs and outputs.
+constexpr tune::RowsAndWidth usual_shape = {48, 80};
+constexpr std::int64_t layer_shape[] = {6, 64, 96};
 
-// Rows, d and d_out of the layers: one row, a whole tile, and several tiles; features that no panel divides.
-constexpr std::int64_t layer_shapes[][3] = {{1, 256, 96}, {6, 256, 96}, {32, 256, 96}, {5, 131, 77}};
-
-void count(const WorkId &id) {
-    Work work(id, 0, HALYARD_ISA_AVX2);
-    const std::string name = id.name();
-    work.call(0);  // scratch memory is there, dispatch is done
-    CALLGRIND_START_INSTRUMENTATION;
-    CALLGRIND_ZERO_STATS;
-    work.call(0);
-    CALLGRIND_DUMP_STATS_AT(name.c_str());
-    CALLGRIND_STOP_INSTRUMENTATION;
-    // Elements of y.
-    std::printf("%s %lld\n", name.c_str(), static_cast<long long>(id.rows * id.output_width()));
+std::vector<WorkId> all_calls() {
+    std::vector<WorkId> calls = read_work_list("count", HALYARD_BENCH_SHAPES_DIR, 1);
+    for (const auto &kind : tune::unbenched_kinds()) {
+        const Kernel &kernel = kind->kernel;
+        for (const Dtype dtype : tests::all_dtypes) {
+            if (kernel.layer) {
+                const auto &[rows, d, d_out] = layer_shape;
+                calls.push_back({&kernel, dtype, rows, d, false, 1, d_out});
+            } else if (kind->own) {
+                for (const auto &[rows, d] : kind->own->checks) {
+                    calls.push_back({&kernel, dtype, rows, d, false, 1});
+                }
+            } else {
+                calls.push_back({&kernel, dtype, usual_shape.rows, usual_shape.d, false, 1});
+            }
+        }
+    }
+    return calls;
 }
 
 void count_all() {
-    for (const Kernel &kernel : catalogue()) {
-        for (const Dtype dtype : tests::all_dtypes) {
-            for (const auto &[rows, d] : shapes) {
-                if (kernel.cast_to != dtype) {
-                    count({&kernel, dtype, rows, d, false, 1});
-                }
-            }
-        }
+    std::vector<std::unique_ptr<Work>> works;
+    for (const WorkId &id : all_calls()) {
+        works.push_back(std::make_unique<Work>(id, 0, HALYARD_ISA_AVX2));
+        works.back()->call(0);  // scratch memory is there, dispatch is done
     }
-    for (const Kernel &kernel : layer_catalogue()) {
-        for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
-            for (const auto &[rows, d, d_out] : layer_shapes) {
-                count({&kernel, dtype, rows, d, false, 1, d_out});
-            }
-        }
+    // Once for all: whenever it starts, callgrind translates the program anew.
+    CALLGRIND_START_INSTRUMENTATION;
+    for (const auto &work : works) {
+        const WorkId &id = work->id;
+        const std::string name = id.name();
+        CALLGRIND_ZERO_STATS;
+        work->call(0);
+        CALLGRIND_DUMP_STATS_AT(name.c_str());
+        // Elements of y.
+        std::printf("%s %lld\n", name.c_str(), static_cast<long long>(id.rows * id.output_width()));
     }
+    CALLGRIND_STOP_INSTRUMENTATION;
 }
 
 }  // namespace

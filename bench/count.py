@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Instructions per element of every AVX2 kernel, counted by callgrind, and how they differ from the baseline.
 
-Two numbers per row: instructions of the kernels (functions hk_*), which depend on nothing but the generators, schedules
+Rows are calls of the library; those of several kernels have a line for each. Two numbers per row: instructions of the kernels (functions hk_*), which depend on nothing but the generators, schedules
 and Halide's version and are compared with the committed baseline; and all instructions of the call, which depend on the
 C++ compiler too and are only shown. Exits with 1 if a row's kernels have become longer by more than the tolerance.
 """
@@ -42,17 +42,18 @@ def run(program, directory):
 
 
 def instructions(text):
-    """{row: (instructions of kernels, of the whole call)} of a combined dump."""
+    """{row: ({kernel: instructions}, those of the whole call)} of a combined dump."""
     counts = {}
     for part in re.split(r"(?m)^part: ", text)[1:]:
         trigger = re.search(r"(?m)^desc: Trigger: Client Request: (.+)$", part)
         if trigger is None:
             continue
-        kernels = total = 0
-        in_kernel = after_call = False
+        kernels, total = {}, 0
+        kernel, after_call = None, False
         for line in part.splitlines():
             if line.startswith("fn="):
-                in_kernel = line.startswith("fn=hk_")
+                found = re.match(r"fn=hk_(\w+)_avx2", line)
+                kernel = found.group(1) if found else None
             elif line.startswith("calls="):
                 after_call = True
             elif re.match(r"[\d+*-]\S* \d+$", line):
@@ -60,10 +61,16 @@ def instructions(text):
                 if not after_call:
                     cost = int(line.split()[1])
                     total += cost
-                    kernels += cost if in_kernel else 0
+                    if kernel is not None:
+                        kernels[kernel] = kernels.get(kernel, 0) + cost
                 after_call = False
         counts[trigger.group(1).strip()] = (kernels, total)
     return counts
+
+
+def rounded(value):
+    """To five digits: twenty times finer than what is tolerated."""
+    return float(f"{value:.5g}")
 
 
 def main():
@@ -73,12 +80,18 @@ def main():
     counts = instructions(text)
     if set(counts) != set(elements):
         sys.exit(f"count: callgrind has {len(counts)} rows, the program {len(elements)}; is this valgrind 3.15 or later?")
-    per_element = {name: round(counts[name][0] / elements[name], 4) for name in elements}
+    # What a row's kernels take together and, if they are several, each of them: "ROW: KERNEL".
+    per_element = {}
+    for name, count in elements.items():
+        kernels = counts[name][0]
+        per_element[name] = rounded(sum(kernels.values()) / count)
+        if len(kernels) > 1:
+            per_element |= {f"{name}: {kernel}": rounded(kernels[kernel] / count) for kernel in sorted(kernels)}
     for file in [arguments.json] + ([arguments.baseline] if arguments.update else []):
         if file is not None:
             file.write_text(json.dumps({"kernel_instructions_per_element": per_element}, indent=1) + "\n")
     if arguments.update:
-        print(f"{len(per_element)} rows written to {arguments.baseline}")
+        print(f"{len(elements)} rows with {len(per_element)} counts written to {arguments.baseline}")
         return 0
 
     try:
@@ -99,11 +112,14 @@ def main():
             verdict = f"shorter by {100 * (1 - now / was):.1f} %"
             shorter += 1
         shown = "-" if was is None else f"{was:.3f}"
-        print(f"{name:56} {now:9.3f} {counts[name][1] / elements[name]:9.3f} {shown:>9}  {verdict}")
+        label, call = "  " + name.partition(": ")[2], ""
+        if name in counts:
+            label, call = name, f"{counts[name][1] / elements[name]:.3f}"
+        print(f"{label:56} {now:9.3f} {call:>9} {shown:>9}  {verdict}".rstrip())
     gone = [name for name in baseline if name not in per_element]
     for name in gone:
         print(f"{name:56} {'gone':>9}")
-    print(f"{len(per_element)} rows: {longer} longer, {shorter} shorter, {len(gone)} gone")
+    print(f"{len(elements)} rows, {len(per_element)} counts: {longer} longer, {shorter} shorter, {len(gone)} gone")
     if longer or gone:
         print("If that is meant, make a new baseline: ./run bench --count --update")
     return 1 if longer or gone else 0

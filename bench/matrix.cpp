@@ -58,7 +58,8 @@ DLTensor vector_view(const Matrix &matrix) {
 // ---- PeriodicMatrix ----
 
 PeriodicMatrix::PeriodicMatrix(Dtype type, std::int64_t out, std::int64_t in, unsigned with_seed, double with_deviation)
-    : dtype(type), outs(out), ins(in), seed(with_seed), deviation(with_deviation), values(period().row(0)) {}
+    : dtype(type), outs(out), ins(in), seed(with_seed), deviation(with_deviation),
+      values(filled(1, std::min(out * in, static_cast<std::int64_t>(random_period))).row(0)) {}
 
 Matrix PeriodicMatrix::filled(std::int64_t rows, std::int64_t width) const {
     Matrix matrix(dtype, rows, width);

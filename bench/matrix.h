@@ -67,7 +67,7 @@ private:
     std::int64_t outs, ins;
     unsigned seed;
     double deviation;
-    tests::Row values;  // what it repeats
+    tests::Row values;  // what it repeats, or all of it
 };
 
 }  // namespace halyard::bench

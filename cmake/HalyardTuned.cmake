@@ -12,10 +12,11 @@ set(HALYARD_TUNED_BASE "${HALYARD_TUNED_DIR}/${HALYARD_TARGET_PROCESSOR}.json")
 
 # ---- what a file may name ----
 
-# The values of each family's parameters, from the declarations beside the schedules (schedules/space.h):
-# HALYARD_SPACE_<family> lists the parameters, HALYARD_VALUES_<family>_<parameter> the values.
-function(_halyard_read_spaces)
-    file(GLOB sources "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../schedules/${HALYARD_ARCH}/*.cpp")
+# The values of each family's parameters, from the declarations beside the schedules (schedules/space.h) of a folder: PREFIX_SPACES
+# lists the families, PREFIX_SPACE_<family> the parameters of each, PREFIX_VALUES_<family>_<parameter> the values.
+function(halyard_read_spaces folder prefix)
+    set(families)
+    file(GLOB sources "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../schedules/${folder}/*.cpp")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
     foreach(source IN LISTS sources)
         file(READ "${source}" text)
@@ -25,19 +26,21 @@ function(_halyard_read_spaces)
         foreach(space IN LISTS spaces)
             string(REGEX MATCH "\"([a-z_]+)\"" ignored "${space}")
             set(family ${CMAKE_MATCH_1})
+            list(APPEND families ${family})
             set(names)
             string(REGEX MATCHALL "\"[a-z_]+\", [0-9]+, {[0-9, ]+}" parameters "${space}")
             foreach(parameter IN LISTS parameters)
                 string(REGEX MATCH "\"([a-z_]+)\", [0-9]+, {([0-9, ]+)}" ignored "${parameter}")
                 list(APPEND names ${CMAKE_MATCH_1})
                 string(REPLACE ", " ";" values "${CMAKE_MATCH_2}")
-                set(HALYARD_VALUES_${family}_${CMAKE_MATCH_1} ${values} PARENT_SCOPE)
+                set(${prefix}_VALUES_${family}_${CMAKE_MATCH_1} ${values} PARENT_SCOPE)
             endforeach()
-            set(HALYARD_SPACE_${family} ${names} PARENT_SCOPE)
+            set(${prefix}_SPACE_${family} ${names} PARENT_SCOPE)
         endforeach()
     endforeach()
+    set(${prefix}_SPACES ${families} PARENT_SCOPE)
 endfunction()
-_halyard_read_spaces()
+halyard_read_spaces(${HALYARD_ARCH} HALYARD)
 
 # The names of all kernels and the family of each, from the table of kernels.
 set(HALYARD_KERNEL_NAMES)

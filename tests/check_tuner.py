@@ -62,6 +62,10 @@ def check_refusals(tuner):
     check(status == 2 and "bf16" in text, text)
     status, text = tuner.run("--shapes", "llama9")
     check(status == 2 and "llama2-7b" in text, text)
+    status, text = tuner.run("--list", "--target", "mips")
+    check(status == 2 and "there are x86-64, arm64" in text, text)
+    status, text = tuner.run("--list", "--target", "arm64", "--kernel", "rope")
+    check(status == 0 and "vectors 1, 2, 4; heads 1, 2, 4" in text, text)
     status, text = tuner.run("--budget", "soon")
     check(status == 2 and "10m" in text, text)
     status, text = tuner.run("compare", "vectors=5", "default", "--kernel", "silu", *SMALL)
@@ -79,8 +83,10 @@ def check_run(tuner):
     status, text = tuner.run("--kernel", "relu,rms_norm", *SMALL)
     check(status == 0, text)
     check("2 of 2 kernels decided (0 known before)" in text, text)
-    verdicts = [record for record in tuner.records() if record["kind"] == "verdict"]
-    check([v["kernel"] for v in verdicts] == ["relu", "rms_norm"], "there are other verdicts than asked for")
+    # The last one of a kernel counts: where something seemed faster, it was looked at again.
+    verdicts = {record["kernel"]: record for record in tuner.records() if record["kind"] == "verdict"}
+    check(list(verdicts) == ["relu", "rms_norm"], "there are other verdicts than asked for")
+    verdicts = verdicts.values()
     check(all(v["tried"] > 0 for v in verdicts), "nothing was tried")
     check(not any("wrong" in r.get("verdict", "") or "bits" in r.get("verdict", "") for r in tuner.records()),
           "a schedule changed a result")
@@ -114,7 +120,7 @@ def check_interruption(tuner, sent, expected):
     check(process.returncode == expected, f"it ended with {process.returncode}: {text}")
     if sent == signal.SIGKILL:
         check(tuner.output.read_bytes() == before, "a killed process changed the file")
-    decided = [r["kernel"] for r in tuner.records() if r["kind"] == "verdict"]
+    decided = list({r["kernel"]: r for r in tuner.records() if r["kind"] == "verdict"})
     check(decided, "nothing was decided before the interruption")
     status, text = tuner.run("--kernel", ",".join(decided), *SMALL)
     check(status == 0 and f"({len(decided)} known before)" in text, text)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +14,8 @@
 #include <random>
 
 #include "export.h"
+#include "order.h"
+#include "schedules/apart.h"
 #include "search.h"
 #include "verdict.h"
 
@@ -141,6 +144,44 @@ Outcome run_search(const Space &space, double (*cost)(const Choice &), unsigned 
     std::mt19937 random(seed);
     SyntheticArena arena(clock, cost, usual, random);
     return search(space, nowhere, usual, rigor_named(rigor), random, arena);
+}
+
+// ---- work in processes of their own ----
+
+TEST(Apart, SaysWhyItEndedBadly) {
+    const std::string log = testing::TempDir() + "apart_" + std::to_string(getpid()) + ".log";
+    const auto reason = [&log](const std::function<void()> &work, int most_seconds = 0) {
+        return schedules::Apart(work, log, most_seconds).wait();
+    };
+    EXPECT_EQ(reason([] { std::puts("all is well"); }), "");
+    EXPECT_EQ(reason([] { throw std::runtime_error("no such schedule"); }), "no such schedule");
+    EXPECT_EQ(reason([] {
+                  std::puts("Internal error\n\nWarning: so far");
+                  std::fflush(stdout);
+                  std::abort();
+              }),
+              "Internal error");
+    EXPECT_EQ(reason([] { raise(SIGKILL); }), "it stopped without a word");
+    EXPECT_EQ(reason([] { pause(); }, 1), "it did not come to an end within 1 s");
+    EXPECT_FALSE(std::filesystem::exists(log));
+}
+
+TEST(Apart, WorksSideBySide) {
+    const std::string folder = testing::TempDir() + "apart_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder);
+    std::vector<std::unique_ptr<schedules::Apart>> processes;
+    for (int i = 0; i < 4; i++) {
+        const std::string file = folder + "/" + std::to_string(i);
+        processes.push_back(std::make_unique<schedules::Apart>([&] { std::ofstream(file) << i; }, file + ".log"));
+    }
+    processes.clear();  // waits
+    for (int i = 0; i < 4; i++) {
+        std::ifstream file(folder + "/" + std::to_string(i));
+        int value = -1;
+        file >> value;
+        EXPECT_EQ(value, i);
+    }
+    std::filesystem::remove_all(folder);
 }
 
 // ---- measuring ----
@@ -298,6 +339,61 @@ TEST(Search, DecidesNothingWhenStopped) {
         const Outcome outcome = search(plane, nowhere, usual, rigor_named("normal"), random, arena);
         EXPECT_FALSE(outcome.is_decided);
     }
+}
+
+TEST(Search, AnotherLookFindsWhatIsFasterAndNothingElse) {
+    for (unsigned seed = 0; seed < 10; seed++) {
+        NoisyClock clock(seed, 0.01);
+        std::mt19937 random(seed);
+        const Rigor &patient = rigor_named("patient");
+        const Choice faster = {{"a", 6}, {"b", 16}};
+        SyntheticArena bowls(clock, bowl, usual, random);
+        const Outcome won = challenge(faster, usual, patient, bowls);
+        EXPECT_TRUE(won.is_decided && won.is_better && won.best == faster) << seed;
+        SyntheticArena plains(clock, flat, usual, random);
+        const Outcome tied = challenge(faster, usual, patient, plains);
+        EXPECT_TRUE(tied.is_decided && !tied.is_better && tied.best == usual) << seed;
+        bowls.is_wrong = [](const Choice &) { return true; };
+        EXPECT_FALSE(challenge(faster, usual, patient, bowls).is_better);
+    }
+}
+
+TEST(Verdicts, AreDoubtfulWhereSomethingSeemsFasterAndNobodyLookedAgain) {
+    Verdict verdict;
+    verdict.usual = verdict.best = usual;
+    verdict.runner_up = {{"a", 6}, {"b", 16}};
+    verdict.gain.ratio = 1.05;
+    verdict.noise = 0.1;
+    EXPECT_TRUE(is_doubtful(verdict));
+    const json kept = record_of(verdict);
+    EXPECT_TRUE(is_doubtful(verdict_of(kept)));
+    verdict.looks = 2;
+    EXPECT_FALSE(is_doubtful(verdict));
+    EXPECT_FALSE(is_doubtful(verdict_of(record_of(verdict))));
+    verdict.looks = 1;
+    verdict.gain.ratio = 1.01;
+    EXPECT_FALSE(is_doubtful(verdict));
+    verdict.gain.ratio = 1.05;
+    verdict.is_better = true;
+    EXPECT_FALSE(is_doubtful(verdict));
+}
+
+TEST(Order, EveryGroupHasItsShareOfEveryRound) {
+    using Places = std::vector<std::size_t>;
+    EXPECT_EQ(in_shares({}, 4), Places());
+    EXPECT_EQ(in_shares({"x", "x", "x"}, 4), (Places{0, 1, 2}));
+    EXPECT_EQ(in_shares({"x", "x", "x", "x", "y", "y", "z"}, 2), (Places{0, 1, 4, 2, 3, 5, 6}));
+    // Whatever the groups, each place comes once.
+    std::vector<std::string> groups;
+    for (int i = 0; i < 263; i++) {
+        groups.push_back(std::to_string(i * i % 7));
+    }
+    Places order = in_shares(groups, 4);
+    std::sort(order.begin(), order.end());
+    for (std::size_t i = 0; i < groups.size(); i++) {
+        ASSERT_EQ(order[i], i);
+    }
+    EXPECT_EQ(order.size(), groups.size());
 }
 
 TEST(Search, TheSameSeedTriesTheSame) {

@@ -3,6 +3,7 @@
 
 #include "runtime/matmul_layout.h"
 #include "schedules/arm/vectors.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
@@ -10,14 +11,20 @@ using namespace Halide;
 
 namespace {
 
+// A kernel either turns squares or copies rows: the parameter of the other way keeps its usual value.
+const Space space("kv_move", {{"side", 8, {4, 8}}, {"rows", 1, {1, 2, 4, 8}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const bool transposed = c.kernel.count("transposed") > 0;
+                      return transposed ? choice.at("rows") == 1 : choice.at("side") == 8;
+                  });
+
 // A column of `from` becomes a vector of `to`, lane by lane (`ld1`), several columns at a time so that the lines of
 // `from` are read once. To turn squares in registers takes fewer loads, but LLVM makes them by way of the stack. What
 // has no room for that, such as a single position, goes by vectors along the rows of `from`, each element of which is
 // stored by itself.
-void transpose(const KvMove &stages) {
+void transpose(const KvMove &stages, int side) {
     const Var tile("tile"), block("block");
     Func to = stages.to;
-    const int side = 4;
     to.specialize(stages.inner_extent >= side && stages.outer_extent >= side)
         .split(stages.outer, tile, stages.outer, side, TailStrategy::ShiftInwards)
         .split(stages.inner, block, stages.inner, side, TailStrategy::ShiftInwards)
@@ -29,20 +36,27 @@ void transpose(const KvMove &stages) {
         .vectorize(stages.outer);
 }
 
-// A row of a panel at a time.
-void copy(const KvMove &stages) {
+// Rows of a panel; the last ones overlap.
+void copy(const KvMove &stages, int rows) {
     Func to = stages.to;
+    if (rows > 1) {
+        const Var tile("tile");
+        to.specialize(stages.inner_extent == panel_width && stages.outer_extent >= rows)
+            .split(stages.outer, tile, stages.outer, rows, TailStrategy::ShiftInwards)
+            .vectorize(stages.inner, panel_width)
+            .unroll(stages.outer);
+    }
     to.specialize(stages.inner_extent == panel_width).vectorize(stages.inner, panel_width);
     to.vectorize(stages.inner, arm::f32_lanes, TailStrategy::GuardWithIf);
 }
 
 }  // namespace
 
-void kv_move(const KvMove &stages, const KvMoveParams &, const Target &) {
+void kv_move(const KvMove &stages, const KvMoveParams &params, const Target &) {
     if (stages.transposed) {
-        transpose(stages);
+        transpose(stages, params.side);
     } else {
-        copy(stages);
+        copy(stages, params.rows);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "schedules/pack.h"
 
 #include "schedules/arm/vectors.h"
+#include "schedules/space.h"
 
 namespace halyard::schedules {
 
@@ -9,11 +10,21 @@ using namespace Halide;
 
 namespace {
 
+// A kernel either turns squares or copies rows: the parameter of the other way keeps its usual value.
+const Space space("pack", {{"side", 0, {0, 4, 8, 16}}, {"rows", 8, {2, 4, 8, 16}}},
+                  [](const Choice &choice, const Circumstances &c) {
+                      const auto transposed = c.kernel.find("transposed");
+                      if (transposed == c.kernel.end()) {
+                          return choice.at("side") == 0 && choice.at("rows") == 8;  // sums of columns
+                      }
+                      return transposed->second == "true" ? choice.at("rows") == 8 : choice.at("side") == 0;
+                  });
+
 // Rows of the source become columns of the panel, a square of both at a time, which is turned in registers: as wide as
 // a register of the elements.
-void transpose(const Pack &stages) {
+void transpose(const Pack &stages, int preferred_side) {
     const Var tile("tile"), block("block");
-    const int side = 16 / stages.panels.type().bytes();
+    const int side = preferred_side > 0 ? preferred_side : 16 / stages.panels.type().bytes();
     static_assert(min_transposed_inputs >= 16, "a square must fit into a call");
     Func panels = stages.panels, element = stages.element;
     panels.split(stages.input, tile, stages.input, side, TailStrategy::ShiftInwards)
@@ -27,8 +38,7 @@ void transpose(const Pack &stages) {
 
 // A row of the source holds a row of every panel. Eight rows at a time keep the reads long (all panels of the call, one
 // after the other) and the writes too (8 rows of a panel instead of one: twice as fast for 16-bit elements).
-void copy(const Pack &stages) {
-    constexpr int rows = 8;
+void copy(const Pack &stages, int rows) {
     const Var tile("tile");
     Func panels = stages.panels;
     panels.reorder(stages.column, stages.panel, stages.input).vectorize(stages.column);
@@ -42,11 +52,11 @@ void copy(const Pack &stages) {
 
 }  // namespace
 
-void pack(const Pack &stages, const PackParams &, const Target &) {
+void pack(const Pack &stages, const PackParams &params, const Target &) {
     if (stages.transposed) {
-        transpose(stages);
+        transpose(stages, params.side);
     } else {
-        copy(stages);
+        copy(stages, params.rows);
     }
 }
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "works.h"
+#include "work_kinds.h"
 
 namespace halyard::tune {
 

@@ -2,23 +2,21 @@
 #include "compile.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "Halide.h"
+#include "schedules/apart.h"
+#include "schedules/autoschedule.h"
 
 extern char **environ;
 
@@ -65,84 +63,24 @@ void prefetch_into_cache(const std::string &assembly_file) {
     write_file(assembly_file, text);
 }
 
-/** Compiles what an autoscheduler makes of a kernel. */
-void compile_autoscheduled(const Variant &variant, const std::string &scheduler,
-                           const std::vector<std::vector<int>> &extents, const std::string &object_file) {
-    using namespace Halide;
-    std::string plugin = scheduler;
-    std::transform(plugin.begin(), plugin.end(), plugin.begin(), [](unsigned char c) { return std::tolower(c); });
-    load_plugin(HALYARD_TUNE_PLUGIN_DIR "/libautoschedule_" + plugin + ".so");
-    const Target target = Target(variant.halide_target()).without_feature(Target::NoRuntime);
-    // Serial, as every kernel is.
-    const AutoschedulerParams params(scheduler, {{"parallelism", "1"}});
-    const auto generator =
-        Internal::GeneratorRegistry::create(variant.kernel->generator, GeneratorContext(target, params));
+/** To STEM.o, as the build does. */
+void compile(const Variant &variant, const Choice &choice, const std::string &stem) {
+    using Halide::OutputFileType;
+    const bool by_assembly = variant.kernel->family == "matmul";
+    const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
+    const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
     for (const auto &[name, value] : variant.parameters()) {
         generator->set_generatorparam_value(name, value);
     }
-    Pipeline pipeline = generator->build_pipeline();
-    std::vector<Argument> arguments;
-    std::size_t place = 0;
-    for (const auto &info : generator->arginfos()) {
-        const std::vector<int> &extent = extents[place++];
-        if (info.dir == Internal::ArgInfoDirection::Output) {
-            Func output = generator->output_func(info.name).front();
-            for (std::size_t dim = 0; dim < extent.size(); dim++) {
-                output.set_estimate(output.args()[dim], 0, extent[dim]);
-            }
-            continue;
-        }
-        Parameter parameter = generator->input_parameter(info.name).front();
-        for (std::size_t dim = 0; dim < extent.size(); dim++) {
-            parameter.set_min_constraint_estimate(static_cast<int>(dim), 0);
-            parameter.set_extent_constraint_estimate(static_cast<int>(dim), extent[dim]);
-        }
-        if (!parameter.is_buffer()) {
-            parameter.set_estimate(cast(parameter.type(), 1));
-        }
-        arguments.emplace_back(parameter.name(), parameter.is_buffer() ? Argument::InputBuffer : Argument::InputScalar,
-                               parameter.type(), parameter.dimensions(), parameter.get_argument_estimates());
+    for (const auto &[name, value] : choice) {
+        generator->set_generatorparam_value(name, std::to_string(value));
     }
-    pipeline.apply_autoscheduler(target, params);
-    pipeline.compile_to_object(object_file, arguments, variant.symbol(), target);
-}
-
-/** The line of a log that says why the program stopped: the last one that is neither empty nor a warning. */
-std::string reason_in(const std::string &log) {
-    std::istringstream lines(log);
-    std::string reason = "it stopped without a word";
-    for (std::string line; std::getline(lines, line);) {
-        if (!line.empty() && line.rfind("Warning", 0) != 0) {
-            reason = line.substr(0, 120);
-        }
-    }
-    return reason;
-}
-
-/** Runs what compiles in a process of its own, whose output goes to a file. Halide never gives back all the memory that a
- *  compilation took (9 GB after a thousand candidates, which made every fork slow), and its assertions may end the
- *  process. Throws std::runtime_error with the reason that it gave. */
-void run_apart(const std::string &log, const std::function<void()> &compile) {
-    std::fflush(nullptr);
-    const pid_t process = fork();
-    if (process == 0) {
-        const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (file < 0 || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) {
-            _exit(1);
-        }
-        int status = 1;
-        try {
-            compile();
-            status = 0;
-        } catch (const std::exception &error) {
-            std::fprintf(stderr, "%s\n", error.what());
-        }
-        std::fflush(nullptr);
-        _exit(status);
-    }
-    int status = 0;
-    if (process < 0 || waitpid(process, &status, 0) != process || status != 0) {
-        throw std::runtime_error(reason_in(read_file(log)));
+    generator->build_module(variant.symbol())
+        .compile({by_assembly ? std::make_pair(OutputFileType::assembly, stem + ".s")
+                              : std::make_pair(OutputFileType::object, stem + ".o")});
+    if (by_assembly) {
+        prefetch_into_cache(stem + ".s");
+        run_program({HALYARD_TUNE_CC, "-c", stem + ".s", "-o", stem + ".o"});
     }
 }
 
@@ -176,56 +114,57 @@ Compiler::~Compiler() {
     std::filesystem::remove_all(directory, ignored);
 }
 
-std::string Compiler::object(const Variant &variant, const Choice &choice) {
-    using Halide::OutputFileType;
-    const std::string symbol = variant.symbol(), stem = directory + "/" + symbol;
-    const bool by_assembly = variant.kernel->family == "matmul";
-    run_apart(stem + ".log", [&] {
-        const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
-        const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
-        for (const auto &[name, value] : variant.parameters()) {
-            generator->set_generatorparam_value(name, value);
-        }
-        for (const auto &[name, value] : choice) {
-            generator->set_generatorparam_value(name, std::to_string(value));
-        }
-        generator->build_module(symbol).compile({by_assembly ? std::make_pair(OutputFileType::assembly, stem + ".s")
-                                                             : std::make_pair(OutputFileType::object, stem + ".o")});
-    });
-    if (by_assembly) {
-        prefetch_into_cache(stem + ".s");
-        run_program({HALYARD_TUNE_CC, "-c", stem + ".s", "-o", stem + ".o"});
+std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vector<Choice> &choices) {
+    const std::string stem = directory + "/" + variant.symbol() + "-";
+    std::vector<std::unique_ptr<schedules::Apart>> processes;
+    for (std::size_t i = 0; i < choices.size(); i++) {
+        const std::string each = stem + std::to_string(i);
+        processes.push_back(
+            std::make_unique<schedules::Apart>([&] { compile(variant, choices[i], each); }, each + ".log"));
     }
-    return read_file(stem + ".o");
+    std::vector<Compiled> compiled;
+    for (std::size_t i = 0; i < choices.size(); i++) {
+        const std::string failure = processes[i]->wait();
+        compiled.push_back({failure.empty() ? read_file(stem + std::to_string(i) + ".o") : "", failure});
+    }
+    return compiled;
 }
 
-std::vector<int> Compiler::argument_dimensions(const Variant &variant) {
+std::string Compiler::object(const Variant &variant, const Choice &choice) {
+    const Compiled compiled = objects(variant, {choice}).front();
+    if (!compiled.failure.empty()) {
+        throw std::runtime_error(compiled.failure);
+    }
+    return compiled.object;
+}
+
+std::vector<int> Compiler::argument_ranks(const Variant &variant) {
     const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
     const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
     for (const auto &[name, value] : variant.parameters()) {
         generator->set_generatorparam_value(name, value);
     }
-    std::vector<int> dimensions;
+    std::vector<int> ranks;
     for (const auto &argument : generator->arginfos()) {
-        dimensions.push_back(argument.kind == Halide::Internal::ArgInfoKind::Buffer ? argument.dimensions : 0);
+        const bool is_buffer = argument.kind == Halide::Internal::ArgInfoKind::Buffer;
+        const bool is_integer = !is_buffer && argument.types.front() == Halide::Int(32);
+        ranks.push_back(is_buffer ? argument.dimensions : is_integer ? integer_rank : other_rank);
     }
-    return dimensions;
-}
-
-const std::vector<std::string> &autoschedulers() {
-    static const std::vector<std::string> names = {"Adams2019", "Li2018", "Mullapudi2016"};
-    return names;
+    return ranks;
 }
 
 std::unique_ptr<Loaded> Compiler::autoscheduled(const Variant &variant, const std::string &scheduler,
-                                                const std::vector<std::vector<int>> &extents) {
+                                                const std::vector<std::vector<int>> &estimates) {
+    constexpr int most_seconds = 300;
     const std::string symbol = variant.symbol(), stem = directory + "/" + symbol + "-" + scheduler;
     const std::string shared = stem + "-" + std::to_string(loads++) + ".so";
-    const std::string log = stem + ".log";
-    try {
-        run_apart(log, [&] { compile_autoscheduled(variant, scheduler, extents, stem + ".o"); });
-    } catch (const std::exception &error) {
-        throw std::runtime_error("the autoscheduler gives up: " + std::string(error.what()));
+    const Halide::Target target = Halide::Target(variant.halide_target()).without_feature(Halide::Target::NoRuntime);
+    // Serial, as every kernel is.
+    const std::string failure = schedules::autoschedule(
+        {variant.kernel->generator, variant.parameters(), target.to_string(), symbol, 1, estimates}, scheduler,
+        HALYARD_TUNE_PLUGIN_DIR, stem + ".o", most_seconds);
+    if (!failure.empty()) {
+        throw std::runtime_error("the autoscheduler gives up: " + failure);
     }
     run_program({HALYARD_TUNE_CC, "-shared", "-Wl,-Bsymbolic", "-o", shared, stem + ".o", "-lpthread", "-ldl", "-lm"});
     return std::make_unique<Loaded>(shared, symbol);

@@ -32,6 +32,13 @@ private:
     KernelFunction entry;
 };
 
+/** In the place of a buffer's number of dimensions: an int32, and any other scalar. */
+constexpr int integer_rank = -1, other_rank = 0;
+
+struct Compiled {
+    std::string object, failure;  // one of them
+};
+
 class Compiler {
 public:
     Compiler();
@@ -41,12 +48,14 @@ public:
 
     /** The object file of a variant, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
     std::string object(const Variant &variant, const Choice &choice);
-    /** How many dimensions each argument has, 0 for scalars; the output comes last. */
-    std::vector<int> argument_dimensions(const Variant &variant);
-    /** The algorithm of a variant with the schedule that one of Halide's autoschedulers makes for arguments of these
-     *  extents, with a Halide runtime of its own. */
+    /** Several at the same time. */
+    std::vector<Compiled> objects(const Variant &variant, const std::vector<Choice> &choices);
+    /** How many dimensions each argument has, or one of the ranks below; the output comes last. */
+    std::vector<int> argument_ranks(const Variant &variant);
+    /** The algorithm of a variant with the schedule that one of Halide's autoschedulers makes for such arguments
+     *  (schedules/autoschedule.h), with a Halide runtime of its own. */
     std::unique_ptr<Loaded> autoscheduled(const Variant &variant, const std::string &scheduler,
-                                          const std::vector<std::vector<int>> &extents);
+                                          const std::vector<std::vector<int>> &estimates);
     /** An object file, loaded; every call loads another copy. */
     std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
 
@@ -54,9 +63,6 @@ private:
     std::string directory;  // of files that live as long as one call
     int loads = 0;
 };
-
-/** Those whose plug-ins come with Halide and that schedule for CPUs. */
-const std::vector<std::string> &autoschedulers();
 
 /** "21.0.0" */
 std::string halide_version();

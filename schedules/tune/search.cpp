@@ -13,6 +13,37 @@ struct Scored {
     Gain gain;
 };
 
+/** The final, and if it is won, its repetition. False if it was interrupted. */
+bool decide(const Choice &candidate, const Rigor &rigor, Arena &arena, Outcome &outcome) {
+    Gain least;
+    double noise = 0;
+    for (int repetition = 0; repetition < 2; repetition++) {
+        const Arena::Result result = arena.compare({candidate}, rigor.last, true);
+        if (arena.stopped() || result.gains.empty()) {
+            return false;
+        }
+        const Gain gain = mean_gain(result.gains[0]);
+        noise = std::max(noise, noise_of(mean_gain(result.again)));
+        if (repetition == 0 || gain.ratio < least.ratio) {
+            least = gain;
+        }
+        bool wins = is_beyond_noise(gain, noise);
+        for (std::size_t i = 0; i < result.gains[0].size(); i++) {
+            wins = wins && !is_slower_beyond_noise(result.gains[0][i], noise_of(result.again[i]));
+        }
+        outcome.noise = noise;
+        if (!wins) {
+            outcome.runner_up = candidate;
+            outcome.runner_up_gain = least;
+            return true;
+        }
+    }
+    outcome.best = candidate;
+    outcome.is_better = true;
+    outcome.gain = least;
+    return true;
+}
+
 /** One search. */
 class Search {
 public:
@@ -29,7 +60,7 @@ public:
         if (!survivors.empty()) {
             climb(survivors);
         }
-        if (arena.stopped() || (!survivors.empty() && !decide(survivors.front().choice))) {
+        if (arena.stopped() || (!survivors.empty() && !decide(survivors.front().choice, rigor, arena, outcome))) {
             return outcome;
         }
         outcome.is_decided = true;
@@ -38,13 +69,20 @@ public:
 
 private:
     std::vector<Choice> admitted(const std::vector<Choice> &choices) {
-        std::vector<Choice> good;
+        std::vector<Choice> fresh, good;
         for (const Choice &choice : choices) {
-            if (!arena.stopped() && seen.insert(choice).second && choice != usual) {
-                outcome.tried++;
-                if (arena.admits(choice)) {
-                    good.push_back(choice);
-                }
+            if (choice != usual && seen.insert(choice).second) {
+                fresh.push_back(choice);
+            }
+        }
+        arena.expect(fresh);
+        for (const Choice &choice : fresh) {
+            if (arena.stopped()) {
+                break;
+            }
+            outcome.tried++;
+            if (arena.admits(choice)) {
+                good.push_back(choice);
             }
         }
         return good;
@@ -113,37 +151,6 @@ private:
         }
     }
 
-    /** The final, and if it is won, its repetition. False if it was interrupted. */
-    bool decide(const Choice &candidate) {
-        Gain least;
-        double noise = 0;
-        for (int repetition = 0; repetition < 2; repetition++) {
-            const Arena::Result result = arena.compare({candidate}, rigor.last, true);
-            if (arena.stopped() || result.gains.empty()) {
-                return false;
-            }
-            const Gain gain = mean_gain(result.gains[0]);
-            noise = std::max(noise, noise_of(mean_gain(result.again)));
-            if (repetition == 0 || gain.ratio < least.ratio) {
-                least = gain;
-            }
-            bool wins = is_beyond_noise(gain, noise);
-            for (std::size_t i = 0; i < result.gains[0].size(); i++) {
-                wins = wins && !is_slower_beyond_noise(result.gains[0][i], noise_of(result.again[i]));
-            }
-            outcome.noise = noise;
-            if (!wins) {
-                outcome.runner_up = candidate;
-                outcome.runner_up_gain = least;
-                return true;
-            }
-        }
-        outcome.best = candidate;
-        outcome.is_better = true;
-        outcome.gain = least;
-        return true;
-    }
-
     const Space &space;
     const schedules::Circumstances &circumstances;
     const Choice &usual;
@@ -209,6 +216,14 @@ std::vector<Choice> neighbours_of(const Space &space, const Choice &choice) {
         }
     }
     return neighbours;
+}
+
+Outcome challenge(const Choice &challenger, const Choice &usual, const Rigor &rigor, Arena &arena) {
+    Outcome outcome;
+    outcome.best = outcome.runner_up = usual;
+    outcome.tried = 1;
+    outcome.is_decided = arena.admits(challenger) ? decide(challenger, rigor, arena, outcome) : !arena.stopped();
+    return outcome;
 }
 
 Outcome search(const Space &space, const schedules::Circumstances &circumstances, const Choice &usual,

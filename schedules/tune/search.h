@@ -37,6 +37,8 @@ class Arena {
 public:
     virtual ~Arena() = default;
 
+    /** These will be asked about next: whatever can be done for several at a time. */
+    virtual void expect(const std::vector<Choice> &) {}
     /** Whether a choice compiles and gives the right bits. Asked once for every choice before it is compared. */
     virtual bool admits(const Choice &choice) = 0;
 
@@ -69,6 +71,9 @@ std::vector<Choice> worthy_choices(const Space &space, const schedules::Circumst
 
 /** The choices that differ from one in one parameter, by one step among its values. */
 std::vector<Choice> neighbours_of(const Space &space, const Choice &choice);
+
+/** The final alone, of one choice against the usual one: for what a search found too noisy to tell. */
+Outcome challenge(const Choice &challenger, const Choice &usual, const Rigor &rigor, Arena &arena);
 
 Outcome search(const Space &space, const schedules::Circumstances &circumstances, const Choice &usual,
                const Rigor &rigor, std::mt19937 &random, Arena &arena);

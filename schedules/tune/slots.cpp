@@ -148,6 +148,9 @@ int look_at(void **arguments) {
     seen->clear();
     for (std::size_t i = 0; i < looked_for->size(); i++) {
         seen->emplace_back();
+        if ((*looked_for)[i] == integer_rank) {
+            seen->back().push_back(*static_cast<const int *>(arguments[i]));
+        }
         const auto *buffer = static_cast<const halide_buffer_t *>(arguments[i]);
         for (int dim = 0; dim < (*looked_for)[i]; dim++) {
             seen->back().push_back(buffer->dim[dim].extent);
@@ -158,16 +161,15 @@ int look_at(void **arguments) {
 
 }  // namespace
 
-std::vector<std::vector<int>> extents_in(int slot, const std::vector<int> &dimensions,
-                                         const std::function<void()> &work) {
-    std::vector<std::vector<int>> extents;
+std::vector<std::vector<int>> arguments_in(int slot, const std::vector<int> &ranks, const std::function<void()> &work) {
+    std::vector<std::vector<int>> values;
     const KernelFunction before = functions[slot];
-    looked_for = &dimensions;
-    seen = &extents;
+    looked_for = &ranks;
+    seen = &values;
     functions[slot] = look_at;
     work();
     functions[slot] = before;
-    return extents;
+    return values;
 }
 
 }  // namespace halyard::tune

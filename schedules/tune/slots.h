@@ -32,10 +32,9 @@ void set_tile_panels(const Variant &variant, int panels);
 std::vector<int> slots_called_by(const std::function<void()> &work);
 
 /** What the kernel of a slot is called with by `work`: of every argument in turn that is a buffer its extents, of every
- *  scalar nothing. `dimensions` says how many a buffer has, 0 for a scalar. The last call counts; nothing is computed
- * by that kernel. */
-std::vector<std::vector<int>> extents_in(int slot, const std::vector<int> &dimensions,
-                                         const std::function<void()> &work);
+ *  integer its value, of every other scalar nothing. `ranks` says what they are (Compiler::argument_ranks). The last
+ * call counts; nothing is computed by that kernel. */
+std::vector<std::vector<int>> arguments_in(int slot, const std::vector<int> &ranks, const std::function<void()> &work);
 
 }  // namespace halyard::tune
 

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include "hash.h"
 
@@ -264,19 +265,48 @@ void KernelArena::install(const Choice &choice, KernelFunction function) const {
 }
 
 KernelArena::Candidate &KernelArena::candidate(const Choice &choice) {
-    std::unique_ptr<Candidate> &known_candidate = candidates[choice];
-    if (known_candidate == nullptr) {
-        known_candidate = std::make_unique<Candidate>();
-        known_candidate->choice = choice;
+    if (candidates.count(choice) == 0) {
+        compile({choice});
+    }
+    return *candidates.at(choice);
+}
+
+void KernelArena::compile(const std::vector<Choice> &choices) {
+    const bool is_usual = choices == std::vector<Choice>{usual};
+    const std::vector<Compiled> compiled = is_usual ? std::vector<Compiled>{{workshop.usual_object(variant), ""}}
+                                                    : workshop.compiler.objects(variant, choices);
+    for (std::size_t i = 0; i < choices.size(); i++) {
+        auto made = std::make_unique<Candidate>();
+        made->choice = choices[i];
+        made->object = compiled[i].object;
+        made->failure = compiled[i].failure;
         try {
-            known_candidate->object =
-                choice == usual ? workshop.usual_object(variant) : workshop.compiler.object(variant, choice);
-            known_candidate->loaded = workshop.compiler.load(known_candidate->object, variant.symbol());
+            if (made->failure.empty()) {
+                made->loaded = workshop.compiler.load(made->object, variant.symbol());
+            }
         } catch (const std::runtime_error &error) {
-            known_candidate->failure = std::string("does not compile: ") + error.what();
+            made->failure = error.what();
+        }
+        if (!made->failure.empty()) {
+            made->failure = "does not compile: " + made->failure;
+        }
+        candidates[choices[i]] = std::move(made);
+    }
+}
+
+void KernelArena::expect(const std::vector<Choice> &choices) {
+    const std::size_t at_once = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<Choice> next;
+    for (std::size_t i = 0; i < choices.size() && !stop(); i++) {
+        if (candidates.count(choices[i]) == 0) {
+            next.push_back(choices[i]);
+        }
+        if (next.size() == at_once || (!next.empty() && i + 1 == choices.size())) {
+            progress("compiling " + text_of(next.front()) + (next.size() > 1 ? " and others" : ""));
+            compile(next);
+            next.clear();
         }
     }
-    return *known_candidate;
 }
 
 /** Runs the checks in a process of its own, which a candidate may bring down. Says why it is no good, or nothing. */
@@ -375,7 +405,7 @@ void KernelArena::append(json fields) {
 }
 
 bool KernelArena::admits(const Choice &choice) {
-    progress("compiling " + text_of(choice));
+    progress("checking " + text_of(choice));
     Candidate &tested = candidate(choice);
     if (tested.failure.empty()) {
         std::vector<Judged> results;
@@ -534,9 +564,9 @@ std::optional<KernelArena::Duel> KernelArena::duel(const Choice &first, const Ch
     return result;
 }
 
-std::vector<std::vector<int>> KernelArena::extents() {
+std::vector<std::vector<int>> KernelArena::arguments() {
     bench::Work &work = work_on(0);
-    return extents_in(slot_of(variant), workshop.compiler.argument_dimensions(variant), [&work] { work.call(0); });
+    return arguments_in(slot_of(variant), workshop.compiler.argument_ranks(variant), [&work] { work.call(0); });
 }
 
 KernelArena::Race KernelArena::race(const std::string &label, const std::function<std::unique_ptr<Loaded>()> &make,

@@ -64,6 +64,7 @@ public:
                 const Setting &setting, std::mt19937 &random, std::function<bool()> stop, Progress progress);
     ~KernelArena() override;
 
+    void expect(const std::vector<Choice> &choices) override;
     bool admits(const Choice &choice) override;
     Result compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) override;
     bool stopped() override { return stop(); }
@@ -79,8 +80,8 @@ public:
     /** Times another kernel for the same calls, called `label` in the database. Its results must be right, but may have
      *  other bits. */
     Race race(const std::string &label, const std::function<std::unique_ptr<Loaded>()> &make, const Effort &effort);
-    /** What the kernel is called with in the first of the pieces of work. */
-    std::vector<std::vector<int>> extents();
+    /** What the kernel is called with in the first of the pieces of work (arguments_in()). */
+    std::vector<std::vector<int>> arguments();
 
     struct Duel {
         Gain gain;     // of the second over the first
@@ -100,6 +101,7 @@ private:
     };
 
     Candidate &candidate(const Choice &choice);
+    void compile(const std::vector<Choice> &choices);
     void install(const Choice &choice, KernelFunction function) const;
     struct Check {
         const Workload *workload;

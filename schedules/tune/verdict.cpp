@@ -22,7 +22,7 @@ int patience_of(const std::string &name) {
 Verdict verdict_of(const Outcome &outcome, const Choice &usual) {
     return {
         usual,         outcome.best,      outcome.is_better, outcome.is_better ? outcome.gain : outcome.runner_up_gain,
-        outcome.noise, outcome.runner_up, outcome.tried,     false};
+        outcome.noise, outcome.runner_up, outcome.tried};
 }
 
 Verdict verdict_of(const json &record) {
@@ -34,13 +34,19 @@ Verdict verdict_of(const json &record) {
     verdict.noise = record.at("noise");
     verdict.runner_up = record.at("runner_up").get<Choice>();
     verdict.tried = record.at("tried");
+    verdict.looks = record.value("looks", 1);
     return verdict;
 }
 
 json record_of(const Verdict &verdict) {
     return {{"usual", verdict.usual},         {"best", verdict.best},        {"is_better", verdict.is_better},
             {"ratio", verdict.gain.ratio},    {"error", verdict.gain.error}, {"noise", verdict.noise},
-            {"runner_up", verdict.runner_up}, {"tried", verdict.tried}};
+            {"runner_up", verdict.runner_up}, {"tried", verdict.tried},      {"looks", verdict.looks}};
+}
+
+bool is_doubtful(const Verdict &verdict) {
+    return !verdict.is_better && verdict.runner_up != verdict.usual && verdict.looks == 1 &&
+           is_beyond_noise({verdict.gain.ratio, 0, verdict.gain.ratio, verdict.gain.ratio}, 0);
 }
 
 std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,

@@ -18,6 +18,7 @@ struct Verdict {
     double noise = 0;
     Choice runner_up;
     int tried = 0;
+    int looks = 1;               // 2 after another final, with more patience
     bool is_remembered = false;  // from the database
 };
 
@@ -26,6 +27,9 @@ Verdict verdict_of(const Outcome &outcome, const Choice &usual);
 Verdict verdict_of(const nlohmann::json &record);
 /** What such a record holds of it. */
 nlohmann::json record_of(const Verdict &verdict);
+
+/** Whether another look may change it: something seems faster, but not beyond the noise. */
+bool is_doubtful(const Verdict &verdict);
 
 /** The verdict on a subject that the database holds in this setting, from a search of at least this rigor. */
 std::optional<Verdict> known_verdict(const Database &database, const Setting &setting, const Subject &subject,

@@ -1,0 +1,35 @@
+// Work in a process of its own: what crashes there, never ends or keeps its memory does no harm here. Halide never
+// gives back all the memory that a compilation took (9 GB after a thousand candidates of the tuner, which made every
+// fork slow), and assertions of its autoschedulers end their process.
+#ifndef HALYARD_SCHEDULES_APART_H
+#define HALYARD_SCHEDULES_APART_H
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+
+namespace halyard::schedules {
+
+class Apart {
+public:
+    /** Starts. What it prints goes to the file `log` meanwhile. It gets `most_seconds`, or with 0 as long as it takes.
+     */
+    Apart(const std::function<void()> &work, std::string log, int most_seconds = 0);
+    ~Apart();
+    Apart(const Apart &) = delete;
+    Apart &operator=(const Apart &) = delete;
+
+    /** Waits for the end. Returns nothing, or why it was no good one: what was thrown, or the last line that was
+     *  printed. */
+    std::string wait();
+
+private:
+    std::string log_file;
+    int limit;
+    pid_t process;
+};
+
+}  // namespace halyard::schedules
+
+#endif

@@ -1,0 +1,287 @@
+// See work_kinds.h.
+#include "work_kinds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "attention_works.h"
+#include "reference_linear.h"
+
+namespace halyard::tune {
+namespace {
+
+using bench::Operands;
+using bench::Work;
+
+using Kinds = std::vector<std::unique_ptr<WorkKind>>;
+
+/** Swish with a beta that has no kernels of its own. */
+constexpr float general_beta = 1.25f;
+
+const bench::Kernel &catalogue_kernel(const std::string &name) {
+    for (const bench::Kernel &kernel : bench::catalogue()) {
+        if (kernel.name == name) {
+            return kernel;
+        }
+    }
+    throw std::logic_error("the catalogue has no " + name);
+}
+
+WorkKind like_row(const std::string &name) {
+    WorkKind kind;
+    kind.kernel = catalogue_kernel(name);
+    kind.kernel.name += ".general";
+    return kind;
+}
+
+bench::Reference elementwise(double (*function)(double, double)) {
+    return [function](const std::vector<tests::Row> &inputs, const tests::Row &, const tests::Row &) {
+        tests::Row y;
+        for (const double x : inputs[0]) {
+            y.push_back(function(x, general_beta));
+        }
+        return std::vector<tests::Row>{y};
+    };
+}
+
+WorkKind general_swish(const char *name,
+                       halyard_status (*function)(const halyard_context *, const DLTensor *, float, DLTensor *),
+                       double (*exact)(double, double)) {
+    WorkKind kind = like_row(name);
+    kind.kernel.call = [function](Work &work, Operands &set) {
+        return function(work.context.get(), &set.inputs[0].view, general_beta, &set.outputs[0].view);
+    };
+    kind.kernel.reference = elementwise(exact);
+    return kind;
+}
+
+double exact_swiglu(double gate, double up) {
+    return tests::reference::swiglu.value(gate, general_beta) * up;
+}
+
+WorkKind general_swiglu() {
+    WorkKind kind = like_row("swiglu");
+    kind.kernel.call = [](Work &work, Operands &set) {
+        return halyard_swiglu(work.context.get(), &set.inputs[0].view, &set.inputs[1].view, general_beta,
+                              &set.outputs[0].view);
+    };
+    kind.kernel.reference = [](const std::vector<tests::Row> &inputs, const tests::Row &, const tests::Row &) {
+        tests::Row y;
+        for (std::size_t i = 0; i < inputs[0].size(); i++) {
+            y.push_back(exact_swiglu(inputs[0][i], inputs[1][i]));
+        }
+        return std::vector<tests::Row>{y};
+    };
+    return kind;
+}
+
+WorkKind general_swiglu_interleaved() {
+    WorkKind kind = like_row("swiglu.interleaved");
+    kind.kernel.call = [](Work &work, Operands &set) {
+        return halyard_swiglu_packed(work.context.get(), &set.inputs[0].view, HALYARD_GLU_INTERLEAVED, general_beta,
+                                     &set.outputs[0].view);
+    };
+    kind.kernel.reference = [](const std::vector<tests::Row> &inputs, const tests::Row &, const tests::Row &) {
+        tests::Row y;
+        for (std::size_t i = 0; i + 1 < inputs[0].size(); i += 2) {
+            y.push_back(exact_swiglu(inputs[0][i], inputs[0][i + 1]));
+        }
+        return std::vector<tests::Row>{y};
+    };
+    return kind;
+}
+
+/** A layer with any activation; its product has the fewest inputs that leave its epilogue something to do. */
+WorkKind layer_with(const tests::LayerActivation &activation, bool gated) {
+    bench::LayerForm form;
+    form.gated = gated;
+    form.activation = activation.value;
+    form.beta = general_beta;
+    WorkKind kind;
+    kind.kernel.name = kind.kernel.operation =
+        std::string("linear_") + activation.name + (gated ? "_gated" : "") + ".epilogue";
+    kind.kernel.stream = bench::stream_read;
+    kind.kernel.layer = form;
+    kind.kernel.call = [](Work &work, Operands &set) {
+        halyard_linear_options options{};
+        options.activation = work.id.kernel->layer->activation;
+        options.beta = work.id.kernel->layer->beta;
+        return halyard_linear(work.context.get(), &set.inputs[0].view, set.weights[0].get(), &options,
+                              &set.outputs[0].view);
+    };
+    return kind;
+}
+
+/** Statistics of rows, which go to the first row of the output's memory. */
+template<typename Call, typename Exact>
+WorkKind statistics(const char *name, const Call &call, const Exact &exact) {
+    WorkKind kind;
+    kind.kernel.name = kind.kernel.operation = name;
+    kind.kernel.stream = bench::stream_read;
+    kind.kernel.cast_to = bench::Dtype::f32;
+    kind.kernel.outputs = 2;
+    kind.kernel.call = [call](Work &work, Operands &set) {
+        std::int64_t rows = work.id.rows;
+        DLTensor vectors[2];
+        for (int i = 0; i < 2; i++) {
+            vectors[i] = set.outputs[static_cast<std::size_t>(i)].view;
+            vectors[i].ndim = 1;
+            vectors[i].shape = &rows;
+        }
+        return call(work, &set.inputs[0].view, &vectors[0], &vectors[1]);
+    };
+    kind.error = [exact](const Work &work) {
+        const Operands &set = work.sets[0];
+        double worst = 0;
+        for (std::int64_t row = 0; row < work.id.rows; row++) {
+            const double expected = exact(set.inputs[0].row(row));
+            float got = 0;
+            std::memcpy(&got, set.outputs[0].data() + row * static_cast<std::int64_t>(sizeof(float)), sizeof(got));
+            const double error = std::fabs(got - expected) / std::fabs(expected);
+            worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+        }
+        return worst;
+    };
+    return kind;
+}
+
+/** Packing of a matrix [rows, d] or, [in, out], its transpose; folded with the norm's weight. That is d long: a folded
+ *  transpose has no more rows than columns. */
+class Packing {
+public:
+    Packing(halyard_weight_layout source_layout, bool fold_norm) : layout(source_layout), folded(fold_norm) {}
+
+    halyard_status operator()(Work &work, Operands &set) {
+        halyard_pack_options options{};
+        options.layout = layout;
+        std::int64_t inputs = layout == HALYARD_WEIGHT_OUT_IN ? work.id.d : work.id.rows;
+        DLTensor norm_weight{};
+        if (folded) {
+            norm_weight = work.weight->view;
+            norm_weight.shape = &inputs;
+            options.norm_weight = &norm_weight;
+        }
+        std::int64_t bytes = 0;
+        const halyard_status status = halyard_weights_size(&set.inputs[0].view, &options, &bytes);
+        if (status != HALYARD_OK) {
+            return status;
+        }
+        const auto before = memories().find(&set);
+        if (before != memories().end() && before->second->size() != static_cast<std::size_t>(bytes)) {
+            memories().clear();  // of another piece of work
+        }
+        std::unique_ptr<bench::Buffer> &memory = memories()[&set];
+        if (memory == nullptr) {
+            memory = std::make_unique<bench::Buffer>(static_cast<std::size_t>(bytes));
+        }
+        halyard_weights *weights = nullptr;
+        const halyard_status packed =
+            halyard_weights_pack(work.context.get(), &set.inputs[0].view, &options, memory->data(), bytes, &weights);
+        halyard_weights_destroy(weights);
+        return packed;
+    }
+
+    /** The panels, which come last in the packed form, as the output. */
+    void finish(Work &work) const {
+        Operands &set = work.sets[0];
+        const bench::Buffer &memory = *memories().at(&set);
+        const std::size_t bytes = set.outputs[0].bytes();
+        std::memcpy(set.outputs[0].data(), memory.data() + memory.size() - bytes, bytes);
+    }
+
+    /** Against the definition of the panels: 16 columns, input by input. Wants multiples of 16 outputs. */
+    double error(const Work &work) const {
+        constexpr std::size_t panel_width = 16;
+        const Operands &set = work.sets[0];
+        const bool out_in = layout == HALYARD_WEIGHT_OUT_IN;
+        const auto rows = static_cast<std::size_t>(work.id.rows), d = static_cast<std::size_t>(work.id.d);
+        const std::size_t inputs = out_in ? d : rows;
+        const tests::Row factors = folded ? work.weight->row(0) : tests::Row();
+        tests::Row panels;
+        for (std::size_t row = 0; row < rows; row++) {
+            const tests::Row part = set.outputs[0].row(static_cast<std::int64_t>(row));
+            panels.insert(panels.end(), part.begin(), part.end());
+        }
+        double worst = 0;
+        for (std::size_t row = 0; row < rows; row++) {
+            const tests::Row source = set.inputs[0].row(static_cast<std::int64_t>(row));
+            for (std::size_t column = 0; column < d; column++) {
+                const std::size_t in = out_in ? column : row, out = out_in ? row : column;
+                const double expected = source[column] * (folded ? factors[in] : 1.0);
+                const double got = panels[(out / panel_width * inputs + in) * panel_width + out % panel_width];
+                const double error = std::fabs(got - expected) / std::max(std::fabs(expected), 1e-3);
+                worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+            }
+        }
+        return worst;
+    }
+
+    static WorkKind kind(const char *name, halyard_weight_layout layout, bool folded) {
+        auto packing = std::make_shared<Packing>(layout, folded);
+        WorkKind kind;
+        kind.kernel.name = kind.kernel.operation = name;
+        kind.kernel.stream = bench::stream_copy;
+        kind.kernel.has_weight = folded;
+        kind.kernel.call = [packing](Work &work, Operands &set) { return (*packing)(work, set); };
+        kind.finish = [packing](Work &work) { packing->finish(work); };
+        kind.error = [packing](const Work &work) { return packing->error(work); };
+        return kind;
+    }
+
+private:
+    halyard_weight_layout layout;
+    bool folded;
+    /** Where the packed forms of a piece of work go, of each operand set. One piece of work packs at a time. */
+    static std::map<const Operands *, std::unique_ptr<bench::Buffer>> &memories() {
+        static std::map<const Operands *, std::unique_ptr<bench::Buffer>> all;
+        return all;
+    }
+};
+
+Kinds make_kinds() {
+    Kinds kinds;
+    const auto add = [&kinds](WorkKind kind) { kinds.push_back(std::make_unique<WorkKind>(std::move(kind))); };
+    add(general_swish("swish", halyard_swish, tests::reference::swish));
+    add(general_swish("swish_derivative", halyard_swish_derivative, tests::reference::swish_derivative));
+    add(general_swiglu());
+    add(general_swiglu_interleaved());
+    for (const tests::LayerActivation &activation : tests::layer_activations()) {
+        add(layer_with(activation, false));
+        add(layer_with(activation, true));
+    }
+    add(statistics(
+        "rms_norm_scale",
+        [](Work &work, const DLTensor *x, DLTensor *scale, DLTensor *) {
+            return halyard_rms_norm_scale(work.context.get(), x, bench::rms_norm_eps, 0, scale);
+        },
+        [](const tests::Row &x) {
+            return tests::rms_scale(x, {nullptr, nullptr, bench::rms_norm_eps, false, false, 1}).value;
+        }));
+    add(statistics(
+        "layer_norm_scale",
+        [](Work &work, const DLTensor *x, DLTensor *scale, DLTensor *mean) {
+            return halyard_layer_norm_scale(work.context.get(), x, bench::layer_norm_eps, mean, scale);
+        },
+        [](const tests::Row &x) { return tests::layer_moments(x, bench::layer_norm_eps).scale.value; }));
+    add(Packing::kind("pack_out_in", HALYARD_WEIGHT_OUT_IN, false));
+    add(Packing::kind("pack_out_in_folded", HALYARD_WEIGHT_OUT_IN, true));
+    add(Packing::kind("pack_in_out", HALYARD_WEIGHT_IN_OUT, false));
+    add(Packing::kind("pack_in_out_folded", HALYARD_WEIGHT_IN_OUT, true));
+    for (WorkKind &kind : attention_work_kinds()) {
+        add(std::move(kind));
+    }
+    return kinds;
+}
+
+}  // namespace
+
+const Kinds &unbenched_kinds() {
+    static const Kinds kinds = make_kinds();
+    return kinds;
+}
+
+}  // namespace halyard::tune

@@ -1,0 +1,47 @@
+// Calls of the library that reach the kernels that no row of the benchmark suite reaches: activations with a beta, all
+// epilogues, packing, statistics of rows, rotary embedding, the cache of keys and values, and soft caps. The tuner
+// times them, and halyard-count counts their instructions.
+#ifndef HALYARD_TUNE_WORK_KINDS_H
+#define HALYARD_TUNE_WORK_KINDS_H
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bench/work.h"
+
+namespace halyard::tune {
+
+/** Rows, inputs and outputs of a call; `d_out` counts for products alone. */
+struct Shape {
+    std::int64_t rows, d, d_out;
+    bool cold;
+};
+
+struct RowsAndWidth {
+    std::int64_t rows, d;
+};
+
+/** The shapes of a kind of call that does not take any rows of any width. */
+struct OwnShapes {
+    std::vector<RowsAndWidth> probes, checks;  // that show which kernels it calls; that show whether they are right
+    std::function<std::optional<RowsAndWidth>(const Shape &shape)> timed;  // in place of a shape; nothing for none
+};
+
+/** A call of the library on any shape. */
+struct WorkKind {
+    bench::Kernel kernel;
+    /** Untimed, after a call whose result is to be judged; may be null. */
+    std::function<void(bench::Work &work)> finish;
+    /** Instead of Work::accuracy().error; may be null. */
+    std::function<double(const bench::Work &work)> error;
+    std::optional<OwnShapes> own;
+};
+
+const std::vector<std::unique_ptr<WorkKind>> &unbenched_kinds();
+
+}  // namespace halyard::tune
+
+#endif
