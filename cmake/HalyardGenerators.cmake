@@ -35,11 +35,15 @@ endfunction()
 
 # The programs as targets of this build.
 function(halyard_compile_generators)
-    # schedules/gpu.h, whatever the processor.
+    # schedules/gpu.h and gpu_matmul.h, whatever the processor.
     file(GLOB sources CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
+    list(FILTER sources EXCLUDE REGEX "/matmul\\.cpp$")
     add_library(halyard_schedule_gpu OBJECT ${sources})
-    _halyard_compile_for_host(halyard_schedule_gpu)
-    set(objects halyard_schedule_gpu)
+    add_library(halyard_schedule_gpu_matmul OBJECT "${HALYARD_SOURCE_DIR}/schedules/gpu/matmul.cpp")
+    set(objects halyard_schedule_gpu halyard_schedule_gpu_matmul)
+    foreach(target IN LISTS objects)
+        _halyard_compile_for_host(${target})
+    endforeach()
     foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
         get_filename_component(name "${source}" NAME_WE)
         add_library(halyard_schedule_${name} OBJECT "${source}")

@@ -6,11 +6,12 @@
 namespace halyard::cuda {
 
 Launches::Launches(Checker &check, const halyard_context &context, int ordinal)
-    : check_(check), driver_(driver(check)), stream_(static_cast<Stream>(context.cuda_stream)) {
+    : check_(check), scratch_pool_(context.device_scratch), ordinal_(ordinal), driver_(cuda::driver(check)),
+      stream_(static_cast<Stream>(context.cuda_stream)) {
     if (!driver_) {
         return;
     }
-    device_ = device(check, *driver_, ordinal);
+    device_ = cuda::device(check, *driver_, ordinal);
     if (!device_) {
         return;
     }

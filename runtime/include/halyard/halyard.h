@@ -316,6 +316,9 @@ typedef struct halyard_pack_options {
     const DLTensor *norm_bias;
     /** Not 0: fold 1 + norm_weight, Gemma's convention. */
     int norm_unit_offset;
+    /** Where the packed matrix is to be: all zero: on the device that `weight` is on; else that of a CUDA device, to which a
+     *  matrix in the memory of the process is copied. */
+    DLDevice device;
 } halyard_pack_options;
 
 typedef struct halyard_weights_info {
@@ -326,7 +329,11 @@ typedef struct halyard_weights_info {
     int64_t bytes;   /* of the packed form: header, column sums, panels */
 } halyard_weights_info;
 
-/** Bytes that halyard_weights_pack needs. Only shapes and dtypes of the tensors are read; data may be null. */
+/* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded
+ * as elsewhere. They are made in the context's stream, for which the call waits; `memory` is memory of the device then,
+ * 256-byte aligned, and halyard_weights_data points there. They cannot be saved or loaded. */
+
+/** Bytes that halyard_weights_pack needs. Only shapes, dtypes and devices of the tensors are read; data may be null. */
 HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const halyard_pack_options *options,
                                                 int64_t *bytes);
 /** Packs weight: rank 2 with a contiguous last axis and any pitch, at least one row and column. `memory` holds `bytes`
