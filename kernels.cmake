@@ -123,9 +123,15 @@ halyard_kernel( attention_softcap         internal_f32  attention  attention_sof
 halyard_kernel( attention_merge           internal_f32  attention  attention_merge )
 halyard_kernel( attention_finish          internal      attention  attention_finish )  # dtype is that of y
 
+# attention on GPUs: splits of the positions, dtype being that of keys and values, and the result of all splits
+halyard_kernel( attention_split           device      device_split attention_split )
+halyard_kernel( attention_join            device      device_join  attention_join )  # dtype is that of y
+
 # rotary position embedding; keys and values into the panels of a cache and out of them, dtype being that of the panels
 halyard_kernel( rope                      internal    rope         rope )
 halyard_kernel( rope_interleaved          internal    rope         rope         interleaved=true )
+halyard_kernel( rope_tokens               device      device_heads rope_tokens )
+halyard_kernel( rope_tokens_interleaved   device      device_heads rope_tokens  interleaved=true )
 halyard_kernel( kv_pack_keys              internal    kv_move      kv_move      transposed=true )
 halyard_kernel( kv_pack_values            internal    kv_move      kv_move )
 halyard_kernel( kv_unpack_keys            internal    kv_move      kv_move      transposed=true unpack=true )

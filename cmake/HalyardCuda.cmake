@@ -25,15 +25,20 @@ message(STATUS "CUDA kernels: ${HALYARD_PTXAS} ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}
 set(HALYARD_DEVICE_ACCESS words elements)
 set(HALYARD_DEVICE_ACCESS_device_matmul elements)
 set(HALYARD_DEVICE_ACCESS_device_fold elements)
+set(HALYARD_DEVICE_ACCESS_device_join elements)
 
 # Kernels of rows are built for any block, elementwise ones for their own; either way 1024 threads must fit in a
 # multiprocessor, half of what it holds.
 set(HALYARD_DEVICE_THREADS_elementwise 256)
 set(HALYARD_DEVICE_THREADS_row 1024)
+set(HALYARD_DEVICE_THREADS_statistics 1024)
 set(HALYARD_DEVICE_THREADS_device_row 1024)
 set(HALYARD_DEVICE_THREADS_device_matmul 256)
 set(HALYARD_DEVICE_THREADS_device_elementwise 256)
 set(HALYARD_DEVICE_THREADS_device_fold 256)
+set(HALYARD_DEVICE_THREADS_device_heads 128)
+set(HALYARD_DEVICE_THREADS_device_split 128)
+set(HALYARD_DEVICE_THREADS_device_join 128)
 
 # The host code needs nothing of a processor.
 list(GET HALYARD_ISAS 0 isa)

@@ -19,6 +19,9 @@ set(HALYARD_FAMILY_FEATURES_device_fold -strict_float)
 set(HALYARD_FAMILY_FEATURES_epilogue -strict_float)
 set(HALYARD_FAMILY_FEATURES_rope -strict_float)
 set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
+set(HALYARD_FAMILY_FEATURES_device_heads -strict_float)
+set(HALYARD_FAMILY_FEATURES_device_split -strict_float)
+set(HALYARD_FAMILY_FEATURES_device_join -strict_float)
 
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
 

@@ -137,12 +137,13 @@ HALYARD_API halyard_status halyard_context_set_cuda_stream(halyard_context *cont
 HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
 
 /* ---- CUDA ---------------------------------------------------------------------------------------------
- * Norms, softmax, activations, gated units, add and cast take tensors of a CUDA device, in a library that was built with
- * HALYARD_CUDA. Such a call checks its arguments, puts kernels into the stream and returns: it neither waits nor allocates,
- * and it can be captured in a graph if its kernels have been loaded. It uses the device's primary context, which is the one of
- * the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so (HALYARD_NO_DEVICE). Rows are
- * read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other tensors take longer, and give
- * the same bits. */
+ * Norms, softmax, activations, gated units, add, cast and what attention.h declares take tensors of a CUDA device, in a
+ * library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into the stream and returns: it
+ * neither waits nor allocates, and it can be captured in a graph if its kernels have been loaded; but for the first call that
+ * needs a table or more scratch memory than those before on the device. It uses the device's primary context, which is the
+ * one of the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so (HALYARD_NO_DEVICE).
+ * Rows are read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other tensors take longer,
+ * and give the same bits. */
 
 /** Opens the driver and loads all kernels for a device (0 is the first), so that no later call has to. Also the way to ask
  *  whether calls on that device can work: HALYARD_UNSUPPORTED if the library has no CUDA kernels, HALYARD_NO_DEVICE
