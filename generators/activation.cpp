@@ -31,7 +31,9 @@ public:
         const Math math(get_target());
         const auto element = [&](Expr i) {
             const Expr value = storage().load([&](Expr index) { return x(index, t); }, i);
-            return strict_float(activation(function, math, value, beta));
+            const Expr result = strict_float(activation(function, math, value, beta));
+            // Swish takes the sign of beta out of its bits.
+            return function.value() == "swish" ? storage().with_sign_set(result) : result;
         };
         y(d, t) = storage().store_result(element, d);
     }

@@ -48,6 +48,12 @@ public:
     /** f32 as it is after being stored and read again. */
     Halide::Expr rounded(const Halide::Expr &result) const { return storage_.widen(narrow_result(result)); }
 
+    /** A result whose sign was set by its bits, which for store_result() must be what arithmetic makes. */
+    Halide::Expr with_sign_set(const Halide::Expr &result) const {
+        using namespace Halide;
+        return nans_carry_ ? reinterpret<float>(min(reinterpret<uint32_t>(result), cast<uint32_t>(0xffc00000u))) : result;
+    }
+
 private:
     // The NaN of an NVIDIA GPU's arithmetic is 0x7fffffff, which rounding to bf16 would carry into the sign: -0. As an
     // integer it is above all other results, and a NaN with zeros where bf16 ends is not.
