@@ -2,6 +2,7 @@
 #include "Halide.h"
 
 #include "activations.h"
+#include "elementwise.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -28,14 +29,12 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
-        const auto element = [&](Expr i) {
-            const Expr value = storage().load([&](Expr index) { return x(index, t); }, i);
-            const Expr result = strict_float(activation(function, math, value, beta));
+        const auto element = [&](const ElementReader &read, const Expr &i) {
+            const Expr result = strict_float(activation(function, get_target(), dtype, read(x, i), beta));
             // Swish takes the sign of beta out of its bits.
             return function.value() == "swish" ? storage().with_sign_set(result) : result;
         };
-        y(d, t) = storage().store_result(element, d);
+        stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }
 
     void schedule() {
@@ -43,19 +42,20 @@ public:
             return;
         }
         if (!get_target().has_gpu_feature()) {
-            schedules::elementwise({y, d, t}, params, get_target());
+            schedules::elementwise(stages, params, get_target());
             return;
         }
         if (words) {
             schedules::gpu::promise_cells(x, y);
         }
-        schedules::gpu::elementwise({y, d, t}, words, get_target());
+        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:
     RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
+    schedules::Elementwise stages;
 };
 
 }  // namespace
