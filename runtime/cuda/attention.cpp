@@ -22,7 +22,7 @@ namespace {
 // axis of a launch.
 constexpr int64_t max_device_positions = int64_t{1} << 30;
 constexpr int64_t max_attention_reach = int64_t{1} << 28;
-constexpr int64_t max_grid = 65535;
+constexpr int64_t max_attention_grid = 65535;
 
 // Of partial results, unless those of one query take more; and of keys that are normed or rotated on their way to a cache.
 constexpr int64_t partial_bytes_at_once = int64_t{64} << 20;
@@ -226,10 +226,10 @@ private:
         // As many as the elements between the first and the last allow.
         const DeviceHeads &k = stored.keys, &v = stored.values;
         const int64_t positions_at_once = std::max<int64_t>(
-            1, std::min({splits, max_grid, within_reach(keys, std::max(k.token_stride, v.token_stride)) / split_positions}));
-        const int64_t heads_at_once = within_reach(std::min(heads, max_grid), std::max(k.head_stride, v.head_stride));
+            1, std::min({splits, max_attention_grid, within_reach(keys, std::max(k.token_stride, v.token_stride)) / split_positions}));
+        const int64_t heads_at_once = within_reach(std::min(heads, max_attention_grid), std::max(k.head_stride, v.head_stride));
         const int64_t batch_at_once =
-            heads_at_once < heads ? 1 : within_reach(std::min(batch, max_grid / heads), std::max(k.batch_stride, v.batch_stride));
+            heads_at_once < heads ? 1 : within_reach(std::min(batch, max_attention_grid / heads), std::max(k.batch_stride, v.batch_stride));
         for (int64_t s = 0; s < splits; s += positions_at_once) {
             for (int64_t h = 0; h < heads; h += heads_at_once) {
                 for (int64_t i = 0; i < batch; i += batch_at_once) {
@@ -353,7 +353,7 @@ private:
         const int64_t tokens_at_once = within_reach(tokens, y.token_stride);
         const int64_t heads_at_once = within_reach(heads, group * y.head_stride);
         const int64_t batch_at_once =
-            heads_at_once < heads ? 1 : within_reach(std::min(batch, max_grid / heads), y.batch_stride);
+            heads_at_once < heads ? 1 : within_reach(std::min(batch, max_attention_grid / heads), y.batch_stride);
         for (int64_t i = 0; i < batch; i += batch_at_once) {
             for (int64_t h = 0; h < heads; h += heads_at_once) {
                 for (int64_t t = 0; t < tokens; t += tokens_at_once) {
