@@ -51,7 +51,8 @@ public:
     /** A result whose sign was set by its bits, which for store_result() must be what arithmetic makes. */
     Halide::Expr with_sign_set(const Halide::Expr &result) const {
         using namespace Halide;
-        return nans_carry_ ? reinterpret<float>(min(reinterpret<uint32_t>(result), cast<uint32_t>(0xffc00000u))) : result;
+        const Expr greatest = Internal::make_const(UInt(32), 0xffc00000u);
+        return nans_carry_ ? reinterpret<float>(min(reinterpret<uint32_t>(result), greatest)) : result;
     }
 
 private:
