@@ -1,11 +1,11 @@
-// The result of attention from those of its splits (attention_split.cpp), for GPUs: y = sum f o / sum f l over the splits in
-// order, f = exp(m - the largest m); 0 where a row sees no key.
+// The result of attention from those of its splits (attention_split.cpp), for GPUs: y = sum f o / sum f l over the
+// splits in order, f = exp(m - the largest m); 0 where a row sees no key.
 #include <limits>
 
 #include "Halide.h"
 
-#include "runtime/attention_device_layout.h"
 #include "row_storage.h"
+#include "runtime/attention_device_layout.h"
 #include "schedules/gpu_attention.h"
 
 namespace halyard {
@@ -35,7 +35,8 @@ public:
         largest(at) = select(largest(at) > top, largest(at), top);
         const Expr factor = math.exp(top - largest(at));
         sums(at) = Tuple(0.0f, 0.0f);
-        sums(at) = Tuple(math.fma(of_split(d), factor, sums(at)[0]), math.fma(of_split(features + 1), factor, sums(at)[1]));
+        sums(at) =
+            Tuple(math.fma(of_split(d), factor, sums(at)[0]), math.fma(of_split(features + 1), factor, sums(at)[1]));
         // A sum is 0 or at least about 1: it holds exp(0) of the maximum. Adding 0 makes +0 of -0.
         const Expr inverse = select(sums(at)[1] == 0.0f, 0.0f, 1.0f / sums(at)[1]);
         const auto element = [&](const Expr &) { return strict_float((sums(at)[0] + 0.0f) * inverse); };

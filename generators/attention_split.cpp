@@ -1,11 +1,11 @@
-// Attention of a few rows to 128 positions of keys and values, for GPUs: each split of the positions is read once, by one
-// block of threads, for all rows (query, head of the group) that see it, and makes a partial result of each:
+// Attention of a few rows to 128 positions of keys and values, for GPUs: each split of the positions is read once, by
+// one block of threads, for all rows (query, head of the group) that see it, and makes a partial result of each:
 //
 //     t(j) = scale q.k(j), or cap tanh(scale q.k(j) / cap)     of the positions j that the row sees
 //     m = max t(j),  l = sum exp(t(j) - m),  o = sum exp(t(j) - m) v(j)
 //
-// attention_join.cpp makes one of the results of all splits. Sums are in an order that follows from the position alone, and
-// what a row does not see is left out of them: its bits do not depend on what else is computed.
+// attention_join.cpp makes one of the results of all splits. Sums are in an order that follows from the position alone,
+// and what a row does not see is left out of them: its bits do not depend on what else is computed.
 #include <limits>
 
 #include "Halide.h"
@@ -25,12 +25,12 @@ public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of keys and values
     GeneratorParam<bool> words{"words", false};                     // see row_storage.h
 
-    Input<Buffer<float, 4>> q{"q"};                                 // (feature, row, head of keys, batch)
-    Input<Buffer<void, 4>> keys{"keys"}, values{"values"};          // (feature, position - base, head, batch)
+    Input<Buffer<float, 4>> q{"q"};                         // (feature, row, head of keys, batch)
+    Input<Buffer<void, 4>> keys{"keys"}, values{"values"};  // (feature, position - base, head, batch)
     Input<float> scale{"scale"};
-    Input<float> softcap{"softcap"};         // 0: none
-    Input<int> first_split{"first_split"};   // of out
-    Input<int> base{"base"};                 // position of the buffers' first
+    Input<float> softcap{"softcap"};          // 0: none
+    Input<int> first_split{"first_split"};    // of out
+    Input<int> base{"base"};                  // position of the buffers' first
     Input<int> end_position{"end_position"};  // of all keys
     // Row r is of the query at position first_query + r / group, p, which sees keys > p - before and < p + after.
     Input<int> first_query{"first_query"}, group{"group"}, before{"before"}, after{"after"};
@@ -82,9 +82,10 @@ public:
             larger(lane_top(lane, r, tile, split, hb), score(r, parts * lanes + lane, tile, split, hb));
         top(r, tile, split, hb) = lowest;
         top(r, tile, split, hb) = larger(top(r, tile, split, hb), lane_top(each_lane, r, tile, split, hb));
-        // What a row does not see has the weight -1, so that 0 times infinity is NaN where it should be, and only there.
-        weight(r, j, tile, split, hb) = select(
-            seen(j), math.exp(score(r, j, tile, split, hb) - top(r, tile, split, hb)), -1.0f);
+        // What a row does not see has the weight -1, so that 0 times infinity is NaN where it should be, and only
+        // there.
+        weight(r, j, tile, split, hb) =
+            select(seen(j), math.exp(score(r, j, tile, split, hb) - top(r, tile, split, hb)), -1.0f);
         const Expr one = weight(r, parts * lanes + lane, tile, split, hb);
         lane_sum(lane, r, tile, split, hb) = 0.0f;
         lane_sum(lane, r, tile, split, hb) =
@@ -102,7 +103,8 @@ public:
             features_of_cell.push_back(element(value_cell, cell, at, f));
         }
         weighted(e, r, cell, slice, tile, split, hb) =
-            select(weight_at < 0.0f, so_far, math.fma(weight_at, in_cell == 1 ? features_of_cell[0] : mux(e, features_of_cell), so_far));
+            select(weight_at < 0.0f, so_far,
+                   math.fma(weight_at, in_cell == 1 ? features_of_cell[0] : mux(e, features_of_cell), so_far));
         of_slice(e, cell, r, slice, tile, split, hb) = weighted(e, r, cell, slice, tile, split, hb);
 
         const Expr feature = min(i, features - 1);
@@ -110,7 +112,8 @@ public:
         for (int s = 0; s < slices; s++) {
             joined += of_slice(feature % in_cell, feature / in_cell, r, s, tile, split, hb);
         }
-        out(i, r, tile, split, hb) = select(i < features, joined, i == features, top(r, tile, split, hb), total(r, tile, split, hb));
+        out(i, r, tile, split, hb) =
+            select(i < features, joined, i == features, top(r, tile, split, hb), total(r, tile, split, hb));
         cell_features = in_cell;
     }
 
@@ -129,8 +132,11 @@ public:
             schedules::gpu::promise_cells_of_heads(keys);
             schedules::gpu::promise_cells_of_heads(values);
         }
-        schedules::gpu::attention_split({q_cell, key_cell, value_cell, dot, score, lane_top, top, weight, lane_sum, total, weighted, of_slice,
-                                         out, key_cells, parts, each_lane, steps, e, w, r, j, lane, cell, slice, i, tile, split, hb, cell_features},
+        schedules::gpu::attention_split({q_cell, key_cell,  value_cell, dot,       score,        lane_top,
+                                         top,    weight,    lane_sum,   total,     weighted,     of_slice,
+                                         out,    key_cells, parts,      each_lane, steps,        e,
+                                         w,      r,         j,          lane,      cell,         slice,
+                                         i,      tile,      split,      hb,        cell_features},
                                         words, get_target());
     }
 

@@ -1,8 +1,8 @@
 // Rotary position embedding of all tokens of a call in one launch, for GPUs: each thread looks up its token's position.
 //
-// Features that turn together lie a half apart, or beside each other (`interleaved`). Halves are two buffers each for x and
-// y; so are neighbours, at every other element, unless they share a word of 32 bits. In place is fine: a thread reads the
-// pairs that it writes before it writes them.
+// Features that turn together lie a half apart, or beside each other (`interleaved`). Halves are two buffers each for x
+// and y; so are neighbours, at every other element, unless they share a word of 32 bits. In place is fine: a thread
+// reads the pairs that it writes before it writes them.
 #include "Halide.h"
 
 #include "rotation.h"
@@ -22,8 +22,8 @@ public:
     GeneratorParam<bool> words{"words", false};  // see row_storage.h
 
     Input<Buffer<float, 2>> cosines{"cosines"}, sines{"sines"};  // (pair, position)
-    // Of tokens, where they are given: (0 or 1, token, batch), the halves of 64 bits where they are `wide`. Else token t has
-    // the position first + t. A position that is not in the table makes NaN of its token.
+    // Of tokens, where they are given: (0 or 1, token, batch), the halves of 64 bits where they are `wide`. Else token
+    // t has the position first + t. A position that is not in the table makes NaN of its token.
     Input<Buffer<int32_t, 3>> positions{"positions"};
     Input<bool> given{"given"};
     Input<bool> wide{"wide"};
@@ -51,8 +51,7 @@ public:
         sine(pair, token, batch) = select(position == entry, sines(pair, entry), nan);
 
         const auto rotate = [&](decltype(&rotated_first) part, const Expr &pair_index, const Expr &a, const Expr &b) {
-            return strict_float(
-                part(math, a, b, cosine(pair_index, token, batch), sine(pair_index, token, batch)));
+            return strict_float(part(math, a, b, cosine(pair_index, token, batch), sine(pair_index, token, batch)));
         };
         // What a thread reads of x.
         cell0(d, head, token, batch) = (*x0)(d, head, token, batch);
@@ -64,7 +63,8 @@ public:
         };
         if (pairs_in_words()) {
             const auto element = [&](Expr i) {
-                const Expr p = Internal::simplify(i / 2), a = element_of(cell0, 2 * p), b = element_of(cell0, 2 * p + 1);
+                const Expr p = Internal::simplify(i / 2), a = element_of(cell0, 2 * p),
+                           b = element_of(cell0, 2 * p + 1);
                 return rotate(is_const_zero(Internal::simplify(i % 2)) ? rotated_first : rotated_second, p, a, b);
             };
             results(d, head, token, batch) = storage().store_result(element, d);
@@ -73,8 +73,8 @@ public:
             const auto part = [&](decltype(&rotated_first) which) {
                 return [=](Expr i) { return rotate(which, i, element_of(cell0, i), element_of(cell1, i)); };
             };
-            results(d, head, token, batch) = Tuple(storage().store_result(part(rotated_first), d),
-                                                   storage().store_result(part(rotated_second), d));
+            results(d, head, token, batch) =
+                Tuple(storage().store_result(part(rotated_first), d), storage().store_result(part(rotated_second), d));
             y(d, head, token, batch) = Tuple(results(d, head, token, batch)[0], results(d, head, token, batch)[1]);
         }
         *outputs = y;
@@ -111,7 +111,8 @@ public:
         if (x1) {
             cells.push_back(cell1);
         }
-        schedules::gpu::heads({y, results, cells, {cosine, sine}, d, head, token, batch, pair}, by_words(), get_target());
+        schedules::gpu::heads({y, results, cells, {cosine, sine}, d, head, token, batch, pair}, by_words(),
+                              get_target());
     }
 
 private:

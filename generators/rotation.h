@@ -1,4 +1,5 @@
-// The rotation of a pair of features by its angle (Su et al. 2021), which every kernel of rotary position embedding has:
+// The rotation of a pair of features by its angle (Su et al. 2021), which every kernel of rotary position embedding
+// has:
 //
 //     y0 = x0 cos - x1 sin      y1 = x1 cos + x0 sin.
 //

@@ -7,8 +7,8 @@
 
 namespace halyard::schedules::gpu {
 
-// A block's threads are 16 lanes by 8 slices: 128, as many as a split has positions. A row of 128 features of 16 bits has 16
-// cells.
+// A block's threads are 16 lanes by 8 slices: 128, as many as a split has positions. A row of 128 features of 16 bits
+// has 16 cells.
 constexpr int attention_lanes = 16, attention_slices = 8;
 
 /** The stages of a split, see generators/attention_split.cpp; all carry (tile, split, hb) behind what is named here. */

@@ -1,8 +1,8 @@
 // Attention on a device: new keys and values to where they are read, then block of queries by block the splits of the
 // positions that they see, and the joining of the splits.
 //
-// A block has as many queries (of all heads, and of several sequences) as have room for their partial results, so that the
-// memory does not grow with the product of the lengths.
+// A block has as many queries (of all heads, and of several sequences) as have room for their partial results, so that
+// the memory does not grow with the product of the lengths.
 #include "cuda/attention.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ constexpr int64_t max_device_positions = int64_t{1} << 30;
 constexpr int64_t max_attention_reach = int64_t{1} << 28;
 constexpr int64_t max_attention_grid = 65535;
 
-// Of partial results, unless those of one query take more; and of keys that are normed or rotated on their way to a cache.
+// Of partial results, unless those of one query take more; and of keys that are normed or rotated on their way to a
+// cache.
 constexpr int64_t partial_bytes_at_once = int64_t{64} << 20;
 constexpr int64_t staged_bytes_at_once = int64_t{16} << 20;
 
@@ -37,17 +38,17 @@ int64_t within_reach(int64_t count, int64_t stride) {
 }
 
 DeviceHeads heads_on_device(const Heads &heads) {
-    return {heads.view.data, heads.view.dtype, heads.batch,       heads.tokens,     heads.heads,
+    return {heads.view.data, heads.view.dtype,   heads.batch,        heads.tokens,     heads.heads,
             heads.head_dim,  heads.batch_stride, heads.token_stride, heads.head_stride};
 }
 
 /** Sizes of a call, and of its pieces. */
 struct DevicePlan {
-    int64_t group, pitch;           // heads of q to one of keys; floats of a partial result
-    int64_t longest;                // positions of the longest sequence
-    int64_t queries, batch;         // at once
-    int64_t staged_tokens;          // of keys, likewise, of one sequence
-    bool keys_change, copied;       // normed or rotated; read from copies in f32 instead of where they are
+    int64_t group, pitch;      // heads of q to one of keys; floats of a partial result
+    int64_t longest;           // positions of the longest sequence
+    int64_t queries, batch;    // at once
+    int64_t staged_tokens;     // of keys, likewise, of one sequence
+    bool keys_change, copied;  // normed or rotated; read from copies in f32 instead of where they are
     int64_t partial_bytes, query_bytes, staged_bytes, copy_bytes;
 
     explicit DevicePlan(const AttentionCall &call) {
@@ -114,8 +115,8 @@ private:
     }
     static int64_t scratch_bytes(const AttentionCall &call, const DevicePlan &plan) {
         int64_t bytes = 0;
-        for (const int64_t piece : {plan.partial_bytes, plan.query_bytes, plan.staged_bytes, plan.copy_bytes, plan.copy_bytes,
-                                    weight_bytes(call), weight_bytes(call)}) {
+        for (const int64_t piece : {plan.partial_bytes, plan.query_bytes, plan.staged_bytes, plan.copy_bytes,
+                                    plan.copy_bytes, weight_bytes(call), weight_bytes(call)}) {
             bytes += DeviceScratch::piece_bytes(piece);
         }
         return bytes;
@@ -212,10 +213,12 @@ private:
     }
 
     /** Queries [token, token + tokens) of sequences, the first at this position. */
-    void attend(int64_t b, int64_t batch, int64_t token, int64_t tokens, int64_t position, const KeysAndValues &stored) {
+    void attend(int64_t b, int64_t batch, int64_t token, int64_t tokens, int64_t position,
+                const KeysAndValues &stored) {
         load(b, batch, token, tokens, position);
         const halyard_attention_options &o = call_.options;
-        const int64_t window = o.sliding_window > 0 ? std::min(o.sliding_window, max_device_positions) : max_device_positions;
+        const int64_t window =
+            o.sliding_window > 0 ? std::min(o.sliding_window, max_device_positions) : max_device_positions;
         const int64_t before = window, after = o.causal ? 1 : window, keys = stored.keys.tokens;
         const int64_t first = std::clamp<int64_t>(position - before + 1, 0, keys);
         const int64_t end = std::clamp<int64_t>(position + tokens - 1 + after, first, keys);
@@ -226,14 +229,18 @@ private:
         // As many as the elements between the first and the last allow.
         const DeviceHeads &k = stored.keys, &v = stored.values;
         const int64_t positions_at_once = std::max<int64_t>(
-            1, std::min({splits, max_attention_grid, within_reach(keys, std::max(k.token_stride, v.token_stride)) / split_positions}));
-        const int64_t heads_at_once = within_reach(std::min(heads, max_attention_grid), std::max(k.head_stride, v.head_stride));
-        const int64_t batch_at_once =
-            heads_at_once < heads ? 1 : within_reach(std::min(batch, max_attention_grid / heads), std::max(k.batch_stride, v.batch_stride));
+            1, std::min({splits, max_attention_grid,
+                         within_reach(keys, std::max(k.token_stride, v.token_stride)) / split_positions}));
+        const int64_t heads_at_once =
+            within_reach(std::min(heads, max_attention_grid), std::max(k.head_stride, v.head_stride));
+        const int64_t batch_at_once = heads_at_once < heads ? 1
+                                                            : within_reach(std::min(batch, max_attention_grid / heads),
+                                                                           std::max(k.batch_stride, v.batch_stride));
         for (int64_t s = 0; s < splits; s += positions_at_once) {
             for (int64_t h = 0; h < heads; h += heads_at_once) {
                 for (int64_t i = 0; i < batch; i += batch_at_once) {
-                    const Piece piece = {s, std::min(positions_at_once, splits - s), h, std::min(heads_at_once, heads - h),
+                    const Piece piece = {s, std::min(positions_at_once, splits - s),
+                                         h, std::min(heads_at_once, heads - h),
                                          i, std::min(batch_at_once, batch - i)};
                     launch_splits(piece, first_split, splits, rows, tiles, position, before, after, stored);
                 }
@@ -250,15 +257,17 @@ private:
         char *const from = q.at(b, token, 0);
         // Tensors have four axes here: one of the first three goes into a loop unless it is short anyway.
         if (tokens == 1) {
-            convert(view_of(from, q.view.dtype, ordinal_, {batch, heads, group, d},
-                            {q.batch_stride, group * q.head_stride, q.head_stride, 1}),
-                    view_of(queries_, DType::f32, ordinal_, {batch, heads, group, d}, {sequence_floats, group * d, d, 1}));
+            convert(
+                view_of(from, q.view.dtype, ordinal_, {batch, heads, group, d},
+                        {q.batch_stride, group * q.head_stride, q.head_stride, 1}),
+                view_of(queries_, DType::f32, ordinal_, {batch, heads, group, d}, {sequence_floats, group * d, d, 1}));
         } else {
             for (int64_t i = 0; i < batch; i++) {
                 char *const to = queries_ + i * sequence_floats * static_cast<int64_t>(sizeof(float));
                 convert(view_of(from + i * q.batch_stride * size, q.view.dtype, ordinal_, {heads, group, tokens, d},
                                 {group * q.head_stride, q.head_stride, q.token_stride, 1}),
-                        view_of(to, DType::f32, ordinal_, {heads, group, tokens, d}, {tokens * group * d, d, group * d, 1}));
+                        view_of(to, DType::f32, ordinal_, {heads, group, tokens, d},
+                                {tokens * group * d, d, group * d, 1}));
             }
         }
         prepare(compact_heads(queries_, batch * heads, tokens, group, d), q_weight_, position);
@@ -279,12 +288,14 @@ private:
         const Access access = access_to(stored, d);
         const int64_t per_word = access == Access::words ? 4 / size_of(stored.keys.dtype) : 1;
         const auto at = [&](const DeviceHeads &heads) {
-            return heads.data + (piece.sequence * heads.batch_stride + base * heads.token_stride + piece.head * heads.head_stride) *
-                                    size_of(heads.dtype);
+            return heads.data +
+                   (piece.sequence * heads.batch_stride + base * heads.token_stride + piece.head * heads.head_stride) *
+                       size_of(heads.dtype);
         };
         DeviceBufferOf<4> q, keys, values;
         const int64_t head_floats = rows * d;
-        q.set_data(queries_ + (piece.sequence * all_heads + piece.head) * head_floats * static_cast<int64_t>(sizeof(float)));
+        q.set_data(queries_ +
+                   (piece.sequence * all_heads + piece.head) * head_floats * static_cast<int64_t>(sizeof(float)));
         q.set_dim(0, d, 1);
         q.set_dim(1, rows, d);
         q.set_dim(2, piece.heads, head_floats);
@@ -357,7 +368,8 @@ private:
         for (int64_t i = 0; i < batch; i += batch_at_once) {
             for (int64_t h = 0; h < heads; h += heads_at_once) {
                 for (int64_t t = 0; t < tokens; t += tokens_at_once) {
-                    const int64_t sequences = std::min(batch_at_once, batch - i), own_heads = std::min(heads_at_once, heads - h);
+                    const int64_t sequences = std::min(batch_at_once, batch - i),
+                                  own_heads = std::min(heads_at_once, heads - h);
                     const int64_t own_tokens = std::min(tokens_at_once, tokens - t);
                     DeviceBufferOf<4> partial;
                     partial.set_data(partial_ + ((i * heads + h) * splits * split_floats + t * group * plan_.pitch) *

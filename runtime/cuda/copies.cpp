@@ -21,12 +21,14 @@ DevicePointer make_copy(Launches &launches, const void *data, int64_t bytes) {
     Checker &check = launches.check();
     const Driver &driver = *launches.driver();
     int capturing = 0;
-    if (!succeeded(check, driver, driver.stream_is_capturing(launches.stream(), &capturing), "asking for the stream's state")) {
+    if (!succeeded(check, driver, driver.stream_is_capturing(launches.stream(), &capturing),
+                   "asking for the stream's state")) {
         return 0;
     }
     if (capturing) {
-        check.fail(HALYARD_DEVICE_ERROR, "the stream is being captured, and a table has to be copied to the device, which a "
-                                         "call before must do");
+        check.fail(HALYARD_DEVICE_ERROR,
+                   "the stream is being captured, and a table has to be copied to the device, which a "
+                   "call before must do");
         return 0;
     }
     DevicePointer pointer = 0;
@@ -41,12 +43,14 @@ DevicePointer make_copy(Launches &launches, const void *data, int64_t bytes) {
         copy.source_host = static_cast<const char *>(data) + done;
         copy.target_memory = Copy2D::device;
         copy.target_device = pointer + static_cast<DevicePointer>(done);
-        copy.source_pitch = copy.target_pitch = copy.width = static_cast<size_t>(std::min(copied_at_once, bytes - done));
+        copy.source_pitch = copy.target_pitch = copy.width =
+            static_cast<size_t>(std::min(copied_at_once, bytes - done));
         copy.rows = 1;
         copied = succeeded(check, driver, driver.copy_2d(&copy, launches.stream()), "copying a table to the device");
     }
     // Other streams may use it next.
-    if (!copied || !succeeded(check, driver, driver.stream_synchronize(launches.stream()), "copying a table to the device")) {
+    if (!copied ||
+        !succeeded(check, driver, driver.stream_synchronize(launches.stream()), "copying a table to the device")) {
         driver.memory_free(pointer);
         return 0;
     }

@@ -40,8 +40,8 @@ struct DeviceHeads {
 
 /** One after the other in f32. */
 inline DeviceHeads compact_heads(void *data, int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim) {
-    return {static_cast<char *>(data), DType::f32, batch, tokens, heads, head_dim, tokens * heads * head_dim,
-            heads * head_dim, head_dim};
+    return {static_cast<char *>(data), DType::f32,       batch,   tokens, heads, head_dim,
+            tokens * heads * head_dim, heads * head_dim, head_dim};
 }
 
 /** Elements of a shape as the operations take them. */

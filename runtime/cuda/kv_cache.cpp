@@ -25,9 +25,9 @@ DeviceHeads heads_of(const View &view) {
 char *allocate(Checker &check, int ordinal, int64_t bytes) {
     const Launches launches(check, context_or_default(nullptr), ordinal);
     DevicePointer pointer = 0;
-    if (check.failed() || !succeeded(check, *launches.driver(),
-                                     launches.driver()->memory_allocate(&pointer, static_cast<size_t>(bytes)),
-                                     "allocating memory on the device")) {
+    if (check.failed() ||
+        !succeeded(check, *launches.driver(), launches.driver()->memory_allocate(&pointer, static_cast<size_t>(bytes)),
+                   "allocating memory on the device")) {
         return nullptr;
     }
     return reinterpret_cast<char *>(pointer);
@@ -67,8 +67,8 @@ DeviceHeads cached_keys(const halyard_kv_cache &cache, int64_t layer, int64_t se
             head_stride};
 }
 
-DeviceHeads cached_values(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t count, int64_t position,
-                          int64_t tokens) {
+DeviceHeads cached_values(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t count,
+                          int64_t position, int64_t tokens) {
     DeviceHeads values = cached_keys(cache, layer, sequence, count, position, tokens);
     const KvLayout &layout = cache.layout;
     values.data += KvLayout::round_up(layout.max_positions) * layout.head_dim * size_of(layout.dtype);

@@ -1,5 +1,5 @@
-// The cache of keys and values in the memory of a device: keys and values lie plainly there, those of a head one position
-// after the other, its keys before its values.
+// The cache of keys and values in the memory of a device: keys and values lie plainly there, those of a head one
+// position after the other, its keys before its values.
 #ifndef HALYARD_RUNTIME_CUDA_KV_CACHE_H
 #define HALYARD_RUNTIME_CUDA_KV_CACHE_H
 
@@ -8,8 +8,9 @@
 
 namespace halyard::cuda {
 
-/** Memory of a device, in the stream's order of no stream; null after a failure. */
+/** Memory of a device; null after a failure. */
 char *allocate(Checker &check, int ordinal, int64_t bytes);
+/** Waits for what uses it. */
 void release(int ordinal, char *data);
 
 /** Sequences whose places follow each other, and that are equally long. */
@@ -21,13 +22,14 @@ struct SequenceRun {
 SequenceRun run_of_sequences(const halyard_kv_cache &cache, int64_t layer, const int64_t *sequences, int64_t b,
                              int64_t batch);
 
-/** Positions of `count` sequences from one on, of which the first is `position`. */
+/** Places for `tokens` positions of `count` sequences, from this sequence and position on. */
 DeviceHeads cached_keys(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t count, int64_t position,
                         int64_t tokens);
-DeviceHeads cached_values(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t count, int64_t position,
-                          int64_t tokens);
+DeviceHeads cached_values(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t count,
+                          int64_t position, int64_t tokens);
 
-// halyard_kv_cache_append and halyard_kv_cache_read, their arguments checked. They return when the work is in the stream.
+// halyard_kv_cache_append and halyard_kv_cache_read, their arguments checked. They return when the work is in the
+// stream.
 halyard_status append(Checker &check, const halyard_context &context, halyard_kv_cache &cache, int64_t layer,
                       const int64_t *sequences, const View &k, const View &v);
 /** k or v may be empty. */

@@ -75,8 +75,8 @@ int64_t rows_for(int32_t warps, int64_t rows) {
     return rows < few_rows && rows % fitting != 0 ? 1 : fitting;
 }
 
-/** What row kernels get: tensors in their order, then the operation's scalars and parameters. `statistics`: outputs hold
- *  an f32 for each row, see as_rows_of_one(). */
+/** What row kernels get: inputs, the operation's scalars and parameters, outputs. `statistics`: these hold an f32 for
+ *  each row, see as_rows_of_one(). */
 void run_rows(Checker &check, const halyard_context *context, const RowOperation &operation, Kernel kernel,
               int64_t reduced, std::initializer_list<const View *> views, int inputs, bool statistics = false) {
     const View &first = **views.begin();

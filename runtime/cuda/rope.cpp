@@ -9,8 +9,8 @@
 namespace halyard::cuda {
 namespace {
 
-// Grids end at 65535 on two axes, and kernels count elements in 32 bits: so far apart may the first and the last of an axis
-// be at most.
+// Grids end at 65535 on two axes, and kernels count elements in 32 bits: so far apart may the first and the last of an
+// axis be at most.
 constexpr int64_t max_rope_batch = 65535, max_rope_heads = 8192;
 constexpr int64_t max_rope_reach = int64_t{1} << 28;
 
@@ -96,7 +96,8 @@ private:
         const int64_t halves = positions_.wide ? 2 : 1;
         const int64_t offset = batch.begin * positions_.batch_stride + tokens.begin * positions_.token_stride;
         DeviceBufferOf<3> positions;
-        positions.set_data(positions_.data ? positions_.data + offset * halves * 4 : reinterpret_cast<const char *>(table_));
+        positions.set_data(positions_.data ? positions_.data + offset * halves * 4
+                                           : reinterpret_cast<const char *>(table_));
         positions.set_dim(0, 2, halves - 1);
         positions.set_dim(1, tokens.count, tokens.count > 1 ? positions_.token_stride * halves : 0);
         positions.set_dim(2, batch.count, batch.count > 1 ? positions_.batch_stride * halves : 0);
@@ -114,7 +115,8 @@ private:
         for (int i = 0; i < 4; i += whole ? 2 : 1) {
             arguments[n++] = buffers[i].argument();
         }
-        launches_.run(interleaved_ ? Kernel::rope_tokens_interleaved : Kernel::rope_tokens, x_.dtype, access_, arguments);
+        launches_.run(interleaved_ ? Kernel::rope_tokens_interleaved : Kernel::rope_tokens, x_.dtype, access_,
+                      arguments);
     }
 
     Launches &launches_;
@@ -133,7 +135,8 @@ private:
 void rotate(Checker &check, const halyard_context &context, int ordinal, const halyard_rope &rope,
             const DevicePositions &positions, const DeviceHeads &x, const DeviceHeads &y) {
     if (rope.options.max_positions > INT32_MAX / rope.pairs()) {
-        check.fail(HALYARD_UNSUPPORTED, "rope has a table of %lld angles, but on a CUDA device at most %d are supported",
+        check.fail(HALYARD_UNSUPPORTED,
+                   "rope has a table of %lld angles, but on a CUDA device at most %d are supported",
                    static_cast<long long>(rope.options.max_positions * rope.pairs()), INT32_MAX);
         return;
     }

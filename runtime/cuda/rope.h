@@ -1,4 +1,5 @@
-// Rotary position embedding of tensors of a CUDA device, their arguments checked. Returns when the work is in the stream.
+// Rotary position embedding of tensors of a CUDA device, their arguments checked. Returns when the work is in the
+// stream.
 #ifndef HALYARD_RUNTIME_CUDA_ROPE_H
 #define HALYARD_RUNTIME_CUDA_ROPE_H
 

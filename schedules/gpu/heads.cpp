@@ -1,5 +1,5 @@
-// Heads of tokens on GPUs: a thread for every 16 bytes of a head, a block for several heads of a token, whose entries of
-// the table are in the multiprocessor's cache then.
+// Heads of tokens on GPUs: a thread for every 16 bytes of a head, a block for several heads of a token, whose entries
+// of the table are in the multiprocessor's cache then.
 #include "schedules/gpu_heads.h"
 
 namespace halyard::schedules::gpu {

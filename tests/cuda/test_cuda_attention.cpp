@@ -1,6 +1,6 @@
-// Rotary embedding, scales of norms, caches of keys and values and attention on tensors of a CUDA device, by the library's way
-// of launching kernels and the stand-in driver: against the float64 references and, where the arithmetic is the processor's,
-// bit by bit with that.
+// Rotary embedding, scales of norms, caches of keys and values and attention on tensors of a CUDA device, by the
+// library's way of launching kernels and the stand-in driver: against the float64 references and, where the arithmetic
+// is the processor's, bit by bit with that.
 #include "support/attention.h"
 
 #include <dlfcn.h>
@@ -62,8 +62,9 @@ TEST_P(CudaRope, HasTheBitsOfTheProcessor) {
     }
     const Dtype type = GetParam();
     const RopeForm forms[] = {
-        {64, 64, 0, 5, 3, 0, 0, 0},  {128, 128, 0, 2, 9, 1, 8, 0}, {128, 128, 2, 3, 2, 4, 0, 0}, {128, 32, 0, 3, 2, 2, 0, 0},
-        {100, 34, 3, 2, 2, 3, 3, 1}, {6, 6, 0, 7, 1, 2, 0, 0},     {64, 64, 0, 4, 17, 0, 5, 0},  {48, 16, 2, 3, 5, 4, 16, 3},
+        {64, 64, 0, 5, 3, 0, 0, 0},  {128, 128, 0, 2, 9, 1, 8, 0}, {128, 128, 2, 3, 2, 4, 0, 0},
+        {128, 32, 0, 3, 2, 2, 0, 0}, {100, 34, 3, 2, 2, 3, 3, 1},  {6, 6, 0, 7, 1, 2, 0, 0},
+        {64, 64, 0, 4, 17, 0, 5, 0}, {48, 16, 2, 3, 5, 4, 16, 3},
     };
     for (const bool interleaved : {false, true}) {
         for (const RopeForm &form : forms) {
@@ -73,8 +74,8 @@ TEST_P(CudaRope, HasTheBitsOfTheProcessor) {
             if (form.batch > 0) {
                 shape.insert(shape.begin(), form.batch);
             }
-            const Form memory = {shape, form.gap > 0 ? padded_strides(shape, form.gap) : Shape(), Placement::starts_at_guard,
-                                 form.shift, 0};
+            const Form memory = {shape, form.gap > 0 ? padded_strides(shape, form.gap) : Shape(),
+                                 Placement::starts_at_guard, form.shift, 0};
             Tensor x(type, memory), here(type, memory), there(type, memory);
             x.fill([](std::int64_t row, std::int64_t i) { return bell(3, row, i); });
             std::vector<std::int64_t> wide;
@@ -100,7 +101,8 @@ TEST_P(CudaRope, HasTheBitsOfTheProcessor) {
             ASSERT_TRUE(same_bits(type, here.all_bits(), there.all_bits()))
                 << "head_dim " << form.head_dim << " " << form.rotary_dim << (interleaved ? " interleaved" : "");
             ASSERT_TRUE(there.surroundings_intact());
-            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &x.view), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &x.view), HALYARD_OK)
+                << halyard_last_error();
             ASSERT_TRUE(same_bits(type, here.all_bits(), x.all_bits())) << "in place, head_dim " << form.head_dim;
             ASSERT_TRUE(x.surroundings_intact());
         }
@@ -111,10 +113,12 @@ TEST_P(CudaRope, IsRight) {
     const Dtype type = GetParam();
     for (const bool interleaved : {false, true}) {
         const Rope rope = make_rope(64, 48, interleaved, 300);
-        Tensor x(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0}), y(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0});
+        Tensor x(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0}),
+            y(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0});
         x.fill([](std::int64_t row, std::int64_t i) { return bell(5, row, i); });
         to_device(x, y);
-        ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &y.view), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &y.view), HALYARD_OK)
+            << halyard_last_error();
         Matrix expected;
         RopeRule rule;
         rule.rotary_dim = 48;
@@ -138,7 +142,8 @@ TEST_P(CudaRope, MakesNaNOfPositionsThatTheTableDoesNotHave) {
     to_device(x, y);
     std::int64_t values[] = {9, 10, -1, std::int64_t{1} << 32, 0}, shape[] = {5};
     DLTensor positions{values, cuda_device, 1, {kDLInt, 64, 1}, shape, nullptr, 0};
-    ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions, &y.view), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions, &y.view), HALYARD_OK)
+        << halyard_last_error();
     for (std::int64_t row = 0; row < 5; row++) {
         for (std::int64_t i = 0; i < 32; i++) {
             ASSERT_EQ(std::isnan(y.get(row, i)), row > 0 && row < 4) << row << " " << i;
@@ -168,7 +173,8 @@ TEST(CudaRopeTable, IsCopiedOnce) {
     DLTensor integers = positions.view;
     integers.dtype = {kDLInt, 32, 1};
     EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &integers, &x.view), HALYARD_UNSUPPORTED);
-    EXPECT_NE(std::string(halyard_last_error()).find("positions is on the CPU"), std::string::npos) << halyard_last_error();
+    EXPECT_NE(std::string(halyard_last_error()).find("positions is on the CPU"), std::string::npos)
+        << halyard_last_error();
 }
 
 // ---- Scales of norms ----
@@ -179,14 +185,18 @@ TEST_P(CudaNormScales, AreRight) {
     const Dtype type = GetParam();
     for (const std::int64_t width : {1, 7, 64, 500, 4104}) {
         for (const std::int64_t gap : {0, 3}) {
-            const Form memory = {{2, 3, width}, gap > 0 ? padded_strides({2, 3, width}, gap) : Shape(),
-                                 Placement::starts_at_guard, 0, 0};
+            const Form memory = {{2, 3, width},
+                                 gap > 0 ? padded_strides({2, 3, width}, gap) : Shape(),
+                                 Placement::starts_at_guard,
+                                 0,
+                                 0};
             const Form vector = {{2, 3}, gap > 0 ? Shape{5, 1} : Shape(), Placement::ends_at_guard, 0, 0};
             Tensor x(type, memory), mean(Dtype::f32, vector), scale(Dtype::f32, vector), rms(Dtype::f32, vector);
             x.fill([&](std::int64_t row, std::int64_t i) { return row == 4 ? 0.0 : 3.0 + bell(11, row, i); });
             to_device(x, mean, scale, rms);
             const Context context;
-            ASSERT_EQ(halyard_rms_norm_scale(context.get(), &x.view, 1e-6f, 0, &rms.view), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(halyard_rms_norm_scale(context.get(), &x.view, 1e-6f, 0, &rms.view), HALYARD_OK)
+                << halyard_last_error();
             ASSERT_EQ(halyard_layer_norm_scale(context.get(), &x.view, 1e-5f, &mean.view, &scale.view), HALYARD_OK)
                 << halyard_last_error();
             NormParameters parameters;
@@ -195,8 +205,10 @@ TEST_P(CudaNormScales, AreRight) {
                 const Row values = x.row_values(row);
                 const Expected expected_rms = rms_scale(values, parameters);
                 const Moments expected = layer_moments(values, static_cast<double>(1e-5f));
-                ASSERT_TRUE(acceptable(Dtype::f32, expected_rms, rms.get(row / 3, row % 3))) << width << ", row " << row;
-                ASSERT_TRUE(acceptable(Dtype::f32, expected.mean, mean.get(row / 3, row % 3))) << width << ", row " << row;
+                ASSERT_TRUE(acceptable(Dtype::f32, expected_rms, rms.get(row / 3, row % 3)))
+                    << width << ", row " << row;
+                ASSERT_TRUE(acceptable(Dtype::f32, expected.mean, mean.get(row / 3, row % 3)))
+                    << width << ", row " << row;
                 if (width > 1) {
                     ASSERT_TRUE(acceptable(Dtype::f32, expected.scale, scale.get(row / 3, row % 3)))
                         << width << ", row " << row;
@@ -252,15 +264,18 @@ TEST(CudaCache, GivesBackWhatItGot) {
                     ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 1, sequences, &k.view, &v.view), HALYARD_OK)
                         << halyard_last_error();
                 }
-                ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 1, sequences, &k.view, &v.view), HALYARD_INVALID_ARGUMENT);
+                ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 1, sequences, &k.view, &v.view),
+                          HALYARD_INVALID_ARGUMENT);
                 EXPECT_EQ(halyard_kv_cache_length(cache.get(), 1, 3), 10);
                 EXPECT_EQ(halyard_kv_cache_length(cache.get(), 1, 1), 0);
                 EXPECT_EQ(halyard_kv_cache_length(cache.get(), 0, 3), 0);
                 for (std::int64_t b = 0; b < 3; b++) {
-                    Tensor read_k(Dtype::f32, compact_form({7, 2, head_dim})), read_v(type, compact_form({7, 2, head_dim}));
+                    Tensor read_k(Dtype::f32, compact_form({7, 2, head_dim})),
+                        read_v(type, compact_form({7, 2, head_dim}));
                     to_device(read_k, read_v);
-                    ASSERT_EQ(halyard_kv_cache_read(nullptr, cache.get(), 1, sequences[b], 3, &read_k.view, &read_v.view),
-                              HALYARD_OK)
+                    ASSERT_EQ(
+                        halyard_kv_cache_read(nullptr, cache.get(), 1, sequences[b], 3, &read_k.view, &read_v.view),
+                        HALYARD_OK)
                         << halyard_last_error();
                     for (std::int64_t row = 0; row < 14; row++) {
                         const std::int64_t from = b * 10 + (row + 6) % 10;
@@ -294,8 +309,10 @@ TEST(CudaCache, LiesInTheCallersMemory) {
     Tensor k(Dtype::bf16, compact_form({30, 2, 20})), read(Dtype::bf16, compact_form({30, 2, 20}));
     k.fill([](std::int64_t row, std::int64_t i) { return bell(23, row, i); });
     to_device(k, read);
-    ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 0, nullptr, &k.view, &k.view), HALYARD_OK) << halyard_last_error();
-    ASSERT_EQ(halyard_kv_cache_read(nullptr, cache.get(), 0, 0, 0, nullptr, &read.view), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 0, nullptr, &k.view, &k.view), HALYARD_OK)
+        << halyard_last_error();
+    ASSERT_EQ(halyard_kv_cache_read(nullptr, cache.get(), 0, 0, 0, nullptr, &read.view), HALYARD_OK)
+        << halyard_last_error();
     EXPECT_EQ(k.all_bits(), read.all_bits());
     // A tensor in it.
     DLTensor inside = k.view;
@@ -309,7 +326,8 @@ TEST(CudaCache, IsOfItsDevice) {
     k.fill([](std::int64_t, std::int64_t) { return 1.0; });
     const auto refused = [&](halyard_kv_cache *cache) {
         EXPECT_EQ(halyard_kv_cache_append(nullptr, cache, 0, nullptr, &k.view, &k.view), HALYARD_UNSUPPORTED);
-        EXPECT_NE(std::string(halyard_last_error()).find("both must be on one device"), std::string::npos) << halyard_last_error();
+        EXPECT_NE(std::string(halyard_last_error()).find("both must be on one device"), std::string::npos)
+            << halyard_last_error();
         EXPECT_EQ(halyard_kv_cache_read(nullptr, cache, 0, 0, 0, &k.view, nullptr), HALYARD_UNSUPPORTED);
         EXPECT_EQ(halyard_attention_cached(nullptr, &k.view, &k.view, &k.view, cache, 0, nullptr, nullptr, &y.view),
                   HALYARD_UNSUPPORTED);
@@ -361,7 +379,8 @@ void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tok
     const Cache cache = make_device_cache(type, form.batches(), form.kv_heads, form.head_dim, form.keys);
     for (std::int64_t first = 0; first < form.keys; first += tokens) {
         const std::int64_t count = std::min(tokens, form.keys - first);
-        ASSERT_EQ(call.run_cached(context.get(), cache.get(), first, count, call.y), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(call.run_cached(context.get(), cache.get(), first, count, call.y), HALYARD_OK)
+            << halyard_last_error();
     }
     ASSERT_TRUE(call.check(call.expected(type, sum_roundings(form))))
         << "cached in " << name_of(type) << " by " << tokens << ": " << call.describe();
@@ -493,8 +512,8 @@ TEST(CudaAttention, RanksPitchesAndPlacement) {
     }
 }
 
-// A query's bits depend on its own keys alone: not on the other queries and sequences, the pieces in which keys came, or
-// whether they are cached in f32.
+// A query's bits depend on its own keys alone: not on the other queries and sequences, the pieces in which keys came,
+// or whether they are cached in f32.
 TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheCall) {
     AttentionForm form = square(260, 4, 2, 32);
     form.batch = 2;
@@ -510,7 +529,8 @@ TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheCall) {
     call.y.clear();
     std::int64_t first = 0;
     for (const std::int64_t end : pieces) {
-        ASSERT_EQ(call.run_cached(context.get(), cache.get(), first, end - first, call.y), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(call.run_cached(context.get(), cache.get(), first, end - first, call.y), HALYARD_OK)
+            << halyard_last_error();
         first = end;
     }
     EXPECT_TRUE(same_bits(Dtype::f32, together, call.y.all_bits()));
@@ -519,8 +539,8 @@ TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheCall) {
     const std::int64_t sequences[] = {2};
     call.y.clear();
     TokenView q(call.q, 0, 260, 1), k(call.k, 0, 260, 1), v(call.v, 0, 260, 1), y(call.y, 0, 260, 1);
-    ASSERT_EQ(halyard_attention_cached(context.get(), &q.view, &k.view, &v.view, other.get(), 0, sequences, &call.options,
-                                       &y.view),
+    ASSERT_EQ(halyard_attention_cached(context.get(), &q.view, &k.view, &v.view, other.get(), 0, sequences,
+                                       &call.options, &y.view),
               HALYARD_OK)
         << halyard_last_error();
     const std::vector<std::uint32_t> alone = call.y.all_bits();
@@ -538,21 +558,24 @@ TEST(CudaAttention, SequencesOfTheirOwnLengths) {
     // The sequences are ahead of each other until the last call.
     const std::int64_t sequences[] = {4, 0, 1}, lengths[] = {11, 19, 19};
     for (std::int64_t b = 0; b < 3; b++) {
-        TokenView q(call.q, 0, lengths[b], b), k(call.k, 0, lengths[b], b), v(call.v, 0, lengths[b], b), y(call.y, 0, lengths[b], b);
-        ASSERT_EQ(halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, &sequences[b], &call.options,
-                                           &y.view),
+        TokenView q(call.q, 0, lengths[b], b), k(call.k, 0, lengths[b], b), v(call.v, 0, lengths[b], b),
+            y(call.y, 0, lengths[b], b);
+        ASSERT_EQ(halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, &sequences[b],
+                                           &call.options, &y.view),
                   HALYARD_OK)
             << halyard_last_error();
     }
     for (std::int64_t token = 11; token < 19; token++) {
         TokenView q(call.q, token, 1, 0), k(call.k, token, 1, 0), v(call.v, token, 1, 0), y(call.y, token, 1, 0);
-        ASSERT_EQ(halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, sequences, &call.options, &y.view),
+        ASSERT_EQ(halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, sequences, &call.options,
+                                           &y.view),
                   HALYARD_OK)
             << halyard_last_error();
     }
     TokenView q(call.q, 19, 1), k(call.k, 19, 1), v(call.v, 19, 1), y(call.y, 19, 1);
-    ASSERT_EQ(halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, sequences, &call.options, &y.view),
-              HALYARD_OK)
+    ASSERT_EQ(
+        halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, sequences, &call.options, &y.view),
+        HALYARD_OK)
         << halyard_last_error();
     EXPECT_TRUE(call.check(expected));
 }
