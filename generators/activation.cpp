@@ -29,8 +29,9 @@ public:
     }
 
     void generate() {
-        const auto element = [&](const ElementReader &read, const Expr &i) {
-            const Expr result = strict_float(activation(function, get_target(), dtype, read(x, i), beta));
+        const auto element = [&](const ElementAccess &access, const Expr &i) {
+            const Expr value = access.load([&](Expr index) { return x(index, t); }, i);
+            const Expr result = strict_float(activation(function, get_target(), dtype, value, beta));
             // Swish takes the sign of beta out of its bits.
             return function.value() == "swish" ? storage().with_sign_set(result) : result;
         };
