@@ -56,7 +56,8 @@ public:
         const Expr features = storage().elements(width);
         statistics = layer_statistics(feature_by(element_access(dtype, words, get_target())), features, t, eps,
                                       on_gpu() ? &dealt : nullptr,
-                                      paired ? Feature(feature_by(pair_access(dtype, get_target()))) : nullptr);
+                                      paired ? Feature(feature_by(pair_access(dtype, get_target()))) : nullptr,
+                                      rotated_lanes(get_target(), using_autoscheduler()));
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;
         shift(t) = strict_float(math.minus(mean_e(t)) * scale(t));
 

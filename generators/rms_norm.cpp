@@ -52,7 +52,8 @@ public:
         const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
         statistics = rms_statistics(feature_by(element_access(dtype, words, get_target())), moment_width, t, eps,
                                     eps_outside_root, on_gpu() ? &dealt : nullptr,
-                                    paired ? Feature(feature_by(pair_access(dtype, get_target()))) : nullptr);
+                                    paired ? Feature(feature_by(pair_access(dtype, get_target()))) : nullptr,
+                                    rotated_lanes(get_target(), using_autoscheduler()));
         const auto element = [&](const ElementAccess &access, const Expr &i) {
             Expr normalized = feature_by(access)(i) * statistics.scale(t);
             if (has_weight) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "schedules/machine.h"
 #include "thread_reduction.h"
 
 namespace halyard {
@@ -21,12 +22,13 @@ struct RowReduction {
     Halide::RDom blocks, rest;       // the domains of the two updates
     Halide::Func tail;               // tail(i, t), for pairs: the features of the rest, then zeros
     Halide::RDom tail_features;      // the domain of its update
-    std::vector<Halide::Func> tree;  // tree[i](lane, t): lane_count >> (i + 1) lanes, the last one 8 wide
+    std::vector<Halide::Func> tree;  // tree[i](lane, t): lane_count >> (i + 1) lanes, but no fewer than `vector`, or 8
     Halide::Func result;             // result(t)
     Halide::Var lane{"lane"};
     Halide::Expr width;
     int lane_count = 0;         // L, or L/2 that hold two each
     int features_per_lane = 1;  // in a block
+    int vector = 0;             // values in a register, where halves of one are joined by rotating it; 0: one by one
     ThreadReduction threads;  // on a GPU, instead of lanes, blocks, rest and tree
 };
 
@@ -42,16 +44,19 @@ using Feature = std::function<Halide::Expr(Halide::Expr)>;
  *  threads     null but on a GPU, where the row is dealt to these instead of to lanes
  *  paired      the features read by twos (pairs.h): lanes 2i and 2i + 1 are then kept as two values of lane i, with the
  *              same sums; null: they are read one by one
+ *  vector      see RowReduction. LLVM 21 takes the upper half of a vector that was stored apart in twenty instructions,
+ *              and rotates one in one: norms of rows of 64 take three quarters of the time. (Softmax gains nothing.)
  */
 inline RowReduction reduce_row(const std::string &name, Halide::Expr width, int lane_count, Halide::Var t,
                                const Values &initial, const Feature &feature,
                                const std::function<Values(const Values &, Halide::Expr)> &accumulate,
                                const std::function<Halide::Expr(Halide::Expr, Halide::Expr)> &combine,
-                               const RowThreads *threads = nullptr, const Feature &paired = nullptr) {
+                               const RowThreads *threads = nullptr, const Feature &paired = nullptr, int vector = 0) {
     using namespace Halide;
 
     RowReduction r;
     r.width = width;
+    r.vector = vector;
     if (threads) {
         r.threads = reduce_row(
             name, width, *threads, t, initial,
@@ -106,26 +111,27 @@ inline RowReduction reduce_row(const std::string &name, Halide::Expr width, int 
     }
 
     Func wide = r.lanes;
-    const auto halve = [&](const Expr &i, int half) {
-        const Values low = values_at(wide, {i, t}), high = values_at(wide, {i + half, t});
+    const auto join = [&](const Expr &i, const Expr &other) {
+        const Values low = values_at(wide, {i, t}), high = values_at(wide, {other, t});
         Values sums;
         for (size_t k = 0; k < low.size(); k++) {
             sums.push_back(combine(low[k], high[k]));
         }
         return sums;
     };
-    for (int half = r.lane_count / 2; half >= 8; half /= 2) {
+    const int narrowest = vector ? 1 : 8;
+    for (int half = r.lane_count / 2; half >= narrowest; half /= 2) {
         Func narrower(name + "_tree" + std::to_string(half));
-        narrower(lane, t) = Tuple(halve(lane, half));
+        narrower(lane, t) = Tuple(join(lane, half < vector ? (lane + half) % vector : lane + half));
         r.tree.push_back(narrower);
         wide = narrower;
     }
 
     std::vector<Values> last;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < narrowest; i++) {
         last.push_back(values_at(wide, {i, t}));
     }
-    for (int half = 4; half >= 1; half /= 2) {
+    for (int half = narrowest / 2; half >= 1; half /= 2) {
         for (int i = 0; i < half; i++) {
             for (size_t k = 0; k < last[i].size(); k++) {
                 last[i][k] = combine(last[i][k], last[i + half][k]);
@@ -138,6 +144,12 @@ inline RowReduction reduce_row(const std::string &name, Halide::Expr width, int 
     }
     r.result(t) = Tuple(result);
     return r;
+}
+
+/** `vector` for a target. */
+inline int rotated_lanes(const Halide::Target &target, bool using_autoscheduler) {
+    const bool on_x86 = target.arch == Halide::Target::X86 && !target.has_gpu_feature();
+    return on_x86 && !using_autoscheduler ? schedules::f32_lanes(target) : 0;
 }
 
 /** Addition that no compiler may reorder. */

@@ -18,7 +18,7 @@ using namespace Halide;
 constexpr int lanes = 64;
 
 /** The sum of value(i) over the row t. */
-RowReduction row_sum(const std::function<Expr(Expr)> &value, Expr width, Var t, const RowThreads *threads = nullptr) {
+RowReduction row_sum(const Feature &value, Expr width, Var t, const RowThreads *threads = nullptr) {
     return reduce_row(
         "sum", width, lanes, t, {0.0f}, value,
         [](const Values &so_far, const Expr &x) { return Values{so_far[0] + x}; }, exact_sum, threads);

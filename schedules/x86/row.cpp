@@ -75,8 +75,8 @@ void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) 
 
     int level_lanes = r.lane_count;
     for (Func level : r.tree) {
-        // Whole registers as long as there are some: their halves are taken apart at great length.
-        level_lanes /= 2;
+        // Whole registers, also where one is rotated.
+        level_lanes = std::max(level_lanes / 2, r.vector);
         per_step(level, y, t);
         level.vectorize(r.lane, std::min(vector, level_lanes)).unroll(r.lane);
     }
