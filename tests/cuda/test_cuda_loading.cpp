@@ -83,14 +83,6 @@ TEST(Device, IsTheSameForAllTensors) {
     expect_message(call({kDLCUDAHost, 0}, {kDLCUDAHost, 0}), HALYARD_UNSUPPORTED, "or a CUDA device (kDLCUDA)");
 }
 
-TEST(Device, IsRefusedByFunctionsWithoutKernels) {
-    std::int64_t shape[] = {2, 16};
-    static float memory[32];
-    const DLTensor weight{memory, {kDLCUDA, 0}, 2, {kDLFloat, 32, 1}, shape, nullptr, 0};
-    std::int64_t bytes = 0;
-    expect_message(halyard_weights_size(&weight, nullptr, &bytes), HALYARD_UNSUPPORTED, "must be on the CPU (kDLCPU)");
-}
-
 TEST(Device, TakesItsStreamFromTheContext) {
     halyard_context *context = nullptr;
     ASSERT_EQ(halyard_context_create(&context), HALYARD_OK);
