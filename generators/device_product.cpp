@@ -56,7 +56,7 @@ public:
         const Expr scaled = strict_float(alpha * sum(column, row, batch));
         const Expr with_c = select(beta == 0.0f, scaled,
                                    strict_float(scaled + strict_float(beta * result().widen(c(column, row, batch)))));
-        y(column, row, batch) = result().narrow_result(
+        y(column, row, batch) = result().narrow(
             select(has_bias, strict_float(with_c + result().widen(bias(column))), with_c));
     }
 
