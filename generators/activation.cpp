@@ -2,6 +2,7 @@
 #include "Halide.h"
 
 #include "activations.h"
+#include "elementwise.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -28,12 +29,10 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
-        const auto element = [&](Expr i) {
-            const Expr value = storage().load([&](Expr index) { return x(index, t); }, i);
-            return strict_float(activation(function, math, value, beta));
+        const auto element = [&](const ElementReader &read, const Expr &i) {
+            return strict_float(activation(function, get_target(), dtype, read(x, i), beta));
         };
-        y(d, t) = storage().store_result(element, d);
+        stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }
 
     void schedule() {
@@ -41,19 +40,20 @@ public:
             return;
         }
         if (!get_target().has_gpu_feature()) {
-            schedules::elementwise({y, d, t}, params, get_target());
+            schedules::elementwise(stages, params, get_target());
             return;
         }
         if (words) {
             schedules::gpu::promise_cells(x, y);
         }
-        schedules::gpu::elementwise({y, d, t}, words, get_target());
+        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:
     RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
+    schedules::Elementwise stages;
 };
 
 }  // namespace

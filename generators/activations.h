@@ -11,8 +11,11 @@
 
 namespace halyard {
 
-/** The function called `name` at x; beta is read by swish alone. */
-inline Halide::Expr activation(const std::string &name, const Math &math, Halide::Expr x, Halide::Expr beta) {
+/** The function called `name` at x, as accurate as a result of this dtype needs it; beta is read by swish alone. */
+inline Halide::Expr activation(const std::string &name, const Halide::Target &target, DType dtype, Halide::Expr x,
+                               Halide::Expr beta) {
+    const bool derivative = name.find("_derivative") != std::string::npos;
+    const Math math(target, derivative ? DType::f32 : dtype);
     if (name == "swish") {
         return math.swish(x, beta);
     }

@@ -1,6 +1,7 @@
 // Elementwise sum: y = a + b.
 #include "Halide.h"
 
+#include "elementwise.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -27,11 +28,10 @@ public:
     }
 
     void generate() {
-        const auto element = [&](Expr i) {
-            return strict_float(storage().load([&](Expr index) { return a(index, t); }, i) +
-                                storage().load([&](Expr index) { return b(index, t); }, i));
+        const auto element = [&](const ElementReader &read, const Expr &i) {
+            return strict_float(read(a, i) + read(b, i));
         };
-        y(d, t) = storage().store_result(element, d);
+        stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }
 
     void schedule() {
@@ -39,19 +39,20 @@ public:
             return;
         }
         if (!get_target().has_gpu_feature()) {
-            schedules::elementwise({y, d, t}, params, get_target());
+            schedules::elementwise(stages, params, get_target());
             return;
         }
         if (words) {
             schedules::gpu::promise_cells(a, b, y);
         }
-        schedules::gpu::elementwise({y, d, t}, words, get_target());
+        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:
     RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
+    schedules::Elementwise stages;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "Halide.h"
 
 #include "activations.h"
+#include "elementwise.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -36,16 +37,14 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
-        const auto first = [&](Expr i) { return storage().load([&](Expr index) { return gate(index, t); }, i); };
-        const auto second = [&](Expr i) { return storage().load([&](Expr index) { return (*up)(index, t); }, i); };
-        const auto element = [&](Expr i) {
-            const Expr g = interleaved ? first(2 * i) : first(i);
-            const Expr u = interleaved ? first(2 * i + 1) : second(i);
-            const Expr activated = function.value() == "identity" ? g : activation(function, math, g, *beta);
+        const auto element = [&](const ElementReader &read, const Expr &i) {
+            const Expr g = interleaved ? read(gate, 2 * i) : read(gate, i);
+            const Expr u = interleaved ? read(gate, 2 * i + 1) : read(*up, i);
+            const Expr activated =
+                function.value() == "identity" ? g : activation(function, get_target(), dtype, g, *beta);
             return strict_float(activated * u);
         };
-        y(d, t) = storage().store_result(element, d);
+        stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }
 
     void schedule() {
@@ -53,19 +52,20 @@ public:
             return;
         }
         if (!get_target().has_gpu_feature()) {
-            schedules::elementwise({y, d, t}, params, get_target());
+            schedules::elementwise(stages, params, get_target());
             return;
         }
         if (words) {
             schedules::gpu::promise_cells(gate, y, up);
         }
-        schedules::gpu::elementwise({y, d, t}, words, get_target());
+        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:
     RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var d{"d"}, t{"t"};
+    schedules::Elementwise stages;
 };
 
 }  // namespace

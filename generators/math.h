@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
 #include "Halide.h"
+#include "dtype.h"
 
 namespace halyard {
 
@@ -24,13 +24,18 @@ namespace halyard {
  * where that is denormal; for derivatives, over every seventh input. Denormal inputs and results are not flushed. NaN
  * in gives NaN out.
  *
+ * What is to be rounded to 16 bits anyway needs less: polynomials are shorter, and what makes up for the rounding of
+ * their arguments is left out. With f16 or bf16 for `result` the relative error of the functions is 2^-16 or 2^-13 at
+ * most, 1/32 ULP of that type; limits and signs are the same. Derivatives cancel near their zeros and come in f32 alone.
+ *
  * The polynomials are minimax fits by generators/fit/fit_math.py, coefficients from the constant term up. */
 class Math {
 public:
     using Expr = Halide::Expr;
 
-    explicit Math(const Halide::Target &target)
-        : has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
+    explicit Math(const Halide::Target &target, DType result = DType::f32)
+        : result(result),
+          has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
                   target.has_gpu_feature()),
           is_arm(target.arch == Halide::Target::ARM),
           fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
@@ -59,6 +64,9 @@ public:
     Expr exp(Expr v) const {
         Expr x = at_most(at_least(v, -105.0f), 89.0f);
         Power p = nearest_power(x, 0.5f * log2e, 0);
+        if (result != DType::f32) {
+            return exp4_fraction(remainder(x, 0.5f * log2e, 0.5f * log2e_lo, p.n)) * p.scale * p.scale;
+        }
         Expr r = fma(p.n, -2 * ln2_lo, fma(p.n, -2 * ln2_hi, x));
         Expr m = polynomial(
             r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f, 0.000196297508f});
@@ -71,8 +79,8 @@ public:
         const float unit = 0x1p-24f;
         Expr x = at_most(at_least(v, -104.0f), 64.0f);
         Power p = nearest_power(x, -log2e, -24);
-        Expr m = polynomial(plus_n_ln2(x, p.n),
-                            {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f, 0.00138207339f});
+        Expr m = exp_minus(x, p.n, {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f,
+                                    0.00138207339f});
         return unit / fma(m, p.scale, unit);
     }
 
@@ -84,8 +92,8 @@ public:
         Expr low = at_least(v, -110.0f);
         Expr x = at_most(low, 64.0f);
         Power p = nearest_power(x, -log2e, -32);
-        Expr m = polynomial(plus_n_ln2(x, p.n),
-                            {1.0f, -0.999999702f, 0.499991477f, -0.166676521f, 0.0418981761f, -0.00828936044f});
+        Expr m = exp_minus(x, p.n,
+                           {1.0f, -0.999999702f, 0.499991477f, -0.166676521f, 0.0418981761f, -0.00828936044f});
         return gated(v, low, m, p);
     }
 
@@ -123,16 +131,23 @@ public:
         Expr low = at_least(float_of(bits(v) ^ sign), lowest);
         Expr x = at_most(at_least(low, -largest), at_most(44.0f / b, largest));
         Power p = nearest_power(x, c, 0);
-        Expr m = polynomial(remainder(x, c, c_lo, p.n), {1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f,
-                                                         0.042692937f, 0.0100134723f, 0.00191074307f});
+        Expr m = exp4_fraction(remainder(x, c, c_lo, p.n));
         Expr inverse = float_of(u32(254u << 23) - bits(p.scale));
         return float_of(bits(low / fma(m, p.scale, inverse) * inverse) ^ sign);
     }
 
     /** tanh(x) = y/(y + 2) with y = e^2x - 1 = 2^n·(e^2r - 1) + (2^n - 1), which never exceeds 1 and loses nothing near
      * 0, where n = 0 and y = r·P(r). Error 3.4. tanh(±0) = ±0, tanh(±inf) = ±1. An odd rational of degree 9/8 has two
-     * operations less, but errs by 5 and exceeds 1. */
+     * operations less, but errs by 5 and exceeds 1. It serves 16 bits, where all beyond 4 or 5 is 1. */
     Expr tanh(Expr v) const {
+        if (result != DType::f32) {
+            const float limit = of_result<float>(0, 5, 4);
+            Expr x = at_most(at_least(v, -limit), limit), s = x * x;
+            return x * polynomial(s, of_result<Coefficients>({}, {0.999997973f, 0.116618685f, 0.00163716974f},
+                                                             {0.999986529f, 0.105320066f, 0.000770102546f})) /
+                   polynomial(s, of_result<Coefficients>({}, {1.0f, 0.449935824f, 0.018304171f, 6.44653701e-05f},
+                                                         {1.0f, 0.438552499f, 0.0137490509f}));
+        }
         Expr x = at_most(at_least(v, -10.0f), 10.0f);
         Power p = nearest_power(x, 2 * log2e, 0);
         Expr r = fma(p.n, -0.5f * ln2, x);  // the error of n·ln 2 fades with 2^-|n| in y/(y + 2)
@@ -167,7 +182,7 @@ public:
      * 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
         Gauss g = gauss(v);
-        if (!has_fma) {
+        if (!has_fma && result == DType::f32) {
             return relu(v) - gelu_tail_without_fma(g);
         }
         return relu(v) - times_gauss(mills_numerator(g.z), g) * (g.scale * g.z) / mills_denominator(g.z);
@@ -249,10 +264,13 @@ private:
         Expr f;
     };
 
-    /** e^(-z²/2) = (1 + q)·scale·gauss_unit for z = |x| or, beyond, the bound from which on z·e^(-z²/2) rounds to 0. */
+    /** e^(-z²/2) = (1 + q)·scale·gauss_unit for z = |x| or, beyond, the bound from which on z·e^(-z²/2) rounds to 0. For
+     *  16 bits q holds all of 1 + q. */
     struct Gauss {
         Expr z, q, scale;
     };
+
+    using Coefficients = std::vector<float>;
 
     /** A sum of two floats of which the second is the rounding error of the first. */
     struct Pair {
@@ -279,9 +297,14 @@ private:
 
     static Expr at_most(const Expr &x, const Expr &high) { return Halide::select(x > high, high, x); }
 
+    /** What the type of the result asks for. */
+    template<typename T>
+    T of_result(const T &f32, const T &f16, const T &bf16) const {
+        return result == DType::f32 ? f32 : result == DType::f16 ? f16 : bf16;
+    }
+
     /** Horner's rule. */
-    Expr polynomial(const Expr &x, std::initializer_list<float> coefficients) const {
-        const std::vector<float> c(coefficients);
+    Expr polynomial(const Expr &x, const Coefficients &c) const {
         Expr p = c.back();
         for (size_t i = c.size() - 1; i-- > 0;) {
             p = fma(p, x, c[i]);
@@ -321,17 +344,38 @@ private:
         return {m - magic, float_of(bits(m) << 23)};
     }
 
-    /** x + n·ln 2, ln 2 in two parts (Cody & Waite 1980). */
-    Expr plus_n_ln2(const Expr &x, const Expr &n) const { return fma(n, ln2_lo, fma(n, ln2_hi, x)); }
+    /** e^-x = m·2^n for n = -x·log2 e rounded. In f32 by e^-r, r = x + n·ln 2 with ln 2 in two parts (Cody & Waite 1980)
+     *  and the coefficients that make the error of the whole function smallest. */
+    Expr exp_minus(const Expr &x, const Expr &n, const Coefficients &f32) const {
+        if (result != DType::f32) {
+            return exp2_fraction(remainder(x, -log2e, -log2e_lo, n));
+        }
+        return polynomial(fma(n, ln2_lo, fma(n, ln2_hi, x)), f32);
+    }
 
     /** x·(c + c_lo) - n, for n near x·c. */
     Expr remainder(const Expr &x, const Expr &c, const Expr &c_lo, const Expr &n) const {
+        if (result != DType::f32) {
+            return fma(x, c, n * -1.0f);
+        }
         return fma(x, c_lo, fma_exact(x, c, n * -1.0f));
     }
 
     /** 2^f, |f| <= ½. */
     Expr exp2_fraction(const Expr &f) const {
-        return polynomial(f, {1.0f, 0.693147004f, 0.240222454f, 0.0555071086f, 0.00967139285f, 0.00132697227f});
+        return polynomial(f, of_result<Coefficients>({1.0f, 0.693147004f, 0.240222454f, 0.0555071086f, 0.00967139285f,
+                                                      0.00132697227f},
+                                                     {0.999999285f, 0.693121791f, 0.24024725f, 0.0559183136f, 0.00957066659f},
+                                                     {0.999927819f, 0.693261445f, 0.2426157f, 0.0551709533f}));
+    }
+
+    /** 4^f, |f| <= ½. */
+    Expr exp4_fraction(const Expr &f) const {
+        return polynomial(f, of_result<Coefficients>({1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f,
+                                                      0.042692937f, 0.0100134723f, 0.00191074307f},
+                                                     {1.00000393f, 1.38626778f, 0.960585296f, 0.444416642f, 0.157503366f,
+                                                      0.0419369899f},
+                                                     {0.999954998f, 1.38554347f, 0.962229192f, 0.457020491f, 0.150830373f}));
     }
 
     /** x·(-2√(2/π)·log2 e)(1 + 0.044715x²) = x·g = n + f. Without the rounding error of g, which is put back into f,
@@ -341,6 +385,9 @@ private:
         Expr s = x * x;
         Expr g = fma(s, b, a);
         Power p = nearest_power(x, g, bias);
+        if (result != DType::f32) {
+            return {p, fma(x, g, p.n * -1.0f)};
+        }
         return {p, fma(x, fma_exact(s, b, a - g), fma_exact(x, g, p.n * -1.0f))};
     }
 
@@ -356,6 +403,9 @@ private:
         Expr z = at_most(Halide::abs(x), 14.6f);
         Expr s = z * z;
         Power p = nearest_power(s, -0.5f * log2e, 32);
+        if (result != DType::f32) {
+            return {z, exp2_fraction(remainder(s, -0.5f * log2e, -0.5f * log2e_lo, p.n)), p.scale};
+        }
         Expr r = has_fma ? fma(p.n, 2 * ln2, s) : fma(p.n, 2 * ln2_lo, fma(p.n, 2 * ln2_hi, s));
         r = r + fma_exact(z, z, s * -1.0f);
         Expr q =
@@ -363,7 +413,7 @@ private:
         return {z, q, p.scale};
     }
 
-    Expr times_gauss(const Expr &a, const Gauss &g) const { return fma(a, g.q, a); }
+    Expr times_gauss(const Expr &a, const Gauss &g) const { return result == DType::f32 ? fma(a, g.q, a) : a * g.q; }
 
     // R(z) = numerator/denominator/gauss_unit. Both carry a common factor of 1.203125 (the numerator gauss_unit
     // besides, for the tail beyond 2^-126), which makes the roundings smallest where GELU is a little less than a power
@@ -379,9 +429,22 @@ private:
         return polynomial(z, {2.00046229f, 1.42474139f, 0.550628781f, 0.117922954f, 0.0117041012f});
     }
 
-    Expr mills_numerator(const Expr &z) const { return fma(mills_numerator_rest(z), z, mills_numerator_0); }
+    Expr mills_numerator(const Expr &z) const {
+        const float u = gauss_unit;
+        if (result != DType::f32) {
+            return polynomial(z, of_result<Coefficients>({}, {0.500004709f * u, 0.259841949f * u, 0.055135563f * u},
+                                                         {0.500012577f * u, 0.279205114f * u, 0.062920779f * u}));
+        }
+        return fma(mills_numerator_rest(z), z, mills_numerator_0);
+    }
 
-    Expr mills_denominator(const Expr &z) const { return fma(mills_denominator_rest(z), z, mills_denominator_0); }
+    Expr mills_denominator(const Expr &z) const {
+        if (result != DType::f32) {
+            return polynomial(z, of_result<Coefficients>({}, {1.0f, 1.31789756f, 0.659954846f, 0.137782663f},
+                                                         {1.0f, 1.35707283f, 0.704786241f, 0.157551989f}));
+        }
+        return fma(mills_denominator_rest(z), z, mills_denominator_0);
+    }
 
     /** |x|·Φ(-|x|) without FMA. Twice as many roundings as with it would add up to an error of 5.2, so the last step of
      * both polynomials, the product and the quotient carry theirs along. */
@@ -415,6 +478,7 @@ private:
         return w / (h * h) * unit;
     }
 
+    DType result;
     bool has_fma, is_arm;
     const char *fma_name;
 };

@@ -2,21 +2,11 @@
 #ifndef HALYARD_GENERATORS_STORAGE_H
 #define HALYARD_GENERATORS_STORAGE_H
 
-#include <map>
-#include <string>
-
 #include "Halide.h"
+#include "dtype.h"
 #include "math.h"
 
 namespace halyard {
-
-enum class DType { f32, f16, bf16 };
-
-inline const std::map<std::string, DType> dtype_names = {
-    {"f32", DType::f32},
-    {"f16", DType::f16},
-    {"bf16", DType::bf16},
-};
 
 /** How elements of a dtype are read and written on a target.
  *

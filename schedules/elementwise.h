@@ -11,11 +11,17 @@ struct ElementwiseParams {
     Halide::GeneratorParam<int> vectors{"vectors", 2};  // vectors computed per iteration
 };
 
-/** y(d, t): every element by itself. */
+/** y(d, t): every element by itself. Or, where `pairs` is defined, in two updates: `whole` chunks (element of a pair, pair
+ *  of a chunk, chunk) from pairs(d, t), then the `rest` of a row. */
 struct Elementwise {
     Halide::Func y;
     Halide::Var d, t;
+    Halide::Func pairs{};
+    Halide::RDom whole{}, rest{};
 };
+
+/** The elements of a chunk that 16-bit kernels compute in pairs; 0: they do not. */
+int elements_by_pairs(const ElementwiseParams &params, const Halide::Target &target);
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target);
 

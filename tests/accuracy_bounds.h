@@ -55,6 +55,10 @@ inline constexpr Bound bounds[] = {
     {"swish_derivative", -infinity, -2, 8},
 };
 
+/** In 16-bit types the error before the result is rounded may also be so large, relative to the result: 1/32 ULP of the
+ *  type. The derivatives are as in f32. */
+inline constexpr double relative_error_f16 = 0x1p-16, relative_error_bf16 = 0x1p-13;
+
 /** Whether the table has a row for the function. */
 constexpr bool has_bound(std::string_view function) {
     for (const Bound &bound : bounds) {

@@ -195,9 +195,17 @@ const accuracy::Bound *ErrorModel::bound_at(double argument) const {
     return nullptr;
 }
 
-double ErrorModel::allowed(double argument, double result) const {
+double ErrorModel::allowed(double argument, double result, Dtype type) const {
     const accuracy::Bound *bound = bound_at(argument);
-    return bound == nullptr ? 0.0 : bound->max_ulp * ulp_f32(std::max(std::fabs(result), bound->floor));
+    if (bound == nullptr || bound->max_ulp == 0) {
+        return 0.0;
+    }
+    const bool derivative = bound->function.find("_derivative") != std::string_view::npos;
+    const double relative = derivative || type == Dtype::f32 ? 0.0 :
+                            type == Dtype::f16               ? accuracy::relative_error_f16 :
+                                                               accuracy::relative_error_bf16;
+    const double in_f32 = bound->max_ulp * ulp_f32(std::max(std::fabs(result), bound->floor));
+    return std::max(in_f32, relative * std::fabs(result));
 }
 
 Expected gated(double activated, double activated_error, double up) {
@@ -326,7 +334,7 @@ ExpectedRow rms_norm(const Row &x, const NormParameters &parameters) {
     return expected;
 }
 
-ExpectedRow softmax(const Row &x, double scale) {
+ExpectedRow softmax(const Row &x, double scale, Dtype type) {
     // A score is scale * x in f32; with scale 1 it is exact.
     const double score_error = scale == 1 ? 0.0 : unit;
     double largest = -infinity;
@@ -340,7 +348,9 @@ ExpectedRow softmax(const Row &x, double scale) {
         return ExpectedRow(x.size(), {not_a_number, 0.0});
     }
 
-    // An error of a in the argument of exp is one of a relative in its result, on top of exp's own 2 ULP (4 units).
+    // An error of a in the argument of exp is one of a relative in its result, on top of exp's own: 2 ULP (4 units), or
+    // what 16-bit types may have, as much again being in the sum.
+    const double exp_error = type == Dtype::f32 ? 4 * unit : accuracy::relative_error_f16 / 2;
     const auto argument_error = [&](double value) {
         return std::isinf(value) ? 0.0
                                  : unit * std::fabs(scale * value - largest) + score_error * std::fabs(scale * value);
@@ -349,7 +359,7 @@ ExpectedRow softmax(const Row &x, double scale) {
     for (const double value : x) {
         const double term = std::exp(scale * value - largest);
         sum += term;
-        sum_error += term == 0 ? 0.0 : term * (argument_error(value) + 4 * unit);
+        sum_error += term == 0 ? 0.0 : term * (argument_error(value) + exp_error);
     }
     const double common_error = sum_error / sum + (chain_length(x.size(), 64) + 4) * unit;
 
@@ -357,7 +367,7 @@ ExpectedRow softmax(const Row &x, double scale) {
     expected.reserve(x.size());
     for (const double value : x) {
         const double share = std::exp(scale * value - largest) / sum;
-        const double error = share == 0 ? 0.0 : share * (argument_error(value) + 4 * unit + common_error);
+        const double error = share == 0 ? 0.0 : share * (argument_error(value) + exp_error + common_error);
         expected.push_back({share, error + 4 * underflow});
     }
     return expected;

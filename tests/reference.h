@@ -74,8 +74,8 @@ public:
     const std::vector<accuracy::Bound> &bounds() const { return rows; }
     /** The row that counts at this argument (x, or beta * x); null for NaN, and for functions that are exact. */
     const accuracy::Bound *bound_at(double argument) const;
-    /** Largest allowed |f32 result - result|; 0 for NaN. */
-    double allowed(double argument, double result) const;
+    /** Largest allowed |result before it is rounded to the type - result|; 0 for NaN. */
+    double allowed(double argument, double result, Dtype type) const;
 
 private:
     std::vector<accuracy::Bound> rows;
@@ -102,7 +102,7 @@ Expected rms_scale(const Row &x, const NormParameters &parameters);
 
 ExpectedRow layer_norm(const Row &x, const NormParameters &parameters);
 ExpectedRow rms_norm(const Row &x, const NormParameters &parameters);
-ExpectedRow softmax(const Row &x, double scale);
+ExpectedRow softmax(const Row &x, double scale, Dtype type);
 
 }  // namespace halyard::tests
 

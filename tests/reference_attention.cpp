@@ -64,7 +64,7 @@ Expected score(const Expected &s, const AttentionRule &rule, std::size_t head_di
     }
     const Expected x = times(t, 1 / rule.softcap, 0);
     const double value = std::tanh(x.value);
-    return times({value, x.error + ErrorModel("tanh").allowed(x.value, value)}, rule.softcap, 0);
+    return times({value, x.error + ErrorModel("tanh").allowed(x.value, value, Dtype::f32)}, rule.softcap, 0);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ Estimate activated(halyard_activation which, double beta, const Estimate &x) {
     const double scale = which == HALYARD_SWISH ? beta : 1.0;
     const double value = activation.at(x.value, beta);
     const double slope = which == HALYARD_RELU ? 1.0 : activation.slope(x.value, beta);
-    const double own = ErrorModel(activation.function).allowed(scale * x.value, value);
+    const double own = ErrorModel(activation.function).allowed(scale * x.value, value, Dtype::f32);
     return {value, square(slope) * x.variance + square(own)};
 }
 

@@ -91,7 +91,7 @@ Expected activated(const LayerActivation &activation, const ErrorModel &model, c
     const double scale = activation.value == HALYARD_SWISH ? beta : 1.0;
     double own = 0;
     for (const double at : {v.value - e, v.value, v.value + e}) {
-        own = std::max(own, model.allowed(scale * at, std::fabs(value) + carried));
+        own = std::max(own, model.allowed(scale * at, std::fabs(value) + carried, Dtype::f32));
     }
     return {value, carried + own};
 }

@@ -146,6 +146,23 @@ def gaussians():
     show("R(z) - z/sqrt(2 pi) (gelu_derivative)", x, f, w, 5, {0: 0.5}, range(1, 5), 1.125, order, steps=60)
 
 
+def for_16_bits():
+    """Of functions that are rounded to f16 (first) or bf16: errors small beside 2^-12 and 2^-9."""
+    x = chebyshev(-0.5005, 0.5005)
+    for degree in 4, 3:
+        show(f"2^f, |f| <= 1/2, degree {degree}", x, 2**x, 2**-x, degree)
+    for degree in 5, 4:
+        show(f"4^f, |f| <= 1/2, degree {degree}", x, 4**x, 4**-x, degree)
+    for top in 7.0, 14.65:  # beyond 7 even 65504 gelu(x) is denormal in f16
+        x = np.concatenate([chebyshev(0, 2.06, 150), chebyshev(2.06, top, 250)])
+        f = evaluate(lambda z: mp.ncdf(-z) * mp.exp(z * z / 2), x)
+        show(f"R(z), z <= {top}, degree 2/3", x, f, 1 / f, 2, None, range(1, 4), steps=60)
+    for top, n, d in (5.0, 2, 3), (4.0, 2, 2):
+        x = chebyshev(1e-3, top)
+        f = np.tanh(x) / x
+        show(f"tanh(x)/x over x^2, |x| <= {top}, degree {n}/{d}", x * x, f, 1 / f, n, None, range(1, d + 1), steps=60)
+
+
 def constants():
     a = 2 * mp.sqrt(2 / mp.pi)
     for name, value in (
@@ -165,3 +182,4 @@ if __name__ == "__main__":
     constants()
     exponentials()
     gaussians()
+    for_16_bits()

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
@@ -64,7 +65,7 @@ void prefetch_into_cache(const std::string &assembly_file) {
     write_file(assembly_file, text);
 }
 
-/** Compiles what an autoscheduler makes of a kernel. Its assertions may end the process. */
+/** Compiles what an autoscheduler makes of a kernel. */
 void compile_autoscheduled(const Variant &variant, const std::string &scheduler,
                            const std::vector<std::vector<int>> &extents, const std::string &object_file) {
     using namespace Halide;
@@ -118,6 +119,33 @@ std::string reason_in(const std::string &log) {
     return reason;
 }
 
+/** Runs what compiles in a process of its own, whose output goes to a file. Halide never gives back all the memory that a
+ *  compilation took (9 GB after a thousand candidates, which made every fork slow), and its assertions may end the
+ *  process. Throws std::runtime_error with the reason that it gave. */
+void run_apart(const std::string &log, const std::function<void()> &compile) {
+    std::fflush(nullptr);
+    const pid_t process = fork();
+    if (process == 0) {
+        const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (file < 0 || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) {
+            _exit(1);
+        }
+        int status = 1;
+        try {
+            compile();
+            status = 0;
+        } catch (const std::exception &error) {
+            std::fprintf(stderr, "%s\n", error.what());
+        }
+        std::fflush(nullptr);
+        _exit(status);
+    }
+    int status = 0;
+    if (process < 0 || waitpid(process, &status, 0) != process || status != 0) {
+        throw std::runtime_error(reason_in(read_file(log)));
+    }
+}
+
 }  // namespace
 
 Loaded::Loaded(const std::string &file, const std::string &symbol)
@@ -152,7 +180,7 @@ std::string Compiler::object(const Variant &variant, const Choice &choice) {
     using Halide::OutputFileType;
     const std::string symbol = variant.symbol(), stem = directory + "/" + symbol;
     const bool by_assembly = variant.kernel->family == "matmul";
-    try {
+    run_apart(stem + ".log", [&] {
         const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
         const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
         for (const auto &[name, value] : variant.parameters()) {
@@ -163,9 +191,7 @@ std::string Compiler::object(const Variant &variant, const Choice &choice) {
         }
         generator->build_module(symbol).compile({by_assembly ? std::make_pair(OutputFileType::assembly, stem + ".s")
                                                              : std::make_pair(OutputFileType::object, stem + ".o")});
-    } catch (const Halide::Error &error) {
-        throw std::runtime_error(error.what());
-    }
+    });
     if (by_assembly) {
         prefetch_into_cache(stem + ".s");
         run_program({HALYARD_TUNE_CC, "-c", stem + ".s", "-o", stem + ".o"});
@@ -196,26 +222,10 @@ std::unique_ptr<Loaded> Compiler::autoscheduled(const Variant &variant, const st
     const std::string symbol = variant.symbol(), stem = directory + "/" + symbol + "-" + scheduler;
     const std::string shared = stem + "-" + std::to_string(loads++) + ".so";
     const std::string log = stem + ".log";
-    std::fflush(nullptr);
-    const pid_t process = fork();
-    if (process == 0) {
-        // It says a great deal.
-        const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (file < 0 || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) {
-            _exit(1);
-        }
-        int status = 1;
-        try {
-            compile_autoscheduled(variant, scheduler, extents, stem + ".o");
-            status = 0;
-        } catch (const std::exception &error) {
-            std::fprintf(stderr, "%s\n", error.what());
-        }
-        _exit(status);
-    }
-    int status = 0;
-    if (process < 0 || waitpid(process, &status, 0) != process || status != 0) {
-        throw std::runtime_error("the autoscheduler gives up: " + reason_in(read_file(log)));
+    try {
+        run_apart(log, [&] { compile_autoscheduled(variant, scheduler, extents, stem + ".o"); });
+    } catch (const std::exception &error) {
+        throw std::runtime_error("the autoscheduler gives up: " + std::string(error.what()));
     }
     run_program({HALYARD_TUNE_CC, "-shared", "-Wl,-Bsymbolic", "-o", shared, stem + ".o", "-lpthread", "-ldl", "-lm"});
     return std::make_unique<Loaded>(shared, symbol);

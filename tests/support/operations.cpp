@@ -120,11 +120,11 @@ void add_unary(std::vector<Operation> &all) {
             return activation.call(context, t[0], activation.has_beta ? static_cast<float>(scalars[0]) : 0.0f, t[1]);
         };
         operation.reference = [&activation, errors = ErrorModel(activation.function)](const std::vector<Row> &rows,
-                                                                                      Dtype) {
+                                                                                      Dtype type) {
             ExpectedRow expected;
             for (const double x : rows[0]) {
                 const double value = activation.reference(x);
-                expected.push_back({value, errors.allowed(activation.beta * x, value)});
+                expected.push_back({value, errors.allowed(activation.beta * x, value, type)});
             }
             return std::vector<ExpectedRow>{expected};
         };
@@ -134,11 +134,11 @@ void add_unary(std::vector<Operation> &all) {
 
 /** y = f(gate) * up for rows of gate and up. */
 ExpectedRow gated_row(const std::function<double(double)> &gate_value, const ErrorModel &errors, double beta,
-                      const Row &gate, const Row &up) {
+                      Dtype type, const Row &gate, const Row &up) {
     ExpectedRow expected;
     for (std::size_t i = 0; i < gate.size(); i++) {
         const double activated = gate_value(gate[i]);
-        expected.push_back(gated(activated, errors.allowed(beta * gate[i], activated), up[i]));
+        expected.push_back(gated(activated, errors.allowed(beta * gate[i], activated, type), up[i]));
     }
     return expected;
 }
@@ -192,8 +192,8 @@ void add_gated_unit(std::vector<Operation> &all, const std::string &name, const 
     operation.call = [split](const halyard_context *context, DLTensor *const *t, const double *values) {
         return split(context, t[0], t[1], values, t[2]);
     };
-    operation.reference = [=](const std::vector<Row> &rows, Dtype) {
-        return std::vector<ExpectedRow>{gated_row(gate_value, errors, beta, rows[0], rows[1])};
+    operation.reference = [=](const std::vector<Row> &rows, Dtype type) {
+        return std::vector<ExpectedRow>{gated_row(gate_value, errors, beta, type, rows[0], rows[1])};
     };
     all.push_back(operation);
 
@@ -213,9 +213,9 @@ void add_gated_unit(std::vector<Operation> &all, const std::string &name, const 
             return packed(context, t[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])), values + 1,
                           t[1]);
         };
-        on_one.reference = [=](const std::vector<Row> &rows, Dtype) {
+        on_one.reference = [=](const std::vector<Row> &rows, Dtype type) {
             const auto [gate, up] = unpack(rows[0], layout);
-            return std::vector<ExpectedRow>{gated_row(gate_value, errors, beta, gate, up)};
+            return std::vector<ExpectedRow>{gated_row(gate_value, errors, beta, type, gate, up)};
         };
         all.push_back(on_one);
     }
@@ -403,8 +403,8 @@ void add_softmax(std::vector<Operation> &all) {
         operation.call = [](const halyard_context *context, DLTensor *const *t, const double *scalars) {
             return halyard_softmax(context, t[0], static_cast<float>(scalars[0]), t[1]);
         };
-        operation.reference = [scale](const std::vector<Row> &rows, Dtype) {
-            return std::vector<ExpectedRow>{softmax(rows[0], scale)};
+        operation.reference = [scale](const std::vector<Row> &rows, Dtype type) {
+            return std::vector<ExpectedRow>{softmax(rows[0], scale, type)};
         };
         all.push_back(operation);
     }
