@@ -1,6 +1,8 @@
 // Feed-forward networks.
 #include "support/ffn.h"
 
+#include "support/device_hooks.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -94,7 +96,7 @@ Form Ffn::rows_form(std::int64_t gap) const {
 }
 
 halyard_status Ffn::run(const halyard_context *context) {
-    return halyard_ffn(context, &x.view, up.get(), down.get(), &options, &y.view);
+    return finished(halyard_ffn(context, &x.view, up.get(), down.get(), &options, &y.view));
 }
 
 Matrix Ffn::expected() const {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/device_hooks.h"
 #include "support/text.h"
 
 namespace halyard::tests {
@@ -152,6 +153,7 @@ Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
     }
     mapping = static_cast<char *>(memory);
     block = mapping + accessible - used;
+    memory_mapped(mapping, accessible);
     EXPECT_EQ(halyard_weights_pack(nullptr, &source.view, &options, block, bytes, &weights), HALYARD_OK)
         << halyard_last_error();
     as_packed.assign(block, block + bytes);
@@ -159,6 +161,7 @@ Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
 
 Weights::~Weights() {
     halyard_weights_destroy(weights);
+    memory_unmapping(mapping);
     munmap(mapping, mapping_size);
 }
 
@@ -262,7 +265,7 @@ void LinearCall::activate(halyard_activation activation, float beta) {
 }
 
 halyard_status LinearCall::run(const halyard_context *context, const Tensor &rows) {
-    return halyard_linear(context, &rows.view, weights.get(), &options, &y.view);
+    return finished(halyard_linear(context, &rows.view, weights.get(), &options, &y.view));
 }
 
 void LinearCall::move_to(DLDevice device) {
