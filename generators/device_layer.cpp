@@ -23,7 +23,8 @@ public:
 
     Input<Buffer<void, 2>> sums{"sums"};  // of the gate, where there are two
     Input<Buffer<float, 1>> column_sums{"column_sums"}, bias{"bias"};
-    Input<Buffer<float, 1>> row_scale{"row_scale"}, row_mean{"row_mean"};  // of any stride, so that one entry does for all
+    Input<Buffer<float, 1>> row_scale{"row_scale"},
+        row_mean{"row_mean"};  // of any stride, so that one entry does for all
     Input<float> beta{"beta"};
     Input<Buffer<>> *sums_up = nullptr, *column_sums_up = nullptr, *bias_up = nullptr;
     Output<Buffer<void, 2>> y{"y"};  // may be sums
@@ -48,7 +49,8 @@ public:
         const auto element = [&](Expr i) {
             const Expr first = linear(sums, column_sums, bias, i);
             const Expr activated = function.value() == "identity" ? first : activation(function, math, first, beta);
-            return gated ? strict_float(activated * linear(*sums_up, *column_sums_up, *bias_up, i)) : strict_float(activated);
+            return gated ? strict_float(activated * linear(*sums_up, *column_sums_up, *bias_up, i))
+                         : strict_float(activated);
         };
         y(d, t) = storage().store_result(element, d);
     }

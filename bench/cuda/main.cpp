@@ -2,10 +2,10 @@
 //
 //   cuda_bench PLAN [--json FILE] [--filter TEXT]
 //
-// Each operation has so many sets of operands that they take three times what the second-level cache holds. A graph of many
-// calls, each on the next set, is launched between two events: its time over the number of calls, the median of several
-// launches, with quartiles. Besides the time that the processor takes for one call that is not part of a graph. A copy within
-// the device's memory says what the memory can do.
+// Each operation has so many sets of operands that they take three times what the second-level cache holds. A graph of
+// many calls, each on the next set, is launched between two events: its time over the number of calls, the median of
+// several launches, with quartiles. Besides the time that the processor takes for one call that is not part of a graph.
+// A copy within the device's memory says what the memory can do.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -64,8 +64,9 @@ struct Measured {
 Measured measure(Gpu &gpu, const halyard_context *context, Work &work) {
     Measured m;
     const std::int64_t wanted = 3 * gpu.l2_bytes / work.set_bytes + 1;
-    m.sets = static_cast<int>(std::min<std::int64_t>({std::max<std::int64_t>(wanted, 2), most_sets,
-                                                      std::max<std::int64_t>(1, gpu.memory_bytes / 2 / work.set_bytes)}));
+    m.sets =
+        static_cast<int>(std::min<std::int64_t>({std::max<std::int64_t>(wanted, 2), most_sets,
+                                                 std::max<std::int64_t>(1, gpu.memory_bytes / 2 / work.set_bytes)}));
     work.make_sets(gpu, m.sets);
     const double first = gpu.microseconds([&] { work.call(context, 0); });
     const double second = std::min(first, gpu.microseconds([&] { work.call(context, 0); }));
@@ -132,7 +133,8 @@ int run(int count, char **arguments) {
     if (gpu.stand_in) {
         std::printf("THIS IS NO GPU: NO NUMBER BELOW MEANS ANYTHING.\n");
     }
-    std::printf("%-36s %10s %10s %10s %8s %7s %9s %9s\n", "", "us", "low", "high", "GB/s", "% copy", "TFLOP/s", "call us");
+    std::printf("%-36s %10s %10s %10s %8s %7s %9s %9s\n", "", "us", "low", "high", "GB/s", "% copy", "TFLOP/s",
+                "call us");
     std::ofstream file;
     if (!json.empty()) {
         file.open(json);
@@ -140,8 +142,8 @@ int run(int count, char **arguments) {
             stop(json + " cannot be written");
         }
         file << "{\"device\": \"" << gpu.name << "\", \"stand_in\": " << (gpu.stand_in ? "true" : "false")
-             << ", \"library\": \"" << halyard_version() << "\", \"copy_gbps\": " << copied / 1e9 << ", \"l2_bytes\": " << gpu.l2_bytes
-             << ", \"rows\": [";
+             << ", \"library\": \"" << halyard_version() << "\", \"copy_gbps\": " << copied / 1e9
+             << ", \"l2_bytes\": " << gpu.l2_bytes << ", \"rows\": [";
     }
     bool first = true;
     for (const Case &c : cases) {

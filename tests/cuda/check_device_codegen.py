@@ -2,7 +2,7 @@
 """Checks what became of the CUDA kernels, from PTX and, where nvdisasm is at hand, from the assembled code.
 
 Kernels by words touch global memory by 128 bits at a time and in no other way, but for casts between types of different
-size and interleaved gated units, whose halves come one word at a time. Warps reduce rows by shuffles. Nothing flushes
+size, interleaved gated units, whose halves come one word at a time, and what epilogues read by column. Warps reduce rows by shuffles. Nothing flushes
 denormal numbers, and nothing is approximate. SwiGLU and the GeGLU of the tanh form stay within the number of
 instructions that an H200 can issue for an element at its full bandwidth; the exact GeGLU does not.
 """
@@ -19,7 +19,7 @@ GLOBAL = re.compile(r"\b(ld|st)\.global(?:\.nc)?\.(\S+)")
 BITS_128 = {"v4.b32", "v2.b64", "v4.f32", "v4.u32", "v2.u64"}
 
 # Not every access can be one of 128 bits here.
-MIXED = re.compile(r"^hk_(cast_to_|\w+_interleaved_)")
+MIXED = re.compile(r"^hk_(cast_to_|device_epilogue_|\w+_interleaved_)")
 
 # For an element of the output, see docs/cuda.md: 132 multiprocessors issue 4 instructions of 32 threads in each of 1.98e9
 # cycles a second, and 16 special functions; 6 bytes of two inputs and an output pass at 4.3e12 bytes a second.

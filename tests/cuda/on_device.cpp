@@ -1,7 +1,7 @@
 // Runs the tests of its program through CUDA where there is a device, and says why not where there is none.
 //
-// The tensors of the tests are in memory of the process. It is registered with the driver, so that the device reads and writes
-// it at the addresses that the process knows.
+// The tensors of the tests are in memory of the process. It is registered with the driver, so that the device reads and
+// writes it at the addresses that the process knows.
 #include <dlfcn.h>
 
 #include <cstdio>

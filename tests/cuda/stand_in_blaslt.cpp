@@ -1,9 +1,10 @@
-// Stands in for cuBLASLt where there is no GPU, as libcublasLt.so.13: products of what is in memory of the process, which is
-// that of the stand-in driver's devices too. Only what the library calls is there.
+// Stands in for cuBLASLt where there is no GPU, as libcublasLt.so.13: products of what is in memory of the process,
+// which is that of the stand-in driver's devices too. Only what the library calls is there.
 //
-// It is as strict as the original, or more so: an algorithm fits the layouts, types and alignments that it was asked for
-// with. Environment variables:
-//   STAND_IN_FAIL      the name of a function that fails: cublasLtCreate for want of memory, cublasLtMatmulAlgoGetHeuristic
+// It is as strict as the original, or more so: an algorithm fits the layouts, types and alignments that it was asked
+// for with. Environment variables:
+//   STAND_IN_FAIL      the name of a function that fails: cublasLtCreate for want of memory,
+//   cublasLtMatmulAlgoGetHeuristic
 //                      because there is no algorithm, cublasLtMatmul on execution
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -24,7 +25,8 @@ namespace ours = halyard::cuda::blaslt;
 static_assert(ours::succeeded == CUBLAS_STATUS_SUCCESS && ours::allocation_failed == CUBLAS_STATUS_ALLOC_FAILED &&
               ours::invalid_value == CUBLAS_STATUS_INVALID_VALUE && ours::not_supported == CUBLAS_STATUS_NOT_SUPPORTED);
 static_assert(ours::real_f32 == CUDA_R_32F && ours::real_f16 == CUDA_R_16F && ours::real_bf16 == CUDA_R_16BF &&
-              ours::compute_f32 == CUBLAS_COMPUTE_32F && ours::as_it_is == CUBLAS_OP_N && ours::transposed == CUBLAS_OP_T);
+              ours::compute_f32 == CUBLAS_COMPUTE_32F && ours::as_it_is == CUBLAS_OP_N &&
+              ours::transposed == CUBLAS_OP_T);
 static_assert(ours::operation_transpose_a == CUBLASLT_MATMUL_DESC_TRANSA &&
               ours::operation_transpose_b == CUBLASLT_MATMUL_DESC_TRANSB &&
               ours::operation_epilogue == CUBLASLT_MATMUL_DESC_EPILOGUE &&
@@ -91,7 +93,9 @@ struct Layout : Attributes {
 };
 
 struct Operation : Attributes {
-    bool transposed(cublasLtMatmulDescAttributes_t which) const { return get<std::int32_t>(which, CUBLAS_OP_N) == CUBLAS_OP_T; }
+    bool transposed(cublasLtMatmulDescAttributes_t which) const {
+        return get<std::int32_t>(which, CUBLAS_OP_N) == CUBLAS_OP_T;
+    }
     bool has_bias() const {
         return get<std::int32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
     }
@@ -132,7 +136,8 @@ void store(cudaDataType type, void *data, std::int64_t index, float value) {
 }
 
 bool real(const Layout &layout) {
-    return layout.rows > 0 && layout.columns > 0 && layout.pitch >= static_cast<std::int64_t>(layout.rows) && layout.count() > 0;
+    return layout.rows > 0 && layout.columns > 0 && layout.pitch >= static_cast<std::int64_t>(layout.rows) &&
+           layout.count() > 0;
 }
 
 /** Whether the operands fit each other. */
@@ -140,9 +145,10 @@ bool fit(const Operation &o, const Layout &a, const Layout &b, const Layout &c, 
     const bool ta = o.transposed(CUBLASLT_MATMUL_DESC_TRANSA), tb = o.transposed(CUBLASLT_MATMUL_DESC_TRANSB);
     const std::uint64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns;
     const std::uint64_t k_of_b = tb ? b.columns : b.rows, n = tb ? b.rows : b.columns;
-    return real(a) && real(b) && real(c) && real(d) && m == d.rows && n == d.columns && k == k_of_b && c.rows == d.rows &&
-           c.columns == d.columns && a.count() == d.count() && b.count() == d.count() && c.count() == d.count() &&
-           a.type == b.type && c.type == d.type && (d.type == a.type || d.type == CUDA_R_32F) &&
+    return real(a) && real(b) && real(c) && real(d) && m == d.rows && n == d.columns && k == k_of_b &&
+           c.rows == d.rows && c.columns == d.columns && a.count() == d.count() && b.count() == d.count() &&
+           c.count() == d.count() && a.type == b.type && c.type == d.type &&
+           (d.type == a.type || d.type == CUDA_R_32F) &&
            (!o.has_bias() || o.get<std::int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, -1) == d.type);
 }
 
@@ -180,13 +186,14 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 }
 
 const char *cublasLtGetStatusString(cublasStatus_t status) {
-    return status == CUBLAS_STATUS_ALLOC_FAILED       ? "the resource allocation failed" :
-           status == CUBLAS_STATUS_EXECUTION_FAILED   ? "the function failed to launch on the GPU" :
-           status == CUBLAS_STATUS_INVALID_VALUE      ? "an unsupported value or parameter was passed to the function" :
-                                                        "an error of the stand-in";
+    return status == CUBLAS_STATUS_ALLOC_FAILED       ? "the resource allocation failed"
+           : status == CUBLAS_STATUS_EXECUTION_FAILED ? "the function failed to launch on the GPU"
+           : status == CUBLAS_STATUS_INVALID_VALUE    ? "an unsupported value or parameter was passed to the function"
+                                                      : "an error of the stand-in";
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation, cublasComputeType_t compute, cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
     if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -224,8 +231,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
-                                                const void *value, std::size_t size) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+                                                std::size_t size) {
     return of<Layout>(layout)->set(attribute, value, size);
 }
 
@@ -247,8 +255,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return of<Attributes>(preference)->set(attribute, value, size);
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t *results, int *count) {
     heuristics++;
@@ -324,9 +333,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
             for (std::uint64_t m = 0; m < ld.rows; m++) {
                 float sum = 0;
                 for (std::uint64_t k = 0; k < depth; k++) {
-                    const std::int64_t i = static_cast<std::int64_t>(ta ? k : m) + static_cast<std::int64_t>(ta ? m : k) * la.pitch;
-                    const std::int64_t j = static_cast<std::int64_t>(tb ? n : k) + static_cast<std::int64_t>(tb ? k : n) * lb.pitch;
-                    sum = std::fma(element(la.type, a, batch * la.step() + i), element(lb.type, b, batch * lb.step() + j), sum);
+                    const std::int64_t i =
+                        static_cast<std::int64_t>(ta ? k : m) + static_cast<std::int64_t>(ta ? m : k) * la.pitch;
+                    const std::int64_t j =
+                        static_cast<std::int64_t>(tb ? n : k) + static_cast<std::int64_t>(tb ? k : n) * lb.pitch;
+                    sum = std::fma(element(la.type, a, batch * la.step() + i),
+                                   element(lb.type, b, batch * lb.step() + j), sum);
                 }
                 const std::int64_t row = static_cast<std::int64_t>(m), column = static_cast<std::int64_t>(n);
                 float value = factor * sum;

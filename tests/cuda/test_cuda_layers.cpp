@@ -1,6 +1,6 @@
-// Matrix products, linear layers and feed-forward networks on tensors of a CUDA device, against the float64 references: by
-// the stand-ins for driver and cuBLASLt, or the originals, and, where HALYARD_CUBLASLT is "off", by the library's own
-// kernels.
+// Matrix products, linear layers and feed-forward networks on tensors of a CUDA device, against the float64 references:
+// by the stand-ins for driver and cuBLASLt, or the originals, and, where HALYARD_CUBLASLT is "off", by the library's
+// own kernels.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -151,16 +151,18 @@ void run_product(const ProductCase &c) {
                 double sum = 0, size = 0;
                 const std::int64_t wb = b / c.sharing * w_rows;
                 for (std::int64_t k = 0; k < c.depth; k++) {
-                    const double term = x->get(b * c.rows + row, k) *
-                                        (c.transposed ? w->get(wb + column, k) : w->get(wb + k, column));
+                    const double term =
+                        x->get(b * c.rows + row, k) * (c.transposed ? w->get(wb + column, k) : w->get(wb + k, column));
                     sum += term;
                     size += std::fabs(term);
                 }
-                const double kept = c.beta == 0 ? 0 : static_cast<double>(c.beta) * added->get(b * c.rows + row, column);
+                const double kept =
+                    c.beta == 0 ? 0 : static_cast<double>(c.beta) * added->get(b * c.rows + row, column);
                 const double shift = c.bias ? bias.get(0, column) : 0;
                 const double value = static_cast<double>(c.alpha) * sum + kept + shift;
-                const double error = std::fabs(static_cast<double>(c.alpha)) * size * static_cast<double>(c.depth) * unit +
-                                     4 * unit * (std::fabs(c.alpha * size) + std::fabs(kept) + std::fabs(shift));
+                const double error =
+                    std::fabs(static_cast<double>(c.alpha)) * size * static_cast<double>(c.depth) * unit +
+                    4 * unit * (std::fabs(c.alpha * size) + std::fabs(kept) + std::fabs(shift));
                 ASSERT_TRUE(acceptable(c.y_type, {value, error}, y->get(b * c.rows + row, column)))
                     << "[" << b << ", " << row << ", " << column << "] is " << y->get(b * c.rows + row, column)
                     << " instead of " << value << " +- " << error;
@@ -179,8 +181,8 @@ protected:
     void expect_right(ProductCase c) const {
         for (const bool transposed : {true, false}) {
             c.transposed = transposed;
-            ASSERT_NO_FATAL_FAILURE(run_product(c)) << c.rows << " x " << c.columns << " x " << c.depth << ", w transposed "
-                                                    << transposed;
+            ASSERT_NO_FATAL_FAILURE(run_product(c))
+                << c.rows << " x " << c.columns << " x " << c.depth << ", w transposed " << transposed;
         }
     }
 };
@@ -570,8 +572,9 @@ TEST(Layers, CanBeCapturedWhenTheirMemoryIsThere) {
     capture(0);
     EXPECT_EQ(captured, HALYARD_OK) << halyard_last_error();
     // The graph keeps its memory: a larger call takes other memory.
-    form.leading = {50000};
-    form.d_model = form.d_ff = 16;
+    form.leading = {3000};
+    form.d_model = 1;
+    form.d_ff = 1024;
     Ffn larger(form);
     const long before = count("libcuda.so.1", "stand_in_allocations");
     ASSERT_EQ(larger.run(context.get()), HALYARD_OK) << halyard_last_error();
@@ -595,7 +598,8 @@ TEST(Layers, SayThatThereIsNoMemory) {
         Tensor matrix(Dtype::f32, compact_form({4, 4}));
         matrix.view.device = device;
         halyard_weights *packed = nullptr;
-        expect_message(halyard_weights_pack(context.get(), &matrix.view, nullptr, nullptr, 0, &packed), HALYARD_OUT_OF_MEMORY,
+        expect_message(halyard_weights_pack(context.get(), &matrix.view, nullptr, nullptr, 0, &packed),
+                       HALYARD_OUT_OF_MEMORY,
                        "allocating memory for packed weights on the device failed: out of memory");
         EXPECT_EQ(packed, nullptr);
     }
@@ -607,8 +611,10 @@ TEST(Layers, RefuseOperandsElsewhere) {
     const Weights here(weight_form(Dtype::f32, 8, 8)), there(on_device(weight_form(Dtype::f32, 8, 8)));
     LinearCall on_cpu(there, f32_rows(2)), on_gpu(here, f32_rows(2));
     on_gpu.move_to(device);
-    expect_message(on_cpu.run(context.get()), HALYARD_UNSUPPORTED, "weights is packed for CUDA device 0, but x is on the CPU");
-    expect_message(on_gpu.run(context.get()), HALYARD_UNSUPPORTED, "weights is packed for the CPU, but x is on CUDA device 0");
+    expect_message(on_cpu.run(context.get()), HALYARD_UNSUPPORTED,
+                   "weights is packed for CUDA device 0, but x is on the CPU");
+    expect_message(on_gpu.run(context.get()), HALYARD_UNSUPPORTED,
+                   "weights is packed for the CPU, but x is on CUDA device 0");
     LinearCall mixed(there, f32_rows(2));
     mixed.add_bias(Dtype::f32);
     mixed.move_to(device);
@@ -628,7 +634,8 @@ TEST(Weights, OnADeviceSayWhatTheyAre) {
     std::int64_t bytes = 0;
     ASSERT_EQ(halyard_weights_size(&matrix.view, &options, &bytes), HALYARD_OK);
     halyard_weights *weights = nullptr;
-    ASSERT_EQ(halyard_weights_pack(nullptr, &matrix.view, &options, nullptr, 0, &weights), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(halyard_weights_pack(nullptr, &matrix.view, &options, nullptr, 0, &weights), HALYARD_OK)
+        << halyard_last_error();
     halyard_weights_info info;
     ASSERT_EQ(halyard_weights_get_info(weights, &info), HALYARD_OK);
     EXPECT_EQ(info.in_features, 10);
@@ -655,7 +662,8 @@ TEST(Weights, OnADeviceSayWhatTheyAre) {
     refused(HALYARD_UNSUPPORTED, "device has type 7");
     options.device = device;
     char memory[1];
-    expect_message(halyard_weights_pack(nullptr, &matrix.view, &options, memory + (reinterpret_cast<std::uintptr_t>(memory) % 256 == 0), 1, &weights),
+    expect_message(halyard_weights_pack(nullptr, &matrix.view, &options,
+                                        memory + (reinterpret_cast<std::uintptr_t>(memory) % 256 == 0), 1, &weights),
                    HALYARD_INVALID_ARGUMENT, "memory is misaligned");
 }
 

@@ -1,5 +1,5 @@
-// What a program that calls a real device has to do about tests whose tensors are in memory of the process: let the device
-// see that memory, and wait for what a call has put into its stream. Nothing, unless the program says so.
+// What a program that calls a real device has to do about tests whose tensors are in memory of the process: let the
+// device see that memory, and wait for what a call has put into its stream. Nothing, unless the program says so.
 #ifndef HALYARD_TESTS_DEVICE_HOOKS_H
 #define HALYARD_TESTS_DEVICE_HOOKS_H
 
