@@ -165,6 +165,7 @@ Matrix half(const Matrix &x, const WeightMatrix &matrix, const EpilogueValues &e
             }
             if (bias != nullptr) {
                 v = sum(v, {(*bias)[n], 0.0});
+                v.error += epilogue.sum_roundoff * (std::fabs(v.value) + v.error);
             }
         }
         result.push_back(std::move(row));

@@ -54,7 +54,7 @@ struct EpilogueValues {
     halyard_activation activation = HALYARD_IDENTITY;
     double beta = 0;
     const std::vector<Row> *residual = nullptr;
-    /** Relative error of a rounding of the sums before anything is done with them. */
+    /** Relative error of a rounding of the sums before anything is done with them, or when they have their bias. */
     double sum_roundoff = 0;
 };
 
