@@ -30,6 +30,7 @@ set(HALYARD_DEVICE_ACCESS_device_fold elements)
 # multiprocessor, half of what it holds.
 set(HALYARD_DEVICE_THREADS_elementwise 256)
 set(HALYARD_DEVICE_THREADS_row 1024)
+set(HALYARD_DEVICE_THREADS_statistics 1024)
 set(HALYARD_DEVICE_THREADS_device_row 1024)
 set(HALYARD_DEVICE_THREADS_device_matmul 256)
 set(HALYARD_DEVICE_THREADS_device_elementwise 256)
