@@ -40,7 +40,6 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
         const auto linear = [&](const auto &matrix, const auto &column_sum, const auto &column_bias, const Expr &i) {
             const Expr sum = storage().load([&](Expr index) { return matrix(index, t); }, i);
             const Expr centred = strict_float(sum - strict_float(row_mean(t) * column_sum(i)));
@@ -48,7 +47,8 @@ public:
         };
         const auto element = [&](Expr i) {
             const Expr first = linear(sums, column_sums, bias, i);
-            const Expr activated = function.value() == "identity" ? first : activation(function, math, first, beta);
+            const Expr activated =
+                function.value() == "identity" ? first : activation(function, get_target(), dtype, first, beta);
             return gated ? strict_float(activated * linear(*sums_up, *column_sums_up, *bias_up, i))
                          : strict_float(activated);
         };

@@ -259,13 +259,14 @@ public:
 private:
     void launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums,
                          DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count, char *y, int64_t y_pitch) {
+        const Kernel kernel = epilogue_kernel(unit.activation, w.gated);
         const char *const up = sums + w.up_column * size_of(dtype);
         const int64_t cell = access_bytes / size_of(dtype);
         const auto whole = [&](const char *data, int64_t pitch) {
             return reinterpret_cast<uintptr_t>(data) % access_bytes == 0 && (count == 1 || pitch % cell == 0);
         };
-        const bool by_words =
-            w.out_features % cell == 0 && whole(sums, sums_pitch) && whole(up, sums_pitch) && whole(y, y_pitch);
+        const bool by_words = w.out_features % cell == 0 && whole(sums, sums_pitch) && whole(up, sums_pitch) &&
+                              whole(y, y_pitch) && host_function(kernel, dtype, Access::words);
         const int64_t per_word = by_words ? 4 / size_of(dtype) : 1;
         DeviceBufferOf<2> matrices[3];
         const char *const data[] = {sums, up, y};
@@ -299,8 +300,7 @@ private:
             }
         }
         arguments[n++] = matrices[2].argument();
-        launches_.run(epilogue_kernel(unit.activation, w.gated), dtype, by_words ? Access::words : Access::elements,
-                      arguments);
+        launches_.run(kernel, dtype, by_words ? Access::words : Access::elements, arguments);
     }
 
     Launches &launches_;
