@@ -26,6 +26,8 @@ set(HALYARD_DEVICE_ACCESS words elements)
 set(HALYARD_DEVICE_ACCESS_device_matmul elements)
 set(HALYARD_DEVICE_ACCESS_device_fold elements)
 set(HALYARD_DEVICE_ACCESS_device_join elements)
+# By words, its registers would not do.
+set(HALYARD_DEVICE_ACCESS_device_epilogue_gelu_gated elements)
 
 # Kernels of rows are built for any block, elementwise ones for their own; either way 1024 threads must fit in a
 # multiprocessor, half of what it holds.
@@ -65,8 +67,8 @@ function(halyard_device_kernel name family generator)
     set(objects)
     set(accesses ${HALYARD_DEVICE_ACCESS})
     set(variant VARIANT)
-    if(HALYARD_DEVICE_ACCESS_${family})
-        set(accesses ${HALYARD_DEVICE_ACCESS_${family}})
+    if(HALYARD_DEVICE_ACCESS_${family} OR HALYARD_DEVICE_ACCESS_${name})
+        set(accesses ${HALYARD_DEVICE_ACCESS_${family}} ${HALYARD_DEVICE_ACCESS_${name}})
         set(variant ELEMENTS)
     endif()
     foreach(dtype IN LISTS HALYARD_DTYPES)

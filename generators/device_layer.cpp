@@ -23,7 +23,8 @@ public:
 
     Input<Buffer<void, 2>> sums{"sums"};  // of the gate, where there are two
     Input<Buffer<float, 1>> column_sums{"column_sums"}, bias{"bias"};
-    Input<Buffer<float, 1>> row_scale{"row_scale"}, row_mean{"row_mean"};  // of any stride, so that one entry does for all
+    Input<Buffer<float, 1>> row_scale{"row_scale"},
+        row_mean{"row_mean"};  // of any stride, so that one entry does for all
     Input<float> beta{"beta"};
     Input<Buffer<>> *sums_up = nullptr, *column_sums_up = nullptr, *bias_up = nullptr;
     Output<Buffer<void, 2>> y{"y"};  // may be sums
@@ -39,7 +40,6 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
         const auto linear = [&](const auto &matrix, const auto &column_sum, const auto &column_bias, const Expr &i) {
             const Expr sum = storage().load([&](Expr index) { return matrix(index, t); }, i);
             const Expr centred = strict_float(sum - strict_float(row_mean(t) * column_sum(i)));
@@ -47,8 +47,10 @@ public:
         };
         const auto element = [&](Expr i) {
             const Expr first = linear(sums, column_sums, bias, i);
-            const Expr activated = function.value() == "identity" ? first : activation(function, math, first, beta);
-            return gated ? strict_float(activated * linear(*sums_up, *column_sums_up, *bias_up, i)) : strict_float(activated);
+            const Expr activated =
+                function.value() == "identity" ? first : activation(function, get_target(), dtype, first, beta);
+            return gated ? strict_float(activated * linear(*sums_up, *column_sums_up, *bias_up, i))
+                         : strict_float(activated);
         };
         y(d, t) = storage().store_result(element, d);
     }

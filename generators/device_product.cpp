@@ -1,7 +1,7 @@
 // The product of matrices on a GPU, where cuBLASLt does not compute it: y = alpha x w + beta c + bias.
 //
-// Each element is the sum, in f32, of the sums of blocks of inputs, in an order that does not depend on the shape of the
-// call.
+// Each element is the sum, in f32, of the sums of blocks of inputs, in an order that does not depend on the shape of
+// the call.
 #include "Halide.h"
 
 #include "schedules/gpu_matmul.h"
@@ -56,8 +56,8 @@ public:
         const Expr scaled = strict_float(alpha * sum(column, row, batch));
         const Expr with_c = select(beta == 0.0f, scaled,
                                    strict_float(scaled + strict_float(beta * result().widen(c(column, row, batch)))));
-        y(column, row, batch) = result().narrow_result(
-            select(has_bias, strict_float(with_c + result().widen(bias(column))), with_c));
+        y(column, row, batch) =
+            result().narrow(select(has_bias, strict_float(with_c + result().widen(bias(column))), with_c));
     }
 
     void schedule() {

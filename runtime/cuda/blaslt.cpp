@@ -1,7 +1,7 @@
 // Products by cuBLASLt. It counts columns first: y, row by row, is to it the transpose of y, and so are x and w.
 //
-// What it needs to know of a product, and the algorithm that its heuristics choose, are kept for each shape, so that calls
-// in steady state ask and allocate nothing.
+// What it needs to know of a product, and the algorithm that its heuristics choose, are kept for each shape, so that
+// calls in steady state ask and allocate nothing.
 #include "cuda/blaslt.h"
 
 #include <dlfcn.h>
@@ -30,8 +30,8 @@ struct Library {
     Status (*preference_create)(Preference *preference);
     Status (*preference_destroy)(Preference preference);
     Status (*preference_set)(Preference preference, int attribute, const void *value, size_t size);
-    Status (*heuristic)(Handle handle, Operation operation, Layout a, Layout b, Layout c, Layout d, Preference preference,
-                        int requested, HeuristicResult *results, int *count);
+    Status (*heuristic)(Handle handle, Operation operation, Layout a, Layout b, Layout c, Layout d,
+                        Preference preference, int requested, HeuristicResult *results, int *count);
     Status (*multiply)(Handle handle, Operation operation, const void *alpha, const void *a, Layout a_layout,
                        const void *b, Layout b_layout, const void *beta, const void *c, Layout c_layout, void *d,
                        Layout d_layout, const Algorithm *algorithm, void *workspace, size_t workspace_bytes,
@@ -50,8 +50,7 @@ bool find(void *library, const char *name, void *function) {
 
 bool find_all(void *library) {
     Library &l = opened;
-    return find(library, "cublasLtCreate", &l.create) &&
-           find(library, "cublasLtGetStatusString", &l.status_string) &&
+    return find(library, "cublasLtCreate", &l.create) && find(library, "cublasLtGetStatusString", &l.status_string) &&
            find(library, "cublasLtMatmulDescCreate", &l.operation_create) &&
            find(library, "cublasLtMatmulDescDestroy", &l.operation_destroy) &&
            find(library, "cublasLtMatmulDescSetAttribute", &l.operation_set) &&
@@ -209,8 +208,8 @@ public:
 
     void multiply(const Plan &plan, const DeviceProduct &p, void *workspace, Stream stream) {
         const float beta = p.c ? p.beta : 0.0f;
-        keep(l.multiply(state_.handle, plan.operation, &p.alpha, p.w, plan.a, p.x, plan.b, &beta, p.c ? p.c : p.y, plan.c,
-                        p.y, plan.d, &plan.algorithm, workspace, blaslt_workspace_bytes, stream));
+        keep(l.multiply(state_.handle, plan.operation, &p.alpha, p.w, plan.a, p.x, plan.b, &beta, p.c ? p.c : p.y,
+                        plan.c, p.y, plan.d, &plan.algorithm, workspace, blaslt_workspace_bytes, stream));
     }
 
 private:
@@ -248,8 +247,8 @@ private:
             set(l.operation_set, plan.operation, operation_bias, bias);
             set(l.operation_set, plan.operation, operation_bias_type, data_type(y_dtype));
         }
-        plan.a = s.w_transposed ? layout(dtype, s.depth, s.columns, s.w_pitch, s.count, s.w_step) :
-                                  layout(dtype, s.columns, s.depth, s.w_pitch, s.count, s.w_step);
+        plan.a = s.w_transposed ? layout(dtype, s.depth, s.columns, s.w_pitch, s.count, s.w_step)
+                                : layout(dtype, s.columns, s.depth, s.w_pitch, s.count, s.w_step);
         plan.b = layout(dtype, s.depth, s.rows, s.x_pitch, s.count, s.x_step);
         plan.c = layout(y_dtype, s.columns, s.rows, s.c_pitch, s.count, s.c_step);
         plan.d = layout(y_dtype, s.columns, s.rows, s.y_pitch, s.count, s.y_step);
@@ -272,8 +271,8 @@ private:
         if (status_ == succeeded) {
             HeuristicResult result = {};
             int count = 0;
-            const Status found = l.heuristic(state_.handle, plan.operation, plan.a, plan.b, plan.c, plan.d, preference, 1,
-                                             &result, &count);
+            const Status found = l.heuristic(state_.handle, plan.operation, plan.a, plan.b, plan.c, plan.d, preference,
+                                             1, &result, &count);
             plan.has_algorithm = found == succeeded && count > 0 && result.status == succeeded;
             plan.algorithm = result.algorithm;
             // That there is no algorithm is an answer too.

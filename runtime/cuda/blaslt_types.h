@@ -1,5 +1,5 @@
-// What cuBLASLt's functions take, as the library declares it; its header is not needed to build this one. A test compares
-// the numbers with that header.
+// What cuBLASLt's functions take, as the library declares it; its header is not needed to build this one. A test
+// compares the numbers with that header.
 #ifndef HALYARD_RUNTIME_CUDA_BLASLT_TYPES_H
 #define HALYARD_RUNTIME_CUDA_BLASLT_TYPES_H
 

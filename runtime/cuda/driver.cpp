@@ -27,7 +27,8 @@ bool find(void *library, const char *name, void *function) {
 
 bool find_all(void *library) {
     return find(library, "cuInit", &opened.init) && find(library, "cuDriverGetVersion", &opened.driver_version) &&
-           find(library, "cuDeviceGetCount", &opened.device_count) && find(library, "cuDeviceGet", &opened.device_get) &&
+           find(library, "cuDeviceGetCount", &opened.device_count) &&
+           find(library, "cuDeviceGet", &opened.device_get) &&
            find(library, "cuDeviceGetAttribute", &opened.device_attribute) &&
            find(library, "cuDevicePrimaryCtxRetain", &opened.primary_context_retain) &&
            find(library, "cuCtxGetCurrent", &opened.context_current) &&

@@ -63,7 +63,8 @@ struct Driver {
     int devices;  // how many there are
 };
 
-/** The driver, which the first call opens and initializes; null, with a message in `check`, where that is not possible. */
+/** The driver, which the first call opens and initializes; null, with a message in `check`, where that is not possible.
+ */
 const Driver *driver(Checker &check);
 
 /** Fails with the driver's words for an error, if it is one. */

@@ -31,8 +31,8 @@ public:
     DeviceScratchPool &scratch_pool() const { return scratch_pool_; }
 
     /** What a kernel's host code calls. */
-    int launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes,
-               const size_t *sizes, void **arguments, const int8_t *is_buffer);
+    int launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, const size_t *sizes,
+               void **arguments, const int8_t *is_buffer);
 
 private:
     Checker &check_;

@@ -1,9 +1,9 @@
 // Linear layers and feed-forward networks on a device: products, and what Halide's kernels make of their sums.
 //
-// What a product can do itself, it does: a bias of y's type, the residual as its beta. For an activation or a gated unit the
-// sums lie in scratch memory, in the type of x and the weights, and the unit overwrites them (the gate's half) or goes to
-// y. Calls whose types differ are computed in f32 throughout, for which x and even the matrix are widened first: they are
-// right, and slow. So are rows that do not lie at an even pitch, which are copied.
+// What a product can do itself, it does: a bias of y's type, the residual as its beta. For an activation or a gated
+// unit the sums lie in scratch memory, in the type of x and the weights, and the unit overwrites them (the gate's half)
+// or goes to y. Calls whose types differ are computed in f32 throughout, for which x and even the matrix are widened
+// first: they are right, and slow. So are rows that do not lie at an even pitch, which are copied.
 #include "cuda/layers.h"
 
 #include <algorithm>
@@ -101,8 +101,9 @@ struct Unit {
 /** The kernel of a unit without shifts; false if there is none. */
 bool plain_kernel(const Unit &unit, bool gated, Kernel &kernel) {
     if (!gated) {
-        constexpr Kernel kernels[] = {Kernel::relu, Kernel::gelu, Kernel::gelu_tanh, Kernel::gelu_sigmoid, Kernel::silu,
-                                      Kernel::swish, Kernel::sigmoid, Kernel::tanh, Kernel::exp};
+        constexpr Kernel kernels[] = {Kernel::relu,         Kernel::gelu, Kernel::gelu_tanh,
+                                      Kernel::gelu_sigmoid, Kernel::silu, Kernel::swish,
+                                      Kernel::sigmoid,      Kernel::tanh, Kernel::exp};
         static_assert(sizeof(kernels) / sizeof(kernels[0]) == HALYARD_EXP, "one for each activation but the identity");
         if (unit.activation == HALYARD_IDENTITY) {
             return false;
@@ -162,7 +163,9 @@ public:
     void set_workspace(void *workspace) { workspace_ = workspace; }
 
     /** y = x, of any types and strides, one shape. */
-    void cast(const View &x, const View &y) { elementwise(launches_.check(), &context_, cast_to(y.dtype), {x}, nullptr, y, 1); }
+    void cast(const View &x, const View &y) {
+        elementwise(launches_.check(), &context_, cast_to(y.dtype), {x}, nullptr, y, 1);
+    }
 
     void add(const View &a, const View &b, const View &y) {
         elementwise(launches_.check(), &context_, Kernel::add, {a, b}, nullptr, y, 1);
@@ -174,7 +177,8 @@ public:
 
     /** The matrix of weights in f32, whose memory has widened_bytes(). */
     void widen(const halyard_weights &w, char *memory) {
-        const int64_t count = w.transposed ? w.columns : w.in_features, width = w.transposed ? w.in_features : w.columns;
+        const int64_t count = w.transposed ? w.columns : w.in_features,
+                      width = w.transposed ? w.in_features : w.columns;
         cast(rows(w.matrix, w.dtype, count, width, w.pitch), rows(memory, DType::f32, count, width, w.pitch));
     }
 
@@ -187,13 +191,16 @@ public:
         if (!bias.data && !bias_up.data) {
             return w.has_column_bias ? w.column_bias : nullptr;
         }
-        const auto vector = [&](const void *data, DType dtype, int64_t count) { return rows(data, dtype, 1, count, count); };
+        const auto vector = [&](const void *data, DType dtype, int64_t count) {
+            return rows(data, dtype, 1, count, count);
+        };
         cast(vector(w.zeros, DType::f32, w.columns), vector(memory, DType::f32, w.columns));
         if (bias.data) {
             cast(vector(bias.data, bias.dtype, w.out_features), vector(memory, DType::f32, w.out_features));
         }
         if (bias_up.data) {
-            cast(vector(bias_up.data, bias_up.dtype, w.out_features), vector(memory + w.up_column, DType::f32, w.out_features));
+            cast(vector(bias_up.data, bias_up.dtype, w.out_features),
+                 vector(memory + w.up_column, DType::f32, w.out_features));
         }
         if (w.has_column_bias) {
             const View sum = vector(memory, DType::f32, w.columns);
@@ -203,8 +210,8 @@ public:
     }
 
     /** sums = x w + bias + c. `matrix`: the weights' own or widened; c is null or has the type of the sums. */
-    void multiply(const halyard_weights &w, const char *matrix, DType dtype, Matrix x, int64_t count, char *sums, DType sums_dtype,
-                  int64_t sums_pitch, const void *bias, Matrix c) {
+    void multiply(const halyard_weights &w, const char *matrix, DType dtype, Matrix x, int64_t count, char *sums,
+                  DType sums_dtype, int64_t sums_pitch, const void *bias, Matrix c) {
         DeviceProduct p;
         p.rows = count;
         p.columns = w.columns;
@@ -234,8 +241,8 @@ public:
             const View gate = rows(sums, dtype, count, w.out_features, sums_pitch);
             const View result = rows(y, dtype, count, w.out_features, y_pitch);
             if (w.gated) {
-                elementwise(launches_.check(), &context_, kernel, {gate, rows(up, dtype, count, w.out_features, sums_pitch)},
-                            &unit.beta, result, 1);
+                elementwise(launches_.check(), &context_, kernel,
+                            {gate, rows(up, dtype, count, w.out_features, sums_pitch)}, &unit.beta, result, 1);
             } else {
                 elementwise(launches_.check(), &context_, kernel, {gate}, &unit.beta, result, 1);
             }
@@ -250,14 +257,16 @@ public:
     }
 
 private:
-    void launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums, DType dtype,
-                         int64_t sums_pitch, int64_t first_row, int64_t count, char *y, int64_t y_pitch) {
+    void launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums,
+                         DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count, char *y, int64_t y_pitch) {
+        const Kernel kernel = epilogue_kernel(unit.activation, w.gated);
         const char *const up = sums + w.up_column * size_of(dtype);
         const int64_t cell = access_bytes / size_of(dtype);
         const auto whole = [&](const char *data, int64_t pitch) {
             return reinterpret_cast<uintptr_t>(data) % access_bytes == 0 && (count == 1 || pitch % cell == 0);
         };
-        const bool by_words = w.out_features % cell == 0 && whole(sums, sums_pitch) && whole(up, sums_pitch) && whole(y, y_pitch);
+        const bool by_words = w.out_features % cell == 0 && whole(sums, sums_pitch) && whole(up, sums_pitch) &&
+                              whole(y, y_pitch) && host_function(kernel, dtype, Access::words);
         const int64_t per_word = by_words ? 4 / size_of(dtype) : 1;
         DeviceBufferOf<2> matrices[3];
         const char *const data[] = {sums, up, y};
@@ -281,8 +290,8 @@ private:
         float beta = unit.beta;
         void *arguments[16];
         int n = 1;
-        for (void *argument : {matrices[0].argument(), by_column[0].argument(), by_column[1].argument(), scale.argument(),
-                               mean.argument(), static_cast<void *>(&beta)}) {
+        for (void *argument : {matrices[0].argument(), by_column[0].argument(), by_column[1].argument(),
+                               scale.argument(), mean.argument(), static_cast<void *>(&beta)}) {
             arguments[n++] = argument;
         }
         if (w.gated) {
@@ -291,7 +300,7 @@ private:
             }
         }
         arguments[n++] = matrices[2].argument();
-        launches_.run(epilogue_kernel(unit.activation, w.gated), dtype, by_words ? Access::words : Access::elements, arguments);
+        launches_.run(kernel, dtype, by_words ? Access::words : Access::elements, arguments);
     }
 
     Launches &launches_;
@@ -352,7 +361,9 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     const bool has_unit = w.gated || call.activation != HALYARD_IDENTITY;
 
     // The product alone; or the unit's result is y; or all in f32, and then the residual and y's type.
-    const auto bias_fits = [&](DType type) { return !call.bias_up.data && (!call.bias.data || exact(call.bias.dtype, type)); };
+    const auto bias_fits = [&](DType type) {
+        return !call.bias_up.data && (!call.bias.data || exact(call.bias.dtype, type));
+    };
     const bool alone = !has_unit && !shifted && (y_dtype == dtype || y_dtype == DType::f32) && bias_fits(y_dtype);
     // Sums in f16 that are yet to be scaled might overflow.
     const bool direct = !alone && !has_residual && y_dtype == dtype && !(dtype == DType::f16 && shifted);
@@ -364,9 +375,9 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     const int64_t x_pitch = copy_x ? aligned_pitch(w.in_features, dtype) : even_pitch(call.x);
     const int64_t y_pitch = copy_y ? aligned_pitch(w.out_features, y_dtype) : even_pitch(call.y);
     const bool copy_residual = has_residual && (!alone || even_pitch(call.residual) < 0);
-    const int64_t residual_pitch = copy_residual ? aligned_pitch(w.out_features, sums_dtype) :
-                                   has_residual  ? even_pitch(call.residual) :
-                                                   0;
+    const int64_t residual_pitch = copy_residual  ? aligned_pitch(w.out_features, sums_dtype)
+                                   : has_residual ? even_pitch(call.residual)
+                                                  : 0;
     const int64_t sums_pitch = aligned_pitch(w.columns, sums_dtype), size = sizeof(float);
 
     Launches launches(check, context, call.y.device_id);
@@ -423,7 +434,8 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     char *const y = copy_y ? pieces[y_copy] : call.y.data;
     const Matrix x = {copy_x ? pieces[x_copy] : call.x.data, x_pitch};
     const char *const matrix = w.dtype != dtype ? pieces[w_copy] : w.matrix;
-    const Matrix none = {nullptr, 0}, residual = {copy_residual ? pieces[residual_copy] : call.residual.data, residual_pitch};
+    const Matrix none = {nullptr, 0},
+                 residual = {copy_residual ? pieces[residual_copy] : call.residual.data, residual_pitch};
     if (alone) {
         steps.multiply(w, matrix, dtype, x, rows, y, y_dtype, y_pitch, product_bias, has_residual ? residual : none);
     } else {
@@ -433,7 +445,8 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
         const bool to_y = direct || (y_dtype == DType::f32 && !has_residual);
         const bool nothing_left = !has_unit && !shifted && !shifts.bias;
         if (to_y || !nothing_left) {
-            steps.finish(w, unit, shifts, sums, sums_dtype, sums_pitch, rows, to_y ? y : sums, to_y ? y_pitch : sums_pitch);
+            steps.finish(w, unit, shifts, sums, sums_dtype, sums_pitch, rows, to_y ? y : sums,
+                         to_y ? y_pitch : sums_pitch);
         }
         if (!to_y) {
             const View result = steps.rows(sums, DType::f32, rows, w.out_features, sums_pitch);
@@ -452,7 +465,8 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const halyard_ffn_options &o = call.options;
     const halyard_weights &up = *call.up, &down = *call.down;
     const int64_t rows = row_count(call.x), d_model = call.x.width(), d_ff = up.out_features, size = sizeof(float);
-    const DType dtype = common(common(call.x.dtype, up.dtype), common(call.x.dtype, down.dtype)), y_dtype = call.y.dtype;
+    const DType dtype = common(common(call.x.dtype, up.dtype), common(call.x.dtype, down.dtype)),
+                y_dtype = call.y.dtype;
     const bool plain_norm = o.norm != HALYARD_NORM_NONE && !o.deferred_norm, deferred = o.deferred_norm != 0;
     const bool has_mean = deferred && o.norm == HALYARD_NORM_LAYER, residual = o.residual != 0;
     const bool has_bias = call.bias.data || call.bias_up.data, shifted = deferred || up.has_column_bias;
@@ -465,7 +479,9 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const bool finishes = has_unit || shifted || (has_bias && !bias_in_product);
     const bool bias_down = call.bias_down.data != nullptr;
     const DType down_dtype =
-        (y_dtype == dtype || y_dtype == DType::f32) && (!bias_down || exact(call.bias_down.dtype, y_dtype)) ? y_dtype : DType::f32;
+        (y_dtype == dtype || y_dtype == DType::f32) && (!bias_down || exact(call.bias_down.dtype, y_dtype))
+            ? y_dtype
+            : DType::f32;
 
     const bool copy_x = call.x.dtype != dtype || even_pitch(call.x) < 0;
     const int64_t x_pitch = copy_x ? aligned_pitch(d_model, dtype) : even_pitch(call.x);
@@ -518,7 +534,9 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     if (copy_residual) {
         steps.cast(call.x, tensor_like(call.x, pieces[residual_copy], down_dtype, d_model));
     }
-    const auto vector = [&](const void *data, DType type, int64_t count) { return steps.rows(data, type, 1, count, count); };
+    const auto vector = [&](const void *data, DType type, int64_t count) {
+        return steps.rows(data, type, 1, count, count);
+    };
     const auto converted = [&](const View &given, DType type, int piece) -> const char * {
         if (!given.data || given.dtype == type) {
             return given.data;
@@ -550,7 +568,8 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
             return view;
         };
         const View scale = vector_of_rows(scale_piece), mean = has_mean ? vector_of_rows(mean_piece) : View();
-        row_statistics(check, &context, o.norm, &rms, &eps, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean, scale);
+        row_statistics(check, &context, o.norm, &rms, &eps, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean,
+                       scale);
     }
 
     char *const y = copy_y ? pieces[y_copy] : call.y.data;
@@ -561,15 +580,16 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
         const int64_t count = std::min(block, rows - row);
         Matrix input = {x.data + row * x_pitch * size_of(dtype), x_pitch};
         if (plain_norm) {
-            const RowOperation operation = o.norm == HALYARD_NORM_RMS ? rms_norm(weight, &rms) : layer_norm(weight, bias, &eps);
+            const RowOperation operation =
+                o.norm == HALYARD_NORM_RMS ? rms_norm(weight, &rms) : layer_norm(weight, bias, &eps);
             cuda::row(check, &context, operation, d_model, steps.rows(input.data, dtype, count, d_model, x_pitch),
                       steps.rows(pieces[normed], dtype, count, d_model, norm_pitch));
             input = {pieces[normed], norm_pitch};
         }
         char *const sums = pieces[sums_piece];
         const Matrix none = {nullptr, 0};
-        steps.multiply(up, up.dtype != dtype ? pieces[up_copy] : up.matrix, dtype, input, count, sums, sums_dtype, sums_pitch,
-                       product_bias, none);
+        steps.multiply(up, up.dtype != dtype ? pieces[up_copy] : up.matrix, dtype, input, count, sums, sums_dtype,
+                       sums_pitch, product_bias, none);
         if (finishes) {
             shifts.row_scale = deferred ? reinterpret_cast<const float *>(pieces[scale_piece]) + row : nullptr;
             shifts.row_mean = has_mean ? reinterpret_cast<const float *>(pieces[mean_piece]) + row : nullptr;

@@ -1,4 +1,5 @@
-// Linear layers and feed-forward networks on tensors and weights of a CUDA device. They return when the work is in the stream.
+// Linear layers and feed-forward networks on tensors and weights of a CUDA device. They return when the work is in the
+// stream.
 #ifndef HALYARD_RUNTIME_CUDA_LAYERS_H
 #define HALYARD_RUNTIME_CUDA_LAYERS_H
 

@@ -17,8 +17,8 @@ constexpr int64_t max_grid = 65535, rows_per_block = 64;
 template<typename Pointer>
 Pointer *advanced(Pointer *data, int64_t elements, DType dtype) {
     return data ? reinterpret_cast<Pointer *>(reinterpret_cast<uintptr_t>(data) +
-                                              static_cast<uintptr_t>(elements * size_of(dtype))) :
-                  nullptr;
+                                              static_cast<uintptr_t>(elements * size_of(dtype)))
+                : nullptr;
 }
 
 /** The product without its first `index` of the batch. */
@@ -39,13 +39,14 @@ bool follow(const ProductBatch &inner, const ProductBatch &outer, bool has_c) {
            (!has_c || inner.count * inner.c == outer.c);
 }
 
-/** Elements that a kernel's 32-bit indices can tell apart, less what they add to an index for an element beyond the end. */
+/** Elements that a kernel's 32-bit indices can tell apart, less what they add to an index for an element beyond the
+ * end. */
 constexpr int64_t addressable = INT_MAX - 2 * rows_per_block;
 
 Kernel own_kernel(const DeviceProduct &p) {
     const bool to_f32 = p.y_dtype == DType::f32;
-    return p.w_transposed ? (to_f32 ? Kernel::product_out_in_to_f32 : Kernel::product_out_in) :
-                            (to_f32 ? Kernel::product_in_out_to_f32 : Kernel::product_in_out);
+    return p.w_transposed ? (to_f32 ? Kernel::product_out_in_to_f32 : Kernel::product_out_in)
+                          : (to_f32 ? Kernel::product_in_out_to_f32 : Kernel::product_in_out);
 }
 
 void launch_own(Launches &launches, const DeviceProduct &p) {
@@ -72,8 +73,8 @@ void launch_own(Launches &launches, const DeviceProduct &p) {
     y.set_dim(2, batch.count, batch.y);
     float alpha = p.alpha, beta = p.c ? p.beta : 0.0f;
     bool has_bias = p.bias != nullptr;
-    void *arguments[] = {nullptr, x.argument(),    w.argument(), c.argument(), bias.argument(),
-                         &alpha,  &beta, &has_bias, y.argument()};
+    void *arguments[] = {nullptr, x.argument(), w.argument(), c.argument(), bias.argument(),
+                         &alpha,  &beta,        &has_bias,    y.argument()};
     launches.run(own_kernel(p), p.dtype, Access::elements, arguments);
 }
 
@@ -83,17 +84,20 @@ void own_product(Launches &launches, const DeviceProduct &product) {
     const int64_t steps[] = {product.x_pitch, product.y_pitch, product.c ? product.c_pitch : product.y_pitch};
     if (std::max({product.x_pitch, product.w_pitch, steps[1], steps[2]}) > INT_MAX ||
         (!product.w_transposed && (w_rows - 1) * product.w_pitch > addressable)) {
-        launches.check().fail(HALYARD_UNSUPPORTED, "a product has an operand of more than 2^31 elements, for which this "
-                                                   "library has no kernel: cuBLASLt is not there, or did not take it");
+        launches.check().fail(HALYARD_UNSUPPORTED,
+                              "a product has an operand of more than 2^31 elements, for which this "
+                              "library has no kernel: cuBLASLt is not there, or did not take it");
         return;
     }
     // So many rows, columns and products that every index fits.
     int64_t most_rows = max_grid * rows_per_block, most_columns = product.columns;
     for (const int64_t pitch : steps) {
-        most_rows = std::min(most_rows, std::max<int64_t>(1, (addressable - product.columns - product.depth) / std::max<int64_t>(pitch, 1)));
+        most_rows = std::min(most_rows, std::max<int64_t>(1, (addressable - product.columns - product.depth) /
+                                                                 std::max<int64_t>(pitch, 1)));
     }
     if (product.w_transposed) {
-        most_columns = std::min(most_columns, std::max<int64_t>(1, (addressable - product.depth) / std::max<int64_t>(product.w_pitch, 1)));
+        most_columns = std::min(
+            most_columns, std::max<int64_t>(1, (addressable - product.depth) / std::max<int64_t>(product.w_pitch, 1)));
     }
     const ProductBatch &batch = product.batches[0];
     // A launch of more than one has all of their operands in reach.

@@ -50,7 +50,8 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
     }
     const Driver &driver = *launches.driver();
     int capturing = 0;
-    if (!succeeded(check, driver, driver.stream_is_capturing(launches.stream(), &capturing), "asking for the stream's state")) {
+    if (!succeeded(check, driver, driver.stream_is_capturing(launches.stream(), &capturing),
+                   "asking for the stream's state")) {
         return;
     }
     {
@@ -79,15 +80,17 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
         }
     }
     if (block_ < 0) {
-        check.fail(HALYARD_OUT_OF_MEMORY, "%d streams or calls at once have memory on devices, and there is no place for more",
+        check.fail(HALYARD_OUT_OF_MEMORY,
+                   "%d streams or calls at once have memory on devices, and there is no place for more",
                    DeviceScratchPool::max_blocks);
         return;
     }
     DeviceScratchPool::Block &block = pool_.blocks_[block_];
     if (block.bytes < bytes) {
         if (capturing) {
-            check.fail(HALYARD_DEVICE_ERROR, "the stream is being captured, and the call needs %lld bytes of scratch memory on the "
-                                             "device, which has to be allocated by such a call before",
+            check.fail(HALYARD_DEVICE_ERROR,
+                       "the stream is being captured, and the call needs %lld bytes of scratch memory on the "
+                       "device, which has to be allocated by such a call before",
                        static_cast<long long>(bytes));
             return;
         }

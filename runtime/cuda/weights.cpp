@@ -26,8 +26,10 @@ public:
           size_(size_of(sources.weight.dtype)) {}
 
     void run() {
-        const int64_t ones_bytes = rounded_up(sources_.in_features * size_, 4), vector_bytes = sources_.in_features * size_;
-        DeviceScratch scratch(launches_, DeviceScratch::piece_bytes(ones_bytes) + 2 * DeviceScratch::piece_bytes(vector_bytes) +
+        const int64_t ones_bytes = rounded_up(sources_.in_features * size_, 4),
+                      vector_bytes = sources_.in_features * size_;
+        DeviceScratch scratch(launches_, DeviceScratch::piece_bytes(ones_bytes) +
+                                             2 * DeviceScratch::piece_bytes(vector_bytes) +
                                              DeviceScratch::piece_bytes(product_workspace_bytes(launches_)));
         char *const ones = scratch.take(ones_bytes), *const norm_weight = scratch.take(vector_bytes),
                     *const norm_bias = scratch.take(vector_bytes);
@@ -55,7 +57,8 @@ public:
         times_matrix(ones, block_);
         if (!check_.failed()) {
             // The sources may be gone when this has returned, and the memory may be used in another stream.
-            succeeded(check_, *launches_.driver(), launches_.driver()->stream_synchronize(launches_.stream()), "packing weights");
+            succeeded(check_, *launches_.driver(), launches_.driver()->stream_synchronize(launches_.stream()),
+                      "packing weights");
         }
     }
 
@@ -67,9 +70,10 @@ private:
     /** `bytes` is a multiple of 4. */
     void fill(char *data, unsigned word, int64_t bytes) {
         if (!check_.failed()) {
-            succeeded(check_, *launches_.driver(),
-                      launches_.driver()->fill_32(address(data), word, static_cast<size_t>(bytes / 4), launches_.stream()),
-                      "filling memory of the device");
+            succeeded(
+                check_, *launches_.driver(),
+                launches_.driver()->fill_32(address(data), word, static_cast<size_t>(bytes / 4), launches_.stream()),
+                "filling memory of the device");
         }
     }
 
@@ -89,7 +93,8 @@ private:
         c.target_pitch = static_cast<size_t>(rows > 1 ? target_pitch : width);
         c.width = static_cast<size_t>(width);
         c.rows = static_cast<size_t>(rows);
-        succeeded(check_, *launches_.driver(), launches_.driver()->copy_2d(&c, launches_.stream()), "copying weights to the device");
+        succeeded(check_, *launches_.driver(), launches_.driver()->copy_2d(&c, launches_.stream()),
+                  "copying weights to the device");
     }
 
     /** A matrix of the sources, whose first column is to be `column`. */
@@ -98,8 +103,8 @@ private:
         if (source.shape[0] > 1 && source.strides[0] < source.width()) {
             // Rows that share memory: a copy of rows with such a pitch is refused.
             for (int64_t row = 0; row < source.shape[0]; row++) {
-                copy(target + row * m_.pitch * size_, 0, source.data + row * source.strides[0] * size_, 0, source.width() * size_, 1,
-                     source.on_cuda);
+                copy(target + row * m_.pitch * size_, 0, source.data + row * source.strides[0] * size_, 0,
+                     source.width() * size_, 1, source.on_cuda);
             }
             return;
         }
@@ -180,12 +185,13 @@ void pack(Checker &check, const halyard_context *context, const PackSources &sou
     }
     const DeviceMatrix matrix(sources);
     if (memory && reinterpret_cast<uintptr_t>(memory) % piece_alignment != 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d for weights on a device",
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "memory is misaligned: the address must be a multiple of %d for weights on a device",
                    static_cast<int>(piece_alignment));
     }
     if (memory && bytes < matrix.bytes) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld", static_cast<long long>(bytes),
-                   static_cast<long long>(matrix.bytes));
+        check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld",
+                   static_cast<long long>(bytes), static_cast<long long>(matrix.bytes));
     }
     if (memory && sources.weight.on_cuda) {
         View target;
@@ -209,7 +215,8 @@ void pack(Checker &check, const halyard_context *context, const PackSources &sou
     char *block = static_cast<char *>(memory);
     if (!block) {
         DevicePointer pointer = 0;
-        succeeded(check, *launches.driver(), launches.driver()->memory_allocate(&pointer, static_cast<size_t>(matrix.bytes)),
+        succeeded(check, *launches.driver(),
+                  launches.driver()->memory_allocate(&pointer, static_cast<size_t>(matrix.bytes)),
                   "allocating memory for packed weights on the device");
         block = reinterpret_cast<char *>(pointer);
     }

@@ -1,6 +1,6 @@
-// Matrix products on GPUs: a block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them in registers over 16
-// inputs at a time, which the block holds in shared memory as f32; their sums over all inputs are there too. A sum is read
-// and written once for 16 multiply-adds, and an element of x or w in shared memory serves four.
+// Matrix products on GPUs: a block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them in registers
+// over 16 inputs at a time, which the block holds in shared memory as f32; their sums over all inputs are there too. A
+// sum is read and written once for 16 multiply-adds, and an element of x or w in shared memory serves four.
 #include "schedules/gpu_matmul.h"
 
 namespace halyard::schedules::gpu {
@@ -9,7 +9,8 @@ using namespace Halide;
 
 void product(const Product &stages) {
     constexpr int tile = 64, threads = 16, each = tile / threads;
-    // Elements between the inputs in shared memory, so that threads that store one column's inputs meet few others in a bank.
+    // Elements between the inputs in shared memory, so that threads that store one column's inputs meet few others in a
+    // bank.
     constexpr int pitch = tile + 4;
     const Var column = stages.column, row = stages.row, batch = stages.batch, input = stages.input;
     const Var thread_x("thread_x"), thread_y("thread_y"), x("x"), y("y");
@@ -57,7 +58,11 @@ void product(const Product &stages) {
     };
     // Neighbouring threads load neighbouring elements of a row.
     staged(stages.x_block, row);
-    Func(stages.x_block).split(row, y, thread_y, threads).reorder(y, input, thread_y, batch).unroll(y).gpu_threads(input, thread_y);
+    Func(stages.x_block)
+        .split(row, y, thread_y, threads)
+        .reorder(y, input, thread_y, batch)
+        .unroll(y)
+        .gpu_threads(input, thread_y);
     staged(stages.w_block, column);
     Func w_block = stages.w_block;
     w_block.split(column, x, thread_x, threads).unroll(x);

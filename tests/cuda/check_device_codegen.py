@@ -2,9 +2,9 @@
 """Checks what became of the CUDA kernels, from PTX and, where nvdisasm is at hand, from the assembled code.
 
 Kernels by words touch global memory by 128 bits at a time and in no other way, but for casts between types of different
-size and what is interleaved, whose parts come one word at a time, for positions of tokens, and for results that are a few
-numbers of a row. Warps reduce rows by shuffles. Results of arithmetic in bf16 keep NaN. Nothing flushes
-denormal numbers, and nothing is approximate. SwiGLU and the GeGLU of the tanh form stay within the number of
+size and what is interleaved, whose parts come one word at a time, for what epilogues read by column, for positions of
+tokens, and for results that are a few numbers of a row. Warps reduce rows by shuffles. Results of arithmetic in bf16 keep
+NaN. Nothing flushes denormal numbers, and nothing is approximate. SwiGLU and the GeGLU of the tanh form stay within the number of
 instructions that an H200 can issue for an element at its full bandwidth; the exact GeGLU does not.
 """
 import argparse
@@ -20,7 +20,7 @@ GLOBAL = re.compile(r"\b(ld|st)\.global(?:\.nc)?\.(\S+)")
 BITS_128 = {"v4.b32", "v2.b64", "v4.f32", "v4.u32", "v2.u64"}
 
 # Not every access can be one of 128 bits here.
-MIXED = re.compile(r"^hk_(cast_to_|\w+_interleaved_)")
+MIXED = re.compile(r"^hk_(cast_to_|device_epilogue_|\w+_interleaved_)")
 
 # Stores of a few numbers for each row; loads of positions.
 ROW_RESULTS = re.compile(r"^hk_(\w+_norm_scale|attention_split)_")

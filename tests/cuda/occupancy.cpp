@@ -53,19 +53,18 @@ double occupancy(int architecture, int registers, int threads, size_t shared_byt
     return static_cast<double>(result.activeBlocksPerMultiprocessor * threads) / m.threads;
 }
 
-/** Dynamic shared memory of a block. */
-size_t shared_memory(const std::string &kernel, int threads) {
-    // The splits of attention hold the values of 4 rows by 8 slices, here of 128 features, and two weights a thread and row.
-    if (kernel.find("attention_split") != std::string::npos) {
-        return 4 * (4 * 8 * 128 + 2 * 4 * static_cast<size_t>(threads) + 128);
-    }
-    // A row kernel: a few numbers for each thread.
-    return 16 * static_cast<size_t>(threads);
+/** Of a block: a few numbers for each thread of a row kernel; what schedules/gpu/matmul.cpp says of a product; of the splits of
+ *  attention the values of 4 rows by 8 slices, here of 128 features, and two weights a thread and row. */
+size_t shared_bytes(const std::string &kernel, int threads) {
+    const bool is_product = kernel.find("hk_product_") == 0, is_split = kernel.find("hk_attention_split_") == 0;
+    return is_product ? (64 * 64 + 2 * 16 * 68) * sizeof(float) :
+           is_split   ? (4 * 8 * 128 + 2 * 4 * static_cast<size_t>(threads) + 128) * sizeof(float) :
+                        16 * static_cast<size_t>(threads);
 }
 
 /** Half; a quarter where a block holds what would else be read again. */
 double least_occupancy(const std::string &kernel) {
-    return kernel.find("attention_split") != std::string::npos ? 0.25 : 0.5;
+    return kernel.find("hk_attention_split_") == 0 ? 0.25 : 0.5;
 }
 
 }  // namespace
@@ -106,7 +105,7 @@ int main(int count, char **arguments) {
             double least = 1;
             // A row kernel's blocks are as large as its rows ask for, up to what its registers were chosen for.
             for (int threads = block[kernel] == 1024 ? 128 : block[kernel]; threads <= block[kernel]; threads *= 2) {
-                least = std::min(least, occupancy(architecture, used, threads, shared_memory(kernel, threads)));
+                least = std::min(least, occupancy(architecture, used, threads, shared_bytes(kernel, threads)));
             }
             std::printf("  sm_%d %d %3.0f %%", architecture, used, 100 * least);
             good = good && least >= least_occupancy(kernel);

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -226,8 +227,32 @@ Result cuDeviceGet(int *device, int ordinal) {
 
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
     const int capability = number("STAND_IN_CAPABILITY", 90);
-    *value = attribute == 75 ? capability / 10 : capability % 10;
-    return attribute == 75 || attribute == 76 ? success : invalid_value;
+    switch (attribute) {
+    case 38:  // of the second-level cache: bytes, few, so that benchmarks need little memory
+        *value = 1 << 16;
+        return success;
+    case 75:
+        *value = capability / 10;
+        return success;
+    case 76:
+        *value = capability % 10;
+        return success;
+    case 91:  // memory of the process has one address
+        *value = 1;
+        return success;
+    default:
+        return invalid_value;
+    }
+}
+
+Result cuDeviceGetName(char *name, int size, int) {
+    std::snprintf(name, static_cast<std::size_t>(size), "stand-in driver");
+    return success;
+}
+
+Result cuDeviceTotalMem_v2(std::size_t *bytes, int) {
+    *bytes = std::size_t{1} << 30;
+    return success;
 }
 
 Result cuDevicePrimaryCtxRetain(Context **context, int device) {
@@ -242,6 +267,15 @@ Result cuDevicePrimaryCtxRetain(Context **context, int device) {
 Result cuCtxGetCurrent(Context **context) {
     *context = current.empty() ? nullptr : current.back();
     return success;
+}
+
+Result cuCtxSetCurrent(Context *context) {
+    current.assign(1, context);
+    return success;
+}
+
+Result cuCtxSynchronize() {
+    return current.empty() ? invalid_context : success;
 }
 
 Result cuCtxPushCurrent_v2(Context *context) {
@@ -408,6 +442,79 @@ Result cuStreamSynchronize(void *) {
 Result cuStreamIsCapturing(void *, int *status) {
     *status = capturing ? 1 : 0;
     return current.empty() ? invalid_context : success;
+}
+
+Result cuMemcpyHtoD_v2(std::uint64_t target, const void *source, std::size_t bytes) {
+    std::memcpy(reinterpret_cast<void *>(target), source, bytes);
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemcpyDtoDAsync_v2(std::uint64_t target, std::uint64_t source, std::size_t bytes, void *) {
+    std::memcpy(reinterpret_cast<void *>(target), reinterpret_cast<const void *>(source), bytes);
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemHostRegister_v2(void *, std::size_t, unsigned) {
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemHostUnregister(void *) {
+    return current.empty() ? invalid_context : success;
+}
+
+// Streams, events and graphs: all work is done at once, and a graph holds none.
+Result cuStreamCreate(void **stream, unsigned) {
+    static char there;
+    *stream = &there;
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuStreamBeginCapture_v2(void *, int) {
+    capturing = true;
+    return success;
+}
+
+Result cuStreamEndCapture(void *, void **graph) {
+    static char there;
+    *graph = &there;
+    return capturing.exchange(false) ? success : invalid_value;
+}
+
+Result cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+    *executable = graph;
+    return success;
+}
+
+Result cuGraphLaunch(void *, void *) {
+    return success;
+}
+
+Result cuGraphExecDestroy(void *) {
+    return success;
+}
+
+Result cuGraphDestroy(void *) {
+    return success;
+}
+
+Result cuEventCreate(std::chrono::steady_clock::time_point **event, unsigned) {
+    *event = new std::chrono::steady_clock::time_point;
+    return success;
+}
+
+Result cuEventRecord(std::chrono::steady_clock::time_point *event, void *) {
+    *event = std::chrono::steady_clock::now();
+    return success;
+}
+
+Result cuEventSynchronize(void *) {
+    return success;
+}
+
+Result cuEventElapsedTime(float *milliseconds, const std::chrono::steady_clock::time_point *begin,
+                          const std::chrono::steady_clock::time_point *end) {
+    *milliseconds = std::chrono::duration<float, std::milli>(*end - *begin).count();
+    return success;
 }
 
 /** For tests: how often memory has been allocated, and whether streams are being captured. */
