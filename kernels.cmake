@@ -79,6 +79,20 @@ halyard_kernel( add_layer_norm_weight       device    device_row   add_layer_nor
 halyard_kernel( add_layer_norm_bias         device    device_row   add_layer_norm  has_weight=false has_bias=true )
 halyard_kernel( add_layer_norm_weight_bias  device    device_row   add_layer_norm  has_weight=true has_bias=true )
 
+# Matrix products on GPUs, of weights [out, in] and [in, out], dtype being that of x and weights
+halyard_kernel( product_out_in              device    device_matmul  device_product  transposed=true )
+halyard_kernel( product_out_in_to_f32       device    device_matmul  device_product  transposed=true to_f32=true )
+halyard_kernel( product_in_out              device    device_matmul  device_product  transposed=false )
+halyard_kernel( product_in_out_to_f32       device    device_matmul  device_product  transposed=false to_f32=true )
+
+# What is made of their sums, and a norm's weight in the matrix, by inputs as columns or rows
+foreach(function identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+    halyard_kernel( device_epilogue_${function}        device  device_elementwise  device_epilogue  function=${function} )
+    halyard_kernel( device_epilogue_${function}_gated  device  device_elementwise  device_epilogue  function=${function} gated=true )
+endforeach()
+halyard_kernel( device_fold_columns         device    device_fold  device_fold )
+halyard_kernel( device_fold_rows            device    device_fold  device_fold  by_row=true )
+
 # Matrix products: tiles of 1 to 8 rows of x, dtype being that of the weights. An instruction set has those for which
 # schedules/tuned says how many panels they are wide. Calls with many tiles of rows take the tall ones, in which each tile
 # fetches a smaller part of the weights that come next.
@@ -109,9 +123,15 @@ halyard_kernel( attention_softcap         internal_f32  attention  attention_sof
 halyard_kernel( attention_merge           internal_f32  attention  attention_merge )
 halyard_kernel( attention_finish          internal      attention  attention_finish )  # dtype is that of y
 
+# attention on GPUs: splits of the positions, dtype being that of keys and values, and the result of all splits
+halyard_kernel( attention_split           device      device_split attention_split )
+halyard_kernel( attention_join            device      device_join  attention_join )  # dtype is that of y
+
 # rotary position embedding; keys and values into the panels of a cache and out of them, dtype being that of the panels
 halyard_kernel( rope                      internal    rope         rope )
 halyard_kernel( rope_interleaved          internal    rope         rope         interleaved=true )
+halyard_kernel( rope_tokens               device      device_heads rope_tokens )
+halyard_kernel( rope_tokens_interleaved   device      device_heads rope_tokens  interleaved=true )
 halyard_kernel( kv_pack_keys              internal    kv_move      kv_move      transposed=true )
 halyard_kernel( kv_pack_values            internal    kv_move      kv_move )
 halyard_kernel( kv_unpack_keys            internal    kv_move      kv_move      transposed=true unpack=true )

@@ -21,14 +21,26 @@ math(EXPR HALYARD_CUDA_VERSION "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10"
 list(GET HALYARD_CUDA_ARCHITECTURES 0 HALYARD_CUDA_MIN_CAPABILITY)
 message(STATUS "CUDA kernels: ${HALYARD_PTXAS} ${CMAKE_MATCH_1}.${CMAKE_MATCH_2} for sm_${HALYARD_CUDA_ARCHITECTURES}")
 
-# `words` for tensors of aligned rows, `elements` for all others (generators/row_storage.h).
+# `words` for tensors of aligned rows, `elements` for all others (generators/row_storage.h). Some have the latter alone.
 set(HALYARD_DEVICE_ACCESS words elements)
+set(HALYARD_DEVICE_ACCESS_device_matmul elements)
+set(HALYARD_DEVICE_ACCESS_device_fold elements)
+set(HALYARD_DEVICE_ACCESS_device_join elements)
+# By words, its registers would not do.
+set(HALYARD_DEVICE_ACCESS_device_epilogue_gelu_gated elements)
 
 # Kernels of rows are built for any block, elementwise ones for their own; either way 1024 threads must fit in a
 # multiprocessor, half of what it holds.
 set(HALYARD_DEVICE_THREADS_elementwise 256)
 set(HALYARD_DEVICE_THREADS_row 1024)
+set(HALYARD_DEVICE_THREADS_statistics 1024)
 set(HALYARD_DEVICE_THREADS_device_row 1024)
+set(HALYARD_DEVICE_THREADS_device_matmul 256)
+set(HALYARD_DEVICE_THREADS_device_elementwise 256)
+set(HALYARD_DEVICE_THREADS_device_fold 256)
+set(HALYARD_DEVICE_THREADS_device_heads 128)
+set(HALYARD_DEVICE_THREADS_device_split 128)
+set(HALYARD_DEVICE_THREADS_device_join 128)
 
 # The host code needs nothing of a processor.
 list(GET HALYARD_ISAS 0 isa)
@@ -53,16 +65,25 @@ function(halyard_device_kernel name family generator)
     set(program ${HALYARD_GENERATOR_${generator}})
     set(sources)
     set(objects)
+    set(accesses ${HALYARD_DEVICE_ACCESS})
+    set(variant VARIANT)
+    if(HALYARD_DEVICE_ACCESS_${family} OR HALYARD_DEVICE_ACCESS_${name})
+        set(accesses ${HALYARD_DEVICE_ACCESS_${family}} ${HALYARD_DEVICE_ACCESS_${name}})
+        set(variant ELEMENTS)
+    endif()
     foreach(dtype IN LISTS HALYARD_DTYPES)
-        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_VARIANT(${name}, ${dtype})")
-        foreach(access IN LISTS HALYARD_DEVICE_ACCESS)
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_${variant}(${name}, ${dtype})")
+        foreach(access IN LISTS accesses)
             set(symbol hk_${name}_${dtype}_cuda_${access})
             set(stem "${HALYARD_DEVICE_DIR}/${symbol}")
-            set(words false)
-            if(access STREQUAL "words")
-                set(words true)
+            set(words)
+            if(NOT HALYARD_DEVICE_ACCESS_${family})
+                set(words words=false)
+                if(access STREQUAL "words")
+                    set(words words=true)
+                endif()
             endif()
-            set(params dtype=${dtype} words=${words} ${ARGN})
+            set(params dtype=${dtype} ${words} ${ARGN})
             set(target ${HALYARD_TARGET_FEATURES}-user_context${HALYARD_FAMILY_FEATURES_${family}})
             add_custom_command(
                 OUTPUT "${stem}.o" "${stem}.device_code"

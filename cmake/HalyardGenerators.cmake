@@ -35,11 +35,22 @@ endfunction()
 
 # The programs as targets of this build.
 function(halyard_compile_generators)
-    # schedules/gpu.h, whatever the processor.
+    # Whatever the processor: schedules/gpu.h, of rows and elementwise kernels, and a header gpu_<name>.h for every other
+    # file.
     file(GLOB sources CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
-    add_library(halyard_schedule_gpu OBJECT ${sources})
-    _halyard_compile_for_host(halyard_schedule_gpu)
+    set(common_sources ${sources})
+    list(FILTER common_sources INCLUDE REGEX "/(row|elementwise)\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/(row|elementwise)\\.cpp$")
+    add_library(halyard_schedule_gpu OBJECT ${common_sources})
     set(objects halyard_schedule_gpu)
+    foreach(source IN LISTS sources)
+        get_filename_component(name "${source}" NAME_WE)
+        add_library(halyard_schedule_gpu_${name} OBJECT "${source}")
+        list(APPEND objects halyard_schedule_gpu_${name})
+    endforeach()
+    foreach(target IN LISTS objects)
+        _halyard_compile_for_host(${target})
+    endforeach()
     foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
         get_filename_component(name "${source}" NAME_WE)
         add_library(halyard_schedule_${name} OBJECT "${source}")

@@ -31,7 +31,9 @@ public:
     void generate() {
         const auto element = [&](const ElementAccess &access, const Expr &i) {
             const Expr value = access.load([&](Expr index) { return x(index, t); }, i);
-            return strict_float(activation(function, get_target(), dtype, value, beta));
+            const Expr result = strict_float(activation(function, get_target(), dtype, value, beta));
+            // Swish takes the sign of beta out of its bits.
+            return function.value() == "swish" ? storage().with_sign_set(result) : result;
         };
         stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }

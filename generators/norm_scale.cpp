@@ -3,8 +3,10 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "row_storage.h"
+#include "row_threads.h"
+#include "schedules/gpu.h"
 #include "schedules/row.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -14,18 +16,27 @@ using namespace Halide;
 class RmsNormScale : public Generator<RmsNormScale> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> words{"words", false};  // see row_storage.h
     schedules::RowParams params;
 
     Input<Buffer<void, 2>> x{"x"};
     Input<float> eps{"eps"};
     Input<bool> eps_outside_root{"eps_outside_root"};
+    RowThreadInputs threads;
     Output<Buffer<float, 2>> y{"y"};  // [1]: scale
 
-    void configure() { x.set_type(storage().type()); }
+    void configure() {
+        x.set_type(storage().type());
+        if (on_gpu()) {
+            threads.add_to(*this);
+        }
+    }
 
     void generate() {
-        const Feature feature = [&](Expr i) { return storage().widen(x(i, t)); };
-        statistics = rms_statistics(feature, x.dim(0).extent(), t, eps, eps_outside_root);
+        const Feature feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
+        const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
+        statistics = rms_statistics(feature, storage().elements(x.dim(0).extent()), t, eps, eps_outside_root,
+                                    on_gpu() ? &dealt : nullptr);
         y(value, t) = statistics.scale(t);
     }
 
@@ -34,12 +45,20 @@ public:
         if (using_autoscheduler()) {
             return;
         }
-        schedules::row_statistics({{statistics.sum_of_squares}, {statistics.scale}, y, value, t, x.dim(0).extent()},
-                                  params, get_target());
+        const schedules::Row stages = {{statistics.sum_of_squares}, {statistics.scale}, y, value, t, x.dim(0).extent()};
+        if (!on_gpu()) {
+            schedules::row_statistics(stages, params, get_target());
+            return;
+        }
+        if (words) {
+            schedules::gpu::promise_cells(x);
+        }
+        schedules::gpu::row(stages, threads.statistics_params(words), get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    bool on_gpu() const { return get_target().has_gpu_feature(); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
     Var value{"value"}, t{"t"};
     RmsStatistics statistics;
@@ -48,38 +67,67 @@ private:
 class LayerNormScale : public Generator<LayerNormScale> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    GeneratorParam<bool> words{"words", false};  // see row_storage.h
     schedules::RowParams params;
 
     Input<Buffer<void, 2>> x{"x"};
     Input<float> eps{"eps"};
-    Output<Buffer<float, 2>> y{"y"};  // [2]: scale, mean
+    RowThreadInputs threads;
 
-    void configure() { x.set_type(storage().type()); }
+    void configure() {
+        x.set_type(storage().type());
+        if (on_gpu()) {
+            threads.add_to(*this);
+            // [1] each: scale and mean lie apart, and nothing brings them there afterwards.
+            outputs = add_output<Func>("y", std::vector<Type>{Float(32), Float(32)}, 2);
+        } else {
+            outputs = add_output<Func>("y", Float(32), 2);  // [2]: scale, mean
+        }
+    }
 
     void generate() {
-        const Feature feature = [&](Expr i) { return storage().widen(x(i, t)); };
-        statistics = layer_statistics(feature, x.dim(0).extent(), t, eps);
+        const Feature feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
+        const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
+        statistics = layer_statistics(feature, storage().elements(x.dim(0).extent()), t, eps,
+                                      on_gpu() ? &dealt : nullptr);
         const Expr mean = strict_float(statistics.pivot(t) + statistics.mean_e(t));
-        y(value, t) = select(value == 0, statistics.scale(t), mean);
+        if (on_gpu()) {
+            y(value, t) = Tuple(statistics.scale(t), mean);
+        } else {
+            y(value, t) = select(value == 0, statistics.scale(t), mean);
+        }
+        *outputs = y;
     }
 
     void schedule() {
-        y.dim(0).set_bounds(0, 2);
+        y.output_buffers()[0].dim(0).set_bounds(0, on_gpu() ? 1 : 2);
         if (using_autoscheduler()) {
             return;
         }
-        schedules::row_statistics({{statistics.pivot_sum, statistics.moments},
-                                   {statistics.pivot, statistics.mean_e, statistics.scale},
-                                   y,
-                                   value,
-                                   t,
-                                   x.dim(0).extent()},
-                                  params, get_target());
+        const std::vector<RowReduction> reductions = {statistics.pivot_sum, statistics.moments};
+        if (!on_gpu()) {
+            schedules::row_statistics({reductions,
+                                       {statistics.pivot, statistics.mean_e, statistics.scale},
+                                       y,
+                                       value,
+                                       t,
+                                       x.dim(0).extent()},
+                                      params, get_target());
+            return;
+        }
+        if (words) {
+            schedules::gpu::promise_cells(x);
+        }
+        schedules::gpu::row({reductions, {statistics.scale}, y, value, t, x.dim(0).extent()},
+                            threads.statistics_params(words), get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
+    bool on_gpu() const { return get_target().has_gpu_feature(); }
+    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
 
+    GeneratorOutput<Func> *outputs = nullptr;
+    Func y{"y"};
     Var value{"value"}, t{"t"};
     LayerStatistics statistics;
 };

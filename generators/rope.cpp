@@ -1,14 +1,7 @@
-// Rotary position embedding (Su et al. 2021) of the heads of one token: each pair of features is turned by its angle,
-//
-//     y0 = x0 cos - x1 sin      y1 = x1 cos + x0 sin.
-//
-// Error of f32, against the exact cosine and sine, in units of u |x| with u = 2^-24 and |x| = hypot(x0, x1): the
-// table's entries err by at most u/2 each (and what float64 angles err by, see runtime/rope_table.h), which makes at
-// most sqrt(1/2); two products and a sum, or a product and a fused multiply-add, each round once: at most 1 for the
-// products together and 1 for the sum. So |y - exact| <= 2.71 * 2^-24 * |x|, which is 1.36 ULP of the pair's norm at
-// most, plus the smallest denormal. Whatever is stored in 16 bits is rounded once more.
+// Rotary position embedding of the heads of one token, on processors. On GPUs rope_tokens.cpp does all tokens at once.
 #include "Halide.h"
 
+#include "rotation.h"
 #include "schedules/rope.h"
 #include "storage.h"
 
@@ -36,7 +29,7 @@ public:
         const Math math(get_target());
         loaded(pair, part, head) = storage().widen(x(pair, part, head));
         const Expr x0 = loaded(pair, 0, head), x1 = loaded(pair, 1, head), c = cosines(pair), s = sines(pair);
-        const Expr first = math.fma(x0, c, x1 * s * -1.0f), second = math.fma(x1, c, x0 * s);
+        const Expr first = rotated_first(math, x0, x1, c, s), second = rotated_second(math, x0, x1, c, s);
         y(pair, part, head) = storage().narrow_result(strict_float(select(part == 0, first, second)));
     }
 

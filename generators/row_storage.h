@@ -11,7 +11,8 @@ namespace halyard {
 class RowStorage {
 public:
     RowStorage(DType dtype, const Halide::Target &target, bool words)
-        : storage_(dtype, target), pairs_(words && dtype != DType::f32) {}
+        : storage_(dtype, target), pairs_(words && dtype != DType::f32),
+          nans_carry_(dtype == DType::bf16 && target.has_gpu_feature()) {}
 
     /** The Halide type of the buffer. */
     Halide::Type type() const { return pairs_ ? Halide::UInt(32) : storage_.type(); }
@@ -33,8 +34,8 @@ public:
     /** What the buffer holds at index d, of element(i), i an index of elements, a result of arithmetic in f32. */
     template<typename Element>
     Halide::Expr store_result(const Element &element, const Halide::Expr &d) const {
-        return pairs_ ? pair(storage_.narrow_result(element(d * 2)), storage_.narrow_result(element(d * 2 + 1))) :
-                        storage_.narrow_result(element(d));
+        return pairs_ ? pair(narrow_result(element(d * 2)), narrow_result(element(d * 2 + 1))) :
+                        narrow_result(element(d));
     }
 
     /** The same of any f32 value. */
@@ -45,9 +46,24 @@ public:
     }
 
     /** f32 as it is after being stored and read again. */
-    Halide::Expr rounded(const Halide::Expr &result) const { return storage_.widen(storage_.narrow_result(result)); }
+    Halide::Expr rounded(const Halide::Expr &result) const { return storage_.widen(narrow_result(result)); }
+
+    /** A result whose sign was set by its bits, which for store_result() must be what arithmetic makes. */
+    Halide::Expr with_sign_set(const Halide::Expr &result) const {
+        using namespace Halide;
+        const Expr greatest = Internal::make_const(UInt(32), 0xffc00000u);
+        return nans_carry_ ? reinterpret<float>(min(reinterpret<uint32_t>(result), greatest)) : result;
+    }
 
 private:
+    // The NaN of an NVIDIA GPU's arithmetic is 0x7fffffff, which rounding to bf16 would carry into the sign: -0. As an
+    // integer it is above all other results, and a NaN with zeros where bf16 ends is not.
+    Halide::Expr narrow_result(const Halide::Expr &value) const {
+        using namespace Halide;
+        return storage_.narrow_result(
+            nans_carry_ ? reinterpret<float>(min(reinterpret<int32_t>(value), 0x7fc00000)) : value);
+    }
+
     static Halide::Expr pair(const Halide::Expr &low, const Halide::Expr &high) {
         using namespace Halide;
         const auto bits = [](const Expr &half) { return cast<uint32_t>(reinterpret<uint16_t>(half)); };
@@ -56,6 +72,7 @@ private:
 
     Storage storage_;
     bool pairs_;
+    bool nans_carry_;
 };
 
 }  // namespace halyard

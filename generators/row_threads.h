@@ -20,6 +20,7 @@ struct RowThreadInputs {
 
     RowThreads threads(DType dtype, bool words) const { return {*warps, dtype == DType::f32 ? 1 : 2, words}; }
     schedules::gpu::RowThreadParams params(bool words) const { return {*warps, *rows, words}; }
+    schedules::gpu::RowThreadParams statistics_params(bool words) const { return {*warps, *rows, words, true}; }
 };
 
 }  // namespace halyard

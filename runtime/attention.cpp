@@ -1,6 +1,7 @@
 // The public functions of attention, and the checks of their arguments.
 #include "attention.h"
 
+#include "cuda/attention.h"
 #include "linear_check.h"
 
 namespace halyard {
@@ -128,6 +129,15 @@ AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor 
     return call;
 }
 
+halyard_status run_where_tensors_are(Checker &check, const halyard_context &context, const AttentionCall &call) {
+    if constexpr (has_cuda) {
+        if (call.q.view.on_cuda) {
+            return cuda::run_attention(check, context, call);
+        }
+    }
+    return run_attention(check, context, call);
+}
+
 }  // namespace
 }  // namespace halyard
 
@@ -135,7 +145,7 @@ using namespace halyard;
 
 halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                  const DLTensor *v, const halyard_attention_options *options, DLTensor *y) {
-    Checker check("halyard_attention");
+    Checker check("halyard_attention", Devices::cpu_or_cuda);
     const AttentionCall call = check_attention(check, q, k, v, options, y);
     if (!check.failed()) {
         check_positions(check, call);
@@ -144,14 +154,14 @@ halyard_status halyard_attention(const halyard_context *context, const DLTensor 
     if (check.failed() || call.y.view.empty()) {
         return check.status();
     }
-    return run_attention(check, context_or_default(context), call);
+    return run_where_tensors_are(check, context_or_default(context), call);
 }
 
 halyard_status halyard_attention_cached(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                         const DLTensor *v, halyard_kv_cache *cache, int64_t layer,
                                         const int64_t *sequences, const halyard_attention_options *options,
                                         DLTensor *y) {
-    Checker check("halyard_attention_cached");
+    Checker check("halyard_attention_cached", Devices::cpu_or_cuda);
     AttentionCall call = check_attention(check, q, k, v, options, y);
     check.not_null("cache", cache);
     if (!check.failed()) {
@@ -165,5 +175,5 @@ halyard_status halyard_attention_cached(const halyard_context *context, const DL
     if (check.failed() || call.y.view.empty()) {
         return check.status();
     }
-    return run_attention(check, context_or_default(context), call);
+    return run_where_tensors_are(check, context_or_default(context), call);
 }

@@ -69,7 +69,7 @@ halyard_status halyard_context_create(halyard_context **context) {
 
 void halyard_context_destroy(halyard_context *context) {
     if (context) {
-        context->scratch.release();
+        halyard_context_release_scratch(context);
         free(context);
     }
 }
@@ -150,7 +150,11 @@ halyard_status halyard_cuda_prepare(int device) {
 }
 
 void halyard_context_release_scratch(const halyard_context *context) {
-    halyard::context_or_default(context).scratch.release();
+    const halyard_context &c = halyard::context_or_default(context);
+    c.scratch.release();
+    if constexpr (halyard::has_cuda) {
+        c.device_scratch.release();
+    }
 }
 
 halyard_isa halyard_context_isa(const halyard_context *context) {

@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_CONTEXT_H
 #define HALYARD_RUNTIME_CONTEXT_H
 
+#include "cuda/scratch.h"
 #include "dispatch.h"
 #include "halyard/halyard.h"
 #include "scratch.h"
@@ -13,7 +14,8 @@ struct halyard_context {
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
     void *cuda_stream = nullptr;
-    mutable halyard::ScratchPool scratch;  // has a lock of its own
+    mutable halyard::ScratchPool scratch;  // has a lock of its own, as has the next
+    mutable halyard::cuda::DeviceScratchPool device_scratch;
 };
 
 namespace halyard {

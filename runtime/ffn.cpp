@@ -4,19 +4,13 @@
 // leave the caches but for its size. Nothing of it is rounded to the storage type.
 #include <climits>
 
+#include "cuda/layers.h"
 #include "linear_check.h"
 #include "norm.h"
 #include "product.h"
 
 namespace halyard {
 namespace {
-
-struct FfnCall {
-    View x, y, norm_weight, norm_bias, bias, bias_up, bias_down;
-    const halyard_weights *up, *down;
-    halyard_ffn_options options;
-    RmsNormScalars rms = {};
-};
 
 FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, const halyard_weights *down,
                   const halyard_ffn_options &o, DLTensor *y) {
@@ -31,6 +25,8 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     if (check.failed()) {
         return call;
     }
+    check_same_device(check, call.x, "up", *up);
+    check_same_device(check, call.x, "down", *down);
     check_width(check, call.x, up->in_features, "the in_features of up");
     check.same_shape(call.x, call.y);
     if (!check.failed() && down->gated) {
@@ -277,11 +273,17 @@ using namespace halyard;
 
 halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, const halyard_weights *up,
                            const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y) {
-    Checker check("halyard_ffn");
+    Checker check("halyard_ffn", Devices::cpu_or_cuda);
     const halyard_ffn_options none = {};
     const FfnCall call = check_ffn(check, x, up, down, options ? *options : none, y);
     if (check.failed() || call.y.empty()) {
         return check.status();
+    }
+    if constexpr (has_cuda) {
+        if (call.y.on_cuda) {
+            cuda::ffn(check, context_or_default(context), call);
+            return check.status();
+        }
     }
     return run_ffn(check, context_or_default(context), call);
 }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "check_options.h"
+#include "cuda/kv_cache.h"
 #include "pages.h"
 
 namespace halyard {
@@ -85,7 +86,7 @@ void expect_positions(const halyard_kv_cache &cache, int64_t layer, int64_t sequ
     const auto next_page = [](const char *address) {
         return (reinterpret_cast<intptr_t>(address) + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
     };
-    for (int64_t head = 0; head < cache.n_kv_heads && cache.owned && begin < end; head++) {
+    for (int64_t head = 0; head < cache.n_kv_heads && cache.owned && !cache.on_cuda && begin < end; head++) {
         const char *const data = cache.head(layer, sequence, head);
         const intptr_t first = next_page(data + begin);
         const intptr_t last = std::min(next_page(data + end), next_page(data + head_bytes + 1) - huge_page_bytes);
@@ -108,10 +109,26 @@ halyard_status halyard_kv_cache_size(const halyard_kv_cache_options *options, in
     return check.status();
 }
 
-halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
-                                       halyard_kv_cache **cache) {
-    using namespace halyard;
-    Checker check("halyard_kv_cache_create");
+namespace halyard {
+namespace {
+
+/** Memory for a cache where it is to lie; null, with a message, if there is none. */
+char *memory_for_cache(Checker &check, DLDevice device, int64_t bytes) {
+    if (device.device_type == kDLCPU) {
+        char *const memory = map_pages(bytes, false);
+        if (!memory) {
+            check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a cache of %lld bytes", static_cast<long long>(bytes));
+        }
+        return memory;
+    }
+    if constexpr (has_cuda) {
+        return cuda::allocate(check, device.device_id, bytes);
+    }
+    return nullptr;
+}
+
+halyard_status create_cache(Checker &check, const halyard_kv_cache_options *options, DLDevice device, void *memory,
+                            int64_t bytes, halyard_kv_cache **cache) {
     const CacheGeometry geometry = check_cache_options(check, options);
     check.not_null("cache", cache);
     if (!check.failed() && memory) {
@@ -133,13 +150,18 @@ halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, 
     void *handle = malloc(sizeof(halyard_kv_cache));
     void *lengths = handle ? calloc(n_layers * n_sequences, sizeof(int64_t)) : nullptr;
     void *marks = lengths ? calloc(n_sequences, sizeof(uint64_t)) : nullptr;
-    char *data = !marks ? nullptr : memory ? static_cast<char *>(memory) : map_pages(geometry.bytes, false);
+    if (!marks) {
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for what is known of %lld sequences in %lld layers",
+                   static_cast<long long>(n_sequences), static_cast<long long>(n_layers));
+    }
+    char *const data = check.failed() ? nullptr :
+                       memory         ? static_cast<char *>(memory) :
+                                        memory_for_cache(check, device, geometry.bytes);
     if (!data) {
         free(marks);
         free(lengths);
         free(handle);
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a cache of %lld bytes",
-                          static_cast<long long>(geometry.bytes));
+        return check.status();
     }
     *cache = new (handle) halyard_kv_cache{geometry.layout,
                                            n_layers,
@@ -150,14 +172,42 @@ halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, 
                                            memory == nullptr,
                                            static_cast<int64_t *>(lengths),
                                            static_cast<uint64_t *>(marks),
-                                           0};
+                                           0,
+                                           device.device_type == kDLCUDA,
+                                           device.device_id};
     return HALYARD_OK;
+}
+
+}  // namespace
+}  // namespace halyard
+
+halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
+                                       halyard_kv_cache **cache) {
+    Checker check("halyard_kv_cache_create");
+    return halyard::create_cache(check, options, {kDLCPU, 0}, memory, bytes, cache);
+}
+
+halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options *options, DLDevice device, void *memory,
+                                                 int64_t bytes, halyard_kv_cache **cache) {
+    Checker check("halyard_kv_cache_create_on_device");
+    if (device.device_type != kDLCPU && !(halyard::has_cuda && device.device_type == kDLCUDA)) {
+        return check.fail(HALYARD_UNSUPPORTED, "device is of type %d, but must be the CPU (kDLCPU)%s",
+                          static_cast<int>(device.device_type), halyard::has_cuda ? " or a CUDA device (kDLCUDA)" : "");
+    }
+    return halyard::create_cache(check, options, device, memory, bytes, cache);
 }
 
 void halyard_kv_cache_destroy(halyard_kv_cache *cache) {
     if (cache) {
         if (cache->owned) {
-            munmap(cache->data, cache->bytes);
+            if constexpr (halyard::has_cuda) {
+                if (cache->on_cuda) {
+                    halyard::cuda::release(cache->device_id, cache->data);
+                }
+            }
+            if (!cache->on_cuda) {
+                munmap(cache->data, cache->bytes);
+            }
         }
         free(cache->marks);
         free(cache->lengths);

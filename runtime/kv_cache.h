@@ -11,10 +11,12 @@ struct halyard_kv_cache {
     int64_t n_layers, n_sequences, n_kv_heads;
     char *data;  // [layer][sequence][head], layout.head_bytes() each
     int64_t bytes;
-    bool owned;        // `data` is unmapped with the cache
+    bool owned;        // `data` is freed with the cache
     int64_t *lengths;  // [layer][sequence]
     uint64_t *marks;   // [sequence]: the last call that named it
     uint64_t calls;    // that marked sequences
+    bool on_cuda;      // where heads lie plainly, see cuda/kv_cache.h
+    int device_id;
 
     char *head(int64_t layer, int64_t sequence, int64_t head) const {
         return data + ((layer * n_sequences + sequence) * n_kv_heads + head) * layout.head_bytes();
@@ -53,7 +55,7 @@ void check_append(Checker &check, halyard_kv_cache &cache, int64_t layer, const 
  *  stored. */
 void expect_positions(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t tokens);
 
-/** Checks that a tensor shares no memory with the cache. */
+/** Checks that a tensor is where the cache is, and shares no memory with it. */
 void check_clear_of_cache(Checker &check, const View &view, const halyard_kv_cache &cache);
 
 }  // namespace halyard

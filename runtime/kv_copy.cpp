@@ -1,6 +1,7 @@
 // Copies of keys and values: from tensors of any dtype to the end of cached sequences, and back.
 #include <climits>
 
+#include "cuda/kv_cache.h"
 #include "kv_cache.h"
 #include "rows.h"
 #include "weights_block.h"
@@ -184,6 +185,11 @@ void check_append(Checker &check, halyard_kv_cache &cache, int64_t layer, const 
 }
 
 void check_clear_of_cache(Checker &check, const View &view, const halyard_kv_cache &cache) {
+    if (!check.failed() && (view.on_cuda != cache.on_cuda || (view.on_cuda && view.device_id != cache.device_id))) {
+        check.fail(HALYARD_UNSUPPORTED, "%s is on %s, but the cache is on %s: both must be on one device", view.name,
+                   view.on_cuda ? "a CUDA device" : "the CPU",
+                   !cache.on_cuda ? "the CPU" : view.on_cuda ? "another one" : "a CUDA device");
+    }
     if (!check.failed() && view.data < cache.end() && cache.data < view.end()) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s overlaps the memory of the cache", view.name);
     }
@@ -196,7 +202,7 @@ using halyard::Checker;
 halyard_status halyard_kv_cache_append(const halyard_context *context, halyard_kv_cache *cache, int64_t layer,
                                        const int64_t *sequences, const DLTensor *k, const DLTensor *v) {
     using namespace halyard;
-    Checker check("halyard_kv_cache_append");
+    Checker check("halyard_kv_cache_append", Devices::cpu_or_cuda);
     check.not_null("cache", cache);
     const View ks = check.tensor("k", k), vs = check.tensor("v", v);
     if (check.failed()) {
@@ -215,6 +221,11 @@ halyard_status halyard_kv_cache_append(const halyard_context *context, halyard_k
         return check.status();
     }
     const halyard_context &c = context_or_default(context);
+    if constexpr (has_cuda) {
+        if (cache->on_cuda) {
+            return cuda::append(check, c, *cache, layer, sequences, ks, vs);
+        }
+    }
     const halyard_isa isa = best_isa(c.max_isa);
     const auto length = [&](int64_t b) -> int64_t & { return cache->length(layer, sequence_at(sequences, b)); };
     run_windows(c, ks, length, [&](int64_t b, int64_t head, int64_t first, int64_t end) {
@@ -236,7 +247,7 @@ halyard_status halyard_kv_cache_append(const halyard_context *context, halyard_k
 halyard_status halyard_kv_cache_read(const halyard_context *context, const halyard_kv_cache *cache, int64_t layer,
                                      int64_t sequence, int64_t first, DLTensor *k, DLTensor *v) {
     using namespace halyard;
-    Checker check("halyard_kv_cache_read");
+    Checker check("halyard_kv_cache_read", Devices::cpu_or_cuda);
     if (!check.not_null("cache", cache)) {
         return check.status();
     }
@@ -268,6 +279,11 @@ halyard_status halyard_kv_cache_read(const halyard_context *context, const halya
                           static_cast<long long>(sequence), static_cast<long long>(length));
     }
     const halyard_context &c = context_or_default(context);
+    if constexpr (has_cuda) {
+        if (cache->on_cuda) {
+            return cuda::read(check, c, *cache, layer, sequence, first, ks, vs);
+        }
+    }
     const halyard_isa isa = best_isa(c.max_isa);
     run_windows(
         c, k ? ks : vs, [&](int64_t) { return first; },

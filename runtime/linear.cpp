@@ -1,6 +1,8 @@
 // Linear layers: checks, blocks of rows, and the copy of x that the kernels read.
 #include <climits>
+#include <cstdio>
 
+#include "cuda/layers.h"
 #include "linear_check.h"
 #include "product.h"
 #include "row_vector.h"
@@ -35,6 +37,19 @@ void check_same_rows(Checker &check, const View &x, const View &y) {
     }
 }
 
+void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights) {
+    if (check.failed() || (weights.on_cuda == x.on_cuda && (!x.on_cuda || weights.device_id == x.device_id))) {
+        return;
+    }
+    char here[32], there[32];
+    const auto place = [](bool on_cuda, int device, char(&text)[32]) {
+        snprintf(text, sizeof(text), on_cuda ? "CUDA device %d" : "the CPU", device);
+        return text;
+    };
+    check.fail(HALYARD_UNSUPPORTED, "%s is packed for %s, but %s is on %s", name,
+               place(weights.on_cuda, weights.device_id, here), x.name, place(x.on_cuda, x.device_id, there));
+}
+
 void check_clear_of_weights(Checker &check, const View &y, const char *name, const halyard_weights &weights) {
     if (!check.failed() && y.data < weights.end() && weights.block < y.end()) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s overlaps the packed bytes of %s", y.name, name);
@@ -64,13 +79,6 @@ void check_activation(Checker &check, int activation, float beta) {
 
 namespace {
 
-struct LinearCall {
-    View x, y, residual, bias, bias_up, row_scale, row_mean;
-    const halyard_weights *weights;
-    halyard_activation activation;
-    float beta;
-};
-
 LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights *weights,
                         const halyard_linear_options &o, DLTensor *y) {
     LinearCall call;
@@ -83,6 +91,7 @@ LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights
     if (check.failed()) {
         return call;
     }
+    check_same_device(check, call.x, "weights", *weights);
     check_width(check, call.x, weights->in_features, "the in_features of weights");
     check_width(check, call.y, weights->out_features, "the out_features of weights");
     check_same_rows(check, call.x, call.y);
@@ -169,11 +178,17 @@ using namespace halyard;
 
 halyard_status halyard_linear(const halyard_context *context, const DLTensor *x, const halyard_weights *weights,
                               const halyard_linear_options *options, DLTensor *y) {
-    Checker check("halyard_linear");
+    Checker check("halyard_linear", Devices::cpu_or_cuda);
     const halyard_linear_options none = {};
     const LinearCall call = check_linear(check, x, weights, options ? *options : none, y);
     if (check.failed() || call.y.empty()) {
         return check.status();
+    }
+    if constexpr (has_cuda) {
+        if (call.y.on_cuda) {
+            cuda::linear(check, context_or_default(context), call);
+            return check.status();
+        }
     }
     return run_linear(check, context_or_default(context), call);
 }

@@ -13,6 +13,8 @@ int64_t row_count(const View &x);
 /** Refuses a tensor whose rows are not `features` wide, which `what` says where they come from. */
 void check_width(Checker &check, const View &x, int64_t features, const char *what);
 void check_same_rows(Checker &check, const View &x, const View &y);
+/** Refuses weights that are not where x is. */
+void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights);
 /** Refuses an output that lies in the packed bytes. */
 void check_clear_of_weights(Checker &check, const View &y, const char *name, const halyard_weights &weights);
 /** [features] of any dtype, or an empty view if `tensor` is null. */

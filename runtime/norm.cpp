@@ -227,6 +227,12 @@ halyard_status norm_statistics(Checker &check, const halyard_context *context, h
     if (check.failed() || xs.empty()) {
         return check.status();
     }
+    if constexpr (has_cuda) {
+        if (xs.on_cuda) {
+            cuda::row_statistics(check, context, norm, &scalars, &eps, xs, means, scales);
+            return check.status();
+        }
+    }
     Rows rows(false);
     rows.add(xs);
     rows.merge();
@@ -278,13 +284,13 @@ using namespace halyard;
 
 halyard_status halyard_rms_norm_scale(const halyard_context *context, const DLTensor *x, float eps, unsigned flags,
                                       DLTensor *scale) {
-    Checker check("halyard_rms_norm_scale");
+    Checker check("halyard_rms_norm_scale", Devices::cpu_or_cuda);
     return norm_statistics(check, context, HALYARD_NORM_RMS, x, eps, flags, nullptr, scale);
 }
 
 halyard_status halyard_layer_norm_scale(const halyard_context *context, const DLTensor *x, float eps, DLTensor *mean,
                                         DLTensor *scale) {
-    Checker check("halyard_layer_norm_scale");
+    Checker check("halyard_layer_norm_scale", Devices::cpu_or_cuda);
     return norm_statistics(check, context, HALYARD_NORM_LAYER, x, eps, 0, mean, scale);
 }
 

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "check_options.h"
+#include "cuda/rope.h"
 #include "pages.h"
 #include "rope_table.h"
 #include "rows.h"
@@ -75,6 +76,12 @@ struct HeadsOf {
     int64_t heads() const { return view.shape[view.rank - 2]; }
     /** Elements from head to head. */
     int64_t pitch() const { return view.strides[view.rank - 2]; }
+    int64_t batch_stride() const { return view.rank == 4 ? view.strides[0] : 0; }
+    cuda::DeviceHeads on_device() const {
+        return {view.data,      view.dtype,     batch(),
+                tokens(),       heads(),        view.width(),
+                batch_stride(), view.strides[view.rank - 3], pitch()};
+    }
     char *token(int64_t b, int64_t t) const {
         const int64_t offset = (view.rank == 4 ? b * view.strides[0] : 0) + t * view.strides[view.rank - 3];
         return view.data + offset * size_of(view.dtype);
@@ -94,6 +101,9 @@ public:
         const int64_t i = b * batch_stride_ + t * token_stride_;
         return size_ == 4 ? reinterpret_cast<const int32_t *>(data_)[i] : reinterpret_cast<const int64_t *>(data_)[i];
     }
+
+    /** The same in memory of a device. */
+    cuda::DevicePositions on_device() const { return {data_, size_ == 8, batch_stride_, token_stride_, 0}; }
 
     /** Their memory, as so many f32. */
     View memory() const {
@@ -124,6 +134,9 @@ void Positions::check(Checker &check, const DLTensor *tensor, const HeadsOf &x, 
         return;
     }
     read(check, *tensor, x);
+    if (x.view.on_cuda) {
+        return;  // which only the device can read
+    }
     for (int64_t b = 0; b < (batch_stride_ == 0 ? 1 : x.batch()) && data_ && !check.failed(); b++) {
         for (int64_t t = 0; t < x.tokens(); t++) {
             const int64_t position = at(b, t);
@@ -217,15 +230,6 @@ public:
     }
 
 private:
-    static Kernel copy_kernel(DType dtype) {
-        constexpr Kernel to[] = {
-#define HALYARD_DTYPE(name) Kernel::cast_to_##name,
-#include "kernels/dtypes.inc"
-#undef HALYARD_DTYPE
-        };
-        return to[static_cast<int>(dtype)];
-    }
-
     const halyard_rope &rope_;
     const int64_t pairs_, rest_, size_;
     const KernelFunction rotate_, copy_;
@@ -266,12 +270,15 @@ halyard_status halyard_rope_create(const halyard_rope_options *options, halyard_
         return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a table of %lld bytes", static_cast<long long>(bytes));
     }
     fill_rope_table(o, table, table + entries);
-    *rope = new (memory) halyard_rope{o, table, table + entries, table, bytes};
+    *rope = new (memory) halyard_rope{o, table, table + entries, table, bytes, {}};
     return HALYARD_OK;
 }
 
 void halyard_rope_destroy(halyard_rope *rope) {
     if (rope) {
+        if constexpr (halyard::has_cuda) {
+            rope->on_devices.release();
+        }
         munmap(rope->mapped, rope->mapped_bytes);
         free(rope);
     }
@@ -289,7 +296,7 @@ halyard_status halyard_rope_get_options(const halyard_rope *rope, halyard_rope_o
 halyard_status halyard_rope_apply(const halyard_context *context, const halyard_rope *rope, const DLTensor *x,
                                   const DLTensor *positions, DLTensor *y) {
     using namespace halyard;
-    Checker check("halyard_rope_apply");
+    Checker check("halyard_rope_apply", Devices::cpu_or_cuda);
     check.not_null("rope", rope);
     const View xs = check.tensor("x", x), ys = check.output("y", y);
     check.same_shape(xs, ys);
@@ -314,6 +321,12 @@ halyard_status halyard_rope_apply(const halyard_context *context, const halyard_
         return check.status();
     }
     const halyard_context &c = context_or_default(context);
+    if constexpr (has_cuda) {
+        if (xs.on_cuda) {
+            cuda::rotate(check, c, xs.device_id, *rope, position.on_device(), from.on_device(), to.on_device());
+            return check.status();
+        }
+    }
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t tokens = from.tokens(), bytes = 2 * xs.elements * size_of(xs.dtype);
     run_ranges(c, from.batch() * tokens, bytes, [&](int64_t begin, int64_t end) {

@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_ROPE_H
 #define HALYARD_RUNTIME_ROPE_H
 
+#include "cuda/copies.h"
 #include "dispatch.h"
 #include "halyard/attention.h"
 
@@ -10,12 +11,23 @@ struct halyard_rope {
     const float *cosines, *sines;  // [position][rotary_dim / 2]
     void *mapped;                  // where both lie
     int64_t mapped_bytes;
+    mutable halyard::cuda::DeviceCopies on_devices;  // of `mapped`
 
     /** Pairs of features that turn together. */
     int64_t pairs() const { return options.rotary_dim / 2; }
 };
 
 namespace halyard {
+
+/** The kernel that copies elements of a dtype. */
+constexpr Kernel copy_kernel(DType dtype) {
+    constexpr Kernel to[] = {
+#define HALYARD_DTYPE(name) Kernel::cast_to_##name,
+#include "kernels/dtypes.inc"
+#undef HALYARD_DTYPE
+    };
+    return to[static_cast<int>(dtype)];
+}
 
 /** Rotates one token's heads, f32: y may be x; pitches in floats from head to head. Features that are not rotated are
  *  copied. */

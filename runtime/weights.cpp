@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "cuda/weights.h"
 #include "weights_block.h"
 
 using halyard::Checker;
@@ -58,6 +59,11 @@ void halyard_weights_destroy(halyard_weights *weights) {
     if (weights) {
         if (weights->owner == halyard_weights::Owner::mapping) {
             munmap(weights->mapped, weights->mapped_bytes);
+        }
+        if constexpr (halyard::has_cuda) {
+            if (weights->owner == halyard_weights::Owner::device) {
+                halyard::cuda::free_weights(*weights);
+            }
         }
         free(weights);
     }

@@ -73,9 +73,18 @@ struct halyard_weights {
     const float *column_bias;  // [16 panels]
     const char *panel_data;
 
+    // Of weights on a device, which have a matrix in place of panels: see cuda/weights.h.
+    bool on_cuda;
+    int device_id;
+    bool transposed, has_column_bias;
+    int64_t pitch, up_column, columns;
+    const char *matrix;
+    const float *zeros, *one;
+
     const char *block;  // the whole, from the header on
     int64_t bytes;
-    enum class Owner { caller, mapping } owner;  // `mapping`: unmapped with the handle, `mapped_bytes` from `mapped` on
+    // `mapping`: unmapped with the handle, `mapped_bytes` from `mapped` on; `device`: memory of the device, freed with it
+    enum class Owner { caller, mapping, device } owner;
     void *mapped;
     int64_t mapped_bytes;
 

@@ -134,6 +134,11 @@ halyard_status halyard_weights_save(const halyard_weights *weights, const char *
     if (!check.not_null("path", path)) {
         return check.status();
     }
+    if (weights->on_cuda) {
+        return check.fail(HALYARD_UNSUPPORTED, "weights is on CUDA device %d, whose form is for that device alone: save what was packed "
+                                               "for processors",
+                          weights->device_id);
+    }
     const size_t room = strlen(path) + 64;
     char *temporary = static_cast<char *>(malloc(room));
     if (!temporary) {

@@ -6,7 +6,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "cuda/weights.h"
 #include "pack_layout.h"
+#include "pack_sources.h"
 #include "pages.h"
 #include "rows.h"
 #include "weights_block.h"
@@ -15,15 +17,6 @@ namespace halyard {
 namespace {
 
 // ---- Packing: arguments ----
-
-/** The checked sources of a packed matrix. */
-struct PackSources {
-    View weight, up, norm_weight, norm_bias;  // `data` is null where there is none
-    halyard_weight_layout layout = HALYARD_WEIGHT_OUT_IN;
-    bool gated = false, norm_folded = false, unit_offset = false;
-    int64_t in_features = 0, out_features = 0;
-    Geometry geometry = {};
-};
 
 /** Checks tensors of which only shape and dtype matter, or all of them. */
 class SourceReader {
@@ -79,12 +72,33 @@ private:
     bool with_data_;
 };
 
+/** Where the packed matrix is to be: where the weight is, if nothing else is asked for. */
+void choose_device(Checker &check, const DLTensor *weight, const halyard_pack_options &o, PackSources &s) {
+    if (check.failed()) {
+        return;
+    }
+    const DLDevice source = weight->device, wanted = o.device.device_type == 0 ? source : o.device;
+    const bool from_cuda = has_cuda && source.device_type == kDLCUDA;
+    if (wanted.device_type == kDLCUDA && !has_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "device is a CUDA device, but this library was built without CUDA kernels");
+    } else if (wanted.device_type != kDLCPU && wanted.device_type != kDLCUDA && o.device.device_type != 0) {
+        check.fail(HALYARD_UNSUPPORTED, "device has type %d, but must be the CPU (kDLCPU) or a CUDA device (kDLCUDA)",
+                   static_cast<int>(wanted.device_type));
+    } else if (from_cuda && (wanted.device_type != kDLCUDA || wanted.device_id != source.device_id)) {
+        check.fail(HALYARD_UNSUPPORTED, "weight is on CUDA device %d, from which it cannot be packed for another device",
+                   source.device_id);
+    }
+    s.to_cuda = has_cuda && wanted.device_type == kDLCUDA;
+    s.device_id = wanted.device_id;
+}
+
 PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_pack_options *options, bool with_data) {
     const halyard_pack_options none = {};
     const halyard_pack_options &o = options ? *options : none;
     const SourceReader reader(check, with_data);
     PackSources s;
     s.weight = reader.matrix("weight", weight);
+    choose_device(check, weight, o, s);
     int layout;  // whatever number the caller put there
     static_assert(sizeof(layout) == sizeof(o.layout), "an enumeration of C is an int");
     memcpy(&layout, &o.layout, sizeof(layout));
@@ -371,10 +385,16 @@ void pack_block(const halyard_context &context, const PackSources &sources, char
 using halyard::Checker;
 
 halyard_status halyard_weights_size(const DLTensor *weight, const halyard_pack_options *options, int64_t *bytes) {
+    using namespace halyard;
     Checker check("halyard_weights_size");
-    const halyard::PackSources sources = halyard::check_sources(check, weight, options, false);
+    const PackSources sources = check_sources(check, weight, options, false);
     if (check.not_null("bytes", bytes)) {
         *bytes = sources.geometry.bytes;
+        if constexpr (has_cuda) {
+            if (sources.to_cuda) {
+                *bytes = cuda::DeviceMatrix(sources).bytes;
+            }
+        }
     }
     return check.status();
 }
@@ -383,9 +403,15 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
                                     const halyard_pack_options *options, void *memory, int64_t bytes,
                                     halyard_weights **weights) {
     using namespace halyard;
-    Checker check("halyard_weights_pack");
+    Checker check("halyard_weights_pack", Devices::cpu_or_cuda);
     const PackSources sources = check_sources(check, weight, options, true);
     check.not_null("weights", weights);
+    if constexpr (has_cuda) {
+        if (sources.to_cuda) {
+            cuda::pack(check, context, sources, memory, bytes, weights);
+            return check.status();
+        }
+    }
     const int64_t needed = sources.geometry.bytes;
     if (!check.failed() && memory) {
         if (reinterpret_cast<uintptr_t>(memory) % block_alignment != 0) {

@@ -13,6 +13,7 @@ struct RowThreadParams {
     Halide::Expr warps;  // that share a row
     Halide::Expr rows;   // in a block; those of a call are a multiple
     bool words;          // buffers hold whole cells of words, see promise_cells()
+    bool statistics = false;  // y is a few numbers per row, element by element
 };
 
 /** The words of a cell, by one access. OpenCL, which the tests use, takes them one by one: Halide 21 cannot compile strict

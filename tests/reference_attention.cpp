@@ -124,7 +124,7 @@ Matrix attention(const Matrix &queries, const Matrix &keys, const Matrix &values
                 t.error + unit * (largest - t.value + t.error) + (merges + 1) * (exp_error() + 2 * unit);
             const double error = weight * std::expm1(exponent_error) + underflow;
             sum += weight;
-            sum_error += error + gamma(14 + 2 * merges) * (weight + error);
+            sum_error += error + gamma(rule.sum_roundings + 2 * merges) * (weight + error);
             const ExpectedRow &v = values[seen[i]];
             for (std::size_t d = 0; d < v.size(); d++) {
                 value[d] += weight * v[d].value;

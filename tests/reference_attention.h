@@ -15,6 +15,8 @@ struct AttentionRule {
     std::int64_t window = 0;
     double scale = 0;    // 0: 1/sqrt(head_dim)
     double softcap = 0;  // 0: none
+    /** Roundings of a weight on its way to the sum of a block: 8 in a lane and 6 of the tree; where sums go other ways, those. */
+    double sum_roundings = 14;
 
     bool sees(std::int64_t query, std::int64_t key) const;
 };

@@ -153,6 +153,7 @@ Matrix half(const Matrix &x, const WeightMatrix &matrix, const EpilogueValues &e
         ExpectedRow row = times(x[m], matrix.values, matrix.out, matrix.fold_error);
         for (std::size_t n = 0; n < row.size(); n++) {
             Expected &v = row[n];
+            v.error += epilogue.sum_roundoff * (std::fabs(v.value) + v.error);
             if (epilogue.row_mean != nullptr) {
                 v = difference(v, product((*epilogue.row_mean)[m], sums[n]));
             }
@@ -164,6 +165,7 @@ Matrix half(const Matrix &x, const WeightMatrix &matrix, const EpilogueValues &e
             }
             if (bias != nullptr) {
                 v = sum(v, {(*bias)[n], 0.0});
+                v.error += epilogue.sum_roundoff * (std::fabs(v.value) + v.error);
             }
         }
         result.push_back(std::move(row));
@@ -234,6 +236,15 @@ Matrix exact_rows(const std::vector<Row> &rows) {
         matrix.push_back(std::move(exact));
     }
     return matrix;
+}
+
+Matrix rounded(Matrix rows, Dtype type) {
+    for (ExpectedRow &row : rows) {
+        for (Expected &v : row) {
+            v.error += unit_roundoff(type) * (std::fabs(v.value) + v.error);
+        }
+    }
+    return rows;
 }
 
 double unit_roundoff(Dtype type) {

@@ -54,6 +54,8 @@ struct EpilogueValues {
     halyard_activation activation = HALYARD_IDENTITY;
     double beta = 0;
     const std::vector<Row> *residual = nullptr;
+    /** Relative error of a rounding of the sums before anything is done with them, or when they have their bias. */
+    double sum_roundoff = 0;
 };
 
 /** What halyard_linear must give before it is rounded to y's type. */
@@ -61,6 +63,9 @@ Matrix linear(const Matrix &x, const LayerValues &layer, const EpilogueValues &e
 
 /** The rows as they are, without error. */
 Matrix exact_rows(const std::vector<Row> &rows);
+
+/** The same with a rounding to the type that is still to come. */
+Matrix rounded(Matrix rows, Dtype type);
 
 /** The largest relative error of one rounding to the type: 2^-24, 2^-11, 2^-8. */
 double unit_roundoff(Dtype type);

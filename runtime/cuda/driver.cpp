@@ -27,7 +27,8 @@ bool find(void *library, const char *name, void *function) {
 
 bool find_all(void *library) {
     return find(library, "cuInit", &opened.init) && find(library, "cuDriverGetVersion", &opened.driver_version) &&
-           find(library, "cuDeviceGetCount", &opened.device_count) && find(library, "cuDeviceGet", &opened.device_get) &&
+           find(library, "cuDeviceGetCount", &opened.device_count) &&
+           find(library, "cuDeviceGet", &opened.device_get) &&
            find(library, "cuDeviceGetAttribute", &opened.device_attribute) &&
            find(library, "cuDevicePrimaryCtxRetain", &opened.primary_context_retain) &&
            find(library, "cuCtxGetCurrent", &opened.context_current) &&
@@ -35,7 +36,12 @@ bool find_all(void *library) {
            find(library, "cuCtxPopCurrent_v2", &opened.context_pop) &&
            find(library, "cuModuleLoadData", &opened.module_load) &&
            find(library, "cuModuleGetFunction", &opened.module_function) &&
-           find(library, "cuLaunchKernel", &opened.launch) && find(library, "cuGetErrorString", &opened.error_string);
+           find(library, "cuLaunchKernel", &opened.launch) && find(library, "cuMemAlloc_v2", &opened.memory_allocate) &&
+           find(library, "cuMemFree_v2", &opened.memory_free) && find(library, "cuMemcpy2DAsync_v2", &opened.copy_2d) &&
+           find(library, "cuMemsetD32Async", &opened.fill_32) &&
+           find(library, "cuStreamSynchronize", &opened.stream_synchronize) &&
+           find(library, "cuStreamIsCapturing", &opened.stream_is_capturing) &&
+           find(library, "cuGetErrorString", &opened.error_string);
 }
 
 const char *words(const Driver &driver, Result result) {

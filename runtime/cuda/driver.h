@@ -3,6 +3,7 @@
 #define HALYARD_RUNTIME_CUDA_DRIVER_H
 
 #include <cstddef>
+#include <cstdint>
 
 #include "check.h"
 
@@ -15,6 +16,26 @@ using Context = struct ContextOfDriver *;
 using Module = struct ModuleOfDriver *;
 using Function = struct FunctionOfDriver *;
 using Stream = struct StreamOfDriver *;
+using DevicePointer = uint64_t;
+
+/** A copy of `rows` rows of `width` bytes between memory of the process and of devices. */
+struct Copy2D {
+    enum Memory : int { host = 1, device = 2 };
+
+    size_t source_x, source_y;
+    Memory source_memory;
+    const void *source_host;
+    DevicePointer source_device;
+    void *source_array;
+    size_t source_pitch;
+    size_t target_x, target_y;
+    Memory target_memory;
+    void *target_host;
+    DevicePointer target_device;
+    void *target_array;
+    size_t target_pitch;
+    size_t width, rows;
+};
 
 struct Driver {
     Result (*init)(unsigned flags);
@@ -31,12 +52,19 @@ struct Driver {
     Result (*launch)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                      unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void **parameters,
                      void **extra);
+    Result (*memory_allocate)(DevicePointer *pointer, size_t bytes);
+    Result (*memory_free)(DevicePointer pointer);
+    Result (*copy_2d)(const Copy2D *copy, Stream stream);
+    Result (*fill_32)(DevicePointer pointer, unsigned value, size_t count, Stream stream);
+    Result (*stream_synchronize)(Stream stream);
+    Result (*stream_is_capturing)(Stream stream, int *status);  // 0: it is not
     Result (*error_string)(Result error, const char **text);
 
     int devices;  // how many there are
 };
 
-/** The driver, which the first call opens and initializes; null, with a message in `check`, where that is not possible. */
+/** The driver, which the first call opens and initializes; null, with a message in `check`, where that is not possible.
+ */
 const Driver *driver(Checker &check);
 
 /** Fails with the driver's words for an error, if it is one. */

@@ -6,11 +6,12 @@
 namespace halyard::cuda {
 
 Launches::Launches(Checker &check, const halyard_context &context, int ordinal)
-    : check_(check), driver_(driver(check)), stream_(static_cast<Stream>(context.cuda_stream)) {
+    : check_(check), scratch_pool_(context.device_scratch), ordinal_(ordinal), driver_(cuda::driver(check)),
+      stream_(static_cast<Stream>(context.cuda_stream)) {
     if (!driver_) {
         return;
     }
-    device_ = device(check, *driver_, ordinal);
+    device_ = cuda::device(check, *driver_, ordinal);
     if (!device_) {
         return;
     }
@@ -43,14 +44,14 @@ void Launches::run(Kernel kernel, DType dtype, Access access, void **arguments) 
     host_function(kernel, dtype, access)(arguments);
 }
 
-int Launches::launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes,
-                     const size_t *sizes, void **arguments, const int8_t *is_buffer) {
+int Launches::launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, const size_t *sizes,
+                     void **arguments, const int8_t *is_buffer) {
     constexpr int max_parameters = 64;
     void *parameters[max_parameters];
     int count = 0;
     for (; sizes[count] != 0 && count < max_parameters; count++) {
-        parameters[count] = is_buffer[count] ? &static_cast<halide_buffer_t *>(arguments[count])->device :
-                                               arguments[count];
+        parameters[count] =
+            is_buffer[count] ? &static_cast<halide_buffer_t *>(arguments[count])->device : arguments[count];
     }
     const Function f = load(kernel_, dtype_, access_);
     if (!f) {
@@ -82,11 +83,10 @@ int halide_cuda_initialize_kernels(void *, void **, const char *, int) {
     return 0;
 }
 
-void halide_cuda_finalize_kernels(void *, void *) {
-}
+void halide_cuda_finalize_kernels(void *, void *) {}
 
-int halide_cuda_run(void *launches, void *, const char *, int grid_x, int grid_y, int grid_z, int block_x,
-                    int block_y, int block_z, int shared_bytes, size_t *sizes, void **arguments, int8_t *is_buffer) {
+int halide_cuda_run(void *launches, void *, const char *, int grid_x, int grid_y, int grid_z, int block_x, int block_y,
+                    int block_z, int shared_bytes, size_t *sizes, void **arguments, int8_t *is_buffer) {
     const unsigned grid[3] = {unsigned(grid_x), unsigned(grid_y), unsigned(grid_z)};
     const unsigned block[3] = {unsigned(block_x), unsigned(block_y), unsigned(block_z)};
     return static_cast<halyard::cuda::Launches *>(launches)->launch(grid, block, unsigned(shared_bytes), sizes,

@@ -22,12 +22,22 @@ public:
      *  processor, buffers with device pointers. Does nothing after a failure. */
     void run(Kernel kernel, DType dtype, Access access, void **arguments);
 
+    Checker &check() { return check_; }
+    // Null after a failure.
+    const Driver *driver() const { return driver_; }
+    Device *device() const { return device_; }
+    int ordinal() const { return ordinal_; }
+    Stream stream() const { return stream_; }
+    DeviceScratchPool &scratch_pool() const { return scratch_pool_; }
+
     /** What a kernel's host code calls. */
-    int launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes,
-               const size_t *sizes, void **arguments, const int8_t *is_buffer);
+    int launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, const size_t *sizes,
+               void **arguments, const int8_t *is_buffer);
 
 private:
     Checker &check_;
+    DeviceScratchPool &scratch_pool_;
+    const int ordinal_;
     const Driver *driver_;
     Device *device_ = nullptr;
     Stream stream_ = nullptr;

@@ -75,9 +75,10 @@ int64_t rows_for(int32_t warps, int64_t rows) {
     return rows < few_rows && rows % fitting != 0 ? 1 : fitting;
 }
 
-/** What row kernels get: tensors in their order, then the operation's scalars and parameters. */
+/** What row kernels get: inputs, the operation's scalars and parameters, outputs. `statistics`: these hold an f32 for
+ *  each row, see as_rows_of_one(). */
 void run_rows(Checker &check, const halyard_context *context, const RowOperation &operation, Kernel kernel,
-              int64_t reduced, std::initializer_list<const View *> views, int inputs) {
+              int64_t reduced, std::initializer_list<const View *> views, int inputs, bool statistics = false) {
     const View &first = **views.begin();
     Rows rows(false);
     for (const View *view : views) {
@@ -85,12 +86,13 @@ void run_rows(Checker &check, const halyard_context *context, const RowOperation
     }
     rows.merge();
     const DType dtype = first.dtype;
+    const int64_t width = first.width();
     const int64_t whole = cell(dtype);
     bool parameters_aligned = true;
     for (int i = 0; i < operation.parameter_count; i++) {
         parameters_aligned = parameters_aligned && aligned(operation.parameters[i]->data);
     }
-    int32_t warps = warps_for(rows.width(), dtype);
+    int32_t warps = warps_for(width, dtype);
 
     Launches launches(check, context_or_default(context), first.device_id);
     // Rows [begin, end) of a piece, in blocks of so many.
@@ -100,7 +102,8 @@ void run_rows(Checker &check, const halyard_context *context, const RowOperation
         }
         bool by_words = parameters_aligned && piece.columns % whole == 0 && reduced % whole == 0;
         for (int i = 0; i < rows.tensors(); i++) {
-            by_words = by_words && aligned(piece.data[i]) && (piece.rows == 1 || piece.pitch[i] % whole == 0);
+            by_words = by_words && ((statistics && i > 0) ||
+                                    (aligned(piece.data[i]) && (piece.rows == 1 || piece.pitch[i] % whole == 0)));
         }
         const Access access = by_words ? Access::words : Access::elements;
         DeviceBuffer tensors[max_tensors], parameters[2];
@@ -108,8 +111,9 @@ void run_rows(Checker &check, const halyard_context *context, const RowOperation
         int n = 1;
         int32_t rows_per_block = static_cast<int32_t>(block_rows);
         const auto add_tensor = [&](int i) {
-            tensors[i].set(piece.data[i] + begin * piece.pitch[i] * size_of(dtype), dtype, access, piece.columns,
-                           end - begin, piece.pitch[i]);
+            const DType type = statistics && i > 0 ? DType::f32 : dtype;
+            tensors[i].set(piece.data[i] + begin * piece.pitch[i] * size_of(type), type, access,
+                           statistics && i > 0 ? 1 : piece.columns, end - begin, piece.pitch[i]);
             arguments[n++] = tensors[i].argument();
         };
         for (int i = 0; i < inputs; i++) {
@@ -129,11 +133,21 @@ void run_rows(Checker &check, const halyard_context *context, const RowOperation
         }
         launches.run(kernel, dtype, access, arguments);
     };
-    rows.for_each_piece({0, rows.count(), 0, rows.width()}, max_piece_rows, rows.width(), [&](const Rows::Piece &piece) {
+    rows.for_each_piece({0, rows.count(), 0, width}, max_piece_rows, width, [&](const Rows::Piece &piece) {
         const int64_t block_rows = rows_for(warps, piece.rows), whole_blocks = piece.rows / block_rows * block_rows;
         launch(piece, 0, whole_blocks, block_rows);
         launch(piece, whole_blocks, piece.rows, 1);
     });
+}
+
+/** A row vector as rows of one element. */
+View as_rows_of_one(const View &vector, const View &x) {
+    View view = vector;
+    if (x.rank > 1) {
+        view.rank++;
+        view.shape[view.rank - 1] = view.strides[view.rank - 1] = 1;
+    }
+    return view;
 }
 
 /** The kernel that adds first. */
@@ -208,6 +222,20 @@ void row(Checker &check, const halyard_context *context, const RowOperation &ope
 void add_row(Checker &check, const halyard_context *context, const RowOperation &operation, const View &x,
              const View &residual, const View &sum, const View &y) {
     run_rows(check, context, operation, with_add(operation.kernel), x.width(), {&x, &residual, &sum, &y}, 2);
+}
+
+void row_statistics(Checker &check, const halyard_context *context, halyard_norm norm, RmsNormScalars *rms, float *eps,
+                    const View &x, const View &mean, const View &scale) {
+    RowOperation operation;
+    const View scales = as_rows_of_one(scale, x), means = as_rows_of_one(mean, x);
+    if (norm == HALYARD_NORM_LAYER) {
+        operation.scalar(eps);
+        run_rows(check, context, operation, Kernel::layer_norm_scale, x.width(), {&x, &scales, &means}, 1, true);
+    } else {
+        operation.scalar(eps);
+        operation.scalar(&rms->eps_outside_root);
+        run_rows(check, context, operation, Kernel::rms_norm_scale, x.width(), {&x, &scales}, 1, true);
+    }
 }
 
 }  // namespace halyard::cuda

@@ -23,6 +23,10 @@ void row(Checker &check, const halyard_context *context, const RowOperation &ope
 void add_row(Checker &check, const halyard_context *context, const RowOperation &operation, const View &x,
              const View &residual, const View &sum, const View &y);
 
+/** 1/sqrt(...) and, for a LayerNorm, the mean of every row, in f32 row vectors. */
+void row_statistics(Checker &check, const halyard_context *context, halyard_norm norm, RmsNormScalars *rms, float *eps,
+                    const View &x, const View &mean, const View &scale);
+
 }  // namespace halyard::cuda
 
 #endif

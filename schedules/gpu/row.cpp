@@ -13,7 +13,8 @@ public:
         : stages_(stages), y_(stages.y), target_(target), words_(params.words), shuffles_(!target.has_feature(Target::OpenCL)) {
         const Var thread("thread"), word("word");
         Var d = stages.d;
-        if (words_) {
+        const bool y_in_words = words_ && !params.statistics;
+        if (y_in_words) {
             y_.split(d, d, word, words_per_cell, TailStrategy::RoundUp);
             by_cells(y_, word, target);
         }
@@ -21,7 +22,7 @@ public:
         y_.split(d, d, thread, params.warps * threads_per_warp, TailStrategy::GuardWithIf)
             .split(thread, warp_, lane_, threads_per_warp, TailStrategy::RoundUp)
             .split(stages.t, block_, row_, params.rows, TailStrategy::RoundUp);
-        if (words_) {
+        if (y_in_words) {
             y_.reorder(word, d, lane_, warp_, row_, block_);
         } else {
             y_.reorder(d, lane_, warp_, row_, block_);

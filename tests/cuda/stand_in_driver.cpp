@@ -10,7 +10,10 @@
 //   STAND_IN_FAIL        the name of a function that fails with "out of memory"
 #define CL_TARGET_OPENCL_VERSION 200
 #include <CL/cl.h>
+#include <sys/mman.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +38,7 @@ enum : Result {
     invalid_context = 201,
     no_binary_for_gpu = 209,
     not_found = 500,
+    stream_capture_unsupported = 900,
 };
 
 struct Context {
@@ -57,6 +61,27 @@ bool initialized = false;
 Context contexts[64];
 thread_local std::vector<Context *> current;
 std::map<std::string, Function *> functions;
+std::map<std::uint64_t, std::size_t> allocations;
+long allocation_count = 0;
+std::atomic<bool> capturing{false};
+constexpr std::size_t guard_bytes = 65536;
+
+/** As the driver declares it. */
+struct Copy2D {
+    std::size_t source_x, source_y;
+    int source_memory;  // 1: of the process, 2: of the device
+    const void *source_host;
+    std::uint64_t source_device;
+    void *source_array;
+    std::size_t source_pitch;
+    std::size_t target_x, target_y;
+    int target_memory;
+    void *target_host;
+    std::uint64_t target_device;
+    void *target_array;
+    std::size_t target_pitch;
+    std::size_t width, rows;
+};
 
 int number(const char *variable, int otherwise) {
     const char *text = std::getenv(variable);
@@ -202,8 +227,32 @@ Result cuDeviceGet(int *device, int ordinal) {
 
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
     const int capability = number("STAND_IN_CAPABILITY", 90);
-    *value = attribute == 75 ? capability / 10 : capability % 10;
-    return attribute == 75 || attribute == 76 ? success : invalid_value;
+    switch (attribute) {
+    case 38:  // of the second-level cache: bytes, few, so that benchmarks need little memory
+        *value = 1 << 16;
+        return success;
+    case 75:
+        *value = capability / 10;
+        return success;
+    case 76:
+        *value = capability % 10;
+        return success;
+    case 91:  // memory of the process has one address
+        *value = 1;
+        return success;
+    default:
+        return invalid_value;
+    }
+}
+
+Result cuDeviceGetName(char *name, int size, int) {
+    std::snprintf(name, static_cast<std::size_t>(size), "stand-in driver");
+    return success;
+}
+
+Result cuDeviceTotalMem_v2(std::size_t *bytes, int) {
+    *bytes = std::size_t{1} << 30;
+    return success;
 }
 
 Result cuDevicePrimaryCtxRetain(Context **context, int device) {
@@ -218,6 +267,15 @@ Result cuDevicePrimaryCtxRetain(Context **context, int device) {
 Result cuCtxGetCurrent(Context **context) {
     *context = current.empty() ? nullptr : current.back();
     return success;
+}
+
+Result cuCtxSetCurrent(Context *context) {
+    current.assign(1, context);
+    return success;
+}
+
+Result cuCtxSynchronize() {
+    return current.empty() ? invalid_context : success;
 }
 
 Result cuCtxPushCurrent_v2(Context *context) {
@@ -308,6 +366,165 @@ Result cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsi
     const cl_int launched =
         clEnqueueNDRangeKernel(opencl().queue, function->kernel, 3, nullptr, global, local, 0, nullptr, nullptr);
     return launched == CL_SUCCESS && clFinish(opencl().queue) == CL_SUCCESS ? success : invalid_value;
+}
+
+Result cuMemAlloc_v2(std::uint64_t *pointer, std::size_t bytes) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    if (fails("cuMemAlloc_v2")) {
+        return out_of_memory;
+    }
+    if (capturing) {
+        return stream_capture_unsupported;
+    }
+    // Between inaccessible pages; what is read before it was written is NaN.
+    const std::size_t size = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
+    char *const mapping = static_cast<char *>(
+        mmap(nullptr, size + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (mapping == MAP_FAILED || mprotect(mapping + guard_bytes, size, PROT_READ | PROT_WRITE) != 0) {
+        return out_of_memory;
+    }
+    std::memset(mapping + guard_bytes, 0xff, size);
+    *pointer = reinterpret_cast<std::uint64_t>(mapping + guard_bytes);
+    const std::lock_guard<std::mutex> guard(lock);
+    allocations[*pointer] = size;
+    allocation_count++;
+    return success;
+}
+
+Result cuMemFree_v2(std::uint64_t pointer) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    const std::lock_guard<std::mutex> guard(lock);
+    const auto found = allocations.find(pointer);
+    if (found == allocations.end()) {
+        return invalid_value;
+    }
+    munmap(reinterpret_cast<char *>(pointer) - guard_bytes, found->second + 2 * guard_bytes);
+    allocations.erase(found);
+    return success;
+}
+
+Result cuMemcpy2DAsync_v2(const Copy2D *copy, void *) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    const auto end = [](int memory, const void *host, std::uint64_t device, std::size_t x, std::size_t y, std::size_t pitch) {
+        return (memory == 1 ? static_cast<char *>(const_cast<void *>(host)) : reinterpret_cast<char *>(device)) + x +
+               y * pitch;
+    };
+    const char *from = end(copy->source_memory, copy->source_host, copy->source_device, copy->source_x, copy->source_y,
+                           copy->source_pitch);
+    char *to = end(copy->target_memory, copy->target_host, copy->target_device, copy->target_x, copy->target_y,
+                   copy->target_pitch);
+    for (std::size_t row = 0; row < copy->rows; row++) {
+        std::memcpy(to + row * copy->target_pitch, from + row * copy->source_pitch, copy->width);
+    }
+    return success;
+}
+
+Result cuMemsetD32Async(std::uint64_t pointer, unsigned value, std::size_t count, void *) {
+    if (current.empty()) {
+        return invalid_context;
+    }
+    for (std::size_t i = 0; i < count; i++) {
+        reinterpret_cast<unsigned *>(pointer)[i] = value;
+    }
+    return success;
+}
+
+Result cuStreamSynchronize(void *) {
+    return current.empty() ? invalid_context : capturing ? stream_capture_unsupported : success;
+}
+
+Result cuStreamIsCapturing(void *, int *status) {
+    *status = capturing ? 1 : 0;
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemcpyHtoD_v2(std::uint64_t target, const void *source, std::size_t bytes) {
+    std::memcpy(reinterpret_cast<void *>(target), source, bytes);
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemcpyDtoDAsync_v2(std::uint64_t target, std::uint64_t source, std::size_t bytes, void *) {
+    std::memcpy(reinterpret_cast<void *>(target), reinterpret_cast<const void *>(source), bytes);
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemHostRegister_v2(void *, std::size_t, unsigned) {
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuMemHostUnregister(void *) {
+    return current.empty() ? invalid_context : success;
+}
+
+// Streams, events and graphs: all work is done at once, and a graph holds none.
+Result cuStreamCreate(void **stream, unsigned) {
+    static char there;
+    *stream = &there;
+    return current.empty() ? invalid_context : success;
+}
+
+Result cuStreamBeginCapture_v2(void *, int) {
+    capturing = true;
+    return success;
+}
+
+Result cuStreamEndCapture(void *, void **graph) {
+    static char there;
+    *graph = &there;
+    return capturing.exchange(false) ? success : invalid_value;
+}
+
+Result cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+    *executable = graph;
+    return success;
+}
+
+Result cuGraphLaunch(void *, void *) {
+    return success;
+}
+
+Result cuGraphExecDestroy(void *) {
+    return success;
+}
+
+Result cuGraphDestroy(void *) {
+    return success;
+}
+
+Result cuEventCreate(std::chrono::steady_clock::time_point **event, unsigned) {
+    *event = new std::chrono::steady_clock::time_point;
+    return success;
+}
+
+Result cuEventRecord(std::chrono::steady_clock::time_point *event, void *) {
+    *event = std::chrono::steady_clock::now();
+    return success;
+}
+
+Result cuEventSynchronize(void *) {
+    return success;
+}
+
+Result cuEventElapsedTime(float *milliseconds, const std::chrono::steady_clock::time_point *begin,
+                          const std::chrono::steady_clock::time_point *end) {
+    *milliseconds = std::chrono::duration<float, std::milli>(*end - *begin).count();
+    return success;
+}
+
+/** For tests: how often memory has been allocated, and whether streams are being captured. */
+long stand_in_allocations() {
+    const std::lock_guard<std::mutex> guard(lock);
+    return allocation_count;
+}
+
+void stand_in_capture(int on) {
+    capturing = on != 0;
 }
 
 Result cuGetErrorString(Result result, const char **text) {

@@ -83,15 +83,6 @@ TEST(Device, IsTheSameForAllTensors) {
     expect_message(call({kDLCUDAHost, 0}, {kDLCUDAHost, 0}), HALYARD_UNSUPPORTED, "or a CUDA device (kDLCUDA)");
 }
 
-TEST(Device, IsRefusedByFunctionsWithoutKernels) {
-    std::int64_t shape[] = {2, 16}, scale_shape[] = {2};
-    static float memory[34];
-    DLTensor x{memory, {kDLCUDA, 0}, 2, {kDLFloat, 32, 1}, shape, nullptr, 0};
-    DLTensor scale{memory + 32, {kDLCUDA, 0}, 1, {kDLFloat, 32, 1}, scale_shape, nullptr, 0};
-    expect_message(halyard_rms_norm_scale(nullptr, &x, 1e-6f, 0, &scale), HALYARD_UNSUPPORTED,
-                   "must be on the CPU (kDLCPU)");
-}
-
 TEST(Device, TakesItsStreamFromTheContext) {
     halyard_context *context = nullptr;
     ASSERT_EQ(halyard_context_create(&context), HALYARD_OK);

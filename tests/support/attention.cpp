@@ -155,12 +155,13 @@ halyard_status AttentionCase::run_cached(const halyard_context *context, halyard
     return halyard_attention_cached(context, &qs.view, &ks.view, &vs.view, cache, 0, nullptr, &options, &ys.view);
 }
 
-Matrix AttentionCase::expected(Dtype cached) const {
+Matrix AttentionCase::expected(Dtype cached, double sum_roundings) const {
     AttentionRule rule;
     rule.causal = form.causal;
     rule.window = form.window;
     rule.scale = static_cast<double>(form.scale);
     rule.softcap = static_cast<double>(form.softcap);
+    rule.sum_roundings = sum_roundings;
     const std::int64_t first_query = form.keys - form.queries;
     Matrix result(static_cast<std::size_t>(y.rows()));
     for (std::int64_t batch = 0; batch < form.batches(); batch++) {

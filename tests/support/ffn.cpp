@@ -1,6 +1,8 @@
 // Feed-forward networks.
 #include "support/ffn.h"
 
+#include "support/device_hooks.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -20,6 +22,7 @@ WeightForm up_form(const FfnForm &ffn, bool folded) {
     form.out = ffn.d_ff;
     form.gated = ffn.gated;
     form.seed = ffn.seed * 2;
+    form.device = ffn.device;
     form.coarse = true;
     form.norm_weight = folded && ffn.has_norm_weight();
     form.norm_bias = folded && ffn.has_norm_bias();
@@ -33,6 +36,7 @@ WeightForm down_form(const FfnForm &ffn) {
     form.in = ffn.d_ff;
     form.out = ffn.d_model;
     form.seed = ffn.seed * 2 + 1;
+    form.device = ffn.device;
     return form;
 }
 
@@ -78,6 +82,11 @@ Ffn::Ffn(const FfnForm &form)
     options.activation = form.activation;
     options.beta = form.beta;
     options.residual = form.residual ? 1 : 0;
+    for (Tensor *tensor : {&x, &y, norm_weight.get(), norm_bias.get(), bias.get(), bias_up.get(), bias_down.get()}) {
+        if (tensor != nullptr) {
+            tensor->view.device = form.device;
+        }
+    }
 }
 
 Form Ffn::rows_form(std::int64_t gap) const {
@@ -87,7 +96,7 @@ Form Ffn::rows_form(std::int64_t gap) const {
 }
 
 halyard_status Ffn::run(const halyard_context *context) {
-    return halyard_ffn(context, &x.view, up.get(), down.get(), &options, &y.view);
+    return finished(halyard_ffn(context, &x.view, up.get(), down.get(), &options, &y.view));
 }
 
 Matrix Ffn::expected() const {
@@ -136,7 +145,16 @@ Matrix Ffn::expected() const {
     first.bias_up = values(bias_up, bias_up_values);
     first.activation = form.activation;
     first.beta = static_cast<double>(form.beta);
-    const Matrix hidden = linear(input, up.values, first);
+    // On a device what lies between the steps is of the type of all the others, if they have one.
+    const bool stored = form.device.device_type == kDLCUDA && form.x == form.up && form.x == form.down;
+    if (stored && !form.deferred && form.norm != HALYARD_NORM_NONE) {
+        input = rounded(input, form.x);
+    }
+    first.sum_roundoff = stored ? unit_roundoff(form.x) : 0;
+    Matrix hidden = linear(input, up.values, first);
+    if (stored) {
+        hidden = rounded(hidden, form.x);
+    }
     EpilogueValues second;
     second.bias = values(bias_down, bias_down_values);
     second.residual = form.residual ? &rows : nullptr;

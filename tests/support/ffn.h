@@ -27,6 +27,7 @@ struct FfnForm {
     bool residual = false;
     std::int64_t x_gap = 0, y_gap = 0;
     std::uint64_t seed = 1;
+    DLDevice device = {kDLCPU, 0};  // of everything
 
     bool has_norm_weight() const { return norm != HALYARD_NORM_NONE && norm_weight; }
     bool has_norm_bias() const { return norm == HALYARD_NORM_LAYER && norm_bias; }

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <ostream>
 
+#include "support/device_hooks.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -133,7 +135,7 @@ void Invocation::alias(const std::vector<Alias> &aliases) {
 }
 
 halyard_status Invocation::run(const halyard_context *context) const {
-    return operation.call(context, arguments.data(), scalars.data());
+    return finished(operation.call(context, arguments.data(), scalars.data()));
 }
 
 std::vector<std::vector<ExpectedRow>> Invocation::expected() const {

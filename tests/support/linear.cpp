@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/device_hooks.h"
 #include "support/text.h"
 
 namespace halyard::tests {
@@ -126,7 +127,13 @@ Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
         fold(*values.up, form, norm_weight, norm_bias);
     }
 
+    if (form.sources_on_device) {
+        for (Tensor *tensor : {&source, &up, &weight, &bias}) {
+            tensor->view.device = form.device;
+        }
+    }
     halyard_pack_options options{};
+    options.device = form.sources_on_device ? DLDevice{} : form.device;
     options.layout = form.layout;
     options.up = form.gated ? &up.view : nullptr;
     options.norm_weight = form.norm_weight ? &weight.view : nullptr;
@@ -135,7 +142,8 @@ Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
     EXPECT_EQ(halyard_weights_size(&source.view, &options, &bytes), HALYARD_OK) << halyard_last_error();
 
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t used = (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+    const std::size_t alignment = form.device.device_type == kDLCPU ? 64 : 256;
+    const std::size_t used = (static_cast<std::size_t>(bytes) + alignment - 1) / alignment * alignment;
     const std::size_t accessible = (used + page - 1) / page * page;
     mapping_size = accessible + page;
     void *const memory = mmap(nullptr, mapping_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -145,6 +153,7 @@ Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
     }
     mapping = static_cast<char *>(memory);
     block = mapping + accessible - used;
+    memory_mapped(mapping, accessible);
     EXPECT_EQ(halyard_weights_pack(nullptr, &source.view, &options, block, bytes, &weights), HALYARD_OK)
         << halyard_last_error();
     as_packed.assign(block, block + bytes);
@@ -152,6 +161,7 @@ Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
 
 Weights::~Weights() {
     halyard_weights_destroy(weights);
+    memory_unmapping(mapping);
     munmap(mapping, mapping_size);
 }
 
@@ -255,7 +265,15 @@ void LinearCall::activate(halyard_activation activation, float beta) {
 }
 
 halyard_status LinearCall::run(const halyard_context *context, const Tensor &rows) {
-    return halyard_linear(context, &rows.view, weights.get(), &options, &y.view);
+    return finished(halyard_linear(context, &rows.view, weights.get(), &options, &y.view));
+}
+
+void LinearCall::move_to(DLDevice device) {
+    for (Tensor *tensor : {&x, &y, row_scale.get(), row_mean.get(), bias.get(), bias_up.get(), residual.get()}) {
+        if (tensor != nullptr) {
+            tensor->view.device = device;
+        }
+    }
 }
 
 std::vector<Row> rows_of(const Tensor &tensor) {
@@ -294,6 +312,12 @@ Matrix LinearCall::expected() const {
     if (options.residual != nullptr) {
         residual_values = rows_of(options.residual == &y.view ? y : *residual);
         epilogue.residual = &residual_values;
+    }
+    // On a device sums of one 16-bit type throughout are stored in it before they are scaled, shifted or activated.
+    const bool stored = weights.form.gated || options.activation != HALYARD_IDENTITY || epilogue.row_scale ||
+                        epilogue.row_mean || epilogue.bias || weights.form.norm_bias;
+    if (y.view.device.device_type == kDLCUDA && stored && form.x == weights.form.dtype && form.y == form.x) {
+        epilogue.sum_roundoff = unit_roundoff(form.y);
     }
     return linear(exact_rows(rows_of(x)), weights.values, epilogue);
 }

@@ -32,6 +32,9 @@ struct WeightForm {
     /** Values of at most four significant bits, which are the same in every type and stay exact when a norm's weight is
      *  folded into them. */
     bool coarse = false;
+    /** Where the packed matrix is to be, and whether its sources are there too. */
+    DLDevice device = {kDLCPU, 0};
+    bool sources_on_device = true;
 
     bool folds() const { return norm_weight || unit_offset || norm_bias; }
 };
@@ -104,6 +107,9 @@ public:
     Tensor x, y;
     std::unique_ptr<Tensor> row_scale, row_mean, bias, bias_up, residual;
     halyard_linear_options options{};
+
+    /** Says of all tensors that they are there. */
+    void move_to(DLDevice device);
 
     // Each makes an option and fills it.
     void add_row_scale();

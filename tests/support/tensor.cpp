@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/device_hooks.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -92,6 +94,7 @@ Tensor::Tensor(Dtype dtype, const Form &form)
         std::abort();
     }
     std::memset(accessible, untouched, accessible_size);
+    memory_mapped(accessible, accessible_size);
     origin = form.placement == Placement::ends_at_guard
                  ? accessible + accessible_size - used
                  : accessible + static_cast<std::size_t>(form.shift) * size_of(element);
@@ -106,6 +109,7 @@ Tensor::Tensor(Dtype dtype, const Form &form)
 }
 
 Tensor::~Tensor() {
+    memory_unmapping(accessible);
     munmap(mapping, mapping_size);
 }
 

@@ -1,7 +1,7 @@
 /* halyard: rotary position embedding, attention and the cache of keys and values.
  *
- * The rules of halyard.h hold: DLPack tensors on kDLCPU, a status and a message for every error, nothing written on
- * failure. Tensors of heads are [T, n_heads, head_dim] or [batch, T, n_heads, head_dim]: rank 3 or 4, the last axis
+ * The rules of halyard.h hold: DLPack tensors on kDLCPU or kDLCUDA, a status and a message for every error, nothing written
+ * on failure. Tensors of heads are [T, n_heads, head_dim] or [batch, T, n_heads, head_dim]: rank 3 or 4, the last axis
  * contiguous, any strides before it, so that q, k and v may be slices of one product.
  */
 #ifndef HALYARD_ATTENTION_H
@@ -48,7 +48,9 @@ HALYARD_API halyard_status halyard_rope_get_options(const halyard_rope *rope, ha
 
 /** y = x with each head's features rotated by the angle of its token's position.
  *  x, y: [(batch,) T, n_heads, head_dim], one dtype; y may be x. positions: null (token t has position t), or int32 or
- *  int64, [T] or [batch, T], each in [0, max_positions). */
+ *  int64, [T] or [batch, T], each in [0, max_positions). On a CUDA device `positions` is there too, and is not looked at
+ *  before the kernel does: a token whose position is not in that range becomes NaN. The first call with a rope on a device
+ *  copies the table there, and waits for it; it cannot be captured in a graph. */
 HALYARD_API halyard_status halyard_rope_apply(const halyard_context *context, const halyard_rope *rope,
                                               const DLTensor *x, const DLTensor *positions, DLTensor *y);
 
@@ -74,6 +76,11 @@ HALYARD_API halyard_status halyard_kv_cache_size(const halyard_kv_cache_options 
  *  physically only as the cache fills, and long sequences on huge pages where the system gives them. */
 HALYARD_API halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
                                                    halyard_kv_cache **cache);
+/** The same in the memory of a device, kDLCPU or kDLCUDA: calls that use the cache then take tensors there. `memory` is the
+ *  device's, if it is given. On a CUDA device the calls put their work into the context's stream and return, as others do;
+ *  lengths are those after that work. */
+HALYARD_API halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options *options, DLDevice device,
+                                                             void *memory, int64_t bytes, halyard_kv_cache **cache);
 HALYARD_API void halyard_kv_cache_destroy(halyard_kv_cache *cache); /* null is allowed */
 HALYARD_API halyard_status halyard_kv_cache_get_options(const halyard_kv_cache *cache,
                                                         halyard_kv_cache_options *options);
@@ -118,7 +125,11 @@ typedef struct halyard_attention_options {
  *
  *  Numerics: keys go in blocks of 512 by absolute position; a block's scores, its maximum, exponentials, their sum and the
  *  weighted values are f32, and the blocks' results are merged in order by their maxima. So a query's result depends on
- *  its own keys alone: not on the other queries, the threads, or whether k and v came at once or through a cache. */
+ *  its own keys alone: not on the other queries, the threads, or whether k and v came at once or through a cache.
+ *
+ *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the largest score at once. Memory there:
+ *  up to 64 MB for the blocks' results, more if those of one query take more; f32 copies of k and v where these have two
+ *  dtypes or k goes through a norm or `rope`. At most 2^30 - 1 positions. */
 HALYARD_API halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                              const DLTensor *v, const halyard_attention_options *options, DLTensor *y);
 

@@ -233,6 +233,14 @@ public:
         cache_.reset(cache);
     }
 
+    /// A cache in the memory of a device, for tensors there.
+    KvCache(const KvCacheOptions &options, DLDevice device) {
+        halyard_kv_cache *cache = nullptr;
+        const halyard_kv_cache_options c = c_options(options);
+        check(halyard_kv_cache_create_on_device(&c, device, nullptr, 0, &cache));
+        cache_.reset(cache);
+    }
+
     KvCacheOptions options() const {
         halyard_kv_cache_options c{};
         check(halyard_kv_cache_get_options(get(), &c));

@@ -131,18 +131,21 @@ HALYARD_API halyard_status halyard_context_set_streaming_min_bytes(halyard_conte
  *  default stream. It belongs to the device of those tensors. */
 HALYARD_API halyard_status halyard_context_set_cuda_stream(halyard_context *context, void *stream);
 
-/** Frees the memory that calls with this context (null: the default one) keep for the intermediates of linear layers
- *  and feed-forward networks. It grows to what the largest call (for each of several at once) needed and is reused:
+/** Frees the memory, on devices too, that calls with this context (null: the default one) keep for the intermediates of linear
+ *  layers and feed-forward networks. It grows to what the largest call (for each of several at once) needed and is reused:
  *  calls in steady state allocate nothing. */
 HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
 
 /* ---- CUDA ---------------------------------------------------------------------------------------------
- * Norms, softmax, activations, gated units, add and cast take tensors of a CUDA device, in a library that was built with
- * HALYARD_CUDA. Such a call checks its arguments, puts kernels into the stream and returns: it neither waits nor allocates,
- * and it can be captured in a graph if its kernels have been loaded. It uses the device's primary context, which is the one of
- * the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so (HALYARD_NO_DEVICE). Rows are
- * read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other tensors take longer, and give
- * the same bits. */
+ * Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h declares take
+ * tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
+ * the stream and returns: it neither waits nor, in steady state, allocates (linear layers, networks and attention have scratch
+ * memory on the device, in the context; a rope has its table there), and it can be captured in a graph if its kernels have been
+ * loaded and such a call has been made before. Products of linear layers are cuBLASLt's if that is found at run time, unless
+ * the environment variable HALYARD_CUBLASLT is "off", else the library's. A call uses the device's primary context, which is
+ * the one of the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so
+ * (HALYARD_NO_DEVICE). Rows are read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other
+ * tensors take longer, and give the same bits. */
 
 /** Opens the driver and loads all kernels for a device (0 is the first), so that no later call has to. Also the way to ask
  *  whether calls on that device can work: HALYARD_UNSUPPORTED if the library has no CUDA kernels, HALYARD_NO_DEVICE
@@ -316,6 +319,9 @@ typedef struct halyard_pack_options {
     const DLTensor *norm_bias;
     /** Not 0: fold 1 + norm_weight, Gemma's convention. */
     int norm_unit_offset;
+    /** Where the packed matrix is to be: all zero: on the device that `weight` is on; else that of a CUDA device, to which a
+     *  matrix in the memory of the process is copied. */
+    DLDevice device;
 } halyard_pack_options;
 
 typedef struct halyard_weights_info {
@@ -326,7 +332,11 @@ typedef struct halyard_weights_info {
     int64_t bytes;   /* of the packed form: header, column sums, panels */
 } halyard_weights_info;
 
-/** Bytes that halyard_weights_pack needs. Only shapes and dtypes of the tensors are read; data may be null. */
+/* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded
+ * as elsewhere. They are made in the context's stream, for which the call waits; `memory` is memory of the device then,
+ * 256-byte aligned, and halyard_weights_data points there. They cannot be saved or loaded. */
+
+/** Bytes that halyard_weights_pack needs. Only shapes, dtypes and devices of the tensors are read; data may be null. */
 HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const halyard_pack_options *options,
                                                 int64_t *bytes);
 /** Packs weight: rank 2 with a contiguous last axis and any pitch, at least one row and column. `memory` holds `bytes`
@@ -391,7 +401,9 @@ typedef struct halyard_linear_options {
  *  x: [..., in_features]; y: [..., out_features], the same leading shape; dtypes f32, f16, bf16 of x, y and W in any
  *  combination. y may not overlap x, the weights or any option but `residual`, which it may be. Each element is
  *  accumulated in f32, in one order over the inputs whatever the other rows, the threads and the instruction set:
- *  blocks of 512 in sequence with fused multiply-add, their sums in sequence. in_features and out_features up to 2^31 - 1. */
+ *  blocks of 512 in sequence with fused multiply-add, their sums in sequence. in_features and out_features up to 2^31 - 1.
+ *  On a CUDA device, with weights packed for it: accumulated in f32 too, in cuBLASLt's order; where x, W and y are of one
+ *  16-bit type, sums that are to be scaled, shifted, activated or gated are rounded to it once before (docs/cuda.md). */
 HALYARD_API halyard_status halyard_linear(const halyard_context *context, const DLTensor *x,
                                           const halyard_weights *weights, const halyard_linear_options *options,
                                           DLTensor *y);
@@ -437,7 +449,9 @@ typedef struct halyard_ffn_options {
  *  up: d_model -> d_ff, plain or gated; down: d_ff -> d_model, plain. x: [..., d_model]; y: shape of x, any dtype (that of x
  *  with `residual`); y may not overlap x or the weights. Rows are done in blocks of at most 256. What lies between norm,
  *  products and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
- *  2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes per thread at most. */
+ *  2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes per thread at most.
+ *  On a CUDA device what lies between is of the one 16-bit type of x and weights, if they have one, else f32, and so many rows
+ *  go through at a time that it takes about 512 MB at most. */
 HALYARD_API halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, const halyard_weights *up,
                                        const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y);
 

@@ -597,6 +597,7 @@ struct PackOptions {
     ConstTensor norm_weight;  ///< of the norm before the layer, multiplied into the matrix
     ConstTensor norm_bias;    ///< of the LayerNorm before the layer
     bool norm_unit_offset = false;  ///< fold 1 + norm_weight
+    DLDevice device{};              ///< where the packed matrix is to be, if not where the weight is
 };
 
 /// A packed weight matrix: what `linear` and `ffn` multiply by. Move-only; may be used by any number of threads.
@@ -684,6 +685,7 @@ private:
         c.norm_weight = options.norm_weight.get();
         c.norm_bias = options.norm_bias.get();
         c.norm_unit_offset = options.norm_unit_offset ? 1 : 0;
+        c.device = options.device;
         return c;
     }
 

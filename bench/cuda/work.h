@@ -1,0 +1,43 @@
+// What is measured: an operation at a shape, on as many sets of operands as the caches cannot hold.
+#ifndef HALYARD_BENCH_CUDA_WORK_H
+#define HALYARD_BENCH_CUDA_WORK_H
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda.h"
+#include "halyard/halyard.h"
+
+namespace halyard::bench::cuda {
+
+/** A line of the plan. */
+struct Case {
+    std::string operation;  // rms_norm, layer_norm, add_rms_norm, softmax, swiglu, geglu_tanh, ffn_swiglu, linear
+    std::string dtype;      // f32, f16, bf16
+    std::int64_t rows, width;
+    std::int64_t hidden = 0;  // of networks; outputs of linear layers
+
+    std::string name() const;
+};
+
+/** The plan: one case a line, "operation dtype rows width [hidden]"; # begins a comment. */
+std::vector<Case> read_plan(const std::string &path);
+
+class Work {
+public:
+    virtual ~Work() = default;
+    /** Of the operands of a call that are read and written, each once; of those that differ from set to set. */
+    std::int64_t model_bytes = 0, set_bytes = 0;
+    double flops = 0;  // of matrix products
+    /** Operands in memory of the device; the first call must have been made before others are captured. */
+    virtual void make_sets(Gpu &gpu, int count) = 0;
+    virtual void call(const halyard_context *context, int set) = 0;
+};
+
+/** Null where the operation is none that is known. */
+std::unique_ptr<Work> make_work(const Case &c);
+
+}  // namespace halyard::bench::cuda
+
+#endif

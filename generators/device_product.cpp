@@ -1,0 +1,90 @@
+// The product of matrices on a GPU, where cuBLASLt does not compute it: y = alpha x w + beta c + bias.
+//
+// Each element is the sum, in f32, of the sums of blocks of inputs, in an order that does not depend on the shape of
+// the call.
+#include "Halide.h"
+
+#include "schedules/gpu_matmul.h"
+#include "storage.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+class DeviceProduct : public Generator<DeviceProduct> {
+public:
+    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of x and w
+    GeneratorParam<bool> to_f32{"to_f32", false};                   // the dtype of y, c and bias, if not that of x
+    GeneratorParam<bool> transposed{"transposed", true};            // w(input, column), not w(column, input)
+
+    Input<Buffer<void, 3>> x{"x"};        // x(input, row, batch)
+    Input<Buffer<void, 3>> w{"w"};        // (input, column, batch) or (column, input, batch)
+    Input<Buffer<void, 3>> c{"c"};        // as y, and not read where beta is 0
+    Input<Buffer<void, 1>> bias{"bias"};  // bias(column); any column of y where there is none
+    Input<float> alpha{"alpha"}, beta{"beta"};
+    Input<bool> has_bias{"has_bias"};
+    Output<Buffer<void, 3>> y{"y"};  // y(column, row, batch); may be c
+
+    void configure() {
+        x.set_type(storage().type());
+        w.set_type(storage().type());
+        c.set_type(result().type());
+        bias.set_type(result().type());
+        y.set_type(result().type());
+    }
+
+    void generate() {
+        const Expr depth = x.dim(0).extent(), rows = y.dim(1).extent(), columns = y.dim(0).extent();
+        const int block = schedules::gpu::product_block;
+        const auto within = [](const Expr &index, const Expr &extent) { return min(index, extent - 1); };
+        // Beyond the ends there are zeros.
+        x_block(input, row, batch) =
+            select(input < depth, storage().widen(x(within(input, depth), within(row, rows), batch)), 0.0f);
+        const Expr i = within(input, depth), k = within(column, columns);
+        w_block(input, column, batch) =
+            select(input < depth, storage().widen(transposed ? w(i, k, batch) : w(k, i, batch)), 0.0f);
+
+        const RDom in_block(0, block, "input"), blocks(0, (depth + block - 1) / block, "block");
+        partial(column, row, batch, part) = 0.0f;
+        // `sum + a * b` becomes a fused multiply-add.
+        partial(column, row, batch, part) +=
+            x_block(part * block + in_block, row, batch) * w_block(part * block + in_block, column, batch);
+        sum(column, row, batch) = 0.0f;
+        sum(column, row, batch) += partial(column, row, batch, blocks);
+
+        const Expr scaled = strict_float(alpha * sum(column, row, batch));
+        const Expr with_c = select(beta == 0.0f, scaled,
+                                   strict_float(scaled + strict_float(beta * result().widen(c(column, row, batch)))));
+        y(column, row, batch) =
+            result().narrow(select(has_bias, strict_float(with_c + result().widen(bias(column))), with_c));
+    }
+
+    void schedule() {
+        if (using_autoscheduler()) {
+            return;
+        }
+        for (auto *buffer : {&x, &w, &c}) {
+            for (int i = 0; i < 3; i++) {
+                buffer->dim(i).set_min(0);
+            }
+        }
+        for (int i = 0; i < 3; i++) {
+            y.dim(i).set_min(0);
+        }
+        bias.dim(0).set_min(0);
+        schedules::gpu::product({x_block, w_block, partial, sum, y, input, column, row, batch, transposed});
+    }
+
+private:
+    Storage storage() const { return Storage(dtype, get_target()); }
+    Storage result() const { return Storage(to_f32 ? DType::f32 : dtype.value(), get_target()); }
+
+    Var input{"input"}, column{"column"}, row{"row"}, batch{"batch"}, part{"part"};
+    Func x_block{"x_block"}, w_block{"w_block"}, partial{"partial"}, sum{"sum"};
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::DeviceProduct, device_product)

@@ -1,0 +1,71 @@
+// Tensors of heads in the memory of a device.
+#ifndef HALYARD_RUNTIME_CUDA_HEADS_H
+#define HALYARD_RUNTIME_CUDA_HEADS_H
+
+#include <algorithm>
+
+#include "cuda/operations.h"
+
+namespace halyard::cuda {
+
+/** [batch][tokens][heads][head_dim]; strides count elements. */
+struct DeviceHeads {
+    char *data;
+    DType dtype;
+    int64_t batch, tokens, heads, head_dim;
+    int64_t batch_stride, token_stride, head_stride;
+
+    /** `count` tokens from `first` on. */
+    DeviceHeads tokens_from(int64_t first, int64_t count) const {
+        DeviceHeads part = *this;
+        part.data += first * token_stride * size_of(dtype);
+        part.tokens = count;
+        return part;
+    }
+    /** `count` of the batch from `first` on. */
+    DeviceHeads batch_from(int64_t first, int64_t count) const {
+        DeviceHeads part = *this;
+        part.data += first * batch_stride * size_of(dtype);
+        part.batch = count;
+        return part;
+    }
+    /** Features [first, first + count) of every head. */
+    DeviceHeads features(int64_t first, int64_t count) const {
+        DeviceHeads part = *this;
+        part.data += first * size_of(dtype);
+        part.head_dim = count;
+        return part;
+    }
+};
+
+/** One after the other in f32. */
+inline DeviceHeads compact_heads(void *data, int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim) {
+    return {static_cast<char *>(data), DType::f32,       batch,   tokens, heads, head_dim,
+            tokens * heads * head_dim, heads * head_dim, head_dim};
+}
+
+/** Elements of a shape as the operations take them. */
+inline View view_of(char *data, DType dtype, int ordinal, std::initializer_list<int64_t> shape,
+                    std::initializer_list<int64_t> strides) {
+    View view;
+    view.data = data;
+    view.dtype = dtype;
+    view.on_cuda = true;
+    view.device_id = ordinal;
+    view.rank = static_cast<int>(shape.size());
+    std::copy(shape.begin(), shape.end(), view.shape);
+    std::copy(strides.begin(), strides.end(), view.strides);
+    view.elements = 1;
+    for (const int64_t extent : shape) {
+        view.elements *= extent;
+    }
+    return view;
+}
+
+/** to = from, of the same shape, rounded to the dtype of `to`. */
+void convert_heads(Checker &check, const halyard_context &context, int ordinal, const DeviceHeads &from,
+                   const DeviceHeads &to);
+
+}  // namespace halyard::cuda
+
+#endif

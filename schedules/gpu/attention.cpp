@@ -1,0 +1,90 @@
+// Attention on GPUs. A block of 128 threads takes the scores with a thread for each position, which reads its key by 16
+// bytes for all rows at once, and the values with a thread for 16 bytes of a position, so that keys and values are read
+// once. What the threads hand each other goes through shared memory.
+#include "schedules/gpu_attention.h"
+
+namespace halyard::schedules::gpu {
+
+using namespace Halide;
+
+void attention_split(const AttentionSplit &s, bool words, const Target &target) {
+    const Var inner("inner"), outer("outer");
+    Func out = s.out;
+    out.split(s.i, outer, inner, attention_lanes, TailStrategy::GuardWithIf)
+        .reorder(outer, inner, s.r, s.tile, s.split, s.hb)
+        .gpu_blocks(s.tile, s.split, s.hb)
+        .gpu_threads(inner, s.r);
+
+    const auto per_block = [&](Func f) { f.compute_at(out, s.tile).store_in(MemoryType::GPUShared); };
+    const auto by_position = [&](Func f) {
+        per_block(f);
+        f.split(s.j, outer, inner, attention_lanes, TailStrategy::RoundUp)
+            .reorder(s.r, inner, outer)
+            .unroll(s.r)
+            .gpu_threads(inner, outer);
+    };
+    const auto by_lanes = [&](Func f) {
+        per_block(f);
+        f.gpu_threads(s.lane, s.r);
+        f.update().reorder(s.parts.x, s.lane, s.r).gpu_threads(s.lane, s.r);
+    };
+    const auto by_rows = [&](Func f) {
+        per_block(f);
+        f.gpu_threads(s.r);
+        f.update().reorder(s.each_lane.x, s.r).gpu_threads(s.r);
+    };
+    // In registers, 16 bytes by one access.
+    const auto load_at = [&](Func f, const Func &at, const RVar &loop, const Var &element, int extent) {
+        f.compute_at(at, loop).store_in(MemoryType::Stack).bound(element, 0, extent);
+        if (words) {
+            const Var part("part");
+            by_cells(f.split(element, element, part, words_per_cell, TailStrategy::RoundUp), part, target);
+            f.unroll(element);
+        }
+    };
+    const int words_in_cell = words ? words_per_cell : 1;
+
+    by_position(s.score);
+    Func dot = s.dot;
+    dot.compute_at(s.score, inner).store_in(MemoryType::Stack).unroll(s.r);
+    dot.update().reorder(s.r, s.key_cells.x, s.j).unroll(s.r);
+    load_at(s.key_cell, dot, s.key_cells.x, s.w, words_in_cell);
+    load_at(s.q_cell, dot, s.key_cells.x, s.e, s.cell_features);
+    Func(s.q_cell).unroll(s.r);
+
+    by_lanes(s.lane_top);
+    by_rows(s.top);
+    by_position(s.weight);
+    by_lanes(s.lane_sum);
+    by_rows(s.total);
+
+    Func of_slice = s.of_slice, weighted = s.weighted;
+    per_block(of_slice);
+    of_slice.bound(s.e, 0, s.cell_features)
+        .split(s.cell, outer, inner, attention_lanes, TailStrategy::GuardWithIf)
+        .reorder(s.e, s.r, outer, inner, s.slice)
+        .unroll(s.e)
+        .unroll(s.r)
+        .gpu_threads(inner, s.slice);
+    weighted.compute_at(of_slice, outer).store_in(MemoryType::Stack).unroll(s.e).unroll(s.r);
+    weighted.update().reorder(s.e, s.r, s.steps.x, s.cell, s.slice).unroll(s.e).unroll(s.r);
+    load_at(s.value_cell, weighted, s.steps.x, s.w, words_in_cell);
+}
+
+void attention_join(const AttentionJoin &s, const Target &) {
+    constexpr int lanes = 32, members = 4;
+    const Var lane("lane"), beside("beside"), piece("piece"), sequence("sequence");
+    Func y = s.y;
+    y.split(s.d, s.d, lane, lanes, TailStrategy::GuardWithIf)
+        .split(s.member, s.member, beside, members, TailStrategy::GuardWithIf)
+        .fuse(s.d, s.member, piece)
+        .fuse(s.head, s.batch, sequence)
+        .reorder(lane, beside, s.token, piece, sequence)
+        .gpu_blocks(s.token, piece, sequence)
+        .gpu_threads(lane, beside);
+    for (Func f : s.reductions) {
+        f.compute_at(y, lane).store_in(MemoryType::Stack);
+    }
+}
+
+}  // namespace halyard::schedules::gpu

@@ -1,0 +1,671 @@
+// Matrix products, linear layers and feed-forward networks on tensors of a CUDA device, against the float64 references:
+// by the stand-ins for driver and cuBLASLt, or the originals, and, where HALYARD_CUBLASLT is "off", by the library's
+// own kernels.
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/device_hooks.h"
+#include "support/ffn.h"
+
+// Products are inside the library, which the program for devices sees from outside.
+#ifndef HALYARD_TESTS_ON_DEVICE
+#include "context.h"
+#include "cuda/product.h"
+#include "cuda/scratch.h"
+#endif
+
+namespace halyard::tests {
+namespace {
+
+constexpr DLDevice device = {kDLCUDA, 0};
+
+bool without_blaslt() {
+    const char *const text = std::getenv("HALYARD_CUBLASLT");
+    return text && std::strcmp(text, "off") == 0;
+}
+
+/** Whether the driver is the stand-in, which can be asked and told more than the original. */
+bool on_stand_in() {
+    static void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
+    return driver && dlsym(driver, "stand_in_allocations");
+}
+
+/** A function of a stand-in, which has been opened by then. */
+long count(const char *library, const char *function) {
+    void *const opened = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    void *const address = opened ? dlsym(opened, function) : nullptr;
+    if (!address) {
+        ADD_FAILURE() << library << " is not the stand-in with " << function;
+        return -1;
+    }
+    return reinterpret_cast<long (*)()>(address)();
+}
+
+long products_of_blaslt() {
+    return count("libcublasLt.so.13", "stand_in_products");
+}
+
+/** Lets a function of a stand-in fail as long as this lives. */
+class Failing {
+public:
+    explicit Failing(const char *function) { setenv("STAND_IN_FAIL", function, 1); }
+    ~Failing() { unsetenv("STAND_IN_FAIL"); }
+};
+
+void expect_message(halyard_status got, halyard_status expected, const std::string &part) {
+    EXPECT_EQ(got, expected) << halyard_last_error();
+    EXPECT_NE(std::string(halyard_last_error()).find(part), std::string::npos) << halyard_last_error();
+}
+
+#ifndef HALYARD_TESTS_ON_DEVICE
+// ---- products ----
+
+DType type_of(Dtype type) {
+    return type == Dtype::f32 ? DType::f32 : type == Dtype::f16 ? DType::f16 : DType::bf16;
+}
+
+/** A product and its operands: batches [outer][inner] of x, of w or one that some share, of y and c. */
+struct ProductCase {
+    Dtype type, y_type;
+    std::int64_t rows, columns, depth;
+    bool transposed = true;
+    std::int64_t gap = 0;  // between rows
+    float alpha = 1, beta = 0;
+    bool in_place = false, bias = false;
+    std::int64_t inner = 1, outer = 1, sharing = 1;  // so many of the inner ones have one w
+    int shift = 0;                                   // elements before the operands
+};
+
+void run_product(const ProductCase &c) {
+    const auto matrix = [&](Dtype type, std::int64_t batch, std::int64_t rows, std::int64_t columns) {
+        Form form;
+        form.shape = {batch, rows, columns};
+        form.strides = padded_strides(form.shape, c.gap);
+        form.shift = c.shift;
+        form.placement = c.shift > 0 ? Placement::starts_at_guard : Placement::ends_at_guard;
+        return std::make_unique<Tensor>(type, form);
+    };
+    const std::int64_t batch = c.inner * c.outer;
+    const std::int64_t w_rows = c.transposed ? c.columns : c.depth, w_columns = c.transposed ? c.depth : c.columns;
+    auto x = matrix(c.type, batch, c.rows, c.depth), w = matrix(c.type, batch / c.sharing, w_rows, w_columns),
+         y = matrix(c.y_type, batch, c.rows, c.columns), added = matrix(c.y_type, batch, c.rows, c.columns);
+    Tensor bias(c.y_type, compact_form({c.columns}));
+    x->fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+    w->fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
+    added->fill([](std::int64_t row, std::int64_t i) { return 3 * bell(3, row, i); });
+    bias.fill([](std::int64_t row, std::int64_t i) { return 5 * bell(4, row, i); });
+    if (c.in_place) {
+        y->copy_from(*added);
+    }
+
+    Checker check("a product");
+    halyard_context context;
+    {
+        cuda::Launches launches(check, context, 0);
+        const std::int64_t workspace_bytes = cuda::product_workspace_bytes(launches);
+        cuda::DeviceScratch scratch(launches, cuda::DeviceScratch::piece_bytes(workspace_bytes));
+        cuda::DeviceProduct p;
+        p.rows = c.rows;
+        p.columns = c.columns;
+        p.depth = c.depth;
+        p.dtype = type_of(c.type);
+        p.y_dtype = type_of(c.y_type);
+        p.w_transposed = c.transposed;
+        p.x = x->at(0, 0);
+        p.w = w->at(0, 0);
+        p.y = y->at(0, 0);
+        p.c = c.beta == 0 ? nullptr : c.in_place ? y->at(0, 0) : added->at(0, 0);
+        p.bias = c.bias ? bias.at(0, 0) : nullptr;
+        p.x_pitch = c.depth + c.gap;
+        p.w_pitch = w_columns + c.gap;
+        p.y_pitch = p.c_pitch = c.columns + c.gap;
+        p.alpha = c.alpha;
+        p.beta = c.beta;
+        const std::int64_t x_step = c.rows * p.x_pitch, w_step = w_rows * p.w_pitch, y_step = c.rows * p.y_pitch;
+        if (c.sharing == 1) {
+            p.batches[0] = {c.inner, x_step, w_step, y_step, y_step};
+            p.batches[1] = {c.outer, c.inner * x_step, c.inner * w_step, c.inner * y_step, c.inner * y_step};
+        } else {
+            // The heads of a group, and the groups; outer is 1.
+            const std::int64_t s = c.sharing;
+            p.batches[0] = {s, x_step, 0, y_step, y_step};
+            p.batches[1] = {c.inner / s, s * x_step, w_step, s * y_step, s * y_step};
+        }
+        cuda::product(launches, p, scratch.take(workspace_bytes));
+    }
+    finished(check.status());
+    context.device_scratch.release();
+    ASSERT_EQ(check.status(), HALYARD_OK) << halyard_last_error();
+
+    const double unit = unit_roundoff(Dtype::f32);
+    for (std::int64_t b = 0; b < batch; b++) {
+        for (std::int64_t row = 0; row < c.rows; row++) {
+            for (std::int64_t column = 0; column < c.columns; column++) {
+                double sum = 0, size = 0;
+                const std::int64_t wb = b / c.sharing * w_rows;
+                for (std::int64_t k = 0; k < c.depth; k++) {
+                    const double term =
+                        x->get(b * c.rows + row, k) * (c.transposed ? w->get(wb + column, k) : w->get(wb + k, column));
+                    sum += term;
+                    size += std::fabs(term);
+                }
+                const double kept =
+                    c.beta == 0 ? 0 : static_cast<double>(c.beta) * added->get(b * c.rows + row, column);
+                const double shift = c.bias ? bias.get(0, column) : 0;
+                const double value = static_cast<double>(c.alpha) * sum + kept + shift;
+                const double error =
+                    std::fabs(static_cast<double>(c.alpha)) * size * static_cast<double>(c.depth) * unit +
+                    4 * unit * (std::fabs(c.alpha * size) + std::fabs(kept) + std::fabs(shift));
+                ASSERT_TRUE(acceptable(c.y_type, {value, error}, y->get(b * c.rows + row, column)))
+                    << "[" << b << ", " << row << ", " << column << "] is " << y->get(b * c.rows + row, column)
+                    << " instead of " << value << " +- " << error;
+            }
+        }
+    }
+    for (const Tensor *tensor : {x.get(), w.get(), y.get(), added.get()}) {
+        ASSERT_TRUE(tensor->surroundings_intact());
+    }
+}
+
+class Products : public testing::TestWithParam<Dtype> {
+protected:
+    const Dtype type = GetParam();
+
+    void expect_right(ProductCase c) const {
+        for (const bool transposed : {true, false}) {
+            c.transposed = transposed;
+            ASSERT_NO_FATAL_FAILURE(run_product(c))
+                << c.rows << " x " << c.columns << " x " << c.depth << ", w transposed " << transposed;
+        }
+    }
+};
+
+TEST_P(Products, AreRightForEverySize) {
+    for (const std::int64_t size : {1, 3, 16, 64, 67}) {
+        ASSERT_NO_FATAL_FAILURE(expect_right({type, type, size, 5, 33}));
+        ASSERT_NO_FATAL_FAILURE(expect_right({type, type, 5, size, 32}));
+        ASSERT_NO_FATAL_FAILURE(expect_right({type, type, 5, 9, size}));
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_right({type, Dtype::f32, 70, 130, 520}));
+}
+
+TEST_P(Products, AreRightAtEveryPitchAndAddress) {
+    ProductCase c = {type, type, 6, 10, 24};
+    for (const std::int64_t gap : {0, 3, 8}) {
+        for (const int shift : {0, 1, 8}) {
+            c.gap = gap;
+            c.shift = shift;
+            ASSERT_NO_FATAL_FAILURE(expect_right(c));
+        }
+    }
+}
+
+TEST_P(Products, ScaleAddAndShift) {
+    for (const Dtype y_type : {type, Dtype::f32}) {
+        ProductCase c = {type, y_type, 6, 16, 40};
+        c.alpha = 0.3f;
+        ASSERT_NO_FATAL_FAILURE(expect_right(c));
+        c.bias = true;
+        ASSERT_NO_FATAL_FAILURE(expect_right(c));
+        for (const bool in_place : {false, true}) {
+            c.in_place = in_place;
+            c.beta = 1;
+            ASSERT_NO_FATAL_FAILURE(expect_right(c));
+            c.beta = -0.5f;
+            ASSERT_NO_FATAL_FAILURE(expect_right(c));
+        }
+    }
+}
+
+TEST_P(Products, OfABatchAreThoseOfEach) {
+    ProductCase c = {type, Dtype::f32, 5, 8, 16};
+    c.beta = 1;
+    c.bias = true;
+    c.inner = 3;
+    ASSERT_NO_FATAL_FAILURE(expect_right(c));
+    c.outer = 2;
+    ASSERT_NO_FATAL_FAILURE(expect_right(c));
+    c.outer = 1;
+    for (const std::int64_t sharing : {2, 6}) {
+        c.inner = 6;
+        c.sharing = sharing;
+        ASSERT_NO_FATAL_FAILURE(expect_right(c));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, Products, testing::ValuesIn(all_dtypes),
+                         [](const auto &info) { return std::string(name_of(info.param)); });
+
+#endif
+
+// ---- linear layers ----
+
+WeightForm on_device(WeightForm form) {
+    form.device = device;
+    return form;
+}
+
+void expect_right(LinearCall &call, const halyard_context *context) {
+    call.move_to(device);
+    const Matrix expected = call.expected();
+    ASSERT_EQ(call.run(context), HALYARD_OK) << halyard_last_error() << "; " << call.describe();
+    ASSERT_TRUE(call.check(expected));
+}
+
+class LinearLayers : public testing::TestWithParam<Dtype> {
+protected:
+    const Dtype type = GetParam();
+    const Context context;
+};
+
+TEST_P(LinearLayers, AreRightForEverySizeAndLayout) {
+    for (const halyard_weight_layout layout : {HALYARD_WEIGHT_OUT_IN, HALYARD_WEIGHT_IN_OUT}) {
+        for (const bool gated : {false, true}) {
+            for (const auto &[in, out] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {33, 7}, {24, 40}, {130, 65}}) {
+                WeightForm form = on_device(weight_form(type, in, out, gated));
+                form.layout = layout;
+                const Weights weights(form);
+                for (const Shape &leading : {Shape{1}, Shape{5}, Shape{2, 3}, Shape{}}) {
+                    for (const std::int64_t gap : {0, 5}) {
+                        if (gap > 0 && leading.empty()) {
+                            continue;
+                        }
+                        LinearCall call(weights, call_form(type, type, leading, gap, gap + 2));
+                        call.activate(gated ? HALYARD_SILU : HALYARD_IDENTITY);
+                        ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(LinearLayers, DoWhatTheirOptionsSay) {
+    for (const bool gated : {false, true}) {
+        const Weights weights(on_device(weight_form(type, 48, 24, gated)));
+        for (unsigned options = 0; options < 64; options++) {
+            LinearCall call(weights, call_form(type, type, {3}, 0, 0), options + 1);
+            call.activate(options % 2 ? gated ? HALYARD_GELU_TANH : HALYARD_GELU : HALYARD_IDENTITY);
+            if (options & 2) {
+                call.add_row_scale();
+            }
+            if (options & 4) {
+                call.add_row_mean();
+            }
+            if (options & 8) {
+                call.add_bias(options & 2 ? Dtype::f32 : type);
+            }
+            if (gated && (options & 16)) {
+                call.add_bias_up(Dtype::bf16);
+            }
+            if (options & 32) {
+                if (options & 16) {
+                    call.add_residual_in_place();
+                } else {
+                    call.add_residual();
+                }
+            }
+            ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get())) << "options " << options;
+        }
+    }
+}
+
+TEST_P(LinearLayers, HaveEveryActivation) {
+    for (const bool gated : {false, true}) {
+        const Weights weights(on_device(weight_form(type, 32, 16, gated)));
+        for (const LayerActivation &activation : layer_activations()) {
+            for (const bool scaled : {false, true}) {
+                LinearCall call(weights, call_form(type, type, {4}, 0, 0), 7);
+                call.activate(activation.value, 1.25f);
+                if (scaled) {
+                    call.add_row_scale();
+                }
+                ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
+            }
+        }
+    }
+}
+
+TEST_P(LinearLayers, TakeWeightsWithANormFolded) {
+    for (const halyard_weight_layout layout : {HALYARD_WEIGHT_OUT_IN, HALYARD_WEIGHT_IN_OUT}) {
+        for (const bool gated : {false, true}) {
+            for (const bool from_host : {false, true}) {
+                WeightForm form = on_device(weight_form(type, 37, 11, gated, 3));
+                form.layout = layout;
+                form.norm_weight = form.norm_bias = true;
+                form.unit_offset = from_host;
+                form.sources_on_device = !from_host;
+                form.coarse = true;
+                const Weights weights(form);
+                LinearCall call(weights, call_form(type, type, {2, 3}, 3, 1), 9);
+                call.add_row_scale();
+                call.add_row_mean();
+                call.add_bias(Dtype::f32);
+                call.activate(HALYARD_SILU);
+                ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, LinearLayers, testing::ValuesIn(all_dtypes),
+                         [](const auto &info) { return std::string(name_of(info.param)); });
+
+TEST(LinearLayersOfMixedTypes, AreRight) {
+    const Context context;
+    for (const Types &types : all_types()) {
+        for (const bool gated : {false, true}) {
+            const Weights weights(on_device(weight_form(types.w, 40, 24, gated)));
+            for (const bool more : {false, true}) {
+                LinearCall call(weights, call_form(types.x, types.y, {3}, 8, 0), 5);
+                if (gated) {
+                    call.activate(HALYARD_SILU);
+                }
+                if (more) {
+                    call.add_bias(Dtype::f16);
+                    call.add_residual();
+                }
+                ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
+            }
+        }
+    }
+}
+
+// ---- feed-forward networks ----
+
+void expect_right(Ffn &ffn, const halyard_context *context) {
+    const Matrix expected = ffn.expected();
+    ASSERT_EQ(ffn.run(context), HALYARD_OK) << halyard_last_error() << "; " << ffn.describe();
+    ASSERT_TRUE(as_expected(ffn.y, expected)) << ffn.describe();
+    ASSERT_TRUE(ffn.surroundings_intact());
+}
+
+FfnForm ffn_form(Dtype type) {
+    FfnForm form;
+    form.x = form.y = form.up = form.down = form.bias_type = type;
+    form.device = device;
+    return form;
+}
+
+class Ffns : public testing::TestWithParam<Dtype> {
+protected:
+    const Dtype type = GetParam();
+    const Context context;
+};
+
+TEST_P(Ffns, AreRight) {
+    for (const bool gated : {false, true}) {
+        for (const halyard_norm norm : {HALYARD_NORM_NONE, HALYARD_NORM_RMS, HALYARD_NORM_LAYER}) {
+            for (const bool deferred : {false, true}) {
+                if (deferred && norm == HALYARD_NORM_NONE) {
+                    continue;
+                }
+                for (const bool biases : {false, true}) {
+                    FfnForm form = ffn_form(type);
+                    form.gated = gated;
+                    form.norm = norm;
+                    form.deferred = deferred;
+                    form.activation = gated ? HALYARD_SILU : HALYARD_GELU_TANH;
+                    form.bias = form.bias_down = biases;
+                    form.bias_up = biases && gated;
+                    form.residual = true;
+                    form.seed = 3;
+                    Ffn ffn(form);
+                    ASSERT_NO_FATAL_FAILURE(expect_right(ffn, context.get()));
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Ffns, AreRightForEveryShape) {
+    for (const auto &[d_model, d_ff] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {33, 65}, {16, 8}}) {
+        for (const Shape &leading : {Shape{1}, Shape{}, Shape{3, 2}}) {
+            for (const std::int64_t gap : {0, 3}) {
+                if (gap > 0 && leading.empty()) {
+                    continue;
+                }
+                FfnForm form = ffn_form(type);
+                form.gated = true;
+                form.norm = HALYARD_NORM_RMS;
+                form.activation = HALYARD_SILU;
+                form.residual = gap == 0;
+                form.d_model = d_model;
+                form.d_ff = d_ff;
+                form.leading = leading;
+                form.x_gap = gap;
+                form.y_gap = 2 * gap;
+                Ffn ffn(form);
+                ASSERT_NO_FATAL_FAILURE(expect_right(ffn, context.get()));
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, Ffns, testing::ValuesIn(all_dtypes),
+                         [](const auto &info) { return std::string(name_of(info.param)); });
+
+TEST(FfnsOfMixedTypes, AreRight) {
+    const Context context;
+    for (const Types &types : all_types()) {
+        for (const bool residual : {false, true}) {
+            FfnForm form = ffn_form(types.w);
+            form.x = types.x;
+            form.y = residual ? types.x : types.y;
+            form.norm = HALYARD_NORM_LAYER;
+            form.activation = HALYARD_GELU;
+            form.bias = form.bias_down = true;
+            form.bias_type = Dtype::f32;
+            form.residual = residual;
+            Ffn ffn(form);
+            ASSERT_NO_FATAL_FAILURE(expect_right(ffn, context.get()));
+        }
+    }
+}
+
+// ---- what goes wrong, and what must not happen ----
+
+TEST(Layers, UseCublasLtWhereItIsThere) {
+    if (!on_stand_in()) {
+        GTEST_SKIP() << "with the stand-in alone";
+    }
+    const Context context;
+    const Weights weights(on_device(weight_form(Dtype::bf16, 64, 32)));
+    LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
+    call.move_to(device);
+    ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+    if (without_blaslt()) {
+        EXPECT_EQ(dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD), nullptr);
+        return;
+    }
+    const long products = products_of_blaslt(), questions = count("libcublasLt.so.13", "stand_in_heuristics");
+    ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(products_of_blaslt(), products + 1);
+    EXPECT_EQ(count("libcublasLt.so.13", "stand_in_heuristics"), questions) << "the algorithm was asked for again";
+    // What it has no algorithm for, the library computes.
+    LinearCall odd(weights, call_form(Dtype::bf16, Dtype::bf16, {8}, 1));
+    ASSERT_NO_FATAL_FAILURE(expect_right(odd, context.get()));
+    EXPECT_EQ(products_of_blaslt(), products + 1);
+    const Failing failing("cublasLtMatmulAlgoGetHeuristic");
+    LinearCall other(weights, call_form(Dtype::bf16, Dtype::bf16, {9}));
+    ASSERT_NO_FATAL_FAILURE(expect_right(other, context.get()));
+    EXPECT_EQ(products_of_blaslt(), products + 1);
+}
+
+TEST(Layers, SayWhatCublasLtRefuses) {
+    if (without_blaslt() || !on_stand_in()) {
+        GTEST_SKIP() << "with the stand-in alone";
+    }
+    const Context context;
+    const Weights weights(on_device(weight_form(Dtype::bf16, 64, 32)));
+    LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
+    call.move_to(device);
+    const Failing failing("cublasLtMatmul");
+    expect_message(call.run(context.get()), HALYARD_DEVICE_ERROR,
+                   "halyard_linear: a product by cuBLASLt failed: the function failed to launch on the GPU");
+}
+
+// More shapes than there are places for: objects of old ones are destroyed.
+TEST(Layers, RememberABoundedNumberOfShapes) {
+    if (without_blaslt() || !on_stand_in()) {
+        GTEST_SKIP() << "with the stand-in alone";
+    }
+    const Context context;
+    const Weights weights(on_device(weight_form(Dtype::f32, 1, 1)));
+    for (std::int64_t rows = 1; rows <= 6000; rows++) {
+        LinearCall call(weights, call_form(Dtype::f32, Dtype::f32, {rows}));
+        call.move_to(device);
+        ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+    }
+    EXPECT_LE(count("libcublasLt.so.13", "stand_in_objects"), 4096 * 5);
+}
+
+TEST(Layers, AllocateNothingInSteadyState) {
+    if (!on_stand_in()) {
+        GTEST_SKIP() << "with the stand-in alone";
+    }
+    const Context context;
+    FfnForm form = ffn_form(Dtype::bf16);
+    form.gated = form.residual = true;
+    form.norm = HALYARD_NORM_RMS;
+    form.activation = HALYARD_SILU;
+    form.leading = {6};
+    Ffn large(form);
+    form.leading = {2};
+    Ffn small(form);
+    ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
+    const long before = count("libcuda.so.1", "stand_in_allocations");
+    ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(small.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(count("libcuda.so.1", "stand_in_allocations"), before);
+    halyard_context_release_scratch(context.get());
+    ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(count("libcuda.so.1", "stand_in_allocations"), before + 1);
+}
+
+TEST(Layers, CanBeCapturedWhenTheirMemoryIsThere) {
+    if (!on_stand_in()) {
+        GTEST_SKIP() << "with the stand-in alone";
+    }
+    void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
+    ASSERT_NE(driver, nullptr);
+    const auto capture = reinterpret_cast<void (*)(int)>(dlsym(driver, "stand_in_capture"));
+    ASSERT_NE(capture, nullptr);
+    const Context context;
+    FfnForm form = ffn_form(Dtype::f16);
+    form.activation = HALYARD_RELU;
+    Ffn ffn(form);
+    capture(1);
+    const halyard_status refused = ffn.run(context.get());
+    capture(0);
+    expect_message(refused, HALYARD_DEVICE_ERROR, "the stream is being captured");
+    ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
+    capture(1);
+    const halyard_status captured = ffn.run(context.get());
+    capture(0);
+    EXPECT_EQ(captured, HALYARD_OK) << halyard_last_error();
+    // The graph keeps its memory: a larger call takes other memory.
+    form.leading = {3000};
+    form.d_model = 1;
+    form.d_ff = 1024;
+    Ffn larger(form);
+    const long before = count("libcuda.so.1", "stand_in_allocations");
+    ASSERT_EQ(larger.run(context.get()), HALYARD_OK) << halyard_last_error();
+    EXPECT_EQ(count("libcuda.so.1", "stand_in_allocations"), before + 1);
+    ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
+}
+
+TEST(Layers, SayThatThereIsNoMemory) {
+    if (!on_stand_in()) {
+        GTEST_SKIP() << "with the stand-in alone";
+    }
+    const Context context;
+    const Weights weights(on_device(weight_form(Dtype::f32, 8, 8)));
+    LinearCall call(weights, call_form(Dtype::f32, Dtype::f32, {2}));
+    call.activate(HALYARD_RELU);
+    call.move_to(device);
+    {
+        const Failing failing("cuMemAlloc_v2");
+        expect_message(call.run(context.get()), HALYARD_OUT_OF_MEMORY,
+                       "halyard_linear: allocating scratch memory on the device failed: out of memory");
+        Tensor matrix(Dtype::f32, compact_form({4, 4}));
+        matrix.view.device = device;
+        halyard_weights *packed = nullptr;
+        expect_message(halyard_weights_pack(context.get(), &matrix.view, nullptr, nullptr, 0, &packed),
+                       HALYARD_OUT_OF_MEMORY,
+                       "allocating memory for packed weights on the device failed: out of memory");
+        EXPECT_EQ(packed, nullptr);
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
+}
+
+TEST(Layers, RefuseOperandsElsewhere) {
+    const Context context;
+    const Weights here(weight_form(Dtype::f32, 8, 8)), there(on_device(weight_form(Dtype::f32, 8, 8)));
+    LinearCall on_cpu(there, f32_rows(2)), on_gpu(here, f32_rows(2));
+    on_gpu.move_to(device);
+    expect_message(on_cpu.run(context.get()), HALYARD_UNSUPPORTED,
+                   "weights is packed for CUDA device 0, but x is on the CPU");
+    expect_message(on_gpu.run(context.get()), HALYARD_UNSUPPORTED,
+                   "weights is packed for the CPU, but x is on CUDA device 0");
+    LinearCall mixed(there, f32_rows(2));
+    mixed.add_bias(Dtype::f32);
+    mixed.move_to(device);
+    mixed.bias->view.device = {kDLCPU, 0};
+    expect_message(mixed.run(context.get()), HALYARD_UNSUPPORTED, "bias is on the CPU, but x is on CUDA device 0");
+    LinearCall other(there, f32_rows(2));
+    other.move_to({kDLCUDA, 1});
+    expect_message(other.run(context.get()), HALYARD_UNSUPPORTED, "but x is on CUDA device 1");
+}
+
+TEST(Weights, OnADeviceSayWhatTheyAre) {
+    Tensor matrix(Dtype::bf16, compact_form({6, 10})), norm(Dtype::bf16, compact_form({10}));
+    matrix.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+    norm.fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
+    matrix.view.device = device;
+    halyard_pack_options options{};
+    std::int64_t bytes = 0;
+    ASSERT_EQ(halyard_weights_size(&matrix.view, &options, &bytes), HALYARD_OK);
+    halyard_weights *weights = nullptr;
+    ASSERT_EQ(halyard_weights_pack(nullptr, &matrix.view, &options, nullptr, 0, &weights), HALYARD_OK)
+        << halyard_last_error();
+    halyard_weights_info info;
+    ASSERT_EQ(halyard_weights_get_info(weights, &info), HALYARD_OK);
+    EXPECT_EQ(info.in_features, 10);
+    EXPECT_EQ(info.out_features, 6);
+    EXPECT_EQ(info.bytes, bytes);
+    EXPECT_NE(halyard_weights_data(weights), nullptr);
+    expect_message(halyard_weights_save(weights, "never.written"), HALYARD_UNSUPPORTED, "weights is on CUDA device 0");
+    halyard_weights_destroy(weights);
+
+    weights = nullptr;
+    const auto refused = [&](halyard_status status, const std::string &part) {
+        expect_message(halyard_weights_pack(nullptr, &matrix.view, &options, nullptr, 0, &weights), status, part);
+        EXPECT_EQ(weights, nullptr);
+    };
+    options.norm_weight = &norm.view;
+    refused(HALYARD_UNSUPPORTED, "norm_weight is on the CPU, but weight is on CUDA device 0");
+    options.norm_weight = nullptr;
+    options.device = {kDLCPU, 0};
+    refused(HALYARD_UNSUPPORTED, "weight is on CUDA device 0, from which it cannot be packed for another device");
+    matrix.view.device = {kDLCPU, 0};
+    options.device = {kDLCUDA, 7};
+    refused(HALYARD_NO_DEVICE, "there is no CUDA device 7");
+    options.device = {kDLVulkan, 0};
+    refused(HALYARD_UNSUPPORTED, "device has type 7");
+    options.device = device;
+    char memory[1];
+    expect_message(halyard_weights_pack(nullptr, &matrix.view, &options,
+                                        memory + (reinterpret_cast<std::uintptr_t>(memory) % 256 == 0), 1, &weights),
+                   HALYARD_INVALID_ARGUMENT, "memory is misaligned");
+}
+
+}  // namespace
+}  // namespace halyard::tests
