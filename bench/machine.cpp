@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <thread>
+#include <utility>
 
 namespace halyard::bench {
 namespace {
@@ -36,11 +38,35 @@ std::size_t cache_size(int level, int sysconf_name) {
     return static_cast<std::size_t>(std::max(0L, sysconf(sysconf_name)));
 }
 
+/** Where /proc/cpuinfo has numbers instead of a name, as on ARM: the names of ARM's own designs in servers and boards.
+ */
+std::string name_of_part(const std::string &implementer, const std::string &part) {
+    constexpr std::pair<const char *, const char *> parts[] = {
+        {"0xd03", "Cortex-A53"},  {"0xd04", "Cortex-A35"},  {"0xd05", "Cortex-A55"}, {"0xd07", "Cortex-A57"},
+        {"0xd08", "Cortex-A72"},  {"0xd09", "Cortex-A73"},  {"0xd0a", "Cortex-A75"}, {"0xd0b", "Cortex-A76"},
+        {"0xd0c", "Neoverse-N1"}, {"0xd40", "Neoverse-V1"}, {"0xd41", "Cortex-A78"}, {"0xd44", "Cortex-X1"},
+        {"0xd49", "Neoverse-N2"}, {"0xd4f", "Neoverse-V2"},
+    };
+    const auto known =
+        std::find_if(std::begin(parts), std::end(parts), [&](const auto &each) { return part == each.first; });
+    return implementer == "0x41" && known != std::end(parts) ? std::string("ARM ") + known->second
+                                                             : "implementer " + implementer + ", part " + part;
+}
+
 std::string cpu_name() {
     std::ifstream file("/proc/cpuinfo");
+    std::string implementer;
     for (std::string line; std::getline(file, line);) {
+        const std::size_t colon = line.find(": ");
+        const std::string value = colon == std::string::npos ? "" : line.substr(colon + 2);
         if (line.rfind("model name", 0) == 0) {
-            return line.substr(line.find(':') + 2);
+            return value;
+        }
+        if (line.rfind("CPU implementer", 0) == 0) {
+            implementer = value;
+        }
+        if (line.rfind("CPU part", 0) == 0) {
+            return name_of_part(implementer, value);
         }
     }
     return "unknown processor";

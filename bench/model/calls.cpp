@@ -1,9 +1,11 @@
-// Calls of the library on one row, for the scripts beside this file.
+// Calls of the library on a row or two, for the scripts beside this file.
 //
-//   calls count KERNEL WIDTH...   one call of each width, each announced by a call of next_call: for a trace (tails.py)
-//   calls time ISA                seconds that an element of each kernel takes in the first-level cache, and those that
-//   a
-//                                 floating-point operation takes in chains of multiply-adds (trust.py)
+//   calls count|replace KERNEL WIDTH...
+//       a call of each width on one row and one on two, each announced by a call of next_call: for a trace (tails.py);
+//       with replace the result takes the place of the input
+//   calls time ISA
+//       seconds that an element of each kernel takes in the first-level cache, and those that a floating-point operation
+//       takes in chains of multiply-adds (trust.py)
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -20,30 +22,33 @@ namespace {
 
 constexpr int64_t widest = 4096;
 
-struct Row {
-    Row(DLDataType type, int64_t width) : shape{1, width} {
+struct Rows {
+    Rows(DLDataType type, int64_t width, int64_t rows) : shape{rows, width} {
         tensor.data = memory;
         tensor.device = {kDLCPU, 0};
         tensor.ndim = 2;
         tensor.dtype = type;
         tensor.shape = shape;
+        tensor.strides = strides;
         if (type.bits == 32) {
-            for (int64_t i = 0; i < width; i++) {
+            for (int64_t i = 0; i < 2 * widest; i++) {
                 reinterpret_cast<float *>(memory)[i] = static_cast<float>(i % 64) / 16.0f - 2.0f;
             }
         }
     }
-    alignas(64) char memory[widest * sizeof(float)] = {};
-    int64_t shape[2];
+    alignas(64) char memory[2 * widest * sizeof(float)] = {};
+    int64_t shape[2], strides[2] = {widest, 1};
     DLTensor tensor{};
 };
 
 struct Operands {
-    Operands(DLDataType type, int64_t width) : x(type, width), other(type, width), y(type, width), weight(type, width) {
+    Operands(DLDataType type, int64_t width, int64_t rows)
+        : x(type, width, rows), other(type, width, rows), y(type, width, rows), weight(type, width, 1) {
         weight.tensor.ndim = 1;
         weight.tensor.shape = &weight.shape[1];
+        weight.tensor.strides = nullptr;
     }
-    Row x, other, y, weight;
+    Rows x, other, y, weight;
 };
 
 struct Kernel {
@@ -81,7 +86,7 @@ extern "C" __attribute__((noipa)) void next_call() {
     asm volatile("");
 }
 
-int count(const std::string &wanted, const std::vector<int64_t> &widths) {
+int count(const std::string &wanted, bool in_place, const std::vector<int64_t> &widths) {
     const size_t end = wanted.rfind('_');
     const std::string type = wanted.substr(end + 1);
     const DLDataType dtype = {static_cast<uint8_t>(type == "bf16" ? kDLBfloat : kDLFloat),
@@ -89,9 +94,14 @@ int count(const std::string &wanted, const std::vector<int64_t> &widths) {
     for (const Kernel &kernel : kernels) {
         if (wanted.compare(0, end, kernel.name) == 0) {
             for (const int64_t width : widths) {
-                const auto operands = new Operands(dtype, width);
-                next_call();
-                call(kernel, nullptr, *operands);
+                for (const int64_t rows : {1, 2}) {
+                    const auto operands = new Operands(dtype, width, rows);
+                    if (in_place) {
+                        operands->y.tensor.data = operands->x.tensor.data;
+                    }
+                    next_call();
+                    call(kernel, nullptr, *operands);
+                }
             }
             return 0;
         }
@@ -137,7 +147,7 @@ int time(const std::string &isa) {
     std::printf("flop %.6e\n", peak / (rounds * table.flops_per_iteration));
     // Two widths, so that what a call takes beside its elements drops out.
     constexpr int64_t few = 512, many = 2048;
-    Operands *const narrow = new Operands({kDLFloat, 32, 1}, few), *const wide = new Operands({kDLFloat, 32, 1}, many);
+    Operands *const narrow = new Operands({kDLFloat, 32, 1}, few, 1), *const wide = new Operands({kDLFloat, 32, 1}, many, 1);
     for (const Kernel &kernel : kernels) {
         const double first = seconds(20, [&] { call(kernel, context, *narrow); });
         const double second = seconds(20, [&] { call(kernel, context, *wide); });
@@ -152,18 +162,18 @@ int time(const std::string &isa) {
 
 int main(int argc, char **argv) {
     const std::string word = argc > 2 ? argv[1] : "";
-    if (word == "count") {
+    if (word == "count" || word == "replace") {
         std::vector<int64_t> widths;
         for (int i = 3; i < argc; i++) {
             widths.push_back(std::atoll(argv[i]));
         }
-        return count(argv[2], widths);
+        return count(argv[2], word == "replace", widths);
     }
 #if defined(HALYARD_MODEL_PEAK)
     if (word == "time") {
         return time(argv[2]);
     }
 #endif
-    std::fputs("usage: calls count KERNEL WIDTH... | time ISA\n", stderr);
+    std::fputs("usage: calls count|replace KERNEL WIDTH... | time ISA\n", stderr);
     return 2;
 }

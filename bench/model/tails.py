@@ -2,8 +2,10 @@
 """Instructions that the last elements of a row cost, counted in the emulator.
 
 A row of w elements, w no multiple of the vector's, costs more than the row of whole vectors before it. That is
-compared with what a whole vector more costs, on rows of every width up to a few vectors: row kernels by 64 elements,
-the lanes of their sums, elementwise ones by what an iteration of their loop takes.
+compared with what a whole vector more costs, on rows of two vectors and every rest, or some rests of row kernels: their
+vectors are 64 elements, the lanes of their sums, those of elementwise kernels what an iteration of their loop takes. What a second row costs is the
+row's; the rest of a call of one row is the call's. Once with the result apart from the input, and once in its place,
+where no element can be computed twice.
 """
 import argparse
 import pathlib
@@ -25,10 +27,10 @@ def build(compiler, directory, program):
                     str(program)], check=True)
 
 
-def counts(emulator, cpu, program, kernel, widths):
-    """Instructions of kernels, by call."""
+def counts(emulator, cpu, program, word, kernel, widths):
+    """Instructions of kernels by width: (of a row, of a call beside)."""
     with tempfile.NamedTemporaryFile("r") as log:
-        subprocess.run([emulator, "-cpu", cpu, "-singlestep", "-d", "exec,nochain", "-D", log.name, str(program), "count",
+        subprocess.run([emulator, "-cpu", cpu, "-singlestep", "-d", "exec,nochain", "-D", log.name, str(program), word,
                         kernel] + [str(width) for width in widths], check=True)
         result, last = [], None
         for line in log:
@@ -39,8 +41,8 @@ def counts(emulator, cpu, program, kernel, widths):
             elif name.startswith("hk_") and result:
                 result[-1] += 1
             last = name
-    assert len(result) == len(widths), (len(result), len(widths))
-    return result
+    assert len(result) == 2 * len(widths), (len(result), len(widths))
+    return [(two - one, 2 * one - two) for one, two in zip(result[::2], result[1::2])]
 
 
 def main():
@@ -51,20 +53,25 @@ def main():
     parser.add_argument("--cpu", default="max")
     parser.add_argument("--kernel", action="append", choices=sorted(KERNELS), help="only this one; several times")
     arguments = parser.parse_args()
-    print("| kernel | a call of 0 to 1 vector | per vector | dearest rest | of a vector |\n|---|---|---|---|---|")
+    print("| kernel | a call beside its rows | per vector | dearest rest | of a vector | once for a call | in place | "
+          "of a vector | once for a call |\n" + "|---" * 9 + "|")
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "calls"
         build(arguments.compiler, arguments.build, program)
         for kernel in arguments.kernel or KERNELS:
             vector = KERNELS[kernel]
-            whole = [2 * vector, 3 * vector]
-            rests = list(range(2 * vector + 1, 3 * vector))
-            found = counts(arguments.emulator, arguments.cpu, program, kernel, [vector] + whole + rests)
-            per_vector = found[2] - found[1]
-            dearest = max(range(len(rests)), key=lambda i: found[3 + i])
-            cost = found[3 + dearest] - found[1]
-            print(f"| {kernel} | {found[0]} | {per_vector} | {cost} ({rests[dearest] - 2 * vector} elements) | "
-                  f"{cost / per_vector:.1f} |")
+            rests = [2 * vector + rest for rest in (range(1, vector) if vector < 64 else (1, 3, 4, 15, 31, 32, 47, 60, 63))]
+            cells = []
+            for word in ("count", "replace"):
+                (row, beside), (longer, _), *found = counts(arguments.emulator, arguments.cpu, program, word, kernel,
+                                                            [2 * vector, 3 * vector] + rests)
+                dearest = max(range(len(rests)), key=lambda i: found[i])
+                cost = found[dearest][0] - row
+                if not cells:
+                    cells = [beside, longer - row]
+                cells += [f"{cost} ({rests[dearest] - 2 * vector} elements)", f"{cost / (longer - row):.1f}",
+                          found[dearest][1] - beside]
+            print("| " + " | ".join(str(cell) for cell in [kernel] + cells) + " |", flush=True)
     return 0
 
 

@@ -229,10 +229,12 @@ private:
 
 const PeerRegistration registration(
     "onednn",
-    [](const PeerOptions &options, std::string &) -> std::unique_ptr<Peer> {
+    []([[maybe_unused]] const PeerOptions &options, std::string &) -> std::unique_ptr<Peer> {
+#if defined(__x86_64__)
         if (options.caps_isa()) {
             dnnl::set_max_cpu_isa(options.isa == HALYARD_ISA_AVX2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41);
         }
+#endif
         return std::make_unique<OneDnn>();
     },
     Runs::isolated);

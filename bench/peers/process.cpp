@@ -42,12 +42,16 @@ std::vector<std::string> variables_for(const PeerOptions &options) {
     std::vector<std::string> variables = {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=33554432",
                                           // Large tensors on huge pages, as the library's packed weights are.
                                           "THP_MEM_ALLOC_ENABLE=1"};
+#if defined(__x86_64__)
     if (options.caps_isa()) {
         const bool avx2 = options.isa == HALYARD_ISA_AVX2;
         variables.push_back(std::string("ATEN_CPU_CAPABILITY=") + (avx2 ? "avx2" : "default"));
         variables.push_back(std::string("MKL_ENABLE_INSTRUCTIONS=") + (avx2 ? "AVX2" : "SSE4_2"));
         variables.push_back(std::string("ONEDNN_MAX_CPU_ISA=") + (avx2 ? "AVX2" : "SSE41"));
     }
+#else
+    static_cast<void>(options);  // these know no lesser instruction set of this processor
+#endif
     return variables;
 }
 

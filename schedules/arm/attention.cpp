@@ -31,7 +31,7 @@ void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &pa
 
 void attention_rows(Func y, Var d, const AttentionParams &params, const Target &) {
     y.compute_root();
-    arm::by_vectors(y, d, params.vectors);
+    arm::by_vectors(y, y, d, params.vectors);
 }
 
 void attention_statistics(Func y, Var row, Var part, const Target &) {

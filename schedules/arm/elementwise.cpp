@@ -19,10 +19,12 @@ const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 8}}},
 }  // namespace
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &) {
-    // The rest of a row is one vector, whose elements are loaded and stored one by one: no element is computed twice,
-    // which in-place calls rely on, and the arithmetic costs no more than that of a whole vector.
+    // In place no element may be computed twice. There the rest of a row is a masked vector, whose arithmetic costs no
+    // more than that of a whole one.
     Halide::Func y = stages.y;
-    arm::by_vectors(y, stages.d, params.vectors);
+    arm::by_vectors(y, y.specialize(arm::may_overlap(y, params.vectors)), stages.d, params.vectors,
+                    Halide::TailStrategy::ShiftInwards);
+    arm::by_vectors(y, y, stages.d, params.vectors);
 }
 
 }  // namespace halyard::schedules

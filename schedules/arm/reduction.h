@@ -32,6 +32,13 @@ private:
     }
 };
 
+/** Of the vectors in a rest most are whole or have nothing, and are taken or passed over as such: one alone is masked. */
+inline void expect_whole_vectors(const RowReduction &r) {
+    Halide::Internal::Function lanes = r.lanes.function();
+    const Halide::Expr remaining = r.width % r.lane_count;
+    lanes.update(1).predicate() = r.lane / f32_lanes * f32_lanes < remaining && Halide::likely(r.lane < remaining);
+}
+
 /** Computes r at each step of y's loop over t, for as many rows as y takes in that step. */
 inline void reduction(RowReduction r, Halide::Func y, Halide::Var t) {
     // All lanes of all values are accumulators in registers through the whole pass: 16 of 32. Where what is accumulated
@@ -51,6 +58,7 @@ inline void reduction(RowReduction r, Halide::Func y, Halide::Var t) {
         .unroll(t)
         .unroll(group);
     r.lanes.update(1).vectorize(r.lane, f32_lanes).unroll(r.lane).unroll(t);
+    expect_whole_vectors(r);
 
     int level_lanes = r.lane_count;
     for (Halide::Func level : r.tree) {

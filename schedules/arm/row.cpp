@@ -27,7 +27,6 @@ void per_step(Func stage, Func y, Var t) {
 void row(const Row &stages, const RowParams &params, const Target &) {
     Func y = stages.y;
     const Var t = stages.t;
-    arm::by_vectors(y, stages.d, params.vectors);
     for (const RowReduction &r : stages.reductions) {
         arm::reduction(r, y, t);
     }
@@ -44,12 +43,14 @@ void row(const Row &stages, const RowParams &params, const Target &) {
     // Several rows at a time hide the latency of the sums, and a weight that is loaded and widened serves all of them.
     if (params.rows > 1) {
         const Var row("row");
-        y.specialize(whole && y.output_buffer().dim(1).extent() % params.rows == 0)
-            .split(t, t, row, params.rows, TailStrategy::RoundUp)
-            .reorder(row, stages.d, t)
-            .unroll(row);
+        Stage several = y.specialize(whole && y.output_buffer().dim(1).extent() % params.rows == 0);
+        arm::by_vectors(y, several, stages.d, params.vectors);
+        several.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
-    y.specialize(whole);
+    arm::by_vectors(y, y.specialize(whole), stages.d, params.vectors);
+    arm::by_vectors(y, y.specialize(arm::may_overlap(y, params.vectors)), stages.d, params.vectors,
+                    TailStrategy::ShiftInwards);
+    arm::by_vectors(y, y, stages.d, params.vectors);
 }
 
 void row_statistics(const Row &stages, const RowParams &, const Target &) {
