@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <regex>
+#include <set>
 
 #include "machine_limits.h"
 #include "plan.h"
@@ -99,21 +100,25 @@ private:
 std::vector<KnownPeer> wanted_peers(const Options &options) {
     const std::vector<KnownPeer> known = known_peers(options.peer_folders);
     const auto &names = options.peers;
-    std::string there_are;
+    std::set<std::string> there_are;
     for (const KnownPeer &each : known) {
-        there_are += (there_are.empty() ? "" : ", ") + each.name;
+        there_are.insert({each.name, each.group.empty() ? each.name : each.group});
     }
     for (const std::string &name : names) {
-        const bool exists =
-            std::any_of(known.begin(), known.end(), [&](const KnownPeer &peer) { return peer.name == name; });
-        if (name != "all" && name != "none" && !exists) {
-            throw UsageError("'" + name + "' is no peer of this build; there are: " + there_are);
+        if (name != "all" && name != "none" && there_are.count(name) == 0) {
+            std::string list;
+            for (const std::string &each : there_are) {
+                list += (list.empty() ? "" : ", ") + each;
+            }
+            throw UsageError("'" + name + "' is no peer of this build; there are: " + list);
         }
     }
     std::vector<KnownPeer> wanted;
     for (const KnownPeer &each : known) {
-        if (std::find(names.begin(), names.end(), each.name) != names.end() ||
-            std::find(names.begin(), names.end(), "all") != names.end()) {
+        const auto is_meant = [&each](const std::string &name) {
+            return name == "all" || name == each.name || (!each.group.empty() && name == each.group);
+        };
+        if (std::any_of(names.begin(), names.end(), is_meant)) {
             wanted.push_back(each);
         }
     }
@@ -153,6 +158,18 @@ void write_json(const Run &run, const std::string &file) {
     if (std::rename(unfinished.c_str(), file.c_str()) != 0) {
         throw std::runtime_error("cannot write '" + file + "'");
     }
+}
+
+/** Nothing is measured for hours to find at its end that there is no place for the result. */
+void require_writable(const std::string &file) {
+    if (file.empty()) {
+        return;
+    }
+    const std::string unfinished = file + ".part";
+    if (!std::ofstream(unfinished)) {
+        throw UsageError("cannot write '" + file + "'");
+    }
+    std::remove(unfinished.c_str());
 }
 
 std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
@@ -233,6 +250,8 @@ int run_benchmark(const Options &options) {
         return 0;
     }
 
+    require_writable(options.json_file);
+    require_writable(options.text_file);
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });
     const PeerOptions peer_options = peer_options_of(options, run.machine);
@@ -314,8 +333,7 @@ int main(int argc, char **argv) {
     app.add_option("--text", options.text_file, "write all tables to this file")->take_last();
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
-    app.add_option("--isa", options.isa, "use no instruction set above this one")
-        ->check(CLI::IsMember(isa_names()));
+    app.add_option("--isa", options.isa, "use no instruction set above this one")->check(CLI::IsMember(isa_names()));
     app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
         ->delimiter(',')
         ->capture_default_str();

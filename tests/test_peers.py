@@ -145,6 +145,24 @@ class Bench(unittest.TestCase):
             for word in words:
                 self.assertIn(word, done.stderr)
 
+    def test_a_group_of_peers_has_a_name(self):
+        done = subprocess.run(
+            command(self.folder, "--peers", "halide", "--list"), capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_no_place_for_the_result_is_said_before_anything_is_measured(self):
+        for option in ("--json", "--text"):
+            done = subprocess.run(
+                command(self.folder, "--peers", "none", option, str(self.folder / "none" / "result")),
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"cannot write '{self.folder / 'none' / 'result'}'", done.stderr)
+            self.assertNotIn("measur", done.stderr)
+
     def test_a_damaged_list_is_named(self):
         self.list.write_text("\nrows kernel=slu type=f32 shape=4x64 state=hot threads=1\n")
         done = subprocess.run(command(self.folder), capture_output=True, text=True, timeout=60)
