@@ -29,8 +29,9 @@ public:
     }
 
     void generate() {
-        const auto element = [&](const ElementReader &read, const Expr &i) {
-            return strict_float(activation(function, get_target(), dtype, read(x, i), beta));
+        const auto element = [&](const ElementAccess &access, const Expr &i) {
+            const Expr value = access.load([&](Expr index) { return x(index, t); }, i);
+            return strict_float(activation(function, get_target(), dtype, value, beta));
         };
         stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }

@@ -28,8 +28,9 @@ public:
     }
 
     void generate() {
-        const auto element = [&](const ElementReader &read, const Expr &i) {
-            return strict_float(read(a, i) + read(b, i));
+        const auto element = [&](const ElementAccess &access, const Expr &i) {
+            return strict_float(access.load([&](Expr index) { return a(index, t); }, i) +
+                                access.load([&](Expr index) { return b(index, t); }, i));
         };
         stages = define_elementwise(y, d, t, element, dtype, words, params, get_target(), using_autoscheduler());
     }

@@ -48,15 +48,14 @@ public:
         // The scale is positive, so that it may be applied to the maximum instead of to each score.
         const Expr nothing = Float(32).min(), lowest = std::numeric_limits<float>::lowest();
         largest = reduce_row(
-            "largest", width, lanes, row, {nothing},
-            [&](const Values &so_far, const Expr &i) { return Values{larger(so_far[0], seen(i, s(i, row), nothing))}; },
-            larger);
+            "largest", width, lanes, row, {nothing}, [&](const Expr &i) { return seen(i, s(i, row), nothing); },
+            [&](const Values &so_far, const Expr &score) { return Values{larger(so_far[0], score)}; }, larger);
         maximum(row) = larger(strict_float(largest.result(row) * scale), lowest);
         weights(position, row) = seen(
             position, strict_float(math.exp(strict_float(math.fma(s(position, row), scale, -maximum(row))))), 0.0f);
         total = reduce_row(
-            "total", width, lanes, row, {0.0f},
-            [&](const Values &so_far, const Expr &i) { return Values{so_far[0] + weights(i, row)}; }, exact_sum);
+            "total", width, lanes, row, {0.0f}, [&](const Expr &i) { return weights(i, row); },
+            [](const Values &so_far, const Expr &weight) { return Values{so_far[0] + weight}; }, exact_sum);
         sum(row) = total.result(row);
     }
 

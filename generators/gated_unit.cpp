@@ -37,9 +37,11 @@ public:
     }
 
     void generate() {
-        const auto element = [&](const ElementReader &read, const Expr &i) {
-            const Expr g = interleaved ? read(gate, 2 * i) : read(gate, i);
-            const Expr u = interleaved ? read(gate, 2 * i + 1) : read(*up, i);
+        const auto element = [&](const ElementAccess &access, const Expr &i) {
+            const auto first = [&](Expr place) { return access.load([&](Expr index) { return gate(index, t); }, place); };
+            const auto second = [&](Expr place) { return access.load([&](Expr index) { return (*up)(index, t); }, place); };
+            const Expr g = interleaved ? first(2 * i) : first(i);
+            const Expr u = interleaved ? first(2 * i + 1) : second(i);
             const Expr activated =
                 function.value() == "identity" ? g : activation(function, get_target(), dtype, g, *beta);
             return strict_float(activated * u);

@@ -2,6 +2,7 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "row_output.h"
 #include "row_storage.h"
 #include "row_threads.h"
 #include "schedules/gpu.h"
@@ -46,18 +47,28 @@ public:
         const Math math(get_target().with_feature(Target::StrictFloat));
         width = y.dim(0).extent();
         x.dim(0).set_extent(width);
-        const auto feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
+        const auto feature_by = [&](const ElementAccess &access) {
+            return [=](const Expr &i) { return access.load([&](const Expr &index) { return x(index, t); }, i); };
+        };
+        const bool paired = by_pairs(dtype, words, get_target()) && !using_autoscheduler();
 
         const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
         const Expr features = storage().elements(width);
-        statistics = layer_statistics(feature, features, t, eps, on_gpu() ? &dealt : nullptr);
+        statistics = layer_statistics(feature_by(element_access(dtype, words, get_target())), features, t, eps,
+                                      on_gpu() ? &dealt : nullptr,
+                                      paired ? Feature(feature_by(pair_access(dtype, get_target()))) : nullptr,
+                                      rotated_lanes(get_target(), using_autoscheduler()));
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;
         shift(t) = strict_float(math.minus(mean_e(t)) * scale(t));
 
-        const auto weight_at = [&](Expr i) { return storage().load([&](Expr index) { return (*weight)(index); }, i); };
-        const auto bias_at = [&](Expr i) { return storage().load([&](Expr index) { return (*bias)(index); }, i); };
-        const auto element = [&](Expr i) {
-            Expr normalized = math.fma(feature(i) - pivot(t), scale(t), shift(t));
+        const auto element = [&](const ElementAccess &access, const Expr &i) {
+            const auto weight_at = [&](const Expr &place) {
+                return access.load([&](const Expr &index) { return (*weight)(index); }, place);
+            };
+            const auto bias_at = [&](const Expr &place) {
+                return access.load([&](const Expr &index) { return (*bias)(index); }, place);
+            };
+            Expr normalized = math.fma(feature_by(access)(i) - pivot(t), scale(t), shift(t));
             if (has_weight && has_bias) {
                 normalized = math.fma(normalized, weight_at(i), bias_at(i));
             } else if (has_weight) {
@@ -67,7 +78,7 @@ public:
             }
             return strict_float(normalized);
         };
-        y(d, t) = storage().store_result(element, d);
+        pairs = define_row_output(y, d, t, element, dtype, words, get_target(), using_autoscheduler());
     }
 
     void schedule() {
@@ -84,7 +95,7 @@ public:
         }
         schedules::row({{statistics.pivot_sum, statistics.moments},
                         {statistics.pivot, statistics.mean_e, statistics.scale, shift},
-                        y, d, t, width},
+                        y, d, t, width, pairs, d},
                        params, get_target());
     }
 
@@ -96,6 +107,7 @@ private:
     LayerStatistics statistics;
     Func shift{"shift"};
     Expr width;
+    Func pairs;
 };
 
 }  // namespace

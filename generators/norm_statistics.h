@@ -8,23 +8,22 @@
 
 namespace halyard {
 
-/** feature(i) of the current row, in f32. */
-using Feature = std::function<Halide::Expr(Halide::Expr)>;
-
 /** RMSNorm: scale(t) = 1/sqrt(mean square + eps), or 1/(sqrt(mean square) + eps). */
 struct RmsStatistics {
     RowReduction sum_of_squares;
     Halide::Func scale{"scale"};
 };
 
+/** `paired` and `vector` as for reduce_row. */
 inline RmsStatistics rms_statistics(const Feature &feature, Halide::Expr width, Halide::Var t, Halide::Expr eps,
-                                    Halide::Expr eps_outside_root, const RowThreads *threads = nullptr) {
+                                    Halide::Expr eps_outside_root, const RowThreads *threads = nullptr,
+                                    const Feature &paired = nullptr, int vector = 0) {
     using namespace Halide;
     constexpr int lanes = 64;
     RmsStatistics s;
     s.sum_of_squares = reduce_row(
-        "sum_of_squares", width, lanes, t, {0.0f},
-        [&](const Values &sum, Expr i) { return Values{sum[0] + feature(i) * feature(i)}; }, exact_sum, threads);
+        "sum_of_squares", width, lanes, t, {0.0f}, feature,
+        [](const Values &sum, const Expr &x) { return Values{sum[0] + x * x}; }, exact_sum, threads, paired, vector);
 
     const Expr per_feature = strict_float(1.0f / cast<float>(width));
     const Expr mean_square = s.sum_of_squares.result(t) * per_feature;
@@ -48,8 +47,9 @@ struct LayerStatistics {
     Halide::Func scale{"scale"};    // 1/sqrt(variance + eps)
 };
 
+/** `paired` and `vector` as for reduce_row. */
 inline LayerStatistics layer_statistics(const Feature &feature, Halide::Expr width, Halide::Var t, Halide::Expr eps,
-                                        const RowThreads *threads = nullptr) {
+                                        const RowThreads *threads = nullptr, const Feature &paired = nullptr, int vector = 0) {
     using namespace Halide;
     constexpr int pivot_features = 64;
     // Half as many lanes as where one sum is kept: the accumulators of both then fit AVX2's registers.
@@ -59,17 +59,17 @@ inline LayerStatistics layer_statistics(const Feature &feature, Halide::Expr wid
     // On a GPU, where a second pass over the row costs little, it is the mean of all features.
     const Expr pivot_width = threads ? width : min(width, pivot_features);
     s.pivot_sum = reduce_row(
-        "pivot_sum", pivot_width, pivot_features, t, {0.0f},
-        [&](const Values &partial, Expr i) { return Values{partial[0] + feature(i)}; }, exact_sum, threads);
+        "pivot_sum", pivot_width, pivot_features, t, {0.0f}, feature,
+        [](const Values &partial, const Expr &x) { return Values{partial[0] + x}; }, exact_sum, threads, nullptr, vector);
     s.pivot(t) = strict_float(s.pivot_sum.result(t) / cast<float>(pivot_width));
 
     s.moments = reduce_row(
-        "moments", width, lanes, t, {0.0f, 0.0f},
-        [&](const Values &partial, Expr i) {
-            const Expr e = strict_float(feature(i) - s.pivot(t));
+        "moments", width, lanes, t, {0.0f, 0.0f}, feature,
+        [&](const Values &partial, const Expr &x) {
+            const Expr e = strict_float(x - s.pivot(t));
             return Values{partial[0] + e, partial[1] + e * e};
         },
-        exact_sum, threads);
+        exact_sum, threads, paired, vector);
     const Values moment = values_at(s.moments.result, {t});
     s.mean_e(t) = strict_float(moment[0] * per_feature);
     const Expr mean_square = strict_float(moment[1] * per_feature);

@@ -2,6 +2,7 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "row_output.h"
 #include "row_storage.h"
 #include "row_threads.h"
 #include "schedules/gpu.h"
@@ -43,18 +44,24 @@ public:
     void generate() {
         width = y.dim(0).extent();
         x.dim(0).set_extent(width);
-        const auto feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
+        const auto feature_by = [&](const ElementAccess &access) {
+            return [=](const Expr &i) { return access.load([&](const Expr &index) { return x(index, t); }, i); };
+        };
+        const bool paired = by_pairs(dtype, words, get_target()) && !using_autoscheduler();
 
         const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
-        statistics = rms_statistics(feature, moment_width, t, eps, eps_outside_root, on_gpu() ? &dealt : nullptr);
-        const auto element = [&](Expr i) {
-            Expr normalized = feature(i) * statistics.scale(t);
+        statistics = rms_statistics(feature_by(element_access(dtype, words, get_target())), moment_width, t, eps,
+                                    eps_outside_root, on_gpu() ? &dealt : nullptr,
+                                    paired ? Feature(feature_by(pair_access(dtype, get_target()))) : nullptr,
+                                    rotated_lanes(get_target(), using_autoscheduler()));
+        const auto element = [&](const ElementAccess &access, const Expr &i) {
+            Expr normalized = feature_by(access)(i) * statistics.scale(t);
             if (has_weight) {
-                normalized *= storage().load([&](Expr index) { return (*weight)(index); }, i) + weight_offset;
+                normalized *= access.load([&](const Expr &index) { return (*weight)(index); }, i) + weight_offset;
             }
             return strict_float(normalized);
         };
-        y(d, t) = storage().store_result(element, d);
+        pairs = define_row_output(y, d, t, element, dtype, words, get_target(), using_autoscheduler());
     }
 
     void schedule() {
@@ -69,7 +76,7 @@ public:
                                 get_target());
             return;
         }
-        schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width}, params, get_target());
+        schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width, pairs, d}, params, get_target());
     }
 
 private:
@@ -79,6 +86,7 @@ private:
     Var d{"d"}, t{"t"};  // feature, token
     RmsStatistics statistics;
     Expr width;
+    Func pairs;
 };
 
 }  // namespace

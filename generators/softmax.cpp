@@ -18,10 +18,10 @@ using namespace Halide;
 constexpr int lanes = 64;
 
 /** The sum of value(i) over the row t. */
-RowReduction row_sum(const std::function<Expr(Expr)> &value, Expr width, Var t, const RowThreads *threads = nullptr) {
+RowReduction row_sum(const Feature &value, Expr width, Var t, const RowThreads *threads = nullptr) {
     return reduce_row(
-        "sum", width, lanes, t, {0.0f},
-        [&](const Values &so_far, Expr i) { return Values{so_far[0] + value(i)}; }, exact_sum, threads);
+        "sum", width, lanes, t, {0.0f}, value,
+        [](const Values &so_far, const Expr &x) { return Values{so_far[0] + x}; }, exact_sum, threads);
 }
 
 class Softmax : public Generator<Softmax> {
@@ -59,8 +59,8 @@ public:
 
         const auto larger = [](Expr a, Expr b) { return strict_float(select(a > b, a, b)); };
         maximum = reduce_row(
-            "maximum", features, lanes, t, {Float(32).min()},
-            [&](const Values &so_far, Expr i) { return Values{larger(so_far[0], score(i))}; }, larger, own_threads);
+            "maximum", features, lanes, t, {Float(32).min()}, score,
+            [&](const Values &so_far, const Expr &x) { return Values{larger(so_far[0], x)}; }, larger, own_threads);
 
         if (normalize) {
             sum = row_sum(exponential, features, t, own_threads);

@@ -20,8 +20,8 @@ struct Elementwise {
     Halide::RDom whole{}, rest{};
 };
 
-/** The elements of a chunk that 16-bit kernels compute in pairs; 0: they do not. */
-int elements_by_pairs(const ElementwiseParams &params, const Halide::Target &target);
+/** Elements in a chunk; on x86 alone. */
+int elements_per_chunk(const ElementwiseParams &params, const Halide::Target &target);
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target);
 

@@ -22,6 +22,8 @@ struct Row {
     Halide::Func y;                        // y(d, t)
     Halide::Var d, t;
     Halide::Expr width;                    // extent of d
+    Halide::Func pairs{};                  // pairs(pair, t): where it is defined, what y is made of if width % 64 == 0
+    Halide::Var pair{};
 };
 
 void row(const Row &stages, const RowParams &params, const Halide::Target &target);

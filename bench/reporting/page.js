@@ -32,8 +32,19 @@ for (const table of document.querySelectorAll("table.rows")) {
   });
 }
 
+// On paper everything is open, and headings stand on each page: Chromium repeats none that holds a button.
+let buttons = [];
 addEventListener("beforeprint", () => {
   for (const each of document.querySelectorAll("details")) each.open = true;
+  buttons = [...document.querySelectorAll("table.rows th button")].map((button) => {
+    const text = document.createElement("span");
+    text.textContent = button.textContent;
+    button.replaceWith(text);
+    return [button, text];
+  });
+});
+addEventListener("afterprint", () => {
+  for (const [button, text] of buttons) text.replaceWith(button);
 });
 
 const filters = document.querySelector(".filters");

@@ -462,13 +462,14 @@ def rows_section(run):
         + "</form>"
     )
     return (
-        '<h2 id="rows">All rows</h2><p class="note">Click a heading to sort. Peers: their time over ours; '
+        '<section class="wide-page"><h2 id="rows">All rows</h2><p class="note">Click a heading to sort. Peers: their time over ours; '
         "point at a dash for the reason. Threads are not pinned.</p>"
         + filters
         + '<p class="note" id="shown"></p><div class="rows-box">'
         + table(header, lines, "rows", "all-rows")
         + "</div>"
         + left_out(run.rows, MOST_TABLE_ROWS)
+        + "</section>"
     )
 
 

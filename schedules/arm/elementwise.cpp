@@ -18,11 +18,6 @@ const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 8}}},
 
 }  // namespace
 
-// Widening and narrowing shifts convert as many elements as a pair would.
-int elements_by_pairs(const ElementwiseParams &, const Halide::Target &) {
-    return 0;
-}
-
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &) {
     // The rest of a row is one vector, whose elements are loaded and stored one by one: no element is computed twice,
     // which in-place calls rely on, and the arithmetic costs no more than that of a whole vector.

@@ -20,7 +20,7 @@ const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6, 8}}},
 
 }  // namespace
 
-int elements_by_pairs(const ElementwiseParams &params, const Halide::Target &target) {
+int elements_per_chunk(const ElementwiseParams &params, const Halide::Target &target) {
     return f32_lanes(target) * std::max<int>(2, params.vectors);
 }
 
@@ -35,7 +35,7 @@ void elementwise(const Elementwise &stages, const ElementwiseParams &params, con
         const Halide::RDom &whole = stages.whole;
         pairs.compute_at(y, whole.z).vectorize(d).store_in(Halide::MemoryType::Register);
         y.update(0).allow_race_conditions().unroll(whole.x).vectorize(whole.y);
-        y.update(1).vectorize(stages.rest.x, elements_by_pairs(params, target), Halide::TailStrategy::GuardWithIf);
+        y.update(1).vectorize(stages.rest.x, elements_per_chunk(params, target), Halide::TailStrategy::GuardWithIf);
         return;
     }
 

@@ -67,12 +67,16 @@ void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) 
         .unroll(r.lane)
         .unroll(t)
         .unroll(group);
-    r.lanes.update(1).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
+    r.lanes.update(1).reorder(r.lane, t, r.rest.x).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
+    if (r.tail.defined()) {
+        r.tail.compute_at(r.lanes, r.rest.x).vectorize(r.lane, vector);
+        r.tail.update(0).vectorize(r.tail_features.x, vector, TailStrategy::GuardWithIf);
+    }
 
     int level_lanes = r.lane_count;
     for (Func level : r.tree) {
-        // Whole registers as long as there are some: their halves are taken apart at great length.
-        level_lanes /= 2;
+        // Whole registers, also where one is rotated.
+        level_lanes = std::max(level_lanes / 2, r.vector);
         per_step(level, y, t);
         level.vectorize(r.lane, std::min(vector, level_lanes)).unroll(r.lane);
     }
@@ -84,7 +88,12 @@ void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) 
 void row(const Row &stages, const RowParams &params, const Target &target) {
     Func y = stages.y;
     const Var t = stages.t;
-    y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
+    // Elements of an iteration of the last pass over a whole row, whose width is a multiple of 64.
+    const int chunk = std::min<int>(64, f32_lanes(target) * (params.vectors >= 4 ? 4 : 2));
+    if (stages.pairs.defined()) {
+        Func pairs = stages.pairs;
+        pairs.compute_at(y, stages.d).vectorize(stages.pair).unroll(t).store_in(MemoryType::Register);
+    }
     for (const RowReduction &r : stages.reductions) {
         reduction(r, y, t, params.passes, target);
     }
@@ -96,17 +105,33 @@ void row(const Row &stages, const RowParams &params, const Target &target) {
     // of memory, which masked updates do not: a 64-wide row takes half the time.
     Expr whole = stages.width % 64 == 0;
     for (const RowReduction &r : stages.reductions) {
-        whole = whole && r.width % r.lane_count == 0;
+        whole = whole && r.width % (r.lane_count * r.features_per_lane) == 0;
     }
+    // Pairs of whole rows: a vector of words stays in registers from its loads to its one store.
+    const Var pair("pair"), half("half");
+    const auto last_pass = [&](Stage pass) {
+        if (!stages.pairs.defined()) {
+            pass.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
+            return;
+        }
+        pass.split(stages.d, stages.d, pair, chunk, TailStrategy::RoundUp)
+            .split(pair, pair, half, 2)
+            .reorder(half, pair, stages.d)
+            .unroll(half)
+            .vectorize(pair);
+    };
     // Several rows at a time hide the latency of the sums, and a weight that is loaded and widened serves all of them.
     if (params.rows > 1) {
         const Var row("row");
-        y.specialize(whole && y.output_buffer().dim(1).extent() % params.rows == 0)
-            .split(t, t, row, params.rows, TailStrategy::RoundUp)
-            .reorder(row, stages.d, t)
-            .unroll(row);
+        Stage rows = y.specialize(whole && y.output_buffer().dim(1).extent() % params.rows == 0);
+        last_pass(rows);
+        rows.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
-    y.specialize(whole);
+    last_pass(y.specialize(whole));
+    if (stages.pairs.defined()) {
+        last_pass(y.specialize(stages.width % 64 == 0));  // with sums over a part of the row
+    }
+    y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
 }
 
 void row_statistics(const Row &stages, const RowParams &params, const Target &target) {
