@@ -2,7 +2,10 @@
 #ifndef HALYARD_SCHEDULES_ELEMENTWISE_H
 #define HALYARD_SCHEDULES_ELEMENTWISE_H
 
+#include <algorithm>
+
 #include "Halide.h"
+#include "schedules/machine.h"
 
 namespace halyard::schedules {
 
@@ -20,8 +23,10 @@ struct Elementwise {
     Halide::RDom whole{}, rest{};
 };
 
-/** Elements in a chunk; on x86 alone. */
-int elements_per_chunk(const ElementwiseParams &params, const Halide::Target &target);
+/** Elements in a chunk. */
+inline int elements_per_chunk(const ElementwiseParams &params, const Halide::Target &target) {
+    return f32_lanes(target) * std::max<int>(2, params.vectors);
+}
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target);
 

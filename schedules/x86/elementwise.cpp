@@ -6,8 +6,6 @@
 // SiLU 41 %, GELU 26 %, at 0.22 to 0.35 ns.
 #include "schedules/elementwise.h"
 
-#include <algorithm>
-
 #include "schedules/machine.h"
 #include "schedules/space.h"
 
@@ -19,10 +17,6 @@ const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6, 8}}},
                   [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
 
 }  // namespace
-
-int elements_per_chunk(const ElementwiseParams &params, const Halide::Target &target) {
-    return f32_lanes(target) * std::max<int>(2, params.vectors);
-}
 
 void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target) {
     Halide::Func y = stages.y;
