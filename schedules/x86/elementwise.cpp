@@ -13,7 +13,7 @@ namespace halyard::schedules {
 namespace {
 
 // A vector in flight needs a register for its argument and one for what is made of it.
-const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6, 8}}},
+const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6, 8, 12, 16}}},
                   [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
 
 }  // namespace
