@@ -26,8 +26,8 @@ StackForm stack_form(const std::string &preset) {
     return form;
 }
 
-const std::vector<std::string> some_presets = emulated ? std::vector<std::string>{"original_2017", "qwen"}
-                                                       : std::vector<std::string>{"original_2017", "qwen", "gemma"};
+const std::vector<std::string> some_presets =
+    emulated ? std::vector<std::string>{"qwen"} : std::vector<std::string>{"original_2017", "qwen", "gemma"};
 
 /** Both, or one of them in an emulator. */
 std::vector<Dtype> types(Dtype first, Dtype second) {

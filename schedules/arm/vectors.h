@@ -78,7 +78,8 @@ inline void by_vectors(const Halide::Func &y, Halide::Stage stage, const Halide:
     const Halide::Var vector("vector"), block("block");
     stage.split(d, vector, d, stored_lanes(y, vectors), rest).vectorize(d);
     if (stored_vectors(y, vectors) > 1) {
-        stage.split(vector, block, vector, stored_vectors(y, vectors), Halide::TailStrategy::GuardWithIf).unroll(vector);
+        stage.split(vector, block, vector, stored_vectors(y, vectors), Halide::TailStrategy::GuardWithIf)
+            .unroll(vector);
     }
 }
 
