@@ -93,6 +93,9 @@ endforeach()
 halyard_kernel( device_fold_columns         device    device_fold  device_fold )
 halyard_kernel( device_fold_rows            device    device_fold  device_fold  by_row=true )
 
+# Rows of an embedding's table, in f32, dtype being that of the table
+halyard_kernel( embed_rows                  device    device_embed embed_rows )
+
 # Matrix products: tiles of 1 to 8 rows of x, dtype being that of the weights. An instruction set has those for which
 # schedules/tuned says how many panels they are wide. Calls with many tiles of rows take the tall ones, in which each tile
 # fetches a smaller part of the weights that come next.

@@ -143,8 +143,9 @@ struct Model::State {
 
     ModelConfig config;
     std::int64_t max_positions = 0;
+    DLDevice device{};
     SafeTensors files;
-    Views stack_views;  // the stack reads the embedding from them
+    Views stack_views;  // on a processor the stack reads the embedding from them
     std::vector<Block> blocks;
     Stack stack;
 };
@@ -164,6 +165,7 @@ Model Model::load(const std::filesystem::path &folder, const LoadOptions &option
     State &model = *state;
     const Inventory inventory(folder, model.config, model.files);
     model.max_positions = options.max_positions > 0 ? options.max_positions : model.config.max_position_embeddings;
+    model.device = options.device;
 
     std::int64_t done = 0;
     const auto packed = [&](const auto &parts, const std::string &what) {
@@ -187,6 +189,7 @@ Model Model::load(const std::filesystem::path &folder, const LoadOptions &option
         Views views;
         BlockWeights weights;
         weights.layout = models::layout_of(model.config.architecture);
+        weights.device = model.device;
         for (const models::BlockPart &part : inventory.block(layer)) {
             weights.*part.argument = views.of(inventory.find(part));
         }
@@ -238,7 +241,7 @@ KvCache Model::make_cache(std::int64_t max_positions, DLDataType dtype, std::int
     options.head_dim = block.head_dim;
     options.max_positions = max_positions != 0 ? max_positions : state_->max_positions;
     options.dtype = dtype;
-    return KvCache(options);
+    return KvCache(options, state_->device);
 }
 
 void Model::forward(const std::vector<std::int64_t> &tokens, KvCache &cache, const Tensor &logits,

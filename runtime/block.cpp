@@ -1,8 +1,9 @@
 // Blocks: attention and a feed-forward network with norms and residuals, as calls of the functions that compute them.
 //
-// What lies between the calls is f32 and in the context's scratch: q, k and v side by side, and two sets of rows as
-// wide as x. Attention leaves its result where q was. f32 tensors of the caller are read and written where they are;
-// others are cast once when they come and once when they go. y is written last, by calls that cannot fail.
+// What lies between the calls is in the context's scratch, and f32 or, on a device, of the type of x and the weights:
+// q, k and v side by side, and two sets of rows as wide as x. Attention leaves its result where q was. Tensors of the
+// caller that are of this type are read and written where they are; others are cast once when they come and once when
+// they go. y is written last, by calls that take their memory before they write.
 #include "block.h"
 
 #include <cstring>
@@ -11,7 +12,7 @@
 #include "kv_cache.h"
 #include "linear_check.h"
 #include "local_tensor.h"
-#include "scratch.h"
+#include "placed_scratch.h"
 
 namespace halyard {
 namespace {
@@ -19,7 +20,8 @@ namespace {
 /** The calls that a block is made of, one after another until one fails. */
 class BlockCalls {
 public:
-    BlockCalls(const halyard_context *context, const halyard_block &block) : context_(context), block_(block) {}
+    BlockCalls(const halyard_context *context, const halyard_block &block, const BlockArguments &arguments)
+        : context_(context), block_(block), arguments_(arguments) {}
 
     halyard_status status() const { return status_; }
     /** Whether keys and values went to the cache. */
@@ -40,7 +42,7 @@ public:
             status_ = apply_norm(context_, block_.norm_kind(), vectors, x, y);
         }
     }
-    void linear(const DLTensor *x, const halyard_weights *weights, const WideVector &bias, const DLTensor *residual,
+    void linear(const DLTensor *x, const halyard_weights *weights, const KeptVector &bias, const DLTensor *residual,
                 DLTensor *y) {
         if (!failed()) {
             halyard_linear_options options = {};
@@ -56,16 +58,16 @@ public:
             return;
         }
         if (!sequences.cache) {
-            status_ = halyard_attention(context_, q, k, v, &block_.attention_options, y);
+            status_ = halyard_attention(context_, q, k, v, &arguments_.attention, y);
             return;
         }
         status_ = halyard_attention_cached(context_, q, k, v, sequences.cache, layer, sequences.indices,
-                                           &block_.attention_options, y);
+                                           &arguments_.attention, y);
         appended_ = !failed();
     }
     void ffn(const DLTensor *x, DLTensor *y) {
         if (!failed()) {
-            status_ = halyard_ffn(context_, x, block_.up, block_.down, &block_.ffn_options, y);
+            status_ = halyard_ffn(context_, x, block_.up, block_.down, &arguments_.ffn, y);
         }
     }
 
@@ -74,6 +76,7 @@ private:
 
     const halyard_context *context_;
     const halyard_block &block_;
+    const BlockArguments &arguments_;
     halyard_status status_ = HALYARD_OK;
     bool appended_ = false;
 };
@@ -170,67 +173,63 @@ void check_block_call(Checker &check, const halyard_block &block, const char *bl
     }
 }
 
-halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-                         const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y) {
-    const int64_t rows = row_count(x), width = block.config.hidden_size, head_dim = block.config.head_dim;
+namespace {
+
+/** Those of run_block(). `memory`: two sets of rows as wide as x, and one of q, k and v. */
+void call_in_turn(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
+                  const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y,
+                  char *const *memory) {
+    const int64_t width = block.config.hidden_size, head_dim = block.config.head_dim;
     const int64_t qkv_width = block.qkv_features(), query = block.query_features(), key = block.key_features();
     const int64_t query_heads = block.config.num_attention_heads, key_heads = block.config.num_key_value_heads;
-    constexpr int64_t size = sizeof(float);
-    if (rows > INT64_MAX / (2 * size) / (qkv_width + 2 * width)) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
-    }
-    Scratch scratch(context_or_default(context).scratch,
-                    2 * Scratch::piece_bytes(rows * width * size) + Scratch::piece_bytes(rows * qkv_width * size));
-    if (scratch.failed()) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
-    }
-    LocalTensor rows_a(x, scratch.take<float>(rows * width), width, width);
-    LocalTensor rows_b(x, scratch.take<float>(rows * width), width, width);
-    float *const qkv_data = scratch.take<float>(rows * qkv_width);
-    LocalTensor qkv(x, qkv_data, qkv_width, qkv_width), attended(x, qkv_data, qkv_width, query);
-    LocalTensor q(x, qkv_data, qkv_width, query_heads, head_dim);
-    LocalTensor k(x, qkv_data + query, qkv_width, key_heads, head_dim);
-    LocalTensor v(x, qkv_data + query + key, qkv_width, key_heads, head_dim);
+    const DType between = block.between(x.dtype);
+    LocalTensor rows_a(x, {memory[0], between}, width, width), rows_b(x, {memory[1], between}, width, width);
+    const TypedMemory rows_of_heads = {memory[2], between};
+    LocalTensor qkv(x, rows_of_heads, qkv_width, qkv_width), attended(x, rows_of_heads, qkv_width, query);
+    LocalTensor q(x, rows_of_heads, qkv_width, query_heads, head_dim);
+    LocalTensor k(x, rows_of_heads.from(query), qkv_width, key_heads, head_dim);
+    LocalTensor v(x, rows_of_heads.from(query + key), qkv_width, key_heads, head_dim);
     LocalTensor given(x), result(y);
 
-    // `stream` holds x plus attention; `spare` is free for what is not added yet. A wide x is the input itself, and y
-    // the place of the output; else the input becomes the stream in place.
-    const bool wide = x.dtype == DType::f32;
+    // `stream` holds x plus attention; `spare` is free for what is not added yet. An x of their type is the input
+    // itself, and y the place of the output; else the input becomes the stream in place.
+    const bool same = x.dtype == between;
     DLTensor *const spare = rows_a.get(), *const stream = rows_b.get();
-    DLTensor *const input = wide ? given.get() : stream, *const output = wide ? result.get() : spare;
-    BlockCalls calls(context, block);
-    if (!wide) {
+    DLTensor *const input = same ? given.get() : stream, *const output = same ? result.get() : spare;
+    const BlockArguments &arguments = block.arguments(between);
+    BlockCalls calls(context, block, arguments);
+    if (!same) {
         calls.cast(given.get(), input);
     }
 
     if (block.norms_input()) {
-        calls.norm(block.attention_norm, input, spare);
+        calls.norm(arguments.attention_norm, input, spare);
     }
-    calls.linear(block.norms_input() ? spare : input, block.qkv, block.qkv_bias, nullptr, qkv.get());
+    calls.linear(block.norms_input() ? spare : input, block.qkv, arguments.qkv_bias, nullptr, qkv.get());
     calls.attention(q.get(), k.get(), v.get(), sequences, layer, q.get());
     for (LocalTensor *const tensor : {&rows_a, &rows_b, &attended, &given, &result}) {
         tensor->keep_last(x.rank - 2, outputs);
     }
     if (block.norms_output()) {
-        calls.linear(attended.get(), block.o, block.o_bias, nullptr, spare);
-        calls.norm(block.norms_input() ? block.attention_post_norm : block.attention_norm, spare, spare);
+        calls.linear(attended.get(), block.o, arguments.o_bias, nullptr, spare);
+        calls.norm(block.norms_input() ? arguments.attention_post_norm : arguments.attention_norm, spare, spare);
         calls.add(input, spare, stream);
     } else {
-        calls.linear(attended.get(), block.o, block.o_bias, input, stream);
+        calls.linear(attended.get(), block.o, arguments.o_bias, input, stream);
     }
     if (block.norms_sum()) {
-        calls.norm(block.attention_norm, stream, stream);
+        calls.norm(arguments.attention_norm, stream, stream);
     }
 
     calls.ffn(stream, output);
     if (block.norms_output()) {
-        calls.norm(block.norms_input() ? block.ffn_post_norm : block.ffn_norm, output, output);
+        calls.norm(block.norms_input() ? arguments.ffn_post_norm : arguments.ffn_norm, output, output);
         calls.add(stream, output, output);
     }
     if (block.norms_sum()) {
-        calls.norm(block.ffn_norm, output, output);
+        calls.norm(arguments.ffn_norm, output, output);
     }
-    if (!wide) {
+    if (!same) {
         calls.cast(output, result.get());
     }
 
@@ -238,9 +237,24 @@ halyard_status run_block(Checker &check, const halyard_context *context, const h
         for (int64_t i = 0; i < sequences.batch && calls.appended(); i++) {
             sequences.shorten(layer, i, sequences.length(layer, i) - x.shape[x.rank - 2]);
         }
-        return fail_as(check, calls.status());
+        fail_as(check, calls.status());
     }
-    return HALYARD_OK;
+}
+
+}  // namespace
+
+halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
+                         const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y) {
+    const int64_t rows = row_count(x), width = block.config.hidden_size, qkv_width = block.qkv_features();
+    const int64_t size = size_of(block.between(x.dtype));
+    if (rows > INT64_MAX / (2 * size) / (qkv_width + 2 * width)) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
+    }
+    const int64_t bytes[] = {rows * width * size, rows * width * size, rows * qkv_width * size};
+    with_scratch(check, context_or_default(context), block.place, rows, bytes, [&](char *const *memory) {
+        call_in_turn(check, context, block, x, sequences, layer, outputs, y, memory);
+    });
+    return check.status();
 }
 
 }  // namespace halyard
@@ -249,7 +263,7 @@ using namespace halyard;
 
 halyard_status halyard_block_forward(const halyard_context *context, const halyard_block *block, const DLTensor *x,
                                      halyard_kv_cache *cache, int64_t layer, const int64_t *sequences, DLTensor *y) {
-    Checker check("halyard_block_forward");
+    Checker check("halyard_block_forward", Devices::cpu_or_cuda);
     check.not_null("block", block);
     const View xs = check.tensor("x", x), ys = check.output("y", y);
     check.same_shape(xs, ys);
@@ -262,6 +276,7 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
         return check.fail(HALYARD_INVALID_ARGUMENT,
                           "x has rank %d, but must be [T, hidden_size] or [batch, T, hidden_size]", xs.rank);
     }
+    check_place(check, "block", block->place, "x", place_of(xs));
     check_width(check, xs, block->config.hidden_size, "the hidden_size of block");
     const CachedSequences cached = {cache, sequences, xs.rank == 3 ? xs.shape[0] : 1};
     check_sequences(check, cached);

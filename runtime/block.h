@@ -5,7 +5,9 @@
 #include "check.h"
 #include "context.h"
 #include "halyard/block.h"
-#include "wide_vector.h"
+#include "kept_vector.h"
+#include "place.h"
+#include "weights.h"
 
 namespace halyard {
 
@@ -19,11 +21,10 @@ struct NormKind {
 
 /** The vectors of one norm. */
 struct NormVectors {
-    WideVector weight, bias;
+    KeptVector weight, bias;
 };
 
-/** x becomes y, both f32; y may be x. With HALYARD_NORM_NONE nothing happens.
- */
+/** x becomes y, both of the vectors' dtype; y may be x. With HALYARD_NORM_NONE nothing happens. */
 halyard_status apply_norm(const halyard_context *context, const NormKind &kind, const NormVectors &vectors,
                           const DLTensor *x, DLTensor *y);
 
@@ -63,8 +64,8 @@ void check_sequences(Checker &check, const CachedSequences &sequences);
 void check_block_call(Checker &check, const halyard_block &block, const char *block_name,
                       const CachedSequences &sequences, int64_t layer, const char *tokens_name, int64_t tokens);
 
-/** y = block(x) for checked arguments: the last `outputs` tokens of each sequence, for the others only the keys and
- * values. On failure nothing is written or appended. */
+/** y = block(x) for checked arguments, which are where the block is: the last `outputs` tokens of each sequence, for the
+ * others only the keys and values. On failure nothing is written or appended. */
 halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
                          const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y);
 
@@ -78,20 +79,35 @@ halyard_status fail_as(Checker &check, halyard_status status);
  * k_norm are given. */
 void complete_block_config(Checker &check, halyard_block_config &config, bool head_norms);
 
+/** What the calls of a block get besides its matrices, made once. */
+struct BlockArguments {
+    KeptVector qkv_bias, o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
+    NormVectors attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
+    halyard_attention_options attention = {};
+    halyard_ffn_options ffn = {};
+};
+
 }  // namespace halyard
 
 struct halyard_block {
     halyard_block_config config = {};
     halyard_weights *qkv = nullptr, *o = nullptr, *up = nullptr, *down = nullptr;
     const halyard_rope *rope = nullptr;
-    float *vectors = nullptr;  // what the WideVectors point into
+    halyard::Place place;
     int64_t bytes = 0;
 
-    halyard::WideVector qkv_bias, o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
-    halyard::NormVectors attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
-    // What the calls get, made once.
-    halyard_attention_options attention_options = {};
-    halyard_ffn_options ffn_options = {};
+    // With vectors in f32 and, on a device, in the matrices' 16-bit dtype; and the memory that these lie in.
+    halyard::BlockArguments wide, narrow;
+    void *wide_vectors = nullptr, *narrow_vectors = nullptr;
+
+    /** The type in which the block computes with x: on a processor f32, on a device that of x and the matrices, if they
+     * have one. */
+    halyard::DType between(halyard::DType x) const {
+        return place.on_cuda && qkv->dtype == x ? x : halyard::DType::f32;
+    }
+    const halyard::BlockArguments &arguments(halyard::DType between) const {
+        return between == halyard::DType::f32 ? wide : narrow;
+    }
 
     /** Which of the block's values go through a norm: what attention and
      * feed-forward network get, what they give before it is added, and the sum.

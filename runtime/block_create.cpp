@@ -1,4 +1,4 @@
-// Making a block: its tensors checked, packed and converted once.
+// Making a block: its tensors checked, packed and converted once, where the block is to be.
 #include <cmath>
 #include <cstdlib>
 #include <initializer_list>
@@ -6,7 +6,10 @@
 
 #include "block.h"
 #include "check_options.h"
+#include "cuda/launch.h"
 #include "linear_check.h"
+#include "local_tensor.h"
+#include "rope.h"
 #include "shared_rope.h"
 
 namespace halyard {
@@ -139,60 +142,66 @@ void check_norm_sources(Checker &check, const halyard_block_config &c, const hal
     }
 }
 
-/** Matrices with one number of inputs, joined to one of all their outputs. */
+/** Matrices with one number of inputs, joined to one of all their outputs, where they are. */
 class JoinedMatrix {
 public:
     JoinedMatrix() = default;
-    ~JoinedMatrix() { free(memory_); }
+    ~JoinedMatrix() { free_at(place_of(whole_), whole_.data); }
     JoinedMatrix(const JoinedMatrix &) = delete;
     JoinedMatrix &operator=(const JoinedMatrix &) = delete;
 
-    /** False if there is no memory. `like`: any of the parts as it was given. */
-    bool join(const View *parts, int count, const DLTensor &like, halyard_weight_layout layout) {
+    /** Fails `check` where there is no memory. */
+    void join(Checker &check, const halyard_context *context, const View *parts, int count,
+              halyard_weight_layout layout) {
         const int axis = layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1;  // of the outputs
-        const int64_t size = size_of(parts[0].dtype);
-        shape_[1 - axis] = parts[0].shape[1 - axis];
-        shape_[axis] = 0;
-        for (int i = 0; i < count; i++) {
-            shape_[axis] += parts[i].shape[axis];
+        whole_ = parts[0];
+        whole_.data = nullptr;
+        for (int i = 1; i < count; i++) {
+            whole_.shape[axis] += parts[i].shape[axis];
         }
-        memory_ = static_cast<char *>(malloc(static_cast<size_t>(shape_[0] * shape_[1] * size)));
-        if (!memory_) {
-            return false;
+        whole_.strides[0] = whole_.shape[1];
+        whole_.strides[1] = 1;
+        const int64_t size = size_of(whole_.dtype);
+        whole_.data =
+            allocate_at(check, place_of(whole_), whole_.shape[0] * whole_.shape[1] * size, "q_proj, k_proj and v_proj");
+        View place = whole_;
+        for (int i = 0; i < count && !check.failed(); i++) {
+            place.shape[axis] = parts[i].shape[axis];
+            copy(check, context, parts[i], place);
+            place.data += parts[i].shape[axis] * whole_.strides[axis] * size;
         }
-        char *first = memory_;  // of the part
-        for (int i = 0; i < count; i++) {
-            const View &part = parts[i];
-            for (int64_t row = 0; row < part.shape[0]; row++) {
-                memcpy(first + row * shape_[1] * size, part.data + row * part.strides[0] * size,
-                       static_cast<size_t>(part.shape[1] * size));
-            }
-            first += (axis == 0 ? part.shape[0] * shape_[1] : part.shape[1]) * size;
-        }
-        tensor_ = like;
-        tensor_.data = memory_;
-        tensor_.byte_offset = 0;
-        tensor_.shape = shape_;
-        tensor_.strides = nullptr;
-        return true;
     }
 
-    const DLTensor *get() const { return &tensor_; }
+    const View &get() const { return whole_; }
 
 private:
-    char *memory_ = nullptr;
-    DLTensor tensor_ = {};
-    int64_t shape_[2];
+    static void copy(Checker &check, const halyard_context *context, const View &from, const View &to) {
+        if (to.on_cuda) {
+            const halyard_status status = halyard_cast(context, LocalTensor(from).get(), LocalTensor(to).get());
+            if (status != HALYARD_OK) {
+                fail_as(check, status);
+            }
+            return;
+        }
+        const int64_t size = size_of(to.dtype);
+        for (int64_t row = 0; row < to.shape[0]; row++) {
+            memcpy(to.data + row * to.strides[0] * size, from.data + row * from.strides[0] * size,
+                   static_cast<size_t>(to.shape[1] * size));
+        }
+    }
+
+    View whole_;
 };
 
 /** Null on failure. */
-halyard_weights *pack(Checker &check, const halyard_context *context, const DLTensor *matrix, const DLTensor *up,
-                      halyard_weight_layout layout) {
+halyard_weights *pack(Checker &check, const halyard_context *context, const halyard_block &block,
+                      const DLTensor *matrix, const DLTensor *up, halyard_weight_layout layout) {
     halyard_weights *packed = nullptr;
     if (!check.failed()) {
         halyard_pack_options options = {};
         options.layout = layout;
         options.up = up;
+        options.device = block.place.dlpack();
         const halyard_status status = halyard_weights_pack(context, matrix, &options, nullptr, 0, &packed);
         if (status != HALYARD_OK) {
             fail_as(check, status);
@@ -203,29 +212,30 @@ halyard_weights *pack(Checker &check, const halyard_context *context, const DLTe
 
 void pack_matrices(Checker &check, const halyard_context *context, const halyard_block_weights &w,
                    const BlockSources &sources, halyard_block &block) {
-    if (sources.joined) {
-        block.qkv = pack(check, context, w.qkv_proj, nullptr, w.layout);
-    } else {
-        JoinedMatrix joined;
-        if (!joined.join(sources.qkv, 3, *w.q_proj, w.layout)) {
-            check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld outputs of q, k and v",
-                       static_cast<long long>(block.qkv_features()));
-            return;
-        }
-        block.qkv = pack(check, context, joined.get(), nullptr, w.layout);
-    }
-    block.o = pack(check, context, w.o_proj, nullptr, w.layout);
-    block.up = block.config.gated_mlp ? pack(check, context, w.gate_proj, w.up_proj, w.layout)
-                                      : pack(check, context, w.up_proj, nullptr, w.layout);
-    block.down = pack(check, context, w.down_proj, nullptr, w.layout);
-}
-
-void convert_vectors(Checker &check, const halyard_context *context, const BlockSources &s, halyard_block &block) {
     if (check.failed()) {
         return;
     }
+    if (sources.joined) {
+        block.qkv = pack(check, context, block, w.qkv_proj, nullptr, w.layout);
+    } else {
+        JoinedMatrix joined;
+        joined.join(check, context, sources.qkv, 3, w.layout);
+        block.qkv = pack(check, context, block, LocalTensor(joined.get()).get(), nullptr, w.layout);
+    }
+    block.o = pack(check, context, block, w.o_proj, nullptr, w.layout);
+    block.up = block.config.gated_mlp ? pack(check, context, block, w.gate_proj, w.up_proj, w.layout)
+                                      : pack(check, context, block, w.up_proj, nullptr, w.layout);
+    block.down = pack(check, context, block, w.down_proj, nullptr, w.layout);
+}
+
+/** Memory with the vectors in a dtype, to which `arguments` points then; null on failure. */
+void *convert_vectors(Checker &check, const halyard_context *context, const BlockSources &s, halyard_block &block,
+                      DType dtype, BlockArguments &arguments) {
+    if (check.failed()) {
+        return nullptr;
+    }
     const int64_t hidden = block.config.hidden_size, intermediate = block.config.intermediate_size;
-    VectorSource qkv_bias(&block.qkv_bias);
+    VectorSource qkv_bias(&arguments.qkv_bias);
     if (s.joined) {
         qkv_bias.add(s.qkv_bias[0], block.qkv_features());
     } else {
@@ -235,32 +245,30 @@ void convert_vectors(Checker &check, const halyard_context *context, const Block
     }
     const VectorSource vectors[] = {
         qkv_bias,
-        {&block.o_bias, s.o_bias, hidden},
-        {&block.gate_bias, s.gate_bias, intermediate},
-        {&block.up_bias, s.up_bias, intermediate},
-        {&block.down_bias, s.down_bias, hidden},
-        {&block.q_norm, s.q_norm, block.config.head_dim},
-        {&block.k_norm, s.k_norm, block.config.head_dim},
-        {&block.attention_norm.weight, s.attention_norm.weight, hidden},
-        {&block.attention_norm.bias, s.attention_norm.bias, hidden},
-        {&block.ffn_norm.weight, s.ffn_norm.weight, hidden},
-        {&block.ffn_norm.bias, s.ffn_norm.bias, hidden},
-        {&block.attention_post_norm.weight, s.attention_post_norm.weight, hidden},
-        {&block.attention_post_norm.bias, s.attention_post_norm.bias, hidden},
-        {&block.ffn_post_norm.weight, s.ffn_post_norm.weight, hidden},
-        {&block.ffn_post_norm.bias, s.ffn_post_norm.bias, hidden},
+        {&arguments.o_bias, s.o_bias, hidden},
+        {&arguments.gate_bias, s.gate_bias, intermediate},
+        {&arguments.up_bias, s.up_bias, intermediate},
+        {&arguments.down_bias, s.down_bias, hidden},
+        {&arguments.q_norm, s.q_norm, block.config.head_dim},
+        {&arguments.k_norm, s.k_norm, block.config.head_dim},
+        {&arguments.attention_norm.weight, s.attention_norm.weight, hidden},
+        {&arguments.attention_norm.bias, s.attention_norm.bias, hidden},
+        {&arguments.ffn_norm.weight, s.ffn_norm.weight, hidden},
+        {&arguments.ffn_norm.bias, s.ffn_norm.bias, hidden},
+        {&arguments.attention_post_norm.weight, s.attention_post_norm.weight, hidden},
+        {&arguments.attention_post_norm.bias, s.attention_post_norm.bias, hidden},
+        {&arguments.ffn_post_norm.weight, s.ffn_post_norm.weight, hidden},
+        {&arguments.ffn_post_norm.bias, s.ffn_post_norm.bias, hidden},
     };
     constexpr int count = sizeof(vectors) / sizeof(vectors[0]);
     int64_t bytes = 0;
-    block.vectors = make_wide_vectors(context_or_default(context), vectors, count, bytes);
-    if (!block.vectors) {
-        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of biases and norms",
-                   static_cast<long long>(bytes));
-    }
+    void *const memory =
+        make_kept_vectors(check, context_or_default(context), block.place, dtype, vectors, count, bytes);
     block.bytes += bytes;
+    return memory;
 }
 
-void make_table(Checker &check, halyard_block &block) {
+void make_table(Checker &check, const halyard_context *context, halyard_block &block) {
     const halyard_rope_options &options = block.config.rope;
     if (check.failed() || options.rope_theta == 0) {
         return;
@@ -273,35 +281,42 @@ void make_table(Checker &check, halyard_block &block) {
         fail_as(check, status);
     }
     block.bytes += options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
+    if constexpr (has_cuda) {
+        if (!check.failed() && block.place.on_cuda) {
+            // So that calls find it there.
+            cuda::Launches launches(check, context_or_default(context), block.place.device_id);
+            block.rope->on_devices.get(launches, block.rope->mapped, block.rope->mapped_bytes);
+        }
+    }
 }
 
-/** What the calls that a block is made of get each time. */
-void prepare_options(halyard_block &block) {
+/** The options of the calls that a block is made of. */
+void prepare_options(const halyard_block &block, BlockArguments &arguments) {
     const halyard_block_config &c = block.config;
-    halyard_attention_options &a = block.attention_options;
+    halyard_attention_options &a = arguments.attention;
     a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
     a.causal = c.causal;
     a.sliding_window = c.sliding_window;
     a.softcap = c.attn_logit_softcapping;
-    a.q_norm_weight = block.q_norm.get();
-    a.k_norm_weight = block.k_norm.get();
+    a.q_norm_weight = arguments.q_norm.get();
+    a.k_norm_weight = arguments.k_norm.get();
     a.qk_norm_eps = c.rms_norm_eps;
     a.qk_norm_flags = c.norm_flags;
     a.rope = block.rope;
 
-    halyard_ffn_options &f = block.ffn_options;
+    halyard_ffn_options &f = arguments.ffn;
     if (block.norms_input()) {
         f.norm = c.norm;
-        f.norm_weight = block.ffn_norm.weight.get();
-        f.norm_bias = block.ffn_norm.bias.get();
+        f.norm_weight = arguments.ffn_norm.weight.get();
+        f.norm_bias = arguments.ffn_norm.bias.get();
         f.eps = c.rms_norm_eps;
         f.norm_flags = c.norm == HALYARD_NORM_RMS ? c.norm_flags : 0;
     }
     f.activation = c.hidden_act;
     f.beta = c.swish_beta;
-    f.bias = c.gated_mlp ? block.gate_bias.get() : block.up_bias.get();
-    f.bias_up = c.gated_mlp ? block.up_bias.get() : nullptr;
-    f.bias_down = block.down_bias.get();
+    f.bias = c.gated_mlp ? arguments.gate_bias.get() : arguments.up_bias.get();
+    f.bias_up = c.gated_mlp ? arguments.up_bias.get() : nullptr;
+    f.bias_down = arguments.down_bias.get();
     f.residual = !block.norms_output();
 }
 
@@ -329,7 +344,7 @@ using namespace halyard;
 
 halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
                                     const halyard_block_weights *weights, halyard_block **block) {
-    Checker check("halyard_block_create");
+    Checker check("halyard_block_create", Devices::cpu_or_cuda);
     check.not_null("config", config);
     check.not_null("weights", weights);
     if (!check.not_null("block", block)) {
@@ -349,6 +364,8 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     check_attention_sources(check, checks, complete, *weights, sources);
     check_ffn_sources(check, checks, complete, *weights, sources);
     check_norm_sources(check, complete, *weights, sources);
+    const Place place =
+        check.failed() ? Place() : choose_place(check, "o_proj", weights->o_proj->device, weights->device);
     if (check.failed()) {
         return check.status();
     }
@@ -359,8 +376,12 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     }
     halyard_block *const made = new (memory) halyard_block;
     made->config = complete;
-    make_table(check, *made);
-    convert_vectors(check, context, sources, *made);
+    made->place = place;
+    make_table(check, context, *made);
+    made->wide_vectors = convert_vectors(check, context, sources, *made, DType::f32, made->wide);
+    if (place.on_cuda && sources.o.dtype != DType::f32) {
+        made->narrow_vectors = convert_vectors(check, context, sources, *made, sources.o.dtype, made->narrow);
+    }
     pack_matrices(check, context, *weights, sources, *made);
     if (check.failed()) {
         halyard_block_destroy(made);
@@ -369,7 +390,8 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     for (const halyard_weights *packed : {made->qkv, made->o, made->up, made->down}) {
         made->bytes += packed->bytes;
     }
-    prepare_options(*made);
+    prepare_options(*made, made->wide);
+    prepare_options(*made, made->narrow);
     *block = made;
     return HALYARD_OK;
 }
@@ -380,7 +402,8 @@ void halyard_block_destroy(halyard_block *block) {
             halyard_weights_destroy(packed);
         }
         release_rope(block->rope);
-        free(block->vectors);
+        free_at(block->place, block->wide_vectors);
+        free_at(block->place, block->narrow_vectors);
         free(block);
     }
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "dispatch.h"
+#include "place.h"
 
 namespace halyard {
 namespace {
@@ -169,13 +170,9 @@ void Checker::on_device(const char *name, DLDevice device) {
         first_device_ = device;
     } else if (device.device_type != first_device_.device_type ||
                (device.device_type == kDLCUDA && device.device_id != first_device_.device_id)) {
-        char here[32], there[32];
-        const auto place = [](DLDevice d, char(&text)[32]) {
-            snprintf(text, sizeof(text), d.device_type == kDLCPU ? "the CPU" : "CUDA device %d", d.device_id);
-            return text;
-        };
+        const auto place = [](DLDevice d) { return PlaceName({d.device_type == kDLCUDA, d.device_id}); };
         fail(HALYARD_UNSUPPORTED, "%s is on %s, but %s is on %s: all tensors of a call must be on one device", name,
-             place(device, here), first_tensor_, place(first_device_, there));
+             place(device).get(), first_tensor_, place(first_device_).get());
     }
 }
 

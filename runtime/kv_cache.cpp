@@ -7,7 +7,7 @@
 #include <new>
 
 #include "check_options.h"
-#include "cuda/kv_cache.h"
+#include "cuda/transfers.h"
 #include "pages.h"
 
 namespace halyard {

@@ -1,9 +1,9 @@
 // Linear layers: checks, blocks of rows, and the copy of x that the kernels read.
 #include <climits>
-#include <cstdio>
 
 #include "cuda/layers.h"
 #include "linear_check.h"
+#include "place.h"
 #include "product.h"
 #include "row_vector.h"
 
@@ -38,16 +38,7 @@ void check_same_rows(Checker &check, const View &x, const View &y) {
 }
 
 void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights) {
-    if (check.failed() || (weights.on_cuda == x.on_cuda && (!x.on_cuda || weights.device_id == x.device_id))) {
-        return;
-    }
-    char here[32], there[32];
-    const auto place = [](bool on_cuda, int device, char(&text)[32]) {
-        snprintf(text, sizeof(text), on_cuda ? "CUDA device %d" : "the CPU", device);
-        return text;
-    };
-    check.fail(HALYARD_UNSUPPORTED, "%s is packed for %s, but %s is on %s", name,
-               place(weights.on_cuda, weights.device_id, here), x.name, place(x.on_cuda, x.device_id, there));
+    check_place(check, name, place_of(weights), x.name, place_of(x), "is packed for");
 }
 
 void check_clear_of_weights(Checker &check, const View &y, const char *name, const halyard_weights &weights) {

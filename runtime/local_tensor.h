@@ -2,7 +2,7 @@
 #ifndef HALYARD_RUNTIME_LOCAL_TENSOR_H
 #define HALYARD_RUNTIME_LOCAL_TENSOR_H
 
-#include "check.h"
+#include "place.h"
 
 namespace halyard {
 
@@ -11,28 +11,36 @@ constexpr DLDataType dlpack_type(DType dtype) {
             1};
 }
 
+/** Memory where a tensor is. */
+struct TypedMemory {
+    char *data;
+    DType dtype;
+
+    TypedMemory from(int64_t element) const { return {data + element * size_of(dtype), dtype}; }
+};
+
 /** A DLTensor with its own shape and strides, to which it points. */
 class LocalTensor {
 public:
     /** The tensor that was checked. */
     explicit LocalTensor(const View &view) {
-        set(view.data, view.dtype, view.rank);
+        set(view, {view.data, view.dtype}, view.rank);
         for (int i = 0; i < view.rank; i++) {
             shape_[i] = view.shape[i];
             strides_[i] = view.strides[i];
         }
     }
 
-    /** f32 [leading axes of x, width]: rows `pitch` floats apart. */
-    LocalTensor(const View &x, float *data, int64_t pitch, int64_t width) {
-        set(data, DType::f32, x.rank);
+    /** [leading axes of x, width], where x is: rows `pitch` elements apart. */
+    LocalTensor(const View &x, const TypedMemory &memory, int64_t pitch, int64_t width) {
+        set(x, memory, x.rank);
         set_leading(x, pitch);
         set_axis(x.rank - 1, width, 1);
     }
 
-    /** f32 [leading axes of x, heads, head_dim]: tokens `pitch` floats apart. */
-    LocalTensor(const View &x, float *data, int64_t pitch, int64_t heads, int64_t head_dim) {
-        set(data, DType::f32, x.rank + 1);
+    /** [leading axes of x, heads, head_dim], where x is: tokens `pitch` elements apart. */
+    LocalTensor(const View &x, const TypedMemory &memory, int64_t pitch, int64_t heads, int64_t head_dim) {
+        set(x, memory, x.rank + 1);
         set_leading(x, pitch);
         set_axis(x.rank - 1, heads, head_dim);
         set_axis(x.rank, head_dim, 1);
@@ -51,11 +59,11 @@ public:
     }
 
 private:
-    void set(void *data, DType dtype, int rank) {
-        tensor_.data = data;
-        tensor_.device = {kDLCPU, 0};
+    void set(const View &x, const TypedMemory &memory, int rank) {
+        tensor_.data = memory.data;
+        tensor_.device = place_of(x).dlpack();
         tensor_.ndim = rank;
-        tensor_.dtype = dlpack_type(dtype);
+        tensor_.dtype = dlpack_type(memory.dtype);
         tensor_.shape = shape_;
         tensor_.strides = strides_;
         tensor_.byte_offset = 0;

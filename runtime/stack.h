@@ -6,11 +6,15 @@
 
 struct halyard_stack {
     halyard_stack_config config = {};
-    halyard::View embed_tokens, embed_positions;  // the caller's memory; `data` of the second is null without
+    halyard::Place place;                         // of the blocks and all that follows
+    halyard::DType stream = halyard::DType::f32;  // of the residual stream and the vectors of `norm`
+    // The caller's memory or, on a device, `tables` or lm_head's matrix; `data` of the second is null without.
+    halyard::View embed_tokens, embed_positions;
     halyard::NormVectors norm;
-    float *vectors = nullptr;  // what `norm` points into
+    halyard::KeptVector softcaps;  // [vocab_size] times final_logit_softcapping in f32, where there is one
+    void *norm_memory = nullptr, *softcap_memory = nullptr;
+    char *tables[2] = {};  // copies on the device
     halyard_weights *lm_head = nullptr;
-    float *softcaps = nullptr;  // [vocab_size] times final_logit_softcapping, where there is one
     const halyard_block **blocks = nullptr;
     int64_t n_layers = 0;
 

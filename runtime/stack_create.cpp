@@ -1,9 +1,11 @@
-// Making a stack.
+// Making a stack: where its blocks are.
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "check_options.h"
+#include "cuda/transfers.h"
 #include "rows.h"
 #include "stack.h"
 #include "weights_block.h"
@@ -54,8 +56,23 @@ void check_blocks(Checker &check, const halyard_block *const *blocks, int64_t n_
             check.fail(HALYARD_INVALID_ARGUMENT, "blocks[%lld] has hidden_size %lld, but the stack has %lld",
                        static_cast<long long>(i), static_cast<long long>(blocks[i]->config.hidden_size),
                        static_cast<long long>(hidden_size));
+        } else if (blocks[i]->place != blocks[0]->place) {
+            char name[32];
+            snprintf(name, sizeof(name), "blocks[%lld]", static_cast<long long>(i));
+            check_place(check, name, blocks[i]->place, "blocks[0]", blocks[0]->place);
         }
     }
+}
+
+/** The type that all matrices of the blocks have; f32 if they have none in common. */
+DType common_dtype(const halyard_block *const *blocks, int64_t n_layers) {
+    const DType first = blocks[0]->qkv->dtype;
+    for (int64_t i = 1; i < n_layers; i++) {
+        if (blocks[i]->qkv->dtype != first) {
+            return DType::f32;
+        }
+    }
+    return first;
 }
 
 /** False if there is no memory. */
@@ -69,17 +86,74 @@ bool copy_blocks(halyard_stack &stack, const halyard_block *const *blocks, int64
     return stack.blocks != nullptr;
 }
 
-/** False if there is no memory. */
-bool fill_softcaps(halyard_stack &stack) {
+/** The softcaps of all logits. */
+void make_softcaps(Checker &check, const halyard_context *context, halyard_stack &stack) {
     const int64_t count = stack.config.vocab_size;
-    if (stack.config.final_logit_softcapping == 0.0f) {
-        return true;
+    const float softcap = stack.config.final_logit_softcapping;
+    if (check.failed() || softcap == 0.0f) {
+        return;
     }
-    stack.softcaps = static_cast<float *>(malloc(static_cast<size_t>(count) * sizeof(float)));
-    if (stack.softcaps) {
-        std::fill_n(stack.softcaps, count, stack.config.final_logit_softcapping);
+    stack.softcap_memory =
+        allocate_at(check, stack.place, count * static_cast<int64_t>(sizeof(float)), "soft caps of logits");
+    if (check.failed()) {
+        return;
     }
-    return stack.softcaps != nullptr;
+    float *const softcaps = static_cast<float *>(stack.softcap_memory);
+    stack.softcaps.set(softcaps, DType::f32, stack.place.dlpack(), count);
+    if constexpr (has_cuda) {
+        if (stack.place.on_cuda) {
+            cuda::Launches launches(check, context_or_default(context), stack.place.device_id);
+            cuda::fill_floats(launches, softcaps, softcap, count);
+            cuda::wait(launches, "filling memory of the device");
+            return;
+        }
+    }
+    std::fill_n(softcaps, count, softcap);
+}
+
+/** The rows of a matrix [out, in] that is packed for a device. */
+View packed_rows(const halyard_weights &weights) {
+    View view;
+    view.name = "embed_tokens";
+    view.data = const_cast<char *>(weights.matrix);
+    view.dtype = weights.dtype;
+    view.on_cuda = true;
+    view.device_id = weights.device_id;
+    view.rank = 2;
+    view.shape[0] = weights.out_features;
+    view.shape[1] = weights.in_features;
+    view.strides[0] = weights.pitch;
+    view.strides[1] = 1;
+    view.elements = view.shape[0] * view.shape[1];
+    view.span = (view.shape[0] - 1) * view.strides[0] + view.shape[1];
+    return view;
+}
+
+/** Sees to it that a table is where the stack is. Null or the memory of the copy. */
+char *bring_table(Checker &check, const halyard_context *context, Place place, View &table) {
+    if constexpr (has_cuda) {
+        if (!check.failed() && table.data && place.on_cuda && !table.on_cuda) {
+            const int64_t row_bytes = table.width() * size_of(table.dtype), rows = table.shape[0];
+            char *const copy = allocate_at(check, place, rows * row_bytes, "a table");
+            cuda::Launches launches(check, context_or_default(context), place.device_id);
+            const char *const what = "copying a table to the device";
+            const int64_t pitch = table.strides[0] * size_of(table.dtype);
+            // The driver copies several rows where they share no memory and are not 2 GB apart.
+            const int64_t at_once = pitch >= row_bytes && pitch <= INT_MAX ? rows : 1;
+            for (int64_t row = 0; row < rows; row += at_once) {
+                cuda::copy_rows(launches, {copy + row * row_bytes, true, row_bytes},
+                                {table.data + row * pitch, false, pitch}, row_bytes, at_once, what);
+            }
+            cuda::wait(launches, what);
+            table.data = copy;
+            table.strides[0] = table.width();
+            table.span = table.elements;
+            table.on_cuda = true;
+            table.device_id = place.device_id;
+            return copy;
+        }
+    }
+    return nullptr;
 }
 
 }  // namespace
@@ -90,7 +164,7 @@ using namespace halyard;
 halyard_status halyard_stack_create(const halyard_context *context, const halyard_stack_config *config,
                                     const halyard_stack_weights *weights, const halyard_block *const *blocks,
                                     int64_t n_layers, halyard_stack **stack) {
-    Checker check("halyard_stack_create");
+    Checker check("halyard_stack_create", Devices::cpu_or_cuda);
     check.not_null("config", config);
     check.not_null("weights", weights);
     if (!check.not_null("stack", stack)) {
@@ -110,6 +184,9 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
         check_table(check, "lm_head", lm_head, c.vocab_size, c.hidden_size);
     }
     check_blocks(check, blocks, n_layers, c.hidden_size);
+    if (!check.failed() && embed_tokens.on_cuda) {
+        check_place(check, "embed_tokens", place_of(embed_tokens), "blocks[0]", blocks[0]->place);
+    }
     if (check.failed()) {
         return check.status();
     }
@@ -120,20 +197,33 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     }
     halyard_stack *const made = new (memory) halyard_stack;
     made->config = c;
+    made->place = blocks[0]->place;
+    made->stream = made->place.on_cuda ? common_dtype(blocks, n_layers) : DType::f32;
     made->embed_tokens = embed_tokens;
     made->embed_positions = embed_positions;
     const VectorSource vectors[] = {{&made->norm.weight, norm, c.hidden_size},
                                     {&made->norm.bias, norm_bias, c.hidden_size}};
     int64_t bytes = 0;
-    made->vectors = make_wide_vectors(context_or_default(context), vectors, 2, bytes);
-    if (!made->vectors || !copy_blocks(*made, blocks, n_layers) || !fill_softcaps(*made)) {
+    made->norm_memory =
+        make_kept_vectors(check, context_or_default(context), made->place, made->stream, vectors, 2, bytes);
+    if (!check.failed() && !copy_blocks(*made, blocks, n_layers)) {
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a stack");
-    } else {
-        const halyard_status status = halyard_weights_pack(context, lm_head, nullptr, nullptr, 0, &made->lm_head);
+    }
+    make_softcaps(check, context, *made);
+    if (!check.failed()) {
+        halyard_pack_options options = {};
+        options.device = made->place.dlpack();
+        const halyard_status status = halyard_weights_pack(context, lm_head, &options, nullptr, 0, &made->lm_head);
         if (status != HALYARD_OK) {
             fail_as(check, status);
         }
     }
+    if (!check.failed() && made->place.on_cuda && !weights->lm_head) {
+        // What the output projection reads are the table's own rows.
+        made->embed_tokens = packed_rows(*made->lm_head);
+    }
+    made->tables[0] = bring_table(check, context, made->place, made->embed_tokens);
+    made->tables[1] = bring_table(check, context, made->place, made->embed_positions);
     if (check.failed()) {
         halyard_stack_destroy(made);
         return check.status();
@@ -145,8 +235,11 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
 void halyard_stack_destroy(halyard_stack *stack) {
     if (stack) {
         halyard_weights_destroy(stack->lm_head);
-        free(stack->vectors);
-        free(stack->softcaps);
+        free_at(stack->place, stack->norm_memory);
+        free_at(stack->place, stack->softcap_memory);
+        for (char *const table : stack->tables) {
+            free_at(stack->place, table);
+        }
         free(stack->blocks);
         free(stack);
     }

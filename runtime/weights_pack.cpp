@@ -10,6 +10,7 @@
 #include "pack_layout.h"
 #include "pack_sources.h"
 #include "pages.h"
+#include "place.h"
 #include "rows.h"
 #include "weights_block.h"
 
@@ -72,33 +73,17 @@ private:
     bool with_data_;
 };
 
-/** Where the packed matrix is to be: where the weight is, if nothing else is asked for. */
-void choose_device(Checker &check, const DLTensor *weight, const halyard_pack_options &o, PackSources &s) {
-    if (check.failed()) {
-        return;
-    }
-    const DLDevice source = weight->device, wanted = o.device.device_type == 0 ? source : o.device;
-    const bool from_cuda = has_cuda && source.device_type == kDLCUDA;
-    if (wanted.device_type == kDLCUDA && !has_cuda) {
-        check.fail(HALYARD_UNSUPPORTED, "device is a CUDA device, but this library was built without CUDA kernels");
-    } else if (wanted.device_type != kDLCPU && wanted.device_type != kDLCUDA && o.device.device_type != 0) {
-        check.fail(HALYARD_UNSUPPORTED, "device has type %d, but must be the CPU (kDLCPU) or a CUDA device (kDLCUDA)",
-                   static_cast<int>(wanted.device_type));
-    } else if (from_cuda && (wanted.device_type != kDLCUDA || wanted.device_id != source.device_id)) {
-        check.fail(HALYARD_UNSUPPORTED, "weight is on CUDA device %d, from which it cannot be packed for another device",
-                   source.device_id);
-    }
-    s.to_cuda = has_cuda && wanted.device_type == kDLCUDA;
-    s.device_id = wanted.device_id;
-}
-
 PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_pack_options *options, bool with_data) {
     const halyard_pack_options none = {};
     const halyard_pack_options &o = options ? *options : none;
     const SourceReader reader(check, with_data);
     PackSources s;
     s.weight = reader.matrix("weight", weight);
-    choose_device(check, weight, o, s);
+    if (!check.failed()) {
+        const Place place = choose_place(check, "weight", weight->device, o.device);
+        s.to_cuda = place.on_cuda;
+        s.device_id = place.device_id;
+    }
     int layout;  // whatever number the caller put there
     static_assert(sizeof(layout) == sizeof(o.layout), "an enumeration of C is an int");
     memcpy(&layout, &o.layout, sizeof(layout));

@@ -18,7 +18,8 @@
 // that of score - maximum, exp's 2 ULP (4 u), and for each block of 512 keys the factors exp(m_old - m_new) with the
 // products and sums of the merge make the relative error d_j of a weight p_j. y = sum p_j v_j / sum p_j then changes by
 // sum p_j (v_j - y) d_j / sum p_j. Which maximum is subtracted is of no consequence, as it cancels in the quotient.
-// Keys and values that a cache stores in 16 bits are off by half a spacing of their type.
+// Keys and values that a cache stores in 16 bits are off by half a spacing of their type. So is what lies between the
+// products of a block on a device in 16 bits; the vectors are rounded to that type before anything is computed.
 #include "reference_block.h"
 
 #include <algorithm>
@@ -65,6 +66,21 @@ Estimate exactly(double value) {
 /** A constant that f32 holds rounded. */
 Estimate constant(double value) {
     return rounded(value, 0);
+}
+
+/** What memory of a type makes of a value. */
+Estimate stored_as(Dtype type, const Estimate &value) {
+    return type == Dtype::f32 ? value : Estimate{value.value, value.variance + square(spacing(type, value.value) / 2)};
+}
+
+Estimates stored_as(Dtype type, const Estimates &values) {
+    Estimates result = values;
+    for (EstimateRow &row : result) {
+        for (Estimate &each : row) {
+            each = stored_as(type, each);
+        }
+    }
+    return result;
 }
 
 Estimates sums_of(const Estimates &a, const Estimates &b) {
@@ -223,17 +239,12 @@ void rotate(EstimateRow &head, const halyard_rope_options &rope, std::int64_t po
     }
 }
 
-/** What a cache makes of a value. */
-Estimate stored_as(Dtype type, const Estimate &value) {
-    return type == Dtype::f32 ? value : Estimate{value.value, value.variance + square(spacing(type, value.value) / 2)};
-}
-
 /** q, k or v after norm and rotation, as far as there are such. */
 HeadEstimates project_heads(const BlockValues &values, const Estimates &x, const WeightMatrix &matrix, const Row &bias,
-                            const Row &head_norm, bool turns, Dtype stored) {
+                            const Row &head_norm, bool turns, const Rounding &rounding, Dtype stored) {
     const halyard_block_config &c = values.config;
     HeadEstimates result;
-    for (const EstimateRow &row : product_of(x, matrix, bias)) {
+    for (const EstimateRow &row : stored_as(rounding.between, product_of(x, matrix, bias))) {
         const auto position = static_cast<std::int64_t>(result.size());
         result.emplace_back();
         for (auto at = row.begin(); at != row.end(); at += values.head_dim()) {
@@ -322,10 +333,11 @@ EstimateRow attended(const BlockValues &block, const EstimateRow &q, std::int64_
     return result;
 }
 
-Estimates attention(const BlockValues &values, const Estimates &x, Dtype stored) {
-    const HeadEstimates q = project_heads(values, x, values.q, values.q_bias, values.q_norm, true, Dtype::f32);
-    const HeadEstimates k = project_heads(values, x, values.k, values.k_bias, values.k_norm, true, stored);
-    const HeadEstimates v = project_heads(values, x, values.v, values.v_bias, {}, false, stored);
+/** Before the sum with the residual or, without one, before it is stored. */
+Estimates attention(const BlockValues &values, const Estimates &x, const Rounding &r) {
+    const HeadEstimates q = project_heads(values, x, values.q, values.q_bias, values.q_norm, true, r, Dtype::f32);
+    const HeadEstimates k = project_heads(values, x, values.k, values.k_bias, values.k_norm, true, r, r.stored);
+    const HeadEstimates v = project_heads(values, x, values.v, values.v_bias, {}, false, r, r.stored);
     const auto group = static_cast<std::size_t>(values.config.num_attention_heads / values.kv_heads());
     Estimates result;
     for (std::size_t token = 0; token < x.size(); token++) {
@@ -336,17 +348,31 @@ Estimates attention(const BlockValues &values, const Estimates &x, Dtype stored)
             result.back().insert(result.back().end(), one.begin(), one.end());
         }
     }
-    return product_of(result, values.o, values.o_bias);
+    return product_of(stored_as(r.between, result), values.o, values.o_bias);
 }
 
 // ---- Blocks ------------------------------------------------------------------------------------------------------
 
-Estimates feed_forward(const BlockValues &values, const Estimates &x) {
+/** The same. */
+Estimates feed_forward(const BlockValues &values, const Estimates &x, const Rounding &r) {
     const halyard_block_config &c = values.config;
     const auto beta = static_cast<double>(c.swish_beta);
     const bool gated = c.gated_mlp != 0;
-    const Estimates up = product_of(x, values.up, values.up_bias);
-    Estimates hidden = gated ? product_of(x, values.gate, values.gate_bias) : up;
+    const auto biased = [&](const WeightMatrix &matrix, const Row &bias) {
+        if (!gated || bias.empty() || r.between == Dtype::f32) {
+            return stored_as(r.between, product_of(x, matrix, bias));
+        }
+        // Gate and up are one product, and get their biases where they are activated.
+        Estimates sums = stored_as(r.between, product_of(x, matrix, {}));
+        for (EstimateRow &row : sums) {
+            for (std::size_t i = 0; i < row.size(); i++) {
+                row[i] = sum_of(row[i], exactly(bias[i]));
+            }
+        }
+        return sums;
+    };
+    const Estimates up = biased(values.up, values.up_bias);
+    Estimates hidden = gated ? biased(values.gate, values.gate_bias) : up;
     for (std::size_t row = 0; row < hidden.size(); row++) {
         for (std::size_t i = 0; i < hidden[row].size(); i++) {
             Estimate &each = hidden[row][i];
@@ -354,33 +380,65 @@ Estimates feed_forward(const BlockValues &values, const Estimates &x) {
             each = gated ? product_of(each, up[row][i]) : each;
         }
     }
-    return product_of(hidden, values.down, values.down_bias);
+    return product_of(stored_as(r.between, hidden), values.down, values.down_bias);
 }
 
-Estimates run_block(const BlockValues &values, const Estimates &x, Dtype stored) {
+/** Before it is stored. */
+Estimates run_block(const BlockValues &values, const Estimates &x, const Rounding &r) {
     const halyard_block_config &c = values.config;
     const NormOf norm = {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags};
+    const auto stored = [&](const Estimates &each) { return stored_as(r.between, each); };
+    const auto stored_norm = [&](const Estimates &each, const NormValues &vectors) {
+        return norm.kind == HALYARD_NORM_NONE ? each : stored(normalized(each, norm, vectors));
+    };
     switch (c.norm_placement) {
     case HALYARD_PRE_NORM: {
-        const Estimates r = sums_of(x, attention(values, normalized(x, norm, values.attention_norm), stored));
-        return sums_of(r, feed_forward(values, normalized(r, norm, values.ffn_norm)));
+        const Estimates a = attention(values, stored_norm(x, values.attention_norm), r);
+        const Estimates sum = stored(sums_of(x, a));
+        return sums_of(sum, feed_forward(values, stored_norm(sum, values.ffn_norm), r));
     }
     case HALYARD_POST_NORM: {
-        const Estimates r = normalized(sums_of(x, attention(values, x, stored)), norm, values.attention_norm);
-        return normalized(sums_of(r, feed_forward(values, r)), norm, values.ffn_norm);
+        const Estimates sum = stored_norm(stored(sums_of(x, attention(values, x, r))), values.attention_norm);
+        return normalized(stored(sums_of(sum, feed_forward(values, sum, r))), norm, values.ffn_norm);
     }
     case HALYARD_POST_SUBLAYER_NORM: {
-        const Estimates r = sums_of(x, normalized(attention(values, x, stored), norm, values.attention_norm));
-        return sums_of(r, normalized(feed_forward(values, r), norm, values.ffn_norm));
+        const Estimates a = stored_norm(stored(attention(values, x, r)), values.attention_norm);
+        const Estimates sum = stored(sums_of(x, a));
+        return sums_of(sum, stored_norm(stored(feed_forward(values, sum, r)), values.ffn_norm));
     }
     case HALYARD_SANDWICH_NORM: {
-        const Estimates a = attention(values, normalized(x, norm, values.attention_norm), stored);
-        const Estimates r = sums_of(x, normalized(a, norm, values.attention_post_norm));
-        const Estimates f = feed_forward(values, normalized(r, norm, values.ffn_norm));
-        return sums_of(r, normalized(f, norm, values.ffn_post_norm));
+        const Estimates a = stored(attention(values, stored_norm(x, values.attention_norm), r));
+        const Estimates sum = stored(sums_of(x, stored_norm(a, values.attention_post_norm)));
+        const Estimates f = stored(feed_forward(values, stored_norm(sum, values.ffn_norm), r));
+        return sums_of(sum, stored_norm(f, values.ffn_post_norm));
     }
     }
     return {};
+}
+
+Row rounded_to(Dtype type, Row row) {
+    for (double &value : row) {
+        value = round_to(type, value);
+    }
+    return row;
+}
+
+NormValues rounded_to(Dtype type, const NormValues &norm) {
+    return {rounded_to(type, norm.weight), rounded_to(type, norm.bias)};
+}
+
+/** With its vectors in a type, f32 being what they have anyway. */
+BlockValues with_vectors_in(Dtype type, const BlockValues &values) {
+    BlockValues result = values;
+    for (Row *const row : {&result.q_bias, &result.k_bias, &result.v_bias, &result.o_bias, &result.gate_bias,
+                           &result.up_bias, &result.down_bias, &result.q_norm, &result.k_norm}) {
+        *row = rounded_to(type, *row);
+    }
+    for (NormValues *const norm :
+         {&result.attention_norm, &result.ffn_norm, &result.attention_post_norm, &result.ffn_post_norm}) {
+        *norm = rounded_to(type, *norm);
+    }
+    return result;
 }
 
 Matrix expected_of(const Estimates &estimates) {
@@ -404,7 +462,7 @@ std::int64_t BlockValues::head_dim() const {
     return config.head_dim != 0 ? config.head_dim : config.hidden_size / config.num_attention_heads;
 }
 
-Matrix block(const BlockValues &values, const std::vector<Row> &x, Dtype stored) {
+Matrix block(const BlockValues &values, const std::vector<Row> &x, const Rounding &rounding) {
     Estimates rows;
     for (const Row &row : x) {
         rows.emplace_back();
@@ -412,10 +470,10 @@ Matrix block(const BlockValues &values, const std::vector<Row> &x, Dtype stored)
             rows.back().push_back(exactly(value));
         }
     }
-    return expected_of(run_block(values, rows, stored));
+    return expected_of(run_block(with_vectors_in(rounding.between, values), rows, rounding));
 }
 
-StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, Dtype stored) {
+StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, const Rounding &rounding) {
     const halyard_stack_config &c = values.config;
     const auto multiplier = static_cast<double>(c.embedding_multiplier);
     Estimates x;
@@ -434,12 +492,13 @@ StackResult stack(const StackValues &values, const std::vector<std::int64_t> &in
     StackResult result;
     result.hidden.push_back(expected_of(x));
     for (const BlockValues *each : values.blocks) {
-        x = run_block(*each, x, stored);
+        x = run_block(with_vectors_in(rounding.between, *each), stored_as(rounding.between, x), rounding);
         result.hidden.push_back(expected_of(x));
     }
-    x = normalized(x, {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags}, values.norm);
+    x = normalized(stored_as(rounding.between, x), {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags},
+                   rounded_to(rounding.between, values.norm));
     result.hidden.push_back(expected_of(x));
-    Estimates logits = product_of(x, values.lm_head, {});
+    Estimates logits = product_of(stored_as(rounding.between, x), values.lm_head, {});
     const auto softcap = static_cast<double>(c.final_logit_softcapping);
     for (EstimateRow &row : logits) {
         for (Estimate &logit : row) {

@@ -26,9 +26,14 @@ struct BlockValues {
     std::int64_t head_dim() const;
 };
 
-/** What the block makes of the tokens of a whole sequence, before it is rounded to y's type. `stored`: the type in
- * which keys and values are kept. */
-Matrix block(const BlockValues &values, const std::vector<Row> &x, Dtype stored = Dtype::f32);
+/** The types of what is kept on the way. */
+struct Rounding {
+    Dtype stored = Dtype::f32;   // keys and values
+    Dtype between = Dtype::f32;  // vectors, and what lies between the products; the residual stream of a stack
+};
+
+/** What the block makes of the tokens of a whole sequence, before it is rounded to y's type. */
+Matrix block(const BlockValues &values, const std::vector<Row> &x, const Rounding &rounding = {});
 
 struct StackValues {
     halyard_stack_config config{};
@@ -38,12 +43,12 @@ struct StackValues {
     std::vector<const BlockValues *> blocks;
 };
 
-/** The residual stream and logits of a whole sequence. */
+/** The residual stream, each before it is rounded to its type, and logits of a whole sequence. */
 struct StackResult {
     std::vector<Matrix> hidden;  // the embedding, after each block, after the last norm
     Matrix logits;
 };
-StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, Dtype stored = Dtype::f32);
+StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, const Rounding &rounding = {});
 
 }  // namespace halyard::tests
 

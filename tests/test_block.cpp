@@ -24,59 +24,6 @@ constexpr int every = 1;
 constexpr std::int64_t long_sequence = 1040;
 #endif
 
-/** x and y of a call. */
-struct BlockCall {
-    BlockCall(const Block &block, Dtype type, const Shape &leading, std::int64_t x_gap = 0, std::int64_t y_gap = 0,
-              std::uint64_t seed = 1)
-        : block(block), x(type, call_form(type, type, leading).form_of(block.width(), x_gap)),
-          y(type, call_form(type, type, leading).form_of(block.width(), y_gap)) {
-        fill_rows(x, seed);
-    }
-
-    const Block &block;
-    Tensor x, y;
-
-    std::int64_t tokens() const { return x.shape()[x.shape().size() - 2]; }
-    std::int64_t batch() const { return x.shape().size() == 3 ? x.shape()[0] : 1; }
-
-    halyard_status run(const halyard_context *context) {
-        return halyard_block_forward(context, block.get(), &x.view, nullptr, 0, nullptr, &y.view);
-    }
-    halyard_status run(const halyard_context *context, const BlockCache &cache, std::int64_t layer = 0,
-                       const std::int64_t *sequences = nullptr) {
-        return halyard_block_forward(context, block.get(), &x.view, cache.get(), layer, sequences, &y.view);
-    }
-    /** The same through a cache, some tokens at a time. */
-    void run_in_parts(const halyard_context *context, const BlockCache &cache, const std::vector<std::int64_t> &parts) {
-        std::int64_t first = 0;
-        for (std::size_t i = 0; first < tokens(); i++) {
-            const std::int64_t count = std::min(parts[i % parts.size()], tokens() - first);
-            TokenView from(x.view, x.strides(), first, count), to(y.view, y.strides(), first, count);
-            ASSERT_EQ(halyard_block_forward(context, block.get(), &from.view, cache.get(), 0, nullptr, &to.view),
-                      HALYARD_OK)
-                << halyard_last_error();
-            first += count;
-        }
-    }
-
-    /** Of whole sequences. */
-    Matrix expected(Dtype stored = Dtype::f32) const {
-        Matrix all;
-        const std::vector<Row> rows = rows_of(x);
-        for (std::int64_t i = 0; i < batch(); i++) {
-            const auto first = rows.begin() + i * tokens();
-            const Matrix one = halyard::tests::block(block.values, {first, first + tokens()}, stored);
-            all.insert(all.end(), one.begin(), one.end());
-        }
-        return all;
-    }
-    testing::AssertionResult surroundings_intact() const {
-        return x.surroundings_intact() && y.surroundings_intact()
-                   ? testing::AssertionSuccess()
-                   : testing::AssertionFailure() << "memory outside a tensor was written";
-    }
-};
-
 /** With every instruction set within the bounds of float64. */
 void expect_right(const Block &block, BlockCall &call) {
     const Matrix expected = call.expected();
@@ -90,25 +37,11 @@ void expect_right(const Block &block, BlockCall &call) {
     }
 }
 
-BlockForm preset_form(const std::string &preset) {
-    BlockForm form;
-    form.config = small_preset(preset);
-    form.biases = preset == "original_2017" || preset == "gpt2";
-    return form;
-}
-
-std::vector<std::string> presets() {
-    std::vector<std::string> names;
-    for (const char *const *name = halyard_block_presets(); *name != nullptr; name++) {
-        names.emplace_back(*name);
-    }
-    return names;
-}
-
 // ---- Configurations ----------------------------------------------------------------------------------------------
 
 TEST(BlockConfig, PresetsAreThoseOfTheirFamilies) {
-    EXPECT_EQ(presets(), (std::vector<std::string>{"original_2017", "gpt2", "llama", "qwen", "gemma", "mistral"}));
+    EXPECT_EQ(block_presets(),
+              (std::vector<std::string>{"original_2017", "gpt2", "llama", "qwen", "gemma", "mistral"}));
     struct Known {
         const char *name;
         halyard_norm norm;
@@ -157,7 +90,7 @@ TEST(BlockConfig, PresetsAreThoseOfTheirFamilies) {
 }
 
 TEST(BlockConfig, ComesBackComplete) {
-    BlockForm form = preset_form("llama");
+    BlockForm form = preset_block("llama");
     form.config.head_dim = 0;
     form.config.hidden_size = 48;
     const Block block(form);
@@ -188,10 +121,10 @@ TEST(BlockConfig, ComesBackComplete) {
 
 TEST(Block, EveryPresetInAnyTypes) {
     int number = 0;
-    for (const std::string &preset : presets()) {
+    for (const std::string &preset : block_presets()) {
         for (const Dtype matrices : all_dtypes) {
             for (const Dtype vectors : all_dtypes) {
-                BlockForm form = preset_form(preset);
+                BlockForm form = preset_block(preset);
                 form.matrices = matrices;
                 form.vectors = vectors;
                 form.head_norms = preset == "qwen" && number % 2 == 0;
@@ -207,59 +140,6 @@ TEST(Block, EveryPresetInAnyTypes) {
     }
 }
 
-/** The kinds of rotary embedding, numbered. */
-halyard_rope_options rope_kind(int kind) {
-    halyard_rope_options rope{};
-    rope.rope_theta = kind == 0 ? 0 : kind % 2 == 0 ? 10000 : 500;
-    rope.interleaved = kind == 2 || kind == 5;
-    rope.rotary_dim = kind == 3 ? 6 : 0;
-    if (kind == 4) {
-        rope.scaling = HALYARD_ROPE_LINEAR;
-        rope.factor = 4;
-    } else if (kind == 5) {
-        rope.scaling = HALYARD_ROPE_LLAMA3;
-        rope.factor = 8;
-        rope.low_freq_factor = 1;
-        rope.high_freq_factor = 4;
-        rope.original_max_position_embeddings = 32;
-    }
-    return rope;
-}
-
-/** A block whose options are mixed by a number. */
-BlockForm mixed_form(int number, halyard_norm norm, halyard_norm_placement placement, halyard_activation activation,
-                     bool gated) {
-    BlockForm form;
-    halyard_block_config &c = form.config;
-    c.hidden_size = 30 + number % 5;
-    c.intermediate_size = 40 + number % 9;
-    c.num_attention_heads = 4;
-    c.num_key_value_heads = std::int64_t{1} << number % 3;
-    c.head_dim = number % 4 == 0 ? 16 : 10;
-    c.norm = norm;
-    c.norm_placement = placement;
-    c.rms_norm_eps = 1e-5f;
-    c.norm_flags = norm == HALYARD_NORM_RMS ? static_cast<unsigned>(number) % 4 : 0;
-    c.hidden_act = activation;
-    c.swish_beta = activation == HALYARD_SWISH ? 1.5f : 0.0f;
-    c.gated_mlp = gated ? 1 : 0;
-    c.causal = number % 3 != 0;
-    c.sliding_window = number % 5 == 1 ? 1 : number % 5 == 3 ? 4 : 0;
-    c.query_pre_attn_scalar = number % 7 == 2 ? 24.5f : 0.0f;
-    c.attn_logit_softcapping = number % 4 == 1 ? 1.5f : 0.0f;
-    c.rope = rope_kind(number % 6);
-    c.max_position_embeddings = 40;
-    form.matrices = all_dtypes[number / 2 % 3];
-    form.vectors = all_dtypes[number % 3];
-    form.layout = number % 2 == 0 ? HALYARD_WEIGHT_OUT_IN : HALYARD_WEIGHT_IN_OUT;
-    form.joined = number % 4 < 2;
-    form.biases = number % 3 == 1;
-    form.norm_vectors = number % 11 != 5;
-    form.head_norms = number % 5 == 2;
-    form.seed = static_cast<std::uint64_t>(number);
-    return form;
-}
-
 TEST(Block, AnyCombinationOfOptions) {
     int number = 0;
     for (const LayerActivation &activation : layer_activations()) {
@@ -270,7 +150,7 @@ TEST(Block, AnyCombinationOfOptions) {
                     if (++number % every != 0) {
                         continue;
                     }
-                    const Block block(mixed_form(number, norm, placement, activation.value, gated));
+                    const Block block(mixed_block(number, norm, placement, activation.value, gated));
                     const Shape leading = number % 2 == 0 ? Shape{3, 5} : Shape{1 + number % 17};
                     BlockCall call(block, all_dtypes[number % 3], leading, number % 3, number % 4,
                                    static_cast<std::uint64_t>(number));
@@ -283,7 +163,7 @@ TEST(Block, AnyCombinationOfOptions) {
 
 TEST(Block, TakesSomeOfTheBiases) {
     for (int missing = 0; missing < 8; missing++) {
-        BlockForm form = preset_form("gpt2");
+        BlockForm form = preset_block("gpt2");
         BlockTensors tensors(form);
         struct {
             const DLTensor *&given;
@@ -312,7 +192,7 @@ TEST(Block, TakesSomeOfTheBiases) {
 TEST(Block, SeveralKeyBlocksAndRows) {
     // More keys than attention takes at a time, and more rows than a product does.
     for (const char *const preset : {"llama", "gemma"}) {
-        BlockForm form = preset_form(preset);
+        BlockForm form = preset_block(preset);
         form.config.num_attention_heads = 2;
         form.config.num_key_value_heads = 1;
         form.config.max_position_embeddings = 1100;
@@ -329,7 +209,7 @@ TEST(Block, InPlace) {
     for (const halyard_norm_placement placement :
          {HALYARD_PRE_NORM, HALYARD_POST_NORM, HALYARD_POST_SUBLAYER_NORM, HALYARD_SANDWICH_NORM}) {
         for (const Dtype type : all_dtypes) {
-            const Block block(mixed_form(++number, HALYARD_NORM_RMS, placement, HALYARD_SILU, true));
+            const Block block(mixed_block(++number, HALYARD_NORM_RMS, placement, HALYARD_SILU, true));
             BlockCall call(block, type, {2, 6}, 3, 3);
             for (const halyard_isa isa : supported_isas()) {
                 const Context context(isa);
@@ -347,7 +227,7 @@ TEST(Block, InPlace) {
 }
 
 TEST(Block, NothingToDo) {
-    const Block block(preset_form("llama"));
+    const Block block(preset_block("llama"));
     const BlockCache cache(block.form, Dtype::f32, 1, 2, 20);
     for (const Shape &leading : {Shape{0}, Shape{0, 3}, Shape{2, 0}}) {
         BlockCall call(block, Dtype::f32, leading);
@@ -361,9 +241,9 @@ TEST(Block, NothingToDo) {
 // ---- With a cache ------------------------------------------------------------------------------------------------
 
 TEST(BlockCached, GivesTheBitsOfTheWholeSequence) {
-    for (const std::string &preset : presets()) {
+    for (const std::string &preset : block_presets()) {
         for (const std::int64_t window : {0, 5}) {
-            BlockForm form = preset_form(preset);
+            BlockForm form = preset_block(preset);
             form.config.causal = 1;
             form.config.sliding_window = window;
             form.head_norms = preset == "qwen";
@@ -388,7 +268,7 @@ TEST(BlockCached, GivesTheBitsOfTheWholeSequence) {
 }
 
 TEST(BlockCached, GivesTheBitsOfALongSequence) {
-    BlockForm form = preset_form("llama");
+    BlockForm form = preset_block("llama");
     form.config.max_position_embeddings = 1100;
     const Block block(form);
     BlockCall whole(block, Dtype::f32, {long_sequence}), parts(block, Dtype::f32, {long_sequence});
@@ -406,7 +286,7 @@ TEST(BlockCached, GivesTheBitsOfALongSequence) {
 TEST(BlockCached, OfSixteenBits) {
     for (const Dtype stored : {Dtype::f16, Dtype::bf16}) {
         for (const Dtype type : {Dtype::f32, stored}) {
-            BlockForm form = preset_form("qwen");
+            BlockForm form = preset_block("qwen");
             form.head_norms = true;
             form.matrices = stored;
             const Block block(form);
@@ -425,7 +305,7 @@ TEST(BlockCached, OfSixteenBits) {
 }
 
 TEST(BlockCached, SequencesAndLayersAreIndependent) {
-    const Block block(preset_form("llama"));
+    const Block block(preset_block("llama"));
     const Context context;
     const BlockCache cache(block.form, Dtype::f32, 3, 5, 40);
     // Sequences of layer 1 with 4, 0 and 7 tokens so far, then 6 more for all three at once, in an order of their own.
@@ -465,7 +345,7 @@ TEST(BlockCached, SequencesAndLayersAreIndependent) {
 
 /** Large enough for several threads. */
 BlockForm large_form(Dtype type) {
-    BlockForm form = preset_form("gemma");
+    BlockForm form = preset_block("gemma");
     form.config.hidden_size = 260;
     form.config.intermediate_size = 600;
     form.config.num_attention_heads = 6;
@@ -533,9 +413,9 @@ TEST(BlockBits, AreTheSameWithEveryFusedInstructionSet) {
         GTEST_SKIP() << "this machine runs fewer than two instruction sets with fused multiply-add";
     }
     int number = 0;
-    for (const std::string &preset : presets()) {
+    for (const std::string &preset : block_presets()) {
         for (const Dtype matrices : all_dtypes) {
-            BlockForm form = preset_form(preset);
+            BlockForm form = preset_block(preset);
             form.matrices = matrices;
             form.head_norms = number % 2 == 0;
             const Block block(form);
@@ -552,9 +432,9 @@ TEST(BlockBits, AreThoseOfEveryMachine) {
     expect_golden_bits("block", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
-        for (const std::string &preset : presets()) {
+        for (const std::string &preset : block_presets()) {
             for (const Dtype matrices : all_dtypes) {
-                BlockForm form = preset_form(preset);
+                BlockForm form = preset_block(preset);
                 form.matrices = matrices;
                 form.head_norms = matrices == Dtype::f32;
                 const Block block(form);
@@ -575,8 +455,8 @@ TEST(BlockBits, DoNotDependOnWhatACallBeforeLeft) {
     const Block poison_block(large_form(Dtype::bf16));
     BlockCall poison(poison_block, Dtype::f32, {70});
     poison.x.fill([](std::int64_t, std::int64_t) { return NAN; });
-    for (const std::string &preset : presets()) {
-        const Block block(preset_form(preset));
+    for (const std::string &preset : block_presets()) {
+        const Block block(preset_block(preset));
         for (const halyard_isa isa : supported_isas()) {
             const Context fresh(isa), used(isa);
             BlockCall expected(block, Dtype::f32, {9}), call(block, Dtype::f32, {9});

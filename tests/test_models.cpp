@@ -10,212 +10,25 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "halyard/model.hpp"
 #include "support/files.h"
 #include "support/golden.h"
+#include "support/models.h"
 
 namespace halyard::tests {
 namespace {
-
-const std::filesystem::path data = HALYARD_TEST_MODELS;
-
-const char *const architectures[] = {"gpt2",    "llama3", "llama_linear", "qwen2", "qwen3",
-                                     "mistral", "gemma",  "gemma2",       "gemma3"};
-
-// ---- What transformers computed ----
-
-/** Hidden states by layer as in halyard_hidden_state_observer, then the logits: each [T, features]. */
-using States = std::vector<std::vector<float>>;
-
-struct Expected {
-    explicit Expected(const std::filesystem::path &folder)
-        : files(SafeTensors::open(folder / "expected.safetensors")), input_ids(integers("input_ids")) {}
-
-    std::vector<std::int64_t> integers(const std::string &name) const {
-        const SafeTensors::Info &info = *files.find(name);
-        std::vector<std::int64_t> values(static_cast<std::size_t>(info.bytes) / 8);
-        std::memcpy(values.data(), info.data, static_cast<std::size_t>(info.bytes));
-        return values;
-    }
-    /** prefix: "", or "exact." for what the same weights give in float32 arithmetic. */
-    States states(const std::string &prefix = "") const {
-        States result;
-        const auto add = [&](const std::string &name) {
-            const SafeTensors::Info *const info = files.find(prefix + name);
-            if (info == nullptr) {
-                return false;
-            }
-            std::vector<float> values(static_cast<std::size_t>(info->bytes) / 4);
-            std::memcpy(values.data(), info->data, static_cast<std::size_t>(info->bytes));
-            result.push_back(values);
-            return true;
-        };
-        for (int layer = 0; add("hidden." + std::to_string(layer)); layer++) {
-        }
-        add("logits");
-        return result;
-    }
-
-    SafeTensors files;
-    std::vector<std::int64_t> input_ids;
-};
-
-// ---- What halyard computes ----
-
-/** Gathers hidden states of calls with some of the tokens each. */
-class Observer {
-public:
-    Observer(const Model &model, std::size_t tokens)
-        : states_(model.config().blocks.size() + 3),
-          widths_(states_.size(), static_cast<std::size_t>(model.config().stack.hidden_size)) {
-        widths_.back() = static_cast<std::size_t>(model.config().stack.vocab_size);
-        for (std::size_t layer = 0; layer < states_.size(); layer++) {
-            states_[layer].resize(tokens * widths_[layer], std::nanf(""));
-        }
-    }
-
-    /** Runs tokens [first, first + count); all of them are known. */
-    void run(const Model &model, const std::vector<std::int64_t> &tokens, std::size_t first, std::size_t count,
-             KvCache *cache, const halyard_context *context) {
-        first_ = first;
-        halyard_stack_options options{};
-        options.all_logits = 1;
-        options.observer = &Observer::see;
-        options.user = this;
-        const Positions ids(tokens.data() + first, count);
-        const std::size_t vocab = widths_.back();
-        const Tensor logits(states_.back().data() + first * vocab, {count, vocab});
-        check(halyard_stack_forward(context, model.stack().get(), ids.get(), cache != nullptr ? cache->get() : nullptr,
-                                    nullptr, &options, logits.get()));
-    }
-
-    const States &states() const { return states_; }
-
-private:
-    static void see(void *user, std::int64_t layer, std::int64_t first_token, const DLTensor *hidden) {
-        auto &self = *static_cast<Observer *>(user);
-        const auto at = static_cast<std::size_t>(layer);
-        const auto width = self.widths_[at];
-        const std::size_t first = self.first_ + static_cast<std::size_t>(first_token);
-        const auto tokens = static_cast<std::size_t>(hidden->shape[hidden->ndim - 2]);
-        ASSERT_EQ(hidden->shape[hidden->ndim - 1], static_cast<std::int64_t>(width));
-        ASSERT_LE((first + tokens) * width, self.states_[at].size());
-        std::memcpy(self.states_[at].data() + first * width,
-                    static_cast<const char *>(hidden->data) + hidden->byte_offset, tokens * width * sizeof(float));
-    }
-
-    States states_;
-    std::vector<std::size_t> widths_;
-    std::size_t first_ = 0;
-};
-
-States run_prompt(const Model &model, const std::vector<std::int64_t> &tokens, KvCache *cache = nullptr,
-                  const halyard_context *context = nullptr) {
-    Observer observer(model, tokens.size());
-    observer.run(model, tokens, 0, tokens.size(), cache, context);
-    return observer.states();
-}
-
-States run_token_by_token(const Model &model, const std::vector<std::int64_t> &tokens, KvCache &cache) {
-    Observer observer(model, tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); i++) {
-        observer.run(model, tokens, i, 1, &cache, nullptr);
-    }
-    return observer.states();
-}
-
-// ---- How far they may be apart ----
-
-/** The largest difference over the largest number that is expected. */
-double distance(const std::vector<float> &got, const std::vector<float> &want) {
-    if (got.size() != want.size()) {
-        return INFINITY;
-    }
-    double largest = 0, difference = 0;
-    for (std::size_t i = 0; i < want.size(); i++) {
-        const double d = std::fabs(static_cast<double>(got[i]) - want[i]);
-        difference = d > difference || std::isnan(d) ? d : difference;  // a NaN stays
-        largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
-    }
-    return difference / largest;
-}
-
-// Roundings are as good as independent: n of them, each of at most u of what is rounded, come to about sqrt(n) u
-// (Higham and Mary 2019), with a standard deviation of 0.58 sqrt(n) u. Twice that, or three and a half deviations, is
-// the bound for the largest of the few hundred differences of a tensor.
-//
-// Measured, as a part of the bound: float32 at most 0.41; bfloat16 at most 0.48, and 0.29 in float32 arithmetic; caches
-// in 16 bits at most 0.53. A configuration with one field changed by a few percent is beyond it 26 times at least,
-// mostly hundreds.
-double bound(double unit_roundoff, double roundings) {
-    return 2 * unit_roundoff * std::sqrt(roundings);
-}
-
-constexpr double f32_roundoff = 0x1p-24, bf16_roundoff = 0x1p-8, f16_roundoff = 0x1p-11;
-
-/** Roundings on the way to hidden state `layer` where arithmetic is in float32: one for each term of a sum. */
-double f32_roundings(const ModelConfig &config, std::size_t layer, std::size_t tokens) {
-    const BlockConfig &block = config.blocks.front();
-    const auto d = static_cast<double>(block.hidden_size), t = static_cast<double>(tokens);
-    double per_block = 4 * d;                                  // two norms; q, k and v; gate and up
-    per_block += static_cast<double>(block.head_dim) + 2 * t;  // scores, softmax, values
-    per_block += static_cast<double>(block.num_attention_heads * block.head_dim + block.intermediate_size);
-    per_block += 20;  // single operations
-    if (block.rope.rope_theta != 0) {
-        per_block += t * t;  // transformers has angles in float32: at position t they are off by t roundings
-    }
-    const std::size_t blocks = config.blocks.size();
-    return 2 + static_cast<double>(std::min(layer, blocks)) * per_block + (layer > blocks ? 2 * d : 0);
-}
-
-/** The same where transformers rounds every result to bfloat16. */
-double bf16_roundings(const ModelConfig &config, std::size_t layer) {
-    const BlockConfig &block = config.blocks.front();
-    // Norm 2, q 1, scores 2, softmax 1, values 1, output 1, sum 1; norm 2, gate 1, activation 1, product 1, down 1,
-    // sum 1.
-    double per_block = 16;
-    per_block += block.rope.rope_theta != 0 ? 4 : 0;  // cosine, two products, sum
-    per_block += config.qk_norm ? 2 : 0;
-    per_block += block.attn_logit_softcapping != 0 ? 3 : 0;
-    per_block += block.norm_placement == NormPlacement::sandwich ? 4 : 0;
-    per_block += config.architecture == Architecture::gpt2 ? 6 : 0;  // GELU from single operations
-    const std::size_t blocks = config.blocks.size();
-    const double head = layer <= blocks ? 0 : config.stack.final_logit_softcapping != 0 && layer > blocks + 1 ? 6 : 3;
-    return 1 + static_cast<double>(std::min(layer, blocks)) * per_block + head;
-}
-
-/** The largest distance of all states, each as a part of its bound. */
-template<class Bound>
-double part_of_bound(const States &got, const States &want, const Bound &bound_of) {
-    if (got.size() != want.size()) {
-        return INFINITY;
-    }
-    double largest = 0;
-    for (std::size_t layer = 0; layer < want.size(); layer++) {
-        const double part = distance(got[layer], want[layer]) / bound_of(layer);
-        largest = part > largest || std::isnan(part) ? part : largest;
-    }
-    return largest;
-}
-
-double f32_part(const Model &model, const States &got, const States &want, std::size_t tokens) {
-    return part_of_bound(got, want, [&](std::size_t layer) {
-        return bound(f32_roundoff, f32_roundings(model.config(), layer, tokens));
-    });
-}
 
 // ---- Against transformers ----
 
 class Models : public testing::TestWithParam<const char *> {
 protected:
-    static std::filesystem::path folder(const std::string &suffix) { return data / (GetParam() + suffix); }
+    static std::filesystem::path folder(const std::string &suffix) { return model_fixtures / (GetParam() + suffix); }
 };
 INSTANTIATE_TEST_SUITE_P(All, Models, testing::ValuesIn(architectures),
                          [](const auto &each) { return std::string(each.param); });
 
 TEST_P(Models, AgreeInFloat32) {
     const Model model = Model::load(folder("_f32"));
-    const Expected expected(folder("_f32"));
+    const Transformers expected(folder("_f32"));
     const States want = expected.states();
     ASSERT_EQ(want.size(), model.config().blocks.size() + 3);
     double worst = 0;
@@ -236,7 +49,7 @@ TEST_P(Models, AgreeInFloat32) {
 // Weights in bfloat16: transformers rounds every result to it, halyard none. In float32 arithmetic both do the same.
 TEST_P(Models, AgreeInBfloat16) {
     const Model model = Model::load(folder("_bf16"));
-    const Expected expected(folder("_bf16"));
+    const Transformers expected(folder("_bf16"));
     const States got = run_prompt(model, expected.input_ids);
     const double rounded = part_of_bound(got, expected.states(), [&](std::size_t layer) {
         return bound(bf16_roundoff, bf16_roundings(model.config(), layer));
@@ -255,10 +68,10 @@ TEST(ModelBits, AreThoseOfEveryMachine) {
         context.set_max_isa(static_cast<Isa>(isa));
         for (const std::string name : architectures) {
             for (const char *const suffix : {"_f32", "_bf16"}) {
-                const Model model = Model::load(data / (name + suffix));
+                const Model model = Model::load(model_fixtures / (name + suffix));
                 BitsHash results;
                 for (const std::vector<float> &states :
-                     run_prompt(model, Expected(data / (name + suffix)).input_ids, nullptr, context)) {
+                     run_prompt(model, Transformers(model_fixtures / (name + suffix)).input_ids, nullptr, context)) {
                     results.add(states);
                 }
                 hashes[name + suffix] = results.text();
@@ -271,7 +84,7 @@ TEST(ModelBits, AreThoseOfEveryMachine) {
 TEST_P(Models, GiveTheSameBitsWithACacheInAnySteps) {
     for (const char *const suffix : {"_f32", "_bf16"}) {
         const Model model = Model::load(folder(suffix));
-        const std::vector<std::int64_t> tokens = Expected(folder(suffix)).input_ids;
+        const std::vector<std::int64_t> tokens = Transformers(folder(suffix)).input_ids;
         const States whole = run_prompt(model, tokens);
         KvCache cache = model.make_cache();
         EXPECT_EQ(run_prompt(model, tokens, &cache), whole);
@@ -291,7 +104,7 @@ TEST_P(Models, GiveTheSameBitsWithACacheInAnySteps) {
 // A cache in 16 bits rounds keys and values: two roundings more in every block.
 TEST_P(Models, StayCloseWithACacheIn16Bits) {
     const Model model = Model::load(folder("_f32"));
-    const Expected expected(folder("_f32"));
+    const Transformers expected(folder("_f32"));
     const States want = expected.states();
     for (const auto &[dtype, roundoff] :
          {std::pair(element<f16>::dtype, f16_roundoff), std::pair(element<bf16>::dtype, bf16_roundoff)}) {
@@ -309,17 +122,9 @@ TEST_P(Models, StayCloseWithACacheIn16Bits) {
 
 TEST_P(Models, GenerateTheSameTokens) {
     const Model model = Model::load(folder("_f32"));
-    const Expected expected(folder("_f32"));
-    KvCache cache = model.make_cache();
-    Sampler sampler;
-    std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));
-    std::vector<std::int64_t> generated;
-    model.forward(expected.input_ids, cache, logits);
-    while (generated.size() < expected.integers("generated").size()) {
-        generated.push_back(sampler(logits));
-        model.forward({generated.back()}, cache, logits);
-    }
-    EXPECT_EQ(generated, expected.integers("generated"));
+    const Transformers expected(folder("_f32"));
+    const std::vector<std::int64_t> wanted = expected.integers("generated");
+    EXPECT_EQ(generate(model, expected.input_ids, wanted.size()), wanted);
 }
 
 // ---- Folders ----
@@ -334,8 +139,8 @@ struct StoredTensor {
 class Folder {
 public:
     explicit Folder(const std::string &fixture)
-        : config(nlohmann::json::parse(read_text(data / fixture / "config.json"))) {
-        const SafeTensors files = SafeTensors::open(data / fixture);
+        : config(nlohmann::json::parse(read_text(model_fixtures / fixture / "config.json"))) {
+        const SafeTensors files = SafeTensors::open(model_fixtures / fixture);
         for (const SafeTensors::Info &info : files.tensors()) {
             tensors[info.name] = {info.dtype,
                                   info.shape,
@@ -377,7 +182,7 @@ public:
 
 /** What the fixture's tokens give; the files may be written in any way that says the same. */
 States states_of(const Folder &folder, const std::string &fixture) {
-    return run_prompt(folder.load(), Expected(data / fixture).input_ids);
+    return run_prompt(folder.load(), Transformers(model_fixtures / fixture).input_ids);
 }
 
 // A model with one field changed is another model: were a field passed over, the tests above would not see it.
@@ -420,7 +225,7 @@ TEST(ModelsFeel, EveryFieldOfTheConfiguration) {
     for (const auto &each : all) {
         Folder folder(each.fixture);
         folder.config.merge_patch(nlohmann::json::parse(each.change));
-        const Expected expected(data / each.fixture);
+        const Transformers expected(model_fixtures / each.fixture);
         const Model model = folder.load();
         const States got = run_prompt(model, expected.input_ids);
         EXPECT_GT(f32_part(model, got, expected.states(), expected.input_ids.size()), 10)
@@ -436,7 +241,8 @@ TEST(ModelFolder, MayBeWrittenInOtherWays) {
             const Folder askew(fixture);
             write_text(askew.folder / "config.json", askew.config.dump());
             askew.write_file("model.safetensors", askew.tensors, padding);
-            EXPECT_EQ(run_prompt(Model::load(askew.folder.path()), Expected(data / fixture).input_ids), want);
+            EXPECT_EQ(run_prompt(Model::load(askew.folder.path()), Transformers(model_fixtures / fixture).input_ids),
+                      want);
         }
         // Names without what they all begin with.
         Folder bare(fixture);
@@ -483,7 +289,7 @@ TEST(ModelFolder, MayHoldF16) {
             tensor.dtype = "F16";
             tensor.bytes.assign(reinterpret_cast<const char *>(halves.data()), halves.size() * sizeof(f16));
         }
-        const Expected expected(data / fixture);
+        const Transformers expected(model_fixtures / fixture);
         const Model model = folder.load();
         const States got = run_prompt(model, expected.input_ids);
         const double part = part_of_bound(got, expected.states(), [&](std::size_t layer) {
@@ -599,7 +405,7 @@ TEST(ModelOptions, SayHowFarLoadingIs) {
         of = total;
         names.push_back(what);
     };
-    Model::load(data / "llama3_bf16", options);
+    Model::load(model_fixtures / "llama3_bf16", options);
     ASSERT_EQ(steps.size(), 4u);
     EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
     EXPECT_GT(steps.front(), 0);
@@ -607,7 +413,7 @@ TEST(ModelOptions, SayHowFarLoadingIs) {
     EXPECT_EQ(names.front(), "layer 0 of 3");
     EXPECT_EQ(names.back(), "embedding and last layer");
     std::int64_t bytes = 0;
-    const SafeTensors files = SafeTensors::open(data / "llama3_bf16");
+    const SafeTensors files = SafeTensors::open(model_fixtures / "llama3_bf16");
     for (const SafeTensors::Info &info : files.tensors()) {
         bytes += info.bytes;
     }
@@ -616,10 +422,10 @@ TEST(ModelOptions, SayHowFarLoadingIs) {
 
 TEST(ModelOptions, BoundPositions) {
     for (const char *const fixture : {"gpt2_f32", "gemma3_f32"}) {
-        const std::vector<std::int64_t> tokens = Expected(data / fixture).input_ids;
+        const std::vector<std::int64_t> tokens = Transformers(model_fixtures / fixture).input_ids;
         LoadOptions options;
         options.max_positions = 9;
-        Model model = Model::load(data / fixture, options);
+        Model model = Model::load(model_fixtures / fixture, options);
         EXPECT_EQ(model.max_positions(), 9);
         EXPECT_GT(model.block_bytes(), 0);
         KvCache cache = model.make_cache();
@@ -629,7 +435,7 @@ TEST(ModelOptions, BoundPositions) {
         model.forward({tokens.begin(), tokens.begin() + 9}, cache, logits);
         EXPECT_THROW(model.forward({1}, cache, logits), Error);
 
-        const Model whole = Model::load(data / fixture);
+        const Model whole = Model::load(model_fixtures / fixture);
         EXPECT_EQ(whole.max_positions(), whole.config().max_position_embeddings);
         const std::size_t vocab = logits.size();
         const States want = run_prompt(whole, tokens);
@@ -645,13 +451,13 @@ TEST(ModelOptions, BoundPositions) {
         for (const std::int64_t positions : {std::int64_t{-1}, whole.max_positions() + 1}) {
             options.max_positions = positions;
             EXPECT_TRUE(throws(
-                HALYARD_INVALID_ARGUMENT, [&] { Model::load(data / fixture, options); }, "max_positions"));
+                HALYARD_INVALID_ARGUMENT, [&] { Model::load(model_fixtures / fixture, options); }, "max_positions"));
         }
     }
 }
 
 TEST(ModelForward, RefusesTokensThatThereAreNot) {
-    const Model model = Model::load(data / "qwen3_f32");
+    const Model model = Model::load(model_fixtures / "qwen3_f32");
     KvCache cache = model.make_cache();
     std::vector<float> logits(61);
     EXPECT_THROW(model.forward({61}, cache, logits), Error);

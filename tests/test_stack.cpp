@@ -20,38 +20,6 @@ constexpr int every = 5;  // one in so many of the combinations
 constexpr int every = 1;
 #endif
 
-std::vector<std::string> presets() {
-    std::vector<std::string> names;
-    for (const char *const *name = halyard_block_presets(); *name != nullptr; name++) {
-        names.emplace_back(*name);
-    }
-    return names;
-}
-
-StackForm preset_form(const std::string &preset) {
-    StackForm form;
-    form.block.config = small_preset(preset, 10, true);
-    form.block.config.causal = 1;
-    form.block.biases = preset == "original_2017" || preset == "gpt2";
-    form.positions = form.block.biases ? 40 : 0;
-    form.norm = preset == "original_2017" ? HALYARD_NORM_NONE : form.block.config.norm;
-    form.multiplier = preset == "gemma" ? 5.75f : 0.0f;
-    form.softcap = preset == "gemma" ? 3.0f : 0.0f;
-    form.tied = preset == "gpt2" || preset == "gemma";
-    return form;
-}
-
-/** A tensor for logits. */
-std::unique_ptr<Tensor> logits_tensor(const Stack &stack, Dtype type, const Shape &leading, std::int64_t gap = 0) {
-    return std::make_unique<Tensor>(type, call_form(type, type, leading).form_of(stack.form.vocab, gap));
-}
-
-halyard_stack_options all_logits() {
-    halyard_stack_options options{};
-    options.all_logits = 1;
-    return options;
-}
-
 /** Logits of every token of one sequence, f32, at once or in parts through a cache. */
 std::unique_ptr<Tensor> logits_of(const Stack &stack, const Ids &ids, const halyard_context *context) {
     auto logits = logits_tensor(stack, Dtype::f32, {static_cast<std::int64_t>(ids.size())});
@@ -76,54 +44,16 @@ Row next_logits(const Stack &stack, const Ids &ids, const BlockCache &cache, std
 
 // ---- Results -----------------------------------------------------------------------------------------------------
 
-/** What an observer saw. */
-struct Observed {
-    struct Part {
-        std::int64_t layer, first, batch, tokens, width;
-        std::vector<Row> rows;  // of all sequences
-    };
-    std::vector<Part> parts;
-
-    static void see(void *user, std::int64_t layer, std::int64_t first, const DLTensor *hidden) {
-        ASSERT_EQ(hidden->ndim, 3);
-        ASSERT_EQ(hidden->dtype.bits, 32);
-        ASSERT_EQ(hidden->strides[2], 1);
-        Part part = {layer, first, hidden->shape[0], hidden->shape[1], hidden->shape[2], {}};
-        for (std::int64_t i = 0; i < part.batch; i++) {
-            for (std::int64_t t = 0; t < part.tokens; t++) {
-                const float *const row = static_cast<const float *>(hidden->data) +
-                                         hidden->byte_offset / sizeof(float) + i * hidden->strides[0] +
-                                         t * hidden->strides[1];
-                part.rows.emplace_back(row, row + part.width);
-            }
-        }
-        static_cast<Observed *>(user)->parts.push_back(std::move(part));
-    }
-};
-
-testing::AssertionResult rows_as_expected(const std::vector<Row> &rows, const Matrix &expected) {
-    for (std::size_t row = 0; row < rows.size(); row++) {
-        for (std::size_t i = 0; i < rows[row].size(); i++) {
-            if (!acceptable(Dtype::f32, expected[row][i], rows[row][i])) {
-                return testing::AssertionFailure()
-                       << "[" << row << ", " << i << "] is " << rows[row][i] << ", expected " << expected[row][i].value
-                       << " +- " << expected[row][i].error;
-            }
-        }
-    }
-    return testing::AssertionSuccess();
-}
-
 TEST(Stack, EveryPresetInAnyForm) {
     int number = 0;
-    for (const std::string &preset : presets()) {
+    for (const std::string &preset : block_presets()) {
         for (const Dtype tables : all_dtypes) {
             for (const Dtype type : all_dtypes) {
                 for (const bool all : {false, true}) {
                     if (++number % every != 0) {
                         continue;
                     }
-                    StackForm form = preset_form(preset);
+                    StackForm form = preset_stack(preset);
                     form.tables = tables;
                     form.table_gap = number % 3;
                     form.tied = number % 2 == 0;
@@ -175,7 +105,7 @@ TEST(Stack, EveryPresetInAnyForm) {
                                 for (const StackResult &one : expected) {
                                     hidden.insert(hidden.end(), one.hidden[n].begin(), one.hidden[n].end());
                                 }
-                                ASSERT_TRUE(rows_as_expected(part.rows, hidden)) << "layer " << n;
+                                ASSERT_TRUE(rows_as_expected(Dtype::f32, part.rows, hidden)) << "layer " << n;
                             }
                         }
                     }
@@ -186,7 +116,7 @@ TEST(Stack, EveryPresetInAnyForm) {
 }
 
 TEST(Stack, ConfigurationComesBackComplete) {
-    StackForm form = preset_form("llama");
+    StackForm form = preset_stack("llama");
     const Stack stack(form);
     halyard_stack_config c{};
     ASSERT_EQ(halyard_stack_get_config(stack.get(), &c), HALYARD_OK) << halyard_last_error();
@@ -199,7 +129,7 @@ TEST(Stack, ConfigurationComesBackComplete) {
 }
 
 TEST(Stack, NothingToDo) {
-    const Stack stack(preset_form("llama"));
+    const Stack stack(preset_stack("llama"));
     const halyard_stack_options options = all_logits();
     struct {
         Shape ids, logits;
@@ -230,8 +160,8 @@ TEST(Stack, NothingToDo) {
 // ---- With a cache ------------------------------------------------------------------------------------------------
 
 TEST(StackCached, GeneratesWhatTheWholeSequenceGives) {
-    for (const std::string &preset : presets()) {
-        const Stack stack(preset_form(preset));
+    for (const std::string &preset : block_presets()) {
+        const Stack stack(preset_stack(preset));
         const Ids ids = some_ids(25, stack.form.vocab, 7);
         for (const halyard_isa isa : supported_isas()) {
             const Context context(isa);
@@ -255,11 +185,11 @@ TEST(StackCached, GeneratesWhatTheWholeSequenceGives) {
 
 TEST(StackCached, OfSixteenBits) {
     for (const Dtype stored : {Dtype::f16, Dtype::bf16}) {
-        StackForm form = preset_form("llama");
+        StackForm form = preset_stack("llama");
         form.tables = form.block.matrices = stored;
         const Stack stack(form);
         const Ids ids = some_ids(20, form.vocab, 9);
-        const Matrix expected = halyard::tests::stack(stack.values, ids, stored).logits;
+        const Matrix expected = halyard::tests::stack(stack.values, ids, {stored, Dtype::f32}).logits;
         for (const halyard_isa isa : supported_isas()) {
             const Context context(isa);
             const BlockCache cache(form.block, stored, 2, 1, 20);
@@ -268,7 +198,8 @@ TEST(StackCached, OfSixteenBits) {
                     stack,
                     Ids(ids.begin() + static_cast<std::ptrdiff_t>(t), ids.begin() + static_cast<std::ptrdiff_t>(t) + 4),
                     cache, 0, context.get());
-                ASSERT_TRUE(rows_as_expected({logits}, {expected[t + 3]})) << name_of(stored) << ", token " << t + 3;
+                ASSERT_TRUE(rows_as_expected(Dtype::f32, {logits}, {expected[t + 3]}))
+                    << name_of(stored) << ", token " << t + 3;
             }
         }
     }
@@ -279,7 +210,7 @@ TEST(StackCached, LongPromptsGoInPartsWithoutATrace) {
         if (emulated && preset != "gemma") {
             continue;
         }
-        StackForm form = preset_form(preset);
+        StackForm form = preset_stack(preset);
         form.block.config.max_position_embeddings = form.block.config.rope.rope_theta != 0 ? 1200 : 0;
         form.positions = form.positions != 0 ? 1200 : 0;
         const Stack stack(form);
@@ -322,7 +253,7 @@ TEST(StackCached, LongPromptsGoInPartsWithoutATrace) {
 }
 
 TEST(StackCached, SequencesOfDifferentLengths) {
-    const Stack stack(preset_form("qwen"));
+    const Stack stack(preset_stack("qwen"));
     const Context context;
     const BlockCache cache(stack.form.block, Dtype::f32, 3, 4, 64);
     const std::int64_t order[] = {3, 0, 1}, lengths[] = {11, 1, 30};
@@ -357,7 +288,7 @@ TEST(StackCached, SequencesOfDifferentLengths) {
 }
 
 TEST(StackCached, TruncatedAndContinuedAnotherWay) {
-    const Stack stack(preset_form("gpt2"));
+    const Stack stack(preset_stack("gpt2"));
     const Context context;
     const BlockCache cache(stack.form.block, Dtype::f32, 2, 1, 40);
     const Ids ids = some_ids(20, stack.form.vocab, 31), others = some_ids(6, stack.form.vocab, 32);
@@ -376,7 +307,7 @@ TEST(StackCached, TruncatedAndContinuedAnotherWay) {
 // ---- Bits --------------------------------------------------------------------------------------------------------
 
 StackForm large_form() {
-    StackForm form = preset_form("gemma");
+    StackForm form = preset_stack("gemma");
     form.block.config.hidden_size = 200;
     form.block.config.intermediate_size = 450;
     form.block.config.head_dim = 32;
@@ -412,8 +343,8 @@ TEST(StackBits, AreTheSameWithEveryFusedInstructionSet) {
     if (isas.size() < 2) {
         GTEST_SKIP() << "this machine runs fewer than two instruction sets with fused multiply-add";
     }
-    for (const std::string &preset : presets()) {
-        const Stack stack(preset_form(preset));
+    for (const std::string &preset : block_presets()) {
+        const Stack stack(preset_stack(preset));
         const Ids ids = some_ids(13, stack.form.vocab, 8);
         EXPECT_TRUE(same_rows(*logits_of(stack, ids, Context(isas.front()).get()),
                               *logits_of(stack, ids, Context(isas.back()).get())))
@@ -426,8 +357,8 @@ TEST(StackBits, AreThoseOfEveryMachine) {
     expect_golden_bits("stack", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
-        for (const std::string &preset : presets()) {
-            const Stack stack(preset_form(preset));
+        for (const std::string &preset : block_presets()) {
+            const Stack stack(preset_stack(preset));
             const Ids ids = some_ids(13, stack.form.vocab, 8);
             BitsHash prompt;
             prompt.add(logits_of(stack, ids, context.get())->all_bits());

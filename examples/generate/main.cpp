@@ -1,5 +1,5 @@
-// Generates tokens with a model in the files of Hugging Face transformers: ids in, ids out. Tokens go to stdout as they
-// come, progress and figures to stderr.
+// Generates tokens with a model in the files of Hugging Face transformers: ids in, ids out, on processors or on a GPU.
+// Tokens go to stdout as they come, progress and figures to stderr.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <fstream>
 #include <halyard/model.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct Arguments {
     std::vector<std::int64_t> prompt;
     std::int64_t max_new_tokens = 32, max_positions = 0;
     int threads = 0;
-    std::string cache_dtype = "f32";
+    std::string cache_dtype = "f32", device = "cpu";
     bool ignore_eos = false;
     halyard::SamplingOptions sampling;
 };
@@ -29,6 +30,21 @@ const std::map<std::string, DLDataType> dtypes = {
     {"f16", halyard::element<halyard::f16>::dtype},
     {"bf16", halyard::element<halyard::bf16>::dtype},
 };
+
+/// cpu, cuda or cuda:N.
+std::optional<DLDevice> device_named(const std::string &name) {
+    if (name == "cpu") {
+        return DLDevice{kDLCPU, 0};
+    }
+    const std::string prefix = "cuda:";
+    const bool numbered = name.compare(0, prefix.size(), prefix) == 0;
+    const std::string number = numbered ? name.substr(prefix.size()) : "0";
+    if ((name != "cuda" && !numbered) || number.empty() || number.size() > 3 ||
+        number.find_first_not_of("0123456789") != std::string::npos) {
+        return std::nullopt;
+    }
+    return DLDevice{kDLCUDA, std::stoi(number)};
+}
 
 void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("FOLDER", arguments.folder, "config.json and model.safetensors, as transformers saves them")
@@ -50,6 +66,8 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("--top-p", arguments.sampling.top_p, "choose among those that have this probability together");
     app.add_option("--cache-dtype", arguments.cache_dtype, "f32, f16 or bf16: how keys and values are kept")
         ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+    app.add_option("--device", arguments.device, "cpu, or cuda or cuda:N for an NVIDIA GPU")
+        ->check([](const std::string &name) { return device_named(name) ? "" : "must be cpu, cuda or cuda:N"; });
     app.add_option("--threads", arguments.threads, "0 for all processors")->check(CLI::Range(0, 256));
 }
 
@@ -102,6 +120,7 @@ void generate(const Arguments &arguments) {
     halyard::LoadOptions options;
     options.context = context;
     options.max_positions = positions;
+    options.device = *device_named(arguments.device);
     options.progress = show_progress;
 
     const Clock loading;

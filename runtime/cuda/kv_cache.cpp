@@ -1,7 +1,5 @@
-// Places in a cache on a device, and its memory.
+// Places in a cache on a device.
 #include "cuda/kv_cache.h"
-
-#include "cuda/launch.h"
 
 namespace halyard::cuda {
 namespace {
@@ -21,25 +19,6 @@ DeviceHeads heads_of(const View &view) {
 }
 
 }  // namespace
-
-char *allocate(Checker &check, int ordinal, int64_t bytes) {
-    const Launches launches(check, context_or_default(nullptr), ordinal);
-    DevicePointer pointer = 0;
-    if (check.failed() ||
-        !succeeded(check, *launches.driver(), launches.driver()->memory_allocate(&pointer, static_cast<size_t>(bytes)),
-                   "allocating memory on the device")) {
-        return nullptr;
-    }
-    return reinterpret_cast<char *>(pointer);
-}
-
-void release(int ordinal, char *data) {
-    Checker check("freeing memory of a device");
-    const Launches launches(check, context_or_default(nullptr), ordinal);
-    if (!check.failed()) {
-        launches.driver()->memory_free(reinterpret_cast<DevicePointer>(data));
-    }
-}
 
 SequenceRun run_of_sequences(const halyard_kv_cache &cache, int64_t layer, const int64_t *sequences, int64_t b,
                              int64_t batch) {

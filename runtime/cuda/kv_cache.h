@@ -8,11 +8,6 @@
 
 namespace halyard::cuda {
 
-/** Memory of a device; null after a failure. */
-char *allocate(Checker &check, int ordinal, int64_t bytes);
-/** Waits for what uses it. */
-void release(int ordinal, char *data);
-
 /** Sequences whose places follow each other, and that are equally long. */
 struct SequenceRun {
     int64_t first, count;  // batch indices

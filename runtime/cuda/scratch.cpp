@@ -2,7 +2,7 @@
 #include "cuda/scratch.h"
 
 #include "context.h"
-#include "cuda/launch.h"
+#include "cuda/transfers.h"
 
 namespace halyard::cuda {
 namespace {
@@ -49,9 +49,8 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
         return;
     }
     const Driver &driver = *launches.driver();
-    int capturing = 0;
-    if (!succeeded(check, driver, driver.stream_is_capturing(launches.stream(), &capturing),
-                   "asking for the stream's state")) {
+    const bool in_capture = capturing(launches);
+    if (check.failed()) {
         return;
     }
     {
@@ -87,7 +86,7 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
     }
     DeviceScratchPool::Block &block = pool_.blocks_[block_];
     if (block.bytes < bytes) {
-        if (capturing) {
+        if (in_capture) {
             check.fail(HALYARD_DEVICE_ERROR,
                        "the stream is being captured, and the call needs %lld bytes of scratch memory on the "
                        "device, which has to be allocated by such a call before",
@@ -112,7 +111,7 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
         block.stream = launches.stream();
         block.captured = false;
     }
-    block.captured = block.captured || capturing != 0;
+    block.captured = block.captured || in_capture;
     data_ = block.data;
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/buffer.h"
 #include "cuda/product.h"
 #include "cuda/scratch.h"
+#include "cuda/transfers.h"
 
 namespace halyard::cuda {
 namespace {
@@ -37,7 +38,7 @@ public:
         if (check_.failed()) {
             return;
         }
-        fill(block_, 0, m_.bytes);
+        fill_words(launches_, block_, 0u, m_.bytes);
         constexpr float one = 1.0f;
         copy(block_ + 3 * m_.vector_bytes, 0, &one, 0, sizeof(one), 1, false);
         place(sources_.weight, 0);
@@ -53,47 +54,19 @@ public:
             fold(norm_weight);
         }
         constexpr unsigned pairs_of_one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u};  // by dtype
-        fill(ones, pairs_of_one[static_cast<int>(sources_.weight.dtype)], ones_bytes);
+        fill_words(launches_, ones, pairs_of_one[static_cast<int>(sources_.weight.dtype)], ones_bytes);
         times_matrix(ones, block_);
-        if (!check_.failed()) {
-            // The sources may be gone when this has returned, and the memory may be used in another stream.
-            succeeded(check_, *launches_.driver(), launches_.driver()->stream_synchronize(launches_.stream()),
-                      "packing weights");
-        }
+        // The sources may be gone when this has returned, and the memory may be used in another stream.
+        wait(launches_, "packing weights");
     }
 
 private:
     char *matrix() const { return block_ + m_.matrix_offset; }
 
-    static DevicePointer address(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
-
-    /** `bytes` is a multiple of 4. */
-    void fill(char *data, unsigned word, int64_t bytes) {
-        if (!check_.failed()) {
-            succeeded(
-                check_, *launches_.driver(),
-                launches_.driver()->fill_32(address(data), word, static_cast<size_t>(bytes / 4), launches_.stream()),
-                "filling memory of the device");
-        }
-    }
-
     /** Pitches in bytes. */
     void copy(char *target, int64_t target_pitch, const void *source, int64_t source_pitch, int64_t width, int64_t rows,
               bool from_device) {
-        if (check_.failed()) {
-            return;
-        }
-        Copy2D c = {};
-        c.source_memory = from_device ? Copy2D::device : Copy2D::host;
-        c.source_host = source;
-        c.source_device = from_device ? address(source) : 0;
-        c.source_pitch = static_cast<size_t>(rows > 1 ? source_pitch : width);
-        c.target_memory = Copy2D::device;
-        c.target_device = address(target);
-        c.target_pitch = static_cast<size_t>(rows > 1 ? target_pitch : width);
-        c.width = static_cast<size_t>(width);
-        c.rows = static_cast<size_t>(rows);
-        succeeded(check_, *launches_.driver(), launches_.driver()->copy_2d(&c, launches_.stream()),
+        copy_rows(launches_, {target, true, target_pitch}, {source, from_device, source_pitch}, width, rows,
                   "copying weights to the device");
     }
 

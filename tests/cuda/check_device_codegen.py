@@ -27,7 +27,7 @@ ROW_RESULTS = re.compile(r"^hk_(\w+_norm_scale|attention_split)_")
 POSITIONS = re.compile(r"^hk_rope_tokens_")
 
 # What makes nothing in bf16 of bf16 by arithmetic.
-NOT_TO_BF16 = re.compile(r"^hk_(cast_to_\w+|\w+_norm_scale|attention_split|product_\w+_to_f32)_bf16_")
+NOT_TO_BF16 = re.compile(r"^hk_(cast_to_\w+|\w+_norm_scale|attention_split|product_\w+_to_f32|embed_rows)_bf16_")
 # Either a NaN that rounding does not carry into the sign (generators/row_storage.h), or the question whether it is one.
 KEEPS_NAN = re.compile(r"\b2143289344\b|setp\.(nan|num)\b")
 

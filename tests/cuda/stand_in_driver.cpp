@@ -63,6 +63,7 @@ thread_local std::vector<Context *> current;
 std::map<std::string, Function *> functions;
 std::map<std::uint64_t, std::size_t> allocations;
 long allocation_count = 0;
+long allocations_left = -1;  // negative: any number
 std::atomic<bool> capturing{false};
 constexpr std::size_t guard_bytes = 65536;
 
@@ -378,6 +379,13 @@ Result cuMemAlloc_v2(std::uint64_t *pointer, std::size_t bytes) {
     if (capturing) {
         return stream_capture_unsupported;
     }
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        if (allocations_left == 0) {
+            return out_of_memory;
+        }
+        allocations_left -= allocations_left > 0 ? 1 : 0;
+    }
     // Between inaccessible pages; what is read before it was written is NaN.
     const std::size_t size = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
     char *const mapping = static_cast<char *>(
@@ -517,10 +525,21 @@ Result cuEventElapsedTime(float *milliseconds, const std::chrono::steady_clock::
     return success;
 }
 
-/** For tests: how often memory has been allocated, and whether streams are being captured. */
+/** For tests: how often memory has been allocated, how many pieces there are, how often it can be from now on (negative:
+ *  always), and whether streams are being captured. */
 long stand_in_allocations() {
     const std::lock_guard<std::mutex> guard(lock);
     return allocation_count;
+}
+
+long stand_in_allocated() {
+    const std::lock_guard<std::mutex> guard(lock);
+    return static_cast<long>(allocations.size());
+}
+
+void stand_in_limit_allocations(long count) {
+    const std::lock_guard<std::mutex> guard(lock);
+    allocations_left = count;
 }
 
 void stand_in_capture(int on) {

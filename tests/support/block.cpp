@@ -1,6 +1,8 @@
-// Blocks, their tensors and caches.
+// Blocks, their tensors and caches, and calls.
 #include "support/block.h"
+#include "support/device_hooks.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace halyard::tests {
@@ -12,6 +14,25 @@ const char *const norms[] = {"no norm", "RMSNorm", "LayerNorm"};
 halyard_kv_cache_options cache_options(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences,
                                        std::int64_t positions) {
     return {layers, sequences, form.kv_heads(), form.head_dim(), positions, dlpack_type(dtype)};
+}
+
+/** The kinds of rotary embedding, numbered. */
+halyard_rope_options rope_kind(int kind) {
+    halyard_rope_options rope{};
+    rope.rope_theta = kind == 0 ? 0 : kind % 2 == 0 ? 10000 : 500;
+    rope.interleaved = kind == 2 || kind == 5;
+    rope.rotary_dim = kind == 3 ? 6 : 0;
+    if (kind == 4) {
+        rope.scaling = HALYARD_ROPE_LINEAR;
+        rope.factor = 4;
+    } else if (kind == 5) {
+        rope.scaling = HALYARD_ROPE_LLAMA3;
+        rope.factor = 8;
+        rope.low_freq_factor = 1;
+        rope.high_freq_factor = 4;
+        rope.original_max_position_embeddings = 32;
+    }
+    return rope;
 }
 
 }  // namespace
@@ -51,6 +72,54 @@ halyard_block_config small_preset(const std::string &preset, std::int64_t head_d
     config.intermediate_size = 51;
     config.max_position_embeddings = config.rope.rope_theta != 0 ? 700 : 0;
     return config;
+}
+
+std::vector<std::string> block_presets() {
+    std::vector<std::string> names;
+    for (const char *const *name = halyard_block_presets(); *name != nullptr; name++) {
+        names.emplace_back(*name);
+    }
+    return names;
+}
+
+BlockForm preset_block(const std::string &preset) {
+    BlockForm form;
+    form.config = small_preset(preset);
+    form.biases = preset == "original_2017" || preset == "gpt2";
+    return form;
+}
+
+BlockForm mixed_block(int number, halyard_norm norm, halyard_norm_placement placement, halyard_activation activation,
+                      bool gated) {
+    BlockForm form;
+    halyard_block_config &c = form.config;
+    c.hidden_size = 30 + number % 5;
+    c.intermediate_size = 40 + number % 9;
+    c.num_attention_heads = 4;
+    c.num_key_value_heads = std::int64_t{1} << number % 3;
+    c.head_dim = number % 4 == 0 ? 16 : 10;
+    c.norm = norm;
+    c.norm_placement = placement;
+    c.rms_norm_eps = 1e-5f;
+    c.norm_flags = norm == HALYARD_NORM_RMS ? static_cast<unsigned>(number) % 4 : 0;
+    c.hidden_act = activation;
+    c.swish_beta = activation == HALYARD_SWISH ? 1.5f : 0.0f;
+    c.gated_mlp = gated ? 1 : 0;
+    c.causal = number % 3 != 0;
+    c.sliding_window = number % 5 == 1 ? 1 : number % 5 == 3 ? 4 : 0;
+    c.query_pre_attn_scalar = number % 7 == 2 ? 24.5f : 0.0f;
+    c.attn_logit_softcapping = number % 4 == 1 ? 1.5f : 0.0f;
+    c.rope = rope_kind(number % 6);
+    c.max_position_embeddings = 40;
+    form.matrices = all_dtypes[number / 2 % 3];
+    form.vectors = all_dtypes[number % 3];
+    form.layout = number % 2 == 0 ? HALYARD_WEIGHT_OUT_IN : HALYARD_WEIGHT_IN_OUT;
+    form.joined = number % 4 < 2;
+    form.biases = number % 3 == 1;
+    form.norm_vectors = number % 11 != 5;
+    form.head_norms = number % 5 == 2;
+    form.seed = static_cast<std::uint64_t>(number);
+    return form;
 }
 
 // ---- Tensors -----------------------------------------------------------------------------------------------------
@@ -161,6 +230,12 @@ BlockTensors::BlockTensors(const BlockForm &form) : form(form) {
         norm(weights.attention_post_norm, weights.attention_post_norm_bias, values.attention_post_norm);
         norm(weights.ffn_post_norm, weights.ffn_post_norm_bias, values.ffn_post_norm);
     }
+    if (form.device.device_type != kDLCPU) {
+        weights.device = form.device;
+        for (const auto &tensor : tensors) {
+            tensor->view.device = form.sources_on_device ? form.device : tensor->view.device;
+        }
+    }
 }
 
 Block::Block(const BlockForm &form, const halyard_context *context) : form(form) {
@@ -172,13 +247,14 @@ Block::Block(const BlockForm &form, const halyard_context *context) : form(form)
 
 // ---- Caches and tokens -------------------------------------------------------------------------------------------
 
-BlockCache::BlockCache(const halyard_kv_cache_options &options) {
-    EXPECT_EQ(halyard_kv_cache_create(&options, nullptr, 0, &cache), HALYARD_OK) << halyard_last_error();
+BlockCache::BlockCache(const halyard_kv_cache_options &options, DLDevice device) {
+    EXPECT_EQ(halyard_kv_cache_create_on_device(&options, device, nullptr, 0, &cache), HALYARD_OK)
+        << halyard_last_error();
 }
 
 BlockCache::BlockCache(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences,
                        std::int64_t positions)
-    : BlockCache(cache_options(form, dtype, layers, sequences, positions)) {}
+    : BlockCache(cache_options(form, dtype, layers, sequences, positions), form.device) {}
 
 TokenView::TokenView(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count)
     : view(tensor), shape(tensor.shape, tensor.shape + tensor.ndim), steps(strides) {
@@ -187,6 +263,57 @@ TokenView::TokenView(const DLTensor &tensor, const Shape &strides, std::int64_t 
     view.byte_offset += static_cast<std::uint64_t>(first * steps[axis] * view.dtype.bits / 8);
     view.shape = shape.data();
     view.strides = steps.data();
+}
+
+// ---- Calls -------------------------------------------------------------------------------------------------------
+
+BlockCall::BlockCall(const Block &block, Dtype type, const Shape &leading, std::int64_t x_gap, std::int64_t y_gap,
+                     std::uint64_t seed)
+    : block(block), x(type, call_form(type, type, leading).form_of(block.width(), x_gap)),
+      y(type, call_form(type, type, leading).form_of(block.width(), y_gap)) {
+    fill_rows(x, seed);
+    x.view.device = y.view.device = block.form.device;
+}
+
+halyard_status BlockCall::run(const halyard_context *context) {
+    return finished(halyard_block_forward(context, block.get(), &x.view, nullptr, 0, nullptr, &y.view));
+}
+
+halyard_status BlockCall::run(const halyard_context *context, const BlockCache &cache, std::int64_t layer,
+                              const std::int64_t *sequences) {
+    return finished(halyard_block_forward(context, block.get(), &x.view, cache.get(), layer, sequences, &y.view));
+}
+
+void BlockCall::run_in_parts(const halyard_context *context, const BlockCache &cache,
+                             const std::vector<std::int64_t> &parts) {
+    std::int64_t first = 0;
+    for (std::size_t i = 0; first < tokens(); i++) {
+        const std::int64_t count = std::min(parts[i % parts.size()], tokens() - first);
+        TokenView from(x.view, x.strides(), first, count), to(y.view, y.strides(), first, count);
+        ASSERT_EQ(finished(halyard_block_forward(context, block.get(), &from.view, cache.get(), 0, nullptr, &to.view)),
+                  HALYARD_OK)
+            << halyard_last_error();
+        first += count;
+    }
+}
+
+Matrix BlockCall::expected(Dtype stored) const {
+    const bool narrow = block.form.device.device_type == kDLCUDA && x.dtype() == block.form.matrices;
+    const Rounding rounding = {stored, narrow ? x.dtype() : Dtype::f32};
+    Matrix all;
+    const std::vector<Row> rows = rows_of(x);
+    for (std::int64_t i = 0; i < batch(); i++) {
+        const auto first = rows.begin() + i * tokens();
+        const Matrix one = halyard::tests::block(block.values, {first, first + tokens()}, rounding);
+        all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+}
+
+testing::AssertionResult BlockCall::surroundings_intact() const {
+    return x.surroundings_intact() && y.surroundings_intact()
+               ? testing::AssertionSuccess()
+               : testing::AssertionFailure() << "memory outside a tensor was written";
 }
 
 }  // namespace halyard::tests

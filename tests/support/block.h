@@ -21,14 +21,24 @@ struct BlockForm {
     bool norm_vectors = true;
     bool head_norms = false;  // q_norm and k_norm
     std::uint64_t seed = 1;
+    /** Where the block is to be, and whether its tensors are there too. */
+    DLDevice device = {kDLCPU, 0};
+    bool sources_on_device = true;
 
     std::int64_t kv_heads() const;
     std::int64_t head_dim() const;
     std::string describe() const;
 };
 
+std::vector<std::string> block_presets();
+
 /** The preset with small odd sizes: 3 heads or, `grouped`, 4 with 2 of keys and values. */
 halyard_block_config small_preset(const std::string &preset, std::int64_t head_dim = 10, bool grouped = false);
+/** That, with what its family has besides matrices. */
+BlockForm preset_block(const std::string &preset);
+/** A block whose options are mixed by a number. */
+BlockForm mixed_block(int number, halyard_norm norm, halyard_norm_placement placement, halyard_activation activation,
+                      bool gated);
 
 class Block {
 public:
@@ -68,8 +78,8 @@ private:
 /** A cache, destroyed with the object. */
 class BlockCache {
 public:
-    explicit BlockCache(const halyard_kv_cache_options &options);
-    /** For blocks like this. */
+    explicit BlockCache(const halyard_kv_cache_options &options, DLDevice device = {kDLCPU, 0});
+    /** For blocks like this, where they are. */
     BlockCache(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences, std::int64_t positions);
     ~BlockCache() { halyard_kv_cache_destroy(cache); }
     BlockCache(const BlockCache &) = delete;
@@ -92,6 +102,28 @@ public:
 
 private:
     Shape shape, steps;
+};
+
+/** x and y of a call, where the block is. */
+struct BlockCall {
+    BlockCall(const Block &block, Dtype type, const Shape &leading, std::int64_t x_gap = 0, std::int64_t y_gap = 0,
+              std::uint64_t seed = 1);
+
+    const Block &block;
+    Tensor x, y;
+
+    std::int64_t tokens() const { return x.shape()[x.shape().size() - 2]; }
+    std::int64_t batch() const { return x.shape().size() == 3 ? x.shape()[0] : 1; }
+
+    halyard_status run(const halyard_context *context);
+    halyard_status run(const halyard_context *context, const BlockCache &cache, std::int64_t layer = 0,
+                       const std::int64_t *sequences = nullptr);
+    /** The same through a cache, some tokens at a time. */
+    void run_in_parts(const halyard_context *context, const BlockCache &cache, const std::vector<std::int64_t> &parts);
+
+    /** Of whole sequences. */
+    Matrix expected(Dtype stored = Dtype::f32) const;
+    testing::AssertionResult surroundings_intact() const;
 };
 
 }  // namespace halyard::tests

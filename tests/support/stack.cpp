@@ -1,5 +1,7 @@
-// Stacks and token ids.
+// Stacks, token ids, and what calls give.
 #include "support/stack.h"
+
+#include <cstring>
 
 namespace halyard::tests {
 
@@ -7,6 +9,19 @@ std::string StackForm::describe() const {
     return "stack of " + std::to_string(layers) + ", vocab " + std::to_string(vocab) + ", tables " + name_of(tables) +
            (tied ? ", tied" : "") + (positions != 0 ? ", positions" : "") + (multiplier != 0 ? ", multiplier" : "") +
            (softcap != 0 ? ", soft cap" : "") + ", norm " + std::to_string(norm) + "; " + block.describe();
+}
+
+StackForm preset_stack(const std::string &preset) {
+    StackForm form;
+    form.block = preset_block(preset);
+    form.block.config = small_preset(preset, 10, true);
+    form.block.config.causal = 1;
+    form.positions = form.block.biases ? 40 : 0;
+    form.norm = preset == "original_2017" ? HALYARD_NORM_NONE : form.block.config.norm;
+    form.multiplier = preset == "gemma" ? 5.75f : 0.0f;
+    form.softcap = preset == "gemma" ? 3.0f : 0.0f;
+    form.tied = preset == "gpt2" || preset == "gemma";
+    return form;
 }
 
 std::unique_ptr<Tensor> Stack::table(std::int64_t rows, std::uint64_t seed, double size) const {
@@ -75,6 +90,14 @@ Stack::Stack(const StackForm &f) : form(f) {
         norm_bias = vector(0, 905, values.norm.bias);
         weights.norm_bias = &norm_bias->view;
     }
+    if (form.block.device.device_type != kDLCPU && form.block.sources_on_device) {
+        for (Tensor *const tensor :
+             {embed_tokens.get(), embed_positions.get(), lm_head.get(), norm.get(), norm_bias.get()}) {
+            if (tensor != nullptr) {
+                tensor->view.device = form.block.device;
+            }
+        }
+    }
     EXPECT_EQ(halyard_stack_create(nullptr, &config, &weights, layers.data(), form.layers, &stack), HALYARD_OK)
         << halyard_last_error();
 }
@@ -103,6 +126,51 @@ IdTensor::IdTensor(const std::vector<Ids> &sequences, bool batched, bool is_64_b
     view.dtype = {kDLInt, static_cast<std::uint8_t>(is_64_bit ? 64 : 32), 1};
     view.shape = shape.data();
     view.strides = gap != 0 ? strides.data() : nullptr;
+}
+
+std::unique_ptr<Tensor> logits_tensor(const Stack &stack, Dtype type, const Shape &leading, std::int64_t gap) {
+    return std::make_unique<Tensor>(type, call_form(type, type, leading).form_of(stack.form.vocab, gap));
+}
+
+halyard_stack_options all_logits() {
+    halyard_stack_options options{};
+    options.all_logits = 1;
+    return options;
+}
+
+void Observed::see(void *user, std::int64_t layer, std::int64_t first, const DLTensor *hidden) {
+    ASSERT_EQ(hidden->ndim, 3);
+    ASSERT_EQ(hidden->strides[2], 1);
+    const Dtype type = hidden->dtype.bits == 32         ? Dtype::f32
+                       : hidden->dtype.code == kDLFloat ? Dtype::f16
+                                                        : Dtype::bf16;
+    Part part = {layer, first, hidden->shape[0], hidden->shape[1], hidden->shape[2], type, hidden->device, {}};
+    for (std::int64_t i = 0; i < part.batch; i++) {
+        for (std::int64_t t = 0; t < part.tokens; t++) {
+            const char *const row = static_cast<const char *>(hidden->data) + hidden->byte_offset +
+                                    (i * hidden->strides[0] + t * hidden->strides[1]) * hidden->dtype.bits / 8;
+            part.rows.emplace_back();
+            for (std::int64_t n = 0; n < part.width; n++) {
+                std::uint32_t bits = 0;
+                std::memcpy(&bits, row + n * hidden->dtype.bits / 8, hidden->dtype.bits / 8);
+                part.rows.back().push_back(decode(type, bits));
+            }
+        }
+    }
+    static_cast<Observed *>(user)->parts.push_back(std::move(part));
+}
+
+testing::AssertionResult rows_as_expected(Dtype type, const std::vector<Row> &rows, const Matrix &expected) {
+    for (std::size_t row = 0; row < rows.size(); row++) {
+        for (std::size_t i = 0; i < rows[row].size(); i++) {
+            if (!acceptable(type, expected[row][i], rows[row][i])) {
+                return testing::AssertionFailure()
+                       << "[" << row << ", " << i << "] is " << rows[row][i] << ", expected " << expected[row][i].value
+                       << " +- " << expected[row][i].error;
+            }
+        }
+    }
+    return testing::AssertionSuccess();
 }
 
 }  // namespace halyard::tests

@@ -23,6 +23,9 @@ struct StackForm {
     std::string describe() const;
 };
 
+/** A small stack of such blocks. */
+StackForm preset_stack(const std::string &preset);
+
 class Stack {
 public:
     explicit Stack(const StackForm &form);
@@ -60,6 +63,26 @@ private:
     std::vector<std::int32_t> narrow;
     Shape shape, strides;
 };
+
+/** A tensor for logits. */
+std::unique_ptr<Tensor> logits_tensor(const Stack &stack, Dtype type, const Shape &leading, std::int64_t gap = 0);
+
+halyard_stack_options all_logits();
+
+/** What an observer saw. */
+struct Observed {
+    struct Part {
+        std::int64_t layer, first, batch, tokens, width;
+        Dtype type;
+        DLDevice device;
+        std::vector<Row> rows;  // of all sequences
+    };
+    std::vector<Part> parts;
+
+    static void see(void *user, std::int64_t layer, std::int64_t first, const DLTensor *hidden);
+};
+
+testing::AssertionResult rows_as_expected(Dtype type, const std::vector<Row> &rows, const Matrix &expected);
 
 }  // namespace halyard::tests
 

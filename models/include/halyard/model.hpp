@@ -111,6 +111,8 @@ struct LoadOptions {
     /// Bound of positions, which tables of rotations and caches are made for; 0: max_position_embeddings, and that at
     /// most.
     std::int64_t max_positions = 0;
+    /// Where the model is to be: the CPU or, in a library with CUDA kernels, a CUDA device.
+    DLDevice device{kDLCPU, 0};
     /// Called from time to time with the bytes of weights that are packed, of those there are, and what was packed
     /// last.
     std::function<void(std::int64_t done, std::int64_t total, const std::string &what)> progress;
@@ -121,7 +123,7 @@ struct LoadOptions {
 class Model {
 public:
     /// Loads config.json and the weights beside it. The folder's files must not be changed while the model is in use:
-    /// the embedding is read from them. Missing tensors, unexpected ones and those of another shape are refused by
+    /// on a processor the embedding is read from them. Missing tensors, unexpected ones and those of another shape are refused by
     /// name.
     static Model load(const std::filesystem::path &folder, const LoadOptions &options = {});
 
@@ -132,12 +134,13 @@ public:
     /// For batches, hidden states and logits of every token.
     const Stack &stack() const noexcept;
 
-    /// A cache for `n_sequences` sequences of at most `max_positions` tokens (0: the model's). Keys and values may be
-    /// stored in f32, f16 or bf16.
+    /// A cache where the model is, for `n_sequences` sequences of at most `max_positions` tokens (0: the model's). Keys and
+    /// values may be stored in f32, f16 or bf16.
     KvCache make_cache(std::int64_t max_positions = 0, DLDataType dtype = element<float>::dtype,
                        std::int64_t n_sequences = 1) const;
 
-    /// Appends tokens to sequence 0 of `cache`. logits: [vocab_size], those of the last token, in any element type.
+    /// Appends tokens to sequence 0 of `cache`. logits: [vocab_size], those of the last token, in any element type, in the
+    /// memory of the process or where the model is.
     void forward(const std::vector<std::int64_t> &tokens, KvCache &cache, const Tensor &logits,
                  const halyard_context *context = nullptr) const;
 

@@ -6,6 +6,11 @@
  *
  * Between its products a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
  * the residual stream in f32 from the embedding to the logits.
+ *
+ * Both are for processors or, in a library that was built with HALYARD_CUDA, for a CUDA device, where their weights lie
+ * then: calls take tensors and caches of that device, put their work into the context's stream and return. There a block
+ * computes in the 16-bit dtype of x and its matrices if they have one, else in f32, and rounds to it what lies between its
+ * products; the residual stream of a stack has the dtype of its blocks' matrices, or f32 if they differ.
  */
 #ifndef HALYARD_BLOCK_H
 #define HALYARD_BLOCK_H
@@ -63,7 +68,7 @@ HALYARD_API halyard_status halyard_block_config_preset(const char *preset, halya
 HALYARD_API const char *const *halyard_block_presets(void);
 
 /** Views of a block's tensors, read by halyard_block_create and not needed afterwards. Matrices are [out, in] or
- *  [in, out] as `layout` says, all of one dtype; vectors have any dtype. Null means absent. */
+ *  [in, out] as `layout` says, all of one dtype; vectors have any dtype. Null means absent. All are in one place. */
 typedef struct halyard_block_weights {
     halyard_weight_layout layout;
     /** Either the three, or one matrix of their outputs one after another (GPT-2's c_attn), q first. */
@@ -80,10 +85,14 @@ typedef struct halyard_block_weights {
     const DLTensor *attention_norm, *attention_norm_bias, *ffn_norm, *ffn_norm_bias;
     /** The second ones of HALYARD_SANDWICH_NORM. */
     const DLTensor *attention_post_norm, *attention_post_norm_bias, *ffn_post_norm, *ffn_post_norm_bias;
+    /** Where the block is to be: all zero: where the tensors are; else that of a CUDA device, to which tensors in the memory
+     *  of the process are copied. */
+    DLDevice device;
 } halyard_block_weights;
 
 typedef struct halyard_block halyard_block;
 
+/** On a device it waits for what it has put into the context's stream. */
 HALYARD_API halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
                                                 const halyard_block_weights *weights, halyard_block **block);
 /** Null is allowed. No call that uses it may be running. */
@@ -94,7 +103,8 @@ HALYARD_API halyard_status halyard_block_get_config(const halyard_block *block, 
  *  those with equal options share one. */
 HALYARD_API int64_t halyard_block_bytes(const halyard_block *block);
 
-/** y = block(x). x, y: [T, hidden_size] or [batch, T, hidden_size], one dtype; y may be x.
+/** y = block(x). x, y: [T, hidden_size] or [batch, T, hidden_size], one dtype, where the block is, as is the cache; y may
+ *  be x.
  *  cache: null, and the T tokens are the whole sequence; or a cache with the block's kv heads and head_dim, to whose
  *  `layer` the tokens' keys and values are appended (not if the call fails). sequences: batch distinct indices, or null
  *  for 0, 1, ... */
@@ -114,10 +124,12 @@ typedef struct halyard_stack_config {
     float final_logit_softcapping; /* 0: none */
 } halyard_stack_config;
 
+/** All where the blocks are or, of blocks on a device, all in the memory of the process: they are copied then, and not
+ *  needed afterwards. */
 typedef struct halyard_stack_weights {
-    /** [vocab_size, hidden_size], any dtype and pitch. Not copied: must outlive the stack. */
+    /** [vocab_size, hidden_size], any dtype and pitch. Not copied where the blocks are: must outlive the stack. */
     const DLTensor *embed_tokens;
-    /** Null or [max positions, hidden_size]: learned positions, added. Not copied. */
+    /** Null or [max positions, hidden_size]: learned positions, added. The same. */
     const DLTensor *embed_positions;
     const DLTensor *norm, *norm_bias; /* [hidden_size], optional */
     /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. */
@@ -126,7 +138,7 @@ typedef struct halyard_stack_weights {
 
 typedef struct halyard_stack halyard_stack;
 
-/** blocks: n_layers of them, one hidden_size, in order; not copied, must outlive the stack. */
+/** blocks: n_layers of them, one hidden_size, in one place, in order; not copied, must outlive the stack. */
 HALYARD_API halyard_status halyard_stack_create(const halyard_context *context, const halyard_stack_config *config,
                                                 const halyard_stack_weights *weights,
                                                 const halyard_block *const *blocks, int64_t n_layers,
@@ -136,7 +148,8 @@ HALYARD_API halyard_status halyard_stack_get_config(const halyard_stack *stack, 
 
 /** Sees the residual stream, f32 [batch, T, hidden_size]: layer 0 is the embedding, layer i the output of block i - 1,
  *  and layer n_layers + 1 the output of the last norm. With a long prompt it is called for each part of it: first_token
- *  says where in the call's tokens the part begins. The tensor is valid during the call. */
+ *  says where in the call's tokens the part begins. The tensor is valid during the call. On a device it lies there, in the
+ *  dtype of the stream, and is complete when the work in the context's stream is: a copy belongs into that stream. */
 typedef void (*halyard_hidden_state_observer)(void *user, int64_t layer, int64_t first_token, const DLTensor *hidden);
 
 typedef struct halyard_stack_options {
@@ -151,7 +164,10 @@ typedef struct halyard_stack_options {
  *  [T, vocab] or [batch, T, vocab]. Without all_logits there must be a token in each sequence.
  *  cache, sequences: as for halyard_block_forward, the cache having n_layers layers or more, all filled equally far.
  *  options: null for all zero. With a cache, long prompts go through the stack in parts of at most 512 tokens of each
- *  sequence, which changes no bit. Logits in 16 bits with a soft cap are made in f32 first, in scratch memory. */
+ *  sequence, which on a processor changes no bit. Logits in 16 bits with a soft cap are made in f32 first, in scratch
+ *  memory.
+ *  On a device the cache is there; input_ids is in the memory of the process, and read before the call returns. logits is on
+ *  the device, or in the memory of the process: then the call waits for them, and cannot be captured in a graph. */
 HALYARD_API halyard_status halyard_stack_forward(const halyard_context *context, const halyard_stack *stack,
                                                  const DLTensor *input_ids, halyard_kv_cache *cache,
                                                  const int64_t *sequences, const halyard_stack_options *options,

@@ -141,6 +141,7 @@ struct BlockWeights {
     ConstTensor gate_proj_bias, up_proj_bias, down_proj_bias;
     ConstTensor attention_norm, attention_norm_bias, ffn_norm, ffn_norm_bias;
     ConstTensor attention_post_norm, attention_post_norm_bias, ffn_post_norm, ffn_post_norm_bias;  ///< of sandwich
+    DLDevice device{};  ///< where the block is to be, if not where the tensors are
 };
 
 namespace detail {
@@ -197,6 +198,7 @@ public:
         tensors.attention_post_norm_bias = w.attention_post_norm_bias.get();
         tensors.ffn_post_norm = w.ffn_post_norm.get();
         tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get();
+        tensors.device = w.device;
         halyard_block *block = nullptr;
         check(halyard_block_create(context, &c, &tensors, &block));
         block_.reset(block);
@@ -259,8 +261,9 @@ struct StackConfig {
 };
 
 struct StackWeights {
-    ConstTensor embed_tokens;     ///< [vocab_size, hidden_size], any element type. Not copied: must outlive the stack
-    ConstTensor embed_positions;  ///< {}, or learned positions: [max positions, hidden_size]. Not copied
+    /// [vocab_size, hidden_size], any element type. Must outlive the stack, unless it is copied to the device of the blocks.
+    ConstTensor embed_tokens;
+    ConstTensor embed_positions;  ///< {}, or learned positions: [max positions, hidden_size]. The same
     ConstTensor norm, norm_bias;  ///< [hidden_size], optional
     ConstTensor lm_head;          ///< [vocab_size, hidden_size]; {}: embed_tokens
 };
@@ -316,7 +319,8 @@ public:
         return config;
     }
 
-    /// Logits of the last token of whole sequences: [vocab_size] or [batch, vocab_size], any element type.
+    /// Logits of the last token of whole sequences: [vocab_size] or [batch, vocab_size], any element type. Of a stack on a
+    /// device they may be in the memory of the process: calls wait for them then.
     void forward(const TokenIds &input_ids, const Tensor &logits, const halyard_context *context = nullptr) const {
         check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, nullptr, logits.get()));
     }

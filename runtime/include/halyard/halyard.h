@@ -137,8 +137,8 @@ HALYARD_API halyard_status halyard_context_set_cuda_stream(halyard_context *cont
 HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
 
 /* ---- CUDA ---------------------------------------------------------------------------------------------
- * Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h declares take
- * tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
+ * Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and block.h
+ * declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
  * the stream and returns: it neither waits nor, in steady state, allocates (linear layers, networks and attention have scratch
  * memory on the device, in the context; a rope has its table there), and it can be captured in a graph if its kernels have been
  * loaded and such a call has been made before. Products of linear layers are cuBLASLt's if that is found at run time, unless
