@@ -37,6 +37,7 @@ OPERATIONS = {
     "cast": 1,
 }
 OWN = "(this library)"  # the version of peers that are other ways to call the library
+OWN_ALGORITHMS = "halide-"  # how peers begin that are its algorithms with a schedule of one of Halide's autoschedulers
 
 
 class Damaged(Exception):
@@ -152,7 +153,9 @@ class Run:
         self.every_row = [Row(row) for row in data["rows"]]
         self.rows = [row for row in self.every_row if row.is_measured]
         self.peers = [peer["name"] for peer in data["peers"] if not peer["missing"]]
-        self.own_peers = {peer["name"] for peer in data["peers"] if peer["version"] == OWN}
+        self.own_peers = {
+            peer["name"] for peer in data["peers"] if peer["version"] == OWN or peer["name"].startswith(OWN_ALGORITHMS)
+        }
         self.missing = [(peer["name"], peer["missing"]) for peer in data["peers"] if peer["missing"]]
         self.versions = {peer["name"]: peer["version"] for peer in data["peers"]}
         self.threads, self.machine, self.limits = data["threads"], data["machine"], data["limits"]
