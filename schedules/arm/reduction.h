@@ -32,8 +32,8 @@ private:
     }
 };
 
-/** Takes the rest by so many lanes at a time. Most of these are all there or not at all, and are taken or passed over as
- *  such: of one alone the lanes are masked. */
+/** Takes the rest by so many lanes at a time. Most of these are all there or not at all, and are taken or passed over
+ *  as such: of one alone the lanes are masked. */
 inline void reduce_rest(RowReduction r, Halide::Var t, int lanes) {
     r.lanes.update(1).vectorize(r.lane, lanes).unroll(r.lane).unroll(t);
     Halide::Internal::Function function = r.lanes.function();
