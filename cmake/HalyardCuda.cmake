@@ -44,6 +44,10 @@ set(HALYARD_DEVICE_THREADS_device_heads 128)
 set(HALYARD_DEVICE_THREADS_device_split 128)
 set(HALYARD_DEVICE_THREADS_device_join 128)
 
+# No expression is contracted or reordered, so that a row has the same bits by words and by elements, but for the sums of
+# matrix products: `sum + a * b` is to become a fused multiply-add there.
+set(HALYARD_DEVICE_CONTRACTED_FAMILIES device_matmul)
+
 # The host code needs nothing of a processor.
 list(GET HALYARD_ISAS 0 isa)
 set(HALYARD_DEVICE_HOST_TARGET ${HALYARD_TARGET_${isa}})
@@ -65,6 +69,10 @@ function(halyard_device_kernel name family generator)
         return()
     endif()
     set(program ${HALYARD_GENERATOR_${generator}})
+    set(features ${HALYARD_TARGET_FEATURES}-user_context)
+    if(NOT family IN_LIST HALYARD_DEVICE_CONTRACTED_FAMILIES)
+        string(APPEND features -strict_float)
+    endif()
     set(sources)
     set(objects)
     set(accesses ${HALYARD_DEVICE_ACCESS})
@@ -86,11 +94,10 @@ function(halyard_device_kernel name family generator)
                 endif()
             endif()
             set(params dtype=${dtype} ${words} ${ARGN})
-            set(target ${HALYARD_TARGET_FEATURES}-user_context${HALYARD_FAMILY_FEATURES_${family}})
             add_custom_command(
                 OUTPUT "${stem}.o" "${stem}.device_code"
                 COMMAND ${program} -g ${generator} -f ${symbol} -o "${HALYARD_DEVICE_DIR}" -e assembly,device_code
-                        target=${HALYARD_DEVICE_HOST_TARGET}-cuda-cuda_capability_80-${target} ${params}
+                        target=${HALYARD_DEVICE_HOST_TARGET}-cuda-cuda_capability_80-${features} ${params}
                 COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${stem}.s" -P "${HALYARD_DEVICE_HOST_SCRIPT}"
                 COMMAND ${CMAKE_C_COMPILER} -c "${stem}.s" -o "${stem}.o"
                 DEPENDS ${program} "${HALYARD_DEVICE_HOST_SCRIPT}"
@@ -102,7 +109,7 @@ function(halyard_device_kernel name family generator)
             set_property(GLOBAL APPEND PROPERTY HALYARD_OPENCL_KERNELS "${symbol}")
             set_property(GLOBAL PROPERTY HALYARD_OPENCL_COMMAND_${symbol}
                          ${program} -g ${generator} -f ${symbol} -e device_code
-                         target=${HALYARD_DEVICE_HOST_TARGET}-opencl-${target} ${params})
+                         target=${HALYARD_DEVICE_HOST_TARGET}-opencl-${features} ${params})
         endforeach()
     endforeach()
 

@@ -14,15 +14,9 @@ set(HALYARD_TARGET_FEATURES no_asserts-no_bounds_query-no_runtime)
 # expression by expression, because the shape `sum + a * b` of their accumulations is to become a fused multiply-add; so
 # do the matrix products.
 set(HALYARD_FAMILY_FEATURES_elementwise -strict_float)
-set(HALYARD_FAMILY_FEATURES_device_elementwise -strict_float)
-set(HALYARD_FAMILY_FEATURES_device_fold -strict_float)
-set(HALYARD_FAMILY_FEATURES_device_embed -strict_float)
 set(HALYARD_FAMILY_FEATURES_epilogue -strict_float)
 set(HALYARD_FAMILY_FEATURES_rope -strict_float)
 set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
-set(HALYARD_FAMILY_FEATURES_device_heads -strict_float)
-set(HALYARD_FAMILY_FEATURES_device_split -strict_float)
-set(HALYARD_FAMILY_FEATURES_device_join -strict_float)
 
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
 

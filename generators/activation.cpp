@@ -3,6 +3,7 @@
 
 #include "activations.h"
 #include "elementwise.h"
+#include "roundings.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -39,6 +40,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }

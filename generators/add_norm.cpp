@@ -3,6 +3,7 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "roundings.h"
 #include "row_storage.h"
 #include "row_threads.h"
 #include "schedules/gpu.h"
@@ -75,6 +76,7 @@ protected:
     }
 
     void schedule_row(const std::vector<RowReduction> &reductions, const std::vector<Func> &scalars) {
+        keep_roundings(this->get_pipeline(), this->get_target());
         std::vector<OutputImageParam> buffers = y.output_buffers();
         if (words) {
             schedules::gpu::promise_cells(x, residual, weight, bias, buffers[0]);

@@ -4,6 +4,7 @@
 
 #include "Halide.h"
 
+#include "roundings.h"
 #include "row_storage.h"
 #include "runtime/attention_device_layout.h"
 #include "schedules/gpu_attention.h"
@@ -44,6 +45,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         partial.dim(0).set_min(0);
         partial.dim(2).set_min(0);
         y.dim(0).set_min(0);

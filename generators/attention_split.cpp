@@ -10,6 +10,7 @@
 
 #include "Halide.h"
 
+#include "roundings.h"
 #include "row_storage.h"
 #include "runtime/attention_device_layout.h"
 #include "schedules/gpu.h"
@@ -118,6 +119,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         for (auto *buffer : {&keys, &values}) {
             buffer->dim(0).set_min(0);
             buffer->dim(1).set_min(0);

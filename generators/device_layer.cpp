@@ -3,6 +3,7 @@
 #include "Halide.h"
 
 #include "activations.h"
+#include "roundings.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -56,6 +57,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }
@@ -99,6 +101,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }

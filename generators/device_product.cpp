@@ -4,6 +4,7 @@
 // the call.
 #include "Halide.h"
 
+#include "roundings.h"
 #include "schedules/gpu_matmul.h"
 #include "storage.h"
 
@@ -61,6 +62,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }

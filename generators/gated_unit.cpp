@@ -4,6 +4,7 @@
 
 #include "activations.h"
 #include "elementwise.h"
+#include "roundings.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -50,6 +51,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }

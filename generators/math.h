@@ -37,7 +37,7 @@ public:
         : result(result),
           has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
                   target.has_gpu_feature()),
-          is_arm(target.arch == Halide::Target::ARM),
+          is_arm(target.arch == Halide::Target::ARM), is_gpu(target.has_gpu_feature()),
           fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
@@ -122,7 +122,7 @@ public:
      * m·s)·(1/s), where nothing overflows. Specials as silu for β > 0. */
     Expr swish(Expr v, Expr beta) const {
         Expr sign = sign_bit(beta);
-        Expr b = Halide::abs(beta);
+        Expr b = absolute(beta);
         const float half_hi = 0.5f * log2e, half_lo = 0.5f * log2e_lo;
         Expr c = b * -half_hi;
         Expr c_lo = fma(b, -half_lo, fma_exact(b, -half_hi, -c));
@@ -164,7 +164,7 @@ public:
         Expr large = float_of(bits(magnitude) | sign_bit(v));
         Expr small = v * polynomial(v * v, {1.12837911f, -0.376121193f, 0.112765558f, -0.0265071746f, 0.0044709472f,
                                             -0.000231676764f});
-        return Halide::select(Halide::abs(v) < 0.75f, small, large);
+        return Halide::select(absolute(v) < 0.75f, small, large);
     }
 
     /** Φ(x), the standard normal distribution function: Φ(-z) = e^(-z²/2)·R(z) for x = -z < 0, and 1 - Φ(-z) for x = z,
@@ -207,7 +207,7 @@ public:
      * around that (results below 0.1) the error is absolute, at most 1.5·2^-24. Elsewhere, silu: error 7.5.
      * Limits: -0 at -inf, 1 at inf. */
     Expr silu_derivative(Expr v) const {
-        Expr z = at_most(Halide::abs(v), 110.0f);
+        Expr z = at_most(absolute(v), 110.0f);
         Power p = nearest_power(z, -log2e, 40);
         Expr f = remainder(z, -log2e, -log2e_lo, p.n);
         return gate_slope(v, exp2_fraction(f) * p.scale, z);
@@ -215,7 +215,7 @@ public:
 
     /** As silu_derivative, of x·σ(1.702x). Error 8. */
     Expr gelu_sigmoid_derivative(Expr v) const {
-        Expr z = at_most(Halide::abs(v), 64.6f);
+        Expr z = at_most(absolute(v), 64.6f);
         Power p = nearest_power(z, -quick_hi, 40);
         Expr f = remainder(z, -quick_hi, -quick_lo, p.n);
         return gate_slope(v, exp2_fraction(f) * p.scale, 1.702f * z);
@@ -224,17 +224,17 @@ public:
     /** As silu_derivative, of gelu_tanh; y = 2√(2/π)(x + 0.044715x³). Around the zero the error is at most 2·2^-24.
      * Elsewhere error 6.5 for x >= -0.5; in the negative tail 60, for the reason told at gelu_tanh. */
     Expr gelu_tanh_derivative(Expr v) const {
-        Expr z = at_most(Halide::abs(v), 11.0f);
+        Expr z = at_most(absolute(v), 11.0f);
         Cubic c = cubic_exponent(z, 40);
         return gate_slope(v, exp2_fraction(c.f) * c.p.scale, z * fma(z * z, 0.214064449f, 1.59576917f));
     }
 
     /** As silu_derivative, of x·σ(βx), with respect to x. Error 8. ½ for β = 0. */
     Expr swish_derivative(Expr v, Expr beta) const {
-        Expr b = Halide::abs(beta);
+        Expr b = absolute(beta);
         Expr c = b * -log2e;
         Expr c_lo = fma(b, -log2e_lo, fma_exact(b, -log2e, -c));
-        Expr z = at_most(Halide::abs(v), at_most(110.0f / b, largest));
+        Expr z = at_most(absolute(v), at_most(110.0f / b, largest));
         Power p = nearest_power(z, c, 40);
         Expr w = exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
         return gate_slope(float_of(bits(v) ^ sign_bit(beta)), w, b * z);
@@ -291,6 +291,11 @@ private:
     static Expr float_of(const Expr &x) { return Halide::reinterpret<float>(x); }
 
     static Expr sign_bit(const Expr &x) { return bits(x) & u32(0x80000000u); }
+
+    /** |x|. Halide's own on CUDA is a comparison, a subtraction and a choice, and -0 for -0. */
+    Expr absolute(const Expr &x) const {
+        return is_gpu ? float_of(bits(x) & u32(0x7fffffffu)) : Halide::abs(x);
+    }
 
     // Clamps in the form that is one instruction and keeps NaN, which Halide's min and max do not promise.
     static Expr at_least(const Expr &x, const Expr &low) { return Halide::select(x < low, low, x); }
@@ -400,7 +405,7 @@ private:
     /** z² = -2n·ln 2 + r with the rounding error of z² added to r, and 1 + q = e^(-r/2), |r| <= ln 2. Products are
      * taken as a + a·q, so that 1 + q itself is never rounded. */
     Gauss gauss(const Expr &x) const {
-        Expr z = at_most(Halide::abs(x), 14.6f);
+        Expr z = at_most(absolute(x), 14.6f);
         Expr s = z * z;
         Power p = nearest_power(s, -0.5f * log2e, 32);
         if (result != DType::f32) {
@@ -471,7 +476,7 @@ private:
 
     /** w/(1 + w)²·2^40·unit with w = 2^(|x|(c + c_lo)), from w·2^40. */
     Expr logistic_bump(const Expr &x, float c, float c_lo, float limit, float unit) const {
-        Expr z = at_most(Halide::abs(x), limit);
+        Expr z = at_most(absolute(x), limit);
         Power p = nearest_power(z, c, 40);
         Expr w = exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
         Expr h = fma(w, 0x1p-40f, 1.0f);
@@ -479,7 +484,7 @@ private:
     }
 
     DType result;
-    bool has_fma, is_arm;
+    bool has_fma, is_arm, is_gpu;
     const char *fma_name;
 };
 

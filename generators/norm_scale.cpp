@@ -3,6 +3,7 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "roundings.h"
 #include "row_storage.h"
 #include "row_threads.h"
 #include "schedules/gpu.h"
@@ -41,6 +42,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         y.dim(0).set_bounds(0, 1);
         if (using_autoscheduler()) {
             return;
@@ -100,6 +102,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         y.output_buffers()[0].dim(0).set_bounds(0, on_gpu() ? 1 : 2);
         if (using_autoscheduler()) {
             return;

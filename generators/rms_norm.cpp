@@ -2,6 +2,7 @@
 #include "Halide.h"
 
 #include "norm_statistics.h"
+#include "roundings.h"
 #include "row_output.h"
 #include "row_storage.h"
 #include "row_threads.h"
@@ -65,6 +66,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }

@@ -6,6 +6,7 @@
 #include "Halide.h"
 
 #include "rotation.h"
+#include "roundings.h"
 #include "row_storage.h"
 #include "schedules/gpu.h"
 #include "schedules/gpu_heads.h"
@@ -81,6 +82,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         cosines.dim(0).set_min(0);
         cosines.dim(1).set_min(0);
         sines.dim(0).set_min(0);

@@ -3,6 +3,8 @@
 #ifndef HALYARD_GENERATORS_ROW_STORAGE_H
 #define HALYARD_GENERATORS_ROW_STORAGE_H
 
+#include <vector>
+
 #include "Halide.h"
 #include "storage.h"
 
@@ -12,7 +14,7 @@ class RowStorage {
 public:
     RowStorage(DType dtype, const Halide::Target &target, bool words)
         : storage_(dtype, target), pairs_(words && dtype != DType::f32),
-          nans_carry_(dtype == DType::bf16 && target.has_gpu_feature()) {}
+          nans_carry_(dtype == DType::bf16 && target.has_gpu_feature()), cuda_(target.has_feature(Halide::Target::CUDA)) {}
 
     /** The Halide type of the buffer. */
     Halide::Type type() const { return pairs_ ? Halide::UInt(32) : storage_.type(); }
@@ -28,14 +30,30 @@ public:
             return storage_.widen(stored(i));
         }
         const Expr word = stored(Internal::simplify(i / 2)), part = Internal::simplify(i % 2);
-        return storage_.widen(reinterpret(storage_.type(), cast<uint16_t>(word >> cast<uint32_t>(16 * part))));
+        const Expr bits = cast<uint16_t>(word >> cast<uint32_t>(16 * part));
+        if (cuda_ && storage_.type() == Float(16)) {
+            // One by one: of the same halves of four words LLVM would make two registers first.
+            return intrinsic(Float(32), "llvm.convert.from.fp16.f32", {bits});
+        }
+        return storage_.widen(reinterpret(storage_.type(), bits));
     }
 
     /** What the buffer holds at index d, of element(i), i an index of elements, a result of arithmetic in f32. */
     template<typename Element>
     Halide::Expr store_result(const Element &element, const Halide::Expr &d) const {
-        return pairs_ ? pair(narrow_result(element(d * 2)), narrow_result(element(d * 2 + 1))) :
-                        narrow_result(element(d));
+        using namespace Halide;
+        const Expr first = element(pairs_ ? d * 2 : d);
+        if (!pairs_) {
+            return narrow_result(first);
+        }
+        const Expr second = element(d * 2 + 1);
+        if (cuda_ && nans_carry_) {
+            // The upper halves of both by one instruction.
+            return intrinsic(UInt(32), "llvm.nvvm.prmt",
+                             {Storage::rounded_to_bf16(without_carry(first)),
+                              Storage::rounded_to_bf16(without_carry(second)), Internal::make_const(UInt(32), 0x7632)});
+        }
+        return pair(narrow_result(first), narrow_result(second));
     }
 
     /** The same of any f32 value. */
@@ -58,10 +76,16 @@ public:
 private:
     // The NaN of an NVIDIA GPU's arithmetic is 0x7fffffff, which rounding to bf16 would carry into the sign: -0. As an
     // integer it is above all other results, and a NaN with zeros where bf16 ends is not.
-    Halide::Expr narrow_result(const Halide::Expr &value) const {
+    Halide::Expr without_carry(const Halide::Expr &value) const {
         using namespace Halide;
-        return storage_.narrow_result(
-            nans_carry_ ? reinterpret<float>(min(reinterpret<int32_t>(value), 0x7fc00000)) : value);
+        return nans_carry_ ? reinterpret<float>(min(reinterpret<int32_t>(value), 0x7fc00000)) : value;
+    }
+
+    Halide::Expr narrow_result(const Halide::Expr &value) const { return storage_.narrow_result(without_carry(value)); }
+
+    static Halide::Expr intrinsic(const Halide::Type &type, const char *name, const std::vector<Halide::Expr> &arguments) {
+        using Halide::Internal::Call;
+        return Call::make(type, name, arguments, Call::PureExtern);
     }
 
     static Halide::Expr pair(const Halide::Expr &low, const Halide::Expr &high) {
@@ -73,6 +97,7 @@ private:
     Storage storage_;
     bool pairs_;
     bool nans_carry_;
+    bool cuda_;
 };
 
 }  // namespace halyard

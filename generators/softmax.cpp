@@ -4,6 +4,7 @@
 // cache, the second normalizes it. One kernel that computes them twice serves rows too wide for that. The bits are the same.
 #include "Halide.h"
 
+#include "roundings.h"
 #include "row_reduction.h"
 #include "row_storage.h"
 #include "row_threads.h"
@@ -73,6 +74,7 @@ public:
     }
 
     void schedule() {
+        keep_roundings(get_pipeline(), get_target());
         if (using_autoscheduler()) {
             return;
         }

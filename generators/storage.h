@@ -51,15 +51,19 @@ public:
      *  bf16 drops, so that rounding cannot carry into their sign: a third fewer instructions. */
     Halide::Expr narrow_result(Halide::Expr value) const {
         switch (dtype_) {
-        case DType::bf16: {
-            const Halide::Expr bits = Halide::reinterpret<uint32_t>(value);
-            return Halide::cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-        }
+        case DType::bf16:
+            return Halide::cast<uint16_t>(rounded_to_bf16(value) >> 16);
         case DType::f16:
             return native_f16_ ? Halide::cast(Halide::Float(16), value) : f32_to_f16_bits(value);
         default:
             return value;
         }
+    }
+
+    /** The same in bf16, as the upper half of 32 bits of which the lower means nothing. */
+    static Halide::Expr rounded_to_bf16(const Halide::Expr &value) {
+        const Halide::Expr bits = Halide::reinterpret<uint32_t>(value);
+        return bits + 0x7fff + ((bits >> 16) & 1);
     }
 
 private:

@@ -48,15 +48,6 @@ void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tok
     }
 }
 
-AttentionForm square(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
-    AttentionForm form;
-    form.queries = form.keys = tokens;
-    form.heads = heads;
-    form.kv_heads = kv_heads;
-    form.head_dim = head_dim;
-    return form;
-}
-
 TEST(Attention, SizesAndGroupsOfHeads) {
     for (const std::int64_t head_dim : {1, 2, 15, 16, 17, 32, 64, 80, 96, 127, 128, 256}) {
         for (const std::int64_t group : {1, 2, 3, 8}) {

@@ -1,17 +1,12 @@
 // Outputs written around the caches: the same bits as ordinary stores, and nothing written beside them.
 #include "support/invocation.h"
+#include "support/samples.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace halyard::tests {
 namespace {
-
-#ifdef HALYARD_TESTS_REDUCED
-constexpr bool reduced = true;
-#else
-constexpr bool reduced = false;
-#endif
 
 class Streaming : public testing::TestWithParam<OperationCase> {
 protected:

@@ -22,8 +22,7 @@ void elementwise(const Elementwise &stages, const ElementwiseParams &params, con
     // In place no element may be computed twice. There the rest of a row is a masked vector, whose arithmetic costs no
     // more than that of a whole one.
     Halide::Func y = stages.y;
-    arm::by_vectors(y, y.specialize(arm::may_overlap(y, params.vectors)), stages.d, params.vectors,
-                    Halide::TailStrategy::ShiftInwards);
+    arm::by_overlapping_vectors(y, stages.d, params.vectors);
     arm::by_vectors(y, y, stages.d, params.vectors);
 }
 

@@ -32,11 +32,13 @@ private:
     }
 };
 
-/** Of the vectors in a rest most are whole or have nothing, and are taken or passed over as such: one alone is masked. */
-inline void expect_whole_vectors(const RowReduction &r) {
-    Halide::Internal::Function lanes = r.lanes.function();
+/** Takes the rest by so many lanes at a time. Most of these are all there or not at all, and are taken or passed over as
+ *  such: of one alone the lanes are masked. */
+inline void reduce_rest(RowReduction r, Halide::Var t, int lanes) {
+    r.lanes.update(1).vectorize(r.lane, lanes).unroll(r.lane).unroll(t);
+    Halide::Internal::Function function = r.lanes.function();
     const Halide::Expr remaining = r.width % r.lane_count;
-    lanes.update(1).predicate() = r.lane / f32_lanes * f32_lanes < remaining && Halide::likely(r.lane < remaining);
+    function.update(1).predicate() = r.lane / lanes * lanes < remaining && Halide::likely(r.lane < remaining);
 }
 
 /** Computes r at each step of y's loop over t, for as many rows as y takes in that step. */
@@ -57,8 +59,8 @@ inline void reduction(RowReduction r, Halide::Func y, Halide::Var t) {
         .unroll(r.lane)
         .unroll(t)
         .unroll(group);
-    r.lanes.update(1).vectorize(r.lane, f32_lanes).unroll(r.lane).unroll(t);
-    expect_whole_vectors(r);
+    // Two vectors at a time ask half as often which are there; masked, they would compute twice as many exponentials.
+    reduce_rest(r, t, accumulated.has_polynomial ? f32_lanes : 2 * f32_lanes);
 
     int level_lanes = r.lane_count;
     for (Halide::Func level : r.tree) {

@@ -48,8 +48,7 @@ void row(const Row &stages, const RowParams &params, const Target &) {
         several.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
     arm::by_vectors(y, y.specialize(whole), stages.d, params.vectors);
-    arm::by_vectors(y, y.specialize(arm::may_overlap(y, params.vectors)), stages.d, params.vectors,
-                    TailStrategy::ShiftInwards);
+    arm::by_overlapping_vectors(y, stages.d, params.vectors);
     arm::by_vectors(y, y, stages.d, params.vectors);
 }
 

@@ -45,9 +45,17 @@ private:
     int dimensions_;
 };
 
-/** Whether the rest of a row may be the whole vector that ends with the row, some elements of which the vector before
- *  it has computed already: they must still be there to be read, and the row must have as many. */
-inline Halide::Expr may_overlap(const Halide::Func &y, int vectors) {
+/** Elements of a vector that is stored, and vectors of an iteration, for so many f32 vectors per iteration. */
+inline int stored_lanes(const Halide::Func &y, int vectors) {
+    return is_narrow(y, vectors) ? 2 * f32_lanes : f32_lanes;
+}
+inline int stored_vectors(const Halide::Func &y, int vectors) {
+    return is_narrow(y, vectors) ? vectors / 2 : vectors;
+}
+
+/** Whether the rest of a row may be `elements` whole ones that end with the row, some of which have been computed
+ *  already: they must still be there to be read, and the row must have as many. */
+inline Halide::Expr may_overlap(const Halide::Func &y, int elements) {
     using namespace Halide;
     using Internal::Call;
     const auto address = [](const std::string &name, const Parameter &parameter) {
@@ -55,8 +63,7 @@ inline Halide::Expr may_overlap(const Halide::Func &y, int vectors) {
         return reinterpret<uint64_t>(Call::make(Handle(), Call::buffer_get_host, {buffer}, Call::PureExtern));
     };
     const OutputImageParam output = y.output_buffer();
-    const int lanes = is_narrow(y, vectors) ? 2 * f32_lanes : f32_lanes;
-    Expr may = output.dim(0).extent() >= lanes;
+    Expr may = output.dim(0).extent() >= elements;
     const Inputs inputs(y);
     for (const auto &[name, parameter] : inputs.found) {
         may = may && address(name, parameter) != address(output.name(), output.parameter());
@@ -69,11 +76,26 @@ inline Halide::Expr may_overlap(const Halide::Func &y, int vectors) {
 inline void by_vectors(const Halide::Func &y, Halide::Stage stage, const Halide::Var &d, int vectors,
                        Halide::TailStrategy rest = Halide::TailStrategy::GuardWithIf) {
     const Halide::Var vector("vector"), block("block");
-    const int unrolled = is_narrow(y, vectors) ? vectors / 2 : vectors;
-    stage.split(d, vector, d, is_narrow(y, vectors) ? 2 * f32_lanes : f32_lanes, rest).vectorize(d);
-    if (unrolled > 1) {
-        stage.split(vector, block, vector, unrolled, Halide::TailStrategy::GuardWithIf).unroll(vector);
+    stage.split(d, vector, d, stored_lanes(y, vectors), rest).vectorize(d);
+    if (stored_vectors(y, vectors) > 1) {
+        stage.split(vector, block, vector, stored_vectors(y, vectors), Halide::TailStrategy::GuardWithIf)
+            .unroll(vector);
     }
+}
+
+/** The same for the rows whose rest may overlap. That is a whole iteration, for which one address is computed, or for
+ *  rows shorter than that a vector. */
+inline void by_overlapping_vectors(Halide::Func y, const Halide::Var &d, int vectors) {
+    const Halide::Var vector("vector"), block("block");
+    const int lanes = stored_lanes(y, vectors), unrolled = stored_vectors(y, vectors);
+    if (unrolled > 1) {
+        y.specialize(may_overlap(y, lanes * unrolled))
+            .split(d, block, d, lanes * unrolled, Halide::TailStrategy::ShiftInwards)
+            .split(d, vector, d, lanes)
+            .vectorize(d)
+            .unroll(vector);
+    }
+    by_vectors(y, y.specialize(may_overlap(y, lanes)), d, vectors, Halide::TailStrategy::ShiftInwards);
 }
 
 }  // namespace halyard::schedules::arm

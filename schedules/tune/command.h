@@ -8,7 +8,7 @@
 
 #include "bench/machine.h"
 #include "kernels.h"
-#include "tuner.h"
+#include "workshop.h"
 #include "verdict.h"
 
 namespace halyard::tune {

@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <random>
 #include <stdexcept>
+#include <utility>
 
+#include "arena.h"
 #include "export.h"
 #include "schedules/autoschedule.h"
 #include "setting.h"
@@ -10,33 +12,51 @@
 #include "words.h"
 
 namespace halyard::tune {
+namespace {
+
+/** What single choices are measured with. */
+struct Tools {
+    explicit Tools(const Options &options)
+        : machine(bench::describe_machine()), setting(describe_setting(machine)), usual(usual_parameters(options)),
+          tuning(tune_options(options, machine)), workshop(usual, tuning), database(options.database),
+          random(options.seed) {}
+
+    KernelArena arena(const Variant &variant, std::vector<Workload> workloads) {
+        return KernelArena(
+            workshop, variant, std::move(workloads), database, setting, random, [] { return interrupted != 0; },
+            [](const std::string &) {});
+    }
+
+    const bench::Machine machine;
+    const Setting setting;
+    const UsualParameters usual;
+    const TuneOptions tuning;
+    Workshop workshop;
+    Database database;
+    std::mt19937 random;
+};
+
+}  // namespace
 
 int word_compare(const Options &options) {
-    const bench::Machine machine = bench::describe_machine();
-    const Setting setting = describe_setting(machine);
-    const UsualParameters usual = usual_parameters(options);
-    const TuneOptions tuning = tune_options(options, machine);
-    Workshop workshop(usual, tuning);
-    Database database(options.database);
-    std::mt19937 random(options.seed);
+    Tools tools(options);
     const std::vector<Variant> variants = chosen_variants(options);
     if (options.kernels.empty() || variants.empty()) {
         throw std::invalid_argument("compare wants a --kernel that has parameters");
     }
     for (const Variant &variant : variants) {
         const auto workloads =
-            workshop.finder.workloads(variant, shapes_named(options.shapes, tuning.rigor.large_sets));
+            tools.workshop.finder.workloads(variant, shapes_named(options.shapes, tools.tuning.rigor.large_sets));
         if (workloads.empty()) {
             std::printf("%s: no call of the library reaches it on these shapes\n", variant.name().c_str());
             continue;
         }
-        const auto known = known_verdict(database, setting, workshop.subject(variant, workloads), rigors().front());
-        const Choice a = choice_named(options.first, variant, usual, known),
-                     b = choice_named(options.second, variant, usual, known);
-        KernelArena arena(
-            workshop, variant, workloads, database, setting, random, [] { return interrupted != 0; },
-            [](const std::string &) {});
-        const auto result = arena.duel(a, b, tuning.rigor.last);
+        const auto known =
+            known_verdict(tools.database, tools.setting, tools.workshop.subject(variant, workloads), rigors().front());
+        const Choice a = choice_named(options.first, variant, tools.usual, known),
+                     b = choice_named(options.second, variant, tools.usual, known);
+        KernelArena arena = tools.arena(variant, workloads);
+        const auto result = arena.duel(a, b, tools.tuning.rigor.last);
         if (!result) {
             return exit_interrupted;
         }
@@ -51,33 +71,25 @@ int word_compare(const Options &options) {
 
 /** The schedules that Halide's autoschedulers make of the same algorithms. */
 int word_baseline(const Options &options) {
-    const bench::Machine machine = bench::describe_machine();
-    const Setting setting = describe_setting(machine);
-    const UsualParameters usual = usual_parameters(options);
-    const TuneOptions tuning = tune_options(options, machine);
-    Workshop workshop(usual, tuning);
-    Database database(options.database);
-    database.open_for_append();
-    std::mt19937 random(options.seed);
+    Tools tools(options);
+    tools.database.open_for_append();
     std::printf("%-50s %12s", "call", "ours, us");
     for (const std::string &scheduler : schedules::autoschedulers()) {
         std::printf(" %16s", scheduler.c_str());
     }
     std::printf("\n");
     for (const Variant &variant : chosen_variants(options)) {
-        const auto workloads = workshop.finder.workloads(variant, shapes_named(options.shapes, false));
+        const auto workloads = tools.workshop.finder.workloads(variant, shapes_named(options.shapes, false));
         if (workloads.empty()) {
             continue;
         }
-        KernelArena arena(
-            workshop, variant, {workloads.front()}, database, setting, random, [] { return interrupted != 0; },
-            [](const std::string &) {});
+        KernelArena arena = tools.arena(variant, {workloads.front()});
         const auto estimates = arena.arguments();
         std::string ours = "-", cells, reasons;
         for (const std::string &scheduler : schedules::autoschedulers()) {
             const auto race = arena.race(
-                scheduler, [&] { return workshop.compiler.autoscheduled(variant, scheduler, estimates); },
-                tuning.rigor.last);
+                scheduler, [&] { return tools.workshop.compiler.autoscheduled(variant, scheduler, estimates); },
+                tools.tuning.rigor.last);
             if (race.failure.empty()) {
                 ours = number("%.1f", race.usual_seconds[0] * 1e6);
             } else {

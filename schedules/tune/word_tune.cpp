@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include "arena.h"
 #include "order.h"
 #include "progress.h"
 #include "setting.h"

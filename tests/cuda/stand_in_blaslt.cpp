@@ -161,6 +161,20 @@ T *of(void *handle) {
     return reinterpret_cast<T *>(handle);
 }
 
+template<typename Handle, typename T>
+cublasStatus_t give(Handle *handle, T *made) {
+    *handle = reinterpret_cast<Handle>(made);
+    objects++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+template<typename T>
+cublasStatus_t destroy(void *handle) {
+    delete of<T>(handle);
+    objects--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
@@ -197,15 +211,11 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation, cublasC
     if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    *operation = reinterpret_cast<cublasLtMatmulDesc_t>(new Operation);
-    objects++;
-    return CUBLAS_STATUS_SUCCESS;
+    return give(operation, new Operation);
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
-    delete of<Operation>(operation);
-    objects--;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy<Operation>(operation);
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
@@ -220,15 +230,11 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
     made->rows = rows;
     made->columns = columns;
     made->pitch = pitch;
-    *layout = reinterpret_cast<cublasLtMatrixLayout_t>(made);
-    objects++;
-    return CUBLAS_STATUS_SUCCESS;
+    return give(layout, made);
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-    delete of<Layout>(layout);
-    objects--;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy<Layout>(layout);
 }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
@@ -238,15 +244,11 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-    *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Attributes);
-    objects++;
-    return CUBLAS_STATUS_SUCCESS;
+    return give(preference, new Attributes);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-    delete of<Attributes>(preference);
-    objects--;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy<Attributes>(preference);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,

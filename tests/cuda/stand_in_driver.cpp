@@ -1,9 +1,10 @@
 // Stands in for the CUDA driver where there is no GPU, as libcuda.so.1: memory of the device is that of the process, and a
-// launch runs the kernel of the same name that Halide made for OpenCL, on the processor (PoCL).
+// launch runs the kernel of the same name that Halide made for OpenCL, on the processor (PoCL), or, if the image is PTX, that
+// (ptx.h).
 //
 // It is as strict as the driver: images must be for the device, functions must be in their image, a launch needs a
 // current context, and blocks have at most 1024 threads. Environment variables:
-//   STAND_IN_KERNELS     directory of <function>.device_code, OpenCL sources
+//   STAND_IN_KERNELS     directory of <function>.device_code, OpenCL sources; or "ptx"
 //   STAND_IN_VERSION     what the driver says it is for, 13000 by default
 //   STAND_IN_DEVICES     how many there are, 1 by default
 //   STAND_IN_CAPABILITY  of each, 90 by default
@@ -20,10 +21,13 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "ptx.h"
 
 namespace {
 
@@ -51,6 +55,7 @@ struct Module {
 };
 
 struct Function {
+    std::shared_ptr<const halyard::tests::ptx::Program> program;
     cl_kernel kernel = nullptr;
     std::vector<std::size_t> sizes;  // of parameters; 0: a pointer
     bool has_local = false;
@@ -327,7 +332,16 @@ Result cuModuleGetFunction(Function **function, Module *module, const char *name
     const std::lock_guard<std::mutex> guard(lock);
     Function *&known = functions[name];
     if (!known) {
-        known = std::getenv("STAND_IN_KERNELS") ? compile(name) : new Function;
+        const char *const kernels = std::getenv("STAND_IN_KERNELS");
+        if (kernels && std::strcmp(kernels, "ptx") == 0) {
+            known = new Function;
+            known->program = halyard::tests::ptx::parse(image, name);
+            if (!known->program) {
+                stop("the image of " + std::string(name) + " is not PTX");
+            }
+        } else {
+            known = kernels ? compile(name) : new Function;
+        }
     }
     *function = known;
     return success;
@@ -344,6 +358,12 @@ Result cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsi
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 || block_z > 64 ||
         block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024 || shared_bytes > 48 * 1024) {
         return invalid_value;
+    }
+    if (function->program) {
+        const std::lock_guard<std::mutex> guard(lock);
+        halyard::tests::ptx::run(*function->program, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes,
+                                 parameters);
+        return success;
     }
     if (!function->kernel) {
         return success;

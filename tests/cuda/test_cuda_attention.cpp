@@ -1,252 +1,29 @@
-// Rotary embedding, scales of norms, caches of keys and values and attention on tensors of a CUDA device, by the
-// library's way of launching kernels and the stand-in driver: against the float64 references and, where the arithmetic
-// is the processor's, bit by bit with that.
+// Caches of keys and values and attention on tensors of a CUDA device, by the library's way of launching kernels and
+// the stand-in driver, against the float64 references.
 #include "support/attention.h"
-
-#include <dlfcn.h>
 
 #include <cmath>
 #include <limits>
 
+#include "stand_ins.h"
+
 namespace halyard::tests {
 namespace {
 
-constexpr DLDevice cuda_device = {kDLCUDA, 0};
-
-template<typename... Tensors>
-void to_device(Tensors &...tensors) {
-    ((tensors.view.device = cuda_device), ...);
-}
-
 void to_device(AttentionCase &call) {
-    to_device(call.q, call.k, call.v, call.y);
+    tests::to_device(call.q, call.k, call.v, call.y);
     for (const auto &weight : {&call.q_norm_weight, &call.k_norm_weight}) {
         if (*weight) {
-            to_device(**weight);
+            tests::to_device(**weight);
         }
     }
 }
-
-/** What the stand-in driver counts and pretends. */
-template<typename Function>
-Function of_driver(const char *name) {
-    void *const library = dlopen("libcuda.so.1", RTLD_NOW);
-    void *const address = library != nullptr ? dlsym(library, name) : nullptr;
-    EXPECT_NE(address, nullptr) << name;
-    return reinterpret_cast<Function>(address);
-}
-
-long allocations() {
-    return of_driver<long (*)()>("stand_in_allocations")();
-}
-
-void capture(bool on) {
-    of_driver<void (*)(int)>("stand_in_capture")(on ? 1 : 0);
-}
-
-// ---- Rotary position embedding ----
-
-struct RopeForm {
-    std::int64_t head_dim, rotary_dim, batch, tokens, heads;
-    int positions;     // 0: none, 1: int32 [T], 2: int64 [T], 3: int32 [batch, T], 4: int64 [batch, T]
-    std::int64_t gap;  // elements after each head
-    std::int64_t shift;
-};
-
-class CudaRope : public testing::TestWithParam<Dtype> {};
-
-// The bits of the processor's kernels, which are tested against the definition.
-TEST_P(CudaRope, HasTheBitsOfTheProcessor) {
-    if (halyard_isa_supported(HALYARD_ISA_AVX2) == 0) {
-        GTEST_SKIP() << "this processor has no fused multiply-add";
-    }
-    const Dtype type = GetParam();
-    const RopeForm forms[] = {
-        {64, 64, 0, 5, 3, 0, 0, 0},  {128, 128, 0, 2, 9, 1, 8, 0}, {128, 128, 2, 3, 2, 4, 0, 0},
-        {128, 32, 0, 3, 2, 2, 0, 0}, {100, 34, 3, 2, 2, 3, 3, 1},  {6, 6, 0, 7, 1, 2, 0, 0},
-        {64, 64, 0, 4, 17, 0, 5, 0}, {48, 16, 2, 3, 5, 4, 16, 3},
-    };
-    for (const bool interleaved : {false, true}) {
-        for (const RopeForm &form : forms) {
-            constexpr std::int64_t max_positions = 50;
-            const Rope rope = make_rope(form.head_dim, form.rotary_dim, interleaved, max_positions);
-            Shape shape = {form.tokens, form.heads, form.head_dim};
-            if (form.batch > 0) {
-                shape.insert(shape.begin(), form.batch);
-            }
-            const Form memory = {shape, form.gap > 0 ? padded_strides(shape, form.gap) : Shape(),
-                                 Placement::starts_at_guard, form.shift, 0};
-            Tensor x(type, memory), here(type, memory), there(type, memory);
-            x.fill([](std::int64_t row, std::int64_t i) { return bell(3, row, i); });
-            std::vector<std::int64_t> wide;
-            for (std::int64_t i = 0; i < std::max<std::int64_t>(form.batch, 1) * form.tokens; i++) {
-                wide.push_back((17 * i + 3) % max_positions);
-            }
-            std::vector<std::int32_t> narrow(wide.begin(), wide.end());
-            const bool is_wide = form.positions % 2 == 0;
-            std::int64_t position_shape[2] = {form.positions > 2 ? form.batch : form.tokens, form.tokens};
-            DLTensor positions{};
-            positions.data = is_wide ? static_cast<void *>(wide.data()) : narrow.data();
-            positions.device = {kDLCPU, 0};
-            positions.ndim = form.positions > 2 ? 2 : 1;
-            positions.dtype = {kDLInt, static_cast<std::uint8_t>(is_wide ? 64 : 32), 1};
-            positions.shape = position_shape;
-            const DLTensor *const given = form.positions > 0 ? &positions : nullptr;
-            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &here.view), HALYARD_OK)
-                << halyard_last_error();
-            to_device(x, there);
-            positions.device = cuda_device;
-            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &there.view), HALYARD_OK)
-                << halyard_last_error();
-            ASSERT_TRUE(same_bits(type, here.all_bits(), there.all_bits()))
-                << "head_dim " << form.head_dim << " " << form.rotary_dim << (interleaved ? " interleaved" : "");
-            ASSERT_TRUE(there.surroundings_intact());
-            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &x.view), HALYARD_OK)
-                << halyard_last_error();
-            ASSERT_TRUE(same_bits(type, here.all_bits(), x.all_bits())) << "in place, head_dim " << form.head_dim;
-            ASSERT_TRUE(x.surroundings_intact());
-        }
-    }
-}
-
-TEST_P(CudaRope, IsRight) {
-    const Dtype type = GetParam();
-    for (const bool interleaved : {false, true}) {
-        const Rope rope = make_rope(64, 48, interleaved, 300);
-        Tensor x(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0}),
-            y(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0});
-        x.fill([](std::int64_t row, std::int64_t i) { return bell(5, row, i); });
-        to_device(x, y);
-        ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &y.view), HALYARD_OK)
-            << halyard_last_error();
-        Matrix expected;
-        RopeRule rule;
-        rule.rotary_dim = 48;
-        rule.interleaved = interleaved;
-        for (std::int64_t row = 0; row < x.rows(); row++) {
-            ExpectedRow values;
-            for (const double value : x.row_values(row)) {
-                values.push_back({value, 0.0});
-            }
-            expected.push_back(rotated(values, rule, row / 2));
-        }
-        ASSERT_TRUE(as_expected(y, expected));
-    }
-}
-
-// The call cannot look at positions on a device; the kernel does.
-TEST_P(CudaRope, MakesNaNOfPositionsThatTheTableDoesNotHave) {
-    const Rope rope = make_rope(32, 0, false, 10);
-    Tensor x(GetParam(), compact_form({5, 1, 32})), y(GetParam(), compact_form({5, 1, 32}));
-    x.fill([](std::int64_t row, std::int64_t i) { return bell(7, row, i); });
-    to_device(x, y);
-    std::int64_t values[] = {9, 10, -1, std::int64_t{1} << 32, 0}, shape[] = {5};
-    DLTensor positions{values, cuda_device, 1, {kDLInt, 64, 1}, shape, nullptr, 0};
-    ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions, &y.view), HALYARD_OK)
-        << halyard_last_error();
-    for (std::int64_t row = 0; row < 5; row++) {
-        for (std::int64_t i = 0; i < 32; i++) {
-            ASSERT_EQ(std::isnan(y.get(row, i)), row > 0 && row < 4) << row << " " << i;
-        }
-    }
-}
-
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaRope, testing::ValuesIn(all_dtypes),
-                         [](const testing::TestParamInfo<Dtype> &info) { return name_of(info.param); });
-
-TEST(CudaRopeTable, IsCopiedOnce) {
-    const Rope rope = make_rope(64, 0, false, 20);
-    Tensor x(Dtype::f32, compact_form({3, 2, 64}));
-    x.fill([](std::int64_t, std::int64_t) { return 1.0; });
-    to_device(x);
-    ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &x.view), HALYARD_OK) << halyard_last_error();
-    const long before = allocations();
-    const Rope other = make_rope(64, 0, false, 20);
-    capture(true);
-    EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &x.view), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(halyard_rope_apply(nullptr, other.get(), &x.view, nullptr, &x.view), HALYARD_DEVICE_ERROR);
-    capture(false);
-    EXPECT_NE(std::string(halyard_last_error()).find("is being captured"), std::string::npos) << halyard_last_error();
-    EXPECT_EQ(allocations(), before);
-    // All on one device, and none on another.
-    Tensor positions(Dtype::f32, compact_form({3}));
-    DLTensor integers = positions.view;
-    integers.dtype = {kDLInt, 32, 1};
-    EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &integers, &x.view), HALYARD_UNSUPPORTED);
-    EXPECT_NE(std::string(halyard_last_error()).find("positions is on the CPU"), std::string::npos)
-        << halyard_last_error();
-}
-
-// ---- Scales of norms ----
-
-class CudaNormScales : public testing::TestWithParam<Dtype> {};
-
-TEST_P(CudaNormScales, AreRight) {
-    const Dtype type = GetParam();
-    for (const std::int64_t width : {1, 7, 64, 500, 4104}) {
-        for (const std::int64_t gap : {0, 3}) {
-            const Form memory = {{2, 3, width},
-                                 gap > 0 ? padded_strides({2, 3, width}, gap) : Shape(),
-                                 Placement::starts_at_guard,
-                                 0,
-                                 0};
-            const Form vector = {{2, 3}, gap > 0 ? Shape{5, 1} : Shape(), Placement::ends_at_guard, 0, 0};
-            Tensor x(type, memory), mean(Dtype::f32, vector), scale(Dtype::f32, vector), rms(Dtype::f32, vector);
-            x.fill([&](std::int64_t row, std::int64_t i) { return row == 4 ? 0.0 : 3.0 + bell(11, row, i); });
-            to_device(x, mean, scale, rms);
-            const Context context;
-            ASSERT_EQ(halyard_rms_norm_scale(context.get(), &x.view, 1e-6f, 0, &rms.view), HALYARD_OK)
-                << halyard_last_error();
-            ASSERT_EQ(halyard_layer_norm_scale(context.get(), &x.view, 1e-5f, &mean.view, &scale.view), HALYARD_OK)
-                << halyard_last_error();
-            NormParameters parameters;
-            parameters.eps = static_cast<double>(1e-6f);
-            for (std::int64_t row = 0; row < 6; row++) {
-                const Row values = x.row_values(row);
-                const Expected expected_rms = rms_scale(values, parameters);
-                const Moments expected = layer_moments(values, static_cast<double>(1e-5f));
-                ASSERT_TRUE(acceptable(Dtype::f32, expected_rms, rms.get(row / 3, row % 3)))
-                    << width << ", row " << row;
-                ASSERT_TRUE(acceptable(Dtype::f32, expected.mean, mean.get(row / 3, row % 3)))
-                    << width << ", row " << row;
-                if (width > 1) {
-                    ASSERT_TRUE(acceptable(Dtype::f32, expected.scale, scale.get(row / 3, row % 3)))
-                        << width << ", row " << row;
-                }
-            }
-            ASSERT_TRUE(rms.surroundings_intact() && mean.surroundings_intact() && scale.surroundings_intact());
-        }
-    }
-}
-
-// A norm that is applied later has the bits of one that is not.
-TEST_P(CudaNormScales, AreTheNormsOwn) {
-    const Dtype type = GetParam();
-    Tensor x(type, compact_form({5, 256})), y(type, compact_form({5, 256})), scale(Dtype::f32, compact_form({5}));
-    x.fill([](std::int64_t row, std::int64_t i) { return bell(13, row, i); });
-    to_device(x, y, scale);
-    ASSERT_EQ(halyard_rms_norm_scale(nullptr, &x.view, 1e-6f, 0, &scale.view), HALYARD_OK) << halyard_last_error();
-    ASSERT_EQ(halyard_rms_norm(nullptr, &x.view, nullptr, 1e-6f, 0, &y.view), HALYARD_OK) << halyard_last_error();
-    for (std::int64_t row = 0; row < 5; row++) {
-        for (std::int64_t i = 0; i < 256; i++) {
-            const float product = static_cast<float>(x.get(row, i)) * static_cast<float>(scale.get(0, row));
-            ASSERT_EQ(y.bits(row, i), encode(type, static_cast<double>(product)));
-        }
-    }
-}
-
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaNormScales, testing::ValuesIn(all_dtypes),
-                         [](const testing::TestParamInfo<Dtype> &info) { return name_of(info.param); });
 
 // ---- Caches ----
 
 Cache make_device_cache(Dtype type, std::int64_t sequences, std::int64_t kv_heads, std::int64_t head_dim,
                         std::int64_t max_positions, std::int64_t layers = 1) {
-    const halyard_kv_cache_options options = {layers, sequences, kv_heads, head_dim, max_positions, dlpack_type(type)};
-    halyard_kv_cache *cache = nullptr;
-    EXPECT_EQ(halyard_kv_cache_create_on_device(&options, cuda_device, nullptr, 0, &cache), HALYARD_OK)
-        << halyard_last_error();
-    return Cache(cache);
+    return make_cache(type, sequences, kv_heads, head_dim, max_positions, layers, cuda_device);
 }
 
 TEST(CudaCache, GivesBackWhatItGot) {
@@ -348,12 +125,8 @@ TEST(CudaCache, IsOfItsDevice) {
 
 // ---- Attention ----
 
-AttentionForm square(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
-    AttentionForm form;
-    form.queries = form.keys = tokens;
-    form.heads = heads;
-    form.kv_heads = kv_heads;
-    form.head_dim = head_dim;
+/** Of tensors that may be read by words. */
+AttentionForm aligned(AttentionForm form) {
     form.placement = Placement::starts_at_guard;
     return form;
 }
@@ -389,7 +162,7 @@ void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tok
 TEST(CudaAttention, SizesAndGroupsOfHeads) {
     for (const std::int64_t head_dim : {1, 16, 17, 64, 80, 128, 256}) {
         for (const std::int64_t group : {1, 3, 8}) {
-            AttentionForm form = square(9, 2 * group, 2, head_dim);
+            AttentionForm form = aligned(square(9, 2 * group, 2, head_dim));
             ASSERT_NO_FATAL_FAILURE(expect_right(form));
             form.causal = false;
             form.queries = 1;
@@ -402,14 +175,14 @@ TEST(CudaAttention, LengthsAroundSplits) {
     for (const std::int64_t keys : {127, 128, 129, 300}) {
         for (const std::int64_t queries : {std::int64_t{1}, std::int64_t{3}, keys}) {
             for (const bool causal : {true, false}) {
-                AttentionForm form = square(keys, 2, 1, 24);
+                AttentionForm form = aligned(square(keys, 2, 1, 24));
                 form.queries = queries;
                 form.causal = causal;
                 ASSERT_NO_FATAL_FAILURE(expect_right(form));
             }
         }
     }
-    AttentionForm form = square(200, 3, 3, 32);
+    AttentionForm form = aligned(square(200, 3, 3, 32));
     form.keys = 5;
     form.causal = false;
     ASSERT_NO_FATAL_FAILURE(expect_right(form));
@@ -418,7 +191,7 @@ TEST(CudaAttention, LengthsAroundSplits) {
 TEST(CudaAttention, Windows) {
     for (const std::int64_t window : {1, 17, 128, 200, 5000}) {
         for (const bool causal : {true, false}) {
-            AttentionForm form = square(270, 2, 1, 16);
+            AttentionForm form = aligned(square(270, 2, 1, 16));
             form.window = window;
             form.causal = causal;
             ASSERT_NO_FATAL_FAILURE(expect_right(form));
@@ -431,13 +204,13 @@ TEST(CudaAttention, Windows) {
 TEST(CudaAttention, ScaleAndSoftcap) {
     for (const float softcap : {0.0f, 0.5f, 30.0f}) {
         for (const float scale : {0.0f, 1.0f}) {
-            AttentionForm form = square(40, 2, 1, 40);
+            AttentionForm form = aligned(square(40, 2, 1, 40));
             form.softcap = softcap;
             form.scale = scale;
             ASSERT_NO_FATAL_FAILURE(expect_right(form));
         }
     }
-    AttentionForm form = square(300, 1, 1, 64);
+    AttentionForm form = aligned(square(300, 1, 1, 64));
     form.scale = 100;
     ASSERT_NO_FATAL_FAILURE(expect_right(form));
 }
@@ -445,7 +218,7 @@ TEST(CudaAttention, ScaleAndSoftcap) {
 TEST(CudaAttention, NormAndRope) {
     for (const bool interleaved : {false, true}) {
         for (const std::int64_t rotary_dim : {0, 16, 48}) {
-            AttentionForm form = square(37, 4, 2, 48);
+            AttentionForm form = aligned(square(37, 4, 2, 48));
             form.norm = rotary_dim != 16;
             form.norm_flags = rotary_dim == 0 ? 0u : unsigned{HALYARD_RMS_UNIT_OFFSET};
             form.norm_type = rotary_dim == 0 ? Dtype::f32 : Dtype::bf16;
@@ -465,7 +238,7 @@ TEST(CudaAttention, TypesInAnyCombination) {
         for (const Dtype k : all_dtypes) {
             for (const Dtype v : all_dtypes) {
                 for (const Dtype y : all_dtypes) {
-                    AttentionForm form = square(11, 4, 2, 40);
+                    AttentionForm form = aligned(square(11, 4, 2, 40));
                     form.q = q;
                     form.k = k;
                     form.v = v;
@@ -480,13 +253,13 @@ TEST(CudaAttention, TypesInAnyCombination) {
 TEST(CudaAttention, CachesOfEveryType) {
     for (const Dtype type : all_dtypes) {
         for (const Dtype operands : all_dtypes) {
-            AttentionForm form = square(15, 4, 2, 32);
+            AttentionForm form = aligned(square(15, 4, 2, 32));
             form.q = form.k = form.v = form.y = operands;
             ASSERT_NO_FATAL_FAILURE(expect_right_cached(form, type, 1));
             form.batch = 3;
             ASSERT_NO_FATAL_FAILURE(expect_right_cached(form, type, 7));
         }
-        AttentionForm form = square(290, 4, 1, 24);
+        AttentionForm form = aligned(square(290, 4, 1, 24));
         form.window = 100;
         form.softcap = 5;
         ASSERT_NO_FATAL_FAILURE(expect_right_cached(form, type, 200));
@@ -498,7 +271,7 @@ TEST(CudaAttention, RanksPitchesAndPlacement) {
         for (const std::int64_t gap : {0, 1, 8}) {
             for (const Dtype type : all_dtypes) {
                 for (const std::int64_t head_dim : {19, 32}) {
-                    AttentionForm form = square(12, 4, 2, head_dim);
+                    AttentionForm form = aligned(square(12, 4, 2, head_dim));
                     form.batch = batch;
                     form.gap = gap;
                     form.placement = gap == 1 ? Placement::ends_at_guard : Placement::starts_at_guard;
@@ -515,7 +288,7 @@ TEST(CudaAttention, RanksPitchesAndPlacement) {
 // A query's bits depend on its own keys alone: not on the other queries and sequences, the pieces in which keys came,
 // or whether they are cached in f32.
 TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheCall) {
-    AttentionForm form = square(260, 4, 2, 32);
+    AttentionForm form = aligned(square(260, 4, 2, 32));
     form.batch = 2;
     form.rotary_dim = 32;
     form.norm = true;
@@ -549,7 +322,7 @@ TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheCall) {
 }
 
 TEST(CudaAttention, SequencesOfTheirOwnLengths) {
-    AttentionForm form = square(20, 2, 1, 16);
+    AttentionForm form = aligned(square(20, 2, 1, 16));
     form.batch = 3;
     AttentionCase call(form);
     to_device(call);
@@ -584,7 +357,7 @@ TEST(CudaAttention, SequencesOfTheirOwnLengths) {
 TEST(CudaAttention, NaNAndInfinityReachWhoSeesThem) {
     for (const double special : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
         for (const bool in_keys : {true, false}) {
-            AttentionCase call(square(140, 2, 2, 16));
+            AttentionCase call(aligned(square(140, 2, 2, 16)));
             to_device(call);
             ASSERT_EQ(call.run(nullptr), HALYARD_OK) << halyard_last_error();
             const std::vector<std::uint32_t> before = call.y.all_bits();
@@ -611,7 +384,7 @@ TEST(CudaAttention, NaNAndInfinityReachWhoSeesThem) {
 }
 
 TEST(CudaAttention, QueriesThatSeeNothingGiveZeros) {
-    AttentionForm form = square(40, 2, 1, 20);
+    AttentionForm form = aligned(square(40, 2, 1, 20));
     form.causal = false;
     AttentionCase call(form);
     to_device(call);
@@ -630,7 +403,7 @@ TEST(CudaAttention, QueriesThatSeeNothingGiveZeros) {
 }
 
 TEST(CudaAttention, MayWriteWhereTheQueriesAre) {
-    AttentionForm form = square(33, 4, 2, 24);
+    AttentionForm form = aligned(square(33, 4, 2, 24));
     AttentionCase call(form);
     to_device(call);
     ASSERT_EQ(call.run(nullptr), HALYARD_OK) << halyard_last_error();
@@ -640,7 +413,7 @@ TEST(CudaAttention, MayWriteWhereTheQueriesAre) {
 }
 
 TEST(CudaAttention, AllocatesNothingInSteadyState) {
-    AttentionForm form = square(12, 4, 2, 32);
+    AttentionForm form = aligned(square(12, 4, 2, 32));
     form.rotary_dim = 32;
     form.norm = true;
     AttentionCase call(form);
@@ -659,7 +432,7 @@ TEST(CudaAttention, AllocatesNothingInSteadyState) {
 }
 
 TEST(CudaAttention, IsOnOneDevice) {
-    AttentionCase call(square(4, 2, 1, 16));
+    AttentionCase call(aligned(square(4, 2, 1, 16)));
     to_device(call.q, call.k, call.y);
     EXPECT_EQ(call.run(nullptr), HALYARD_UNSUPPORTED);
     EXPECT_NE(std::string(halyard_last_error()).find("v is on the CPU, but q is on CUDA device 0"), std::string::npos)

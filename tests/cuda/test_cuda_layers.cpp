@@ -1,51 +1,24 @@
-// Matrix products, linear layers and feed-forward networks on tensors of a CUDA device, against the float64 references:
+// Linear layers and feed-forward networks on tensors of a CUDA device, against the float64 references:
 // by the stand-ins for driver and cuBLASLt, or the originals, and, where HALYARD_CUBLASLT is "off", by the library's
 // own kernels.
 #include <dlfcn.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "stand_ins.h"
 #include "support/device_hooks.h"
 #include "support/ffn.h"
-
-// Products are inside the library, which the program for devices sees from outside.
-#ifndef HALYARD_TESTS_ON_DEVICE
-#include "context.h"
-#include "cuda/product.h"
-#include "cuda/scratch.h"
-#endif
 
 namespace halyard::tests {
 namespace {
 
-constexpr DLDevice device = {kDLCUDA, 0};
-
 bool without_blaslt() {
     const char *const text = std::getenv("HALYARD_CUBLASLT");
     return text && std::strcmp(text, "off") == 0;
-}
-
-/** Whether the driver is the stand-in, which can be asked and told more than the original. */
-bool on_stand_in() {
-    static void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
-    return driver && dlsym(driver, "stand_in_allocations");
-}
-
-/** A function of a stand-in, which has been opened by then. */
-long count(const char *library, const char *function) {
-    void *const opened = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-    void *const address = opened ? dlsym(opened, function) : nullptr;
-    if (!address) {
-        ADD_FAILURE() << library << " is not the stand-in with " << function;
-        return -1;
-    }
-    return reinterpret_cast<long (*)()>(address)();
 }
 
 long products_of_blaslt() {
@@ -64,196 +37,15 @@ void expect_message(halyard_status got, halyard_status expected, const std::stri
     EXPECT_NE(std::string(halyard_last_error()).find(part), std::string::npos) << halyard_last_error();
 }
 
-#ifndef HALYARD_TESTS_ON_DEVICE
-// ---- products ----
-
-DType type_of(Dtype type) {
-    return type == Dtype::f32 ? DType::f32 : type == Dtype::f16 ? DType::f16 : DType::bf16;
-}
-
-/** A product and its operands: batches [outer][inner] of x, of w or one that some share, of y and c. */
-struct ProductCase {
-    Dtype type, y_type;
-    std::int64_t rows, columns, depth;
-    bool transposed = true;
-    std::int64_t gap = 0;  // between rows
-    float alpha = 1, beta = 0;
-    bool in_place = false, bias = false;
-    std::int64_t inner = 1, outer = 1, sharing = 1;  // so many of the inner ones have one w
-    int shift = 0;                                   // elements before the operands
-};
-
-void run_product(const ProductCase &c) {
-    const auto matrix = [&](Dtype type, std::int64_t batch, std::int64_t rows, std::int64_t columns) {
-        Form form;
-        form.shape = {batch, rows, columns};
-        form.strides = padded_strides(form.shape, c.gap);
-        form.shift = c.shift;
-        form.placement = c.shift > 0 ? Placement::starts_at_guard : Placement::ends_at_guard;
-        return std::make_unique<Tensor>(type, form);
-    };
-    const std::int64_t batch = c.inner * c.outer;
-    const std::int64_t w_rows = c.transposed ? c.columns : c.depth, w_columns = c.transposed ? c.depth : c.columns;
-    auto x = matrix(c.type, batch, c.rows, c.depth), w = matrix(c.type, batch / c.sharing, w_rows, w_columns),
-         y = matrix(c.y_type, batch, c.rows, c.columns), added = matrix(c.y_type, batch, c.rows, c.columns);
-    Tensor bias(c.y_type, compact_form({c.columns}));
-    x->fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
-    w->fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
-    added->fill([](std::int64_t row, std::int64_t i) { return 3 * bell(3, row, i); });
-    bias.fill([](std::int64_t row, std::int64_t i) { return 5 * bell(4, row, i); });
-    if (c.in_place) {
-        y->copy_from(*added);
-    }
-
-    Checker check("a product");
-    halyard_context context;
-    {
-        cuda::Launches launches(check, context, 0);
-        const std::int64_t workspace_bytes = cuda::product_workspace_bytes(launches);
-        cuda::DeviceScratch scratch(launches, cuda::DeviceScratch::piece_bytes(workspace_bytes));
-        cuda::DeviceProduct p;
-        p.rows = c.rows;
-        p.columns = c.columns;
-        p.depth = c.depth;
-        p.dtype = type_of(c.type);
-        p.y_dtype = type_of(c.y_type);
-        p.w_transposed = c.transposed;
-        p.x = x->at(0, 0);
-        p.w = w->at(0, 0);
-        p.y = y->at(0, 0);
-        p.c = c.beta == 0 ? nullptr : c.in_place ? y->at(0, 0) : added->at(0, 0);
-        p.bias = c.bias ? bias.at(0, 0) : nullptr;
-        p.x_pitch = c.depth + c.gap;
-        p.w_pitch = w_columns + c.gap;
-        p.y_pitch = p.c_pitch = c.columns + c.gap;
-        p.alpha = c.alpha;
-        p.beta = c.beta;
-        const std::int64_t x_step = c.rows * p.x_pitch, w_step = w_rows * p.w_pitch, y_step = c.rows * p.y_pitch;
-        if (c.sharing == 1) {
-            p.batches[0] = {c.inner, x_step, w_step, y_step, y_step};
-            p.batches[1] = {c.outer, c.inner * x_step, c.inner * w_step, c.inner * y_step, c.inner * y_step};
-        } else {
-            // The heads of a group, and the groups; outer is 1.
-            const std::int64_t s = c.sharing;
-            p.batches[0] = {s, x_step, 0, y_step, y_step};
-            p.batches[1] = {c.inner / s, s * x_step, w_step, s * y_step, s * y_step};
-        }
-        cuda::product(launches, p, scratch.take(workspace_bytes));
-    }
-    finished(check.status());
-    context.device_scratch.release();
-    ASSERT_EQ(check.status(), HALYARD_OK) << halyard_last_error();
-
-    const double unit = unit_roundoff(Dtype::f32);
-    for (std::int64_t b = 0; b < batch; b++) {
-        for (std::int64_t row = 0; row < c.rows; row++) {
-            for (std::int64_t column = 0; column < c.columns; column++) {
-                double sum = 0, size = 0;
-                const std::int64_t wb = b / c.sharing * w_rows;
-                for (std::int64_t k = 0; k < c.depth; k++) {
-                    const double term =
-                        x->get(b * c.rows + row, k) * (c.transposed ? w->get(wb + column, k) : w->get(wb + k, column));
-                    sum += term;
-                    size += std::fabs(term);
-                }
-                const double kept =
-                    c.beta == 0 ? 0 : static_cast<double>(c.beta) * added->get(b * c.rows + row, column);
-                const double shift = c.bias ? bias.get(0, column) : 0;
-                const double value = static_cast<double>(c.alpha) * sum + kept + shift;
-                const double error =
-                    std::fabs(static_cast<double>(c.alpha)) * size * static_cast<double>(c.depth) * unit +
-                    4 * unit * (std::fabs(c.alpha * size) + std::fabs(kept) + std::fabs(shift));
-                ASSERT_TRUE(acceptable(c.y_type, {value, error}, y->get(b * c.rows + row, column)))
-                    << "[" << b << ", " << row << ", " << column << "] is " << y->get(b * c.rows + row, column)
-                    << " instead of " << value << " +- " << error;
-            }
-        }
-    }
-    for (const Tensor *tensor : {x.get(), w.get(), y.get(), added.get()}) {
-        ASSERT_TRUE(tensor->surroundings_intact());
-    }
-}
-
-class Products : public testing::TestWithParam<Dtype> {
-protected:
-    const Dtype type = GetParam();
-
-    void expect_right(ProductCase c) const {
-        for (const bool transposed : {true, false}) {
-            c.transposed = transposed;
-            ASSERT_NO_FATAL_FAILURE(run_product(c))
-                << c.rows << " x " << c.columns << " x " << c.depth << ", w transposed " << transposed;
-        }
-    }
-};
-
-TEST_P(Products, AreRightForEverySize) {
-    for (const std::int64_t size : {1, 3, 16, 64, 67}) {
-        ASSERT_NO_FATAL_FAILURE(expect_right({type, type, size, 5, 33}));
-        ASSERT_NO_FATAL_FAILURE(expect_right({type, type, 5, size, 32}));
-        ASSERT_NO_FATAL_FAILURE(expect_right({type, type, 5, 9, size}));
-    }
-    ASSERT_NO_FATAL_FAILURE(expect_right({type, Dtype::f32, 70, 130, 520}));
-}
-
-TEST_P(Products, AreRightAtEveryPitchAndAddress) {
-    ProductCase c = {type, type, 6, 10, 24};
-    for (const std::int64_t gap : {0, 3, 8}) {
-        for (const int shift : {0, 1, 8}) {
-            c.gap = gap;
-            c.shift = shift;
-            ASSERT_NO_FATAL_FAILURE(expect_right(c));
-        }
-    }
-}
-
-TEST_P(Products, ScaleAddAndShift) {
-    for (const Dtype y_type : {type, Dtype::f32}) {
-        ProductCase c = {type, y_type, 6, 16, 40};
-        c.alpha = 0.3f;
-        ASSERT_NO_FATAL_FAILURE(expect_right(c));
-        c.bias = true;
-        ASSERT_NO_FATAL_FAILURE(expect_right(c));
-        for (const bool in_place : {false, true}) {
-            c.in_place = in_place;
-            c.beta = 1;
-            ASSERT_NO_FATAL_FAILURE(expect_right(c));
-            c.beta = -0.5f;
-            ASSERT_NO_FATAL_FAILURE(expect_right(c));
-        }
-    }
-}
-
-TEST_P(Products, OfABatchAreThoseOfEach) {
-    ProductCase c = {type, Dtype::f32, 5, 8, 16};
-    c.beta = 1;
-    c.bias = true;
-    c.inner = 3;
-    ASSERT_NO_FATAL_FAILURE(expect_right(c));
-    c.outer = 2;
-    ASSERT_NO_FATAL_FAILURE(expect_right(c));
-    c.outer = 1;
-    for (const std::int64_t sharing : {2, 6}) {
-        c.inner = 6;
-        c.sharing = sharing;
-        ASSERT_NO_FATAL_FAILURE(expect_right(c));
-    }
-}
-
-INSTANTIATE_TEST_SUITE_P(Cuda, Products, testing::ValuesIn(all_dtypes),
-                         [](const auto &info) { return std::string(name_of(info.param)); });
-
-#endif
-
 // ---- linear layers ----
 
 WeightForm on_device(WeightForm form) {
-    form.device = device;
+    form.device = cuda_device;
     return form;
 }
 
 void expect_right(LinearCall &call, const halyard_context *context) {
-    call.move_to(device);
+    call.move_to(cuda_device);
     const Matrix expected = call.expected();
     ASSERT_EQ(call.run(context), HALYARD_OK) << halyard_last_error() << "; " << call.describe();
     ASSERT_TRUE(call.check(expected));
@@ -390,7 +182,7 @@ void expect_right(Ffn &ffn, const halyard_context *context) {
 FfnForm ffn_form(Dtype type) {
     FfnForm form;
     form.x = form.y = form.up = form.down = form.bias_type = type;
-    form.device = device;
+    form.device = cuda_device;
     return form;
 }
 
@@ -479,7 +271,7 @@ TEST(Layers, UseCublasLtWhereItIsThere) {
     const Context context;
     const Weights weights(on_device(weight_form(Dtype::bf16, 64, 32)));
     LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
-    call.move_to(device);
+    call.move_to(cuda_device);
     ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
     if (without_blaslt()) {
         EXPECT_EQ(dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD), nullptr);
@@ -506,7 +298,7 @@ TEST(Layers, SayWhatCublasLtRefuses) {
     const Context context;
     const Weights weights(on_device(weight_form(Dtype::bf16, 64, 32)));
     LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
-    call.move_to(device);
+    call.move_to(cuda_device);
     const Failing failing("cublasLtMatmul");
     expect_message(call.run(context.get()), HALYARD_DEVICE_ERROR,
                    "halyard_linear: a product by cuBLASLt failed: the function failed to launch on the GPU");
@@ -521,7 +313,7 @@ TEST(Layers, RememberABoundedNumberOfShapes) {
     const Weights weights(on_device(weight_form(Dtype::f32, 1, 1)));
     for (std::int64_t rows = 1; rows <= 6000; rows++) {
         LinearCall call(weights, call_form(Dtype::f32, Dtype::f32, {rows}));
-        call.move_to(device);
+        call.move_to(cuda_device);
         ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
     }
     EXPECT_LE(count("libcublasLt.so.13", "stand_in_objects"), 4096 * 5);
@@ -541,44 +333,40 @@ TEST(Layers, AllocateNothingInSteadyState) {
     form.leading = {2};
     Ffn small(form);
     ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
-    const long before = count("libcuda.so.1", "stand_in_allocations");
+    const long before = allocations();
     ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
     ASSERT_EQ(small.run(context.get()), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(count("libcuda.so.1", "stand_in_allocations"), before);
+    EXPECT_EQ(allocations(), before);
     halyard_context_release_scratch(context.get());
     ASSERT_EQ(large.run(context.get()), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(count("libcuda.so.1", "stand_in_allocations"), before + 1);
+    EXPECT_EQ(allocations(), before + 1);
 }
 
 TEST(Layers, CanBeCapturedWhenTheirMemoryIsThere) {
     if (!on_stand_in()) {
         GTEST_SKIP() << "with the stand-in alone";
     }
-    void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
-    ASSERT_NE(driver, nullptr);
-    const auto capture = reinterpret_cast<void (*)(int)>(dlsym(driver, "stand_in_capture"));
-    ASSERT_NE(capture, nullptr);
     const Context context;
     FfnForm form = ffn_form(Dtype::f16);
     form.activation = HALYARD_RELU;
     Ffn ffn(form);
-    capture(1);
+    capture(true);
     const halyard_status refused = ffn.run(context.get());
-    capture(0);
+    capture(false);
     expect_message(refused, HALYARD_DEVICE_ERROR, "the stream is being captured");
     ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
-    capture(1);
+    capture(true);
     const halyard_status captured = ffn.run(context.get());
-    capture(0);
+    capture(false);
     EXPECT_EQ(captured, HALYARD_OK) << halyard_last_error();
     // The graph keeps its memory: a larger call takes other memory.
     form.leading = {3000};
     form.d_model = 1;
     form.d_ff = 1024;
     Ffn larger(form);
-    const long before = count("libcuda.so.1", "stand_in_allocations");
+    const long before = allocations();
     ASSERT_EQ(larger.run(context.get()), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(count("libcuda.so.1", "stand_in_allocations"), before + 1);
+    EXPECT_EQ(allocations(), before + 1);
     ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
 }
 
@@ -590,13 +378,13 @@ TEST(Layers, SayThatThereIsNoMemory) {
     const Weights weights(on_device(weight_form(Dtype::f32, 8, 8)));
     LinearCall call(weights, call_form(Dtype::f32, Dtype::f32, {2}));
     call.activate(HALYARD_RELU);
-    call.move_to(device);
+    call.move_to(cuda_device);
     {
         const Failing failing("cuMemAlloc_v2");
         expect_message(call.run(context.get()), HALYARD_OUT_OF_MEMORY,
                        "halyard_linear: allocating scratch memory on the device failed: out of memory");
         Tensor matrix(Dtype::f32, compact_form({4, 4}));
-        matrix.view.device = device;
+        matrix.view.device = cuda_device;
         halyard_weights *packed = nullptr;
         expect_message(halyard_weights_pack(context.get(), &matrix.view, nullptr, nullptr, 0, &packed),
                        HALYARD_OUT_OF_MEMORY,
@@ -610,14 +398,14 @@ TEST(Layers, RefuseOperandsElsewhere) {
     const Context context;
     const Weights here(weight_form(Dtype::f32, 8, 8)), there(on_device(weight_form(Dtype::f32, 8, 8)));
     LinearCall on_cpu(there, f32_rows(2)), on_gpu(here, f32_rows(2));
-    on_gpu.move_to(device);
+    on_gpu.move_to(cuda_device);
     expect_message(on_cpu.run(context.get()), HALYARD_UNSUPPORTED,
                    "weights is packed for CUDA device 0, but x is on the CPU");
     expect_message(on_gpu.run(context.get()), HALYARD_UNSUPPORTED,
                    "weights is packed for the CPU, but x is on CUDA device 0");
     LinearCall mixed(there, f32_rows(2));
     mixed.add_bias(Dtype::f32);
-    mixed.move_to(device);
+    mixed.move_to(cuda_device);
     mixed.bias->view.device = {kDLCPU, 0};
     expect_message(mixed.run(context.get()), HALYARD_UNSUPPORTED, "bias is on the CPU, but x is on CUDA device 0");
     LinearCall other(there, f32_rows(2));
@@ -629,7 +417,7 @@ TEST(Weights, OnADeviceSayWhatTheyAre) {
     Tensor matrix(Dtype::bf16, compact_form({6, 10})), norm(Dtype::bf16, compact_form({10}));
     matrix.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
     norm.fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
-    matrix.view.device = device;
+    matrix.view.device = cuda_device;
     halyard_pack_options options{};
     std::int64_t bytes = 0;
     ASSERT_EQ(halyard_weights_size(&matrix.view, &options, &bytes), HALYARD_OK);
@@ -660,7 +448,7 @@ TEST(Weights, OnADeviceSayWhatTheyAre) {
     refused(HALYARD_NO_DEVICE, "there is no CUDA device 7");
     options.device = {kDLVulkan, 0};
     refused(HALYARD_UNSUPPORTED, "device has type 7");
-    options.device = device;
+    options.device = cuda_device;
     char memory[1];
     expect_message(halyard_weights_pack(nullptr, &matrix.view, &options,
                                         memory + (reinterpret_cast<std::uintptr_t>(memory) % 256 == 0), 1, &weights),

@@ -1,10 +1,15 @@
-// Every operation on tensors of a CUDA device, by the library's way of launching kernels and the stand-in driver: against
-// the float64 references, whatever the width and the memory layout; with the bits that the same row has elsewhere.
+// Every operation on tensors of a CUDA device, by the library's way of launching kernels and the stand-in driver:
+// against the float64 references, whatever the width and the memory layout; with the bits that the same row has
+// elsewhere.
 #include "support/invocation.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "stand_ins.h"
+#include "support/device_hooks.h"
+#include "support/linear.h"
 
 namespace halyard::tests {
 namespace {
@@ -65,7 +70,9 @@ TEST_P(EveryOperation, IsRightForEveryWidth) {
 TEST_P(EveryOperation, IsRightForEveryMemoryLayout) {
     const auto padded = [](std::int64_t input_gap, std::int64_t output_gap) {
         return [=](const Operand &operand, const Shape &shape) {
-            const std::int64_t gap = operand.role == Role::input ? input_gap : operand.role == Role::output ? output_gap : 0;
+            const std::int64_t gap = operand.role == Role::input    ? input_gap
+                                     : operand.role == Role::output ? output_gap
+                                                                    : 0;
             return Form{shape, gap > 0 ? padded_strides(shape, gap) : Shape{}, Placement::starts_at_guard, 0, 0};
         };
     };
@@ -236,6 +243,70 @@ TEST(Rows, AreRightAtTheGreatestWidths) {
         }
     }
 }
+
+// ---- scales of norms ----
+
+class CudaNormScales : public testing::TestWithParam<Dtype> {};
+
+TEST_P(CudaNormScales, AreRight) {
+    const Dtype type = GetParam();
+    for (const std::int64_t width : {1, 7, 64, 500, 4104}) {
+        for (const std::int64_t gap : {0, 3}) {
+            const Form memory = {{2, 3, width},
+                                 gap > 0 ? padded_strides({2, 3, width}, gap) : Shape(),
+                                 Placement::starts_at_guard,
+                                 0,
+                                 0};
+            const Form vector = {{2, 3}, gap > 0 ? Shape{5, 1} : Shape(), Placement::ends_at_guard, 0, 0};
+            Tensor x(type, memory), mean(Dtype::f32, vector), scale(Dtype::f32, vector), rms(Dtype::f32, vector);
+            x.fill([&](std::int64_t row, std::int64_t i) { return row == 4 ? 0.0 : 3.0 + bell(11, row, i); });
+            to_device(x, mean, scale, rms);
+            const Context context;
+            ASSERT_EQ(finished(halyard_rms_norm_scale(context.get(), &x.view, 1e-6f, 0, &rms.view)), HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_EQ(finished(halyard_layer_norm_scale(context.get(), &x.view, 1e-5f, &mean.view, &scale.view)),
+                      HALYARD_OK)
+                << halyard_last_error();
+            NormParameters parameters;
+            parameters.eps = static_cast<double>(1e-6f);
+            for (std::int64_t row = 0; row < 6; row++) {
+                const Row values = x.row_values(row);
+                const Expected expected_rms = rms_scale(values, parameters);
+                const Moments expected = layer_moments(values, static_cast<double>(1e-5f));
+                ASSERT_TRUE(acceptable(Dtype::f32, expected_rms, rms.get(row / 3, row % 3)))
+                    << width << ", row " << row;
+                ASSERT_TRUE(acceptable(Dtype::f32, expected.mean, mean.get(row / 3, row % 3)))
+                    << width << ", row " << row;
+                if (width > 1) {
+                    ASSERT_TRUE(acceptable(Dtype::f32, expected.scale, scale.get(row / 3, row % 3)))
+                        << width << ", row " << row;
+                }
+            }
+            ASSERT_TRUE(rms.surroundings_intact() && mean.surroundings_intact() && scale.surroundings_intact());
+        }
+    }
+}
+
+// A norm that is applied later has the bits of one that is not.
+TEST_P(CudaNormScales, AreTheNormsOwn) {
+    const Dtype type = GetParam();
+    Tensor x(type, compact_form({5, 256})), y(type, compact_form({5, 256})), scale(Dtype::f32, compact_form({5}));
+    x.fill([](std::int64_t row, std::int64_t i) { return bell(13, row, i); });
+    to_device(x, y, scale);
+    ASSERT_EQ(finished(halyard_rms_norm_scale(nullptr, &x.view, 1e-6f, 0, &scale.view)), HALYARD_OK)
+        << halyard_last_error();
+    ASSERT_EQ(finished(halyard_rms_norm(nullptr, &x.view, nullptr, 1e-6f, 0, &y.view)), HALYARD_OK)
+        << halyard_last_error();
+    for (std::int64_t row = 0; row < 5; row++) {
+        for (std::int64_t i = 0; i < 256; i++) {
+            const float product = static_cast<float>(x.get(row, i)) * static_cast<float>(scale.get(0, row));
+            ASSERT_EQ(y.bits(row, i), encode(type, static_cast<double>(product)));
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaNormScales, testing::ValuesIn(all_dtypes),
+                         [](const testing::TestParamInfo<Dtype> &info) { return name_of(info.param); });
 
 }  // namespace
 }  // namespace halyard::tests

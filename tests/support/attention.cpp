@@ -81,11 +81,23 @@ Rope make_rope(std::int64_t head_dim, std::int64_t rotary_dim, bool interleaved,
 }
 
 Cache make_cache(Dtype type, std::int64_t sequences, std::int64_t kv_heads, std::int64_t head_dim,
-                 std::int64_t max_positions, std::int64_t layers) {
+                 std::int64_t max_positions, std::int64_t layers, DLDevice device) {
     const halyard_kv_cache_options options = {layers, sequences, kv_heads, head_dim, max_positions, dlpack_type(type)};
     halyard_kv_cache *cache = nullptr;
-    EXPECT_EQ(halyard_kv_cache_create(&options, nullptr, 0, &cache), HALYARD_OK) << halyard_last_error();
+    const halyard_status created = device.device_type == kDLCPU
+                                       ? halyard_kv_cache_create(&options, nullptr, 0, &cache)
+                                       : halyard_kv_cache_create_on_device(&options, device, nullptr, 0, &cache);
+    EXPECT_EQ(created, HALYARD_OK) << halyard_last_error();
     return Cache(cache);
+}
+
+AttentionForm square(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+    AttentionForm form;
+    form.queries = form.keys = tokens;
+    form.heads = heads;
+    form.kv_heads = kv_heads;
+    form.head_dim = head_dim;
+    return form;
 }
 
 TokenView::TokenView(const Tensor &tensor, std::int64_t first, std::int64_t count, std::int64_t sequence)

@@ -46,7 +46,10 @@ using Cache = std::unique_ptr<halyard_kv_cache, DestroyCache>;
 
 Rope make_rope(std::int64_t head_dim, std::int64_t rotary_dim, bool interleaved, std::int64_t max_positions);
 Cache make_cache(Dtype type, std::int64_t sequences, std::int64_t kv_heads, std::int64_t head_dim,
-                 std::int64_t max_positions, std::int64_t layers = 1);
+                 std::int64_t max_positions, std::int64_t layers = 1, DLDevice device = {kDLCPU, 0});
+
+/** As many queries as keys. */
+AttentionForm square(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
 
 /** Tokens [first, first + count) of a tensor [(batch,) tokens, heads, head_dim]; with `sequence` not negative of that
  * batch index alone, rank 3. */

@@ -1,20 +1,11 @@
-// See tuner.h.
-#include "tuner.h"
-
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// See arena.h.
+#include "arena.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ctime>
-#include <limits>
 #include <stdexcept>
 #include <thread>
-
-#include "hash.h"
 
 namespace halyard::tune {
 namespace {
@@ -49,123 +40,7 @@ Effort effort_on(const Workload &workload, Effort effort) {
     return effort;
 }
 
-/** Bytes of all outputs of the first operand set. */
-std::string output_bytes(const bench::Work &work) {
-    std::string bytes;
-    for (const bench::Matrix &output : work.sets[0].outputs) {
-        bytes.append(output.data(), output.bytes());
-    }
-    return bytes;
-}
-
 }  // namespace
-
-// ---- Workshop ----
-
-Workshop::Workshop(const UsualParameters &usual_parameters, const TuneOptions &chosen)
-    : usual(usual_parameters), options(chosen), finder(chosen.threads, chosen.cold_set) {
-    set_resolver([this](int slot) {
-        std::unique_ptr<Loaded> &kernel = loaded[slot];
-        if (kernel == nullptr) {
-            const Variant variant = variant_of(slot);
-            kernel = compiler.load(usual_object(variant), variant.symbol());
-        }
-        return kernel->function();
-    });
-    for (const KernelInfo &kernel : kernel_table()) {
-        for (const std::string &isa : isa_names()) {
-            for (const std::string &dtype : dtype_names()) {
-                const Variant variant{&kernel, dtype, isa};
-                if (kernel.family == "matmul" && slot_of(variant) >= 0) {
-                    set_tile_panels(variant, usual.complete(variant).at("panels"));
-                }
-            }
-        }
-    }
-}
-
-const std::string &Workshop::usual_object(const Variant &variant) {
-    std::string &object = objects[variant.symbol()];
-    if (object.empty()) {
-        object = compiler.object(variant, usual.named(variant));
-    }
-    return object;
-}
-
-Subject Workshop::subject(const Variant &variant, const std::vector<Workload> &workloads) {
-    Subject subject;
-    subject.kernel = variant.kernel->name;
-    subject.dtype = variant.dtype;
-    subject.isa = variant.isa;
-    subject.threads = options.threads;
-    for (const Workload &workload : workloads) {
-        subject.workloads.push_back(workload.name());
-    }
-    subject.space = hash_of_space(*variant.space());
-    subject.code = hash_of(usual_object(variant));
-    return subject;
-}
-
-namespace {
-
-/** Whether two calls have operands of the same shapes and values. */
-bool have_same_operands(const bench::WorkId &a, const bench::WorkId &b) {
-    const bench::Kernel &x = *a.kernel, &y = *b.kernel;
-    return !x.layer && !y.layer && !x.prepare && !y.prepare && x.inputs == y.inputs && x.outputs == y.outputs &&
-           x.input_width == y.input_width && x.has_weight == y.has_weight && x.has_bias == y.has_bias &&
-           x.cast_to == y.cast_to && a.dtype == b.dtype && a.rows == b.rows && a.d == b.d && a.cold == b.cold &&
-           a.threads == b.threads;
-}
-
-/** Whether the processes that judge candidates get the operands of a call, too. A gigabyte that they do not look at
- * takes long to pass on, and long to write to afterwards: page by page, in the calls that are timed. */
-void set_inherited(const bench::Work &work, bool inherited) {
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    for (const bench::Operands &set : work.sets) {
-        for (const auto *matrices : {&set.inputs, &set.outputs}) {
-            for (const bench::Matrix &matrix : *matrices) {
-                const auto begin = reinterpret_cast<std::uintptr_t>(matrix.data()), end = begin + matrix.bytes();
-                const std::uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
-                if (first < last) {
-                    madvise(reinterpret_cast<void *>(first), last - first, inherited ? MADV_DOFORK : MADV_DONTFORK);
-                }
-            }
-        }
-    }
-}
-
-}  // namespace
-
-std::unique_ptr<bench::Work> Workshop::take(const Workload &workload, const std::string &isa) {
-    if (spare != nullptr && have_same_operands(spare->id, workload.id) &&
-        halyard_context_isa(spare->context.get()) == isa_named(isa)) {
-        spare->id = workload.id;
-        return std::move(spare);
-    }
-    if (!workload.id.cold) {
-        return finder.make(workload, isa);
-    }
-    drop_spare();
-    std::unique_ptr<bench::Work> work = finder.make(workload, isa);
-    set_inherited(*work, false);
-    return work;
-}
-
-void Workshop::drop_spare() {
-    if (spare != nullptr) {
-        set_inherited(*spare, true);  // whoever gets the memory next
-        spare = nullptr;
-    }
-}
-
-void Workshop::give_back(std::unique_ptr<bench::Work> work) {
-    if (work != nullptr && work->id.cold) {
-        drop_spare();
-        spare = std::move(work);
-    }
-}
-
-// ---- KernelArena ----
 
 struct KernelArena::Candidate {
     Choice choice;
@@ -309,13 +184,12 @@ void KernelArena::expect(const std::vector<Choice> &choices) {
     }
 }
 
-/** Runs the checks in a process of its own, which a candidate may bring down. Says why it is no good, or nothing. */
 std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &results) {
     std::vector<Check> all;
     for (std::size_t i = 0; i < checks.size(); i++) {
         all.push_back({&check_list[i], checks[i].get()});
     }
-    const std::string failure = judge_on(all, tested, results);
+    const std::string failure = judge_on(all, tested.choice, *tested.loaded, results);
     for (std::size_t i = 0; failure.empty() && &results != &right && i < results.size(); i++) {
         if (results[i].hash != right[i].hash) {
             return "gives other bits at " + check_list[i].name();
@@ -324,73 +198,11 @@ std::string KernelArena::judge(const Candidate &tested, std::vector<Judged> &res
     return failure;
 }
 
-std::string KernelArena::judge_on(const std::vector<Check> &all, const Candidate &tested,
+std::string KernelArena::judge_on(const std::vector<Check> &all, const Choice &choice, const Loaded &tested,
                                   std::vector<Judged> &results) {
-    constexpr unsigned most_seconds = 30;
-    constexpr std::size_t hash_length = 16;
-    struct Message {
-        char hash[hash_length];
-        double error, tolerance;
-    };
-    int channel[2];
-    if (pipe(channel) != 0) {
-        throw std::runtime_error("no pipe can be made");
-    }
-    // What the library needs besides is resolved here, once for all processes.
-    install(usual, candidate(usual).loaded->function());
-    for (const Check &check : all) {
-        check.work->call(0);
-        if (check.workload->kind->finish) {
-            check.workload->kind->finish(*check.work);
-        }
-    }
-    std::fflush(nullptr);
-    const pid_t process = fork();
-    if (process < 0) {
-        throw std::runtime_error("no process can be started");
-    }
-    if (process == 0) {
-        signal(SIGALRM, SIG_DFL);
-        alarm(most_seconds);
-        install(tested.choice, tested.loaded->function());
-        for (const Check &check : all) {
-            bench::Work &work = *check.work;
-            const WorkKind &kind = *check.workload->kind;
-            work.spoil_outputs();
-            work.call(0);
-            if (kind.finish) {
-                kind.finish(work);
-            }
-            Message message{};
-            hash_of(output_bytes(work)).copy(message.hash, hash_length);
-            message.error = kind.error ? kind.error(work) : work.accuracy().error;
-            message.tolerance = work.tolerance();
-            if (write(channel[1], &message, sizeof(message)) != static_cast<ssize_t>(sizeof(message))) {
-                _exit(1);
-            }
-        }
-        _exit(0);
-    }
-    close(channel[1]);
-    results.clear();
-    Message message{};
-    while (read(channel[0], &message, sizeof(message)) == static_cast<ssize_t>(sizeof(message))) {
-        results.push_back({std::string(message.hash, hash_length), message.error, message.tolerance});
-    }
-    close(channel[0]);
-    int status = 0;
-    waitpid(process, &status, 0);
-    if (results.size() != all.size()) {
-        return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "did not come to an end"
-               : WIFSIGNALED(status) ? std::string("crashed: ") + strsignal(WTERMSIG(status))
-                                     : "stopped before its end";
-    }
-    for (std::size_t i = 0; i < results.size(); i++) {
-        if (!(results[i].error <= results[i].tolerance)) {
-            return "is wrong at " + all[i].workload->name();
-        }
-    }
-    return {};
+    return judge_apart(
+        all, [this] { install(usual, candidate(usual).loaded->function()); },
+        [&] { install(choice, tested.function()); }, results);
 }
 
 void KernelArena::append(json fields) {
@@ -572,10 +384,9 @@ std::vector<std::vector<int>> KernelArena::arguments() {
 KernelArena::Race KernelArena::race(const std::string &label, const std::function<std::unique_ptr<Loaded>()> &make,
                                     const Effort &effort) {
     Race result;
-    Candidate other;
-    other.choice = usual;
+    std::unique_ptr<Loaded> other;
     try {
-        other.loaded = make();
+        other = make();
         // On the very calls: such a schedule serves no smaller ones.
         std::vector<Check> all;
         for (std::size_t w = 0; w < workloads.size(); w++) {
@@ -583,7 +394,7 @@ KernelArena::Race KernelArena::race(const std::string &label, const std::functio
             set_inherited(work_on(w), true);
         }
         std::vector<Judged> results;
-        result.failure = judge_on(all, other, results);
+        result.failure = judge_on(all, usual, *other, results);
     } catch (const std::runtime_error &error) {
         result.failure = error.what();
     }
@@ -591,7 +402,7 @@ KernelArena::Race KernelArena::race(const std::string &label, const std::functio
     for (std::size_t w = 0; w < workloads.size() && result.failure.empty(); w++) {
         bench::Work &work = work_on(w);
         Calls ours(*this, work, usual, candidate(usual).loaded->function());
-        Calls theirs(*this, work, usual, other.loaded->function());
+        Calls theirs(*this, work, usual, other->function());
         const auto seconds = sample_rounds({&ours, &theirs}, effort, random, stop);
         if (static_cast<int>(seconds[0].size()) < effort.rounds) {
             result.failure = "interrupted";

@@ -1,60 +1,16 @@
-// One kernel after another: its candidates compiled, judged and timed in calls of the library, and what came out kept
-// in the database.
-#ifndef HALYARD_TUNE_TUNER_H
-#define HALYARD_TUNE_TUNER_H
+// One kernel's choices, compiled, judged and timed in calls of the library, and what came out kept in the database.
+#ifndef HALYARD_TUNE_ARENA_H
+#define HALYARD_TUNE_ARENA_H
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
+#include <random>
 
-#include "compile.h"
-#include "database.h"
-#include "search.h"
-#include "verdict.h"
-#include "works.h"
+#include "judge.h"
+#include "workshop.h"
 
 namespace halyard::tune {
-
-struct TuneOptions {
-    std::string shapes = "usual";
-    Rigor rigor;
-    int threads = 1;
-    unsigned seed = 1;
-    std::size_t cold_set = 0;
-    std::int64_t l1 = 0, l2 = 0;
-};
-
-/** What a variant's candidates are made and measured with. */
-class Workshop {
-public:
-    Workshop(const UsualParameters &usual_parameters, const TuneOptions &chosen);
-
-    const UsualParameters &usual;
-    const TuneOptions &options;
-    Compiler compiler;
-    WorkFinder finder;
-
-    /** The object with the usual parameters. */
-    const std::string &usual_object(const Variant &variant);
-    Subject subject(const Variant &variant, const std::vector<Workload> &workloads);
-
-    /** The operands of a call. Those out of cache are a gigabyte: the ones that were given back last are taken again if
-     *  they have the shapes. */
-    std::unique_ptr<bench::Work> take(const Workload &workload, const std::string &isa);
-    void give_back(std::unique_ptr<bench::Work> work);
-
-    /** Families whose spaces say the usual values of their GeneratorParams: found out once. */
-    std::set<std::string> checked_families;
-
-private:
-    void drop_spare();
-
-    std::unique_ptr<bench::Work> spare;
-    std::map<std::string, std::string> objects;     // by symbol
-    std::map<int, std::unique_ptr<Loaded>> loaded;  // by slot
-};
 
 class KernelArena : public Arena {
 public:
@@ -95,20 +51,14 @@ public:
 private:
     struct Candidate;
     class Calls;
-    struct Judged {
-        std::string hash;  // of the outputs
-        double error = 0, tolerance = 0;
-    };
 
     Candidate &candidate(const Choice &choice);
     void compile(const std::vector<Choice> &choices);
     void install(const Choice &choice, KernelFunction function) const;
-    struct Check {
-        const Workload *workload;
-        bench::Work *work;
-    };
+    /** Why the candidate is no good, or nothing. */
     std::string judge(const Candidate &candidate, std::vector<Judged> &results);
-    std::string judge_on(const std::vector<Check> &checks, const Candidate &candidate, std::vector<Judged> &results);
+    std::string judge_on(const std::vector<Check> &all, const Choice &choice, const Loaded &tested,
+                         std::vector<Judged> &results);
     bench::Work &work_on(std::size_t workload);
     /** The same, but hot operands lie somewhere else than before: what wins by how its operands happen to lie in the
      *  caches does not win twice. */
