@@ -167,6 +167,7 @@ const MakingMistake making_mistakes[] = {
     {"no matrix", "q_proj", invalid, [](Making &m) { Making::spoil(m.w.q_proj).ndim = 1; }},
     {"null data", "k_proj", invalid, [](Making &m) { Making::spoil(m.w.k_proj).data = nullptr; }},
     {"CUDA", "v_proj", unsupported, [](Making &m) { Making::spoil(m.w.v_proj).device.device_type = kDLCUDA; }},
+    {"for Vulkan", "device", unsupported, [](Making &m) { m.w.device = {kDLVulkan, 0}; }},
     {"int32", "up_proj", unsupported, [](Making &m) { Making::spoil(m.w.up_proj).dtype.code = kDLInt; }},
     {"f16 beside f32", "o_proj", unsupported,
      [](Making &m) { Making::spoil(m.w.o_proj).dtype = dlpack_type(Dtype::f16); }},
