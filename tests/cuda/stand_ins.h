@@ -44,12 +44,42 @@ inline long allocations() {
     return count("libcuda.so.1", "stand_in_allocations");
 }
 
+/** Pieces of it that have not been freed. */
+inline long allocated() {
+    return on_stand_in() ? count("libcuda.so.1", "stand_in_allocated") : -1;
+}
+
+/** Lets so many allocations succeed and no more, as long as this lives. */
+class FewAllocations {
+public:
+    explicit FewAllocations(long count) { limit(count); }
+    ~FewAllocations() { limit(-1); }
+    FewAllocations(const FewAllocations &) = delete;
+    FewAllocations &operator=(const FewAllocations &) = delete;
+
+private:
+    static void limit(long count) {
+        if (const auto set = of_stand_in<void (*)(long)>("libcuda.so.1", "stand_in_limit_allocations")) {
+            set(count);
+        }
+    }
+};
+
 /** Whether streams are being captured. */
 inline void capture(bool on) {
     if (const auto set = of_stand_in<void (*)(int)>("libcuda.so.1", "stand_in_capture")) {
         set(on ? 1 : 0);
     }
 }
+
+/** They are as long as this lives. */
+class Capture {
+public:
+    Capture() { capture(true); }
+    ~Capture() { capture(false); }
+    Capture(const Capture &) = delete;
+    Capture &operator=(const Capture &) = delete;
+};
 
 }  // namespace halyard::tests
 

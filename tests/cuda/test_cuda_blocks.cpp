@@ -1,7 +1,7 @@
 // Blocks and stacks on tensors of a CUDA device, by the stand-ins for driver and cuBLASLt: against the float64
 // references of the processors' tests, with what lies between the products rounded to the type that it has on a device.
+#include "stand_ins.h"
 #include "support/stack.h"
-#include "support/stand_in.h"
 
 #include <sys/mman.h>
 
@@ -10,10 +10,10 @@
 namespace halyard::tests {
 namespace {
 
-constexpr DLDevice device = {kDLCUDA, 0}, other_device = {kDLCUDA, 1}, processor = {kDLCPU, 0};
+constexpr DLDevice other_device = {kDLCUDA, 1}, processor = {kDLCPU, 0};
 
 BlockForm on_device(BlockForm form, bool sources_on_device = true) {
-    form.device = device;
+    form.device = cuda_device;
     form.sources_on_device = sources_on_device;
     return form;
 }
@@ -175,16 +175,16 @@ BlockForm typical_block(Dtype type) {
 
 TEST(CudaBlockMemory, IsFreed) {
     halyard_context_release_scratch(nullptr);
-    const long before = stand_in::allocated();
+    const long before = allocated();
     for (const bool sources_on_device : {false, true}) {
         StackForm form = on_device(preset_stack("gemma"), sources_on_device);
         form.block.matrices = Dtype::bf16;
         form.tied = sources_on_device;
         const Stack stack(form);
-        EXPECT_GT(stand_in::allocated(), before);
+        EXPECT_GT(allocated(), before);
     }
     halyard_context_release_scratch(nullptr);
-    EXPECT_EQ(stand_in::allocated(), before);
+    EXPECT_EQ(allocated(), before);
 }
 
 TEST(CudaBlockMemory, SteadyStateAllocatesNothingAndCanBeCaptured) {
@@ -194,18 +194,18 @@ TEST(CudaBlockMemory, SteadyStateAllocatesNothingAndCanBeCaptured) {
         BlockCall call(block, type, {2, 5});
         const BlockCache cache(block.form, type, 1, 2, 20);
         {
-            const stand_in::Capture capture;
+            const Capture capture;
             expect_message(call.run(context.get(), cache), HALYARD_DEVICE_ERROR, "the stream is being captured");
             EXPECT_EQ(cache.length(0, 0), 0);
         }
         ASSERT_EQ(call.run(context.get(), cache), HALYARD_OK) << halyard_last_error();
-        const long before = stand_in::allocations();
+        const long before = allocations();
         {
-            const stand_in::Capture capture;
+            const Capture capture;
             EXPECT_EQ(call.run(context.get(), cache), HALYARD_OK) << halyard_last_error();
         }
         EXPECT_EQ(call.run(context.get(), cache), HALYARD_OK) << halyard_last_error();
-        EXPECT_EQ(stand_in::allocations(), before);
+        EXPECT_EQ(allocations(), before);
         EXPECT_EQ(cache.length(0, 1), 15);
     }
 }
@@ -221,7 +221,7 @@ TEST(CudaBlockMemory, FailedCallsWriteAndAppendNothing) {
             const Context context;  // without scratch so far
             call.y.clear();
             const std::vector<std::uint8_t> before = call.y.snapshot();
-            const stand_in::FewAllocations few(failures);
+            const FewAllocations few(failures);
             const halyard_status status = call.run(context.get(), cache, 1);
             failed = status != HALYARD_OK;
             if (failed) {
@@ -242,11 +242,11 @@ TEST(CudaBlockMemory, CreationFailsCleanly) {
         form.block.matrices = Dtype::bf16;
         const BlockTensors tensors(form.block);
         const Context context;
-        const long before = stand_in::allocated();
+        const long before = allocated();
         long failures = 0;
         for (bool failed = true; failed; failures += failed ? 1 : 0) {
             halyard_block *block = nullptr;
-            const stand_in::FewAllocations few(failures);
+            const FewAllocations few(failures);
             const halyard_status status =
                 halyard_block_create(context.get(), &form.block.config, &tensors.weights, &block);
             failed = status != HALYARD_OK;
@@ -256,7 +256,7 @@ TEST(CudaBlockMemory, CreationFailsCleanly) {
             }
             halyard_block_destroy(block);
             halyard_context_release_scratch(context.get());
-            EXPECT_EQ(stand_in::allocated(), before) << failures;
+            EXPECT_EQ(allocated(), before) << failures;
         }
         EXPECT_GE(failures, 8);  // angles, vectors in two types, four matrices, and scratch memory
 
@@ -268,11 +268,11 @@ TEST(CudaBlockMemory, CreationFailsCleanly) {
         weights.embed_tokens = &stack.embed_tokens->view;
         weights.embed_positions = &stack.embed_positions->view;
         weights.lm_head = &stack.lm_head->view;
-        const long with_stack = stand_in::allocated();
+        const long with_stack = allocated();
         failures = 0;
         for (bool failed = true; failed; failures += failed ? 1 : 0) {
             halyard_stack *made = nullptr;
-            const stand_in::FewAllocations few(failures);
+            const FewAllocations few(failures);
             const halyard_status status =
                 halyard_stack_create(context.get(), &stack.values.config, &weights, layers, 1, &made);
             failed = status != HALYARD_OK;
@@ -282,7 +282,7 @@ TEST(CudaBlockMemory, CreationFailsCleanly) {
             }
             halyard_stack_destroy(made);
             halyard_context_release_scratch(context.get());
-            EXPECT_EQ(stand_in::allocated(), with_stack) << failures;
+            EXPECT_EQ(allocated(), with_stack) << failures;
         }
         EXPECT_GE(failures, sources_on_device ? 4 : 6);
     }
@@ -328,7 +328,7 @@ TEST_P(CudaStacks, AreRightInEveryForm) {
             }
             const Context context;
             for (const Dtype type : {Dtype::f32, all_dtypes[number % 3]}) {
-                for (const DLDevice &place : {processor, device}) {
+                for (const DLDevice &place : {processor, cuda_device}) {
                     const auto logits = logits_tensor(stack, type, leading, number % 5);
                     logits->view.device = place;
                     Observed observed;
@@ -471,7 +471,7 @@ TEST(CudaStack, ReadsTablesOfAnySize) {
                     static_cast<std::size_t>(width) * sizeof(float));
     }
     std::int64_t shape[] = {vocab, width}, strides[] = {pitch, 1};
-    DLTensor table{memory, device, 2, dlpack_type(Dtype::f32), shape, strides, 0};
+    DLTensor table{memory, cuda_device, 2, dlpack_type(Dtype::f32), shape, strides, 0};
     halyard_stack_weights weights{};
     weights.embed_tokens = &table;
     weights.lm_head = &near_rows.lm_head->view;
@@ -513,19 +513,19 @@ TEST(CudaStackMemory, SteadyStateAllocatesNothingAndCanBeCaptured) {
         // In memory of the process, for which the call waits.
         ASSERT_EQ(run(prompt), HALYARD_OK) << halyard_last_error();
         ASSERT_EQ(run(next), HALYARD_OK) << halyard_last_error();
-        const long before = stand_in::allocations();
+        const long before = allocations();
         {
-            const stand_in::Capture capture;
+            const Capture capture;
             expect_message(run(next), HALYARD_DEVICE_ERROR, "logits is on the CPU");
         }
-        logits->view.device = device;
+        logits->view.device = cuda_device;
         {
-            const stand_in::Capture capture;
+            const Capture capture;
             EXPECT_EQ(run(next), HALYARD_OK) << halyard_last_error();
         }
         EXPECT_EQ(run(next), HALYARD_OK) << halyard_last_error();
         EXPECT_EQ(run(prompt), HALYARD_OK) << halyard_last_error();
-        EXPECT_EQ(stand_in::allocations(), before);
+        EXPECT_EQ(allocations(), before);
         EXPECT_EQ(cache.length(1, 0), 21);
     }
 }
@@ -536,7 +536,7 @@ TEST(CudaStackMemory, FailedCallsWriteAndAppendNothing) {
     const Stack stack(form);
     const BlockCache cache(form.block, Dtype::f32, 3, 2, 30);
     const IdTensor start({{1, 2}, {3, 4}}, true, true), ids({{5, 6, 7}, {8, 9, 1}}, true, true);
-    for (const DLDevice &place : {processor, device}) {
+    for (const DLDevice &place : {processor, cuda_device}) {
         const auto logits = logits_tensor(stack, Dtype::bf16, {2});
         logits->view.device = place;
         const auto run = [&](const halyard_context *context, const IdTensor &tensor) {
@@ -552,7 +552,7 @@ TEST(CudaStackMemory, FailedCallsWriteAndAppendNothing) {
             const Context context;
             logits->clear();
             const std::vector<std::uint8_t> before = logits->snapshot();
-            const stand_in::FewAllocations few(failures);
+            const FewAllocations few(failures);
             const halyard_status status = run(context.get(), ids);
             failed = status != HALYARD_OK;
             if (failed) {
@@ -607,7 +607,7 @@ TEST(CudaBlockArguments, OfMakingAreInOnePlace) {
     };
     const BlockForm here = preset_block("llama"), there = on_device(here);
     refuses(HALYARD_UNSUPPORTED, "k_proj is on CUDA device 0, but q_proj is on the CPU", here,
-            [](halyard_block_weights &w) { const_cast<DLTensor *>(w.k_proj)->device = device; });
+            [](halyard_block_weights &w) { const_cast<DLTensor *>(w.k_proj)->device = cuda_device; });
     refuses(HALYARD_UNSUPPORTED, "ffn_norm is on the CPU, but q_proj is on CUDA device 0", there,
             [](halyard_block_weights &w) { const_cast<DLTensor *>(w.ffn_norm)->device = processor; });
     refuses(HALYARD_UNSUPPORTED, "o_proj is on CUDA device 0, from which", there,
@@ -663,11 +663,11 @@ TEST(CudaStackArguments, AreWhereTheStackIs) {
         EXPECT_TRUE(logits->snapshot() == before);
         EXPECT_EQ(cache.length(0, 0), 0);
     };
-    refuses("logits is on CUDA device 0, but stack is on the CPU", here, cache_here, processor, device);
+    refuses("logits is on CUDA device 0, but stack is on the CPU", here, cache_here, processor, cuda_device);
     refuses("logits is on CUDA device 1, but stack is on CUDA device 0", there, cache_there, processor, other_device);
     refuses("cache is on CUDA device 0, but stack is on the CPU", here, cache_there, processor, processor);
-    refuses("cache is on the CPU, but stack is on CUDA device 0", there, cache_here, processor, device);
-    refuses("input_ids is on device type 2, but must be on the CPU (kDLCPU)", there, cache_there, device, device);
+    refuses("cache is on the CPU, but stack is on CUDA device 0", there, cache_here, processor, cuda_device);
+    refuses("input_ids is on device type 2, but must be on the CPU (kDLCPU)", there, cache_there, cuda_device, cuda_device);
     // An id that there is not is seen before anything is done.
     IdTensor ids({1, 29});
     const auto logits = logits_tensor(there, Dtype::f32, {});
