@@ -19,11 +19,13 @@ using namespace Halide;
 
 namespace {
 
-// The sums of a tile and one weight of every panel are in registers at a time.
+// The sums of a tile and one weight of every panel are in registers at a time, and an element of x where several rows take
+// the same weights.
 const Space space("matmul", {{"panels", 1, {1, 2, 3, 4, 5, 6, 7, 8}}},
                   [](const Choice &choice, const Circumstances &c) {
                       const int vectors = choice.at("panels") * std::max(1, panel_width / c.lanes);
-                      return vectors * (c.number("rows", max_tile_rows) + 1) <= c.registers;
+                      const int rows = c.number("rows", max_tile_rows);
+                      return vectors * (rows + 1) + (rows > 1 ? 1 : 0) <= c.registers;
                   });
 
 // As in the elementwise family.
