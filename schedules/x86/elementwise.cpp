@@ -12,9 +12,8 @@
 namespace halyard::schedules {
 namespace {
 
-// A vector in flight needs a register for its argument and one for what is made of it. With more than 6 most functions go
-// to the stack: on Zen 5 they were then up to 1.3 times as fast in the tuner's process and, for where the stack of another one
-// was, up to 1.4 times as slow.
+// A vector in flight needs a register for its argument and one for what is made of it. With 8 and more many functions keep
+// vectors on the stack; what won so in the tuner on Zen 5 was not always faster in the library (docs/tuning.md).
 const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6}}},
                   [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
 
