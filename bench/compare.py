@@ -36,6 +36,8 @@ def parse_arguments(arguments):
     parser.add_argument("--fail-above", type=float, default=5.0, metavar="PERCENT",
                         help="exit with 3 if a row is slower by more than this (default 5)")
     parser.add_argument("--filter", default="", help="rows whose name matches, when builds are measured")
+    parser.add_argument("--shapes", default="default", help="their work list, by name or path (default, quick, full, ...)")
+    parser.add_argument("--threads", type=int, help="their threads (default: all processors)")
     parser.add_argument("--passes", type=int, default=3, help="runs of each build (default 3)")
     parser.add_argument("--json", type=Path, help="write the comparison to this file too")
     return parser.parse_args(arguments)
@@ -109,7 +111,9 @@ def measure(build, options, directory):
         raise Failure(f"{build} holds no bench/halyard-bench; build it with ./run bench, or name a bench.json")
     out = directory / "bench.json"
     out.unlink(missing_ok=True)
-    command = [str(program), "--peers", "none", "--json", str(out), "--filter", options.filter]
+    command = [str(program), "--peers", "none", "--json", str(out), "--filter", options.filter, "--shapes", options.shapes]
+    if options.threads is not None:
+        command += ["--threads", str(options.threads)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL)
     if done.returncode != 0 or not out.exists():
         raise Failure(f"{program} ended with status {done.returncode}")
