@@ -45,7 +45,7 @@ public:
             return;
         }
         if (!get_target().has_gpu_feature()) {
-            schedules::elementwise(stages, params, get_target());
+            schedules::elementwise(stages, params, get_target(), get_pipeline());
             return;
         }
         if (words) {

@@ -37,7 +37,7 @@ public:
             return;
         }
         if (!get_target().has_gpu_feature()) {
-            schedules::elementwise({y, d, t}, params, get_target());
+            schedules::elementwise({y, d, t}, params, get_target(), get_pipeline());
             return;
         }
         if (words) {

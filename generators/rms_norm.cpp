@@ -78,7 +78,8 @@ public:
                                 get_target());
             return;
         }
-        schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width, pairs, d}, params, get_target());
+        schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width, pairs, d}, params,
+                       get_target(), get_pipeline());
     }
 
 private:

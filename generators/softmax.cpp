@@ -84,9 +84,9 @@ public:
             }
             schedules::gpu::row({{maximum, sum}, {inverse}, y, d, t, width}, threads.params(words), get_target());
         } else if (normalize) {
-            schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target());
+            schedules::row({{maximum, sum}, {inverse}, y, d, t, width}, params, get_target(), get_pipeline());
         } else {
-            schedules::row({{maximum}, {}, y, d, t, width}, params, get_target());
+            schedules::row({{maximum}, {}, y, d, t, width}, params, get_target(), get_pipeline());
         }
     }
 
@@ -124,7 +124,7 @@ public:
         if (using_autoscheduler()) {
             return;
         }
-        schedules::row({{sum}, {inverse}, y, d, t, width}, params, get_target());
+        schedules::row({{sum}, {inverse}, y, d, t, width}, params, get_target(), get_pipeline());
     }
 
 private:

@@ -28,7 +28,9 @@ inline int elements_per_chunk(const ElementwiseParams &params, const Halide::Tar
     return f32_lanes(target) * std::max<int>(2, params.vectors);
 }
 
-void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target);
+/** y is the result of the pipeline, and may take the place of an input. */
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target,
+                 const Halide::Pipeline &pipeline);
 
 }  // namespace halyard::schedules
 

@@ -26,7 +26,8 @@ struct Row {
     Halide::Var pair{};
 };
 
-void row(const Row &stages, const RowParams &params, const Halide::Target &target);
+/** y is the result of the pipeline, and may take the place of an input. */
+void row(const Row &stages, const RowParams &params, const Halide::Target &target, const Halide::Pipeline &pipeline);
 
 /** The reductions alone: y(d, t) holds a few numbers per row, `width` is that of the rows they are made from. */
 void row_statistics(const Row &stages, const RowParams &params, const Halide::Target &target);

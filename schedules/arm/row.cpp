@@ -24,7 +24,7 @@ void per_step(Func stage, Func y, Var t) {
 
 }  // namespace
 
-void row(const Row &stages, const RowParams &params, const Target &) {
+void row(const Row &stages, const RowParams &params, const Target &, const Pipeline &pipeline) {
     Func y = stages.y;
     const Var t = stages.t;
     for (const RowReduction &r : stages.reductions) {
@@ -48,8 +48,7 @@ void row(const Row &stages, const RowParams &params, const Target &) {
         several.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
     arm::by_vectors(y, y.specialize(whole), stages.d, params.vectors);
-    arm::by_overlapping_vectors(y, stages.d, params.vectors);
-    arm::by_vectors(y, y, stages.d, params.vectors);
+    arm::by_overlapping_vectors(y, stages.d, params.vectors, pipeline);
 }
 
 void row_statistics(const Row &stages, const RowParams &, const Target &) {

@@ -19,7 +19,8 @@ const Space space("elementwise", {{"vectors", 2, {1, 2, 3, 4, 6}}},
 
 }  // namespace
 
-void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target) {
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target,
+                 const Halide::Pipeline &) {
     Halide::Func y = stages.y;
     const Halide::Var d = stages.d;
 

@@ -85,7 +85,7 @@ void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) 
 
 }  // namespace
 
-void row(const Row &stages, const RowParams &params, const Target &target) {
+void row(const Row &stages, const RowParams &params, const Target &target, const Pipeline &) {
     Func y = stages.y;
     const Var t = stages.t;
     // Elements of an iteration of the last pass over a whole row, whose width is a multiple of 64.
