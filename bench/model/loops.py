@@ -1,14 +1,17 @@
 """Innermost loops of compiled functions, from their disassembly, and what is in them.
 
-A loop is what lies between the target of a backward branch and that branch; an innermost one holds no other. Nothing is
+A loop is what lies between the target of a backward branch and that branch, if the branch is reached by way of the target
+alone: code that is moved out of the way, as what masks do is, branches back too. An innermost loop holds no other. Nothing is
 marked by hand: of a function's innermost loops, the hot ones are those that do most.
 """
+import bisect
 import dataclasses
 import re
 import subprocess
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*?)\s*$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+LEAVES = re.compile(r"^(?:b|br|ret|jmp|ret[lq])$")  # and never goes on to the next instruction
 BRANCH = re.compile(r"^(?:b(?:\.\w+)?|cbn?z|tbn?z|j\w+)$")
 TARGET = re.compile(r"(?:^|,\s*)(?:0x)?([0-9a-f]+)(?:\s+<[^>]*>)?$")
 
@@ -143,17 +146,52 @@ def functions(objdump, path):
         yield name, body
 
 
+def branches(body):
+    """{index of a branch: index of its target} of a function."""
+    at = {each.address: index for index, each in enumerate(body)}
+    found = {}
+    for index, each in enumerate(body):
+        target = TARGET.search(each.operands) if BRANCH.match(each.name) else None
+        if target and int(target.group(1), 16) in at:
+            found[index] = at[int(target.group(1), 16)]
+    return found
+
+
+def dominators(body, targets):
+    """Of each instruction that begins a block, the set of those that every way to it goes through, itself among them."""
+    starts = sorted({0} | set(targets.values()) | {index + 1 for index in range(len(body) - 1)
+                                                   if index in targets or LEAVES.match(body[index].name)})
+    before = {start: [] for start in starts}
+    for start, end in zip(starts, starts[1:] + [len(body)]):
+        if end - 1 in targets:
+            before[targets[end - 1]].append(start)
+        if end < len(body) and not LEAVES.match(body[end - 1].name):
+            before[end].append(start)
+    found = {start: {start} if start == 0 else set(starts) for start in starts}
+    changed = True
+    while changed:
+        changed = False
+        for start in starts[1:]:
+            common = set.intersection(*(found[each] for each in before[start])) if before[start] else set()
+            if found[start] != common | {start}:
+                found[start] = common | {start}
+                changed = True
+    return starts, found
+
+
+def loop_spans(body):
+    """{(index of the first instruction, index of the last)} of a function's loops."""
+    targets = branches(body)
+    starts, found = dominators(body, targets)
+    return {(begin, end) for end, begin in targets.items()
+            if begin <= end and begin in found[starts[bisect.bisect(starts, end) - 1]]}
+
+
 def innermost_loops(objdump, path):
     arch = architecture(objdump, path)
     loops = []
     for name, body in functions(objdump, path):
-        at = {each.address: index for index, each in enumerate(body)}
-        spans = set()
-        for index, each in enumerate(body):
-            target = TARGET.search(each.operands) if BRANCH.match(each.name) else None
-            begin = at.get(int(target.group(1), 16)) if target else None
-            if begin is not None and begin <= index:
-                spans.add((begin, index))
+        spans = loop_spans(body)
         for begin, end in spans:
             if any((b, e) != (begin, end) and begin <= b and e <= end for b, e in spans):
                 continue
