@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """halyard-bench with the peers of tests/data/peers: one works, others are wrong, crash, hang or are absent; and what
-it says to wrong command lines. usage: test_peers.py HALYARD_BENCH"""
+it says to wrong command lines. usage: test_peers.py [EMULATOR...] HALYARD_BENCH"""
 
 import json
 import os
@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+PROGRAM = sys.argv[1:]
 PEERS = Path(__file__).resolve().parent / "data" / "peers"
 LIST = "rows kernel=silu type=f32 shape=4x64,4x128 state=hot threads=1\n"
 CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
@@ -20,7 +20,7 @@ CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
 
 def command(folder, *options, shapes=None):
     return [
-        PROGRAM,
+        *PROGRAM,
         "--shapes",
         str(shapes or folder / "list.txt"),
         "--python",
@@ -171,6 +171,6 @@ class Bench(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not os.access(PROGRAM, os.X_OK):
-        sys.exit("usage: test_peers.py HALYARD_BENCH")
-    unittest.main()
+    if not PROGRAM or not os.access(PROGRAM[-1], os.X_OK):
+        sys.exit("usage: test_peers.py [EMULATOR...] HALYARD_BENCH")
+    unittest.main(argv=sys.argv[:1])
