@@ -41,17 +41,9 @@ public:
 
     void schedule() {
         keep_roundings(get_pipeline(), get_target());
-        if (using_autoscheduler()) {
-            return;
+        if (!using_autoscheduler()) {
+            schedule_elementwise(stages, words, params, get_target(), get_pipeline(), x, y);
         }
-        if (!get_target().has_gpu_feature()) {
-            schedules::elementwise(stages, params, get_target(), get_pipeline());
-            return;
-        }
-        if (words) {
-            schedules::gpu::promise_cells(x, y);
-        }
-        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:

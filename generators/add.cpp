@@ -36,17 +36,9 @@ public:
     }
 
     void schedule() {
-        if (using_autoscheduler()) {
-            return;
+        if (!using_autoscheduler()) {
+            schedule_elementwise(stages, words, params, get_target(), get_pipeline(), a, b, y);
         }
-        if (!get_target().has_gpu_feature()) {
-            schedules::elementwise(stages, params, get_target(), get_pipeline());
-            return;
-        }
-        if (words) {
-            schedules::gpu::promise_cells(a, b, y);
-        }
-        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:

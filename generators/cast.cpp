@@ -1,6 +1,7 @@
 // Conversion between storage types, through f32: y = round(x). Equal types copy bits.
 #include "Halide.h"
 
+#include "elementwise.h"
 #include "row_storage.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
@@ -33,17 +34,9 @@ public:
     }
 
     void schedule() {
-        if (using_autoscheduler()) {
-            return;
+        if (!using_autoscheduler()) {
+            schedule_elementwise({y, d, t}, words, params, get_target(), get_pipeline(), x, y);
         }
-        if (!get_target().has_gpu_feature()) {
-            schedules::elementwise({y, d, t}, params, get_target(), get_pipeline());
-            return;
-        }
-        if (words) {
-            schedules::gpu::promise_cells(x, y);
-        }
-        schedules::gpu::elementwise({y, d, t}, words, get_target());
     }
 
 private:

@@ -1,10 +1,11 @@
-// y(d, t) = f of the same element of each input: by elements, or in pairs (pairs.h).
+// y(d, t) = f of the same element of each input: by elements, or in pairs (pairs.h); and how that is scheduled.
 #ifndef HALYARD_GENERATORS_ELEMENTWISE_H
 #define HALYARD_GENERATORS_ELEMENTWISE_H
 
 #include "Halide.h"
 #include "pairs.h"
 #include "schedules/elementwise.h"
+#include "schedules/gpu.h"
 
 namespace halyard {
 
@@ -33,6 +34,20 @@ schedules::Elementwise define_elementwise(Output &y, const Halide::Var &d, const
     y(chunk * whole.z + 2 * whole.y + whole.x, t) = half_of_pair(pairs(chunk / 2 * whole.z + whole.y, t), whole.x);
     y(rest, t) = by_elements.store(element, rest);
     return {y, d, t, pairs, whole, rest};
+}
+
+/** The schedule of `stages` for the target. `tensors`: all that have rows, inputs and output. */
+template<typename... Tensors>
+void schedule_elementwise(const schedules::Elementwise &stages, bool words, const schedules::ElementwiseParams &params,
+                          const Halide::Target &target, const Halide::Pipeline &pipeline, Tensors &&...tensors) {
+    if (!target.has_gpu_feature()) {
+        schedules::elementwise(stages, params, target, pipeline);
+        return;
+    }
+    if (words) {
+        schedules::gpu::promise_cells(tensors...);
+    }
+    schedules::gpu::elementwise(stages, words, target);
 }
 
 }  // namespace halyard

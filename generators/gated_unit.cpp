@@ -52,17 +52,9 @@ public:
 
     void schedule() {
         keep_roundings(get_pipeline(), get_target());
-        if (using_autoscheduler()) {
-            return;
+        if (!using_autoscheduler()) {
+            schedule_elementwise(stages, words, params, get_target(), get_pipeline(), gate, y, up);
         }
-        if (!get_target().has_gpu_feature()) {
-            schedules::elementwise(stages, params, get_target(), get_pipeline());
-            return;
-        }
-        if (words) {
-            schedules::gpu::promise_cells(gate, y, up);
-        }
-        schedules::gpu::elementwise(stages, words, get_target());
     }
 
 private:
