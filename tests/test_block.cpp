@@ -314,15 +314,7 @@ TEST(BlockCached, SequencesAndLayersAreIndependent) {
     for (int i = 0; i < 3; i++) {
         const std::int64_t tokens = lengths[i] + 6;
         BlockCall alone(block, Dtype::f32, {tokens}, 0, 0, static_cast<std::uint64_t>(i + 1));
-        for (std::int64_t t = 0; t < 6; t++) {
-            std::memcpy(together.x.at(6 * i + t, 0), alone.x.at(lengths[i] + t, 0), 33 * sizeof(float));
-        }
-        TokenView prompt(alone.x.view, alone.x.strides(), 0, lengths[i]);
-        TokenView result(alone.y.view, alone.y.strides(), 0, lengths[i]);
-        ASSERT_EQ(
-            halyard_block_forward(context.get(), block.get(), &prompt.view, cache.get(), 1, &order[i], &result.view),
-            HALYARD_OK)
-            << halyard_last_error();
+        ASSERT_NO_FATAL_FAILURE(alone.begin_sequence(context.get(), cache, 1, order[i], lengths[i], together, i));
     }
     ASSERT_EQ(together.run(context.get(), cache, 1, order), HALYARD_OK) << halyard_last_error();
     for (int i = 0; i < 3; i++) {

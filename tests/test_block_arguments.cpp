@@ -405,7 +405,7 @@ TEST(BlockArguments, PositionsEndWhereTheCacheAndTheAnglesDo) {
     EXPECT_EQ(halyard_block_forward(nullptr, longer_block.get(), &x.view, nullptr, 0, nullptr, &y.view), HALYARD_OK)
         << halyard_last_error();
     const BlockCache cache(form, Dtype::f32, 1, 1, 12), long_cache(form, Dtype::f32, 1, 1, 40);
-    TokenView x9(x.view, x.strides(), 0, 9), y9(y.view, y.strides(), 0, 9);
+    TokenRows x9(x.view, x.strides(), 0, 9), y9(y.view, y.strides(), 0, 9);
     const auto run = [&](const BlockCache &into) {
         return halyard_block_forward(nullptr, block.get(), &x9.view, into.get(), 0, nullptr, &y9.view);
     };

@@ -2,6 +2,7 @@
 #include "cuda.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -36,7 +37,7 @@ void call(const char *name, Arguments... arguments) {
 }  // namespace
 
 void stop(const std::string &message) {
-    std::fprintf(stderr, "cuda_bench: %s\n", message.c_str());
+    std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, message.c_str());
     std::exit(1);
 }
 

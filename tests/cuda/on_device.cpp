@@ -4,8 +4,11 @@
 // writes it at the addresses that the process knows.
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -24,6 +27,7 @@ struct Driver {
     Result (*register_memory)(void *memory, std::size_t bytes, unsigned flags);
     Result (*unregister_memory)(void *memory);
     Result (*synchronize)();
+    Result (*copy_to_host)(void *to, std::uint64_t from, std::size_t bytes);
 } driver;
 
 [[noreturn]] void stop(const char *what, Result result) {
@@ -46,6 +50,22 @@ void check(const char *what, Result result) {
     }
 }
 
+/** Which cuBLASLt the library computes products by. */
+std::string blaslt() {
+    const char *const wanted = std::getenv("HALYARD_CUBLASLT");
+    if (wanted != nullptr && std::strcmp(wanted, "off") == 0) {
+        return "products by the library's own kernels, as HALYARD_CUBLASLT says";
+    }
+    for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
+        void *const library = dlopen(name, RTLD_NOW);
+        Dl_info found{};
+        if (library != nullptr && dladdr(dlsym(library, "cublasLtMatmul"), &found) != 0) {
+            return std::string("products by ") + found.dli_fname;
+        }
+    }
+    return "cuBLASLt was not found: PRODUCTS BY IT ARE NOT TESTED, but the library's own kernels in its place";
+}
+
 void open() {
     void *const library = dlopen("libcuda.so.1", RTLD_NOW);
     find(library, "cuDevicePrimaryCtxRetain", driver.retain);
@@ -55,12 +75,13 @@ void open() {
     find(library, "cuMemHostRegister_v2", driver.register_memory);
     find(library, "cuMemHostUnregister", driver.unregister_memory);
     find(library, "cuCtxSynchronize", driver.synchronize);
+    find(library, "cuMemcpyDtoH_v2", driver.copy_to_host);
     void *context = nullptr;
     check("cuDevicePrimaryCtxRetain", driver.retain(&context, 0));
     check("cuCtxSetCurrent", driver.set_current(context));
     char name[256] = "";
     check("cuDeviceGetName", driver.name(name, sizeof name, 0));
-    std::printf("on %s\n", name);
+    std::printf("on %s\n%s\n", name, blaslt().c_str());
     constexpr int same_addresses = 91;  // CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
     int same = 0;
     check("cuDeviceGetAttribute", driver.attribute(&same, same_addresses, 0));
@@ -83,6 +104,11 @@ void called() {
     check("cuCtxSynchronize", driver.synchronize());
 }
 
+void fetch(void *to, const void *from, std::size_t bytes) {
+    check("cuCtxSynchronize", driver.synchronize());
+    check("cuMemcpyDtoH", driver.copy_to_host(to, reinterpret_cast<std::uint64_t>(from), bytes));
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
@@ -97,6 +123,6 @@ int main(int count, char **arguments) {
         return 1;
     }
     open();
-    halyard::tests::device_hooks = {mapped, unmapping, called};
+    halyard::tests::device_hooks = {mapped, unmapping, called, fetch};
     return RUN_ALL_TESTS();
 }

@@ -477,6 +477,11 @@ Result cuMemcpyHtoD_v2(std::uint64_t target, const void *source, std::size_t byt
     return current.empty() ? invalid_context : success;
 }
 
+Result cuMemcpyDtoH_v2(void *target, std::uint64_t source, std::size_t bytes) {
+    std::memcpy(target, reinterpret_cast<const void *>(source), bytes);
+    return current.empty() ? invalid_context : success;
+}
+
 Result cuMemcpyDtoDAsync_v2(std::uint64_t target, std::uint64_t source, std::size_t bytes, void *) {
     std::memcpy(reinterpret_cast<void *>(target), reinterpret_cast<const void *>(source), bytes);
     return current.empty() ? invalid_context : success;

@@ -1,21 +1,60 @@
 // What the tests of a device share: tensors that say they are on one, and what the stand-in libraries count and
-// pretend.
+// pretend, which tests have to do without on a real device.
 #ifndef HALYARD_TESTS_CUDA_STAND_INS_H
 #define HALYARD_TESTS_CUDA_STAND_INS_H
 
 #include <dlfcn.h>
 
+#include <cstring>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "halyard/halyard.h"
 #include "support/tensor.h"
 
 namespace halyard::tests {
 
 constexpr DLDevice cuda_device = {kDLCUDA, 0};
+/** One that no machine has. */
+constexpr DLDevice no_such_device = {kDLCUDA, 99};
 
 template<typename... Tensors>
 void to_device(Tensors &...tensors) {
     ((tensors.view.device = cuda_device), ...);
+}
+
+/** Positions of tokens as a device reads them, int32 or int64. */
+class PositionsOnDevice {
+public:
+    template<typename Integer>
+    PositionsOnDevice(const std::vector<Integer> &values, const Shape &extents)
+        : memory(Dtype::f32, {{static_cast<std::int64_t>(values.size() * sizeof(Integer) / sizeof(float))},
+                              {},
+                              Placement::ends_at_guard,
+                              0,
+                              0}),
+          shape(extents) {
+        std::memcpy(memory.at(0, 0), values.data(), values.size() * sizeof(Integer));
+        view = {memory.view.data,
+                cuda_device,
+                static_cast<int>(shape.size()),
+                {kDLInt, 8 * sizeof(Integer), 1},
+                shape.data(),
+                nullptr,
+                0};
+    }
+    DLTensor view;
+
+private:
+    Tensor memory;
+    Shape shape;
+};
+
+inline void expect_message(halyard_status got, halyard_status expected, const std::string &part) {
+    EXPECT_EQ(got, expected) << halyard_last_error();
+    EXPECT_NE(std::string(halyard_last_error()).find(part), std::string::npos) << halyard_last_error();
 }
 
 /** Whether the driver is the stand-in, which can be asked and told more than the original. */
@@ -23,6 +62,16 @@ inline bool on_stand_in() {
     static void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
     return driver != nullptr && dlsym(driver, "stand_in_allocations") != nullptr;
 }
+
+/** Tests of what a real driver does not do when it is told to: refuse memory, count, pretend that it captures. */
+class OnStandIn : public testing::Test {
+protected:
+    void SetUp() override {
+        if (!on_stand_in()) {
+            GTEST_SKIP() << "with the stand-in alone";
+        }
+    }
+};
 
 /** A function of a stand-in, which has been opened by then; null, and a failure, if it is not one. */
 template<typename Function>
@@ -39,14 +88,14 @@ inline long count(const char *library, const char *function) {
     return counted != nullptr ? counted() : -1;
 }
 
-/** How often memory of the device has been allocated. */
+/** How often memory of the device has been allocated; always -1 where nobody counts. */
 inline long allocations() {
-    return count("libcuda.so.1", "stand_in_allocations");
+    return on_stand_in() ? count("libcuda.so.1", "stand_in_allocations") : -1;
 }
 
 /** Pieces of it that have not been freed. */
 inline long allocated() {
-    return on_stand_in() ? count("libcuda.so.1", "stand_in_allocated") : -1;
+    return count("libcuda.so.1", "stand_in_allocated");
 }
 
 /** Lets so many allocations succeed and no more, as long as this lives. */
@@ -65,20 +114,20 @@ private:
     }
 };
 
-/** Whether streams are being captured. */
-inline void capture(bool on) {
-    if (const auto set = of_stand_in<void (*)(int)>("libcuda.so.1", "stand_in_capture")) {
-        set(on ? 1 : 0);
-    }
-}
-
-/** They are as long as this lives. */
+/** Streams are being captured as long as this lives. */
 class Capture {
 public:
     Capture() { capture(true); }
     ~Capture() { capture(false); }
     Capture(const Capture &) = delete;
     Capture &operator=(const Capture &) = delete;
+
+private:
+    static void capture(bool on) {
+        if (const auto set = of_stand_in<void (*)(int)>("libcuda.so.1", "stand_in_capture")) {
+            set(on ? 1 : 0);
+        }
+    }
 };
 
 }  // namespace halyard::tests

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "stand_ins.h"
+#include "support/device_hooks.h"
 
 namespace halyard::tests {
 namespace {
@@ -38,7 +39,8 @@ TEST(CudaCache, GivesBackWhatItGot) {
                 to_device(k, v);
                 // Twice, so that positions are not those of the tensor; to the second layer.
                 for (int time = 0; time < 2; time++) {
-                    ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 1, sequences, &k.view, &v.view), HALYARD_OK)
+                    ASSERT_EQ(finished(halyard_kv_cache_append(nullptr, cache.get(), 1, sequences, &k.view, &v.view)),
+                              HALYARD_OK)
                         << halyard_last_error();
                 }
                 ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 1, sequences, &k.view, &v.view),
@@ -50,9 +52,9 @@ TEST(CudaCache, GivesBackWhatItGot) {
                     Tensor read_k(Dtype::f32, compact_form({7, 2, head_dim})),
                         read_v(type, compact_form({7, 2, head_dim}));
                     to_device(read_k, read_v);
-                    ASSERT_EQ(
-                        halyard_kv_cache_read(nullptr, cache.get(), 1, sequences[b], 3, &read_k.view, &read_v.view),
-                        HALYARD_OK)
+                    ASSERT_EQ(finished(halyard_kv_cache_read(nullptr, cache.get(), 1, sequences[b], 3, &read_k.view,
+                                                             &read_v.view)),
+                              HALYARD_OK)
                         << halyard_last_error();
                     for (std::int64_t row = 0; row < 14; row++) {
                         const std::int64_t from = b * 10 + (row + 6) % 10;
@@ -86,9 +88,9 @@ TEST(CudaCache, LiesInTheCallersMemory) {
     Tensor k(Dtype::bf16, compact_form({30, 2, 20})), read(Dtype::bf16, compact_form({30, 2, 20}));
     k.fill([](std::int64_t row, std::int64_t i) { return bell(23, row, i); });
     to_device(k, read);
-    ASSERT_EQ(halyard_kv_cache_append(nullptr, cache.get(), 0, nullptr, &k.view, &k.view), HALYARD_OK)
+    ASSERT_EQ(finished(halyard_kv_cache_append(nullptr, cache.get(), 0, nullptr, &k.view, &k.view)), HALYARD_OK)
         << halyard_last_error();
-    ASSERT_EQ(halyard_kv_cache_read(nullptr, cache.get(), 0, 0, 0, nullptr, &read.view), HALYARD_OK)
+    ASSERT_EQ(finished(halyard_kv_cache_read(nullptr, cache.get(), 0, 0, 0, nullptr, &read.view)), HALYARD_OK)
         << halyard_last_error();
     EXPECT_EQ(k.all_bits(), read.all_bits());
     // A tensor in it.
@@ -117,7 +119,7 @@ TEST(CudaCache, IsOfItsDevice) {
     refused(there.get());
     halyard_kv_cache_options options = {1, 1, 1, 16, 8, dlpack_type(Dtype::f32)};
     halyard_kv_cache *cache = nullptr;
-    EXPECT_EQ(halyard_kv_cache_create_on_device(&options, {kDLCUDA, 7}, nullptr, 0, &cache), HALYARD_NO_DEVICE);
+    EXPECT_EQ(halyard_kv_cache_create_on_device(&options, no_such_device, nullptr, 0, &cache), HALYARD_NO_DEVICE);
     EXPECT_EQ(halyard_kv_cache_create_on_device(&options, {kDLCUDAHost, 0}, nullptr, 0, &cache), HALYARD_UNSUPPORTED);
     options.max_positions = 0;
     EXPECT_EQ(halyard_kv_cache_create_on_device(&options, cuda_device, nullptr, 0, &cache), HALYARD_INVALID_ARGUMENT);
@@ -312,8 +314,8 @@ TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheCall) {
     const std::int64_t sequences[] = {2};
     call.y.clear();
     TokenView q(call.q, 0, 260, 1), k(call.k, 0, 260, 1), v(call.v, 0, 260, 1), y(call.y, 0, 260, 1);
-    ASSERT_EQ(halyard_attention_cached(context.get(), &q.view, &k.view, &v.view, other.get(), 0, sequences,
-                                       &call.options, &y.view),
+    ASSERT_EQ(finished(halyard_attention_cached(context.get(), &q.view, &k.view, &v.view, other.get(), 0, sequences,
+                                                &call.options, &y.view)),
               HALYARD_OK)
         << halyard_last_error();
     const std::vector<std::uint32_t> alone = call.y.all_bits();
@@ -346,9 +348,9 @@ TEST(CudaAttention, SequencesOfTheirOwnLengths) {
             << halyard_last_error();
     }
     TokenView q(call.q, 19, 1), k(call.k, 19, 1), v(call.v, 19, 1), y(call.y, 19, 1);
-    ASSERT_EQ(
-        halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, sequences, &call.options, &y.view),
-        HALYARD_OK)
+    ASSERT_EQ(finished(halyard_attention_cached(nullptr, &q.view, &k.view, &v.view, cache.get(), 0, sequences,
+                                                &call.options, &y.view)),
+              HALYARD_OK)
         << halyard_last_error();
     EXPECT_TRUE(call.check(expected));
 }
@@ -389,7 +391,8 @@ TEST(CudaAttention, QueriesThatSeeNothingGiveZeros) {
     AttentionCase call(form);
     to_device(call);
     const TokenView k(call.k, 0, 0), v(call.v, 0, 0);
-    ASSERT_EQ(halyard_attention(nullptr, &call.q.view, &k.view, &v.view, &call.options, &call.y.view), HALYARD_OK)
+    ASSERT_EQ(finished(halyard_attention(nullptr, &call.q.view, &k.view, &v.view, &call.options, &call.y.view)),
+              HALYARD_OK)
         << halyard_last_error();
     for (const std::uint32_t bits : call.y.all_bits()) {
         ASSERT_EQ(bits, 0u);
@@ -412,7 +415,9 @@ TEST(CudaAttention, MayWriteWhereTheQueriesAre) {
     EXPECT_TRUE(same_bits(Dtype::f32, apart, call.q.all_bits()));
 }
 
-TEST(CudaAttention, AllocatesNothingInSteadyState) {
+using CudaAttentionMemory = OnStandIn;
+
+TEST_F(CudaAttentionMemory, IsNotAllocatedInSteadyState) {
     AttentionForm form = aligned(square(12, 4, 2, 32));
     form.rotary_dim = 32;
     form.norm = true;
@@ -422,10 +427,10 @@ TEST(CudaAttention, AllocatesNothingInSteadyState) {
     const Cache cache = make_device_cache(Dtype::f32, 1, 2, 32, 12);
     ASSERT_EQ(call.run_cached(context.get(), cache.get(), 0, 10, call.y), HALYARD_OK) << halyard_last_error();
     const long before = allocations();
-    capture(true);
-    const halyard_status captured = call.run_cached(context.get(), cache.get(), 10, 1, call.y);
-    capture(false);
-    EXPECT_EQ(captured, HALYARD_OK) << halyard_last_error();
+    {
+        const Capture capture;
+        EXPECT_EQ(call.run_cached(context.get(), cache.get(), 10, 1, call.y), HALYARD_OK) << halyard_last_error();
+    }
     EXPECT_EQ(call.run_cached(context.get(), cache.get(), 11, 1, call.y), HALYARD_OK) << halyard_last_error();
     EXPECT_EQ(allocations(), before);
     EXPECT_TRUE(call.check(call.expected(Dtype::f32, sum_roundings(form))));

@@ -32,11 +32,6 @@ public:
     ~Failing() { unsetenv("STAND_IN_FAIL"); }
 };
 
-void expect_message(halyard_status got, halyard_status expected, const std::string &part) {
-    EXPECT_EQ(got, expected) << halyard_last_error();
-    EXPECT_NE(std::string(halyard_last_error()).find(part), std::string::npos) << halyard_last_error();
-}
-
 // ---- linear layers ----
 
 WeightForm on_device(WeightForm form) {
@@ -264,10 +259,19 @@ TEST(FfnsOfMixedTypes, AreRight) {
 
 // ---- what goes wrong, and what must not happen ----
 
-TEST(Layers, UseCublasLtWhereItIsThere) {
-    if (!on_stand_in()) {
-        GTEST_SKIP() << "with the stand-in alone";
+using Layers = OnStandIn;
+
+class LayersByBlasLt : public OnStandIn {
+protected:
+    void SetUp() override {
+        OnStandIn::SetUp();
+        if (without_blaslt()) {
+            GTEST_SKIP() << "with cuBLASLt alone";
+        }
     }
+};
+
+TEST_F(Layers, UseCublasLtWhereItIsThere) {
     const Context context;
     const Weights weights(on_device(weight_form(Dtype::bf16, 64, 32)));
     LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
@@ -291,10 +295,7 @@ TEST(Layers, UseCublasLtWhereItIsThere) {
     EXPECT_EQ(products_of_blaslt(), products + 1);
 }
 
-TEST(Layers, SayWhatCublasLtRefuses) {
-    if (without_blaslt() || !on_stand_in()) {
-        GTEST_SKIP() << "with the stand-in alone";
-    }
+TEST_F(LayersByBlasLt, SayWhatItRefuses) {
     const Context context;
     const Weights weights(on_device(weight_form(Dtype::bf16, 64, 32)));
     LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
@@ -305,10 +306,7 @@ TEST(Layers, SayWhatCublasLtRefuses) {
 }
 
 // More shapes than there are places for: objects of old ones are destroyed.
-TEST(Layers, RememberABoundedNumberOfShapes) {
-    if (without_blaslt() || !on_stand_in()) {
-        GTEST_SKIP() << "with the stand-in alone";
-    }
+TEST_F(LayersByBlasLt, RememberABoundedNumberOfShapes) {
     const Context context;
     const Weights weights(on_device(weight_form(Dtype::f32, 1, 1)));
     for (std::int64_t rows = 1; rows <= 6000; rows++) {
@@ -319,10 +317,7 @@ TEST(Layers, RememberABoundedNumberOfShapes) {
     EXPECT_LE(count("libcublasLt.so.13", "stand_in_objects"), 4096 * 5);
 }
 
-TEST(Layers, AllocateNothingInSteadyState) {
-    if (!on_stand_in()) {
-        GTEST_SKIP() << "with the stand-in alone";
-    }
+TEST_F(Layers, AllocateNothingInSteadyState) {
     const Context context;
     FfnForm form = ffn_form(Dtype::bf16);
     form.gated = form.residual = true;
@@ -342,23 +337,20 @@ TEST(Layers, AllocateNothingInSteadyState) {
     EXPECT_EQ(allocations(), before + 1);
 }
 
-TEST(Layers, CanBeCapturedWhenTheirMemoryIsThere) {
-    if (!on_stand_in()) {
-        GTEST_SKIP() << "with the stand-in alone";
-    }
+TEST_F(Layers, CanBeCapturedWhenTheirMemoryIsThere) {
     const Context context;
     FfnForm form = ffn_form(Dtype::f16);
     form.activation = HALYARD_RELU;
     Ffn ffn(form);
-    capture(true);
-    const halyard_status refused = ffn.run(context.get());
-    capture(false);
-    expect_message(refused, HALYARD_DEVICE_ERROR, "the stream is being captured");
+    {
+        const Capture capture;
+        expect_message(ffn.run(context.get()), HALYARD_DEVICE_ERROR, "the stream is being captured");
+    }
     ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
-    capture(true);
-    const halyard_status captured = ffn.run(context.get());
-    capture(false);
-    EXPECT_EQ(captured, HALYARD_OK) << halyard_last_error();
+    {
+        const Capture capture;
+        EXPECT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
+    }
     // The graph keeps its memory: a larger call takes other memory.
     form.leading = {3000};
     form.d_model = 1;
@@ -370,10 +362,7 @@ TEST(Layers, CanBeCapturedWhenTheirMemoryIsThere) {
     ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
 }
 
-TEST(Layers, SayThatThereIsNoMemory) {
-    if (!on_stand_in()) {
-        GTEST_SKIP() << "with the stand-in alone";
-    }
+TEST_F(Layers, SayThatThereIsNoMemory) {
     const Context context;
     const Weights weights(on_device(weight_form(Dtype::f32, 8, 8)));
     LinearCall call(weights, call_form(Dtype::f32, Dtype::f32, {2}));
@@ -394,7 +383,7 @@ TEST(Layers, SayThatThereIsNoMemory) {
     ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
 }
 
-TEST(Layers, RefuseOperandsElsewhere) {
+TEST(LayerArguments, AreWhereTheWeightsAre) {
     const Context context;
     const Weights here(weight_form(Dtype::f32, 8, 8)), there(on_device(weight_form(Dtype::f32, 8, 8)));
     LinearCall on_cpu(there, f32_rows(2)), on_gpu(here, f32_rows(2));
@@ -444,8 +433,8 @@ TEST(Weights, OnADeviceSayWhatTheyAre) {
     options.device = {kDLCPU, 0};
     refused(HALYARD_UNSUPPORTED, "weight is on CUDA device 0, from which it cannot be packed for another device");
     matrix.view.device = {kDLCPU, 0};
-    options.device = {kDLCUDA, 7};
-    refused(HALYARD_NO_DEVICE, "there is no CUDA device 7");
+    options.device = no_such_device;
+    refused(HALYARD_NO_DEVICE, "there is no CUDA device 99");
     options.device = {kDLVulkan, 0};
     refused(HALYARD_UNSUPPORTED, "device has type 7");
     options.device = cuda_device;

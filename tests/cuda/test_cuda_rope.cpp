@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "stand_ins.h"
+#include "support/device_hooks.h"
 
 namespace halyard::tests {
 namespace {
@@ -47,24 +48,22 @@ TEST_P(CudaRope, HasTheBitsOfTheProcessor) {
             }
             std::vector<std::int32_t> narrow(wide.begin(), wide.end());
             const bool is_wide = form.positions % 2 == 0;
-            std::int64_t position_shape[2] = {form.positions > 2 ? form.batch : form.tokens, form.tokens};
-            DLTensor positions{};
-            positions.data = is_wide ? static_cast<void *>(wide.data()) : narrow.data();
-            positions.device = {kDLCPU, 0};
-            positions.ndim = form.positions > 2 ? 2 : 1;
-            positions.dtype = {kDLInt, static_cast<std::uint8_t>(is_wide ? 64 : 32), 1};
-            positions.shape = position_shape;
-            const DLTensor *const given = form.positions > 0 ? &positions : nullptr;
+            const Shape position_shape =
+                form.positions > 2 ? Shape{form.batch, form.tokens} : Shape{static_cast<std::int64_t>(wide.size())};
+            PositionsOnDevice positions =
+                is_wide ? PositionsOnDevice(wide, position_shape) : PositionsOnDevice(narrow, position_shape);
+            const DLTensor *const given = form.positions > 0 ? &positions.view : nullptr;
+            positions.view.device = {kDLCPU, 0};
             ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &here.view), HALYARD_OK)
                 << halyard_last_error();
             to_device(x, there);
-            positions.device = cuda_device;
-            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &there.view), HALYARD_OK)
+            positions.view.device = cuda_device;
+            ASSERT_EQ(finished(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &there.view)), HALYARD_OK)
                 << halyard_last_error();
             ASSERT_TRUE(same_bits(type, here.all_bits(), there.all_bits()))
                 << "head_dim " << form.head_dim << " " << form.rotary_dim << (interleaved ? " interleaved" : "");
             ASSERT_TRUE(there.surroundings_intact());
-            ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &x.view), HALYARD_OK)
+            ASSERT_EQ(finished(halyard_rope_apply(nullptr, rope.get(), &x.view, given, &x.view)), HALYARD_OK)
                 << halyard_last_error();
             ASSERT_TRUE(same_bits(type, here.all_bits(), x.all_bits())) << "in place, head_dim " << form.head_dim;
             ASSERT_TRUE(x.surroundings_intact());
@@ -80,7 +79,7 @@ TEST_P(CudaRope, IsRight) {
             y(type, {{300, 2, 64}, {}, Placement::starts_at_guard, 0, 0});
         x.fill([](std::int64_t row, std::int64_t i) { return bell(5, row, i); });
         to_device(x, y);
-        ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &y.view), HALYARD_OK)
+        ASSERT_EQ(finished(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &y.view)), HALYARD_OK)
             << halyard_last_error();
         Matrix expected;
         RopeRule rule;
@@ -103,9 +102,9 @@ TEST_P(CudaRope, MakesNaNOfPositionsThatTheTableDoesNotHave) {
     Tensor x(GetParam(), compact_form({5, 1, 32})), y(GetParam(), compact_form({5, 1, 32}));
     x.fill([](std::int64_t row, std::int64_t i) { return bell(7, row, i); });
     to_device(x, y);
-    std::int64_t values[] = {9, 10, -1, std::int64_t{1} << 32, 0}, shape[] = {5};
-    DLTensor positions{values, cuda_device, 1, {kDLInt, 64, 1}, shape, nullptr, 0};
-    ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions, &y.view), HALYARD_OK)
+    const std::vector<std::int64_t> values = {9, 10, -1, std::int64_t{1} << 32, 0};
+    const PositionsOnDevice positions(values, {5});
+    ASSERT_EQ(finished(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions.view, &y.view)), HALYARD_OK)
         << halyard_last_error();
     for (std::int64_t row = 0; row < 5; row++) {
         for (std::int64_t i = 0; i < 32; i++) {
@@ -117,7 +116,9 @@ TEST_P(CudaRope, MakesNaNOfPositionsThatTheTableDoesNotHave) {
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaRope, testing::ValuesIn(all_dtypes),
                          [](const testing::TestParamInfo<Dtype> &info) { return name_of(info.param); });
 
-TEST(CudaRopeTable, IsCopiedOnce) {
+using CudaRopeTable = OnStandIn;
+
+TEST_F(CudaRopeTable, IsCopiedOnce) {
     const Rope rope = make_rope(64, 0, false, 20);
     Tensor x(Dtype::f32, compact_form({3, 2, 64}));
     x.fill([](std::int64_t, std::int64_t) { return 1.0; });
@@ -125,19 +126,24 @@ TEST(CudaRopeTable, IsCopiedOnce) {
     ASSERT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &x.view), HALYARD_OK) << halyard_last_error();
     const long before = allocations();
     const Rope other = make_rope(64, 0, false, 20);
-    capture(true);
-    EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &x.view), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(halyard_rope_apply(nullptr, other.get(), &x.view, nullptr, &x.view), HALYARD_DEVICE_ERROR);
-    capture(false);
-    EXPECT_NE(std::string(halyard_last_error()).find("is being captured"), std::string::npos) << halyard_last_error();
+    {
+        const Capture capture;
+        EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, nullptr, &x.view), HALYARD_OK)
+            << halyard_last_error();
+        expect_message(halyard_rope_apply(nullptr, other.get(), &x.view, nullptr, &x.view), HALYARD_DEVICE_ERROR,
+                       "is being captured");
+    }
     EXPECT_EQ(allocations(), before);
-    // All on one device, and none on another.
-    Tensor positions(Dtype::f32, compact_form({3}));
-    DLTensor integers = positions.view;
-    integers.dtype = {kDLInt, 32, 1};
-    EXPECT_EQ(halyard_rope_apply(nullptr, rope.get(), &x.view, &integers, &x.view), HALYARD_UNSUPPORTED);
-    EXPECT_NE(std::string(halyard_last_error()).find("positions is on the CPU"), std::string::npos)
-        << halyard_last_error();
+}
+
+TEST(CudaRopeArguments, AreOnOneDevice) {
+    const Rope rope = make_rope(64, 0, false, 20);
+    Tensor x(Dtype::f32, compact_form({3, 2, 64}));
+    to_device(x);
+    PositionsOnDevice positions(std::vector<std::int32_t>{0, 1, 2}, {3});
+    positions.view.device = {kDLCPU, 0};
+    expect_message(halyard_rope_apply(nullptr, rope.get(), &x.view, &positions.view, &x.view), HALYARD_UNSUPPORTED,
+                   "positions is on the CPU");
 }
 
 }  // namespace

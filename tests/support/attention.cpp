@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "support/device_hooks.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -158,13 +160,14 @@ Form AttentionCase::tensor_form(std::int64_t tokens, std::int64_t heads) const {
 }
 
 halyard_status AttentionCase::run(const halyard_context *context, Tensor &result) {
-    return halyard_attention(context, &q.view, &k.view, &v.view, &options, &result.view);
+    return finished(halyard_attention(context, &q.view, &k.view, &v.view, &options, &result.view));
 }
 
 halyard_status AttentionCase::run_cached(const halyard_context *context, halyard_kv_cache *cache, std::int64_t first,
                                          std::int64_t count, Tensor &result) {
     TokenView qs(q, first, count), ks(k, first, count), vs(v, first, count), ys(result, first, count);
-    return halyard_attention_cached(context, &qs.view, &ks.view, &vs.view, cache, 0, nullptr, &options, &ys.view);
+    return finished(
+        halyard_attention_cached(context, &qs.view, &ks.view, &vs.view, cache, 0, nullptr, &options, &ys.view));
 }
 
 Matrix AttentionCase::expected(Dtype cached, double sum_roundings) const {

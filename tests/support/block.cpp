@@ -1,9 +1,11 @@
 // Blocks, their tensors and caches, and calls.
 #include "support/block.h"
-#include "support/device_hooks.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+
+#include "support/device_hooks.h"
 
 namespace halyard::tests {
 namespace {
@@ -256,7 +258,7 @@ BlockCache::BlockCache(const BlockForm &form, Dtype dtype, std::int64_t layers, 
                        std::int64_t positions)
     : BlockCache(cache_options(form, dtype, layers, sequences, positions), form.device) {}
 
-TokenView::TokenView(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count)
+TokenRows::TokenRows(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count)
     : view(tensor), shape(tensor.shape, tensor.shape + tensor.ndim), steps(strides) {
     const std::size_t axis = shape.size() - 2;
     shape[axis] = count;
@@ -289,12 +291,26 @@ void BlockCall::run_in_parts(const halyard_context *context, const BlockCache &c
     std::int64_t first = 0;
     for (std::size_t i = 0; first < tokens(); i++) {
         const std::int64_t count = std::min(parts[i % parts.size()], tokens() - first);
-        TokenView from(x.view, x.strides(), first, count), to(y.view, y.strides(), first, count);
+        TokenRows from(x.view, x.strides(), first, count), to(y.view, y.strides(), first, count);
         ASSERT_EQ(finished(halyard_block_forward(context, block.get(), &from.view, cache.get(), 0, nullptr, &to.view)),
                   HALYARD_OK)
             << halyard_last_error();
         first += count;
     }
+}
+
+void BlockCall::begin_sequence(const halyard_context *context, const BlockCache &cache, std::int64_t layer,
+                               std::int64_t sequence, std::int64_t count, BlockCall &next, std::int64_t index) {
+    for (std::int64_t t = 0; t < next.tokens(); t++) {
+        std::memcpy(next.x.at(index * next.tokens() + t, 0), x.at(count + t, 0),
+                    static_cast<std::size_t>(x.width()) * size_of(x.dtype()));
+    }
+    const TokenRows from(x.view, x.strides(), 0, count);
+    TokenRows to(y.view, y.strides(), 0, count);
+    ASSERT_EQ(
+        finished(halyard_block_forward(context, block.get(), &from.view, cache.get(), layer, &sequence, &to.view)),
+        HALYARD_OK)
+        << halyard_last_error();
 }
 
 Matrix BlockCall::expected(Dtype stored) const {

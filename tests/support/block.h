@@ -95,9 +95,9 @@ private:
 };
 
 /** A view of tokens [first, first + count) of a tensor [(batch,) T, width], which lives as long as this. */
-class TokenView {
+class TokenRows {
 public:
-    TokenView(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count);
+    TokenRows(const DLTensor &tensor, const Shape &strides, std::int64_t first, std::int64_t count);
     DLTensor view{};
 
 private:
@@ -120,6 +120,10 @@ struct BlockCall {
                        const std::int64_t *sequences = nullptr);
     /** The same through a cache, some tokens at a time. */
     void run_in_parts(const halyard_context *context, const BlockCache &cache, const std::vector<std::int64_t> &parts);
+    /** Puts the first `count` tokens of this one sequence into the cache, and x of those that follow into `next`, a
+     * call with several sequences, as its sequence `index`. */
+    void begin_sequence(const halyard_context *context, const BlockCache &cache, std::int64_t layer,
+                        std::int64_t sequence, std::int64_t count, BlockCall &next, std::int64_t index);
 
     /** Of whole sequences. */
     Matrix expected(Dtype stored = Dtype::f32) const;

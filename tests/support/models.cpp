@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+
+#include "support/device_hooks.h"
 
 namespace halyard::tests {
 
-const std::filesystem::path model_fixtures = HALYARD_TEST_MODELS;
+// Elsewhere where the environment says so, as for programs that were taken to another machine.
+const std::filesystem::path model_fixtures =
+    std::getenv("HALYARD_TEST_MODELS") != nullptr ? std::getenv("HALYARD_TEST_MODELS") : HALYARD_TEST_MODELS;
 
 const char *const architectures[9] = {"gpt2",    "llama3", "llama_linear", "qwen2", "qwen3",
                                       "mistral", "gemma",  "gemma2",       "gemma3"};
@@ -73,9 +78,17 @@ void Observer::see(void *user, std::int64_t layer, std::int64_t first_token, con
     const auto tokens = static_cast<std::size_t>(hidden->shape[hidden->ndim - 2]);
     ASSERT_EQ(hidden->shape[hidden->ndim - 1], static_cast<std::int64_t>(width));
     ASSERT_LE((first + tokens) * width, self.states_[at].size());
-    // What the stand-in calls memory of a device can be read here.
     DLTensor here = *hidden;
-    here.device = DLDevice{kDLCPU, 0};
+    std::vector<char> fetched;
+    if (hidden->device.device_type == kDLCUDA) {
+        const auto elements = static_cast<std::size_t>(hidden->strides[hidden->ndim - 2]) * (tokens - 1) + width;
+        fetched.resize(elements * hidden->dtype.bits / 8);
+        fetch_from_device(fetched.data(), static_cast<const char *>(hidden->data) + hidden->byte_offset,
+                          fetched.size());
+        here.data = fetched.data();
+        here.byte_offset = 0;
+        here.device = DLDevice{kDLCPU, 0};
+    }
     const Tensor state(self.states_[at].data() + first * width, {std::size_t{1}, tokens, width});
     ASSERT_EQ(halyard_cast(nullptr, &here, state.get()), HALYARD_OK) << halyard_last_error();
 }

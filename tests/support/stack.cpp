@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "support/device_hooks.h"
+
 namespace halyard::tests {
 
 std::string StackForm::describe() const {
@@ -147,12 +149,20 @@ void Observed::see(void *user, std::int64_t layer, std::int64_t first, const DLT
     Part part = {layer, first, hidden->shape[0], hidden->shape[1], hidden->shape[2], type, hidden->device, {}};
     for (std::int64_t i = 0; i < part.batch; i++) {
         for (std::int64_t t = 0; t < part.tokens; t++) {
-            const char *const row = static_cast<const char *>(hidden->data) + hidden->byte_offset +
-                                    (i * hidden->strides[0] + t * hidden->strides[1]) * hidden->dtype.bits / 8;
+            const std::size_t size = size_of(type);
+            const char *const from =
+                static_cast<const char *>(hidden->data) + hidden->byte_offset +
+                (i * hidden->strides[0] + t * hidden->strides[1]) * static_cast<std::int64_t>(size);
+            std::vector<char> row(static_cast<std::size_t>(part.width) * size);
+            if (hidden->device.device_type == kDLCUDA) {
+                fetch_from_device(row.data(), from, row.size());
+            } else {
+                std::memcpy(row.data(), from, row.size());
+            }
             part.rows.emplace_back();
-            for (std::int64_t n = 0; n < part.width; n++) {
+            for (std::size_t n = 0; n < row.size(); n += size) {
                 std::uint32_t bits = 0;
-                std::memcpy(&bits, row + n * hidden->dtype.bits / 8, hidden->dtype.bits / 8);
+                std::memcpy(&bits, row.data() + n, size);
                 part.rows.back().push_back(decode(type, bits));
             }
         }
