@@ -9,8 +9,6 @@
 //   STAND_IN_DEVICES     how many there are, 1 by default
 //   STAND_IN_CAPABILITY  of each, 90 by default
 //   STAND_IN_FAIL        the name of a function that fails with "out of memory"
-#define CL_TARGET_OPENCL_VERSION 200
-#include <CL/cl.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -19,15 +17,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "ptx.h"
+#include "stand_in_opencl.h"
 
 namespace {
 
@@ -56,9 +53,7 @@ struct Module {
 
 struct Function {
     std::shared_ptr<const halyard::tests::ptx::Program> program;
-    cl_kernel kernel = nullptr;
-    std::vector<std::size_t> sizes;  // of parameters; 0: a pointer
-    bool has_local = false;
+    std::shared_ptr<const halyard::tests::opencl::Kernel> kernel;  // where both are null, a launch is nothing
 };
 
 std::mutex lock;
@@ -102,91 +97,6 @@ bool fails(const char *function) {
 [[noreturn]] void stop(const std::string &message) {
     std::fprintf(stderr, "stand-in driver: %s\n", message.c_str());
     std::abort();
-}
-
-struct OpenCl {
-    cl_device_id device = nullptr;
-    cl_context context = nullptr;
-    cl_command_queue queue = nullptr;
-
-    OpenCl() {
-        cl_platform_id platform;
-        if (clGetPlatformIDs(1, &platform, nullptr) != CL_SUCCESS ||
-            clGetDeviceIDs(platform, CL_DEVICE_TYPE_CPU, 1, &device, nullptr) != CL_SUCCESS) {
-            stop("there is no OpenCL for processors; Debian has it in pocl-opencl-icd");
-        }
-        context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
-        queue = clCreateCommandQueueWithProperties(context, device, nullptr, nullptr);
-    }
-};
-
-OpenCl &opencl() {
-    static OpenCl instance;
-    return instance;
-}
-
-std::string text_of(cl_program program) {
-    std::size_t size = 0;
-    clGetProgramBuildInfo(program, opencl().device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
-    std::string log(size, '\0');
-    clGetProgramBuildInfo(program, opencl().device, CL_PROGRAM_BUILD_LOG, size, &log[0], nullptr);
-    return log;
-}
-
-std::size_t size_of_type(const std::string &type) {
-    static const std::map<std::string, std::size_t> sizes = {{"int", 4},  {"uint", 4},  {"float", 4},
-                                                             {"char", 1}, {"uchar", 1}, {"long", 8}};
-    const auto found = sizes.find(type);
-    if (found == sizes.end()) {
-        stop("a parameter has the type " + type);
-    }
-    return found->second;
-}
-
-/** The kernel of the OpenCL source of this name, which has one beside Halide's empty one. */
-Function *compile(const std::string &name) {
-    const char *const directory = std::getenv("STAND_IN_KERNELS");
-    std::ifstream file(std::string(directory ? directory : ".") + "/" + name + ".device_code");
-    std::stringstream stream;
-    stream << file.rdbuf();
-    std::string source = stream.str();
-    const std::string contract = "#pragma OPENCL FP_CONTRACT ON";
-    const std::size_t at = source.find(contract);
-    if (at == std::string::npos) {
-        stop("there is no OpenCL source of " + name);
-    }
-    // Sums of products are fused where the generator says so, and nowhere else.
-    source.replace(at, contract.size(), "#pragma OPENCL FP_CONTRACT OFF");
-    const char *text = source.c_str();
-    const cl_program program = clCreateProgramWithSource(opencl().context, 1, &text, nullptr, nullptr);
-    // Compiling takes most of the tests' time: without optimization it is a fifth.
-    const char *const options =
-        "-cl-std=CL1.2 -cl-kernel-arg-info -cl-fp32-correctly-rounded-divide-sqrt -cl-opt-disable";
-    if (clBuildProgram(program, 1, &opencl().device, options, nullptr, nullptr) != CL_SUCCESS) {
-        stop(name + " does not compile:\n" + text_of(program));
-    }
-    const std::string head = "__kernel void _kernel_";
-    const std::size_t begin = source.find(head) + head.size() - 8, end = source.find('(', begin);
-    auto *const function = new Function;
-    cl_int error;
-    function->kernel = clCreateKernel(program, source.substr(begin, end - begin).c_str(), &error);
-    if (error != CL_SUCCESS) {
-        stop(name + " has no kernel");
-    }
-    cl_uint count = 0;
-    clGetKernelInfo(function->kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
-    for (cl_uint i = 0; i < count; i++) {
-        cl_kernel_arg_address_qualifier space;
-        char type[64] = "";
-        clGetKernelArgInfo(function->kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr);
-        clGetKernelArgInfo(function->kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, nullptr);
-        if (space == CL_KERNEL_ARG_ADDRESS_LOCAL) {
-            function->has_local = true;
-        } else {
-            function->sizes.push_back(space == CL_KERNEL_ARG_ADDRESS_PRIVATE ? size_of_type(type) : 0);
-        }
-    }
-    return function;
 }
 
 /** Size of an image by its ELF header, 0 for PTX. */
@@ -333,14 +243,14 @@ Result cuModuleGetFunction(Function **function, Module *module, const char *name
     Function *&known = functions[name];
     if (!known) {
         const char *const kernels = std::getenv("STAND_IN_KERNELS");
+        known = new Function;
         if (kernels && std::strcmp(kernels, "ptx") == 0) {
-            known = new Function;
             known->program = halyard::tests::ptx::parse(image, name);
             if (!known->program) {
                 stop("the image of " + std::string(name) + " is not PTX");
             }
-        } else {
-            known = kernels ? compile(name) : new Function;
+        } else if (kernels) {
+            known->kernel = halyard::tests::opencl::compile(std::string(kernels) + "/" + name + ".device_code");
         }
     }
     *function = known;
@@ -359,34 +269,14 @@ Result cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsi
         block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024 || shared_bytes > 48 * 1024) {
         return invalid_value;
     }
-    if (function->program) {
-        const std::lock_guard<std::mutex> guard(lock);
-        halyard::tests::ptx::run(*function->program, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes,
-                                 parameters);
-        return success;
-    }
-    if (!function->kernel) {
-        return success;
-    }
+    const unsigned grid[] = {grid_x, grid_y, grid_z}, block[] = {block_x, block_y, block_z};
     const std::lock_guard<std::mutex> guard(lock);
-    cl_uint i = 0;
-    for (; i < function->sizes.size(); i++) {
-        const cl_int set = function->sizes[i] == 0 ?
-                               clSetKernelArgSVMPointer(function->kernel, i, *static_cast<void **>(parameters[i])) :
-                               clSetKernelArg(function->kernel, i, function->sizes[i], parameters[i]);
-        if (set != CL_SUCCESS) {
-            return invalid_value;
-        }
+    if (function->program) {
+        halyard::tests::ptx::run(*function->program, grid, block, shared_bytes, parameters);
     }
-    if (function->has_local) {
-        clSetKernelArg(function->kernel, i, shared_bytes > 0 ? shared_bytes : 16, nullptr);
-    }
-    const std::size_t local[] = {block_x, block_y, block_z};
-    const std::size_t global[] = {std::size_t{grid_x} * block_x, std::size_t{grid_y} * block_y,
-                                  std::size_t{grid_z} * block_z};
-    const cl_int launched =
-        clEnqueueNDRangeKernel(opencl().queue, function->kernel, 3, nullptr, global, local, 0, nullptr, nullptr);
-    return launched == CL_SUCCESS && clFinish(opencl().queue) == CL_SUCCESS ? success : invalid_value;
+    return !function->kernel || halyard::tests::opencl::run(*function->kernel, grid, block, shared_bytes, parameters) ?
+               success :
+               invalid_value;
 }
 
 Result cuMemAlloc_v2(std::uint64_t *pointer, std::size_t bytes) {
