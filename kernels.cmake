@@ -129,6 +129,9 @@ halyard_kernel( attention_finish          internal      attention  attention_fin
 # attention on GPUs: splits of the positions, dtype being that of keys and values, and the result of all splits
 halyard_kernel( attention_split           device      device_split attention_split )
 halyard_kernel( attention_join            device      device_join  attention_join )  # dtype is that of y
+# and between the products of a prompt, dtype being that of the weights
+halyard_kernel( attention_block_sums      device      statistics          attention_block_sums )
+halyard_kernel( attention_block_weights   device      device_elementwise  attention_block_weights )
 
 # rotary position embedding; keys and values into the panels of a cache and out of them, dtype being that of the panels
 halyard_kernel( rope                      internal    rope         rope )

@@ -21,7 +21,7 @@ math(EXPR HALYARD_CUDA_VERSION "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10"
 list(GET HALYARD_CUDA_ARCHITECTURES 0 HALYARD_CUDA_MIN_CAPABILITY)
 message(STATUS "CUDA kernels: ${HALYARD_PTXAS} ${CMAKE_MATCH_1}.${CMAKE_MATCH_2} for sm_${HALYARD_CUDA_ARCHITECTURES}")
 
-# `words` for tensors of aligned rows, `elements` for all others (generators/row_storage.h). Some have the latter alone.
+# `words` for tensors of aligned rows, `elements` for all others (generators/row_storage.h). Some have one of them alone.
 set(HALYARD_DEVICE_ACCESS words elements)
 set(HALYARD_DEVICE_ACCESS_device_matmul elements)
 set(HALYARD_DEVICE_ACCESS_device_fold elements)
@@ -29,6 +29,11 @@ set(HALYARD_DEVICE_ACCESS_device_embed elements)
 set(HALYARD_DEVICE_ACCESS_device_join elements)
 # By words, its registers would not do.
 set(HALYARD_DEVICE_ACCESS_device_epilogue_gelu_gated elements)
+# Scores lie as the runtime has put them; the weights that they become are operands of tensor cores.
+foreach(name attention_block_sums attention_block_weights)
+    set(HALYARD_DEVICE_ACCESS_${name} words)
+    set(HALYARD_DEVICE_DTYPES_${name} f16 bf16)
+endforeach()
 
 # Kernels of rows are built for any block, elementwise ones for their own; either way 1024 threads must fit in a
 # multiprocessor, half of what it holds.
@@ -79,9 +84,13 @@ function(halyard_device_kernel name family generator)
     set(variant VARIANT)
     if(HALYARD_DEVICE_ACCESS_${family} OR HALYARD_DEVICE_ACCESS_${name})
         set(accesses ${HALYARD_DEVICE_ACCESS_${family}} ${HALYARD_DEVICE_ACCESS_${name}})
-        set(variant ELEMENTS)
+        string(TOUPPER ${accesses} variant)
     endif()
     foreach(dtype IN LISTS HALYARD_DTYPES)
+        if(HALYARD_DEVICE_DTYPES_${name} AND NOT dtype IN_LIST HALYARD_DEVICE_DTYPES_${name})
+            set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_ABSENT(${name}, ${dtype})")
+            continue()
+        endif()
         set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_${variant}(${name}, ${dtype})")
         foreach(access IN LISTS accesses)
             set(symbol hk_${name}_${dtype}_cuda_${access})

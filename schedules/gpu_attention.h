@@ -1,4 +1,4 @@
-// Attention on GPUs: splits of the positions, and their joining.
+// Attention on GPUs: splits of the positions, their joining, and the weights between products of a prompt.
 #ifndef HALYARD_SCHEDULES_GPU_ATTENTION_H
 #define HALYARD_SCHEDULES_GPU_ATTENTION_H
 
@@ -34,6 +34,15 @@ struct AttentionJoin {
 };
 
 void attention_join(const AttentionJoin &stages, const Halide::Target &target);
+
+/** y(d, t) in words of two 16-bit weights, of scores in f32, which have twice as many cells. */
+struct AttentionBlockWeights {
+    Halide::Func y;
+    Halide::Func loaded, results;  // scores by element; the words of y
+    Halide::Var d, t;
+};
+
+void attention_block_weights(const AttentionBlockWeights &stages, const Halide::Target &target);
 
 }  // namespace halyard::schedules::gpu
 

@@ -12,6 +12,8 @@
 //            these add up to u times the distance of t_j from the largest score of all. Each exponential has its bound
 //            of the accuracy table, and each merge rounds a product and a sum. So the computed weight is w_j exp(e_j),
 //            with |e_j| at most the sum of all this. Where an exponential is denormal it may lose 2^-148 besides.
+//            Where weights are rounded to 16 bits for a matrix product, each loses half an ULP of that type, or of its
+//            least normal number.
 //   y        sum w_j v_j / sum w_j: the numerator goes through 512 roundings in a block and 2 at each merge, the
 //            denominator through 8 in a lane, 6 in the tree and the same merges; the reciprocal and the product with it
 //            round once each.
@@ -26,7 +28,7 @@ namespace {
 
 constexpr double unit = 0x1p-24;
 constexpr double underflow = 0x1p-148;
-constexpr std::int64_t block = 512;
+constexpr std::int64_t block = 512, product_block = 1024;  // positions that are summed before a merge
 
 double gamma(double n) {
     return n * unit / (1 - n * unit);
@@ -101,6 +103,8 @@ Matrix attention(const Matrix &queries, const Matrix &keys, const Matrix &values
                  const AttentionRule &rule) {
     const auto count = static_cast<std::int64_t>(keys.size());
     const double merges = static_cast<double>((count + block - 1) / block);
+    const bool narrow = rule.products != Dtype::f32;
+    const double value_roundings = static_cast<double>(narrow ? product_block : block) + 2 * merges;
     Matrix result;
     for (std::size_t row = 0; row < queries.size(); row++) {
         const ExpectedRow &q = queries[row];
@@ -122,13 +126,16 @@ Matrix attention(const Matrix &queries, const Matrix &keys, const Matrix &values
             const double weight = std::exp(t.value - largest);
             const double exponent_error =
                 t.error + unit * (largest - t.value + t.error) + (merges + 1) * (exp_error() + 2 * unit);
-            const double error = weight * std::expm1(exponent_error) + underflow;
+            double error = weight * std::expm1(exponent_error) + underflow;
+            if (narrow) {
+                error += unit_roundoff(rule.products) * (weight + error) + min_denormal(rule.products);
+            }
             sum += weight;
             sum_error += error + gamma(rule.sum_roundings + 2 * merges) * (weight + error);
             const ExpectedRow &v = values[seen[i]];
             for (std::size_t d = 0; d < v.size(); d++) {
                 value[d] += weight * v[d].value;
-                value_error[d] += std::fabs(v[d].value) * (error + gamma(block + 2 * merges) * (weight + error)) +
+                value_error[d] += std::fabs(v[d].value) * (error + gamma(value_roundings) * (weight + error)) +
                                   v[d].error * (weight + error);
             }
         }

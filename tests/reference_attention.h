@@ -17,6 +17,9 @@ struct AttentionRule {
     double softcap = 0;  // 0: none
     /** Roundings of a weight on its way to the sum of a block: 8 in a lane and 6 of the tree; where sums go other ways, those. */
     double sum_roundings = 14;
+    /** Where scores and values are products of matrices in a 16-bit type, that: queries and weights are rounded to it,
+     * and values are summed in an order of their own. */
+    Dtype products = Dtype::f32;
 
     bool sees(std::int64_t query, std::int64_t key) const;
 };

@@ -1,17 +1,21 @@
 // Attention on a device: new keys and values to where they are read, then block of queries by block the splits of the
-// positions that they see, and the joining of the splits.
+// positions that they see, and the joining of the splits. Where a block has many queries in 16 bits and cuBLASLt is
+// there, positions that all of them see are split by products; what only some see, and tokens one by one, by the kernel
+// that reads keys and values once for a few rows.
 //
-// A block has as many queries (of all heads, and of several sequences) as have room for their partial results, so that
-// the memory does not grow with the product of the lengths.
+// A block has as many queries (of all heads, and of several sequences) as have room for their partial results and
+// scores, so that the memory does not grow with the product of the lengths.
 #include "cuda/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "attention_device_layout.h"
+#include "cuda/attention_plan.h"
+#include "cuda/attention_products.h"
 #include "cuda/buffer.h"
 #include "cuda/kv_cache.h"
 #include "cuda/launch.h"
+#include "cuda/product.h"
 #include "cuda/rope.h"
 #include "cuda/scratch.h"
 
@@ -24,73 +28,28 @@ constexpr int64_t max_device_positions = int64_t{1} << 30;
 constexpr int64_t max_attention_reach = int64_t{1} << 28;
 constexpr int64_t max_attention_grid = 65535;
 
-// Of partial results, unless those of one query take more; and of keys that are normed or rotated on their way to a
-// cache.
-constexpr int64_t partial_bytes_at_once = int64_t{64} << 20;
-constexpr int64_t staged_bytes_at_once = int64_t{16} << 20;
-
-int64_t divide_up(int64_t n, int64_t by) {
-    return (n + by - 1) / by;
-}
-
 int64_t within_reach(int64_t count, int64_t stride) {
     return std::max<int64_t>(1, std::min(count, max_attention_reach / std::max<int64_t>(stride, 1)));
 }
-
-DeviceHeads heads_on_device(const Heads &heads) {
-    return {heads.view.data, heads.view.dtype,   heads.batch,        heads.tokens,     heads.heads,
-            heads.head_dim,  heads.batch_stride, heads.token_stride, heads.head_stride};
-}
-
-/** Sizes of a call, and of its pieces. */
-struct DevicePlan {
-    int64_t group, pitch;      // heads of q to one of keys; floats of a partial result
-    int64_t longest;           // positions of the longest sequence
-    int64_t queries, batch;    // at once
-    int64_t staged_tokens;     // of keys, likewise, of one sequence
-    bool keys_change, copied;  // normed or rotated; read from copies in f32 instead of where they are
-    int64_t partial_bytes, query_bytes, staged_bytes, copy_bytes;
-
-    explicit DevicePlan(const AttentionCall &call) {
-        const Heads &q = call.q, &k = call.k;
-        constexpr int64_t f32_bytes = sizeof(float);
-        group = q.heads / k.heads;
-        pitch = divide_up(q.head_dim + split_statistics, 4) * 4;
-        longest = 0;
-        for (int64_t b = 0; b < q.batch; b++) {
-            longest = std::max(longest, call.keys(b));
-        }
-        const int64_t splits = divide_up(longest, split_positions) + 1;
-        const auto partial_of = [&](int64_t tokens) {
-            return divide_up(tokens * group, split_rows) * split_rows * k.heads * splits * pitch * f32_bytes;
-        };
-        queries = std::clamp<int64_t>(partial_bytes_at_once / partial_of(1), 1, q.tokens);
-        batch = std::clamp<int64_t>(partial_bytes_at_once / partial_of(queries), 1, q.batch);
-        partial_bytes = batch * partial_of(queries);
-        query_bytes = batch * queries * q.heads * q.head_dim * f32_bytes;
-
-        keys_change = call.k_norm_weight.data || call.options.rope;
-        const int64_t token_bytes = k.heads * k.head_dim * f32_bytes;
-        copied = !call.cache && (keys_change || k.view.dtype != call.v.view.dtype);
-        copy_bytes = copied ? k.batch * k.tokens * token_bytes : 0;
-        staged_tokens = std::clamp<int64_t>(staged_bytes_at_once / token_bytes, 1, std::max<int64_t>(1, k.tokens));
-        staged_bytes = call.cache && keys_change ? staged_tokens * token_bytes : 0;
-    }
-};
 
 /** One call. */
 class DeviceAttention {
 public:
     DeviceAttention(Checker &check, const halyard_context &context, const AttentionCall &call, const DevicePlan &plan)
         : check_(check), context_(context), call_(call), plan_(plan), ordinal_(call.q.view.device_id),
-          launches_(check, context, ordinal_), scratch_(launches_, scratch_bytes(call, plan)) {
+          launches_(check, context, ordinal_), workspace_bytes_(plan.products ? product_workspace_bytes(launches_) : 0),
+          scratch_(launches_, scratch_bytes(call, plan, workspace_bytes_)) {
         partial_ = scratch_.take(plan.partial_bytes);
         queries_ = scratch_.take(plan.query_bytes);
+        narrow_queries_ = scratch_.take(plan.narrow_query_bytes);
+        scores_ = scratch_.take(plan.score_bytes);
+        weights_ = scratch_.take(plan.weight_bytes);
+        workspace_ = scratch_.take(workspace_bytes_);
         staged_ = scratch_.take(plan.staged_bytes);
         key_copy_ = scratch_.take(plan.copy_bytes);
         value_copy_ = scratch_.take(plan.copy_bytes);
-        q_norm_weight_ = scratch_.take(weight_bytes(call));
-        k_norm_weight_ = scratch_.take(weight_bytes(call));
+        q_norm_weight_ = scratch_.take(norm_weight_bytes(call));
+        k_norm_weight_ = scratch_.take(norm_weight_bytes(call));
     }
 
     void run() {
@@ -110,13 +69,14 @@ public:
     }
 
 private:
-    static int64_t weight_bytes(const AttentionCall &call) {
+    static int64_t norm_weight_bytes(const AttentionCall &call) {
         return call.q.head_dim * static_cast<int64_t>(sizeof(float));
     }
-    static int64_t scratch_bytes(const AttentionCall &call, const DevicePlan &plan) {
+    static int64_t scratch_bytes(const AttentionCall &call, const DevicePlan &plan, int64_t workspace_bytes) {
         int64_t bytes = 0;
-        for (const int64_t piece : {plan.partial_bytes, plan.query_bytes, plan.staged_bytes, plan.copy_bytes,
-                                    plan.copy_bytes, weight_bytes(call), weight_bytes(call)}) {
+        for (const int64_t piece : {plan.partial_bytes, plan.query_bytes, plan.narrow_query_bytes, plan.score_bytes,
+                                    plan.weight_bytes, workspace_bytes, plan.staged_bytes, plan.copy_bytes,
+                                    plan.copy_bytes, norm_weight_bytes(call), norm_weight_bytes(call)}) {
             bytes += DeviceScratch::piece_bytes(piece);
         }
         return bytes;
@@ -212,6 +172,19 @@ private:
         }
     }
 
+    /** Queries of a launch and what each sees, and where their partial results go: those of split i, counted from the
+     * first that they see, are [sequence][head of keys][row], with padding after the rows. */
+    struct QueryBlock {
+        int64_t first, batch;       // sequences
+        int64_t token, tokens;      // of y
+        int64_t position;           // of the first token
+        int64_t before, after;      // a query at p sees positions > p - before and < p + after
+        int64_t rows, head_floats;  // (query, head of the group); of a head's partial results
+        int64_t split_floats;
+
+        int64_t last_position() const { return position + tokens - 1; }
+    };
+
     /** Queries [token, token + tokens) of sequences, the first at this position. */
     void attend(int64_t b, int64_t batch, int64_t token, int64_t tokens, int64_t position,
                 const KeysAndValues &stored) {
@@ -219,18 +192,57 @@ private:
         const halyard_attention_options &o = call_.options;
         const int64_t window =
             o.sliding_window > 0 ? std::min(o.sliding_window, max_device_positions) : max_device_positions;
-        const int64_t before = window, after = o.causal ? 1 : window, keys = stored.keys.tokens;
-        const int64_t first = std::clamp<int64_t>(position - before + 1, 0, keys);
-        const int64_t end = std::clamp<int64_t>(position + tokens - 1 + after, first, keys);
+        const int64_t head_floats = plan_.padded_rows(tokens) * plan_.pitch;
+        const QueryBlock block = {b,
+                                  batch,
+                                  token,
+                                  tokens,
+                                  position,
+                                  window,
+                                  o.causal ? 1 : window,
+                                  tokens * plan_.group,
+                                  head_floats,
+                                  batch * call_.k.heads * head_floats};
+        const int64_t keys = stored.keys.tokens;
+        const int64_t first = std::clamp<int64_t>(position - block.before + 1, 0, keys);
+        const int64_t end = std::clamp<int64_t>(block.last_position() + block.after, first, keys);
         const int64_t first_split = first / split_positions;
-        const int64_t splits = end > first ? divide_up(end, split_positions) - first_split : 0;
-        const int64_t heads = call_.k.heads, rows = tokens * plan_.group, tiles = divide_up(rows, split_rows);
+        const int64_t end_split = end > first ? divide_up(end, split_positions) : first_split;
+        // Positions that every query sees.
+        const int64_t all_first = std::clamp<int64_t>(block.last_position() - block.before + 1, 0, keys);
+        const int64_t all_end = std::clamp<int64_t>(position + block.after, 0, keys);
+        int64_t product_split = divide_up(all_first, split_positions), product_end = all_end / split_positions;
+        if (!plan_.products || (product_end - product_split) * split_positions < least_product_positions) {
+            product_split = product_end = end_split;
+        }
 
+        int64_t made = launch_splits(block, first_split, product_split, 0, stored);
+        if (product_split < product_end) {
+            narrow_queries(block, stored.keys.dtype);
+        }
+        constexpr int64_t at_once = product_positions / split_positions;
+        for (int64_t split = product_split; split < product_end; split += at_once) {
+            multiply(block, split, std::min(split + at_once, product_end), made++, stored);
+        }
+        made = launch_splits(block, product_end, end_split, made, stored);
+        join(block, made);
+    }
+
+    char *partial_at(const QueryBlock &block, int64_t split, int64_t sequence = 0, int64_t head = 0) const {
+        const int64_t floats = split * block.split_floats + (sequence * call_.k.heads + head) * block.head_floats;
+        return partial_ + floats * static_cast<int64_t>(sizeof(float));
+    }
+
+    /** Positions of splits [from, end) by the kernel that takes one at a time, as the results `made` and after. Returns
+     * the number of the next. */
+    int64_t launch_splits(const QueryBlock &block, int64_t from, int64_t end, int64_t made,
+                          const KeysAndValues &stored) {
         // As many as the elements between the first and the last allow.
         const DeviceHeads &k = stored.keys, &v = stored.values;
+        const int64_t splits = end - from, heads = call_.k.heads, batch = block.batch;
         const int64_t positions_at_once = std::max<int64_t>(
             1, std::min({splits, max_attention_grid,
-                         within_reach(keys, std::max(k.token_stride, v.token_stride)) / split_positions}));
+                         within_reach(k.tokens, std::max(k.token_stride, v.token_stride)) / split_positions}));
         const int64_t heads_at_once =
             within_reach(std::min(heads, max_attention_grid), std::max(k.head_stride, v.head_stride));
         const int64_t batch_at_once = heads_at_once < heads ? 1
@@ -239,14 +251,37 @@ private:
         for (int64_t s = 0; s < splits; s += positions_at_once) {
             for (int64_t h = 0; h < heads; h += heads_at_once) {
                 for (int64_t i = 0; i < batch; i += batch_at_once) {
-                    const Piece piece = {s, std::min(positions_at_once, splits - s),
-                                         h, std::min(heads_at_once, heads - h),
-                                         i, std::min(batch_at_once, batch - i)};
-                    launch_splits(piece, first_split, splits, rows, tiles, position, before, after, stored);
+                    const Piece piece = {from + s, std::min(positions_at_once, splits - s),
+                                         h,        std::min(heads_at_once, heads - h),
+                                         i,        std::min(batch_at_once, batch - i)};
+                    launch_piece(block, piece, partial_at(block, made + s, i, h), stored);
                 }
             }
         }
-        join(b, batch, token, tokens, splits, tiles);
+        return made + splits;
+    }
+
+    /** Positions of splits [from, end), which all queries see, as one of which the result is number `made`. */
+    void multiply(const QueryBlock &block, int64_t from, int64_t end, int64_t made, const KeysAndValues &stored) {
+        const int64_t first = from * split_positions, count = (end - from) * split_positions;
+        attend_by_products(context_, launches_,
+                           {narrow_queries_, stored.keys.tokens_from(first, count),
+                            stored.values.tokens_from(first, count), block.rows, plan_.padded_rows(block.tokens),
+                            score_scale(), call_.options.softcap, scores_, weights_, partial_at(block, made),
+                            plan_.pitch},
+                           workspace_);
+    }
+
+    /** The loaded queries in the type that products take. */
+    void narrow_queries(const QueryBlock &block, DType dtype) {
+        const int64_t d = call_.q.head_dim, rows = block.batch * call_.k.heads * block.rows;
+        elementwise(check_, &context_, copy_kernel(dtype), {view_of(queries_, DType::f32, ordinal_, {rows, d}, {d, 1})},
+                    nullptr, view_of(narrow_queries_, dtype, ordinal_, {rows, d}, {d, 1}), 1);
+    }
+
+    float score_scale() const {
+        return call_.options.scale > 0.0f ? call_.options.scale
+                                          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(call_.q.head_dim)));
     }
 
     /** The queries in f32 after norm and rope, [sequence][head of keys][query][head of the group]. */
@@ -281,11 +316,10 @@ private:
         int64_t split, splits, head, heads, sequence, sequences;
     };
 
-    void launch_splits(const Piece &piece, int64_t first_split, int64_t splits, int64_t rows, int64_t tiles,
-                       int64_t first_query, int64_t before, int64_t after, const KeysAndValues &stored) {
+    void launch_piece(const QueryBlock &block, const Piece &piece, char *partial, const KeysAndValues &stored) {
         const int64_t d = call_.q.head_dim, all_heads = call_.k.heads;
-        const int64_t base = (first_split + piece.split) * split_positions;
-        const Access access = access_to(stored, d);
+        const int64_t base = piece.split * split_positions, rows = block.rows, tiles = divide_up(rows, split_rows);
+        const Access access = access_to(stored.keys, stored.values);
         const int64_t per_word = access == Access::words ? 4 / size_of(stored.keys.dtype) : 1;
         const auto at = [&](const DeviceHeads &heads) {
             return heads.data +
@@ -309,26 +343,18 @@ private:
             buffer->set_dim(2, piece.heads, piece.heads > 1 ? heads.head_stride / per_word : 0);
             buffer->set_dim(3, piece.sequences, piece.sequences > 1 ? heads.batch_stride / per_word : 0);
         }
-        float scale = call_.options.scale, softcap = call_.options.softcap;
-        if (!(scale > 0.0f)) {
-            scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
-        }
-        int32_t scalars[] = {static_cast<int32_t>(first_split + piece.split),
-                             static_cast<int32_t>(base),
-                             static_cast<int32_t>(stored.keys.tokens),
-                             static_cast<int32_t>(first_query),
-                             static_cast<int32_t>(plan_.group),
-                             static_cast<int32_t>(before),
-                             static_cast<int32_t>(after)};
-        const int64_t split_floats = tiles * split_rows * plan_.pitch;
+        float scale = score_scale(), softcap = call_.options.softcap;
+        int32_t scalars[] = {static_cast<int32_t>(piece.split),        static_cast<int32_t>(base),
+                             static_cast<int32_t>(stored.keys.tokens), static_cast<int32_t>(block.position),
+                             static_cast<int32_t>(plan_.group),        static_cast<int32_t>(block.before),
+                             static_cast<int32_t>(block.after)};
         DeviceBufferOf<5> out;
-        out.set_data(partial_ + (((piece.sequence * all_heads + piece.head) * splits + piece.split) * split_floats) *
-                                    static_cast<int64_t>(sizeof(float)));
+        out.set_data(partial);
         out.set_dim(0, d + split_statistics, 1);
         out.set_dim(1, split_rows, plan_.pitch);
         out.set_dim(2, tiles, split_rows * plan_.pitch);
-        out.set_dim(3, piece.splits, split_floats);
-        out.set_dim(4, piece.heads * piece.sequences, splits * split_floats);
+        out.set_dim(3, piece.splits, block.split_floats);
+        out.set_dim(4, piece.heads * piece.sequences, block.head_floats);
         void *arguments[16];
         int n = 1;
         arguments[n++] = q.argument();
@@ -343,24 +369,9 @@ private:
         launches_.run(Kernel::attention_split, stored.keys.dtype, access, arguments);
     }
 
-    /** By words where each position of a head is whole cells. */
-    static Access access_to(const KeysAndValues &stored, int64_t head_dim) {
-        constexpr int64_t cell_bytes = 16;
-        const int64_t cell = cell_bytes / size_of(stored.keys.dtype);
-        for (const DeviceHeads *heads : {&stored.keys, &stored.values}) {
-            if (head_dim % cell != 0 || reinterpret_cast<uintptr_t>(heads->data) % cell_bytes != 0 ||
-                (heads->tokens > 1 && heads->token_stride % cell != 0) ||
-                (heads->heads > 1 && heads->head_stride % cell != 0) ||
-                (heads->batch > 1 && heads->batch_stride % cell != 0)) {
-                return Access::elements;
-            }
-        }
-        return Access::words;
-    }
-
-    void join(int64_t b, int64_t batch, int64_t token, int64_t tokens, int64_t splits, int64_t tiles) {
+    void join(const QueryBlock &block, int64_t splits) {
         const Heads &y = call_.y;
-        const int64_t heads = call_.k.heads, group = plan_.group, split_floats = tiles * split_rows * plan_.pitch;
+        const int64_t heads = call_.k.heads, group = plan_.group, batch = block.batch, tokens = block.tokens;
         const int64_t tokens_at_once = within_reach(tokens, y.token_stride);
         const int64_t heads_at_once = within_reach(heads, group * y.head_stride);
         const int64_t batch_at_once =
@@ -372,14 +383,14 @@ private:
                                   own_heads = std::min(heads_at_once, heads - h);
                     const int64_t own_tokens = std::min(tokens_at_once, tokens - t);
                     DeviceBufferOf<4> partial;
-                    partial.set_data(partial_ + ((i * heads + h) * splits * split_floats + t * group * plan_.pitch) *
-                                                    static_cast<int64_t>(sizeof(float)));
+                    partial.set_data(partial_at(block, 0, i, h) +
+                                     t * group * plan_.pitch * static_cast<int64_t>(sizeof(float)));
                     partial.set_dim(0, y.head_dim + split_statistics, 1);
                     partial.set_dim(1, own_tokens * group, plan_.pitch);
-                    partial.set_dim(2, splits, split_floats);
-                    partial.set_dim(3, own_heads * sequences, splits * split_floats);
+                    partial.set_dim(2, splits, block.split_floats);
+                    partial.set_dim(3, own_heads * sequences, block.head_floats);
                     DeviceBufferOf<5> to;
-                    to.set_data(y.at(b + i, token + t, h * group));
+                    to.set_data(y.at(block.first + i, block.token + t, h * group));
                     to.set_dim(0, y.head_dim, 1);
                     to.set_dim(1, group, group > 1 ? y.head_stride : 0);
                     to.set_dim(2, own_tokens, own_tokens > 1 ? y.token_stride : 0);
@@ -398,8 +409,10 @@ private:
     const DevicePlan &plan_;
     const int ordinal_;
     Launches launches_;
+    const int64_t workspace_bytes_;
     DeviceScratch scratch_;
-    char *partial_, *queries_, *staged_, *key_copy_, *value_copy_, *q_norm_weight_, *k_norm_weight_;
+    char *partial_, *queries_, *narrow_queries_, *scores_, *weights_, *workspace_;
+    char *staged_, *key_copy_, *value_copy_, *q_norm_weight_, *k_norm_weight_;
     View q_weight_, k_weight_;
 };
 

@@ -10,11 +10,13 @@ extern "C" {
 #define HALYARD_DEVICE_VARIANT(kernel, dtype)          \
     int hk_##kernel##_##dtype##_cuda_words_argv(void **); \
     int hk_##kernel##_##dtype##_cuda_elements_argv(void **);
+#define HALYARD_DEVICE_WORDS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_words_argv(void **);
 #define HALYARD_DEVICE_ELEMENTS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_elements_argv(void **);
 #define HALYARD_DEVICE_ABSENT(kernel, dtype)
 #include "kernels/device_variants.inc"
 #undef HALYARD_DEVICE_ABSENT
 #undef HALYARD_DEVICE_ELEMENTS
+#undef HALYARD_DEVICE_WORDS
 #undef HALYARD_DEVICE_VARIANT
 
 #define HALYARD_DEVICE_IMAGE(kernel, sm) extern const char hk_image_##kernel##_##sm[];
@@ -39,11 +41,13 @@ constexpr Variant variants[][access_count] = {
 #define HALYARD_DEVICE_VARIANT(kernel, dtype)                   \
     {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words), \
      HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)},
+#define HALYARD_DEVICE_WORDS(kernel, dtype) {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words), {}},
 #define HALYARD_DEVICE_ELEMENTS(kernel, dtype) {{}, HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)},
 #define HALYARD_DEVICE_ABSENT(kernel, dtype) {},
 #include "kernels/device_variants.inc"
 #undef HALYARD_DEVICE_ABSENT
 #undef HALYARD_DEVICE_ELEMENTS
+#undef HALYARD_DEVICE_WORDS
 #undef HALYARD_DEVICE_VARIANT
 #undef HALYARD_DEVICE_NAMED
 };

@@ -76,9 +76,10 @@ int64_t rows_for(int32_t warps, int64_t rows) {
 }
 
 /** What row kernels get: inputs, the operation's scalars and parameters, outputs. `statistics`: these hold an f32 for
- *  each row, see as_rows_of_one(). */
+ *  each row, see as_rows_of_one(). `variant`: the kernel's dtype where that is not the first tensor's. */
 void run_rows(Checker &check, const halyard_context *context, const RowOperation &operation, Kernel kernel,
-              int64_t reduced, std::initializer_list<const View *> views, int inputs, bool statistics = false) {
+              int64_t reduced, std::initializer_list<const View *> views, int inputs, bool statistics = false,
+              const DType *variant = nullptr) {
     const View &first = **views.begin();
     Rows rows(false);
     for (const View *view : views) {
@@ -131,7 +132,7 @@ void run_rows(Checker &check, const halyard_context *context, const RowOperation
         for (int i = inputs; i < rows.tensors(); i++) {
             add_tensor(i);
         }
-        launches.run(kernel, dtype, access, arguments);
+        launches.run(kernel, variant ? *variant : dtype, access, arguments);
     };
     rows.for_each_piece({0, rows.count(), 0, width}, max_piece_rows, width, [&](const Rows::Piece &piece) {
         const int64_t block_rows = rows_for(warps, piece.rows), whole_blocks = piece.rows / block_rows * block_rows;
@@ -236,6 +237,15 @@ void row_statistics(Checker &check, const halyard_context *context, halyard_norm
         operation.scalar(&rms->eps_outside_root);
         run_rows(check, context, operation, Kernel::rms_norm_scale, x.width(), {&x, &scales}, 1, true);
     }
+}
+
+void attention_block_sums(Checker &check, const halyard_context *context, DType dtype, float *score_scale,
+                          const View &scores, const View &top, const View &sum) {
+    RowOperation operation;
+    operation.scalar(score_scale);
+    const View tops = as_rows_of_one(top, scores), sums = as_rows_of_one(sum, scores);
+    run_rows(check, context, operation, Kernel::attention_block_sums, scores.width(), {&scores, &tops, &sums}, 1, true,
+             &dtype);
 }
 
 }  // namespace halyard::cuda

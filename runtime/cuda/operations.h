@@ -27,6 +27,10 @@ void add_row(Checker &check, const halyard_context *context, const RowOperation 
 void row_statistics(Checker &check, const halyard_context *context, halyard_norm norm, RmsNormScalars *rms, float *eps,
                     const View &x, const View &mean, const View &scale);
 
+/** Of every row of scores, times a factor: the largest, and the sum of exp(score - it), each rounded to `dtype`. */
+void attention_block_sums(Checker &check, const halyard_context *context, DType dtype, float *score_scale,
+                          const View &scores, const View &top, const View &sum);
+
 }  // namespace halyard::cuda
 
 #endif

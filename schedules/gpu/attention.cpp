@@ -87,4 +87,20 @@ void attention_join(const AttentionJoin &s, const Target &) {
     }
 }
 
+void attention_block_weights(const AttentionBlockWeights &s, const Target &target) {
+    constexpr int threads = 256;
+    const Var thread("thread"), word("word"), part("part");
+    Func y = s.y;
+    y.split(s.d, s.d, word, words_per_cell, TailStrategy::RoundUp);
+    by_cells(y, word, target);
+    y.split(s.d, s.d, thread, threads, TailStrategy::GuardWithIf).gpu_blocks(s.d, s.t).gpu_threads(thread);
+    // In registers, read by 16 bytes, and taken from there element by element.
+    const auto in_thread = [&](Func f) {
+        f.compute_at(y, thread).store_in(MemoryType::Stack).split(s.d, s.d, part, words_per_cell).unroll(s.d);
+        return f;
+    };
+    by_cells(in_thread(s.loaded), part, target);
+    in_thread(s.results).unroll(part);
+}
+
 }  // namespace halyard::schedules::gpu

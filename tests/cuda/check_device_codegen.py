@@ -3,10 +3,10 @@
 
 Kernels by words touch global memory by 128 bits at a time and in no other way, but for casts between types of different
 size and what is interleaved, whose parts come one word at a time, for what epilogues read by column, for positions of
-tokens, and for results that are a few numbers of a row. Warps reduce rows by shuffles. Results of arithmetic in bf16 keep
-NaN. Nothing flushes denormal numbers, and nothing is approximate. But in matrix products, sums of products are fused where
-the same kernel for OpenCL says fma(), and nowhere else. SwiGLU and GeGLU stay within the number of instructions that an H200
-can issue for an element at its full bandwidth.
+tokens and numbers of rows, and for results that are a few numbers of a row. Warps reduce rows by shuffles. Results of
+arithmetic in bf16 keep NaN. Nothing flushes denormal numbers, and nothing is approximate. But in matrix products, sums of
+products are fused where the same kernel for OpenCL says fma(), and nowhere else. SwiGLU and GeGLU stay within the number of
+instructions that an H200 can issue for an element at its full bandwidth.
 """
 import argparse
 import collections
@@ -23,9 +23,9 @@ BITS_128 = {"v4.b32", "v2.b64", "v4.f32", "v4.u32", "v2.u64"}
 # Not every access can be one of 128 bits here.
 MIXED = re.compile(r"^hk_(cast_to_|device_epilogue_|\w+_interleaved_)")
 
-# Stores of a few numbers for each row; loads of positions.
-ROW_RESULTS = re.compile(r"^hk_(\w+_norm_scale|attention_split)_")
-POSITIONS = re.compile(r"^hk_rope_tokens_")
+# Stores of a few numbers for each row; loads of positions, or of a number of the row.
+ROW_RESULTS = re.compile(r"^hk_(\w+_norm_scale|attention_split|attention_block_sums)_")
+ROW_INPUTS = re.compile(r"^hk_(rope_tokens|attention_block_weights)_")
 
 # What makes nothing in bf16 of bf16 by arithmetic.
 NOT_TO_BF16 = re.compile(r"^hk_(cast_to_\w+|\w+_norm_scale|attention_split|product_\w+_to_f32|embed_rows)_bf16_")
@@ -60,7 +60,7 @@ def check_ptx(name, body, is_row):
     if name.endswith("_words"):
         narrow = [access for kind, access in GLOBAL.findall(body) if access not in BITS_128 and
                   not (kind == "st" and ROW_RESULTS.match(name)) and
-                  not (kind == "ld" and POSITIONS.match(name) and access.endswith("32"))]
+                  not (kind == "ld" and ROW_INPUTS.match(name) and access.endswith("32"))]
         if narrow and not MIXED.match(name):
             yield f"{len(narrow)} accesses to global memory are not of 128 bits ({', '.join(sorted(set(narrow)))})"
         for kind in ("ld",) if ROW_RESULTS.match(name) else ("ld", "st"):
@@ -121,7 +121,7 @@ def check_sass(nvdisasm, directory):
                 continue
             loads = [i for i in code if i.startswith(("LDG", "STG")) and
                      not (i.startswith("STG") and ROW_RESULTS.match(name)) and
-                     not (i.startswith("LDG") and POSITIONS.match(name) and i in ("LDG.E", "LDG.E.CONSTANT"))]
+                     not (i.startswith("LDG") and ROW_INPUTS.match(name) and i in ("LDG.E", "LDG.E.CONSTANT"))]
             narrow = [i for i in loads if ".128" not in i]
             if narrow and not MIXED.match(name):
                 failures.append(f"{name}: {len(narrow)} of {len(loads)} accesses to global memory are not of 128 bits")
@@ -145,7 +145,7 @@ def main():
     arguments = parser.parse_args()
     failures, count = [], 0
     for path in sorted(arguments.directory.glob("*.ptx")):
-        is_row = re.search(r"norm|softmax", path.stem) is not None
+        is_row = re.search(r"norm|softmax|block_sums", path.stem) is not None
         for name, body in entries(path.read_text(encoding="utf-8")).items():
             count += 1
             failures += [f"{name}: {what}" for what in check_ptx(name, body, is_row)]

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -86,6 +87,17 @@ Function of_stand_in(const char *library, const char *function) {
 inline long count(const char *library, const char *function) {
     const auto counted = of_stand_in<long (*)()>(library, function);
     return counted != nullptr ? counted() : -1;
+}
+
+/** Whether cuBLASLt is to be used, where it is. */
+inline bool has_blaslt() {
+    const char *const text = std::getenv("HALYARD_CUBLASLT");
+    return text == nullptr || std::strcmp(text, "off") != 0;
+}
+
+/** Products that the stand-in for it has computed; -1 where there is none. */
+inline long products_by_blaslt() {
+    return on_stand_in() && has_blaslt() ? count("libcublasLt.so.13", "stand_in_products") : -1;
 }
 
 /** How often memory of the device has been allocated; always -1 where nobody counts. */

@@ -16,15 +16,6 @@
 namespace halyard::tests {
 namespace {
 
-bool without_blaslt() {
-    const char *const text = std::getenv("HALYARD_CUBLASLT");
-    return text && std::strcmp(text, "off") == 0;
-}
-
-long products_of_blaslt() {
-    return count("libcublasLt.so.13", "stand_in_products");
-}
-
 /** Lets a function of a stand-in fail as long as this lives. */
 class Failing {
 public:
@@ -265,7 +256,7 @@ class LayersByBlasLt : public OnStandIn {
 protected:
     void SetUp() override {
         OnStandIn::SetUp();
-        if (without_blaslt()) {
+        if (!has_blaslt()) {
             GTEST_SKIP() << "with cuBLASLt alone";
         }
     }
@@ -277,22 +268,22 @@ TEST_F(Layers, UseCublasLtWhereItIsThere) {
     LinearCall call(weights, call_form(Dtype::bf16, Dtype::bf16, {8}));
     call.move_to(cuda_device);
     ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
-    if (without_blaslt()) {
+    if (!has_blaslt()) {
         EXPECT_EQ(dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD), nullptr);
         return;
     }
-    const long products = products_of_blaslt(), questions = count("libcublasLt.so.13", "stand_in_heuristics");
+    const long products = products_by_blaslt(), questions = count("libcublasLt.so.13", "stand_in_heuristics");
     ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(products_of_blaslt(), products + 1);
+    EXPECT_EQ(products_by_blaslt(), products + 1);
     EXPECT_EQ(count("libcublasLt.so.13", "stand_in_heuristics"), questions) << "the algorithm was asked for again";
     // What it has no algorithm for, the library computes.
     LinearCall odd(weights, call_form(Dtype::bf16, Dtype::bf16, {8}, 1));
     ASSERT_NO_FATAL_FAILURE(expect_right(odd, context.get()));
-    EXPECT_EQ(products_of_blaslt(), products + 1);
+    EXPECT_EQ(products_by_blaslt(), products + 1);
     const Failing failing("cublasLtMatmulAlgoGetHeuristic");
     LinearCall other(weights, call_form(Dtype::bf16, Dtype::bf16, {9}));
     ASSERT_NO_FATAL_FAILURE(expect_right(other, context.get()));
-    EXPECT_EQ(products_of_blaslt(), products + 1);
+    EXPECT_EQ(products_by_blaslt(), products + 1);
 }
 
 TEST_F(LayersByBlasLt, SayWhatItRefuses) {

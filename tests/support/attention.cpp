@@ -68,6 +68,17 @@ void store(Matrix &rows, Dtype type) {
     }
 }
 
+/** Rows that are rounded for products, and are taken as they are elsewhere. */
+void allow_rounding(Matrix &rows, Dtype type) {
+    for (ExpectedRow &row : rows) {
+        for (Expected &each : row) {
+            if (type != Dtype::f32 && (each.error > 0 || round_to(type, each.value) != each.value)) {
+                each.error += unit_roundoff(type) * (std::fabs(each.value) + each.error) + min_denormal(type);
+            }
+        }
+    }
+}
+
 }  // namespace
 
 Rope make_rope(std::int64_t head_dim, std::int64_t rotary_dim, bool interleaved, std::int64_t max_positions) {
@@ -170,13 +181,14 @@ halyard_status AttentionCase::run_cached(const halyard_context *context, halyard
         halyard_attention_cached(context, &qs.view, &ks.view, &vs.view, cache, 0, nullptr, &options, &ys.view));
 }
 
-Matrix AttentionCase::expected(Dtype cached, double sum_roundings) const {
+Matrix AttentionCase::expected(Dtype cached, double sum_roundings, Dtype products) const {
     AttentionRule rule;
     rule.causal = form.causal;
     rule.window = form.window;
     rule.scale = static_cast<double>(form.scale);
     rule.softcap = static_cast<double>(form.softcap);
     rule.sum_roundings = sum_roundings;
+    rule.products = products;
     const std::int64_t first_query = form.keys - form.queries;
     Matrix result(static_cast<std::size_t>(y.rows()));
     for (std::int64_t batch = 0; batch < form.batches(); batch++) {
@@ -189,6 +201,7 @@ Matrix AttentionCase::expected(Dtype cached, double sum_roundings) const {
             for (std::int64_t head = kv_head * form.group(); head < (kv_head + 1) * form.group(); head++) {
                 Matrix queries = rows_of_head(q, form, form.queries, form.heads, batch, head);
                 prepare(queries, form, q_norm_weight.get(), first_query);
+                allow_rounding(queries, products);
                 const Matrix rows = attention(queries, keys, values, first_query, rule);
                 for (std::int64_t token = 0; token < form.queries; token++) {
                     result[static_cast<std::size_t>((batch * form.queries + token) * form.heads + head)] =

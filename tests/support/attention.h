@@ -80,8 +80,9 @@ public:
     /** Tokens [first, first + count) of all sequences by way of a cache that holds those before. */
     halyard_status run_cached(const halyard_context *context, halyard_kv_cache *cache, std::int64_t first,
                               std::int64_t count, Tensor &result);
-    /** By row of y. `cached`: with keys and values rounded to this type; `sum_roundings`: see AttentionRule. */
-    Matrix expected(Dtype cached = Dtype::f32, double sum_roundings = AttentionRule().sum_roundings) const;
+    /** By row of y. `cached`: with keys and values rounded to this type; the others: see AttentionRule. */
+    Matrix expected(Dtype cached = Dtype::f32, double sum_roundings = AttentionRule().sum_roundings,
+                    Dtype products = Dtype::f32) const;
     testing::AssertionResult check(const Matrix &expected) const;
     testing::AssertionResult surroundings_intact() const;
     std::string describe() const;
