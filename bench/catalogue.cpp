@@ -201,7 +201,9 @@ void append_norms(std::vector<Kernel> &kernels) {
         [](Work &work, Operands &set) {
             return halyard_softmax(work.context.get(), &set.inputs[0].view, 1.0f, &set.outputs[0].view);
         },
-        [](const Rows &inputs, const Row &, const Row &) { return Rows{values_of(tests::softmax(inputs[0], 1.0, tests::Dtype::f32))}; });
+        [](const Rows &inputs, const Row &, const Row &) {
+            return Rows{values_of(tests::softmax(inputs[0], 1.0, tests::Dtype::f32))};
+        });
 }
 
 void append_elementwise(std::vector<Kernel> &kernels) {

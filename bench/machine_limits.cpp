@@ -11,7 +11,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double least_sample = 2e-3;  // seconds
 constexpr int samples = 15, least_samples = 5;
-constexpr double enough = 0.2;  // seconds of sampling, once there are `least_samples`: a pass over a large set takes long
+// Seconds of sampling, once there are `least_samples`: a pass over a large set takes long.
+constexpr double enough = 0.2;
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "machine_limits.h"
 #include "machine.h"
+#include "machine_limits.h"
 #include "measure.h"
 #include "work.h"
 

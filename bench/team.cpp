@@ -17,7 +17,7 @@ void pause() {
     asm volatile("yield");
 #endif
 }
-}
+}  // namespace
 
 Team::Team(int threads) {
     for (int i = 1; i < threads; i++) {

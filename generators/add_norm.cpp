@@ -102,7 +102,7 @@ public:
     }
 
     std::function<Expr(Expr)> normalized(const Feature &feature, const Feature &stored_feature,
-                                          const RowThreads &dealt) {
+                                         const RowThreads &dealt) {
         statistics = rms_statistics(feature, *moment_width, t, eps, *eps_outside_root, &dealt);
         return [=](Expr i) {
             Expr value = stored_feature(i) * statistics.scale(t);
@@ -127,7 +127,7 @@ public:
     void add_scalars() {}
 
     std::function<Expr(Expr)> normalized(const Feature &feature, const Feature &stored_feature,
-                                          const RowThreads &dealt) {
+                                         const RowThreads &dealt) {
         const Math math(get_target().with_feature(Target::StrictFloat));
         statistics = layer_statistics(feature, width(), t, eps, &dealt);
         const Func pivot = statistics.pivot, mean_e = statistics.mean_e, scale = statistics.scale;

@@ -41,8 +41,7 @@ public:
         };
         const auto activated = [&](const Expr &value) {
             // In f32 for every type of y: next to the product a longer polynomial costs nothing.
-            return function.value() == "identity" ? value :
-                                                    activation(function, get_target(), DType::f32, value, beta);
+            return function.value() == "identity" ? value : activation(function, get_target(), DType::f32, value, beta);
         };
         Expr value;
         if (gated) {

@@ -39,8 +39,12 @@ public:
 
     void generate() {
         const auto element = [&](const ElementAccess &access, const Expr &i) {
-            const auto first = [&](Expr place) { return access.load([&](Expr index) { return gate(index, t); }, place); };
-            const auto second = [&](Expr place) { return access.load([&](Expr index) { return (*up)(index, t); }, place); };
+            const auto first = [&](Expr place) {
+                return access.load([&](Expr index) { return gate(index, t); }, place);
+            };
+            const auto second = [&](Expr place) {
+                return access.load([&](Expr index) { return (*up)(index, t); }, place);
+            };
             const Expr g = interleaved ? first(2 * i) : first(i);
             const Expr u = interleaved ? first(2 * i + 1) : second(i);
             const Expr activated =

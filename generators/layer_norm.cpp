@@ -97,7 +97,12 @@ public:
         }
         schedules::row({{statistics.pivot_sum, statistics.moments},
                         {statistics.pivot, statistics.mean_e, statistics.scale, shift},
-                        y, d, t, width, pairs, d},
+                        y,
+                        d,
+                        t,
+                        width,
+                        pairs,
+                        d},
                        params, get_target(), get_pipeline());
     }
 

@@ -34,9 +34,8 @@ public:
     using Expr = Halide::Expr;
 
     explicit Math(const Halide::Target &target, DType result = DType::f32)
-        : result(result),
-          has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
-                  target.has_gpu_feature()),
+        : result(result), has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
+                                  target.has_gpu_feature()),
           is_arm(target.arch == Halide::Target::ARM), is_gpu(target.has_gpu_feature()),
           fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
         if (!target.has_feature(Halide::Target::StrictFloat)) {
@@ -79,8 +78,8 @@ public:
         const float unit = 0x1p-24f;
         Expr x = at_most(at_least(v, -104.0f), 64.0f);
         Power p = nearest_power(x, -log2e, -24);
-        Expr m = exp_minus(x, p.n, {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f,
-                                    0.00138207339f});
+        Expr m = exp_minus(x, p.n,
+                           {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f, 0.00138207339f});
         return unit / fma(m, p.scale, unit);
     }
 
@@ -92,8 +91,7 @@ public:
         Expr low = at_least(v, -110.0f);
         Expr x = at_most(low, 64.0f);
         Power p = nearest_power(x, -log2e, -32);
-        Expr m = exp_minus(x, p.n,
-                           {1.0f, -0.999999702f, 0.499991477f, -0.166676521f, 0.0418981761f, -0.00828936044f});
+        Expr m = exp_minus(x, p.n, {1.0f, -0.999999702f, 0.499991477f, -0.166676521f, 0.0418981761f, -0.00828936044f});
         return gated(v, low, m, p);
     }
 
@@ -143,8 +141,9 @@ public:
         if (result != DType::f32) {
             const float limit = of_result<float>(0, 5, 4);
             Expr x = at_most(at_least(v, -limit), limit), s = x * x;
-            return x * polynomial(s, of_result<Coefficients>({}, {0.999997973f, 0.116618685f, 0.00163716974f},
-                                                             {0.999986529f, 0.105320066f, 0.000770102546f})) /
+            return x *
+                   polynomial(s, of_result<Coefficients>({}, {0.999997973f, 0.116618685f, 0.00163716974f},
+                                                         {0.999986529f, 0.105320066f, 0.000770102546f})) /
                    polynomial(s, of_result<Coefficients>({}, {1.0f, 0.449935824f, 0.018304171f, 6.44653701e-05f},
                                                          {1.0f, 0.438552499f, 0.0137490509f}));
         }
@@ -293,9 +292,7 @@ private:
     static Expr sign_bit(const Expr &x) { return bits(x) & u32(0x80000000u); }
 
     /** |x|. Halide's own on CUDA is a comparison, a subtraction and a choice, and -0 for -0. */
-    Expr absolute(const Expr &x) const {
-        return is_gpu ? float_of(bits(x) & u32(0x7fffffffu)) : Halide::abs(x);
-    }
+    Expr absolute(const Expr &x) const { return is_gpu ? float_of(bits(x) & u32(0x7fffffffu)) : Halide::abs(x); }
 
     // Clamps in the form that is one instruction and keeps NaN, which Halide's min and max do not promise.
     static Expr at_least(const Expr &x, const Expr &low) { return Halide::select(x < low, low, x); }
@@ -368,19 +365,19 @@ private:
 
     /** 2^f, |f| <= ½. */
     Expr exp2_fraction(const Expr &f) const {
-        return polynomial(f, of_result<Coefficients>({1.0f, 0.693147004f, 0.240222454f, 0.0555071086f, 0.00967139285f,
-                                                      0.00132697227f},
-                                                     {0.999999285f, 0.693121791f, 0.24024725f, 0.0559183136f, 0.00957066659f},
-                                                     {0.999927819f, 0.693261445f, 0.2426157f, 0.0551709533f}));
+        return polynomial(f, of_result<Coefficients>(
+                                 {1.0f, 0.693147004f, 0.240222454f, 0.0555071086f, 0.00967139285f, 0.00132697227f},
+                                 {0.999999285f, 0.693121791f, 0.24024725f, 0.0559183136f, 0.00957066659f},
+                                 {0.999927819f, 0.693261445f, 0.2426157f, 0.0551709533f}));
     }
 
     /** 4^f, |f| <= ½. */
     Expr exp4_fraction(const Expr &f) const {
-        return polynomial(f, of_result<Coefficients>({1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f,
-                                                      0.042692937f, 0.0100134723f, 0.00191074307f},
-                                                     {1.00000393f, 1.38626778f, 0.960585296f, 0.444416642f, 0.157503366f,
-                                                      0.0419369899f},
-                                                     {0.999954998f, 1.38554347f, 0.962229192f, 0.457020491f, 0.150830373f}));
+        return polynomial(f, of_result<Coefficients>(
+                                 {1.0f, 1.38629448f, 0.960906744f, 0.444029331f, 0.153869405f, 0.042692937f,
+                                  0.0100134723f, 0.00191074307f},
+                                 {1.00000393f, 1.38626778f, 0.960585296f, 0.444416642f, 0.157503366f, 0.0419369899f},
+                                 {0.999954998f, 1.38554347f, 0.962229192f, 0.457020491f, 0.150830373f}));
     }
 
     /** x·(-2√(2/π)·log2 e)(1 + 0.044715x²) = x·g = n + f. Without the rounding error of g, which is put back into f,

@@ -67,9 +67,9 @@ public:
         if (using_autoscheduler()) {
             return;
         }
-        schedules::matmul(
-            {fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first, fetch_interval},
-            params, get_target());
+        schedules::matmul({fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first,
+                           fetch_interval},
+                          params, get_target());
     }
 
 private:

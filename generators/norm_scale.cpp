@@ -90,8 +90,8 @@ public:
     void generate() {
         const Feature feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
         const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
-        statistics = layer_statistics(feature, storage().elements(x.dim(0).extent()), t, eps,
-                                      on_gpu() ? &dealt : nullptr);
+        statistics =
+            layer_statistics(feature, storage().elements(x.dim(0).extent()), t, eps, on_gpu() ? &dealt : nullptr);
         const Expr mean = strict_float(statistics.pivot(t) + statistics.mean_e(t));
         if (on_gpu()) {
             y(value, t) = Tuple(statistics.scale(t), mean);
@@ -109,13 +109,9 @@ public:
         }
         const std::vector<RowReduction> reductions = {statistics.pivot_sum, statistics.moments};
         if (!on_gpu()) {
-            schedules::row_statistics({reductions,
-                                       {statistics.pivot, statistics.mean_e, statistics.scale},
-                                       y,
-                                       value,
-                                       t,
-                                       x.dim(0).extent()},
-                                      params, get_target());
+            schedules::row_statistics(
+                {reductions, {statistics.pivot, statistics.mean_e, statistics.scale}, y, value, t, x.dim(0).extent()},
+                params, get_target());
             return;
         }
         if (words) {

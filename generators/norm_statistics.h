@@ -49,7 +49,8 @@ struct LayerStatistics {
 
 /** `paired` and `vector` as for reduce_row. */
 inline LayerStatistics layer_statistics(const Feature &feature, Halide::Expr width, Halide::Var t, Halide::Expr eps,
-                                        const RowThreads *threads = nullptr, const Feature &paired = nullptr, int vector = 0) {
+                                        const RowThreads *threads = nullptr, const Feature &paired = nullptr,
+                                        int vector = 0) {
     using namespace Halide;
     constexpr int pivot_features = 64;
     // Half as many lanes as where one sum is kept: the accumulators of both then fit AVX2's registers.
@@ -60,7 +61,8 @@ inline LayerStatistics layer_statistics(const Feature &feature, Halide::Expr wid
     const Expr pivot_width = threads ? width : min(width, pivot_features);
     s.pivot_sum = reduce_row(
         "pivot_sum", pivot_width, pivot_features, t, {0.0f}, feature,
-        [](const Values &partial, const Expr &x) { return Values{partial[0] + x}; }, exact_sum, threads, nullptr, vector);
+        [](const Values &partial, const Expr &x) { return Values{partial[0] + x}; }, exact_sum, threads, nullptr,
+        vector);
     s.pivot(t) = strict_float(s.pivot_sum.result(t) / cast<float>(pivot_width));
 
     s.moments = reduce_row(

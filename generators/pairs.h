@@ -26,8 +26,8 @@ public:
     Halide::Expr load(const Stored &stored, const Halide::Expr &i) const {
         return storage_.load(
             [&](const Halide::Expr &index) {
-                return paired_ ? Halide::concat_bits({stored(2 * index), stored(2 * index + 1)}) :
-                                 Halide::Expr(stored(index));
+                return paired_ ? Halide::concat_bits({stored(2 * index), stored(2 * index + 1)})
+                               : Halide::Expr(stored(index));
             },
             i);
     }

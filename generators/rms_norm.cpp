@@ -74,8 +74,8 @@ public:
             if (words) {
                 schedules::gpu::promise_cells(x, y, weight);
             }
-            schedules::gpu::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width}, threads.params(words),
-                                get_target());
+            schedules::gpu::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width},
+                                threads.params(words), get_target());
             return;
         }
         schedules::row({{statistics.sum_of_squares}, {statistics.scale}, y, d, t, width, pairs, d}, params,

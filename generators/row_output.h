@@ -22,8 +22,7 @@ Halide::Func define_row_output(Output &y, const Halide::Var &d, const Halide::Va
     pairs(d, t) = pair_access(dtype, target).store(element, d);
     y.dim(0).set_min(0);
     // The schedule has a branch of its own for such rows, where nothing is left of the condition.
-    y(d, t) =
-        select(y.dim(0).extent() % 64 == 0, half_of_pair(pairs(d / 2, t), d % 2), by_elements.store(element, d));
+    y(d, t) = select(y.dim(0).extent() % 64 == 0, half_of_pair(pairs(d / 2, t), d % 2), by_elements.store(element, d));
     return pairs;
 }
 

@@ -29,7 +29,7 @@ struct RowReduction {
     int lane_count = 0;         // L, or L/2 that hold two each
     int features_per_lane = 1;  // in a block
     int vector = 0;             // values in a register, where halves of one are joined by rotating it; 0: one by one
-    ThreadReduction threads;  // on a GPU, instead of lanes, blocks, rest and tree
+    ThreadReduction threads;    // on a GPU, instead of lanes, blocks, rest and tree
 };
 
 /** feature(i) of the current row, in f32. */

@@ -14,7 +14,8 @@ class RowStorage {
 public:
     RowStorage(DType dtype, const Halide::Target &target, bool words)
         : storage_(dtype, target), pairs_(words && dtype != DType::f32),
-          nans_carry_(dtype == DType::bf16 && target.has_gpu_feature()), cuda_(target.has_feature(Halide::Target::CUDA)) {}
+          nans_carry_(dtype == DType::bf16 && target.has_gpu_feature()),
+          cuda_(target.has_feature(Halide::Target::CUDA)) {}
 
     /** The Halide type of the buffer. */
     Halide::Type type() const { return pairs_ ? Halide::UInt(32) : storage_.type(); }
@@ -59,8 +60,8 @@ public:
     /** The same of any f32 value. */
     template<typename Element>
     Halide::Expr store(const Element &element, const Halide::Expr &d) const {
-        return pairs_ ? pair(storage_.narrow(element(d * 2)), storage_.narrow(element(d * 2 + 1))) :
-                        storage_.narrow(element(d));
+        return pairs_ ? pair(storage_.narrow(element(d * 2)), storage_.narrow(element(d * 2 + 1)))
+                      : storage_.narrow(element(d));
     }
 
     /** f32 as it is after being stored and read again. */
@@ -83,7 +84,8 @@ private:
 
     Halide::Expr narrow_result(const Halide::Expr &value) const { return storage_.narrow_result(without_carry(value)); }
 
-    static Halide::Expr intrinsic(const Halide::Type &type, const char *name, const std::vector<Halide::Expr> &arguments) {
+    static Halide::Expr intrinsic(const Halide::Type &type, const char *name,
+                                  const std::vector<Halide::Expr> &arguments) {
         using Halide::Internal::Call;
         return Call::make(type, name, arguments, Call::PureExtern);
     }

@@ -108,9 +108,7 @@ public:
     Input<Buffer<float, 2>> exponentials{"exponentials"};
     Output<Buffer<void, 2>> y{"y"};
 
-    void configure() {
-        y.set_type(storage().type());
-    }
+    void configure() { y.set_type(storage().type()); }
 
     void generate() {
         width = y.dim(0).extent();

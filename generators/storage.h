@@ -15,12 +15,11 @@ namespace halyard {
 class Storage {
 public:
     Storage(DType dtype, const Halide::Target &target)
-        : dtype_(dtype), native_f16_(target.has_feature(Halide::Target::F16C) ||
-                                     target.has_feature(Halide::Target::ARMFp16) ||
-                                     target.has_feature(Halide::Target::CUDA)),
+        : dtype_(dtype),
+          native_f16_(target.has_feature(Halide::Target::F16C) || target.has_feature(Halide::Target::ARMFp16) ||
+                      target.has_feature(Halide::Target::CUDA)),
           converts_only_(target.has_feature(Halide::Target::ARMFp16) && !target.has_feature(Halide::Target::ARMv82a) &&
-                         target.has_feature(Halide::Target::StrictFloat)) {
-    }
+                         target.has_feature(Halide::Target::StrictFloat)) {}
 
     /** The Halide type of the buffer. */
     Halide::Type type() const {
@@ -95,8 +94,7 @@ private:
         const Expr magnitude = bits & 0x7fffffff;
         const Expr exponent = max(magnitude & 0x7f800000, 113 << 23);
         const Expr anchor = exponent + (13 << 23);
-        const Expr rounded =
-            strict_float(reinterpret<float>(min(magnitude, 0x477fffff)) + reinterpret<float>(anchor));
+        const Expr rounded = strict_float(reinterpret<float>(min(magnitude, 0x477fffff)) + reinterpret<float>(anchor));
         // What the sum holds above the anchor are the half's units, exponent included when it carries.
         const Expr units = reinterpret<int32_t>(rounded) - anchor;
         const Expr finite = units + (((exponent >> 23) - 113) << 10);

@@ -94,8 +94,8 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     } else if (type.code == kDLBfloat && type.bits == 16 && type.lanes == 1) {
         view.dtype = DType::bf16;
     } else {
-        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane", name,
-             type.code, type.bits, type.lanes);
+        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane",
+             name, type.code, type.bits, type.lanes);
         return view;
     }
     if (tensor->ndim < 1 || tensor->ndim > max_rank) {
@@ -135,7 +135,8 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     }
     if (view.width() > 1 && view.strides[view.rank - 1] != 1) {
         fail(HALYARD_INVALID_ARGUMENT,
-             "%s has stride %lld on its last axis, but rows must be contiguous (stride 1): copy it to a compact tensor first",
+             "%s has stride %lld on its last axis, but rows must be contiguous (stride 1): copy it to a compact tensor "
+             "first",
              name, static_cast<long long>(view.strides[view.rank - 1]));
         return view;
     }
@@ -148,8 +149,9 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     }
     char *data = static_cast<char *>(tensor->data) + tensor->byte_offset;
     if ((reinterpret_cast<uintptr_t>(data) & (size_of(view.dtype) - 1)) != 0) {
-        fail(HALYARD_INVALID_ARGUMENT, "%s has misaligned data: the address must be a multiple of the element's %d bytes",
-             name, static_cast<int>(size_of(view.dtype)));
+        fail(HALYARD_INVALID_ARGUMENT,
+             "%s has misaligned data: the address must be a multiple of the element's %d bytes", name,
+             static_cast<int>(size_of(view.dtype)));
         return view;
     }
     view.data = data;
@@ -198,8 +200,8 @@ View Checker::output(const char *name, const DLTensor *tensor) {
         seen[next] = true;
         if (view.shape[next] > 1) {
             if (view.strides[next] < covered) {
-                fail(HALYARD_INVALID_ARGUMENT, "%s has stride %lld on axis %d, which makes its elements share memory", name,
-                     static_cast<long long>(view.strides[next]), next);
+                fail(HALYARD_INVALID_ARGUMENT, "%s has stride %lld on axis %d, which makes its elements share memory",
+                     name, static_cast<long long>(view.strides[next]), next);
                 return view;
             }
             covered += (view.shape[next] - 1) * view.strides[next];
@@ -214,8 +216,8 @@ View Checker::row_parameter(const char *name, const DLTensor *tensor, const View
     }
     const View view = this->tensor(name, tensor);
     if (!failed() && (view.rank != 1 || view.width() != x.width())) {
-        fail(HALYARD_INVALID_ARGUMENT, "%s must have shape [%lld], the width of %s, but has rank %d and width %lld", name,
-             static_cast<long long>(x.width()), x.name, view.rank, static_cast<long long>(view.width()));
+        fail(HALYARD_INVALID_ARGUMENT, "%s must have shape [%lld], the width of %s, but has rank %d and width %lld",
+             name, static_cast<long long>(x.width()), x.name, view.rank, static_cast<long long>(view.width()));
     }
     same_dtype(x, view);
     return view;
@@ -226,13 +228,14 @@ void Checker::same_shape(const View &a, const View &b) {
         return;
     }
     if (a.rank != b.rank) {
-        fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have the shape of %s, which has rank %d", b.name, b.rank,
-             a.name, a.rank);
+        fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have the shape of %s, which has rank %d", b.name,
+             b.rank, a.name, a.rank);
         return;
     }
     for (int i = 0; i < a.rank; i++) {
         if (a.shape[i] != b.shape[i]) {
-            fail(HALYARD_INVALID_ARGUMENT, "%s has extent %lld on axis %d, but must have the shape of %s, which has %lld", b.name,
+            fail(HALYARD_INVALID_ARGUMENT,
+                 "%s has extent %lld on axis %d, but must have the shape of %s, which has %lld", b.name,
                  static_cast<long long>(b.shape[i]), i, a.name, static_cast<long long>(a.shape[i]));
             return;
         }
@@ -267,8 +270,9 @@ void Checker::overlapping(const View &output, const View &other, bool in_place) 
             return;
         }
     }
-    fail(HALYARD_INVALID_ARGUMENT, in_place ? "%s overlaps %s without being the same view (same data, shape and strides)"
-                                            : "%s overlaps %s, which this function does not allow",
+    fail(HALYARD_INVALID_ARGUMENT,
+         in_place ? "%s overlaps %s without being the same view (same data, shape and strides)"
+                  : "%s overlaps %s, which this function does not allow",
          output.name, other.name);
 }
 
@@ -280,7 +284,8 @@ void Checker::finite(const char *name, float value) {
 
 void Checker::finite_not_negative(const char *name, float value) {
     if (!failed() && !(std::isfinite(value) && value >= 0.0f)) {
-        fail(HALYARD_INVALID_ARGUMENT, "%s is %g, but must be finite and not negative", name, static_cast<double>(value));
+        fail(HALYARD_INVALID_ARGUMENT, "%s is %g, but must be finite and not negative", name,
+             static_cast<double>(value));
     }
 }
 

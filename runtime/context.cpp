@@ -91,7 +91,8 @@ int halyard_context_num_threads(const halyard_context *context) {
     return halyard::thread_bound(halyard::context_or_default(context));
 }
 
-halyard_status halyard_context_set_parallel_for(halyard_context *context, halyard_parallel_for parallel_for, void *user) {
+halyard_status halyard_context_set_parallel_for(halyard_context *context, halyard_parallel_for parallel_for,
+                                                void *user) {
     Checker check("halyard_context_set_parallel_for");
     if (!check.not_null("context", context)) {
         return check.status();
@@ -107,7 +108,8 @@ halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa
         return check.status();
     }
     if (!halyard_isa_name(isa)) {
-        return check.fail(HALYARD_INVALID_ARGUMENT, "isa is %d, which is no value of halyard_isa", static_cast<int>(isa));
+        return check.fail(HALYARD_INVALID_ARGUMENT, "isa is %d, which is no value of halyard_isa",
+                          static_cast<int>(isa));
     }
     if (!halyard::is_built(isa)) {
         return check.fail(HALYARD_UNSUPPORTED, "isa is %s, which is for other processors than this library",

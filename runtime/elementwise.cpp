@@ -62,7 +62,8 @@ void run(Checker &check, const halyard_context *context, Kernel kernel, std::ini
     const KernelFunction function = kernel_function(beta ? without_beta(kernel, *beta) : kernel, dtype, isa);
     const int input_count = static_cast<int>(inputs.size());
 
-    bool stream = rows.width() * size_of(y.dtype) >= tile_bytes && should_stream(c, rows.count() * rows.bytes_per_row());
+    bool stream =
+        rows.width() * size_of(y.dtype) >= tile_bytes && should_stream(c, rows.count() * rows.bytes_per_row());
     for (const View &input : inputs) {
         stream = stream && input.data != y.data;  // in place, the lines of y are in cache already
     }
@@ -156,10 +157,12 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
     const View xs = check.tensor("x", x);
     const View ys = check.output("y", y);
     if (!check.failed() && (layout < HALYARD_GLU_GATE_UP || layout > HALYARD_GLU_INTERLEAVED)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_glu_layout", static_cast<int>(layout));
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_glu_layout",
+                   static_cast<int>(layout));
     }
     if (!check.failed() && xs.width() % 2 != 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "x has %lld columns, but must have an even number: gate and up of equal width",
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "x has %lld columns, but must have an even number: gate and up of equal width",
                    static_cast<long long>(xs.width()));
     }
     // x as the two halves of its columns, each with the shape that y must have
@@ -209,42 +212,42 @@ using halyard::Checker;
 using halyard::Kernel;
 using halyard::View;
 
-#define HALYARD_KERNEL(name)                                                                       \
-    halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, DLTensor *y) { \
-        return halyard::unary("halyard_" #name, Kernel::name, context, x, 0.0f, y);                \
+#define HALYARD_KERNEL(name)                                                                                           \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, DLTensor *y) {                    \
+        return halyard::unary("halyard_" #name, Kernel::name, context, x, 0.0f, y);                                    \
     }
 #include "kernels/unary.inc"
 #undef HALYARD_KERNEL
 
-#define HALYARD_KERNEL(name)                                                                                   \
-    halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y) { \
-        return halyard::unary("halyard_" #name, Kernel::name, context, x, beta, y);                            \
+#define HALYARD_KERNEL(name)                                                                                           \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y) {        \
+        return halyard::unary("halyard_" #name, Kernel::name, context, x, beta, y);                                    \
     }
 #include "kernels/unary_beta.inc"
 #undef HALYARD_KERNEL
 
-#define HALYARD_KERNEL(name)                                                                                     \
-    halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,      \
-                                  DLTensor *y) {                                                                 \
-        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, 0.0f, y);                       \
-    }                                                                                                            \
-    halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                    \
-                                           halyard_glu_layout layout, DLTensor *y) {                             \
-        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved,       \
-                                     context, x, layout, 0.0f, y);                                               \
+#define HALYARD_KERNEL(name)                                                                                           \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,            \
+                                  DLTensor *y) {                                                                       \
+        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, 0.0f, y);                             \
+    }                                                                                                                  \
+    halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                          \
+                                           halyard_glu_layout layout, DLTensor *y) {                                   \
+        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved, context, x, \
+                                     layout, 0.0f, y);                                                                 \
     }
 #include "kernels/gated.inc"
 #undef HALYARD_KERNEL
 
-#define HALYARD_KERNEL(name)                                                                                     \
-    halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,      \
-                                  float beta, DLTensor *y) {                                                     \
-        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, beta, y);                       \
-    }                                                                                                            \
-    halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                    \
-                                           halyard_glu_layout layout, float beta, DLTensor *y) {                 \
-        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved,       \
-                                     context, x, layout, beta, y);                                               \
+#define HALYARD_KERNEL(name)                                                                                           \
+    halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,            \
+                                  float beta, DLTensor *y) {                                                           \
+        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, beta, y);                             \
+    }                                                                                                                  \
+    halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                          \
+                                           halyard_glu_layout layout, float beta, DLTensor *y) {                       \
+        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved, context, x, \
+                                     layout, beta, y);                                                                 \
     }
 #include "kernels/gated_beta.inc"
 #undef HALYARD_KERNEL

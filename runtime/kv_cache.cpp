@@ -154,9 +154,9 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for what is known of %lld sequences in %lld layers",
                    static_cast<long long>(n_sequences), static_cast<long long>(n_layers));
     }
-    char *const data = check.failed() ? nullptr :
-                       memory         ? static_cast<char *>(memory) :
-                                        memory_for_cache(check, device, geometry.bytes);
+    char *const data = check.failed() ? nullptr
+                       : memory       ? static_cast<char *>(memory)
+                                      : memory_for_cache(check, device, geometry.bytes);
     if (!data) {
         free(marks);
         free(lengths);

@@ -188,7 +188,9 @@ void check_clear_of_cache(Checker &check, const View &view, const halyard_kv_cac
     if (!check.failed() && (view.on_cuda != cache.on_cuda || (view.on_cuda && view.device_id != cache.device_id))) {
         check.fail(HALYARD_UNSUPPORTED, "%s is on %s, but the cache is on %s: both must be on one device", view.name,
                    view.on_cuda ? "a CUDA device" : "the CPU",
-                   !cache.on_cuda ? "the CPU" : view.on_cuda ? "another one" : "a CUDA device");
+                   !cache.on_cuda ? "the CPU"
+                   : view.on_cuda ? "another one"
+                                  : "a CUDA device");
     }
     if (!check.failed() && view.data < cache.end() && cache.data < view.end()) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s overlaps the memory of the cache", view.name);

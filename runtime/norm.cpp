@@ -44,7 +44,8 @@ void run(Checker &check, const halyard_context *context, const RowOperation &ope
     const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes && x.data != y.data;
+    const bool stream =
+        should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes && x.data != y.data;
 
     Split(c, rows).run([&](const Part &part) {
         BoundRowKernel kernel(operation, x.dtype, isa);
@@ -205,8 +206,8 @@ halyard_status partial_rms_norm(const char *name, const halyard_context *context
     return check.status();
 }
 
-halyard_status norm_statistics(Checker &check, const halyard_context *context, halyard_norm norm, const DLTensor *x, float eps,
-                               unsigned flags, DLTensor *mean, DLTensor *scale) {
+halyard_status norm_statistics(Checker &check, const halyard_context *context, halyard_norm norm, const DLTensor *x,
+                               float eps, unsigned flags, DLTensor *mean, DLTensor *scale) {
     const bool has_mean = norm == HALYARD_NORM_LAYER;
     const View xs = check.tensor("x", x);
     const View means = has_mean ? check_row_vector(check, "mean", mean, xs, true) : View();
@@ -255,8 +256,8 @@ halyard_status norm_statistics(Checker &check, const halyard_context *context, h
 
 }  // namespace
 
-void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms, float eps,
-                    int64_t first_row, int64_t rows, float *scale, float *mean) {
+void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms,
+                    float eps, int64_t first_row, int64_t rows, float *scale, float *mean) {
     const bool has_mean = norm == HALYARD_NORM_LAYER;
     const KernelFunction kernel =
         kernel_function(has_mean ? Kernel::layer_norm_scale : Kernel::rms_norm_scale, dtype, isa);

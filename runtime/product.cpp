@@ -395,7 +395,8 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0,
               0,
               0};
-    const auto &widths = tile_kernels().panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
+    const auto &widths =
+        tile_kernels().panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
     call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
     call.tile_panels = widths[call.tall][tiling.tile_rows];
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.

@@ -78,9 +78,9 @@ struct HeadsOf {
     int64_t pitch() const { return view.strides[view.rank - 2]; }
     int64_t batch_stride() const { return view.rank == 4 ? view.strides[0] : 0; }
     cuda::DeviceHeads on_device() const {
-        return {view.data,      view.dtype,     batch(),
-                tokens(),       heads(),        view.width(),
-                batch_stride(), view.strides[view.rank - 3], pitch()};
+        return {view.data, view.dtype,   batch(),        tokens(),
+                heads(),   view.width(), batch_stride(), view.strides[view.rank - 3],
+                pitch()};
     }
     char *token(int64_t b, int64_t t) const {
         const int64_t offset = (view.rank == 4 ? b * view.strides[0] : 0) + t * view.strides[view.rank - 3];

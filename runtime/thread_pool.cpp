@@ -3,8 +3,8 @@
 #include "thread_pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sched.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cstdint>

@@ -18,7 +18,8 @@ halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, ha
         return check.status();
     }
     if (bytes < 0) {
-        return check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but must not be negative", static_cast<long long>(bytes));
+        return check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but must not be negative",
+                          static_cast<long long>(bytes));
     }
     if (reinterpret_cast<uintptr_t>(memory) % block_alignment != 0) {
         return check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d",
@@ -51,7 +52,8 @@ halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_
     }
     const uint8_t code = weights->dtype == halyard::DType::bf16 ? kDLBfloat : kDLFloat;
     const uint8_t bits = static_cast<uint8_t>(8 * halyard::size_of(weights->dtype));
-    *info = {weights->in_features, weights->out_features, {code, bits, 1}, weights->gated, weights->norm_folded, weights->bytes};
+    *info = {weights->in_features, weights->out_features, {code, bits, 1},
+             weights->gated,       weights->norm_folded,  weights->bytes};
     return HALYARD_OK;
 }
 

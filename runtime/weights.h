@@ -47,9 +47,11 @@ struct PackedHeader {
     uint64_t header_checksum;           // XXH3_64bits of everything before it
 };
 static_assert(sizeof(PackedHeader) == 128, "the header's size is part of the format");
-static_assert(static_cast<int>(DType::f32) == 0 && static_cast<int>(DType::f16) == 1 && static_cast<int>(DType::bf16) == 2,
+static_assert(static_cast<int>(DType::f32) == 0 && static_cast<int>(DType::f16) == 1 &&
+                  static_cast<int>(DType::bf16) == 2,
               "the numbers of the dtypes are part of the format");
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a big-endian target needs conversions where blocks are made and read");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "a big-endian target needs conversions where blocks are made and read");
 
 // The checksum of the payload is a sum modulo 2^64, so that threads can make it piece by piece in any order: piece 0 is
 // what lies between header and panels, piece i + 1 is panel i, and each counts XXH3_64bits_withSeed(piece, its number).

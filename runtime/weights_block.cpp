@@ -71,20 +71,22 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     PackedHeader header;
     memcpy(&header, block, sizeof(header));
     if (header.version != packed_version) {
-        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads version %u", name,
-                   header.version, packed_version);
+        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads version %u",
+                   name, header.version, packed_version);
         return;
     }
     if (header.header_checksum != header_digest(header)) {
         return damaged("was altered: the checksum of its header is wrong");
     }
-    bool valid = header.dtype < dtype_count && header.gated <= 1 && header.norm_folded <= 1 && header.in_features >= 1 &&
-                 header.in_features <= max_features && header.out_features >= 1 && header.out_features <= max_features;
+    bool valid = header.dtype < dtype_count && header.gated <= 1 && header.norm_folded <= 1 &&
+                 header.in_features >= 1 && header.in_features <= max_features && header.out_features >= 1 &&
+                 header.out_features <= max_features;
     for (const char byte : header.reserved) {
         valid = valid && byte == 0;
     }
     valid = valid &&
-            geometry.compute(header.in_features, header.out_features, header.gated != 0, static_cast<DType>(header.dtype)) &&
+            geometry.compute(header.in_features, header.out_features, header.gated != 0,
+                             static_cast<DType>(header.dtype)) &&
             header.bytes == geometry.bytes;
     if (!valid) {
         return damaged("has a header that no version of this library writes");

@@ -30,8 +30,8 @@ public:
         } else if (status.st_size > 0) {
             void *memory = mmap(nullptr, status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
             if (memory == MAP_FAILED) {
-                check.fail(errno == ENOMEM ? HALYARD_OUT_OF_MEMORY : HALYARD_INVALID_ARGUMENT, "path cannot be mapped (%s): %s",
-                           strerror(errno), path);
+                check.fail(errno == ENOMEM ? HALYARD_OUT_OF_MEMORY : HALYARD_INVALID_ARGUMENT,
+                           "path cannot be mapped (%s): %s", strerror(errno), path);
             } else {
                 data_ = memory;
                 bytes_ = status.st_size;
@@ -135,8 +135,9 @@ halyard_status halyard_weights_save(const halyard_weights *weights, const char *
         return check.status();
     }
     if (weights->on_cuda) {
-        return check.fail(HALYARD_UNSUPPORTED, "weights is on CUDA device %d, whose form is for that device alone: save what was packed "
-                                               "for processors",
+        return check.fail(HALYARD_UNSUPPORTED,
+                          "weights is on CUDA device %d, whose form is for that device alone: save what was packed "
+                          "for processors",
                           weights->device_id);
     }
     const size_t room = strlen(path) + 64;

@@ -46,7 +46,8 @@ public:
         }
         for (int axis = 0; axis < view.rank; axis++) {
             if (view.shape[axis] < 1 || view.shape[axis] > max_features) {
-                check_.fail(HALYARD_INVALID_ARGUMENT, "%s has extent %lld on axis %d, but must have 1 to 2^31 - 1 features", name,
+                check_.fail(HALYARD_INVALID_ARGUMENT,
+                            "%s has extent %lld on axis %d, but must have 1 to 2^31 - 1 features", name,
                             static_cast<long long>(view.shape[axis]), axis);
             }
         }
@@ -108,7 +109,8 @@ PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_
     s.unit_offset = o.norm_unit_offset != 0;
     s.norm_folded = o.norm_weight || o.norm_bias || s.unit_offset;
     if (!check.failed() && !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
                    static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));
     }
     return s;
@@ -137,7 +139,8 @@ class Packer {
 public:
     Packer(const PackSources &sources, const PackKernels &kernels, char *block)
         : sources_(sources), kernels_(kernels), transposed_(sources.layout == HALYARD_WEIGHT_OUT_IN),
-          matrices_(sources.gated ? 2 : 1), size_(size_of(sources.weight.dtype)), offset_(sources.unit_offset ? 1.0f : 0.0f),
+          matrices_(sources.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
+          offset_(sources.unit_offset ? 1.0f : 0.0f),
           column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
           column_bias_(column_sums_ + sources.geometry.panels * panel_width),
           panel_data_(block + panels_offset(sources.geometry.panels)) {
@@ -209,9 +212,10 @@ private:
 
     uint64_t pack_group(const View &matrix, int which, int64_t first, int count) {
         const int64_t first_packed = first * matrices_ + which;
-        const int64_t columns = std::min<int64_t>(panel_width, sources_.out_features - first * panel_width);  // of a panel
-        const bool stage = columns < panel_width || too_far_apart() ||
-                           (transposed_ && sources_.in_features < min_transposed_inputs);
+        const int64_t columns =
+            std::min<int64_t>(panel_width, sources_.out_features - first * panel_width);  // of a panel
+        const bool stage =
+            columns < panel_width || too_far_apart() || (transposed_ && sources_.in_features < min_transposed_inputs);
         for (int i = 0; i < count; i++) {
             XXH3_64bits_reset_withSeed(&hashes_[i], panel_seed(first_packed + i * matrices_));
             std::fill_n(sums_[i], panel_width, 0.0);
@@ -241,7 +245,8 @@ private:
             if (sources_.norm_bias.data) {
                 factor_.set_data(sources_.norm_bias.data + k * size_);
                 for (int i = 0; i < count; i++) {
-                    move(kernels_.pack_as_it_is, {piece.data + i * panel_width * size_, piece.pitch}, inputs, unfolded_, 1);
+                    move(kernels_.pack_as_it_is, {piece.data + i * panel_width * size_, piece.pitch}, inputs, unfolded_,
+                         1);
                     add(kernels_.weighted_sums, unfolded_, inputs, bias_sums_[i]);
                 }
             }
@@ -317,7 +322,9 @@ private:
     static void store(const double *sums, int64_t columns, float *target) {
         for (int64_t column = 0; column < panel_width; column++) {
             const float sum = static_cast<float>(sums[column]);
-            target[column] = column >= columns ? 0.0f : sum == sum ? sum : __builtin_nanf("");  // one NaN, whatever its origin
+            target[column] = column >= columns ? 0.0f
+                             : sum == sum      ? sum
+                                               : __builtin_nanf("");  // one NaN, whatever its origin
         }
     }
 
@@ -404,8 +411,8 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
                        static_cast<int>(block_alignment));
         }
         if (bytes < needed) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld", static_cast<long long>(bytes),
-                       static_cast<long long>(needed));
+            check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld",
+                       static_cast<long long>(bytes), static_cast<long long>(needed));
         }
         View target;
         target.name = "memory";
@@ -425,7 +432,8 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
     char *block = !handle ? nullptr : memory ? static_cast<char *>(memory) : map_pages(needed, true);
     if (!block) {
         free(handle);
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights", static_cast<long long>(needed));
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights",
+                          static_cast<long long>(needed));
     }
     pack_block(context_or_default(context), sources, block);
     view_block(*handle, block, sources.geometry);

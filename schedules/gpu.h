@@ -10,9 +10,9 @@ namespace halyard::schedules::gpu {
 
 /** How a row is spread over a block of threads; both are arguments of the kernel. */
 struct RowThreadParams {
-    Halide::Expr warps;  // that share a row
-    Halide::Expr rows;   // in a block; those of a call are a multiple
-    bool words;          // buffers hold whole cells of words, see promise_cells()
+    Halide::Expr warps;       // that share a row
+    Halide::Expr rows;        // in a block; those of a call are a multiple
+    bool words;               // buffers hold whole cells of words, see promise_cells()
     bool statistics = false;  // y is a few numbers per row, element by element
 };
 

@@ -10,7 +10,8 @@ namespace halyard::schedules {
 
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct PackParams {
-    Halide::GeneratorParam<int> side{"side", 0};  // of the squares that are turned in registers; 0: what is best for most
+    Halide::GeneratorParam<int> side{"side",
+                                     0};  // of the squares that are turned in registers; 0: what is best for most
     Halide::GeneratorParam<int> rows{"rows", 8};  // of the source that are copied at a time
 };
 

@@ -12,8 +12,9 @@ namespace halyard::schedules {
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct RowParams {
     Halide::GeneratorParam<int> vectors{"vectors", 4};  // vectors of a row written per iteration of the last pass
-    Halide::GeneratorParam<int> rows{"rows", 1};        // rows computed side by side, where the number of rows is a multiple
-    Halide::GeneratorParam<int> passes{"passes", 0};    // over a row, each with a part of the lanes; 0: as registers allow
+    Halide::GeneratorParam<int> rows{"rows", 1};  // rows computed side by side, where the number of rows is a multiple
+    Halide::GeneratorParam<int> passes{"passes",
+                                       0};  // over a row, each with a part of the lanes; 0: as registers allow
 };
 
 struct Row {
@@ -21,8 +22,8 @@ struct Row {
     std::vector<Halide::Func> scalars;     // f(t): computed once per row
     Halide::Func y;                        // y(d, t)
     Halide::Var d, t;
-    Halide::Expr width;                    // extent of d
-    Halide::Func pairs{};                  // pairs(pair, t): where it is defined, what y is made of if width % 64 == 0
+    Halide::Expr width;    // extent of d
+    Halide::Func pairs{};  // pairs(pair, t): where it is defined, what y is made of if width % 64 == 0
     Halide::Var pair{};
 };
 

@@ -130,8 +130,8 @@ void print(const Activation &activation, halyard_isa isa, const WalkResult &resu
             continue;
         }
         char bound[64];
-        std::snprintf(bound, sizeof bound, worst.bound.floor > 0 ? "%g of max(\\|y\\|, %g)" : "%g",
-                      worst.bound.max_ulp, worst.bound.floor);
+        std::snprintf(bound, sizeof bound, worst.bound.floor > 0 ? "%g of max(\\|y\\|, %g)" : "%g", worst.bound.max_ulp,
+                      worst.bound.floor);
         std::printf("| %s | %s | %s | %s | %.3f | %.9g | %.9g | %.9g |\n", activation.label.c_str(),
                     region(worst.bound).c_str(), halyard_isa_name(isa), bound, worst.ulp, static_cast<double>(worst.x),
                     static_cast<double>(worst.got), worst.expected);

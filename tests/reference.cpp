@@ -201,9 +201,9 @@ double ErrorModel::allowed(double argument, double result, Dtype type) const {
         return 0.0;
     }
     const bool derivative = bound->function.find("_derivative") != std::string_view::npos;
-    const double relative = derivative || type == Dtype::f32 ? 0.0 :
-                            type == Dtype::f16               ? accuracy::relative_error_f16 :
-                                                               accuracy::relative_error_bf16;
+    const double relative = derivative || type == Dtype::f32 ? 0.0
+                            : type == Dtype::f16             ? accuracy::relative_error_f16
+                                                             : accuracy::relative_error_bf16;
     const double in_f32 = bound->max_ulp * ulp_f32(std::max(std::fabs(result), bound->floor));
     return std::max(in_f32, relative * std::fabs(result));
 }

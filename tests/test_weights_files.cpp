@@ -188,7 +188,7 @@ TEST(WeightsFile, ReplacesWhatIsThere) {
     EXPECT_EQ(read_file(path), sources.expected());
     const mode_t mask = umask(0);
     umask(mask);
-    struct stat status{};
+    struct stat status {};
     ASSERT_EQ(stat(path.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0666 & ~mask);
 }

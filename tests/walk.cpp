@@ -61,10 +61,9 @@ std::vector<WalkResult> walk(const Activation &activation, const std::vector<con
                     }
                 }
                 // Overflow, infinities and NaN; and what is beyond its bound.
-                const double allowed =
-                    bound != nullptr && std::isfinite(expected[i])
-                        ? bound->max_ulp * ulp_f32(std::max(std::fabs(expected[i]), bound->floor))
-                        : 0.0;
+                const double allowed = bound != nullptr && std::isfinite(expected[i])
+                                           ? bound->max_ulp * ulp_f32(std::max(std::fabs(expected[i]), bound->floor))
+                                           : 0.0;
                 const bool right = called && acceptable(Dtype::f32, {expected[i], allowed}, y[i]);
                 if (!right && result.wrong++ == 0) {
                     result.first_wrong_x = x[i];

@@ -147,7 +147,8 @@ int time(const std::string &isa) {
     std::printf("flop %.6e\n", peak / (rounds * table.flops_per_iteration));
     // Two widths, so that what a call takes beside its elements drops out.
     constexpr int64_t few = 512, many = 2048;
-    Operands *const narrow = new Operands({kDLFloat, 32, 1}, few, 1), *const wide = new Operands({kDLFloat, 32, 1}, many, 1);
+    Operands *const narrow = new Operands({kDLFloat, 32, 1}, few, 1);
+    Operands *const wide = new Operands({kDLFloat, 32, 1}, many, 1);
     for (const Kernel &kernel : kernels) {
         const double first = seconds(20, [&] { call(kernel, context, *narrow); });
         const double second = seconds(20, [&] { call(kernel, context, *wide); });

@@ -61,8 +61,7 @@ json describe_positions(const Process &process, const WorkId &id, const History 
 }
 
 /** `prefix` keeps the files of one block from those of another. */
-json describe_block(const Process &process, const std::string &prefix, const BlockForm &form,
-                    const Block &block) {
+json describe_block(const Process &process, const std::string &prefix, const BlockForm &form, const Block &block) {
     json result = {{"d", form.d},
                    {"d_ff", form.d_ff},
                    {"norm", norm_names[form.norm]},

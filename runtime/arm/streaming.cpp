@@ -8,14 +8,13 @@ void copy_lines(char *destination, const char *source, int64_t lines) {
     static_assert(streamed_line == 64, "four vectors");
     const char *const end = source + lines * streamed_line;
     for (; source < end; source += streamed_line, destination += streamed_line) {
-        asm volatile(
-            "ldp q0, q1, [%0]\n\t"
-            "ldp q2, q3, [%0, #32]\n\t"
-            "stnp q0, q1, [%1]\n\t"
-            "stnp q2, q3, [%1, #32]"
-            :
-            : "r"(source), "r"(destination)
-            : "v0", "v1", "v2", "v3", "memory");
+        asm volatile("ldp q0, q1, [%0]\n\t"
+                     "ldp q2, q3, [%0, #32]\n\t"
+                     "stnp q0, q1, [%1]\n\t"
+                     "stnp q2, q3, [%1, #32]"
+                     :
+                     : "r"(source), "r"(destination)
+                     : "v0", "v1", "v2", "v3", "memory");
     }
 }
 

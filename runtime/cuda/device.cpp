@@ -7,8 +7,8 @@
 #include <new>
 
 extern "C" {
-#define HALYARD_DEVICE_VARIANT(kernel, dtype)          \
-    int hk_##kernel##_##dtype##_cuda_words_argv(void **); \
+#define HALYARD_DEVICE_VARIANT(kernel, dtype)                                                                          \
+    int hk_##kernel##_##dtype##_cuda_words_argv(void **);                                                              \
     int hk_##kernel##_##dtype##_cuda_elements_argv(void **);
 #define HALYARD_DEVICE_WORDS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_words_argv(void **);
 #define HALYARD_DEVICE_ELEMENTS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_elements_argv(void **);
@@ -36,10 +36,10 @@ struct Variant {
 
 // [kernel][dtype][access]
 constexpr Variant variants[][access_count] = {
-#define HALYARD_DEVICE_NAMED(name) \
+#define HALYARD_DEVICE_NAMED(name)                                                                                     \
     { name##_argv, #name }
-#define HALYARD_DEVICE_VARIANT(kernel, dtype)                   \
-    {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words), \
+#define HALYARD_DEVICE_VARIANT(kernel, dtype)                                                                          \
+    {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words),                                                         \
      HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)},
 #define HALYARD_DEVICE_WORDS(kernel, dtype) {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words), {}},
 #define HALYARD_DEVICE_ELEMENTS(kernel, dtype) {{}, HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)},
@@ -96,8 +96,8 @@ Device *open(Checker &check, const Driver &driver, int ordinal) {
         return nullptr;
     }
     if (10 * major + minor < HALYARD_CUDA_MIN_CAPABILITY) {
-        check.fail(HALYARD_NO_DEVICE, "CUDA device %d has compute capability %d.%d, but the kernels need %d.%d", ordinal,
-                   major, minor, HALYARD_CUDA_MIN_CAPABILITY / 10, HALYARD_CUDA_MIN_CAPABILITY % 10);
+        check.fail(HALYARD_NO_DEVICE, "CUDA device %d has compute capability %d.%d, but the kernels need %d.%d",
+                   ordinal, major, minor, HALYARD_CUDA_MIN_CAPABILITY / 10, HALYARD_CUDA_MIN_CAPABILITY % 10);
         return nullptr;
     }
     if (!succeeded(check, driver, driver.primary_context_retain(&context, number), "retaining the primary context")) {
@@ -143,11 +143,10 @@ const void *image(Kernel kernel, int compute_capability) {
     // Code for one minor version runs on later ones of the same major version.
     const Image *best = nullptr;
     for (const Image &candidate : images) {
-        const bool runs = candidate.compute_capability == 0 ||
-                          (candidate.compute_capability / 10 == compute_capability / 10 &&
-                           candidate.compute_capability <= compute_capability);
-        if (candidate.kernel == kernel && runs &&
-            (!best || candidate.compute_capability > best->compute_capability)) {
+        const bool runs =
+            candidate.compute_capability == 0 || (candidate.compute_capability / 10 == compute_capability / 10 &&
+                                                  candidate.compute_capability <= compute_capability);
+        if (candidate.kernel == kernel && runs && (!best || candidate.compute_capability > best->compute_capability)) {
             best = &candidate;
         }
     }
@@ -170,7 +169,8 @@ Function function(Checker &check, const Driver &driver, Device &device, Kernel k
         }
         device.modules[k].store(module, std::memory_order_release);
     }
-    if (!succeeded(check, driver, driver.module_function(&known, module, variant(kernel, dtype, access).name), "looking up a kernel")) {
+    if (!succeeded(check, driver, driver.module_function(&known, module, variant(kernel, dtype, access).name),
+                   "looking up a kernel")) {
         return nullptr;
     }
     slot.store(known, std::memory_order_release);

@@ -17,11 +17,11 @@ constexpr int access_count = 2;
 KernelFunction host_function(Kernel kernel, DType dtype, Access access);
 
 struct Device {
-    Context context;                                        // the primary one
-    int compute_capability;                                 // 90 for 9.0
-    std::atomic<Module> modules[kernel_count];              // one for each kernel
+    Context context;                            // the primary one
+    int compute_capability;                     // 90 for 9.0
+    std::atomic<Module> modules[kernel_count];  // one for each kernel
     std::atomic<Function> functions[kernel_count][dtype_count][access_count];
-    std::atomic<void *> blaslt;                             // what is known of cuBLASLt there, see blaslt.cpp
+    std::atomic<void *> blaslt;  // what is known of cuBLASLt there, see blaslt.cpp
 };
 
 /** The device, its primary context retained; null, with a message in `check`, where there is none such. */

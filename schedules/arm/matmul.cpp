@@ -20,16 +20,14 @@ using namespace Halide;
 namespace {
 
 // The sums of a tile and the weights of one input are in registers at a time.
-const Space space("matmul", {{"panels", 1, {1, 2, 3, 4}}},
-                  [](const Choice &choice, const Circumstances &c) {
-                      const int vectors = choice.at("panels") * panel_width / arm::f32_lanes;
-                      return vectors * (c.number("rows", max_tile_rows) + 1) <= c.registers;
-                  });
+const Space space("matmul", {{"panels", 1, {1, 2, 3, 4}}}, [](const Choice &choice, const Circumstances &c) {
+    const int vectors = choice.at("panels") * panel_width / arm::f32_lanes;
+    return vectors * (c.number("rows", max_tile_rows) + 1) <= c.registers;
+});
 
-const Space epilogue_space("epilogue", {{"panels", 1, {1, 2}}},
-                           [](const Choice &choice, const Circumstances &c) {
-                               return 2 * choice.at("panels") * panel_width / arm::f32_lanes <= c.registers;
-                           });
+const Space epilogue_space("epilogue", {{"panels", 1, {1, 2}}}, [](const Choice &choice, const Circumstances &c) {
+    return 2 * choice.at("panels") * panel_width / arm::f32_lanes <= c.registers;
+});
 
 }  // namespace
 

@@ -10,7 +10,8 @@ using namespace Halide;
 class RowSchedule {
 public:
     RowSchedule(const Row &stages, const RowThreadParams &params, const Target &target)
-        : stages_(stages), y_(stages.y), target_(target), words_(params.words), shuffles_(!target.has_feature(Target::OpenCL)) {
+        : stages_(stages), y_(stages.y), target_(target), words_(params.words),
+          shuffles_(!target.has_feature(Target::OpenCL)) {
         const Var thread("thread"), word("word");
         Var d = stages.d;
         const bool y_in_words = words_ && !params.statistics;

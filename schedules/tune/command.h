@@ -8,8 +8,8 @@
 
 #include "bench/machine.h"
 #include "kernels.h"
-#include "workshop.h"
 #include "verdict.h"
+#include "workshop.h"
 
 namespace halyard::tune {
 

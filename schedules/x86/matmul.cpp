@@ -29,10 +29,9 @@ const Space space("matmul", {{"panels", 1, {1, 2, 3, 4, 5, 6, 7, 8}}},
                   });
 
 // As in the elementwise family.
-const Space epilogue_space("epilogue", {{"panels", 1, {1, 2, 3, 4}}},
-                           [](const Choice &choice, const Circumstances &c) {
-                               return 2 * choice.at("panels") * panel_width / c.lanes <= c.registers;
-                           });
+const Space epilogue_space("epilogue", {{"panels", 1, {1, 2, 3, 4}}}, [](const Choice &choice, const Circumstances &c) {
+    return 2 * choice.at("panels") * panel_width / c.lanes <= c.registers;
+});
 
 }  // namespace
 

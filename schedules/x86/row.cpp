@@ -32,10 +32,7 @@ bool reduction_fits(const Choice &choice, const Circumstances &c, int rows) {
     return kept >= 1 && rows * kept <= c.registers && !as_usual;
 }
 
-const Space space("row",
-                  {{"vectors", 4, {1, 2, 3, 4, 6, 8}},
-                   {"rows", 1, {1, 2, 4}},
-                   {"passes", 0, {0, 1, 2}}},
+const Space space("row", {{"vectors", 4, {1, 2, 3, 4, 6, 8}}, {"rows", 1, {1, 2, 4}}, {"passes", 0, {0, 1, 2}}},
                   [](const Choice &choice, const Circumstances &c) {
                       const int rows = choice.at("rows");
                       return reduction_fits(choice, c, rows) && 2 * rows * choice.at("vectors") <= c.registers;

@@ -57,9 +57,9 @@ double occupancy(int architecture, int registers, int threads, size_t shared_byt
  *  attention the values of 4 rows by 8 slices, here of 128 features, and two weights a thread and row. */
 size_t shared_bytes(const std::string &kernel, int threads) {
     const bool is_product = kernel.find("hk_product_") == 0, is_split = kernel.find("hk_attention_split_") == 0;
-    return is_product ? (64 * 64 + 2 * 16 * 68) * sizeof(float) :
-           is_split   ? (4 * 8 * 128 + 2 * 4 * static_cast<size_t>(threads) + 128) * sizeof(float) :
-                        16 * static_cast<size_t>(threads);
+    return is_product ? (64 * 64 + 2 * 16 * 68) * sizeof(float)
+           : is_split ? (4 * 8 * 128 + 2 * 4 * static_cast<size_t>(threads) + 128) * sizeof(float)
+                      : 16 * static_cast<size_t>(threads);
 }
 
 /** Half; a quarter where a block holds what would else be read again. */
@@ -97,7 +97,8 @@ int main(int count, char **arguments) {
         return 1;
     }
     bool good = true;
-    std::printf("Registers of a thread, and threads at once in percent of those that a multiprocessor holds: for row kernels the "
+    std::printf("Registers of a thread, and threads at once in percent of those that a multiprocessor holds: for row "
+                "kernels the "
                 "least of blocks of 128 to 1024 threads.\n");
     for (const auto &[kernel, by_architecture] : registers) {
         std::printf("%-52s", kernel.c_str());

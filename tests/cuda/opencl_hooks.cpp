@@ -17,8 +17,7 @@ int halide_opencl_initialize_kernels(void *, void **, const char *, int) {
     return 0;
 }
 
-void halide_opencl_finalize_kernels(void *, void *) {
-}
+void halide_opencl_finalize_kernels(void *, void *) {}
 
 const halide_device_interface_t *halide_opencl_device_interface() {
     return nullptr;

@@ -101,8 +101,9 @@ bool fails(const char *function) {
 
 /** Size of an image by its ELF header, 0 for PTX. */
 std::size_t size_of_image(const char *image) {
-    if (std::memcmp(image, "\x7f"
-                           "ELF",
+    if (std::memcmp(image,
+                    "\x7f"
+                    "ELF",
                     4) != 0) {
         return 0;
     }
@@ -222,7 +223,8 @@ Result cuModuleLoadData(Module **module, const char *image) {
         }
     } else {
         // The architecture stands in the second byte of the flags.
-        const int architecture = static_cast<unsigned char>(image[0x31]), capability = number("STAND_IN_CAPABILITY", 90);
+        const int architecture = static_cast<unsigned char>(image[0x31]),
+                  capability = number("STAND_IN_CAPABILITY", 90);
         if (architecture / 10 != capability / 10 || architecture > capability) {
             return no_binary_for_gpu;
         }
@@ -274,9 +276,9 @@ Result cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsi
     if (function->program) {
         halyard::tests::ptx::run(*function->program, grid, block, shared_bytes, parameters);
     }
-    return !function->kernel || halyard::tests::opencl::run(*function->kernel, grid, block, shared_bytes, parameters) ?
-               success :
-               invalid_value;
+    return !function->kernel || halyard::tests::opencl::run(*function->kernel, grid, block, shared_bytes, parameters)
+               ? success
+               : invalid_value;
 }
 
 Result cuMemAlloc_v2(std::uint64_t *pointer, std::size_t bytes) {
@@ -329,7 +331,8 @@ Result cuMemcpy2DAsync_v2(const Copy2D *copy, void *) {
     if (current.empty()) {
         return invalid_context;
     }
-    const auto end = [](int memory, const void *host, std::uint64_t device, std::size_t x, std::size_t y, std::size_t pitch) {
+    const auto end = [](int memory, const void *host, std::uint64_t device, std::size_t x, std::size_t y,
+                        std::size_t pitch) {
         return (memory == 1 ? static_cast<char *>(const_cast<void *>(host)) : reinterpret_cast<char *>(device)) + x +
                y * pitch;
     };

@@ -77,7 +77,8 @@ TEST(Device, OfAnyNumberThatThereIsWorks) {
 }
 
 TEST(Device, IsTheSameForAllTensors) {
-    expect_message(call({kDLCUDA, 0}, {kDLCUDA, 1}), HALYARD_UNSUPPORTED, "y is on CUDA device 1, but x is on CUDA device 0");
+    expect_message(call({kDLCUDA, 0}, {kDLCUDA, 1}), HALYARD_UNSUPPORTED,
+                   "y is on CUDA device 1, but x is on CUDA device 0");
     expect_message(call({kDLCUDA, 0}, {kDLCPU, 0}), HALYARD_UNSUPPORTED, "y is on the CPU, but x is on CUDA device 0");
     expect_message(call({kDLCPU, 0}, {kDLCUDA, 0}), HALYARD_UNSUPPORTED, "y is on CUDA device 0, but x is on the CPU");
     expect_message(call({kDLCUDAHost, 0}, {kDLCUDAHost, 0}), HALYARD_UNSUPPORTED, "or a CUDA device (kDLCUDA)");

@@ -111,8 +111,8 @@ typedef struct halyard_attention_options {
     float softcap;          /* 0: none; else score = softcap tanh(score / softcap) (Gemma 2); finite, >= 0 */
     /** Null or [head_dim], any dtype: each head of q and of k goes through an RMSNorm (Qwen 3, Gemma 3), before `rope`. */
     const DLTensor *q_norm_weight, *k_norm_weight;
-    float qk_norm_eps;       /* finite, >= 0 */
-    unsigned qk_norm_flags;  /* HALYARD_RMS_... */
+    float qk_norm_eps;        /* finite, >= 0 */
+    unsigned qk_norm_flags;   /* HALYARD_RMS_... */
     const halyard_rope *rope; /* null, or what q and k (never v) are rotated by */
 } halyard_attention_options;
 

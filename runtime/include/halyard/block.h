@@ -153,7 +153,7 @@ HALYARD_API halyard_status halyard_stack_get_config(const halyard_stack *stack, 
 typedef void (*halyard_hidden_state_observer)(void *user, int64_t layer, int64_t first_token, const DLTensor *hidden);
 
 typedef struct halyard_stack_options {
-    int all_logits; /* not 0: logits of every token; 0: of the last one of each sequence */
+    int all_logits;                         /* not 0: logits of every token; 0: of the last one of each sequence */
     halyard_hidden_state_observer observer; /* null: none */
     void *user;
 } halyard_stack_options;

@@ -55,7 +55,7 @@ typedef enum halyard_status {
     HALYARD_INVALID_ARGUMENT = 1, /* null, wrong rank, mismatched shape, overlap, value out of range */
     HALYARD_UNSUPPORTED = 2,      /* well formed, but a dtype, device or instruction set this library lacks */
     HALYARD_OUT_OF_MEMORY = 3,
-    HALYARD_NO_DEVICE = 4,    /* no CUDA driver, one that is too old, no GPU or none of this number; the message says which */
+    HALYARD_NO_DEVICE = 4,    /* no CUDA driver, one that is too old, no GPU or none of this number: see the message */
     HALYARD_DEVICE_ERROR = 5, /* the CUDA driver refused to load or launch a kernel; the message has its words */
 } halyard_status;
 
@@ -108,12 +108,11 @@ HALYARD_API int halyard_context_num_threads(const halyard_context *context);
 
 /** Calls `task(closure, i)` for every i in [0, count), in any order, on any threads, and returns when all are
  *  done. `user` is what was given to halyard_context_set_parallel_for. A task needs up to 160 KiB of stack. */
-typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *closure, int index),
-                                     void *closure);
+typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *closure, int index), void *closure);
 /** Runs this context's work on the caller's own threads; null restores the library's. The thread bound above
  *  still says into how many tasks a call is split. */
-HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *context,
-                                                            halyard_parallel_for parallel_for, void *user);
+HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *context, halyard_parallel_for parallel_for,
+                                                            void *user);
 
 /** Caps the instruction set: calls use the best supported variant not above `isa`. HALYARD_UNSUPPORTED if it is one of
  *  another processor than the library is built for. The environment variable
@@ -160,9 +159,8 @@ HALYARD_API halyard_status halyard_cuda_prepare(int device);
 /** y = weight * (x - mean) / sqrt(var + eps) + bias; mean and biased variance (divided by d) over the row
  *  (Ba, Kiros, Hinton 2016). The variance is centred and the mean carried beyond f32, so rows with
  *  |mean| >> deviation keep their accuracy. */
-HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x,
-                                              const DLTensor *weight, const DLTensor *bias, float eps,
-                                              DLTensor *y);
+HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
+                                              const DLTensor *bias, float eps, DLTensor *y);
 
 /** Options of the RMSNorm functions, combined with |. */
 enum {
@@ -172,8 +170,8 @@ enum {
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
  *  overflows f32 gives 0. */
-HALYARD_API halyard_status halyard_rms_norm(const halyard_context *context, const DLTensor *x,
-                                            const DLTensor *weight, float eps, unsigned flags, DLTensor *y);
+HALYARD_API halyard_status halyard_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
+                                            float eps, unsigned flags, DLTensor *y);
 
 /** pRMSNorm: as halyard_rms_norm with the mean square over the first ceil(p * d) features of the row; all d
  *  features are scaled. p in (0, 1], 0.0625 in the paper. p * d is the product in double of the f32 p, so 0.1f and
@@ -187,8 +185,7 @@ HALYARD_API halyard_status halyard_partial_rms_norm(const halyard_context *conte
  *  residual_out may be x or residual; y may be x or residual if residual_out is not that one. */
 HALYARD_API halyard_status halyard_add_layer_norm(const halyard_context *context, const DLTensor *x,
                                                   const DLTensor *residual, const DLTensor *weight,
-                                                  const DLTensor *bias, float eps, DLTensor *residual_out,
-                                                  DLTensor *y);
+                                                  const DLTensor *bias, float eps, DLTensor *residual_out, DLTensor *y);
 
 /** residual_out = x + residual; y = RMSNorm(residual_out); as halyard_add_layer_norm. */
 HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, const DLTensor *x,
@@ -197,8 +194,7 @@ HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, 
 
 /** y = exp(scale * x - max) / sum(exp(scale * x - max)) over each row; y may be x. scale is finite. A row that
  *  holds NaN or +Inf, or only -Inf, gives NaN throughout, as in PyTorch; other -Inf give 0. */
-HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale,
-                                           DLTensor *y);
+HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y);
 
 /* ---- Activations --------------------------------------------------------------------------------------
  * Element by element, x and y of one shape; y may be x. NaN gives NaN; limits at +-Inf. */
@@ -214,8 +210,7 @@ HALYARD_API halyard_status halyard_gelu_sigmoid(const halyard_context *context, 
 /** x * sigmoid(x), also called Swish-1 */
 HALYARD_API halyard_status halyard_silu(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is finite */
-HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta,
-                                         DLTensor *y);
+HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y);
 /** 1 / (1 + exp(-x)) */
 HALYARD_API halyard_status halyard_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_tanh(const halyard_context *context, const DLTensor *x, DLTensor *y);
@@ -224,15 +219,13 @@ HALYARD_API halyard_status halyard_exp(const halyard_context *context, const DLT
 /* The derivative of each at x. relu's is 0 at 0, as in PyTorch. */
 HALYARD_API halyard_status halyard_relu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_gelu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
-HALYARD_API halyard_status halyard_gelu_tanh_derivative(const halyard_context *context, const DLTensor *x,
-                                                        DLTensor *y);
+HALYARD_API halyard_status halyard_gelu_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_gelu_sigmoid_derivative(const halyard_context *context, const DLTensor *x,
                                                            DLTensor *y);
 HALYARD_API halyard_status halyard_silu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_swish_derivative(const halyard_context *context, const DLTensor *x, float beta,
                                                     DLTensor *y);
-HALYARD_API halyard_status halyard_sigmoid_derivative(const halyard_context *context, const DLTensor *x,
-                                                      DLTensor *y);
+HALYARD_API halyard_status halyard_sigmoid_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_exp_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 
@@ -243,8 +236,8 @@ HALYARD_API halyard_status halyard_exp_derivative(const halyard_context *context
 HALYARD_API halyard_status halyard_glu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                        DLTensor *y);
 /** gate * up */
-HALYARD_API halyard_status halyard_bilinear(const halyard_context *context, const DLTensor *gate,
-                                            const DLTensor *up, DLTensor *y);
+HALYARD_API halyard_status halyard_bilinear(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
+                                            DLTensor *y);
 /** max(0, gate) * up */
 HALYARD_API halyard_status halyard_reglu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                          DLTensor *y);
@@ -252,8 +245,8 @@ HALYARD_API halyard_status halyard_reglu(const halyard_context *context, const D
 HALYARD_API halyard_status halyard_geglu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                          DLTensor *y);
 /** gelu_tanh(gate) * up */
-HALYARD_API halyard_status halyard_geglu_tanh(const halyard_context *context, const DLTensor *gate,
-                                              const DLTensor *up, DLTensor *y);
+HALYARD_API halyard_status halyard_geglu_tanh(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
+                                              DLTensor *y);
 /** swish(gate, beta) * up; beta = 1 in every published model. beta is finite. */
 HALYARD_API halyard_status halyard_swiglu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                           float beta, DLTensor *y);
@@ -438,11 +431,11 @@ typedef struct halyard_ffn_options {
      *  in the product's accuracy, as it does in every implementation of this form. */
     int deferred_norm;
     halyard_activation activation;
-    float beta;               /* of HALYARD_SWISH; finite */
-    const DLTensor *bias;     /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
-    const DLTensor *bias_up;  /* null or [d_ff]: of `up` where the first product is gated */
+    float beta;                /* of HALYARD_SWISH; finite */
+    const DLTensor *bias;      /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
+    const DLTensor *bias_up;   /* null or [d_ff]: of `up` where the first product is gated */
     const DLTensor *bias_down; /* null or [d_model] */
-    int residual;             /* not 0: y = x + FFN(Norm(x)) */
+    int residual;              /* not 0: y = x + FFN(Norm(x)) */
 } halyard_ffn_options;
 
 /** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.

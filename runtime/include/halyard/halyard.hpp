@@ -593,9 +593,9 @@ enum class WeightLayout {
 /// What packing does besides. Tensors are [in_features] and optional; all have the dtype of the weight.
 struct PackOptions {
     WeightLayout layout = WeightLayout::out_in;
-    ConstTensor up;           ///< a second matrix like the weight, which is then the gate
-    ConstTensor norm_weight;  ///< of the norm before the layer, multiplied into the matrix
-    ConstTensor norm_bias;    ///< of the LayerNorm before the layer
+    ConstTensor up;                 ///< a second matrix like the weight, which is then the gate
+    ConstTensor norm_weight;        ///< of the norm before the layer, multiplied into the matrix
+    ConstTensor norm_bias;          ///< of the LayerNorm before the layer
     bool norm_unit_offset = false;  ///< fold 1 + norm_weight
     DLDevice device{};              ///< where the packed matrix is to be, if not where the weight is
 };
@@ -618,7 +618,8 @@ public:
     }
 
     /// Packs a matrix into memory of the library. The matrix is not needed afterwards.
-    static Weights pack(const ConstTensor &weight, const PackOptions &options = {}, const halyard_context *context = nullptr) {
+    static Weights pack(const ConstTensor &weight, const PackOptions &options = {},
+                        const halyard_context *context = nullptr) {
         return pack(weight, options, nullptr, 0, context);
     }
     /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights.
@@ -737,12 +738,14 @@ inline void linear(const ConstTensor &x, const Weights &weights, const LinearOpt
     check(halyard_linear(context, x.get(), weights.get(), &c, y.get()));
 }
 /// y = x W
-inline void linear(const ConstTensor &x, const Weights &weights, const Tensor &y, const halyard_context *context = nullptr) {
+inline void linear(const ConstTensor &x, const Weights &weights, const Tensor &y,
+                   const halyard_context *context = nullptr) {
     check(halyard_linear(context, x.get(), weights.get(), nullptr, y.get()));
 }
 
 /// scale = 1/sqrt(mean(x^2) + eps) of each row
-inline void rms_norm_scale(const ConstTensor &x, float eps, const Tensor &scale, const halyard_context *context = nullptr) {
+inline void rms_norm_scale(const ConstTensor &x, float eps, const Tensor &scale,
+                           const halyard_context *context = nullptr) {
     check(halyard_rms_norm_scale(context, x.get(), eps, 0, scale.get()));
 }
 /// The same with HALYARD_RMS_EPS_OUTSIDE_ROOT.
@@ -766,11 +769,11 @@ enum class Norm {
 
 /// What a feed-forward network does round its two products. Tensors are optional.
 struct FfnOptions {
-    Norm norm = Norm::none;     ///< of x, before the first product
-    ConstTensor norm_weight;    ///< [d_model], dtype of x
-    ConstTensor norm_bias;      ///< [d_model], dtype of x; of Norm::layer
-    float eps = 0.0f;           ///< of the norm
-    unsigned norm_flags = 0;    ///< HALYARD_RMS_..., of Norm::rms
+    Norm norm = Norm::none;      ///< of x, before the first product
+    ConstTensor norm_weight;     ///< [d_model], dtype of x
+    ConstTensor norm_bias;       ///< [d_model], dtype of x; of Norm::layer
+    float eps = 0.0f;            ///< of the norm
+    unsigned norm_flags = 0;     ///< HALYARD_RMS_..., of Norm::rms
     bool deferred_norm = false;  ///< `up` was packed with the norm's weight (and bias) folded
     Activation activation = Activation::identity;
     float beta = 1.0f;      ///< of Activation::swish
@@ -781,8 +784,8 @@ struct FfnOptions {
 };
 
 /// y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down
-inline void ffn(const ConstTensor &x, const Weights &up, const Weights &down, const FfnOptions &options, const Tensor &y,
-                const halyard_context *context = nullptr) {
+inline void ffn(const ConstTensor &x, const Weights &up, const Weights &down, const FfnOptions &options,
+                const Tensor &y, const halyard_context *context = nullptr) {
     halyard_ffn_options c{};
     c.norm = static_cast<halyard_norm>(options.norm);
     c.norm_weight = options.norm_weight.get();
