@@ -194,8 +194,8 @@ TEST_P(EveryOperation, InPlaceGivesTheSameBits) {
                 ASSERT_NO_FATAL_FAILURE(expect_same_in_place(shape, Invocation::compact, aliases, isa));
                 ASSERT_NO_FATAL_FAILURE(expect_same_in_place(shape, padded, aliases, isa));
             }
-            // Every rest of a row, some of which are computed twice on ARM: rows of no vector, of one and of more.
-            for (std::int64_t width = 1; width <= 24; width++) {
+            // Every rest of rows of no vector, of one and of two: on ARM a rest overlaps the vector before it.
+            for (std::int64_t width = 1; width <= 17; width++) {
                 ASSERT_NO_FATAL_FAILURE(expect_same_in_place({2, width}, padded, aliases, isa));
             }
         }
