@@ -72,11 +72,10 @@ endfunction()
 # HALYARD_HOST_DIR, where they lie, and HALIDE_INCLUDE_DIRS.
 function(halyard_compile_generators_for_host)
     set(HALYARD_HOST_DIR "${CMAKE_CURRENT_BINARY_DIR}/host")
-    list(JOIN CMAKE_PREFIX_PATH "\\;" prefixes)
     execute_process(
         COMMAND ${CMAKE_COMMAND} -E env --unset=CMAKE_TOOLCHAIN_FILE --unset=CFLAGS --unset=CXXFLAGS --unset=LDFLAGS
                 ${CMAKE_COMMAND} -S "${HALYARD_SOURCE_DIR}/cmake/host" -B "${HALYARD_HOST_DIR}" -G "${CMAKE_GENERATOR}"
-                "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${prefixes}" -DCMAKE_BUILD_TYPE=Release
+                "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH}" -DCMAKE_BUILD_TYPE=Release
                 -DHALYARD_ARCH=${HALYARD_ARCH} -Wno-dev
         OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE failed)
     if(failed)
