@@ -184,7 +184,8 @@ Values c_result(const halyard::BlockConfig &config, const halyard::BlockWeights 
                                            w.attention_post_norm.get(),
                                            w.attention_post_norm_bias.get(),
                                            w.ffn_post_norm.get(),
-                                           w.ffn_post_norm_bias.get()};
+                                           w.ffn_post_norm_bias.get(),
+                                           w.device};
     halyard_block *block = nullptr;
     EXPECT_EQ(halyard_block_create(nullptr, &c, &weights, &block), HALYARD_OK) << halyard_last_error();
     Values y(x.size());

@@ -11,19 +11,17 @@
 namespace halyard::tests {
 namespace {
 
-std::vector<std::int64_t> range(std::int64_t first, std::int64_t last) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(last - first + 1));
-    std::iota(all.begin(), all.end(), first);
-    return all;
-}
-
 // Panels are 16 outputs wide, blocks 512 inputs long, tiles up to 8 rows high.
 #ifdef HALYARD_TESTS_REDUCED
 const std::vector<std::int64_t> row_counts = {1, 2, 3, 7, 8, 9, 17, 33};
 const std::vector<std::int64_t> border_inputs = {1, 16, 17, 513, 1025};
 const std::vector<std::int64_t> border_outputs = {1, 16, 17, 33};
 #else
-const std::vector<std::int64_t> row_counts = range(1, 66);
+const std::vector<std::int64_t> row_counts = [] {
+    std::vector<std::int64_t> all(66);
+    std::iota(all.begin(), all.end(), 1);
+    return all;
+}();
 const std::vector<std::int64_t> border_inputs = {1, 2, 3, 15, 16, 17, 31, 33, 511, 512, 513, 1023, 1024, 1025, 1537};
 const std::vector<std::int64_t> border_outputs = {1, 2, 15, 16, 17, 31, 32, 33, 47, 63, 65, 97, 129};
 #endif
