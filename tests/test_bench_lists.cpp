@@ -218,7 +218,7 @@ TEST(Accuracy, UnitsInTheLastPlaceOfTheExactResult) {
         add = kernel.name == "add" ? &kernel : add;
     }
     ASSERT_NE(add, nullptr);
-    Work work({add, Dtype::f32, 1, 2, false, 1}, 0, HALYARD_ISA_SSE41);
+    Work work({add, Dtype::f32, 1, 2, false, 1}, 0, halyard_context_isa(nullptr));
     const auto values = [](Matrix &matrix, float first, float second) {
         float *data = reinterpret_cast<float *>(matrix.data());
         data[0] = first;
