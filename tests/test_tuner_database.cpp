@@ -1,0 +1,215 @@
+// The tuner's records: what its database keeps through cut-off lines and full disks, which records it refuses, and the file
+// that is made of them.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "export.h"
+#include "search.h"
+#include "verdict.h"
+
+namespace halyard::tune {
+namespace {
+
+using nlohmann::json;
+using schedules::Circumstances;
+
+bool always(const Choice &, const Circumstances &) {
+    return true;
+}
+
+const Space plane("test_plane", {{"a", 1, {1, 2, 3}}, {"b", 1, {1, 2}}}, always);
+
+const Setting here = {{{"name", "x86-64-maker-6-1-32k-1024k"}, {"cpu", "Some CPU"}, {"processors", 2}},
+                      {{"halyard", "0.1.0"}, {"halide", "21.0.0"}}};
+
+Subject some_subject() {
+    return {"silu", "f32", "avx2", 1, {"silu/f32/64x4096/hot/1t"}, hash_of_space(plane), "0123"};
+}
+
+json verdict_record(const Setting &setting, const Subject &subject, bool is_better, const std::string &time) {
+    Verdict verdict;
+    verdict.usual = {{"vectors", 2}};
+    verdict.best = {{"vectors", is_better ? 4 : 2}};
+    verdict.is_better = is_better;
+    verdict.gain = {1.0825, 0.002};
+    verdict.noise = 0.004;
+    verdict.runner_up = verdict.usual;
+    json record = record_of(setting, subject);
+    record.update(record_of(verdict));
+    record.update({{"kind", "verdict"}, {"rigor", "normal"}, {"time", time}});
+    return record;
+}
+
+class DatabaseTest : public testing::Test {
+protected:
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "halyard-test-XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder = name;
+        file = folder + "/sub/tune.jsonl";
+    }
+    void TearDown() override { std::filesystem::remove_all(folder); }
+
+    std::string text_of(const std::string &name) const {
+        std::ifstream in(name);
+        return {std::istreambuf_iterator<char>(in), {}};
+    }
+
+    std::string folder, file;
+};
+
+TEST_F(DatabaseTest, RemembersAndGoesOn) {
+    {
+        Database database(file);
+        EXPECT_TRUE(database.records().empty());
+        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+    }
+    const Database database(file);
+    EXPECT_TRUE(database.complaints().empty());
+    const auto verdict = known_verdict(database, here, some_subject(), rigor_named("normal"));
+    ASSERT_TRUE(verdict.has_value());
+    EXPECT_TRUE(verdict->is_better);
+    EXPECT_EQ(verdict->best, (Choice{{"vectors", 4}}));
+    EXPECT_TRUE(known_verdict(database, here, some_subject(), rigor_named("quick")).has_value());
+    EXPECT_FALSE(known_verdict(database, here, some_subject(), rigor_named("patient")).has_value());
+}
+
+TEST_F(DatabaseTest, LeavesOutALineThatWasCutOffAndAppendsAfterIt) {
+    {
+        Database database(file);
+        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+    }
+    {
+        std::ofstream out(file, std::ios::app);
+        out << R"({"kind":"verdict","kernel":"si)";
+    }
+    {
+        Database database(file);
+        ASSERT_EQ(database.records().size(), 1U);
+        ASSERT_EQ(database.complaints().size(), 1U);
+        EXPECT_NE(database.complaints()[0].find(":2: the last line is cut off"), std::string::npos);
+        database.append(verdict_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
+    }
+    const Database database(file);
+    EXPECT_EQ(database.records().size(), 2U);
+    EXPECT_FALSE(known_verdict(database, here, some_subject(), rigor_named("normal"))->is_better);
+}
+
+TEST_F(DatabaseTest, RefusesForeignAndStaleRecordsWithASentence) {
+    const json record = verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
+    EXPECT_EQ(why_foreign(record, here), "");
+    EXPECT_EQ(why_stale(record, some_subject()), "");
+
+    Setting elsewhere = here;
+    elsewhere.machine["cpu"] = "Another CPU";
+    EXPECT_EQ(why_foreign(record, elsewhere),
+              "it was measured on another machine: cpu is Some CPU there and Another CPU here");
+    Setting later = here;
+    later.versions["halide"] = "22.0.0";
+    EXPECT_EQ(why_foreign(record, later), "it was measured with halide 21.0.0, and this is 22.0.0");
+    json other_schema = record;
+    other_schema["schema"] = 7;
+    EXPECT_EQ(why_foreign(other_schema, here), "it has schema 7, and this program reads 1");
+    EXPECT_NE(why_foreign(json{{"kind", "verdict"}, {"schema", 1}}, here), "");
+
+    const auto changed = [](const auto &change) {
+        Subject subject = some_subject();
+        change(subject);
+        return subject;
+    };
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.space = "other"; })).find("parameters"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.code = "other"; })).find("code"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.threads = 2; })).find("threads"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.workloads = {"x"}; })).find("shapes"), std::string::npos);
+
+    Database database(file);
+    database.append(record);
+    EXPECT_FALSE(known_verdict(database, elsewhere, some_subject(), rigor_named("quick")).has_value());
+    std::vector<std::string> complaints;
+    EXPECT_TRUE(current_verdicts(database, elsewhere, complaints).empty());
+    ASSERT_EQ(complaints.size(), 1U);
+    EXPECT_EQ(complaints[0], "1 verdict does not count: it was measured on another machine: cpu is Some CPU there and "
+                             "Another CPU here.");
+}
+
+TEST_F(DatabaseTest, TheHashOfASpaceChangesWithItsValues) {
+    const Space other("test_plane", {{"a", 1, {1, 2}}, {"b", 1, {1, 2}}}, always);
+    const Space usual_differs("test_plane", {{"a", 2, {1, 2}}, {"b", 1, {1, 2}}}, always);
+    EXPECT_NE(hash_of_space(plane), hash_of_space(other));
+    EXPECT_NE(hash_of_space(other), hash_of_space(usual_differs));
+}
+
+TEST_F(DatabaseTest, SaysWhenItCannotBeWritten) {
+    std::filesystem::create_directories(folder + "/sub/tune.jsonl");  // a folder of that name
+    EXPECT_THROW(Database(file).open_for_append(), DatabaseError);
+    Database full("/dev/full");
+    EXPECT_THROW(full.append(json{{"kind", "trial"}}), DatabaseError);
+}
+
+TEST_F(DatabaseTest, AFullDiskLeavesTheFileAsItWas) {
+    {
+        Database database(file);
+        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+    }
+    const std::string before = text_of(file);
+    const pid_t process = fork();
+    ASSERT_GE(process, 0);
+    if (process == 0) {
+        // No file may grow by more than a few bytes.
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit = {before.size() + 20, before.size() + 20};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        Database database(file);
+        try {
+            database.append(verdict_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
+        } catch (const DatabaseError &) {
+            _exit(0);
+        }
+        _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(text_of(file), before);
+}
+
+// ---- the file of parameters ----
+
+TEST_F(DatabaseTest, ExportsTheNewestVerdictsSorted) {
+    Database database(file);
+    database.append(verdict_record(here, some_subject(), false, "2026-11-21T10:00:00Z"));
+    database.append(verdict_record(here, some_subject(), true, "2026-11-21T11:00:00Z"));
+    Subject other = some_subject();
+    other.kernel = "gelu";
+    database.append(verdict_record(here, other, true, "2026-11-20T11:00:00Z"));
+    other.kernel = "add";
+    database.append(verdict_record(here, other, false, "2026-11-20T11:00:00Z"));
+    std::vector<std::string> complaints;
+    const json exported = tuned_file(current_verdicts(database, here, complaints), here);
+    EXPECT_EQ(exported["schedules"],
+              (json{{"avx2", {{"gelu_f32", {{"vectors", 4}}}, {"silu_f32", {{"vectors", 4}}}}}}));
+    EXPECT_EQ(exported["measured"]["avx2"]["silu_f32"], (json{{"gain", 1.083}, {"noise", 0.004}}));
+    EXPECT_EQ(exported["date"], "2026-11-21");
+    EXPECT_EQ(exported.dump(), tuned_file(current_verdicts(database, here, complaints), here).dump());
+}
+
+TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
+    const std::string target = folder + "/out.json";
+    replace_file(target, "old\n");
+    replace_file(target, "new\n");
+    EXPECT_EQ(text_of(target), "new\n");
+    EXPECT_THROW(replace_file(folder + "/none/out.json", "x"), std::runtime_error);
+    std::filesystem::create_directory(target + ".part");
+    EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
+    EXPECT_EQ(text_of(target), "new\n");
+}
+
+}  // namespace
+}  // namespace halyard::tune
