@@ -140,6 +140,9 @@ def torch_functions(torch, functional):
         "geglu_tanh": lambda t, w: functional.gelu(t[0], approximate="tanh") * t[1],
         "linear": lambda t, w: t[0] @ t[1].T,
         "ffn_swiglu": ffn,
+        # Queries are the last of the positions: one sees all, as many as positions a triangle.
+        "attention": lambda t, w: functional.scaled_dot_product_attention(
+            *t, is_causal=t[0].shape[-2] == t[1].shape[-2] > 1, enable_gqa=True),
     }
 
 
@@ -153,6 +156,10 @@ def operands(torch, row, dtype):
         return [tensor(rows, width), tensor(hidden, width, scale=width ** -0.5)]
     if row["operation"] == "ffn_swiglu":
         return [tensor(rows, width), tensor(2 * hidden, width, scale=width ** -0.5), tensor(width, hidden, scale=hidden ** -0.5)]
+    if row["operation"] == "attention":
+        def heads(tokens, count):
+            return tensor(1, tokens, count, 128).transpose(1, 2)
+        return [heads(rows, hidden), heads(width, hidden // 4), heads(width, hidden // 4)]
     count = {"add_rms_norm": 4, "swiglu": 3, "geglu_tanh": 3}.get(row["operation"], 2)
     return [tensor(rows, width) for _ in range(count)]
 

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "halyard/attention.h"
+
 namespace halyard::bench::cuda {
 namespace {
 
@@ -46,11 +48,18 @@ public:
         view_.shape = shape_ + 1;
         return &view_;
     }
+    /** The same with rows of so many heads. */
+    DLTensor *heads(std::int64_t count) {
+        view_.ndim = 3;
+        shape_[2] = shape_[1] / count;
+        shape_[1] = count;
+        return &view_;
+    }
 
 private:
     Gpu &gpu_;
     DLTensor view_{};
-    std::int64_t shape_[2], bytes_;
+    std::int64_t shape_[3], bytes_;
     std::uint64_t memory_;
 };
 
@@ -149,6 +158,47 @@ private:
     std::unique_ptr<Tensor> norm_;
 };
 
+/** Causal attention of the last `rows` of `width` positions, without a cache: four of `hidden` heads share one of keys. */
+class Attention : public Work {
+public:
+    explicit Attention(const Case &c) : case_(c) {
+        const std::int64_t size = type_of(c.dtype).bits / 8;
+        set_bytes = model_bytes = 2 * head_dim * (c.rows * c.hidden + c.width * c.hidden / group) * size;
+        const double rows = static_cast<double>(c.rows), seen = static_cast<double>(c.width) - 0.5 * (rows - 1.0);
+        flops = 4.0 * static_cast<double>(head_dim * c.hidden) * rows * seen;
+    }
+
+    void make_sets(Gpu &gpu, int count) override {
+        const auto tensor = [&](std::int64_t tokens, std::int64_t heads) {
+            auto made = std::make_unique<Tensor>(gpu, case_.dtype, tokens, heads * head_dim);
+            made->heads(heads);
+            return made;
+        };
+        for (int i = 0; i < count; i++) {
+            const std::int64_t kv_heads = case_.hidden / group;
+            sets_.push_back({tensor(case_.rows, case_.hidden), tensor(case_.width, kv_heads),
+                             tensor(case_.width, kv_heads), tensor(case_.rows, case_.hidden)});
+        }
+    }
+
+    void call(const halyard_context *context, int number) override {
+        Set &set = sets_[static_cast<std::size_t>(number)];
+        halyard_attention_options options{};
+        options.causal = 1;
+        succeed(halyard_attention(context, set.q->get(), set.k->get(), set.v->get(), &options, set.y->get()));
+    }
+
+    static constexpr std::int64_t head_dim = 128, group = 4;
+
+private:
+    struct Set {
+        std::unique_ptr<Tensor> q, k, v, y;
+    };
+
+    const Case case_;
+    std::vector<Set> sets_;
+};
+
 using Tensors = std::vector<std::unique_ptr<Tensor>>;
 constexpr float eps = 1e-6f;
 
@@ -213,6 +263,9 @@ std::unique_ptr<Work> make_work(const Case &c) {
     }
     if ((c.operation == "ffn_swiglu" || c.operation == "linear") && c.hidden > 0) {
         return std::make_unique<Layers>(c, c.operation == "ffn_swiglu");
+    }
+    if (c.operation == "attention" && c.hidden > 0 && c.hidden % Attention::group == 0 && c.rows <= c.width) {
+        return std::make_unique<Attention>(c);
     }
     return nullptr;
 }

@@ -13,10 +13,11 @@ namespace halyard::bench::cuda {
 
 /** A line of the plan. */
 struct Case {
-    std::string operation;  // rms_norm, layer_norm, add_rms_norm, softmax, swiglu, geglu_tanh, ffn_swiglu, linear
-    std::string dtype;      // f32, f16, bf16
-    std::int64_t rows, width;
-    std::int64_t hidden = 0;  // of networks; outputs of linear layers
+    // rms_norm, layer_norm, add_rms_norm, softmax, swiglu, geglu_tanh, ffn_swiglu, linear, attention
+    std::string operation;
+    std::string dtype;         // f32, f16, bf16
+    std::int64_t rows, width;  // of attention: queries, positions
+    std::int64_t hidden = 0;   // of networks; outputs of linear layers; heads of attention
 
     std::string name() const;
 };
@@ -29,7 +30,7 @@ public:
     virtual ~Work() = default;
     /** Of the operands of a call that are read and written, each once; of those that differ from set to set. */
     std::int64_t model_bytes = 0, set_bytes = 0;
-    double flops = 0;  // of matrix products
+    double flops = 0;  // of matrix products, where a mask is at what it leaves
     /** Operands in memory of the device; the first call must have been made before others are captured. */
     virtual void make_sets(Gpu &gpu, int count) = 0;
     virtual void call(const halyard_context *context, int set) = 0;

@@ -1,6 +1,5 @@
 // Attention on a device: new keys and values to where they are read, then block of queries by block the splits of the
-// positions that they see, and the joining of the splits. Where a block has many queries in 16 bits and cuBLASLt is
-// there, positions that all of them see are split by products; what only some see, and tokens one by one, by the kernel
+// positions that they see, and the joining of the splits. Where a block has many queries in 16 bits and cuBLASLt is there, positions that all of them see are split by products; what only some see, and tokens one by one, by the kernel
 // that reads keys and values once for a few rows.
 //
 // A block has as many queries (of all heads, and of several sequences) as have room for their partial results and
@@ -46,8 +45,8 @@ public:
         weights_ = scratch_.take(plan.weight_bytes);
         workspace_ = scratch_.take(workspace_bytes_);
         staged_ = scratch_.take(plan.staged_bytes);
-        key_copy_ = scratch_.take(plan.copy_bytes);
-        value_copy_ = scratch_.take(plan.copy_bytes);
+        key_copy_ = scratch_.take(plan.key_copy_bytes);
+        value_copy_ = scratch_.take(plan.value_copy_bytes);
         q_norm_weight_ = scratch_.take(norm_weight_bytes(call));
         k_norm_weight_ = scratch_.take(norm_weight_bytes(call));
     }
@@ -75,8 +74,8 @@ private:
     static int64_t scratch_bytes(const AttentionCall &call, const DevicePlan &plan, int64_t workspace_bytes) {
         int64_t bytes = 0;
         for (const int64_t piece : {plan.partial_bytes, plan.query_bytes, plan.narrow_query_bytes, plan.score_bytes,
-                                    plan.weight_bytes, workspace_bytes, plan.staged_bytes, plan.copy_bytes,
-                                    plan.copy_bytes, norm_weight_bytes(call), norm_weight_bytes(call)}) {
+                                    plan.weight_bytes, workspace_bytes, plan.staged_bytes, plan.key_copy_bytes,
+                                    plan.value_copy_bytes, norm_weight_bytes(call), norm_weight_bytes(call)}) {
             bytes += DeviceScratch::piece_bytes(piece);
         }
         return bytes;
@@ -116,19 +115,24 @@ private:
         const DeviceHeads keys = cached_keys(*call_.cache, call_.layer, sequence, run.count, position, tokens);
         convert_heads(check_, context_, ordinal_, v,
                       cached_values(*call_.cache, call_.layer, sequence, run.count, position, tokens));
+        store_keys(k, position, keys);
+    }
+
+    /** Keys, of which the first token has this position, to where they are read, normed and rotated in f32. */
+    void store_keys(const DeviceHeads &k, int64_t position, const DeviceHeads &to) {
         if (!plan_.keys_change) {
-            convert_heads(check_, context_, ordinal_, k, keys);
+            convert_heads(check_, context_, ordinal_, k, to);
             return;
         }
-        for (int64_t t = 0; t < tokens; t += plan_.staged_tokens) {
-            const int64_t count = std::min(plan_.staged_tokens, tokens - t);
+        for (int64_t t = 0; t < k.tokens; t += plan_.staged_tokens) {
+            const int64_t count = std::min(plan_.staged_tokens, k.tokens - t);
             const int64_t batch_at_once = std::max<int64_t>(1, plan_.staged_tokens / count);
-            for (int64_t b = 0; b < run.count; b += batch_at_once) {
-                const int64_t batch = std::min(batch_at_once, run.count - b);
-                const DeviceHeads staged = compact_heads(staged_, batch, count, k.heads, k.head_dim);
+            for (int64_t b = 0; b < k.batch; b += batch_at_once) {
+                const int64_t batch = std::min(batch_at_once, k.batch - b);
+                const DeviceHeads staged = compact_heads(staged_, DType::f32, batch, count, k.heads, k.head_dim);
                 convert_heads(check_, context_, ordinal_, k.batch_from(b, batch).tokens_from(t, count), staged);
                 prepare(staged, k_weight_, position + t);
-                convert_heads(check_, context_, ordinal_, staged, keys.batch_from(b, batch).tokens_from(t, count));
+                convert_heads(check_, context_, ordinal_, staged, to.batch_from(b, batch).tokens_from(t, count));
             }
         }
     }
@@ -146,15 +150,19 @@ private:
                     cached_values(*call_.cache, call_.layer, sequence, run.count, 0, keys)};
         }
         const DeviceHeads k = heads_on_device(call_.k), v = heads_on_device(call_.v);
-        if (!plan_.copied) {
-            return {k, v};
+        const auto copy = [&](char *memory) {
+            return compact_heads(memory, plan_.stored_dtype, k.batch, k.tokens, k.heads, k.head_dim);
+        };
+        KeysAndValues read = {k, v};
+        if (plan_.copy_keys) {
+            read.keys = copy(key_copy_);
+            store_keys(k, 0, read.keys);
         }
-        const DeviceHeads keys_copy = compact_heads(key_copy_, k.batch, k.tokens, k.heads, k.head_dim);
-        const DeviceHeads values_copy = compact_heads(value_copy_, v.batch, v.tokens, v.heads, v.head_dim);
-        convert_heads(check_, context_, ordinal_, k, keys_copy);
-        convert_heads(check_, context_, ordinal_, v, values_copy);
-        prepare(keys_copy, k_weight_, 0);
-        return {keys_copy, values_copy};
+        if (plan_.copy_values) {
+            read.values = copy(value_copy_);
+            convert_heads(check_, context_, ordinal_, v, read.values);
+        }
+        return read;
     }
 
     // ---- queries ----
@@ -218,7 +226,7 @@ private:
 
         int64_t made = launch_splits(block, first_split, product_split, 0, stored);
         if (product_split < product_end) {
-            narrow_queries(block, stored.keys.dtype);
+            narrow_queries(block, plan_.stored_dtype);
         }
         constexpr int64_t at_once = product_positions / split_positions;
         for (int64_t split = product_split; split < product_end; split += at_once) {
@@ -305,7 +313,7 @@ private:
                                 {tokens * group * d, d, group * d, 1}));
             }
         }
-        prepare(compact_heads(queries_, batch * heads, tokens, group, d), q_weight_, position);
+        prepare(compact_heads(queries_, DType::f32, batch * heads, tokens, group, d), q_weight_, position);
     }
 
     void convert(const View &from, const View &to) {

@@ -38,10 +38,11 @@ struct DeviceHeads {
     }
 };
 
-/** One after the other in f32. */
-inline DeviceHeads compact_heads(void *data, int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim) {
-    return {static_cast<char *>(data), DType::f32,       batch,   tokens, heads, head_dim,
-            tokens * heads * head_dim, heads * head_dim, head_dim};
+/** One after the other. */
+inline DeviceHeads compact_heads(void *data, DType dtype, int64_t batch, int64_t tokens, int64_t heads,
+                                 int64_t head_dim) {
+    return {static_cast<char *>(data), dtype,   batch, tokens, heads, head_dim, tokens * heads * head_dim,
+            heads * head_dim,          head_dim};
 }
 
 /** Elements of a shape as the operations take them. */

@@ -127,9 +127,13 @@ typedef struct halyard_attention_options {
  *  weighted values are f32, and the blocks' results are merged in order by their maxima. So a query's result depends on
  *  its own keys alone: not on the other queries, the threads, or whether k and v came at once or through a cache.
  *
- *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the largest score at once. Memory there:
- *  up to 64 MB for the blocks' results, more if those of one query take more; f32 copies of k and v where these have two
- *  dtypes or k goes through a norm or `rope`. At most 2^30 - 1 positions. */
+ *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the largest score at once. Positions that
+ *  at least 16 queries all see are multiplied as matrices, up to 1024 at once, where k and v have one dtype of 16 bits and
+ *  cuBLASLt is there: queries, keys after norm and `rope`, and weights are rounded to that dtype, and a query's result then
+ *  differs by roundings with what comes with it. Memory there: up to 64 MB for the blocks' results, more if those of one
+ *  query take more; as much for scores and their weights, and 32 MB for cuBLASLt; 16 MB and a copy of k where that goes
+ *  through a norm or `rope`, and copies of k and v where they have two dtypes or do not lie at multiples of 16 bytes: in
+ *  their dtype for products, else in f32. At most 2^30 - 1 positions. */
 HALYARD_API halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                              const DLTensor *v, const halyard_attention_options *options, DLTensor *y);
 
