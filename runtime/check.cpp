@@ -72,34 +72,15 @@ bool Checker::not_null(const char *name, const void *pointer) {
 View Checker::tensor(const char *name, const DLTensor *tensor) {
     View view;
     view.name = name;
-    if (!not_null(name, tensor)) {
-        return view;
-    }
-    if (!processor_has_kernels()) {
-        fail(HALYARD_UNSUPPORTED, "this processor lacks %s, the least that the kernels need",
-             halyard_isa_name(isas[0]));
-        return view;
-    }
-    on_device(name, tensor->device);
-    if (failed()) {
+    if (!not_null(name, tensor) || !in_place_of_others(name, tensor->device) ||
+        !known_type(name, tensor->dtype, &view.dtype)) {
         return view;
     }
     view.on_cuda = tensor->device.device_type == kDLCUDA;
     view.device_id = tensor->device.device_id;
-    const DLDataType type = tensor->dtype;
-    if (type.code == kDLFloat && type.bits == 32 && type.lanes == 1) {
-        view.dtype = DType::f32;
-    } else if (type.code == kDLFloat && type.bits == 16 && type.lanes == 1) {
-        view.dtype = DType::f16;
-    } else if (type.code == kDLBfloat && type.bits == 16 && type.lanes == 1) {
-        view.dtype = DType::bf16;
-    } else {
-        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane",
-             name, type.code, type.bits, type.lanes);
-        return view;
-    }
-    if (tensor->ndim < 1 || tensor->ndim > max_rank) {
-        fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank 1 to %d", name, tensor->ndim, max_rank);
+    const int rank = tensor->ndim;
+    if (rank < 1 || rank > max_rank) {
+        fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank 1 to %d", name, rank, max_rank);
         return view;
     }
     if (!tensor->shape) {
@@ -107,40 +88,39 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
         return view;
     }
 
-    view.rank = tensor->ndim;
-    int64_t elements = 1, nonzero_elements = 1, span = 1;
-    bool too_large = false;
-    for (int i = view.rank - 1; i >= 0; i--) {
+    view.rank = rank;
+    int64_t nonzero_elements = 1, span = 1, signs = 0;
+    bool empty = false, too_large = false;
+    for (int i = rank - 1; i >= 0; i--) {
         const int64_t extent = tensor->shape[i];
         const int64_t stride = tensor->strides ? tensor->strides[i] : nonzero_elements;
-        if (extent < 0 || stride < 0) {
-            fail(HALYARD_INVALID_ARGUMENT, "%s has %s %lld on axis %d, which must not be negative", name,
-                 extent < 0 ? "extent" : "stride", static_cast<long long>(extent < 0 ? extent : stride), i);
-            return view;
-        }
         view.shape[i] = extent;
         view.strides[i] = stride;
-        elements = extent == 0 ? 0 : elements;
-        int64_t steps = 0;
+        signs |= extent | stride;
+        empty |= extent == 0;
         if (extent > 1) {
+            int64_t steps = 0;
             too_large |= __builtin_mul_overflow(nonzero_elements, extent, &nonzero_elements);
             too_large |= __builtin_mul_overflow(extent - 1, stride, &steps);
             too_large |= __builtin_add_overflow(span, steps, &span);
         }
     }
-    too_large |= nonzero_elements > INT64_MAX / 8 || span > INT64_MAX / 8;
-    if (too_large) {
+    if (signs < 0) {
+        refuse_negative(name, view);
+        return view;
+    }
+    if (too_large || nonzero_elements > INT64_MAX / 8 || span > INT64_MAX / 8) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has a shape or strides too large for 64-bit addresses", name);
         return view;
     }
-    if (view.width() > 1 && view.strides[view.rank - 1] != 1) {
+    if (view.width() > 1 && view.strides[rank - 1] != 1) {
         fail(HALYARD_INVALID_ARGUMENT,
              "%s has stride %lld on its last axis, but rows must be contiguous (stride 1): copy it to a compact tensor "
              "first",
-             name, static_cast<long long>(view.strides[view.rank - 1]));
+             name, static_cast<long long>(view.strides[rank - 1]));
         return view;
     }
-    if (elements == 0) {
+    if (empty) {
         return view;
     }
     if (!tensor->data) {
@@ -160,21 +140,56 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     return view;
 }
 
-void Checker::on_device(const char *name, DLDevice device) {
+bool Checker::in_place_of_others(const char *name, DLDevice device) {
+    if (!first_tensor_) {
+        first_tensor_ = name;
+        first_device_ = device;
+        if (!processor_has_kernels()) {
+            fail(HALYARD_UNSUPPORTED, "this processor lacks %s, the least that the kernels need",
+                 halyard_isa_name(isas[0]));
+            return false;
+        }
+    }
+    const bool on_processor = device.device_type == kDLCPU && first_device_.device_type == kDLCPU;
+    return on_processor || in_place_elsewhere(name, device);
+}
+
+bool Checker::in_place_elsewhere(const char *name, DLDevice device) {
     const bool cuda_too = has_cuda && devices_ == Devices::cpu_or_cuda;
     if (device.device_type != kDLCPU && !(cuda_too && device.device_type == kDLCUDA)) {
         fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)%s", name,
              static_cast<int>(device.device_type), cuda_too ? " or a CUDA device (kDLCUDA)" : "");
-        return;
-    }
-    if (!first_tensor_) {
-        first_tensor_ = name;
-        first_device_ = device;
     } else if (device.device_type != first_device_.device_type ||
                (device.device_type == kDLCUDA && device.device_id != first_device_.device_id)) {
         const auto place = [](DLDevice d) { return PlaceName({d.device_type == kDLCUDA, d.device_id}); };
         fail(HALYARD_UNSUPPORTED, "%s is on %s, but %s is on %s: all tensors of a call must be on one device", name,
              place(device).get(), first_tensor_, place(first_device_).get());
+    }
+    return !failed();
+}
+
+bool Checker::known_type(const char *name, DLDataType type, DType *dtype) {
+    if (type.lanes == 1 && type.code == kDLFloat && type.bits == 32) {
+        *dtype = DType::f32;
+    } else if (type.lanes == 1 && type.code == kDLFloat && type.bits == 16) {
+        *dtype = DType::f16;
+    } else if (type.lanes == 1 && type.code == kDLBfloat && type.bits == 16) {
+        *dtype = DType::bf16;
+    } else {
+        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane",
+             name, type.code, type.bits, type.lanes);
+        return false;
+    }
+    return true;
+}
+
+void Checker::refuse_negative(const char *name, const View &view) {
+    for (int i = view.rank - 1; i >= 0; i--) {
+        const bool extent = view.shape[i] < 0;
+        if (extent || view.strides[i] < 0) {
+            fail(HALYARD_INVALID_ARGUMENT, "%s has %s %lld on axis %d, which must not be negative", name,
+                 extent ? "extent" : "stride", static_cast<long long>(extent ? view.shape[i] : view.strides[i]), i);
+        }
     }
 }
 

@@ -58,7 +58,7 @@ public:
     halyard_status status() const { return status_; }
 
     /** Fails with a message; the function's name is put in front. */
-    [[gnu::format(printf, 3, 4)]] halyard_status fail(halyard_status status, const char *format, ...);
+    [[gnu::format(printf, 3, 4), gnu::cold]] halyard_status fail(halyard_status status, const char *format, ...);
 
     bool not_null(const char *name, const void *pointer);
 
@@ -86,7 +86,11 @@ public:
 
 private:
     void overlapping(const View &output, const View &other, bool in_place);
-    void on_device(const char *name, DLDevice device);
+    /** Whether a kernel runs where this tensor and those before it are. */
+    bool in_place_of_others(const char *name, DLDevice device);
+    [[gnu::cold]] bool in_place_elsewhere(const char *name, DLDevice device);
+    bool known_type(const char *name, DLDataType type, DType *dtype);
+    [[gnu::cold]] void refuse_negative(const char *name, const View &view);
 
     const char *function_;
     Devices devices_;
