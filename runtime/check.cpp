@@ -72,7 +72,7 @@ bool Checker::not_null(const char *name, const void *pointer) {
 View Checker::tensor(const char *name, const DLTensor *tensor) {
     View view;
     view.name = name;
-    if (!not_null(name, tensor) || !in_place_of_others(name, tensor->device) ||
+    if (!not_null(name, tensor) || !placed_with_others(name, tensor->device) ||
         !known_type(name, tensor->dtype, &view.dtype)) {
         return view;
     }
@@ -140,7 +140,7 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     return view;
 }
 
-bool Checker::in_place_of_others(const char *name, DLDevice device) {
+bool Checker::placed_with_others(const char *name, DLDevice device) {
     if (!first_tensor_) {
         first_tensor_ = name;
         first_device_ = device;
@@ -151,10 +151,10 @@ bool Checker::in_place_of_others(const char *name, DLDevice device) {
         }
     }
     const bool on_processor = device.device_type == kDLCPU && first_device_.device_type == kDLCPU;
-    return on_processor || in_place_elsewhere(name, device);
+    return on_processor || placed_off_processor(name, device);
 }
 
-bool Checker::in_place_elsewhere(const char *name, DLDevice device) {
+bool Checker::placed_off_processor(const char *name, DLDevice device) {
     const bool cuda_too = has_cuda && devices_ == Devices::cpu_or_cuda;
     if (device.device_type != kDLCPU && !(cuda_too && device.device_type == kDLCUDA)) {
         fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)%s", name,

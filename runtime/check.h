@@ -87,8 +87,8 @@ public:
 private:
     void overlapping(const View &output, const View &other, bool in_place);
     /** Whether a kernel runs where this tensor and those before it are. */
-    bool in_place_of_others(const char *name, DLDevice device);
-    [[gnu::cold]] bool in_place_elsewhere(const char *name, DLDevice device);
+    bool placed_with_others(const char *name, DLDevice device);
+    [[gnu::cold]] bool placed_off_processor(const char *name, DLDevice device);
     bool known_type(const char *name, DLDataType type, DType *dtype);
     [[gnu::cold]] void refuse_negative(const char *name, const View &view);
 

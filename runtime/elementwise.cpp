@@ -11,8 +11,9 @@ namespace {
 
 // Elements of a tile: so few that the copy out of one, which waits in the core's store buffer, overlaps the arithmetic of
 // the next, and a multiple of what any kernel takes at once (1, 2, 3, 4 or 6 vectors of 4 to 16, by pairs in 16 bits),
-// since the rest of a row takes the time of several such steps. (Two threads of a Zen 3, kernels with 6 vectors: SiLU of
-// 2048 x 8192 in bf16 takes 4.2 ms so, 5.6 by tiles of 512; in f32 all sizes from 256 to 768 are alike.)
+// since the rest of a row takes longer than its share. (Two threads of a Zen 3, kernels with 6 vectors: SiLU of
+// 2048 x 8192 in bf16 takes 4.2 ms so, 5.6 by tiles of 512 when a rest was one masked step, as it still is in f32; there
+// all sizes from 256 to 768 are alike.)
 constexpr int64_t tile_elements(int64_t size) {
     return size == 4 ? 384 : 576;
 }

@@ -1,6 +1,7 @@
 // Attention on a device: new keys and values to where they are read, then block of queries by block the splits of the
-// positions that they see, and the joining of the splits. Where a block has many queries in 16 bits and cuBLASLt is there, positions that all of them see are split by products; what only some see, and tokens one by one, by the kernel
-// that reads keys and values once for a few rows.
+// positions that they see, and the joining of the splits. Where a block has many queries in 16 bits and cuBLASLt is
+// there, positions that all of them see are split by products; what only some see, and tokens one by one, by the
+// kernel that reads keys and values once for a few rows.
 //
 // A block has as many queries (of all heads, and of several sequences) as have room for their partial results and
 // scores, so that the memory does not grow with the product of the lengths.
