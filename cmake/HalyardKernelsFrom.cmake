@@ -12,12 +12,35 @@ if(NOT EXISTS "${HALYARD_KERNELS_FROM}/CMakeCache.txt")
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HALYARD_KERNELS_FROM}/CMakeCache.txt")
 load_cache("${HALYARD_KERNELS_FROM}" READ_WITH_PREFIX _other_ CMAKE_HOME_DIRECTORY HALYARD_TUNED_FILE)
+# A build of another checkout will do if all that makes a kernel is the same there.
 if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL CMAKE_SOURCE_DIR)
-    message(FATAL_ERROR "HALYARD_KERNELS_FROM is '${HALYARD_KERNELS_FROM}', a build of '${_other_CMAKE_HOME_DIRECTORY}'.")
+    foreach(home IN ITEMS "${CMAKE_SOURCE_DIR}" "${_other_CMAKE_HOME_DIRECTORY}")
+        file(GLOB files LIST_DIRECTORIES false RELATIVE "${home}"
+             "${home}/kernels.cmake" "${home}/cmake/HalyardKernels.cmake" "${home}/cmake/HalyardTarget.cmake"
+             "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake" "${home}/generators/*"
+             "${home}/schedules/*" "${home}/schedules/${HALYARD_ARCH}/*" "${home}/schedules/gpu/*"
+             "${home}/schedules/tuned/${HALYARD_TARGET_PROCESSOR}.json" "${home}/runtime/*_layout.h")
+        list(APPEND _kernel_sources ${files})
+    endforeach()
+    list(REMOVE_DUPLICATES _kernel_sources)
+    foreach(file IN LISTS _kernel_sources)
+        execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files "${CMAKE_SOURCE_DIR}/${file}"
+                                "${_other_CMAKE_HOME_DIRECTORY}/${file}" RESULT_VARIABLE differs ERROR_QUIET)
+        if(differs)
+            message(FATAL_ERROR "HALYARD_KERNELS_FROM is '${HALYARD_KERNELS_FROM}', a build of "
+                                "'${_other_CMAKE_HOME_DIRECTORY}', whose ${file} is another: build it from the same sources.")
+        endif()
+    endforeach()
 endif()
 include(cmake/FindHalideWheel.cmake)
 set(HALYARD_HOST_DIR "${HALYARD_KERNELS_FROM}")
-if("${_other_HALYARD_TUNED_FILE}" STREQUAL "${HALYARD_TUNED_FILE}")
+set(_other_tuned "${_other_HALYARD_TUNED_FILE}")
+set(_own_tuned "${HALYARD_TUNED_FILE}")
+if(_other_tuned AND _own_tuned)
+    file(SHA256 "${_other_tuned}" _other_tuned)
+    file(SHA256 "${_own_tuned}" _own_tuned)
+endif()
+if(_other_tuned STREQUAL _own_tuned)
     set(HALYARD_TAKES_KERNELS ON)
     set(HALYARD_KERNEL_DIR "${HALYARD_KERNELS_FROM}/kernels")
     message(STATUS "Kernels: those of ${HALYARD_KERNELS_FROM}")
