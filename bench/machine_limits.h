@@ -40,11 +40,22 @@ struct BandwidthLimit {
 struct Limits {
     std::vector<FlopsLimit> flops;
     std::vector<BandwidthLimit> bandwidth;
-    halyard_isa isa;  // of the streams
+    halyard_isa isa;                          // of the streams
+    std::vector<std::string> contradictions;  // limits that stayed below what another measurement shows
 };
 
-/** Measures all of them with instruction sets up to `isa`; `progress` is told what comes next and `stop` asked before.
- */
+/** Whether a limit is lower, by more than its noise, than what `shown` proves possible: the same on as many threads or
+ *  fewer. */
+bool is_below(const FlopsLimit &limit, const FlopsLimit &shown);
+bool is_below(const BandwidthLimit &limit, const BandwidthLimit &shown);
+
+/** Measures limits again that are below others, or below the rates in `shown`, and names in `contradictions` those that
+ *  stay below. */
+void repeat_contradicted(Limits &limits, const std::vector<FlopsLimit> &shown, const Machine &machine,
+                         const std::function<bool()> &stop);
+
+/** Measures all of them with instruction sets up to `isa`, and again what contradicts itself; `progress` is told what
+ *  comes next and `stop` asked before. */
 Limits measure_limits(const Machine &machine, halyard_isa isa, int threads,
                       const std::function<void(const std::string &)> &progress, const std::function<bool()> &stop);
 

@@ -231,6 +231,18 @@ void measure_rows(Runner &runner, const std::vector<WorkId> &rows, const Options
     }
 }
 
+/** The rates that rows reached, and the multiply-adds that they were held against: no peak can be below them. */
+std::vector<FlopsLimit> rates_of(const Run &run) {
+    std::vector<FlopsLimit> rates;
+    for (const RowResult &row : run.rows) {
+        if (row.rounds > 0 && row.id.has_roofline()) {
+            const double seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
+            rates.push_back({isa_cap(row.isa), row.id.threads, row.id.flops() / seconds});
+        }
+    }
+    return rates;
+}
+
 int run_benchmark(const Options &options) {
     Run run;
     run.work_list = options.list_name();
@@ -275,6 +287,7 @@ int run_benchmark(const Options &options) {
 
     Runner runner({options.rounds, options.full || !options.filter.empty(), run.threads}, peer_options, peers);
     measure_rows(runner, rows, options, busy_elsewhere, run);
+    repeat_contradicted(run.limits, rates_of(run), run.machine, [] { return interrupted != 0; });
     run.interrupted = interrupted != 0;
     write_json(run, options.json_file);
     if (!options.text_file.empty()) {

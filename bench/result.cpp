@@ -89,6 +89,8 @@ json to_json(const RowResult &row) {
         object["limit_seconds"] = to_json(row.limit_seconds);
         object["limit_stores"] = row.limit_stores == Stores::ordinary ? "ordinary" : "non-temporal";
         object["fraction_of_limit"] = to_json(row.fraction);
+        object["is_beyond_limit"] = row.is_beyond_limit();
+        object["attempts"] = row.attempts;
         object["ours_over_ours_again"] = to_json(row.again);
         object["noise"] = row.own_noise();
     }
@@ -129,6 +131,10 @@ Verdict verdict_of(const Estimate &ratio, double noise) {
     constexpr double least = 0.01;
     const double lead = ratio.median - 1;
     return std::fabs(lead) <= std::max(noise, least) ? Verdict::tie : lead > 0 ? Verdict::ahead : Verdict::behind;
+}
+
+bool RowResult::is_beyond_limit() const {
+    return rounds > 0 && verdict_of(fraction, noise_of(again, fraction)) == Verdict::ahead;
 }
 
 const PeerResult *RowResult::find(const std::string &peer) const {
@@ -182,7 +188,10 @@ json to_json(const Run &run) {
                              {"threads", limit.threads},
                              {"bytes_per_second", limit.bandwidth}});
     }
-    object["limits"] = {{"isa", halyard_isa_name(run.limits.isa)}, {"flops", flops}, {"bandwidth", bandwidth}};
+    object["limits"] = {{"isa", halyard_isa_name(run.limits.isa)},
+                        {"flops", flops},
+                        {"bandwidth", bandwidth},
+                        {"contradictions", run.limits.contradictions}};
     object["peers"] = json::array();
     for (const Run::PeerInfo &peer : run.peers) {
         object["peers"].push_back({{"name", peer.name}, {"version", peer.version}, {"missing", peer.missing}});

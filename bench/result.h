@@ -45,6 +45,7 @@ struct RowResult {
     Accuracy accuracy;
     double tolerance = 0;
     int rounds = 0;
+    int attempts = 1;  // measurements, of which this is the last: those before it were beyond the limit
     Estimate seconds;
     Estimate again;                               // ours over ours again: the noise of the row
     Estimate limit_seconds;                       // of a copy that moves the same bytes the same way, or the roofline's
@@ -67,6 +68,8 @@ struct RowResult {
     Verdict verdict(const PeerResult &peer) const { return verdict_of(peer.ratio, noise(peer)); }
     /** Of ours against ours again alone. */
     double own_noise() const { return noise_of(again, {}); }
+    /** Whether it took less time than its limit by more than the noise: then the limit is none. */
+    bool is_beyond_limit() const;
     const PeerResult *find(const std::string &peer) const;
 };
 

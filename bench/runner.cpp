@@ -63,12 +63,21 @@ struct Runner::Own {
 };
 
 RowResult Runner::measure_row(const WorkId &id) {
+    constexpr int most_attempts = 3;
     RowResult row{};
-    row.id = id;
-    try {
-        measure_into(row);
-    } catch (const std::exception &error) {
-        row.failure = error.what();
+    for (int attempt = 1; attempt <= most_attempts; attempt++) {
+        row = RowResult{};
+        row.id = id;
+        row.attempts = attempt;
+        try {
+            measure_into(row);
+        } catch (const std::exception &error) {
+            row.failure = error.what();
+        }
+        // Something disturbed the limit in its turns; a limit that stays too low is marked as such.
+        if (!row.is_beyond_limit() || interrupted != 0) {
+            break;
+        }
     }
     return row;
 }

@@ -25,6 +25,11 @@ std::string percent(double fraction) {
     return format("%.0f %%", 100 * fraction);
 }
 
+/** A row beyond its limit is marked: print_doubts() says why. */
+std::string fraction_text(const RowResult &row) {
+    return percent(row.fraction.median) + (row.is_beyond_limit() ? " (!)" : "");
+}
+
 /** The cell of a peer: its time over ours. */
 std::string ratio_cell(const RowResult &row, const PeerResult *peer) {
     if (peer == nullptr || !peer->reason.empty()) {
@@ -159,7 +164,7 @@ void print_row_tables(const Run &run, std::ostream &out) {
                 percent(row.seconds.mad / row.seconds.median),
                 format("%.1f", row.bytes_per_second() * 1e-9),
                 format("%.2f", row.elements_per_second() * 1e-9),
-                percent(row.fraction.median),
+                fraction_text(row),
                 percent(std::fabs(row.again.median - 1)),
             };
         },
@@ -176,7 +181,7 @@ void print_row_tables(const Run &run, std::ostream &out) {
                 percent(row.seconds.mad / row.seconds.median),
                 format("%.1f", row.flops_per_second() * 1e-9),
                 format("%.1f", row.weight_bytes_per_second() * 1e-9),
-                percent(row.fraction.median),
+                fraction_text(row),
                 row.reads_longer() ? "reading" : "arithmetic",
                 readable_bytes(static_cast<double>(row.weight_set())),
                 percent(std::fabs(row.again.median - 1)),
@@ -191,7 +196,7 @@ void print_row_tables(const Run &run, std::ostream &out) {
             format("%.0f", row.tokens_per_second()),
             format("%.1f", row.flops_per_second() * 1e-9),
             format("%.1f", row.bytes_per_second() * 1e-9),
-            percent(row.fraction.median),
+            fraction_text(row),
             row.reads_longer() ? "reading" : "arithmetic",
             percent(std::fabs(row.again.median - 1)),
         };
@@ -362,6 +367,19 @@ void print_noise(const Run &run, std::ostream &out) {
     }
 }
 
+/** Limits that something else in the run shows to be too low. */
+void print_doubts(const Run &run, std::ostream &out) {
+    for (const std::string &limit : run.limits.contradictions) {
+        out << "DOUBTFUL LIMIT: " << limit << ": below what another measurement of this run shows, though repeated\n";
+    }
+    for (const RowResult &row : run.rows) {
+        if (row.is_beyond_limit()) {
+            out << row.id.name() << " took less time than its limit in " << row.attempts
+                << " measurements (!): the loop that stands for the limit is not the fastest way to move its bytes\n";
+        }
+    }
+}
+
 }  // namespace
 
 std::string summary_of(const RowResult &row) {
@@ -374,7 +392,7 @@ std::string summary_of(const RowResult &row) {
     if (row.rounds == 0) {
         return "interrupted";
     }
-    std::string text = readable_time(row.seconds.median) + ", " + percent(row.fraction.median) +
+    std::string text = readable_time(row.seconds.median) + ", " + fraction_text(row) +
                        (row.id.has_roofline() ? " of roofline" : " of limit");
     for (const PeerResult &peer : row.peers) {
         if (peer.reason.empty()) {
@@ -391,6 +409,7 @@ void print_tables(const Run &run, std::ostream &out) {
     print_summary(run, out);
     print_groups(run, out);
     print_bars(run, false, out);
+    print_doubts(run, out);
     print_noise(run, out);
 }
 
@@ -408,6 +427,7 @@ void print_short(const Run &run, std::ostream &out) {
     print_groups(run, out);
     print_behind(run, out);
     print_bars(run, true, out);
+    print_doubts(run, out);
     print_noise(run, out);
 }
 

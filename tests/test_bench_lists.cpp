@@ -1,4 +1,4 @@
-// The benchmark's work lists and its rule for ties.
+// The benchmark's work lists, its rule for ties, and what it does about limits that cannot be right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,9 @@
 #include <set>
 
 #include "kernel_calls.h"
+#include "machine_limits.h"
 #include "result.h"
+#include "support/isas.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -198,6 +200,46 @@ TEST(Ties, WhatTheNoiseHidesIsATie) {
     EXPECT_EQ(verdict_of(ratio(1.009, 0), 0), Verdict::tie);
     EXPECT_EQ(verdict_of(ratio(1.011, 0), 0), Verdict::ahead);
     EXPECT_EQ(verdict_of(ratio(0.989, 0), 0), Verdict::behind);
+}
+
+TEST(Limits, WhichContradictEachOther) {
+    const FlopsLimit one{tests::strongest_isa, 1, 238e9};
+    EXPECT_TRUE(is_below(FlopsLimit{tests::strongest_isa, 2, 200e9}, one));
+    EXPECT_FALSE(is_below(FlopsLimit{tests::strongest_isa, 2, 237e9}, one)) << "within the noise";
+    EXPECT_FALSE(is_below(one, FlopsLimit{tests::strongest_isa, 2, 476e9})) << "two threads show nothing about one";
+    EXPECT_FALSE(is_below(FlopsLimit{tests::weakest_isa, 2, 60e9}, one)) << "of another instruction set";
+
+    const BandwidthLimit copy{stream_copy, "L2", 1 << 20, 1, 100e9};
+    EXPECT_TRUE(is_below(BandwidthLimit{stream_copy, "L2", 2 << 20, 2, 90e9}, copy));
+    EXPECT_FALSE(is_below(BandwidthLimit{stream_copy, "memory", 2 << 20, 2, 20e9}, copy));
+    EXPECT_FALSE(is_below(BandwidthLimit{stream_read, "L2", 2 << 20, 2, 90e9}, copy));
+}
+
+TEST(Limits, WhatIsTooLowIsMeasuredAgainAndNamedIfItStays) {
+    const Machine machine = describe_machine();
+    Limits limits{};
+    limits.isa = tests::weakest_isa;
+    // A thousandth of what any processor reaches is mended by measuring it again; a thousand times of that cannot be.
+    limits.flops = {{tests::weakest_isa, 1, 1e6}};
+    repeat_contradicted(limits, {{tests::weakest_isa, 1, 1e8}}, machine, [] { return false; });
+    EXPECT_GT(limits.flops[0].flops, 1e8);
+    EXPECT_TRUE(limits.contradictions.empty());
+    repeat_contradicted(limits, {{tests::weakest_isa, 1, 1e15}}, machine, [] { return false; });
+    EXPECT_EQ(limits.contradictions.size(), 1U);
+}
+
+TEST(Limits, ARowBeyondItsLimitByMoreThanTheNoise) {
+    RowResult row{};
+    row.rounds = 7;
+    row.again = ratio(1.02, 0.001);
+    row.fraction = ratio(1.019, 0.001);
+    EXPECT_FALSE(row.is_beyond_limit());
+    row.fraction = ratio(1.03, 0.001);
+    EXPECT_TRUE(row.is_beyond_limit());
+    row.fraction = ratio(1.03, 0.03);
+    EXPECT_FALSE(row.is_beyond_limit()) << "the spread of the fraction itself is noise";
+    row.fraction = ratio(0.5, 0.001);
+    EXPECT_FALSE(row.is_beyond_limit());
 }
 
 TEST(Ties, EstimatesAreMedians) {

@@ -432,6 +432,26 @@ class Readme(unittest.TestCase):
         self.readme.write_text(text.replace("1.50×", "9.50×"))
         self.assertEqual(self.program("--check").returncode, 1)
 
+    def test_limits_that_contradict_each_other_are_not_published(self):
+        path = self.root / "bench" / "results" / "latest.json"
+        data = json.loads(path.read_text())
+        data["limits"]["contradictions"] = ["L2 copy, 2 threads"]
+        path.write_text(json.dumps(data))
+        done = self.program()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("L2 copy, 2 threads", done.stderr)
+        self.assertIn("old", self.readme.read_text())
+
+    def test_a_row_beyond_its_limit_is_marked(self):
+        path = self.root / "bench" / "results" / "latest.json"
+        data = json.loads(path.read_text())
+        data["rows"][0].update(fraction_of_limit=estimate(1.43), is_beyond_limit=True)
+        path.write_text(json.dumps(data))
+        self.assertEqual(self.program().returncode, 0)
+        self.assertIn("| 143%† (copy) |", self.readme.read_text())
+        self.assertIn("\n† In three measurements", self.readme.read_text())
+        self.assertIn("rms_norm/f32/64x4096/hot/2t", "".join(Run(data).reservations()))
+
     def test_marks_must_be_there(self):
         self.readme.write_text("nothing\n")
         done = self.program()

@@ -182,7 +182,7 @@ def roofline(run, groups, most, width, height):
     for row, intensity, rate in zip(rows, intensities, rates):
         css = f"g{order.index(row['group']) % 9}" + (" hollow" if row["state"] == "cold" else "")
         plot.point(
-            intensity, rate, css, f"{row['name']}: {significant(rate)} Gop/s, {row.fraction:.0%} of its own limit"
+            intensity, rate, css, f"{row['name']}: {significant(rate)} Gop/s, {row.fraction_text} of its own limit"
         )
     return plot.svg("Roofline of the machine with every kernel")
 
@@ -254,8 +254,8 @@ def limit_bars(rows, most):
         part = min(row.fraction, 1.25) / 1.25 * 100
         lines.append(
             f'<div class="row"><span class="name">{escape(row_label(row))}</span><span class="time">'
-            f'{row.fraction:.0%}</span><span class="track"><i class="fill {row.bound_by}" '
-            f'style="left:0;width:{part:.1f}%" title="{row.fraction:.0%} of {row.bound_by}"></i>'
+            f'{row.fraction_text}</span><span class="track"><i class="fill {row.bound_by}" '
+            f'style="left:0;width:{part:.1f}%" title="{row.fraction_text} of {row.bound_by}"></i>'
             f'<i class="one" style="left:80%"></i></span></div>'
         )
     return f'<div class="bars">{"".join(lines)}</div>'
@@ -371,7 +371,7 @@ def hot_cold_bars(pairs):
             rate = row.bytes_per_second / 1e9
             marks.append(
                 f'<i class="mark circle {css}" style="left:{place:.2f}%" '
-                f'title="{escape(row["name"])}: {rate:.1f} GB/s, {row.fraction:.0%} of its limit"></i>'
+                f'title="{escape(row["name"])}: {rate:.1f} GB/s, {row.fraction_text} of its limit"></i>'
             )
         name += f" {hot.shape}" if hot.shape == cold.shape else f" {hot.shape} and {cold.shape}"
         rates = f"{significant(hot.bytes_per_second / 1e9)} / {significant(cold.bytes_per_second / 1e9)}"

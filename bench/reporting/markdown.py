@@ -126,7 +126,7 @@ def rows(run):
                     row["rounds"],
                     f"{row['noise']:.1%}",
                     rate,
-                    f"{row.fraction:.0%} ({row.bound_by})",
+                    f"{row.fraction_text} ({row.bound_by})",
                     *[ratio_cell(row, name) for name in names],
                 ]
             )

@@ -235,7 +235,7 @@ def behind_section(run, most=20):
             cell(ratio_text(ratio), ratio, "bad"),
             peer,
             time_text(row.seconds),
-            f"{row.fraction:.0%}",
+            row.fraction_text,
             f"{row.peer(peer)['noise']:.1%}",
             cell(escape(row.peer(peer).get("note", "")), css="text"),
         ]
@@ -424,7 +424,7 @@ def rows_section(run):
             cell(f"{row['noise']:.1%}", row["noise"]),
             cell(significant(row.bytes_per_second / 1e9), row.bytes_per_second),
             cell("–" if rate is None else significant(rate), rate),
-            cell(f"{row.fraction:.0%}", row.fraction),
+            cell(row.fraction_text, row.fraction),
             row.bound_by,
             row["isa"],
             *[ratio_cell(row, peer) for peer in peers],

@@ -112,6 +112,15 @@ class Row:
         return self["fraction_of_limit"]["median"]
 
     @property
+    def is_beyond_limit(self):
+        """Whether it took less time than its limit by more than the noise, in every measurement."""
+        return self.get("is_beyond_limit", False)
+
+    @property
+    def fraction_text(self):
+        return f"{self.fraction:.0%}" + ("†" if self.is_beyond_limit else "")
+
+    @property
     def has_roofline(self):
         """Whether it has matrix products, and its limit is the longer of reading and multiplying."""
         return "flops" in self.data
@@ -222,6 +231,15 @@ class Run:
                 f"Other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run, which may "
                 "have disturbed rows on all threads."
             )
+        beyond = [row for row in self.rows if row.is_beyond_limit]
+        if beyond:
+            texts.append(
+                f"† {len(beyond)} row{'s' if len(beyond) > 1 else ''} took less time than the limit by more than the "
+                "noise, measured three times: the loop that stands for the limit is not the fastest way to move the "
+                f"bytes there ({', '.join(row['name'] for row in beyond)})."
+            )
+        for limit in self.limits.get("contradictions", []):
+            texts.append(f"The limit '{limit}' stayed below what another measurement of the run shows to be possible.")
         return texts
 
     def faults(self):
