@@ -179,6 +179,8 @@ def main():
         run = load(str(root / "bench" / "results" / "latest.json"))
         if run.limits.get("contradictions"):
             raise Damaged(f"the limits of the machine contradict each other: {'; '.join(run.limits['contradictions'])}")
+        if run.is_disturbed:
+            raise Damaged(f"other programs used {run.data['busy_elsewhere']:.0%} of the processors during the run")
         readme = root / "README.md"
         wanted = {
             readme: with_section(readme.read_text(encoding="utf-8"), text_of(run)),

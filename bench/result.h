@@ -97,6 +97,8 @@ struct Run {
     double busy_elsewhere = 0;  // share of all processors that other programs and virtual machines used meanwhile
     bool interrupted = false;
 
+    /** Whether others used so much of the processors that rows on all threads may be wrong. */
+    bool is_disturbed() const { return busy_elsewhere > 0.05; }
     /** Median over the rows of how far ours was from ours again. */
     double noise() const;
 };

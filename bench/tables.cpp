@@ -358,7 +358,7 @@ void print_noise(const Run &run, std::ostream &out) {
             << format("%.1f %%", 100 * run.noise()) << "; the timing loop adds "
             << format("%.1f ns", run.loop_overhead * 1e9) << " per call; threads are not pinned\n";
     }
-    if (run.busy_elsewhere > 0.05) {
+    if (run.is_disturbed()) {
         out << "Other programs used " << percent(run.busy_elsewhere)
             << " of the processors meanwhile, which may have disturbed rows on all threads.\n";
     }
@@ -374,8 +374,10 @@ void print_doubts(const Run &run, std::ostream &out) {
     }
     for (const RowResult &row : run.rows) {
         if (row.is_beyond_limit()) {
-            out << row.id.name() << " took less time than its limit in " << row.attempts
-                << " measurements (!): the loop that stands for the limit is not the fastest way to move its bytes\n";
+            out << row.id.name() << " took less time than its limit in " << row.attempts << " measurements (!): "
+                << (run.is_disturbed() ? "other programs disturbed the limit in its turns"
+                                       : "the loop that stands for the limit is not the fastest way to move its bytes")
+                << '\n';
         }
     }
 }

@@ -432,15 +432,18 @@ class Readme(unittest.TestCase):
         self.readme.write_text(text.replace("1.50×", "9.50×"))
         self.assertEqual(self.program("--check").returncode, 1)
 
-    def test_limits_that_contradict_each_other_are_not_published(self):
+    def test_doubtful_runs_are_not_published(self):
         path = self.root / "bench" / "results" / "latest.json"
-        data = json.loads(path.read_text())
-        data["limits"]["contradictions"] = ["L2 copy, 2 threads"]
-        path.write_text(json.dumps(data))
-        done = self.program()
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("L2 copy, 2 threads", done.stderr)
-        self.assertIn("old", self.readme.read_text())
+        good = json.loads(path.read_text())
+        for why, change in (
+            ("L2 copy, 2 threads", {"limits": {**good["limits"], "contradictions": ["L2 copy, 2 threads"]}}),
+            ("other programs used 40%", {"busy_elsewhere": 0.4}),
+        ):
+            path.write_text(json.dumps({**good, **change}))
+            done = self.program()
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(why, done.stderr)
+            self.assertIn("old", self.readme.read_text())
 
     def test_a_row_beyond_its_limit_is_marked(self):
         path = self.root / "bench" / "results" / "latest.json"

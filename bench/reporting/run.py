@@ -221,22 +221,31 @@ class Run:
             "mean": geometric_mean(ratios),
         }
 
+    @property
+    def is_disturbed(self):
+        """Whether others used so much of the processors that rows on all threads may be wrong."""
+        return self.data["busy_elsewhere"] > 0.05
+
     def reservations(self):
         """What makes the whole run worth less, in sentences."""
         texts = []
         if self.data["interrupted"]:
             texts.append("The run was interrupted; these are the rows measured before.")
-        if self.data["busy_elsewhere"] > 0.05:
+        if self.is_disturbed:
             texts.append(
                 f"Other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run, which may "
                 "have disturbed rows on all threads."
             )
         beyond = [row for row in self.rows if row.is_beyond_limit]
         if beyond:
+            why = (
+                "other programs disturbed the limit in its turns"
+                if self.is_disturbed
+                else "the loop that stands for the limit is not the fastest way to move the bytes there"
+            )
             texts.append(
                 f"† {len(beyond)} row{'s' if len(beyond) > 1 else ''} took less time than the limit by more than the "
-                "noise, measured three times: the loop that stands for the limit is not the fastest way to move the "
-                f"bytes there ({', '.join(row['name'] for row in beyond)})."
+                f"noise, measured three times: {why} ({', '.join(row['name'] for row in beyond)})."
             )
         for limit in self.limits.get("contradictions", []):
             texts.append(f"The limit '{limit}' stayed below what another measurement of the run shows to be possible.")
