@@ -16,7 +16,9 @@
  *
  * In place
  *   An output may be exactly the same view as an input (same data, same strides) where the function says so.
- *   Any other overlap of an output with an input or another output is refused.
+ *   Any other overlap of an output with an input or another output is refused. Views of one allocation overlap if they
+ *   share an element: two ranges of its columns do not, whatever its strides. Strides of three axes or more that are
+ *   made to be intricate may be refused because the question would take too long to decide; the message says so.
  *
  * Errors
  *   Arguments are checked before anything is written. On failure the outputs are untouched, the status says
