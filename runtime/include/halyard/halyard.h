@@ -167,7 +167,7 @@ HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, co
 /** Options of the RMSNorm functions, combined with |. */
 enum {
     HALYARD_RMS_EPS_OUTSIDE_ROOT = 1, /* divide by sqrt(mean square) + eps, the form printed in many texts */
-    HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention */
+    HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention; no change without a weight */
 };
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
@@ -312,7 +312,7 @@ typedef struct halyard_pack_options {
     /** Null, or [in_features], the dtype of `weight`: the bias of the LayerNorm before the layer, kept as the f32
      *  vector norm_bias times W, which halyard_linear adds like a bias. */
     const DLTensor *norm_bias;
-    /** Not 0: fold 1 + norm_weight, Gemma's convention. */
+    /** Not 0: fold 1 + norm_weight, Gemma's convention; no change without norm_weight. */
     int norm_unit_offset;
     /** Where the packed matrix is to be: all zero: on the device that `weight` is on; else that of a CUDA device, to which a
      *  matrix in the memory of the process is copied. */
