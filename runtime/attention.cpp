@@ -1,25 +1,13 @@
 // The public functions of attention, and the checks of their arguments.
 #include "attention.h"
 
+#include <initializer_list>
+
 #include "cuda/attention.h"
 #include "linear_check.h"
 
 namespace halyard {
 namespace {
-
-/** The tensor as rows of all its heads, if these are adjacent: what it shares memory with is then found as for rows.
- *  Any two tensors of one product differ in their heads, and may in their tokens. */
-View as_rows(const Heads &tensor, int64_t tokens) {
-    View view = tensor.view;
-    const int axis = view.rank - 3;
-    if (tensor.heads == 1 || tensor.head_stride == tensor.head_dim) {
-        view.rank--;
-        view.shape[axis + 1] = tensor.heads * tensor.head_dim;
-        view.strides[axis + 1] = 1;
-    }
-    view.shape[axis] = tokens;
-    return view;
-}
 
 void check_shapes(Checker &check, const AttentionCall &call) {
     const Heads &q = call.q, &k = call.k;
@@ -105,11 +93,9 @@ void check_cache(Checker &check, const AttentionCall &call) {
 void check_overlaps(Checker &check, const AttentionCall &call) {
     const View &y = call.y.view;
     check.no_overlap(y, call.q.view, true);
-    const int64_t tokens = std::max(call.q.tokens, call.k.tokens);
-    check.no_overlap(as_rows(call.y, tokens), as_rows(call.k, tokens), false);
-    check.no_overlap(as_rows(call.y, tokens), as_rows(call.v, tokens), false);
-    check.no_overlap(y, call.q_norm_weight, false);
-    check.no_overlap(y, call.k_norm_weight, false);
+    for (const View *input : {&call.k.view, &call.v.view, &call.q_norm_weight, &call.k_norm_weight}) {
+        check.no_overlap(y, *input, false);
+    }
 }
 
 AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor *k, const DLTensor *v,

@@ -469,6 +469,12 @@ View weight_in_f32(const View &weight, halyard_isa isa, float *memory) {
 }  // namespace
 
 halyard_status run_attention(Checker &check, const halyard_context &context, const AttentionCall &call) {
+    // Keys may be repeated by a stride of 0, but not so often that sizes below do not fit 64 bits.
+    constexpr int64_t max_keys = int64_t{1} << 40;
+    if (call.k.tokens > max_keys) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for copies of %lld keys",
+                          static_cast<long long>(call.k.tokens));
+    }
     const halyard_isa isa = best_isa(context.max_isa);
     const Plan plan(context, isa, call);
     const KvLayout copied = {DType::f32, call.k.head_dim, call.k.tokens};

@@ -157,15 +157,14 @@ void complete_rope(Checker &check, halyard_block_config &c) {
 
 void check_norm_kind(Checker &check, const NormKind &kind, bool flags_used) {
     constexpr unsigned known = HALYARD_RMS_EPS_OUTSIDE_ROOT | HALYARD_RMS_UNIT_OFFSET;
-    const int norm = number_in(kind.norm);
-    if (!check.failed() && (norm < HALYARD_NORM_NONE || norm > HALYARD_NORM_LAYER)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "norm is %d, which is no value of halyard_norm", norm);
+    if (!check.failed() && (kind.norm < HALYARD_NORM_NONE || kind.norm > HALYARD_NORM_LAYER)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "norm is %d, which is no value of halyard_norm", kind.norm);
     }
     check.finite_not_negative("rms_norm_eps", kind.eps);
     if (!check.failed() && (kind.flags & ~known)) {
         check.fail(HALYARD_INVALID_ARGUMENT, "norm_flags is 0x%x, which holds unknown bits", kind.flags);
     }
-    if (!check.failed() && kind.flags != 0 && norm != HALYARD_NORM_RMS && !flags_used) {
+    if (!check.failed() && kind.flags != 0 && kind.norm != HALYARD_NORM_RMS && !flags_used) {
         check.fail(HALYARD_INVALID_ARGUMENT, "norm_flags is 0x%x, but must be 0 where no norm is an RMSNorm",
                    kind.flags);
     }
@@ -177,15 +176,14 @@ void complete_block_config(Checker &check, halyard_block_config &c, bool head_no
     complete_heads(check, c);
 
     check_norm_kind(check, {c.norm, c.rms_norm_eps, c.norm_flags}, head_norms);
-    const int placement = number_in(c.norm_placement), activation = number_in(c.hidden_act);
-    if (!check.failed() && (placement < HALYARD_PRE_NORM || placement > HALYARD_SANDWICH_NORM)) {
+    if (!check.failed() && (c.norm_placement < HALYARD_PRE_NORM || c.norm_placement > HALYARD_SANDWICH_NORM)) {
         check.fail(HALYARD_INVALID_ARGUMENT, "norm_placement is %d, which is no value of halyard_norm_placement",
-                   placement);
+                   c.norm_placement);
     }
-    if (!check.failed() && (activation < HALYARD_IDENTITY || activation > HALYARD_EXP)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "hidden_act is %d, which is no value of halyard_activation", activation);
+    if (!check.failed() && (c.hidden_act < HALYARD_IDENTITY || c.hidden_act > HALYARD_EXP)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "hidden_act is %d, which is no value of halyard_activation", c.hidden_act);
     }
-    if (activation == HALYARD_SWISH) {
+    if (c.hidden_act == HALYARD_SWISH) {
         check.finite("swish_beta", c.swish_beta);
     }
 

@@ -280,9 +280,12 @@ void make_table(Checker &check, const halyard_context *context, halyard_block &b
     } else if (status != HALYARD_OK) {
         fail_as(check, status);
     }
+    if (check.failed()) {
+        return;
+    }
     block.bytes += options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
     if constexpr (has_cuda) {
-        if (!check.failed() && block.place.on_cuda) {
+        if (block.place.on_cuda) {
             // So that calls find it there.
             cuda::Launches launches(check, context_or_default(context), block.place.device_id);
             block.rope->on_devices.get(launches, block.rope->mapped, block.rope->mapped_bytes);
@@ -352,9 +355,9 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     }
     halyard_block_config complete = *config;
     complete_block_config(check, complete, weights->q_norm || weights->k_norm);
-    const int layout = number_in(weights->layout);
-    if (!check.failed() && layout != HALYARD_WEIGHT_OUT_IN && layout != HALYARD_WEIGHT_IN_OUT) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", layout);
+    if (!check.failed() && weights->layout != HALYARD_WEIGHT_OUT_IN && weights->layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout",
+                   weights->layout);
     }
     if (check.failed()) {
         return check.status();

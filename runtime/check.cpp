@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "dispatch.h"
+#include "overlap.h"
 #include "place.h"
 
 namespace halyard {
@@ -14,41 +15,24 @@ namespace {
 // initial-exec would be faster but limits dlopen; messages are written on failures only.
 thread_local char last_error[512] = "";
 
-/** Whether the rows of two views lie in memory alike, whatever their widths. */
-bool same_rows(const View &a, const View &b) {
-    if (a.rank != b.rank) {
-        return false;
+bool same_view(const View &a, const View &b) {
+    bool same = a.data == b.data && size_of(a.dtype) == size_of(b.dtype) && a.rank == b.rank;
+    for (int i = 0; i < a.rank && same; i++) {
+        same = a.shape[i] == b.shape[i] && (a.shape[i] == 1 || a.strides[i] == b.strides[i]);
     }
-    for (int i = 0; i < a.rank - 1; i++) {
-        if (a.shape[i] != b.shape[i] || (a.shape[i] > 1 && a.strides[i] != b.strides[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/** Whether two views whose rows lie alike, such as two column ranges of one matrix, interleave without
- *  touching: their distance, reduced axis by axis from the widest stride, leaves both clear of each other's rows. */
-bool interleave(const View &a, const View &b, int64_t distance) {
-    int64_t pitch = 0;
-    for (int i = 0; i < a.rank - 1; i++) {
-        if (a.shape[i] > 1 && (pitch == 0 || a.strides[i] < pitch)) {
-            pitch = a.strides[i];
-        }
-    }
-    if (pitch == 0) {
-        return false;
-    }
-    for (int i = 0; i < a.rank - 1; i++) {
-        if (a.shape[i] > 1 && a.strides[i] % pitch != 0) {
-            return false;
-        }
-    }
-    const int64_t offset = ((distance % pitch) + pitch) % pitch;
-    return offset >= a.width() && pitch - offset >= b.width();
+    return same;
 }
 
 }  // namespace
+
+View memory_view(const char *name, const void *data, int64_t bytes) {
+    View view;
+    view.name = name;
+    view.data = static_cast<char *>(const_cast<void *>(data));
+    view.shape[0] = view.elements = view.span = bytes / size_of(DType::f32);
+    view.strides[0] = 1;
+    return view;
+}
 
 halyard_status Checker::fail(halyard_status status, const char *format, ...) {
     if (!failed()) {
@@ -76,7 +60,7 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
         !known_type(name, tensor->dtype, &view.dtype)) {
         return view;
     }
-    view.on_cuda = tensor->device.device_type == kDLCUDA;
+    view.on_cuda = type_of(tensor->device) == kDLCUDA;
     view.device_id = tensor->device.device_id;
     const int rank = tensor->ndim;
     if (rank < 1 || rank > max_rank) {
@@ -109,7 +93,9 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
         refuse_negative(name, view);
         return view;
     }
-    if (too_large || nonzero_elements > INT64_MAX / 8 || span > INT64_MAX / 8) {
+    // Sums of the bytes of two tensors fit then, too.
+    constexpr int64_t most = INT64_MAX / 16;
+    if (too_large || nonzero_elements > most || span > most) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has a shape or strides too large for 64-bit addresses", name);
         return view;
     }
@@ -127,14 +113,19 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no data: its data pointer is null", name);
         return view;
     }
-    char *data = static_cast<char *>(tensor->data) + tensor->byte_offset;
-    if ((reinterpret_cast<uintptr_t>(data) & (size_of(view.dtype) - 1)) != 0) {
+    uintptr_t begin, end;
+    if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor->data), tensor->byte_offset, &begin) ||
+        __builtin_add_overflow(begin, span * size_of(view.dtype), &end)) {
+        fail(HALYARD_INVALID_ARGUMENT, "%s has a byte_offset, shape or strides that reach beyond all addresses", name);
+        return view;
+    }
+    if ((begin & (size_of(view.dtype) - 1)) != 0) {
         fail(HALYARD_INVALID_ARGUMENT,
              "%s has misaligned data: the address must be a multiple of the element's %d bytes", name,
              static_cast<int>(size_of(view.dtype)));
         return view;
     }
-    view.data = data;
+    view.data = reinterpret_cast<char *>(begin);
     view.elements = nonzero_elements;
     view.span = span;
     return view;
@@ -150,18 +141,18 @@ bool Checker::placed_with_others(const char *name, DLDevice device) {
             return false;
         }
     }
-    const bool on_processor = device.device_type == kDLCPU && first_device_.device_type == kDLCPU;
+    const bool on_processor = type_of(device) == kDLCPU && type_of(first_device_) == kDLCPU;
     return on_processor || placed_off_processor(name, device);
 }
 
 bool Checker::placed_off_processor(const char *name, DLDevice device) {
     const bool cuda_too = has_cuda && devices_ == Devices::cpu_or_cuda;
-    if (device.device_type != kDLCPU && !(cuda_too && device.device_type == kDLCUDA)) {
-        fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)%s", name,
-             static_cast<int>(device.device_type), cuda_too ? " or a CUDA device (kDLCUDA)" : "");
-    } else if (device.device_type != first_device_.device_type ||
-               (device.device_type == kDLCUDA && device.device_id != first_device_.device_id)) {
-        const auto place = [](DLDevice d) { return PlaceName({d.device_type == kDLCUDA, d.device_id}); };
+    if (type_of(device) != kDLCPU && !(cuda_too && type_of(device) == kDLCUDA)) {
+        fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)%s", name, type_of(device),
+             cuda_too ? " or a CUDA device (kDLCUDA)" : "");
+    } else if (type_of(device) != type_of(first_device_) ||
+               (type_of(device) == kDLCUDA && device.device_id != first_device_.device_id)) {
+        const auto place = [](DLDevice d) { return PlaceName({type_of(d) == kDLCUDA, d.device_id}); };
         fail(HALYARD_UNSUPPORTED, "%s is on %s, but %s is on %s: all tensors of a call must be on one device", name,
              place(device).get(), first_tensor_, place(first_device_).get());
     }
@@ -198,31 +189,30 @@ View Checker::output(const char *name, const DLTensor *tensor) {
     if (failed() || view.empty()) {
         return view;
     }
-    if (view.span == view.elements) {
-        return view;  // compact, in some order of axes
-    }
-    // Each axis, from the smallest stride up, must step over all that the axes below it cover.
-    bool seen[max_rank] = {};
+    // Mostly each axis steps over all that the axes behind it cover.
     int64_t covered = 1;
-    for (int n = 0; n < view.rank; n++) {
-        int next = -1;
-        for (int i = 0; i < view.rank; i++) {
-            if (!seen[i] && (next < 0 || view.strides[i] < view.strides[next] ||
-                             (view.strides[i] == view.strides[next] && view.shape[i] < view.shape[next]))) {
-                next = i;
+    for (int i = view.rank - 1; i >= 0; i--) {
+        if (view.shape[i] > 1) {
+            if (view.strides[i] < covered) {
+                refuse_self_overlap(view);
+                break;
             }
-        }
-        seen[next] = true;
-        if (view.shape[next] > 1) {
-            if (view.strides[next] < covered) {
-                fail(HALYARD_INVALID_ARGUMENT, "%s has stride %lld on axis %d, which makes its elements share memory",
-                     name, static_cast<long long>(view.strides[next]), next);
-                return view;
-            }
-            covered += (view.shape[next] - 1) * view.strides[next];
+            covered += (view.shape[i] - 1) * view.strides[i];
         }
     }
     return view;
+}
+
+void Checker::refuse_self_overlap(const View &view) {
+    const Overlap answer = self_overlap(view);
+    if (answer == Overlap::some) {
+        fail(HALYARD_INVALID_ARGUMENT, "%s has strides with which some of its elements share memory", view.name);
+    } else if (answer == Overlap::undecided) {
+        fail(HALYARD_INVALID_ARGUMENT,
+             "%s has strides so intricate that its elements could not be shown not to share memory: use a compact "
+             "tensor",
+             view.name);
+    }
 }
 
 View Checker::row_parameter(const char *name, const DLTensor *tensor, const View &x) {
@@ -279,16 +269,24 @@ void Checker::overlapping(const View &output, const View &other, bool in_place) 
     if (failed()) {
         return;
     }
-    if (size_of(output.dtype) == size_of(other.dtype) && same_rows(output, other)) {
-        const int64_t distance = (other.data - output.data) / size_of(output.dtype);
-        if ((in_place && distance == 0 && output.width() == other.width()) || interleave(output, other, distance)) {
-            return;
-        }
+    if (in_place && same_view(output, other)) {
+        return;
     }
-    fail(HALYARD_INVALID_ARGUMENT,
-         in_place ? "%s overlaps %s without being the same view (same data, shape and strides)"
-                  : "%s overlaps %s, which this function does not allow",
-         output.name, other.name);
+    switch (overlap(output, other)) {
+    case Overlap::none:
+        return;
+    case Overlap::undecided:
+        fail(HALYARD_INVALID_ARGUMENT,
+             "%s and %s have strides so intricate that they could not be shown not to overlap: copy one of them to a "
+             "compact tensor first",
+             output.name, other.name);
+        return;
+    case Overlap::some:
+        fail(HALYARD_INVALID_ARGUMENT,
+             in_place ? "%s overlaps %s without being the same view (same data, shape and strides)"
+                      : "%s overlaps %s, which this function does not allow",
+             output.name, other.name);
+    }
 }
 
 void Checker::finite(const char *name, float value) {

@@ -3,6 +3,7 @@
 #define HALYARD_RUNTIME_CHECK_H
 
 #include <cstdint>
+#include <cstring>
 
 #include "dtype.h"
 #include "halyard/halyard.h"
@@ -31,6 +32,18 @@ struct View {
     bool empty() const { return elements == 0; }
     const char *end() const { return data + span * size_of(dtype); }
 };
+
+/** Memory of so many bytes, a multiple of 4, as f32 in one row. */
+View memory_view(const char *name, const void *data, int64_t bytes);
+
+/** The number of a device's type. A caller may have set it to any, which not every version of DLPack lets the
+ *  enumeration hold. */
+inline int type_of(const DLDevice &device) {
+    int type;
+    static_assert(sizeof(type) == sizeof(device.device_type), "an enumeration of C is an int");
+    memcpy(&type, &device.device_type, sizeof(type));
+    return type;
+}
 
 /** Whether this library has kernels for CUDA devices. */
 #ifdef HALYARD_CUDA_VERSION
@@ -74,7 +87,8 @@ public:
     /** For operations that need at least one feature in a row. */
     void rows_not_empty(const View &x);
 
-    /** Refuses an output that shares memory with `other`, unless it is the same view and `in_place` allows it. */
+    /** Refuses an output that shares memory with `other`, unless it is the same view and `in_place` allows it. Mostly
+     *  the ranges of addresses do not even meet. */
     void no_overlap(const View &output, const View &other, bool in_place) {
         if (output.data < other.end() && other.data < output.end()) {
             overlapping(output, other, in_place);
@@ -90,6 +104,7 @@ private:
     bool placed_with_others(const char *name, DLDevice device);
     [[gnu::cold]] bool placed_off_processor(const char *name, DLDevice device);
     bool known_type(const char *name, DLDataType type, DType *dtype);
+    void refuse_self_overlap(const View &view);
     [[gnu::cold]] void refuse_negative(const char *name, const View &view);
 
     const char *function_;

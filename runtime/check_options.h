@@ -2,8 +2,6 @@
 #ifndef HALYARD_RUNTIME_CHECK_OPTIONS_H
 #define HALYARD_RUNTIME_CHECK_OPTIONS_H
 
-#include <cstring>
-
 #include "check.h"
 
 namespace halyard {
@@ -19,15 +17,6 @@ inline void check_range(Checker &check, const char *name, int64_t value, int64_t
         check.fail(HALYARD_INVALID_ARGUMENT, "%s is %lld, but must be %lld to %lld", name,
                    static_cast<long long>(value), static_cast<long long>(least), static_cast<long long>(most));
     }
-}
-
-/** The number that an enumeration holds, which a caller in C may have set to any. */
-template<typename Enumeration>
-int number_in(const Enumeration &value) {
-    int number;
-    static_assert(sizeof(number) == sizeof(value), "an enumeration of C is an int");
-    memcpy(&number, &value, sizeof(number));
-    return number;
 }
 
 }  // namespace halyard

@@ -189,7 +189,9 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
                        "y has rank %d and width %lld, but must have the rank of x, %d, and half its width, %lld",
                        ys.rank, static_cast<long long>(ys.width()), xs.rank, static_cast<long long>(first.width()));
         }
-        second.data += first.width() * size_of(xs.dtype);
+        if (!second.empty()) {
+            second.data += first.width() * size_of(xs.dtype);
+        }
     }
     check.same_shape(first, ys);
     check.same_dtype(xs, ys);

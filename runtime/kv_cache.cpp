@@ -114,7 +114,7 @@ namespace {
 
 /** Memory for a cache where it is to lie; null, with a message, if there is none. */
 char *memory_for_cache(Checker &check, DLDevice device, int64_t bytes) {
-    if (device.device_type == kDLCPU) {
+    if (type_of(device) == kDLCPU) {
         char *const memory = map_pages(bytes, false);
         if (!memory) {
             check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a cache of %lld bytes", static_cast<long long>(bytes));
@@ -173,7 +173,7 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
                                            static_cast<int64_t *>(lengths),
                                            static_cast<uint64_t *>(marks),
                                            0,
-                                           device.device_type == kDLCUDA,
+                                           type_of(device) == kDLCUDA,
                                            device.device_id};
     return HALYARD_OK;
 }
@@ -190,9 +190,9 @@ halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, 
 halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options *options, DLDevice device, void *memory,
                                                  int64_t bytes, halyard_kv_cache **cache) {
     Checker check("halyard_kv_cache_create_on_device");
-    if (device.device_type != kDLCPU && !(halyard::has_cuda && device.device_type == kDLCUDA)) {
+    if (halyard::type_of(device) != kDLCPU && !(halyard::has_cuda && halyard::type_of(device) == kDLCUDA)) {
         return check.fail(HALYARD_UNSUPPORTED, "device is of type %d, but must be the CPU (kDLCPU)%s",
-                          static_cast<int>(device.device_type), halyard::has_cuda ? " or a CUDA device (kDLCUDA)" : "");
+                          halyard::type_of(device), halyard::has_cuda ? " or a CUDA device (kDLCUDA)" : "");
     }
     return halyard::create_cache(check, options, device, memory, bytes, cache);
 }

@@ -22,8 +22,6 @@ struct halyard_kv_cache {
         return data + ((layer * n_sequences + sequence) * n_kv_heads + head) * layout.head_bytes();
     }
     int64_t &length(int64_t layer, int64_t sequence) const { return lengths[layer * n_sequences + sequence]; }
-    /** One past the last byte. */
-    const char *end() const { return data + bytes; }
 };
 
 namespace halyard {

@@ -192,9 +192,7 @@ void check_clear_of_cache(Checker &check, const View &view, const halyard_kv_cac
                    : view.on_cuda ? "another one"
                                   : "a CUDA device");
     }
-    if (!check.failed() && view.data < cache.end() && cache.data < view.end()) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s overlaps the memory of the cache", view.name);
-    }
+    check.no_overlap(view, memory_view("the memory of the cache", cache.data, cache.bytes), false);
 }
 
 }  // namespace halyard

@@ -41,12 +41,6 @@ void check_same_device(Checker &check, const View &x, const char *name, const ha
     check_place(check, name, place_of(weights), x.name, place_of(x), "is packed for");
 }
 
-void check_clear_of_weights(Checker &check, const View &y, const char *name, const halyard_weights &weights) {
-    if (!check.failed() && y.data < weights.end() && weights.block < y.end()) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s overlaps the packed bytes of %s", y.name, name);
-    }
-}
-
 View check_vector(Checker &check, const char *name, const DLTensor *tensor, int64_t features) {
     if (check.failed() || !tensor) {
         return View();
@@ -103,7 +97,7 @@ LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights
     for (const View *input : {&call.x, &call.bias, &call.bias_up, &call.row_scale, &call.row_mean}) {
         check.no_overlap(call.y, *input, false);
     }
-    check_clear_of_weights(check, call.y, "weights", *weights);
+    check.no_overlap(call.y, memory_view("the packed bytes of weights", weights->block, weights->bytes), false);
     return call;
 }
 

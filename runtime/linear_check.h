@@ -15,8 +15,6 @@ void check_width(Checker &check, const View &x, int64_t features, const char *wh
 void check_same_rows(Checker &check, const View &x, const View &y);
 /** Refuses weights that are not where x is. */
 void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights);
-/** Refuses an output that lies in the packed bytes. */
-void check_clear_of_weights(Checker &check, const View &y, const char *name, const halyard_weights &weights);
 /** [features] of any dtype, or an empty view if `tensor` is null. */
 View check_vector(Checker &check, const char *name, const DLTensor *tensor, int64_t features);
 void check_activation(Checker &check, int activation, float beta);

@@ -24,18 +24,18 @@ Place choose_place(Checker &check, const char *tensor_name, DLDevice tensor, DLD
     if (check.failed()) {
         return {};
     }
-    const DLDevice chosen = wanted.device_type == 0 ? tensor : wanted;
-    const bool from_cuda = has_cuda && tensor.device_type == kDLCUDA;
-    if (chosen.device_type == kDLCUDA && !has_cuda) {
+    const DLDevice chosen = type_of(wanted) == 0 ? tensor : wanted;
+    const bool from_cuda = has_cuda && type_of(tensor) == kDLCUDA;
+    if (type_of(chosen) == kDLCUDA && !has_cuda) {
         check.fail(HALYARD_UNSUPPORTED, "device is a CUDA device, but this library was built without CUDA kernels");
-    } else if (chosen.device_type != kDLCPU && chosen.device_type != kDLCUDA && wanted.device_type != 0) {
+    } else if (type_of(chosen) != kDLCPU && type_of(chosen) != kDLCUDA && type_of(wanted) != 0) {
         check.fail(HALYARD_UNSUPPORTED, "device has type %d, but must be the CPU (kDLCPU) or a CUDA device (kDLCUDA)",
-                   static_cast<int>(chosen.device_type));
-    } else if (from_cuda && (chosen.device_type != kDLCUDA || chosen.device_id != tensor.device_id)) {
+                   type_of(chosen));
+    } else if (from_cuda && (type_of(chosen) != kDLCUDA || chosen.device_id != tensor.device_id)) {
         check.fail(HALYARD_UNSUPPORTED, "%s is on CUDA device %d, from which it cannot be packed for another device",
                    tensor_name, tensor.device_id);
     }
-    return {has_cuda && chosen.device_type == kDLCUDA, chosen.device_id};
+    return {has_cuda && type_of(chosen) == kDLCUDA, chosen.device_id};
 }
 
 char *allocate_at(Checker &check, Place place, int64_t bytes, const char *what) {

@@ -10,6 +10,7 @@
 
 #include "check_options.h"
 #include "cuda/rope.h"
+#include "integers.h"
 #include "pages.h"
 #include "rope_table.h"
 #include "rows.h"
@@ -28,15 +29,14 @@ void check_even(Checker &check, const char *name, int64_t value) {
 }
 
 void check_scaling(Checker &check, const halyard_rope_options &o) {
-    const int scaling = number_in(o.scaling);
-    if (check.failed() || scaling == HALYARD_ROPE_UNSCALED) {
+    if (check.failed() || o.scaling == HALYARD_ROPE_UNSCALED) {
         return;
     }
-    if (scaling < HALYARD_ROPE_UNSCALED || scaling > HALYARD_ROPE_LLAMA3) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "scaling is %d, which is no value of halyard_rope_scaling", scaling);
+    if (o.scaling < HALYARD_ROPE_UNSCALED || o.scaling > HALYARD_ROPE_LLAMA3) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "scaling is %d, which is no value of halyard_rope_scaling", o.scaling);
     } else if (!(o.factor >= 1 && std::isfinite(o.factor))) {
         check.fail(HALYARD_INVALID_ARGUMENT, "factor is %g, but must be finite and at least 1", o.factor);
-    } else if (scaling == HALYARD_ROPE_LLAMA3) {
+    } else if (o.scaling == HALYARD_ROPE_LLAMA3) {
         if (!(o.low_freq_factor > 0 && std::isfinite(o.low_freq_factor))) {
             check.fail(HALYARD_INVALID_ARGUMENT, "low_freq_factor is %g, but must be finite and positive",
                        o.low_freq_factor);
@@ -88,41 +88,26 @@ struct HeadsOf {
     }
 };
 
-/** Positions of tokens: int32 or int64, or none, where token t has position t. */
+/** Positions of the tokens of x; without a tensor, token t has position t. */
 class Positions {
 public:
-    void check(Checker &check, const DLTensor *tensor, const HeadsOf &x, int64_t max_positions);
+    Positions(Checker &check, const DLTensor *tensor, const HeadsOf &x, int64_t max_positions);
 
     /** Of token t of batch b. */
-    int64_t at(int64_t b, int64_t t) const {
-        if (!data_) {
-            return t;
-        }
-        const int64_t i = b * batch_stride_ + t * token_stride_;
-        return size_ == 4 ? reinterpret_cast<const int32_t *>(data_)[i] : reinterpret_cast<const int64_t *>(data_)[i];
-    }
+    int64_t at(int64_t b, int64_t t) const { return given_.data ? given_.at(b, t) : t; }
 
     /** The same in memory of a device. */
-    cuda::DevicePositions on_device() const { return {data_, size_ == 8, batch_stride_, token_stride_, 0}; }
-
-    /** Their memory, as so many f32. */
-    View memory() const {
-        View view;
-        view.name = "positions";
-        view.data = const_cast<char *>(data_);
-        view.shape[0] = view.elements = view.span = span_ * size_ / size_of(DType::f32);
-        view.strides[0] = 1;
-        return view;
+    cuda::DevicePositions on_device() const {
+        return {given_.data, given_.wide, given_.batch_stride, given_.token_stride, 0};
     }
 
-private:
-    void read(Checker &check, const DLTensor &tensor, const HeadsOf &x);
+    const View &memory() const { return given_.memory; }
 
-    const char *data_ = nullptr;
-    int64_t size_ = 4, batch_stride_ = 0, token_stride_ = 0, span_ = 0;
+private:
+    Integers given_;
 };
 
-void Positions::check(Checker &check, const DLTensor *tensor, const HeadsOf &x, int64_t max_positions) {
+Positions::Positions(Checker &check, const DLTensor *tensor, const HeadsOf &x, int64_t max_positions) {
     if (check.failed()) {
         return;
     }
@@ -133,13 +118,25 @@ void Positions::check(Checker &check, const DLTensor *tensor, const HeadsOf &x, 
         }
         return;
     }
-    read(check, *tensor, x);
-    if (x.view.on_cuda) {
-        return;  // which only the device can read
+    given_ = check_integers(check, "positions", tensor);
+    if (check.failed()) {
+        return;
     }
-    for (int64_t b = 0; b < (batch_stride_ == 0 ? 1 : x.batch()) && data_ && !check.failed(); b++) {
-        for (int64_t t = 0; t < x.tokens(); t++) {
-            const int64_t position = at(b, t);
+    if ((given_.rank == 2 && x.view.rank != 4) || given_.tokens != x.tokens() ||
+        (given_.rank == 2 && given_.batch != x.batch())) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "positions has rank %d and width %lld, but must have the shape of x's tokens: "
+                   "[%lld]%s",
+                   given_.rank, static_cast<long long>(given_.tokens), static_cast<long long>(x.tokens()),
+                   x.view.rank == 4 ? " or [batch, T]" : "");
+        return;
+    }
+    if (x.view.on_cuda || !given_.data) {
+        return;  // what only the device can read, or nothing
+    }
+    for (int64_t b = 0; b < given_.batch; b++) {
+        for (int64_t t = 0; t < given_.tokens; t++) {
+            const int64_t position = given_.at(b, t);
             if (position < 0 || position >= max_positions) {
                 check.fail(HALYARD_INVALID_ARGUMENT,
                            "positions holds %lld, but must be in [0, %lld), rope's max_positions",
@@ -148,43 +145,6 @@ void Positions::check(Checker &check, const DLTensor *tensor, const HeadsOf &x, 
             }
         }
     }
-}
-
-void Positions::read(Checker &check, const DLTensor &tensor, const HeadsOf &x) {
-    const DLDataType type = tensor.dtype;
-    if (type.code != kDLInt || (type.bits != 32 && type.bits != 64) || type.lanes != 1) {
-        check.fail(HALYARD_UNSUPPORTED,
-                   "positions has dtype code %d, %d bits, %d lanes, but must be int32 or int64 with one lane",
-                   type.code, type.bits, type.lanes);
-        return;
-    }
-    // Everything but the dtype is checked as of other tensors.
-    DLTensor as_float = tensor;
-    as_float.dtype = {kDLFloat, 32, 1};
-    const View view = check.tensor("positions", &as_float);
-    if (check.failed()) {
-        return;
-    }
-    const bool has_batch = view.rank == 2 && x.view.rank == 4;
-    if ((view.rank != 1 && !has_batch) || view.width() != x.tokens() || (has_batch && view.shape[0] != x.batch())) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "positions has rank %d and width %lld, but must have the shape of x's tokens: "
-                   "[%lld]%s",
-                   view.rank, static_cast<long long>(view.width()), static_cast<long long>(x.tokens()),
-                   x.view.rank == 4 ? " or [batch, T]" : "");
-        return;
-    }
-    size_ = type.bits / 8;
-    if (reinterpret_cast<uintptr_t>(view.data) % size_ != 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "positions has misaligned data: the address must be a multiple of the element's %d bytes",
-                   static_cast<int>(size_));
-        return;
-    }
-    data_ = view.data;
-    span_ = view.span;
-    token_stride_ = view.strides[view.rank - 1];
-    batch_stride_ = has_batch ? view.strides[0] : 0;
 }
 
 /** The kernels that rotate heads of a dtype. */
@@ -313,8 +273,7 @@ halyard_status halyard_rope_apply(const halyard_context *context, const halyard_
                           static_cast<long long>(xs.width()), static_cast<long long>(rope->options.head_dim));
     }
     const HeadsOf from = {xs}, to = {ys};
-    Positions position;
-    position.check(check, positions, from, rope->options.max_positions);
+    const Positions position(check, positions, from, rope->options.max_positions);
     check.no_overlap(ys, xs, true);
     check.no_overlap(ys, position.memory(), false);
     if (check.failed() || xs.empty()) {

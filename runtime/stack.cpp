@@ -12,6 +12,7 @@
 
 #include "cuda/embedding.h"
 #include "cuda/transfers.h"
+#include "integers.h"
 #include "kv_cache.h"
 #include "linear_check.h"
 #include "local_tensor.h"
@@ -26,81 +27,7 @@ constexpr int64_t max_part_tokens = 512;
 
 // ---- Arguments ----
 
-/** A checked tensor of token ids: [T] or [batch, T]. */
-struct TokenIds {
-    const char *data = nullptr;
-    bool is_64_bit = false;
-    int rank = 1;
-    int64_t batch = 1, tokens = 0;
-    int64_t batch_stride = 0, token_stride = 0;
-
-    int64_t at(int64_t sequence, int64_t token) const {
-        const int64_t element = sequence * batch_stride + token * token_stride;
-        return is_64_bit ? reinterpret_cast<const int64_t *>(data)[element]
-                         : reinterpret_cast<const int32_t *>(data)[element];
-    }
-    const char *end() const {
-        const int64_t last = (batch - 1) * batch_stride + (tokens - 1) * token_stride;
-        return data + (last + 1) * (is_64_bit ? 8 : 4);
-    }
-};
-
-TokenIds check_token_ids(Checker &check, const DLTensor *tensor) {
-    TokenIds ids;
-    if (!check.not_null("input_ids", tensor)) {
-        return ids;
-    }
-    if (tensor->device.device_type != kDLCPU) {
-        check.fail(HALYARD_UNSUPPORTED, "input_ids is on device type %d, but must be on the CPU (kDLCPU)",
-                   static_cast<int>(tensor->device.device_type));
-        return ids;
-    }
-    const DLDataType type = tensor->dtype;
-    if (type.code != kDLInt || (type.bits != 32 && type.bits != 64) || type.lanes != 1) {
-        check.fail(HALYARD_UNSUPPORTED,
-                   "input_ids has dtype code %d, %d bits, %d lanes, but must be int32 or int64 with one lane",
-                   type.code, type.bits, type.lanes);
-        return ids;
-    }
-    if (tensor->ndim != 1 && tensor->ndim != 2) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has rank %d, but must be [T] or [batch, T]", tensor->ndim);
-        return ids;
-    }
-    if (!tensor->shape) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no shape: its shape pointer is null");
-        return ids;
-    }
-    ids.rank = tensor->ndim;
-    ids.is_64_bit = type.bits == 64;
-    ids.tokens = tensor->shape[ids.rank - 1];
-    ids.batch = ids.rank == 2 ? tensor->shape[0] : 1;
-    ids.token_stride = tensor->strides ? tensor->strides[ids.rank - 1] : 1;
-    ids.batch_stride = ids.rank == 1 ? 0 : tensor->strides ? tensor->strides[0] : ids.tokens;
-    int64_t reach;
-    if (ids.tokens < 0 || ids.batch < 0 || ids.token_stride < 0 || ids.batch_stride < 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has a negative extent or stride");
-    } else if (__builtin_mul_overflow(ids.batch, ids.tokens, &reach) ||
-               __builtin_mul_overflow(ids.batch, ids.batch_stride, &reach) ||
-               __builtin_mul_overflow(ids.tokens, ids.token_stride, &reach)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has a shape or strides too large for 64-bit addresses");
-    }
-    if (check.failed() || ids.batch == 0 || ids.tokens == 0) {
-        return ids;
-    }
-    if (!tensor->data) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no data: its data pointer is null");
-        return ids;
-    }
-    ids.data = static_cast<const char *>(tensor->data) + tensor->byte_offset;
-    if (reinterpret_cast<uintptr_t>(ids.data) % (type.bits / 8) != 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "input_ids has misaligned data: the address must be a multiple of the element's %d bytes",
-                   type.bits / 8);
-    }
-    return ids;
-}
-
-void check_ids_in_range(Checker &check, const TokenIds &ids, int64_t vocab_size) {
+void check_ids_in_range(Checker &check, const Integers &ids, int64_t vocab_size) {
     for (int64_t i = 0; i < ids.batch && !check.failed(); i++) {
         for (int64_t t = 0; t < ids.tokens && !check.failed(); t++) {
             const int64_t id = ids.at(i, t);
@@ -120,7 +47,7 @@ void check_ids_in_range(Checker &check, const TokenIds &ids, int64_t vocab_size)
 }
 
 /** [vocab_size] for each sequence or, if `all`, for each token: as [batch, 1 or T, vocab_size]. */
-View check_logits(Checker &check, const DLTensor *logits, const TokenIds &ids, bool all, int64_t vocab_size) {
+View check_logits(Checker &check, const DLTensor *logits, const Integers &ids, bool all, int64_t vocab_size) {
     const View given = check.output("logits", logits);
     const int rank = (ids.rank == 2) + all + 1;
     if (!check.failed() && given.rank != rank) {
@@ -210,7 +137,7 @@ View view_of(Place place, const TypedMemory &memory, std::initializer_list<int64
 /** One call. */
 class StackRun {
 public:
-    StackRun(Checker &check, const halyard_context *context, const halyard_stack &stack, const TokenIds &ids,
+    StackRun(Checker &check, const halyard_context *context, const halyard_stack &stack, const Integers &ids,
              const CachedSequences &sequences, const halyard_stack_options &options, const View &logits)
         : check_(check), context_(context), stack_(stack), ids_(ids), sequences_(sequences), options_(options),
           logits_(logits), width_(stack.config.hidden_size),
@@ -463,7 +390,7 @@ private:
     Checker &check_;
     const halyard_context *const context_;
     const halyard_stack &stack_;
-    const TokenIds &ids_;
+    const Integers &ids_;
     const CachedSequences &sequences_;
     const halyard_stack_options &options_;
     const View logits_;
@@ -512,9 +439,11 @@ halyard_status halyard_stack_forward(const halyard_context *context, const halya
     const halyard_stack_options none = {};
     const halyard_stack_options &o = options ? *options : none;
     check.not_null("stack", stack);
-    const TokenIds ids = check_token_ids(check, input_ids);
-    if (check.failed()) {
-        return check.status();
+    // The ids are on the CPU wherever the stack is.
+    Checker check_ids("halyard_stack_forward");
+    const Integers ids = check.failed() ? Integers() : check_integers(check_ids, "input_ids", input_ids);
+    if (check.failed() || check_ids.failed()) {
+        return check.failed() ? check.status() : check_ids.status();
     }
     const View logits_view = check_logits(check, logits, ids, o.all_logits != 0, stack->config.vocab_size);
     if (!check.failed() && ids.batch > 0 && ids.tokens == 0 && !o.all_logits) {
@@ -528,9 +457,7 @@ halyard_status halyard_stack_forward(const halyard_context *context, const halya
     check_places(check, context, *stack, logits_view, cache);
     check.no_overlap(logits_view, stack->embed_tokens, false);
     check.no_overlap(logits_view, stack->embed_positions, false);
-    if (!check.failed() && logits_view.data < ids.end() && ids.data < logits_view.end()) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "logits overlaps input_ids, which this function does not allow");
-    }
+    check.no_overlap(logits_view, ids.memory, false);
     check_ids_in_range(check, ids, stack->config.vocab_size);
     if (!check.failed()) {
         StackRun(check, context, *stack, ids, cached, o, logits_view).run();

@@ -92,8 +92,6 @@ struct halyard_weights {
 
     /** Bytes of one panel. */
     int64_t panel_bytes() const { return in_features * halyard::panel_width * halyard::size_of(dtype); }
-    /** One past the last byte of the block. */
-    const char *end() const { return block + bytes; }
 };
 
 #endif

@@ -85,14 +85,11 @@ PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_
         s.to_cuda = place.on_cuda;
         s.device_id = place.device_id;
     }
-    int layout;  // whatever number the caller put there
-    static_assert(sizeof(layout) == sizeof(o.layout), "an enumeration of C is an int");
-    memcpy(&layout, &o.layout, sizeof(layout));
-    if (layout != HALYARD_WEIGHT_OUT_IN && layout != HALYARD_WEIGHT_IN_OUT) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", layout);
+    s.layout = o.layout;
+    if (s.layout != HALYARD_WEIGHT_OUT_IN && s.layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", s.layout);
         return s;
     }
-    s.layout = static_cast<halyard_weight_layout>(layout);
     if (o.up) {
         s.up = reader.matrix("up", o.up);
         check.same_shape(s.weight, s.up);
@@ -414,12 +411,7 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
             check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld",
                        static_cast<long long>(bytes), static_cast<long long>(needed));
         }
-        View target;
-        target.name = "memory";
-        target.data = static_cast<char *>(memory);
-        target.dtype = sources.weight.dtype;
-        target.shape[0] = target.elements = target.span = needed / size_of(target.dtype);
-        target.strides[0] = 1;
+        const View target = memory_view("memory", memory, needed);
         for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
             check.no_overlap(target, *source, false);
         }

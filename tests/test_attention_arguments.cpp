@@ -280,6 +280,29 @@ TEST(AttentionArguments, NoOptions) {
     EXPECT_TRUE(call.check(call.expected()));
 }
 
+TEST(AttentionArguments, MoreKeysThanAnyMemoryHolds) {
+    // One key, repeated by a stride of 0.
+    AttentionForm form;
+    form.batch = form.queries = form.keys = 1;
+    form.heads = form.kv_heads = 1;
+    form.head_dim = head_dim;
+    AttentionCase call(form);
+    std::int64_t shape[] = {1, 0, 1, head_dim}, strides[] = {0, 0, head_dim, 1};
+    for (const int bits : {41, 48, 54}) {
+        shape[1] = std::int64_t{1} << bits;
+        for (DLTensor *tensor : {&call.k.view, &call.v.view}) {
+            tensor->ndim = 4;
+            tensor->shape = shape;
+            tensor->strides = strides;
+        }
+        const std::vector<std::uint8_t> before = call.y.snapshot();
+        EXPECT_EQ(halyard_attention(nullptr, &call.q.view, &call.k.view, &call.v.view, nullptr, &call.y.view),
+                  HALYARD_OUT_OF_MEMORY)
+            << bits << ": " << halyard_last_error();
+        EXPECT_TRUE(call.y.snapshot() == before) << bits;
+    }
+}
+
 TEST(AttentionArguments, AnOutputInTheCachesMemory) {
     const halyard_kv_cache_options options = {1, 1, kv_heads, head_dim, room, dlpack_type(Dtype::f32)};
     std::int64_t bytes = 0;

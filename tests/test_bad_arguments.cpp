@@ -8,6 +8,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
+
+#include "halyard/block.h"
 
 namespace halyard::tests {
 namespace {
@@ -46,6 +49,11 @@ const Mistake mistakes[] = {
     {"null shape", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.shape = nullptr; }},
     {"CUDA device", HALYARD_UNSUPPORTED, [](Change &c) { c.view.device.device_type = kDLCUDA; }},
     {"OpenCL device", HALYARD_UNSUPPORTED, [](Change &c) { c.view.device.device_type = kDLOpenCL; }},
+    {"device of no known type", HALYARD_UNSUPPORTED,
+     [](Change &c) {
+         const int type = 1000;
+         std::memcpy(&c.view.device.device_type, &type, sizeof(type));
+     }},
     {"int32", HALYARD_UNSUPPORTED,
      [](Change &c) {
          c.view.dtype = {kDLInt, 32, 1};
@@ -99,6 +107,10 @@ const Mistake mistakes[] = {
     {"data off by a byte", HALYARD_INVALID_ARGUMENT,
      [](Change &c) { c.view.data = static_cast<char *>(c.view.data) + 1; }},
     {"byte_offset off by a byte", HALYARD_INVALID_ARGUMENT, [](Change &c) { c.view.byte_offset++; }},
+    {"byte_offset beyond all addresses", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) { c.view.byte_offset = -UINT64_C(4); }},
+    {"data at the end of all addresses", HALYARD_INVALID_ARGUMENT,
+     [](Change &c) { c.view.data = reinterpret_cast<void *>(~std::uintptr_t{7}); }},
     {"one feature more", HALYARD_INVALID_ARGUMENT,
      [](Change &c) {
          c.shape.back()++;
@@ -376,6 +388,23 @@ INSTANTIATE_TEST_SUITE_P(All, BadArgumentsPacked, testing::ValuesIn(operation_ca
 INSTANTIATE_TEST_SUITE_P(All, BadArgumentsOfRows,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return each.needs_features; })),
                          name_of_case);
+
+/** Whether an enumeration of C++ may hold any int: braces make it from one then. */
+template<typename Enumeration, typename = void>
+constexpr bool holds_any_int = false;
+template<typename Enumeration>
+constexpr bool holds_any_int<Enumeration, std::void_t<decltype(Enumeration{int{}})>> = true;
+
+TEST(Enumerations, HoldAnyIntThatACallerInCMayHavePassed) {
+    EXPECT_TRUE(holds_any_int<halyard_status>);
+    EXPECT_TRUE(holds_any_int<halyard_isa>);
+    EXPECT_TRUE(holds_any_int<halyard_glu_layout>);
+    EXPECT_TRUE(holds_any_int<halyard_weight_layout>);
+    EXPECT_TRUE(holds_any_int<halyard_activation>);
+    EXPECT_TRUE(holds_any_int<halyard_norm>);
+    EXPECT_TRUE(holds_any_int<halyard_norm_placement>);
+    EXPECT_TRUE(holds_any_int<halyard_rope_scaling>);
+}
 
 TEST(BadArgumentsOfCast, InPlaceAcrossTypes) {
     for (const Dtype from : all_dtypes) {

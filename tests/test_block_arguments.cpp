@@ -97,6 +97,7 @@ const MakingMistake making_mistakes[] = {
      [](Making &m) { m.c.max_position_embeddings = 0; }},
     {"negative", "max_position_embeddings", invalid, [](Making &m) { m.c.max_position_embeddings = -1; }},
     {"too many", "max_positions", invalid, [](Making &m) { m.c.max_position_embeddings = std::int64_t{1} << 25; }},
+    {"most", "max_positions", invalid, [](Making &m) { m.c.max_position_embeddings = INT64_MAX; }},
     {"another", "max_positions", invalid, [](Making &m) { m.c.rope.max_positions = 21; }},
     {"another", "rope.head_dim", invalid, [](Making &m) { m.c.rope.head_dim = 6; }},
     {"odd", "rotary_dim", invalid, [](Making &m) { m.c.rope.rotary_dim = 3; }},

@@ -222,6 +222,24 @@ TEST_P(Norms, RmsNormAgreesWithLayerNormOnRowsOfMeanZero) {
     }
 }
 
+TEST_P(Norms, RmsNormWithoutAWeightHasNoUnitOffset) {
+    const Context context(isa);
+    for (const Dtype type : all_dtypes) {
+        Invocation call = make_call("add_rms_norm.no_weight", type, {3, 70},
+                                    [](std::int64_t row, std::int64_t i) { return bell(23, row, i); });
+        const auto results = [&](unsigned flags) {
+            const auto &t = call.arguments;
+            Tensor plain(type, {{3, 70}, {}}), partial(type, {{3, 70}, {}});
+            EXPECT_EQ(halyard_rms_norm(context.get(), t[0], nullptr, 1e-6f, flags, &plain.view), HALYARD_OK);
+            EXPECT_EQ(halyard_partial_rms_norm(context.get(), t[0], nullptr, 1e-6f, flags, 0.25f, &partial.view),
+                      HALYARD_OK);
+            EXPECT_EQ(halyard_add_rms_norm(context.get(), t[0], t[1], nullptr, 1e-6f, flags, t[2], t[3]), HALYARD_OK);
+            return std::vector{plain.all_bits(), partial.all_bits(), call.output_bits()};
+        };
+        EXPECT_EQ(results(HALYARD_RMS_UNIT_OFFSET), results(0)) << name_of(type);
+    }
+}
+
 TEST_P(Norms, RmsNormOfAZeroRowIsZero) {
     for (const char *label :
          {"rms_norm", "rms_norm.eps_outside_root", "rms_norm.unit_offset", "partial_rms_norm.p_0.0625"}) {

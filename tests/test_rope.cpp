@@ -225,6 +225,31 @@ TEST_P(RopeApply, RotatesAsDefined) {
     }
 }
 
+TEST_P(RopeApply, TakesPositionsWithAnyStrides) {
+    const halyard_rope_options o = options_of(64);
+    const Rope rope = make_rope(o);
+    const Context context(isa);
+    for (const Given given : {Given::batch32, Given::batch64}) {
+        const CallForm f = {2, 3, 2, given};
+        Tensor x(type, tensor_form(f, o.head_dim)), y(type, tensor_form(f, o.head_dim));
+        fill(x, 5);
+        PositionTensor positions(f, o.max_positions, 5);
+        // Tokens before sequences in memory, and a number that is none of them behind each.
+        std::vector<std::int64_t> wide(12, -1);
+        std::vector<std::int32_t> narrow(12, -1);
+        for (std::int64_t i = 0; i < 6; i++) {
+            wide[i % 3 * 4 + i / 3 * 2] = positions.at(i / 3, i % 3);
+            narrow[i % 3 * 4 + i / 3 * 2] = static_cast<std::int32_t>(positions.at(i / 3, i % 3));
+        }
+        std::int64_t strides[] = {2, 4};
+        positions.view.strides = strides;
+        positions.view.data = given == Given::batch32 ? static_cast<void *>(narrow.data()) : wide.data();
+        ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK)
+            << halyard_last_error();
+        EXPECT_TRUE(check_call(o, f, positions, x, y));
+    }
+}
+
 TEST_P(RopeApply, KeepsNaNAndInfinityInTheirPair) {
     for (const bool interleaved : {false, true}) {
         const halyard_rope_options o = options_of(100, 62, interleaved);

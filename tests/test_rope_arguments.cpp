@@ -215,9 +215,17 @@ const CallMistake call_mistakes[] = {
      }},
     {"tokens of all batches in a row", "positions", invalid, [](Spoiled &s) { s.reshape(*s.positions, {6}); }},
     {"no tokens", "positions", invalid, [](Spoiled &s) { s.reshape(*s.positions, {0}); }},
-    {"spread", "positions", invalid,
+    {"bytes beyond 64 bits", "positions", invalid,
      [](Spoiled &s) {
-         s.restride(*s.positions, {3, 2});
+         s.restride(*s.positions, {std::int64_t{1} << 59, 1});
+     }},
+    {"a sum of strides beyond 64 bits", "positions", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.positions, {INT64_MAX / 8, INT64_MAX / 8});
+     }},
+    {"negative stride", "positions", invalid,
+     [](Spoiled &s) {
+         s.restride(*s.positions, {3, -1});
      }},
     {"-1 at the end", "positions", invalid, [](Spoiled &s) { s.values()[5] = -1; }},
     {"max_positions at first", "positions", invalid, [](Spoiled &s) { s.values()[0] = 1000; }},

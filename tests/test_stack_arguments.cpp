@@ -192,6 +192,19 @@ const StackCallingMistake stack_calling_mistakes[] = {
          c.strides[1] = INT64_MAX / 2;
          c.ids->strides = c.strides;
      }},
+    {"bytes beyond 64 bits", "input_ids", invalid,
+     [](StackCalling &c) {
+         c.strides[0] = std::int64_t{1} << 59;
+         c.strides[1] = 1;
+         c.ids->strides = c.strides;
+     }},
+    {"a sum of strides beyond 64 bits", "input_ids", invalid,
+     [](StackCalling &c) {
+         c.strides[0] = c.strides[1] = INT64_MAX / 8;
+         c.ids->strides = c.strides;
+     }},
+    {"byte_offset beyond all addresses", "input_ids", invalid,
+     [](StackCalling &c) { c.ids->byte_offset = -UINT64_C(8); }},
     {"no tokens", "input_ids", invalid,
      [](StackCalling &c) {
          c.reshape(*c.ids, {2, 0});

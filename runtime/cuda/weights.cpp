@@ -167,12 +167,7 @@ void pack(Checker &check, const halyard_context *context, const PackSources &sou
                    static_cast<long long>(bytes), static_cast<long long>(matrix.bytes));
     }
     if (memory && sources.weight.on_cuda) {
-        View target;
-        target.name = "memory";
-        target.data = static_cast<char *>(memory);
-        target.dtype = sources.weight.dtype;
-        target.shape[0] = target.elements = target.span = matrix.bytes / size_of(target.dtype);
-        target.strides[0] = 1;
+        const View target = memory_view("memory", memory, matrix.bytes);
         for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
             check.no_overlap(target, *source, false);
         }

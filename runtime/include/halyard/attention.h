@@ -16,7 +16,7 @@ extern "C" {
 /* ---- Rotary position embedding -------------------------------------------------------------------------------- */
 
 /** How the angles of positions are stretched for contexts longer than a model was trained on. */
-typedef enum halyard_rope_scaling {
+typedef enum halyard_rope_scaling HALYARD_AS_INT {
     HALYARD_ROPE_UNSCALED = 0,
     HALYARD_ROPE_LINEAR = 1, /* positions are divided by `factor` (Chen et al. 2023) */
     HALYARD_ROPE_LLAMA3 = 2, /* low frequencies are divided by `factor`, high ones kept, those between interpolated */
@@ -48,9 +48,9 @@ HALYARD_API halyard_status halyard_rope_get_options(const halyard_rope *rope, ha
 
 /** y = x with each head's features rotated by the angle of its token's position.
  *  x, y: [(batch,) T, n_heads, head_dim], one dtype; y may be x. positions: null (token t has position t), or int32 or
- *  int64, [T] or [batch, T], each in [0, max_positions). On a CUDA device `positions` is there too, and is not looked at
- *  before the kernel does: a token whose position is not in that range becomes NaN. The first call with a rope on a device
- *  copies the table there, and waits for it; it cannot be captured in a graph. */
+ *  int64, [T] or [batch, T] with any strides, each in [0, max_positions). On a CUDA device `positions` is there too, and
+ *  is not looked at before the kernel does: a token whose position is not in that range becomes NaN. The first call with a
+ *  rope on a device copies the table there, and waits for it; it cannot be captured in a graph. */
 HALYARD_API halyard_status halyard_rope_apply(const halyard_context *context, const halyard_rope *rope,
                                               const DLTensor *x, const DLTensor *positions, DLTensor *y);
 

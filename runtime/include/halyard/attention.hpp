@@ -45,19 +45,16 @@ public:
              std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
     Positions(const Container &positions) noexcept : Positions(std::data(positions), std::size(positions)) {}
 
-    /// Integers of a container with a shape; throws `Error` if the container is too small for it.
+    /// Integers of a container with a shape; a call throws `Error` if the container is too small for it.
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
     Positions(const Container &positions, const Extents &shape) : Positions(std::data(positions), shape) {
-        std::size_t needed = 1;
+        needed_ = 1;
+        available_ = std::size(positions);
         for (int axis = 0; axis < shape.rank(); ++axis) {
-            if (shape[axis] > 0 && __builtin_mul_overflow(needed, static_cast<std::size_t>(shape[axis]), &needed)) {
-                needed = SIZE_MAX;
+            if (shape[axis] > 0 && __builtin_mul_overflow(needed_, static_cast<std::size_t>(shape[axis]), &needed_)) {
+                needed_ = SIZE_MAX;
             }
-        }
-        if (needed > std::size(positions)) {
-            throw Error(HALYARD_INVALID_ARGUMENT,
-                        "halyard::Positions: the container holds fewer integers than the shape");
         }
     }
 
@@ -68,6 +65,8 @@ public:
     Positions &operator=(const Positions &other) noexcept {
         tensor_ = other.tensor_;
         present_ = other.present_;
+        needed_ = other.needed_;
+        available_ = other.available_;
         for (int axis = 0; axis < Extents::max_rank; ++axis) {
             shape_[axis] = other.shape_[axis];
         }
@@ -77,13 +76,23 @@ public:
         return *this;
     }
 
-    /// The argument that a C function takes: null if there are none, else valid as long as this.
-    const DLTensor *get() const noexcept { return present_ ? &tensor_ : nullptr; }
+    /// The argument that a C function takes: null if there are none, else valid as long as this. Throws `Error`, whose
+    /// message calls them `name`, if their container is too small.
+    const DLTensor *get(const char *name = "the tensor") const {
+        if (needed_ > available_) {
+            throw Error(HALYARD_INVALID_ARGUMENT,
+                        ("halyard: " + std::string(name) + " has a shape that needs " + std::to_string(needed_) +
+                         " integers, but its container holds " + std::to_string(available_))
+                            .c_str());
+        }
+        return present_ ? &tensor_ : nullptr;
+    }
 
 private:
     DLTensor tensor_{};
     std::int64_t shape_[Extents::max_rank] = {};
     bool present_ = false;
+    std::size_t needed_ = 0, available_ = 0;  // integers of the container; 0 where there is none
 };
 
 /// Which sequences of a cache a call concerns, one for each index of its batch; by default 0, 1, ... Refers to the
@@ -98,10 +107,10 @@ public:
              std::enable_if_t<std::is_same_v<std::remove_const_t<T>, std::int64_t>, int> = 0>
     Sequences(const Container &sequences) noexcept : Sequences(std::data(sequences), std::size(sequences)) {}
 
-    /// The argument that a C function takes with tokens of `tensor`; throws `Error` unless there is one for each index
-    /// of its batch.
-    const std::int64_t *get(const ConstTensor &tensor) const {
-        const DLTensor *t = tensor.get();
+    /// The argument that a C function takes with tokens of `tensor`, which it knows as `name`; throws `Error` unless there
+    /// is one for each index of its batch.
+    const std::int64_t *get(const ConstTensor &tensor, const char *name = "the tensor") const {
+        const DLTensor *t = tensor.get(name);
         if (present_ && t != nullptr && t->shape != nullptr && (t->ndim == 3 || t->ndim == 4) &&
             static_cast<std::int64_t>(count_) != (t->ndim == 4 ? t->shape[0] : 1)) {
             throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Sequences: there must be one for each index of the batch");
@@ -187,7 +196,7 @@ public:
     /// The same with a position for each token.
     void apply(const ConstTensor &x, const Positions &positions, const Tensor &y,
                const halyard_context *context = nullptr) const {
-        check(halyard_rope_apply(context, get(), x.get(), positions.get(), y.get()));
+        check(halyard_rope_apply(context, get(), x.get("x"), positions.get("positions"), y.get("y")));
     }
 
     explicit operator bool() const noexcept { return rope_ != nullptr; }
@@ -266,7 +275,7 @@ public:
     /// Stores T more keys and values per sequence: k, v: [(batch,) T, n_kv_heads, head_dim], any element type.
     void append(std::int64_t layer, const Sequences &sequences, const ConstTensor &k, const ConstTensor &v,
                 const halyard_context *context = nullptr) {
-        check(halyard_kv_cache_append(context, get(), layer, sequences.get(k), k.get(), v.get()));
+        check(halyard_kv_cache_append(context, get(), layer, sequences.get(k, "k"), k.get("k"), v.get("v")));
     }
     /// The same to sequences 0, 1, ...
     void append(std::int64_t layer, const ConstTensor &k, const ConstTensor &v,
@@ -277,15 +286,15 @@ public:
     /// Copies positions [first, first + T) out: k, v: [T, n_kv_heads, head_dim], any element type.
     void read(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &k, const Tensor &v,
               const halyard_context *context = nullptr) const {
-        check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get(), v.get()));
+        check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get("k"), v.get("v")));
     }
     void read_keys(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &k,
                    const halyard_context *context = nullptr) const {
-        check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get(), nullptr));
+        check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get("k"), nullptr));
     }
     void read_values(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &v,
                      const halyard_context *context = nullptr) const {
-        check(halyard_kv_cache_read(context, get(), layer, sequence, first, nullptr, v.get()));
+        check(halyard_kv_cache_read(context, get(), layer, sequence, first, nullptr, v.get("v")));
     }
 
     explicit operator bool() const noexcept { return cache_ != nullptr; }
@@ -319,14 +328,14 @@ struct AttentionOptions {
     const halyard_rope *rope = nullptr;  ///< what q and k are rotated by: Rope::get()
 
     /// As the C functions take them; valid as long as this.
-    halyard_attention_options get() const noexcept {
+    halyard_attention_options get() const {
         halyard_attention_options c{};
         c.scale = scale;
         c.causal = causal ? 1 : 0;
         c.sliding_window = sliding_window;
         c.softcap = softcap;
-        c.q_norm_weight = q_norm_weight.get();
-        c.k_norm_weight = k_norm_weight.get();
+        c.q_norm_weight = q_norm_weight.get("q_norm_weight");
+        c.k_norm_weight = k_norm_weight.get("k_norm_weight");
         c.qk_norm_eps = qk_norm_eps;
         c.qk_norm_flags = qk_norm_flags;
         c.rope = rope;
@@ -339,7 +348,7 @@ struct AttentionOptions {
 inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, const AttentionOptions &options,
                       const Tensor &y, const halyard_context *context = nullptr) {
     const halyard_attention_options c = options.get();
-    check(halyard_attention(context, q.get(), k.get(), v.get(), &c, y.get()));
+    check(halyard_attention(context, q.get("q"), k.get("k"), v.get("v"), &c, y.get("y")));
 }
 
 /// Appends k and v to a layer of the cache, and attends to all that it then holds of each sequence. k, v:
@@ -348,8 +357,8 @@ inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTen
                       std::int64_t layer, const Sequences &sequences, const AttentionOptions &options, const Tensor &y,
                       const halyard_context *context = nullptr) {
     const halyard_attention_options c = options.get();
-    check(halyard_attention_cached(context, q.get(), k.get(), v.get(), cache.get(), layer, sequences.get(q), &c,
-                                   y.get()));
+    check(halyard_attention_cached(context, q.get("q"), k.get("k"), v.get("v"), cache.get(), layer, sequences.get(q, "q"),
+                                   &c, y.get("y")));
 }
 /// The same with sequences 0, 1, ...
 inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, KvCache &cache,

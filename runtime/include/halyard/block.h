@@ -25,7 +25,7 @@ extern "C" {
 /* ---- Blocks ---------------------------------------------------------------------------------------------------- */
 
 /** Where the norms of a block are; Sub is attention, then the feed-forward network. */
-typedef enum halyard_norm_placement {
+typedef enum halyard_norm_placement HALYARD_AS_INT {
     HALYARD_PRE_NORM = 0,           /* x + Sub(N(x)): GPT-2, Llama */
     HALYARD_POST_NORM = 1,          /* N(x + Sub(x)): Vaswani et al. 2017 */
     HALYARD_POST_SUBLAYER_NORM = 2, /* x + N(Sub(x)): OLMo 2 */
@@ -159,7 +159,7 @@ typedef struct halyard_stack_options {
 } halyard_stack_options;
 
 /** logits = lm_head(norm(blocks(embedding(input_ids)))).
- *  input_ids: [T] or [batch, T], int32 or int64, each in [0, vocab_size); logits: f32, f16 or bf16, shape of
+ *  input_ids: [T] or [batch, T] with any strides, int32 or int64, each in [0, vocab_size); logits: f32, f16 or bf16, shape of
  *  input_ids (or, without all_logits, input_ids' shape without T) with vocab_size appended: [vocab], [batch, vocab],
  *  [T, vocab] or [batch, T, vocab]. Without all_logits there must be a token in each sequence.
  *  cache, sequences: as for halyard_block_forward, the cache having n_layers layers or more, all filled equally far.

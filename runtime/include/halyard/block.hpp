@@ -147,8 +147,7 @@ struct BlockWeights {
 namespace detail {
 
 /// The indices of `sequences`, of which there must be one for each index of the batch of a tensor with so many axes.
-inline const std::int64_t *indices_of(const Sequences &sequences, const ConstTensor &tensor, int batched_rank) {
-    const DLTensor *const t = tensor.get();
+inline const std::int64_t *indices_of(const Sequences &sequences, const DLTensor *t, int batched_rank) {
     const bool batched = t != nullptr && t->shape != nullptr && t->ndim == batched_rank;
     // Sequences knows tensors of heads.
     std::int64_t shape[Extents::max_rank] = {batched ? t->shape[0] : 1, 0, 0, 0};
@@ -172,32 +171,32 @@ public:
         const BlockWeights &w = weights;
         halyard_block_weights tensors{};
         tensors.layout = static_cast<halyard_weight_layout>(w.layout);
-        tensors.q_proj = w.q_proj.get();
-        tensors.k_proj = w.k_proj.get();
-        tensors.v_proj = w.v_proj.get();
-        tensors.qkv_proj = w.qkv_proj.get();
-        tensors.o_proj = w.o_proj.get();
-        tensors.q_proj_bias = w.q_proj_bias.get();
-        tensors.k_proj_bias = w.k_proj_bias.get();
-        tensors.v_proj_bias = w.v_proj_bias.get();
-        tensors.qkv_proj_bias = w.qkv_proj_bias.get();
-        tensors.o_proj_bias = w.o_proj_bias.get();
-        tensors.q_norm = w.q_norm.get();
-        tensors.k_norm = w.k_norm.get();
-        tensors.gate_proj = w.gate_proj.get();
-        tensors.up_proj = w.up_proj.get();
-        tensors.down_proj = w.down_proj.get();
-        tensors.gate_proj_bias = w.gate_proj_bias.get();
-        tensors.up_proj_bias = w.up_proj_bias.get();
-        tensors.down_proj_bias = w.down_proj_bias.get();
-        tensors.attention_norm = w.attention_norm.get();
-        tensors.attention_norm_bias = w.attention_norm_bias.get();
-        tensors.ffn_norm = w.ffn_norm.get();
-        tensors.ffn_norm_bias = w.ffn_norm_bias.get();
-        tensors.attention_post_norm = w.attention_post_norm.get();
-        tensors.attention_post_norm_bias = w.attention_post_norm_bias.get();
-        tensors.ffn_post_norm = w.ffn_post_norm.get();
-        tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get();
+        tensors.q_proj = w.q_proj.get("q_proj");
+        tensors.k_proj = w.k_proj.get("k_proj");
+        tensors.v_proj = w.v_proj.get("v_proj");
+        tensors.qkv_proj = w.qkv_proj.get("qkv_proj");
+        tensors.o_proj = w.o_proj.get("o_proj");
+        tensors.q_proj_bias = w.q_proj_bias.get("q_proj_bias");
+        tensors.k_proj_bias = w.k_proj_bias.get("k_proj_bias");
+        tensors.v_proj_bias = w.v_proj_bias.get("v_proj_bias");
+        tensors.qkv_proj_bias = w.qkv_proj_bias.get("qkv_proj_bias");
+        tensors.o_proj_bias = w.o_proj_bias.get("o_proj_bias");
+        tensors.q_norm = w.q_norm.get("q_norm");
+        tensors.k_norm = w.k_norm.get("k_norm");
+        tensors.gate_proj = w.gate_proj.get("gate_proj");
+        tensors.up_proj = w.up_proj.get("up_proj");
+        tensors.down_proj = w.down_proj.get("down_proj");
+        tensors.gate_proj_bias = w.gate_proj_bias.get("gate_proj_bias");
+        tensors.up_proj_bias = w.up_proj_bias.get("up_proj_bias");
+        tensors.down_proj_bias = w.down_proj_bias.get("down_proj_bias");
+        tensors.attention_norm = w.attention_norm.get("attention_norm");
+        tensors.attention_norm_bias = w.attention_norm_bias.get("attention_norm_bias");
+        tensors.ffn_norm = w.ffn_norm.get("ffn_norm");
+        tensors.ffn_norm_bias = w.ffn_norm_bias.get("ffn_norm_bias");
+        tensors.attention_post_norm = w.attention_post_norm.get("attention_post_norm");
+        tensors.attention_post_norm_bias = w.attention_post_norm_bias.get("attention_post_norm_bias");
+        tensors.ffn_post_norm = w.ffn_post_norm.get("ffn_post_norm");
+        tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get("ffn_post_norm_bias");
         tensors.device = w.device;
         halyard_block *block = nullptr;
         check(halyard_block_create(context, &c, &tensors, &block));
@@ -215,14 +214,14 @@ public:
 
     /// y = block(x) for whole sequences: [T, hidden_size] or [batch, T, hidden_size]; y may be x.
     void forward(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) const {
-        check(halyard_block_forward(context, get(), x.get(), nullptr, 0, nullptr, y.get()));
+        check(halyard_block_forward(context, get(), x.get("x"), nullptr, 0, nullptr, y.get("y")));
     }
     /// The same for tokens that continue sequences of a layer of a cache, to which their keys and values are appended.
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Sequences &sequences, const Tensor &y,
                  const halyard_context *context = nullptr) const {
         require(cache);
-        check(halyard_block_forward(context, get(), x.get(), cache.get(), layer, detail::indices_of(sequences, x, 3),
-                                    y.get()));
+        check(halyard_block_forward(context, get(), x.get("x"), cache.get(), layer, detail::indices_of(sequences, x.get("x"), 3),
+                                    y.get("y")));
     }
     /// The same with sequences 0, 1, ...
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Tensor &y,
@@ -291,11 +290,11 @@ public:
         c.norm_flags = config.norm_flags;
         c.final_logit_softcapping = config.final_logit_softcapping;
         halyard_stack_weights w{};
-        w.embed_tokens = weights.embed_tokens.get();
-        w.embed_positions = weights.embed_positions.get();
-        w.norm = weights.norm.get();
-        w.norm_bias = weights.norm_bias.get();
-        w.lm_head = weights.lm_head.get();
+        w.embed_tokens = weights.embed_tokens.get("embed_tokens");
+        w.embed_positions = weights.embed_positions.get("embed_positions");
+        w.norm = weights.norm.get("norm");
+        w.norm_bias = weights.norm_bias.get("norm_bias");
+        w.lm_head = weights.lm_head.get("lm_head");
         std::vector<const halyard_block *> layers;
         for (const Block &block : blocks) {
             layers.push_back(block.get());
@@ -322,7 +321,8 @@ public:
     /// Logits of the last token of whole sequences: [vocab_size] or [batch, vocab_size], any element type. Of a stack on a
     /// device they may be in the memory of the process: calls wait for them then.
     void forward(const TokenIds &input_ids, const Tensor &logits, const halyard_context *context = nullptr) const {
-        check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, nullptr, logits.get()));
+        check(halyard_stack_forward(context, get(), input_ids.get("input_ids"), nullptr, nullptr, nullptr,
+                                    logits.get("logits")));
     }
     /// The same for tokens that continue sequences of a cache.
     void forward(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
@@ -338,7 +338,8 @@ public:
     void forward_all(const TokenIds &input_ids, const Tensor &logits, const halyard_context *context = nullptr) const {
         halyard_stack_options options{};
         options.all_logits = 1;
-        check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, &options, logits.get()));
+        check(halyard_stack_forward(context, get(), input_ids.get("input_ids"), nullptr, nullptr, &options,
+                                    logits.get("logits")));
     }
     void forward_all(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
                      const halyard_context *context = nullptr) const {
@@ -362,7 +363,8 @@ public:
             (*static_cast<Callable *>(user))(layer, first_token, ConstTensor(*hidden));
         };
         options.user = const_cast<void *>(static_cast<const void *>(&observer));
-        check(halyard_stack_forward(context, get(), input_ids.get(), nullptr, nullptr, &options, logits.get()));
+        check(halyard_stack_forward(context, get(), input_ids.get("input_ids"), nullptr, nullptr, &options,
+                                    logits.get("logits")));
     }
 
     explicit operator bool() const noexcept { return stack_ != nullptr; }
@@ -372,10 +374,10 @@ private:
     void call(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences,
               const halyard_stack_options *options, const Tensor &logits, const halyard_context *context) const {
         Block::require(cache);
-        const DLTensor *const ids = input_ids.get();
+        const DLTensor *const ids = input_ids.get("input_ids");
         const std::int64_t *const indices =
-            detail::indices_of(sequences, ids != nullptr ? ConstTensor(*ids) : ConstTensor(), 2);
-        check(halyard_stack_forward(context, get(), ids, cache.get(), indices, options, logits.get()));
+            detail::indices_of(sequences, ids, 2);
+        check(halyard_stack_forward(context, get(), ids, cache.get(), indices, options, logits.get("logits")));
     }
 
     struct Destroy {

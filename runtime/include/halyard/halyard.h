@@ -16,7 +16,9 @@
  *
  * In place
  *   An output may be exactly the same view as an input (same data, same strides) where the function says so.
- *   Any other overlap of an output with an input or another output is refused.
+ *   Any other overlap of an output with an input or another output is refused. Views of one allocation overlap if they
+ *   share an element: two ranges of its columns do not, whatever its strides. Strides of three axes or more that are
+ *   made to be intricate may be refused because the question would take too long to decide; the message says so.
  *
  * Errors
  *   Arguments are checked before anything is written. On failure the outputs are untouched, the status says
@@ -44,13 +46,17 @@
 #define HALYARD_API __attribute__((visibility("default")))
 #endif
 
+/* In C++ too, an enumeration may hold any int: one that is none of its values is refused. */
 #ifdef __cplusplus
+#define HALYARD_AS_INT : int
 extern "C" {
+#else
+#define HALYARD_AS_INT
 #endif
 
 /* ---- Status ------------------------------------------------------------------------------------------- */
 
-typedef enum halyard_status {
+typedef enum halyard_status HALYARD_AS_INT {
     HALYARD_OK = 0,
     HALYARD_INVALID_ARGUMENT = 1, /* null, wrong rank, mismatched shape, overlap, value out of range */
     HALYARD_UNSUPPORTED = 2,      /* well formed, but a dtype, device or instruction set this library lacks */
@@ -72,7 +78,7 @@ HALYARD_API const char *halyard_version(void);
 /* ---- Instruction sets --------------------------------------------------------------------------------- */
 
 /** Variants the kernels are built for, weakest first. A library holds those of one processor. */
-typedef enum halyard_isa {
+typedef enum halyard_isa HALYARD_AS_INT {
     HALYARD_ISA_SSE41 = 0,     /* "sse41":     x86-64 with SSE4.1 */
     HALYARD_ISA_AVX2 = 1,      /* "avx2":      AVX2, FMA, F16C */
     HALYARD_ISA_AVX512 = 2,    /* "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
@@ -165,7 +171,7 @@ HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, co
 /** Options of the RMSNorm functions, combined with |. */
 enum {
     HALYARD_RMS_EPS_OUTSIDE_ROOT = 1, /* divide by sqrt(mean square) + eps, the form printed in many texts */
-    HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention */
+    HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention; no change without a weight */
 };
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
@@ -252,7 +258,7 @@ HALYARD_API halyard_status halyard_swiglu(const halyard_context *context, const 
                                           float beta, DLTensor *y);
 
 /** Where gate and up lie in the rows of one tensor [..., 2h]. */
-typedef enum halyard_glu_layout {
+typedef enum halyard_glu_layout HALYARD_AS_INT {
     HALYARD_GLU_GATE_UP = 0,     /* two halves, gate first: Hugging Face's gate_up_proj */
     HALYARD_GLU_UP_GATE = 1,     /* two halves, gate second: torch.nn.functional.glu */
     HALYARD_GLU_INTERLEAVED = 2, /* g0 u0 g1 u1 ... */
@@ -291,7 +297,7 @@ HALYARD_API halyard_status halyard_cast(const halyard_context *context, const DL
 typedef struct halyard_weights halyard_weights;
 
 /** How a weight matrix lies in memory. */
-typedef enum halyard_weight_layout {
+typedef enum halyard_weight_layout HALYARD_AS_INT {
     HALYARD_WEIGHT_OUT_IN = 0, /* [out_features, in_features]: torch.nn.Linear, safetensors */
     HALYARD_WEIGHT_IN_OUT = 1, /* [in_features, out_features]: GPT-2's Conv1D */
 } halyard_weight_layout;
@@ -310,7 +316,7 @@ typedef struct halyard_pack_options {
     /** Null, or [in_features], the dtype of `weight`: the bias of the LayerNorm before the layer, kept as the f32
      *  vector norm_bias times W, which halyard_linear adds like a bias. */
     const DLTensor *norm_bias;
-    /** Not 0: fold 1 + norm_weight, Gemma's convention. */
+    /** Not 0: fold 1 + norm_weight, Gemma's convention; no change without norm_weight. */
     int norm_unit_offset;
     /** Where the packed matrix is to be: all zero: on the device that `weight` is on; else that of a CUDA device, to which a
      *  matrix in the memory of the process is copied. */
@@ -355,7 +361,7 @@ HALYARD_API void halyard_weights_destroy(halyard_weights *weights);
 /* ---- Linear layers -------------------------------------------------------------------------------------- */
 
 /** The activations that a linear layer can apply: those above, computed by the same code. */
-typedef enum halyard_activation {
+typedef enum halyard_activation HALYARD_AS_INT {
     HALYARD_IDENTITY = 0,
     HALYARD_RELU = 1,
     HALYARD_GELU = 2,
@@ -412,7 +418,7 @@ HALYARD_API halyard_status halyard_layer_norm_scale(const halyard_context *conte
 
 /* ---- Feed-forward networks ------------------------------------------------------------------------------ */
 
-typedef enum halyard_norm {
+typedef enum halyard_norm HALYARD_AS_INT {
     HALYARD_NORM_NONE = 0,
     HALYARD_NORM_RMS = 1,
     HALYARD_NORM_LAYER = 2,

@@ -5,7 +5,8 @@
  *
  * Inputs are `ConstTensor`, outputs are `Tensor`: small views that own nothing and are made where they are passed,
  * from a pointer and a shape, a container (`std::vector`, `std::array`, `std::span`, a C array) with or without a
- * shape, or a `DLTensor`. An optional input takes `{}` or `std::nullopt`. The element type comes from the pointer's
+ * shape, or a `DLTensor`. A container without a shape is one row: `softmax(scores, scores)` makes one distribution of
+ * all scores. An optional input takes `{}` or `std::nullopt`. The element type comes from the pointer's
  * type: float, `halyard::f16`, `halyard::bf16`, and `_Float16`, `std::float16_t`, `std::bfloat16_t` where the compiler
  * has them. Nothing is allocated by a call.
  *
@@ -23,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -184,22 +186,23 @@ public:
         assign(data, element<T>::dtype, shape, &strides);
     }
 
-    /// All elements of a container, as one row.
+    /// All elements of a container, as *one row*: right for a weight or a bias, and for a matrix where rows do not
+    /// matter, as in activations. Norms, softmax and linear layers of several rows need the shape.
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
     ConstTensor(const Container &elements) noexcept : ConstTensor(std::data(elements), std::size(elements)) {}
 
-    /// Elements of a container with a shape; throws `Error` if the container is too small for it.
+    /// Elements of a container with a shape; a call throws `Error` if the container is too small for it.
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
     ConstTensor(const Container &elements, const Extents &shape) : ConstTensor(std::data(elements), shape) {
-        require_elements(std::size(elements));
+        set_available(std::size(elements));
     }
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
     ConstTensor(const Container &elements, const Extents &shape, const Extents &strides)
         : ConstTensor(std::data(elements), shape, strides) {
-        require_elements(std::size(elements));
+        set_available(std::size(elements));
     }
 
     /// A DLPack tensor, taken as it is and checked by the call.
@@ -209,6 +212,9 @@ public:
     ConstTensor &operator=(const ConstTensor &other) noexcept {
         tensor_ = other.tensor_;
         present_ = other.present_;
+        ranks_differ_ = other.ranks_differ_;
+        needed_ = other.needed_;
+        available_ = other.available_;
         for (int axis = 0; axis < Extents::max_rank; ++axis) {
             shape_[axis] = other.shape_[axis];
             strides_[axis] = other.strides_[axis];
@@ -222,17 +228,29 @@ public:
         return *this;
     }
 
-    /// The argument that a C function takes: null if there is no tensor, else valid as long as this view.
-    const DLTensor *get() const noexcept { return present_ ? &tensor_ : nullptr; }
+    /// The argument that a C function takes: null if there is no tensor, else valid as long as this view. Throws
+    /// `Error`, whose message calls the tensor `name`, if shape and strides have different ranks or reach beyond the
+    /// container.
+    const DLTensor *get(const char *name = "the tensor") const {
+        if (ranks_differ_) {
+            throw Error(HALYARD_INVALID_ARGUMENT,
+                        ("halyard: " + std::string(name) + " has a shape and strides of different ranks").c_str());
+        }
+        if (needed_ > available_) {
+            throw Error(HALYARD_INVALID_ARGUMENT,
+                        ("halyard: " + std::string(name) + " has a shape and strides that need " +
+                         std::to_string(needed_) + " elements, but its container holds " + std::to_string(available_))
+                            .c_str());
+        }
+        return present_ ? &tensor_ : nullptr;
+    }
 
 protected:
-    void assign(const void *data, DLDataType dtype, const Extents &shape, const Extents *strides) {
-        if (strides != nullptr && strides->rank() != shape.rank()) {
-            throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Tensor: shape and strides have different ranks");
-        }
+    void assign(const void *data, DLDataType dtype, const Extents &shape, const Extents *strides) noexcept {
+        ranks_differ_ = strides != nullptr && strides->rank() != shape.rank();
         for (int axis = 0; axis < shape.rank(); ++axis) {
             shape_[axis] = shape[axis];
-            strides_[axis] = strides != nullptr ? (*strides)[axis] : 0;
+            strides_[axis] = strides != nullptr && !ranks_differ_ ? (*strides)[axis] : 0;
         }
         // DLPack has no const; a ConstTensor only reaches parameters that are read.
         tensor_.data = const_cast<void *>(data);
@@ -245,9 +263,9 @@ protected:
         present_ = true;
     }
 
-    /// Throws if the view reaches beyond `available` elements. Negative extents and strides are left to the call, whose
-    /// message names the argument.
-    void require_elements(std::size_t available) const {
+    /// Notes how many elements there are, and how many the view reaches over. Negative extents and strides are left to
+    /// the C function.
+    void set_available(std::size_t available) noexcept {
         std::int64_t stride = 1;  // of the row-major layout
         std::int64_t needed = 1;  // one more than the last element's index
         bool overflow = false;
@@ -261,15 +279,16 @@ protected:
                         __builtin_add_overflow(needed, reach, &needed) ||
                         __builtin_mul_overflow(stride, shape_[axis], &stride);
         }
-        if (overflow || static_cast<std::uint64_t>(needed) > available) {
-            throw Error(HALYARD_INVALID_ARGUMENT, "halyard::Tensor: the container holds fewer elements than the shape");
-        }
+        needed_ = overflow ? SIZE_MAX : static_cast<std::size_t>(needed);
+        available_ = available;
     }
 
     DLTensor tensor_{};
     std::int64_t shape_[Extents::max_rank] = {};
     std::int64_t strides_[Extents::max_rank] = {};
     bool present_ = false;
+    bool ranks_differ_ = false;
+    std::size_t needed_ = 0, available_ = 0;  // elements of the container; 0 where there is none
 };
 
 /// A tensor in CPU memory that a call writes; also usable as an input, for calls in place. Made as `ConstTensor` is,
@@ -296,7 +315,7 @@ public:
 
     /// The argument that a C function writes to; valid as long as this view. A view is as const as its elements, not as
     /// the view itself, so this is a const function.
-    DLTensor *get() const noexcept { return const_cast<DLTensor *>(&tensor_); }
+    DLTensor *get(const char *name = "the tensor") const { return const_cast<DLTensor *>(ConstTensor::get(name)); }
 };
 
 /* ---- Context ------------------------------------------------------------------------------------------------ */
@@ -383,54 +402,55 @@ private:
 /// y = weight * (x - mean) / sqrt(var + eps) + bias
 inline void layer_norm(const ConstTensor &x, const ConstTensor &weight, const ConstTensor &bias, float eps,
                        const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_layer_norm(context, x.get(), weight.get(), bias.get(), eps, y.get()));
+    check(halyard_layer_norm(context, x.get("x"), weight.get("weight"), bias.get("bias"), eps, y.get("y")));
 }
 
 /// y = weight * x / sqrt(mean(x^2) + eps)
 inline void rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, const Tensor &y,
                      const halyard_context *context = nullptr) {
-    check(halyard_rms_norm(context, x.get(), weight.get(), eps, 0, y.get()));
+    check(halyard_rms_norm(context, x.get("x"), weight.get("weight"), eps, 0, y.get("y")));
 }
 /// The same with HALYARD_RMS_... flags.
 inline void rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags, const Tensor &y,
                      const halyard_context *context = nullptr) {
-    check(halyard_rms_norm(context, x.get(), weight.get(), eps, flags, y.get()));
+    check(halyard_rms_norm(context, x.get("x"), weight.get("weight"), eps, flags, y.get("y")));
 }
 
 /// pRMSNorm: the mean square over the first ceil(p * d) features.
 inline void partial_rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags, float p,
                              const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_partial_rms_norm(context, x.get(), weight.get(), eps, flags, p, y.get()));
+    check(halyard_partial_rms_norm(context, x.get("x"), weight.get("weight"), eps, flags, p, y.get("y")));
 }
 
 /// residual_out = x + residual; y = layer_norm(residual_out)
 inline void add_layer_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight,
                            const ConstTensor &bias, float eps, const Tensor &residual_out, const Tensor &y,
                            const halyard_context *context = nullptr) {
-    check(halyard_add_layer_norm(context, x.get(), residual.get(), weight.get(), bias.get(), eps, residual_out.get(),
-                                 y.get()));
+    check(halyard_add_layer_norm(context, x.get("x"), residual.get("residual"), weight.get("weight"), bias.get("bias"),
+                                 eps, residual_out.get("residual_out"), y.get("y")));
 }
 
 /// residual_out = x + residual; y = rms_norm(residual_out)
 inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight, float eps,
                          const Tensor &residual_out, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_add_rms_norm(context, x.get(), residual.get(), weight.get(), eps, 0, residual_out.get(), y.get()));
+    check(halyard_add_rms_norm(context, x.get("x"), residual.get("residual"), weight.get("weight"), eps, 0,
+                               residual_out.get("residual_out"), y.get("y")));
 }
 /// The same with HALYARD_RMS_... flags.
 inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight, float eps,
                          unsigned flags, const Tensor &residual_out, const Tensor &y,
                          const halyard_context *context = nullptr) {
-    check(
-        halyard_add_rms_norm(context, x.get(), residual.get(), weight.get(), eps, flags, residual_out.get(), y.get()));
+    check(halyard_add_rms_norm(context, x.get("x"), residual.get("residual"), weight.get("weight"), eps, flags,
+                               residual_out.get("residual_out"), y.get("y")));
 }
 
 /// y = softmax(x) over each row
 inline void softmax(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_softmax(context, x.get(), 1.0f, y.get()));
+    check(halyard_softmax(context, x.get("x"), 1.0f, y.get("y")));
 }
 /// y = softmax(scale * x) over each row
 inline void softmax(const ConstTensor &x, float scale, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_softmax(context, x.get(), scale, y.get()));
+    check(halyard_softmax(context, x.get("x"), scale, y.get("y")));
 }
 
 /* ---- Activations --------------------------------------------------------------------------------------------
@@ -438,67 +458,67 @@ inline void softmax(const ConstTensor &x, float scale, const Tensor &y, const ha
 
 /// max(0, x)
 inline void relu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_relu(context, x.get(), y.get()));
+    check(halyard_relu(context, x.get("x"), y.get("y")));
 }
 inline void relu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_relu_derivative(context, x.get(), y.get()));
+    check(halyard_relu_derivative(context, x.get("x"), y.get("y")));
 }
 /// x * Phi(x), the exact GELU
 inline void gelu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_gelu(context, x.get(), y.get()));
+    check(halyard_gelu(context, x.get("x"), y.get("y")));
 }
 inline void gelu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_gelu_derivative(context, x.get(), y.get()));
+    check(halyard_gelu_derivative(context, x.get("x"), y.get("y")));
 }
 /// GELU by its tanh form, "gelu_new" or "gelu_pytorch_tanh"
 inline void gelu_tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_gelu_tanh(context, x.get(), y.get()));
+    check(halyard_gelu_tanh(context, x.get("x"), y.get("y")));
 }
 inline void gelu_tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_gelu_tanh_derivative(context, x.get(), y.get()));
+    check(halyard_gelu_tanh_derivative(context, x.get("x"), y.get("y")));
 }
 /// x * sigmoid(1.702 x), "quick_gelu"
 inline void gelu_sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_gelu_sigmoid(context, x.get(), y.get()));
+    check(halyard_gelu_sigmoid(context, x.get("x"), y.get("y")));
 }
 inline void gelu_sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_gelu_sigmoid_derivative(context, x.get(), y.get()));
+    check(halyard_gelu_sigmoid_derivative(context, x.get("x"), y.get("y")));
 }
 /// x * sigmoid(x), also called Swish-1
 inline void silu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_silu(context, x.get(), y.get()));
+    check(halyard_silu(context, x.get("x"), y.get("y")));
 }
 inline void silu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_silu_derivative(context, x.get(), y.get()));
+    check(halyard_silu_derivative(context, x.get("x"), y.get("y")));
 }
 /// x * sigmoid(beta * x)
 inline void swish(const ConstTensor &x, float beta, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_swish(context, x.get(), beta, y.get()));
+    check(halyard_swish(context, x.get("x"), beta, y.get("y")));
 }
 inline void swish_derivative(const ConstTensor &x, float beta, const Tensor &y,
                              const halyard_context *context = nullptr) {
-    check(halyard_swish_derivative(context, x.get(), beta, y.get()));
+    check(halyard_swish_derivative(context, x.get("x"), beta, y.get("y")));
 }
 /// 1 / (1 + exp(-x))
 inline void sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_sigmoid(context, x.get(), y.get()));
+    check(halyard_sigmoid(context, x.get("x"), y.get("y")));
 }
 inline void sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_sigmoid_derivative(context, x.get(), y.get()));
+    check(halyard_sigmoid_derivative(context, x.get("x"), y.get("y")));
 }
 /// tanh(x)
 inline void tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_tanh(context, x.get(), y.get()));
+    check(halyard_tanh(context, x.get("x"), y.get("y")));
 }
 inline void tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_tanh_derivative(context, x.get(), y.get()));
+    check(halyard_tanh_derivative(context, x.get("x"), y.get("y")));
 }
 /// exp(x)
 inline void exp(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_exp(context, x.get(), y.get()));
+    check(halyard_exp(context, x.get("x"), y.get("y")));
 }
 inline void exp_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_exp_derivative(context, x.get(), y.get()));
+    check(halyard_exp_derivative(context, x.get("x"), y.get("y")));
 }
 
 /* ---- Gated linear units --------------------------------------------------------------------------------------
@@ -514,72 +534,72 @@ enum class GluLayout {
 /// sigmoid(gate) * up
 inline void glu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                 const halyard_context *context = nullptr) {
-    check(halyard_glu(context, gate.get(), up.get(), y.get()));
+    check(halyard_glu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
 inline void glu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_glu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+    check(halyard_glu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
 /// gate * up
 inline void bilinear(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                      const halyard_context *context = nullptr) {
-    check(halyard_bilinear(context, gate.get(), up.get(), y.get()));
+    check(halyard_bilinear(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
 inline void bilinear(const ConstTensor &x, GluLayout layout, const Tensor &y,
                      const halyard_context *context = nullptr) {
-    check(halyard_bilinear_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+    check(halyard_bilinear_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
 /// max(0, gate) * up
 inline void reglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                   const halyard_context *context = nullptr) {
-    check(halyard_reglu(context, gate.get(), up.get(), y.get()));
+    check(halyard_reglu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
 inline void reglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_reglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+    check(halyard_reglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
 /// gelu(gate) * up
 inline void geglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                   const halyard_context *context = nullptr) {
-    check(halyard_geglu(context, gate.get(), up.get(), y.get()));
+    check(halyard_geglu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
 inline void geglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_geglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+    check(halyard_geglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
 /// gelu_tanh(gate) * up
 inline void geglu_tanh(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                        const halyard_context *context = nullptr) {
-    check(halyard_geglu_tanh(context, gate.get(), up.get(), y.get()));
+    check(halyard_geglu_tanh(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
 inline void geglu_tanh(const ConstTensor &x, GluLayout layout, const Tensor &y,
                        const halyard_context *context = nullptr) {
-    check(halyard_geglu_tanh_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), y.get()));
+    check(halyard_geglu_tanh_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
 /// silu(gate) * up, or swish(gate, beta) * up
 inline void swiglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                    const halyard_context *context = nullptr) {
-    check(halyard_swiglu(context, gate.get(), up.get(), 1.0f, y.get()));
+    check(halyard_swiglu(context, gate.get("gate"), up.get("up"), 1.0f, y.get("y")));
 }
 inline void swiglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_swiglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), 1.0f, y.get()));
+    check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), 1.0f, y.get("y")));
 }
 inline void swiglu(const ConstTensor &gate, const ConstTensor &up, float beta, const Tensor &y,
                    const halyard_context *context = nullptr) {
-    check(halyard_swiglu(context, gate.get(), up.get(), beta, y.get()));
+    check(halyard_swiglu(context, gate.get("gate"), up.get("up"), beta, y.get("y")));
 }
 inline void swiglu(const ConstTensor &x, GluLayout layout, float beta, const Tensor &y,
                    const halyard_context *context = nullptr) {
-    check(halyard_swiglu_packed(context, x.get(), static_cast<halyard_glu_layout>(layout), beta, y.get()));
+    check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), beta, y.get("y")));
 }
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------------ */
 
 /// y = a + b, one shape; y may be a or b.
 inline void add(const ConstTensor &a, const ConstTensor &b, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_add(context, a.get(), b.get(), y.get()));
+    check(halyard_add(context, a.get("a"), b.get("b"), y.get("y")));
 }
 
 /// y = x, rounded to y's element type.
 inline void cast(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
-    check(halyard_cast(context, x.get(), y.get()));
+    check(halyard_cast(context, x.get("x"), y.get("y")));
 }
 
 /* ---- Weights of linear layers ------------------------------------------------------------------------------------ */
@@ -613,7 +633,7 @@ public:
     static std::int64_t packed_bytes(const ConstTensor &weight, const PackOptions &options = {}) {
         std::int64_t bytes = 0;
         const halyard_pack_options c = c_options(options);
-        check(halyard_weights_size(weight.get(), &c, &bytes));
+        check(halyard_weights_size(weight.get("weight"), &c, &bytes));
         return bytes;
     }
 
@@ -627,7 +647,7 @@ public:
                         const halyard_context *context = nullptr) {
         halyard_weights *weights = nullptr;
         const halyard_pack_options c = c_options(options);
-        check(halyard_weights_pack(context, weight.get(), &c, memory, bytes, &weights));
+        check(halyard_weights_pack(context, weight.get("weight"), &c, memory, bytes, &weights));
         return Weights(weights);
     }
 
@@ -679,12 +699,12 @@ public:
 private:
     explicit Weights(halyard_weights *weights) noexcept : weights_(weights) {}
 
-    static halyard_pack_options c_options(const PackOptions &options) noexcept {
+    static halyard_pack_options c_options(const PackOptions &options) {
         halyard_pack_options c{};
         c.layout = static_cast<halyard_weight_layout>(options.layout);
-        c.up = options.up.get();
-        c.norm_weight = options.norm_weight.get();
-        c.norm_bias = options.norm_bias.get();
+        c.up = options.up.get("up");
+        c.norm_weight = options.norm_weight.get("norm_weight");
+        c.norm_bias = options.norm_bias.get("norm_bias");
         c.norm_unit_offset = options.norm_unit_offset ? 1 : 0;
         c.device = options.device;
         return c;
@@ -728,35 +748,35 @@ struct LinearOptions {
 inline void linear(const ConstTensor &x, const Weights &weights, const LinearOptions &options, const Tensor &y,
                    const halyard_context *context = nullptr) {
     halyard_linear_options c{};
-    c.row_scale = options.row_scale.get();
-    c.row_mean = options.row_mean.get();
-    c.bias = options.bias.get();
-    c.bias_up = options.bias_up.get();
+    c.row_scale = options.row_scale.get("row_scale");
+    c.row_mean = options.row_mean.get("row_mean");
+    c.bias = options.bias.get("bias");
+    c.bias_up = options.bias_up.get("bias_up");
     c.activation = static_cast<halyard_activation>(options.activation);
     c.beta = options.beta;
-    c.residual = options.residual.get();
-    check(halyard_linear(context, x.get(), weights.get(), &c, y.get()));
+    c.residual = options.residual.get("residual");
+    check(halyard_linear(context, x.get("x"), weights.get(), &c, y.get("y")));
 }
 /// y = x W
 inline void linear(const ConstTensor &x, const Weights &weights, const Tensor &y,
                    const halyard_context *context = nullptr) {
-    check(halyard_linear(context, x.get(), weights.get(), nullptr, y.get()));
+    check(halyard_linear(context, x.get("x"), weights.get(), nullptr, y.get("y")));
 }
 
 /// scale = 1/sqrt(mean(x^2) + eps) of each row
 inline void rms_norm_scale(const ConstTensor &x, float eps, const Tensor &scale,
                            const halyard_context *context = nullptr) {
-    check(halyard_rms_norm_scale(context, x.get(), eps, 0, scale.get()));
+    check(halyard_rms_norm_scale(context, x.get("x"), eps, 0, scale.get("scale")));
 }
 /// The same with HALYARD_RMS_EPS_OUTSIDE_ROOT.
 inline void rms_norm_scale(const ConstTensor &x, float eps, unsigned flags, const Tensor &scale,
                            const halyard_context *context = nullptr) {
-    check(halyard_rms_norm_scale(context, x.get(), eps, flags, scale.get()));
+    check(halyard_rms_norm_scale(context, x.get("x"), eps, flags, scale.get("scale")));
 }
 /// mean and scale = 1/sqrt(var + eps) of each row
 inline void layer_norm_scale(const ConstTensor &x, float eps, const Tensor &mean, const Tensor &scale,
                              const halyard_context *context = nullptr) {
-    check(halyard_layer_norm_scale(context, x.get(), eps, mean.get(), scale.get()));
+    check(halyard_layer_norm_scale(context, x.get("x"), eps, mean.get("mean"), scale.get("scale")));
 }
 
 /* ---- Feed-forward networks ---------------------------------------------------------------------------------------- */
@@ -788,18 +808,18 @@ inline void ffn(const ConstTensor &x, const Weights &up, const Weights &down, co
                 const Tensor &y, const halyard_context *context = nullptr) {
     halyard_ffn_options c{};
     c.norm = static_cast<halyard_norm>(options.norm);
-    c.norm_weight = options.norm_weight.get();
-    c.norm_bias = options.norm_bias.get();
+    c.norm_weight = options.norm_weight.get("norm_weight");
+    c.norm_bias = options.norm_bias.get("norm_bias");
     c.eps = options.eps;
     c.norm_flags = options.norm_flags;
     c.deferred_norm = options.deferred_norm ? 1 : 0;
     c.activation = static_cast<halyard_activation>(options.activation);
     c.beta = options.beta;
-    c.bias = options.bias.get();
-    c.bias_up = options.bias_up.get();
-    c.bias_down = options.bias_down.get();
+    c.bias = options.bias.get("bias");
+    c.bias_up = options.bias_up.get("bias_up");
+    c.bias_down = options.bias_down.get("bias_down");
     c.residual = options.residual ? 1 : 0;
-    check(halyard_ffn(context, x.get(), up.get(), down.get(), &c, y.get()));
+    check(halyard_ffn(context, x.get("x"), up.get(), down.get(), &c, y.get("y")));
 }
 
 /// The width of a gated FFN with the parameters of a standard one of width 4 d_model: 8/3 d_model, rounded up to a
