@@ -1,8 +1,8 @@
 // config.json of Hugging Face transformers, translated into configurations of blocks and of the stack. What a field
 // means where it is absent or null follows transformers; what this library cannot compute is refused, never passed
 // over.
+#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "fail.h"
@@ -14,6 +14,7 @@ namespace halyard {
 
 using models::Fields;
 using models::in_quotes;
+using models::Json;
 
 namespace {
 
@@ -57,20 +58,21 @@ std::string names_of(const Table &table) {
 }
 
 Architecture architecture_of(const Fields &fields) {
-    const nlohmann::json *const names = fields.find("architectures");
+    const Json *const names = fields.find("architectures");
     if (names == nullptr) {
         fields.refuse("architectures", "is missing; supported are ", names_of(architectures));
     }
-    if (!names->is_array() || names->size() != 1 || !names->front().is_string()) {
+    const auto *const list = names->as<Json::Array>();
+    const auto *const name = list != nullptr && list->size() == 1 ? list->front().as<std::string>() : nullptr;
+    if (name == nullptr) {
         fields.refuse("architectures", "is not an array of one name");
     }
-    const auto &name = names->front().get_ref<const std::string &>();
     for (const auto &[known, architecture] : architectures) {
-        if (name == known) {
+        if (*name == known) {
             return architecture;
         }
     }
-    fields.unsupported("architectures", "holds ", in_quotes(name), "; supported are ", names_of(architectures));
+    fields.unsupported("architectures", "holds ", in_quotes(*name), "; supported are ", names_of(architectures));
 }
 
 Activation activation_of(const Fields &fields, const char *field, const char *fallback) {
@@ -192,21 +194,22 @@ TwoRopes two_ropes_of(const Fields &fields) {
 template<class Pattern>
 std::vector<bool> sliding_layers(const Fields &fields, std::size_t layers, const Pattern &pattern) {
     std::vector<bool> sliding(layers);
-    const nlohmann::json *const types = fields.find("layer_types");
-    if (types == nullptr) {
+    const Json *const field = fields.find("layer_types");
+    if (field == nullptr) {
         for (std::size_t layer = 0; layer < layers; layer++) {
             sliding[layer] = pattern(static_cast<std::int64_t>(layer));
         }
         return sliding;
     }
-    if (!types->is_array() || types->size() != layers) {
+    const auto *const types = field->as<Json::Array>();
+    if (types == nullptr || types->size() != layers) {
         fields.refuse("layer_types", "is not an array of num_hidden_layers names");
     }
     for (std::size_t layer = 0; layer < layers; layer++) {
-        const nlohmann::json &type = (*types)[layer];
-        sliding[layer] = type == "sliding_attention";
-        if (!sliding[layer] && type != "full_attention") {
-            fields.unsupported("layer_types", "holds ", models::shown(type),
+        const auto *const type = (*types)[layer].as<std::string>();
+        sliding[layer] = type != nullptr && *type == "sliding_attention";
+        if (!sliding[layer] && (type == nullptr || *type != "full_attention")) {
+            fields.unsupported("layer_types", "holds ", models::shown((*types)[layer]),
                                "; supported are full_attention, sliding_attention");
         }
     }
@@ -413,17 +416,22 @@ void read_gemma2_or_3(const Fields &fields, ModelConfig &config) {
 }
 
 std::vector<std::int64_t> end_tokens(const Fields &fields) {
-    const nlohmann::json *const value = fields.find("eos_token_id");
+    const Json *const value = fields.find("eos_token_id");
     if (value == nullptr) {
         return {};
     }
     std::vector<std::int64_t> tokens;
-    const nlohmann::json list = value->is_array() ? *value : nlohmann::json::array({*value});
-    for (const nlohmann::json &token : list) {
-        if (!token.is_number_unsigned() || token.get<std::uint64_t>() > max_size) {
+    const auto add = [&](const Json &token) {
+        const auto *const number = token.as<std::uint64_t>();
+        if (number == nullptr || *number > max_size) {
             fields.refuse("eos_token_id", "holds ", models::shown(token), " instead of a token");
         }
-        tokens.push_back(token.get<std::int64_t>());
+        tokens.push_back(static_cast<std::int64_t>(*number));
+    };
+    if (const auto *const list = value->as<Json::Array>()) {
+        std::for_each(list->begin(), list->end(), add);
+    } else {
+        add(*value);
     }
     return tokens;
 }
@@ -440,7 +448,9 @@ const char *to_string(Architecture architecture) noexcept {
 }
 
 ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
-    const nlohmann::json root = models::parse_json(text, file);
+    // Published files have some thousand bytes.
+    constexpr std::size_t max_bytes = 1'000'000;
+    const Json::Object root = models::parse_json(text, file, max_bytes);
     const Fields fields(root, file);
     ModelConfig config;
     config.architecture = architecture_of(fields);

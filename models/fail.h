@@ -17,6 +17,7 @@ namespace halyard::models {
 template<class... Parts>
 std::string sentence(const Parts &...parts) {
     std::ostringstream text;
+    text.exceptions(std::ios::badbit);  // or it would swallow bad_alloc and leave words out
     (text << ... << parts);
     return text.str();
 }

@@ -1,15 +1,91 @@
 #include "json.h"
 
-#include <cmath>
-#include <set>
-#include <vector>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace halyard::models {
 
-using nlohmann::json;
+namespace {
 
-json parse_json(std::string_view text, const std::filesystem::path &file) {
-    constexpr std::size_t max_bytes = 100'000'000, max_depth = 64;
+/// Takes the text token by token and makes the values of it.
+class Builder {
+public:
+    explicit Builder(const std::filesystem::path &file) : file_(file) {}
+
+    Json root;
+
+    bool null() {
+        place();
+        return true;
+    }
+    bool boolean(bool value) { return put(value); }
+    bool number_integer(std::int64_t value) { return put(value); }
+    bool number_unsigned(std::uint64_t value) { return put(value); }
+    bool number_float(double value, const std::string &text) { return put(Json::Real{value, text}); }
+    bool string(const std::string &value) { return put(value); }
+    bool binary(nlohmann::json::binary_t &) { return false; }  // not in JSON
+    bool start_object(std::size_t) { return open(Json::Object()); }
+    bool key(const std::string &name) {
+        const auto [member, is_new] = std::get<Json::Object>(open_.back()->value).try_emplace(name);
+        if (!is_new) {
+            refuse(file_, "has two fields named ", in_quotes(name), " in one object");
+        }
+        member_ = &member->second;
+        return true;
+    }
+    bool end_object() { return close(); }
+    bool start_array(std::size_t) { return open(Json::Array()); }
+    bool end_array() { return close(); }
+    bool parse_error(std::size_t position, const std::string &, const nlohmann::json::exception &error) {
+        if (dynamic_cast<const nlohmann::json::out_of_range *>(&error) != nullptr) {
+            refuse(file_, "is not valid JSON: it has a number that is out of range");
+        }
+        refuse(file_, "is not valid JSON, at its byte ", position);
+    }
+
+private:
+    /// Where the next value goes.
+    Json &place() {
+        constexpr std::size_t max_values = 1'000'000;
+        if (++values_ > max_values) {
+            refuse(file_, "holds more than ", max_values, " values");
+        }
+        if (open_.empty()) {
+            return root;
+        }
+        auto *const array = std::get_if<Json::Array>(&open_.back()->value);
+        return array != nullptr ? array->emplace_back() : *member_;
+    }
+    template<class Value>
+    bool put(Value &&value) {
+        place().value = std::forward<Value>(value);
+        return true;
+    }
+    template<class Structure>
+    bool open(Structure &&structure) {
+        constexpr std::size_t max_depth = 64;
+        if (open_.size() == max_depth) {
+            refuse(file_, "is nested deeper than ", max_depth, " levels");
+        }
+        Json &at = place();
+        at.value = std::forward<Structure>(structure);
+        open_.push_back(&at);
+        return true;
+    }
+    bool close() {
+        open_.pop_back();
+        return true;
+    }
+
+    const std::filesystem::path &file_;
+    std::vector<Json *> open_;  // the arrays and objects that the next value is in, outermost first
+    Json *member_ = nullptr;    // of the innermost object
+    std::size_t values_ = 0;
+};
+
+}  // namespace
+
+Json::Object parse_json(std::string_view text, const std::filesystem::path &file, std::size_t max_bytes) {
     if (text.size() > max_bytes) {
         refuse(file, "has ", text.size(), " bytes, above the limit of ", max_bytes);
     }
@@ -17,74 +93,55 @@ json parse_json(std::string_view text, const std::filesystem::path &file) {
     if (text.find('\0') != std::string_view::npos) {
         refuse(file, "is not valid JSON: it has a zero byte");
     }
-    std::vector<std::set<std::string>> names;  // of the objects that are open
-    std::size_t depth = 0;
-    const auto watch = [&](int, json::parse_event_t event, json &value) {
-        switch (event) {
-        case json::parse_event_t::object_start:
-            names.emplace_back();
-            [[fallthrough]];
-        case json::parse_event_t::array_start:
-            if (++depth > max_depth) {
-                refuse(file, "is nested deeper than ", max_depth, " levels");
-            }
-            break;
-        case json::parse_event_t::key:
-            if (!names.back().insert(value.get_ref<const std::string &>()).second) {
-                refuse(file, "has two fields named ", in_quotes(value.get_ref<const std::string &>()),
-                       " in one object");
-            }
-            break;
-        case json::parse_event_t::object_end:
-            names.pop_back();
-            [[fallthrough]];
-        case json::parse_event_t::array_end:
-            depth--;
-            break;
-        case json::parse_event_t::value:
-            break;
-        }
-        return true;
-    };
-    json result;
-    try {
-        result = json::parse(text.begin(), text.end(), watch);
-    } catch (const json::parse_error &error) {
-        refuse(file, "is not valid JSON, at its byte ", error.byte);
-    } catch (const json::exception &) {
-        refuse(file, "is not valid JSON: it has a number that is out of range");
+    Builder builder(file);
+    nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+    auto *const object = std::get_if<Json::Object>(&builder.root.value);
+    if (object == nullptr) {
+        refuse(file, "holds ", shown(builder.root), " instead of an object");
     }
-    if (!result.is_object()) {
-        refuse(file, "holds ", result.type_name(), " instead of an object");
-    }
-    return result;
+    return std::move(*object);
 }
 
-std::string shown(const json &value) {
-    if (value.is_string()) {
-        return in_quotes(value.get_ref<const std::string &>());
+std::string shown(const Json &value) {
+    if (const auto *const text = value.as<std::string>()) {
+        return in_quotes(*text);
     }
-    if (value.is_structured()) {
-        return std::string("an ") + value.type_name();
+    if (const auto *const number = value.as<Json::Real>()) {
+        return number->text;
     }
-    return value.dump();
+    if (const auto *const number = value.as<std::int64_t>()) {
+        return std::to_string(*number);
+    }
+    if (const auto *const number = value.as<std::uint64_t>()) {
+        return std::to_string(*number);
+    }
+    if (const bool *const flag = value.as<bool>()) {
+        return *flag ? "true" : "false";
+    }
+    return value.as<Json::Array>() != nullptr ? "an array" : value.as<Json::Object>() != nullptr ? "an object" : "null";
 }
 
-const json *Fields::find(const char *name) const {
+const Json *Fields::find(const char *name) const {
     const auto at = object_.find(name);
-    return at != object_.end() && !at->is_null() ? &*at : nullptr;
+    return at != object_.end() && at->second.as<std::monostate>() == nullptr ? &at->second : nullptr;
 }
 
-const json &Fields::required(const char *name) const {
-    const json *const value = find(name);
+const Json &Fields::required(const char *name) const {
+    const Json *const value = find(name);
     if (value == nullptr) {
         refuse(name, "is missing");
     }
     return *value;
 }
 
-void Fields::wrong_type(const char *name, const json &value, const char *wanted) const {
-    refuse(name, "is ", shown(value), " instead of ", wanted);
+template<class Type>
+const Type &Fields::typed(const char *name, const char *wanted) const {
+    const Json &value = required(name);
+    const auto *const typed = value.as<Type>();
+    if (typed == nullptr) {
+        refuse(name, "is ", shown(value), " instead of ", wanted);
+    }
+    return *typed;
 }
 
 std::int64_t Fields::integer(const char *name, std::int64_t least, std::int64_t most,
@@ -92,60 +149,45 @@ std::int64_t Fields::integer(const char *name, std::int64_t least, std::int64_t 
     if (fallback && !has(name)) {
         return *fallback;
     }
-    const json &value = required(name);
-    if (!value.is_number_integer()) {
-        wrong_type(name, value, "an integer");
+    const Json &value = required(name);
+    const auto *const negative = value.as<std::int64_t>();
+    if (negative == nullptr) {
+        const auto positive = typed<std::uint64_t>(name, "an integer");
+        if (positive <= static_cast<std::uint64_t>(most) && static_cast<std::int64_t>(positive) >= least) {
+            return static_cast<std::int64_t>(positive);
+        }
+    } else if (*negative >= least && *negative <= most) {
+        return *negative;
     }
-    const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
-    if (too_large || value.get<std::int64_t>() < least) {
-        refuse(name, "is ", value.dump(), "; supported are ", least, " to ", most);
-    }
-    return value.get<std::int64_t>();
+    refuse(name, "is ", shown(value), "; supported are ", least, " to ", most);
 }
 
 double Fields::number(const char *name, double least, double most, std::optional<double> fallback) const {
     if (fallback && !has(name)) {
         return *fallback;
     }
-    const json &value = required(name);
-    if (!value.is_number()) {
-        wrong_type(name, value, "a number");
-    }
-    const double result = value.get<double>();
+    const Json &value = required(name);
+    const auto *const negative = value.as<std::int64_t>();
+    const auto *const positive = value.as<std::uint64_t>();
+    const double result = negative != nullptr   ? static_cast<double>(*negative)
+                          : positive != nullptr ? static_cast<double>(*positive)
+                                                : typed<Json::Real>(name, "a number").value;
     if (!(result >= least && result <= most)) {
-        refuse(name, "is ", value.dump(), "; supported are ", least, " to ", most);
+        refuse(name, "is ", shown(value), "; supported are ", least, " to ", most);
     }
     return result;
 }
 
 bool Fields::flag(const char *name, std::optional<bool> fallback) const {
-    if (fallback && !has(name)) {
-        return *fallback;
-    }
-    const json &value = required(name);
-    if (!value.is_boolean()) {
-        wrong_type(name, value, "true or false");
-    }
-    return value.get<bool>();
+    return fallback && !has(name) ? *fallback : typed<bool>(name, "true or false");
 }
 
 std::string Fields::text(const char *name, std::optional<std::string> fallback) const {
-    if (fallback && !has(name)) {
-        return *fallback;
-    }
-    const json &value = required(name);
-    if (!value.is_string()) {
-        wrong_type(name, value, "a string");
-    }
-    return value.get<std::string>();
+    return fallback && !has(name) ? *fallback : typed<std::string>(name, "a string");
 }
 
 Fields Fields::object(const char *name) const {
-    const json &value = required(name);
-    if (!value.is_object()) {
-        wrong_type(name, value, "an object");
-    }
-    return Fields(value, file_, within_ + name + ".");
+    return Fields(typed<Json::Object>(name, "an object"), file_, within_ + name + ".");
 }
 
 }  // namespace halyard::models

@@ -4,32 +4,52 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "fail.h"
 
 namespace halyard::models {
 
-/// The object that `text` holds. Throws `Error` if it is anything else, is nested deeper than 64 levels, is longer than
-/// 100 MB, or has two entries of one name in one object.
-nlohmann::json parse_json(std::string_view text, const std::filesystem::path &file);
+/// A value of a JSON file. nlohmann::json, which parses, is not kept: its destructor allocates memory, and where there
+/// is none it ends the program.
+struct Json {
+    struct Real {
+        double value;
+        std::string text;  // as in the file
+    };
+    using Array = std::vector<Json>;
+    using Object = std::map<std::string, Json>;
+    /// Integers are unsigned unless they are negative; null is the first alternative.
+    std::variant<std::monostate, bool, std::int64_t, std::uint64_t, Real, std::string, Array, Object> value;
+
+    /// Null if it is of another type.
+    template<class Type>
+    const Type *as() const noexcept {
+        return std::get_if<Type>(&value);
+    }
+};
+
+/// The object that `text` holds. Throws `Error` if it is anything else, is longer than `max_bytes`, holds more than a
+/// million values, is nested deeper than 64 levels, or has two entries of one name in one object.
+Json::Object parse_json(std::string_view text, const std::filesystem::path &file, std::size_t max_bytes);
 
 /// One object's fields. Those that are absent or null take the fallback; without one they are refused. Messages name
 /// the file and the field.
 class Fields {
 public:
-    Fields(const nlohmann::json &object, std::filesystem::path file, std::string within = "")
+    Fields(const Json::Object &object, std::filesystem::path file, std::string within = "")
         : object_(object), file_(std::move(file)), within_(std::move(within)) {}
 
     /// Null if the field is absent or null.
-    const nlohmann::json *find(const char *name) const;
+    const Json *find(const char *name) const;
     bool has(const char *name) const { return find(name) != nullptr; }
     /// Whether it is there, if only as null.
-    bool present(const char *name) const { return object_.contains(name); }
+    bool present(const char *name) const { return object_.count(name) > 0; }
 
     /// An integer in [least, most].
     std::int64_t integer(const char *name, std::int64_t least, std::int64_t most,
@@ -54,16 +74,18 @@ public:
     const std::filesystem::path &file() const noexcept { return file_; }
 
 private:
-    const nlohmann::json &required(const char *name) const;
-    [[noreturn]] void wrong_type(const char *name, const nlohmann::json &value, const char *wanted) const;
+    const Json &required(const char *name) const;
+    /// The value of a field of this type, which `wanted` describes.
+    template<class Type>
+    const Type &typed(const char *name, const char *wanted) const;
 
-    const nlohmann::json &object_;
+    const Json::Object &object_;
     std::filesystem::path file_;
     std::string within_;
 };
 
 /// A value as a message shows it.
-std::string shown(const nlohmann::json &value);
+std::string shown(const Json &value);
 
 }  // namespace halyard::models
 

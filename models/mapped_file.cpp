@@ -56,7 +56,8 @@ MappedFile::MappedFile(const std::filesystem::path &path) {
         refuse(path, "is not a regular file");
     }
     if (error != 0) {
-        refuse(path, "cannot be mapped (", reason(error), ")");
+        fail(error == ENOMEM ? HALYARD_OUT_OF_MEMORY : HALYARD_INVALID_ARGUMENT, path, "cannot be mapped (",
+             reason(error), ")");
     }
 }
 

@@ -16,6 +16,7 @@
 namespace halyard {
 
 using models::in_quotes;
+using models::Json;
 using models::refuse;
 using models::shape_text;
 using models::unsupported;
@@ -49,7 +50,7 @@ struct Entry {
 };
 
 /// Takes the header's JSON token by token. Anything that a header does not have, such as a third level of objects, is
-/// refused where it begins, so what is kept never outgrows the header.
+/// refused where it begins, so what is kept is some ten times the header at most.
 class HeaderReader {
 public:
     explicit HeaderReader(const std::filesystem::path &file) : file_(file) {}
@@ -141,6 +142,9 @@ public:
             refuse(file_, tensor(), "has the number ", value, ", which is too large");
         }
         Entry &entry = entries.back();
+        if (place_ == Place::offset_values && entry.offsets.size() == 2) {
+            refuse(file_, tensor(), "has data_offsets with more than a begin and an end");
+        }
         (place_ == Place::shape_values ? entry.shape : entry.offsets).push_back(static_cast<std::int64_t>(value));
         return true;
     }
@@ -358,24 +362,28 @@ SafeTensors SafeTensors::open(const std::filesystem::path &path) {
 }
 
 SafeTensors SafeTensors::open_index(const std::filesystem::path &index) {
-    const nlohmann::json root = models::parse_json(models::MappedFile(index).text(), index);
-    const auto weight_map = root.find("weight_map");
-    if (weight_map == root.end() || !weight_map->is_object()) {
+    // Room for several hundred thousand tensors.
+    constexpr std::size_t max_bytes = 50'000'000;
+    const Json::Object root = models::parse_json(models::MappedFile(index).text(), index, max_bytes);
+    const auto field = root.find("weight_map");
+    const auto *const weight_map = field != root.end() ? field->second.as<Json::Object>() : nullptr;
+    if (weight_map == nullptr) {
         refuse(index, "has no object named weight_map");
     }
     std::set<std::string> names;
-    for (const auto &[tensor, file] : weight_map->items()) {
-        if (!file.is_string()) {
-            refuse(index, ": tensor ", in_quotes(tensor), " has ", file.type_name(), " instead of the name of a file");
+    for (const auto &[tensor, file] : *weight_map) {
+        const auto *const name = file.as<std::string>();
+        if (name == nullptr) {
+            refuse(index, ": tensor ", in_quotes(tensor), " has ", models::shown(file),
+                   " instead of the name of a file");
         }
-        const auto &name = file.get_ref<const std::string &>();
         // A file of the same folder, and nothing else.
-        if (name.empty() || name == "." || name == ".." ||
-            name.find_first_of(std::string("/\\\0", 3)) != std::string::npos) {
-            refuse(index, ": tensor ", in_quotes(tensor), " has ", in_quotes(name),
+        if (name->empty() || *name == "." || *name == ".." ||
+            name->find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+            refuse(index, ": tensor ", in_quotes(tensor), " has ", in_quotes(*name),
                    ", which is not the name of a file in the folder");
         }
-        names.insert(name);
+        names.insert(*name);
     }
     SafeTensors result;
     result.files_ = std::make_unique<Files>();
@@ -387,15 +395,14 @@ SafeTensors SafeTensors::open_index(const std::filesystem::path &index) {
         if (entry == weight_map->end()) {
             refuse(index, "does not list tensor ", in_quotes(info.name), " of ", info.file);
         }
-        if (index.parent_path() / entry->get_ref<const std::string &>() != std::filesystem::path(info.file)) {
-            refuse(index, ": tensor ", in_quotes(info.name), " is not in ",
-                   in_quotes(entry->get_ref<const std::string &>()), " but in ", info.file);
+        const auto &name = *entry->second.as<std::string>();
+        if (index.parent_path() / name != std::filesystem::path(info.file)) {
+            refuse(index, ": tensor ", in_quotes(info.name), " is not in ", in_quotes(name), " but in ", info.file);
         }
     }
-    for (const auto &[tensor, file] : weight_map->items()) {
+    for (const auto &[tensor, file] : *weight_map) {
         if (result.find(tensor) == nullptr) {
-            refuse(index, ": tensor ", in_quotes(tensor), " is not in ",
-                   in_quotes(file.get_ref<const std::string &>()));
+            refuse(index, ": tensor ", in_quotes(tensor), " is not in ", in_quotes(*file.as<std::string>()));
         }
     }
     return result;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "weights_block.h"
 
@@ -82,46 +83,79 @@ int write_all(int file, const char *data, int64_t bytes) {
     return fsync(file) == 0 ? 0 : errno;
 }
 
-/** Makes a rename in the directory of `path` outlast a crash of the system, where the file system can. */
-void sync_directory(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) {
-        slash[slash == path ? 1 : 0] = '\0';
+/** A file that is written under a name of its own in the directory of `path`, and then replaces that. */
+class Replacement {
+public:
+    /** `name` has room for path_room(path) characters. */
+    Replacement(const char *path, char *name) : path_(path), name_(name) {
+        const char *const slash = strrchr(path, '/');
+        directory_bytes_ = slash ? slash + 1 - path : 0;
+        memcpy(name, path, directory_bytes_);
     }
-    const int directory = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) {
-        fsync(directory);
-        close(directory);
-    }
-}
+    static size_t path_room(const char *path) { return strlen(path) + 64; }
 
-/** Replaces the file `path` by one with these bytes; an errno, or 0. `temporary` has room for `room` characters. */
-int replace_file(const char *path, char *temporary, size_t room, const char *data, int64_t bytes) {
-    static std::atomic<unsigned> counter{0};
-    constexpr int attempts = 100;  // names left behind by processes that were killed may be in the way
-    int file = -1;
-    for (int i = 0; i < attempts && file < 0; i++) {
-        snprintf(temporary, room, "%s.%ld.%u.tmp", path, static_cast<long>(getpid()), counter.fetch_add(1));
-        file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0 && errno != EEXIST) {
+    /** An errno, or 0. `old`: what is at `path`, or null. */
+    int write(const struct stat *old, const char *data, int64_t bytes) {
+        const int file = create(old ? 0600 : 0666);
+        if (file < 0) {
             return errno;
         }
+        int error = old ? take_over_mode(file, *old) : 0;
+        if (error == 0) {
+            error = write_all(file, data, bytes);
+        }
+        if (close(file) != 0 && error == 0) {
+            error = errno;
+        }
+        if (error == 0 && rename(name_, path_) != 0) {
+            error = errno;
+        }
+        if (error != 0) {
+            unlink(name_);
+        }
+        return error;
     }
-    if (file < 0) {
-        return EEXIST;
+
+    /** Makes the rename outlast a crash of the system, where the file system can. */
+    void sync_directory() {
+        name_[directory_bytes_] = '\0';
+        const int directory = open(directory_bytes_ > 0 ? name_ : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (directory >= 0) {
+            fsync(directory);
+            close(directory);
+        }
     }
-    int error = write_all(file, data, bytes);
-    if (close(file) != 0 && error == 0) {
-        error = errno;
+
+private:
+    /** A new file, short of name however long that of `path` is; -1 and errno if there can be none. */
+    int create(mode_t mode) {
+        constexpr int attempts = 100;  // another's file may have the name
+        int file = -1;
+        for (int i = 0; i < attempts && file < 0; i++) {
+            timespec now;
+            clock_gettime(CLOCK_REALTIME, &now);
+            snprintf(name_ + directory_bytes_, 64, ".halyard-%ld-%09ld", static_cast<long>(getpid()), now.tv_nsec);
+            file = open(name_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+            if (file < 0 && errno != EEXIST) {
+                break;
+            }
+        }
+        return file;
     }
-    if (error == 0 && rename(temporary, path) != 0) {
-        error = errno;
+
+    static int take_over_mode(int file, const struct stat &old) {
+        mode_t mode = old.st_mode & 07777;
+        // Owner and group stay where the system allows it; another group is not given what that one was.
+        if (fchown(file, old.st_uid, old.st_gid) != 0 && fchown(file, -1, old.st_gid) != 0) {
+            mode &= ~S_IRWXG;
+        }
+        return fchmod(file, mode) == 0 ? 0 : errno;
     }
-    if (error != 0) {
-        unlink(temporary);
-    }
-    return error;
-}
+
+    const char *path_;
+    char *name_;
+    size_t directory_bytes_;
+};
 
 }  // namespace
 }  // namespace halyard
@@ -140,18 +174,27 @@ halyard_status halyard_weights_save(const halyard_weights *weights, const char *
                           "for processors",
                           weights->device_id);
     }
-    const size_t room = strlen(path) + 64;
-    char *temporary = static_cast<char *>(malloc(room));
-    if (!temporary) {
+    struct stat old;
+    const bool exists = lstat(path, &old) == 0;
+    if (exists && !S_ISREG(old.st_mode)) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "path is %s, and only a regular file is replaced: %s",
+                          S_ISLNK(old.st_mode)   ? "a symbolic link"
+                          : S_ISDIR(old.st_mode) ? "a directory"
+                                                 : "a pipe, socket or device",
+                          path);
+    }
+    char *name = static_cast<char *>(malloc(halyard::Replacement::path_room(path)));
+    if (!name) {
         return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for the name of a temporary file");
     }
-    const int error = halyard::replace_file(path, temporary, room, weights->block, weights->bytes);
+    halyard::Replacement replacement(path, name);
+    const int error = replacement.write(exists ? &old : nullptr, weights->block, weights->bytes);
     if (error != 0) {
         check.fail(HALYARD_INVALID_ARGUMENT, "path cannot be written (%s): %s", strerror(error), path);
     } else {
-        halyard::sync_directory(temporary);
+        replacement.sync_directory();
     }
-    free(temporary);
+    free(name);
     return check.status();
 }
 

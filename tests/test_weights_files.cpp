@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -15,6 +17,58 @@
 #include <vector>
 
 #include "support/packing.h"
+
+namespace {
+
+/** The system's call that fails next, as on a full disk; null when it has. */
+const char *failing_call = nullptr;
+
+bool fails(const std::string &call) {
+    if (failing_call == nullptr || call != failing_call) {
+        return false;
+    }
+    failing_call = nullptr;
+    errno = ENOSPC;
+    return true;
+}
+
+}  // namespace
+
+// The program is linked with --wrap for these.
+extern "C" {
+ssize_t __real_write(int, const void *, size_t);
+int __real_fsync(int);
+int __real_fchmod(int, mode_t);
+int __real_close(int);
+int __real_rename(const char *, const char *);
+
+/** A disk becomes full within a file. */
+ssize_t __wrap_write(int file, const void *data, size_t bytes) {
+    if (failing_call != nullptr && bytes > 100) {
+        bytes = 100;
+    } else if (fails("write")) {
+        return -1;
+    }
+    return __real_write(file, data, bytes);
+}
+int __wrap_fsync(int file) {
+    return fails("fsync") ? -1 : __real_fsync(file);
+}
+int __wrap_fchmod(int file, mode_t mode) {
+    return fails("fchmod") ? -1 : __real_fchmod(file, mode);
+}
+int __wrap_close(int file) {
+    const bool failed = fails("close");
+    const int result = __real_close(file);
+    if (failed) {
+        errno = ENOSPC;
+    }
+    return failed ? -1 : result;
+}
+int __wrap_rename(const char *from, const char *to) {
+    return fails("rename") ? -1 : __real_rename(from, to);
+}
+}
 
 namespace halyard::tests {
 namespace {
@@ -177,20 +231,89 @@ TEST(WeightsFile, HoldsThePackedBytesAndComesBack) {
     }
 }
 
-TEST(WeightsFile, ReplacesWhatIsThere) {
+TEST(WeightsFile, ReplacesAFileAndKeepsItsMode) {
     const TemporaryDirectory directory;
-    const std::string path = directory.file("weights");
-    const Bytes old(100000, 7);
-    write_file(path, old.data(), old.size());
+    const std::string path = directory.file("weights"), fresh = directory.file("fresh");
     const PackSource sources({Dtype::bf16, 5, 5});
     const PackedWeights handle = pack(sources);
-    ASSERT_EQ(halyard_weights_save(handle.get(), path.c_str()), HALYARD_OK) << halyard_last_error();
-    EXPECT_EQ(read_file(path), sources.expected());
-    const mode_t mask = umask(0);
-    umask(mask);
     struct stat status {};
-    ASSERT_EQ(stat(path.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0666 & ~mask);
+    for (const mode_t mode : {0600, 0640, 0444, 0755}) {
+        unlink(path.c_str());
+        const Bytes old(100000, 7);
+        write_file(path, old.data(), old.size());
+        ASSERT_EQ(chmod(path.c_str(), mode), 0);
+        if (geteuid() == 0) {
+            ASSERT_EQ(chown(path.c_str(), 1234, 4321), 0);
+        }
+        struct stat before {};
+        ASSERT_EQ(stat(path.c_str(), &before), 0);
+        ASSERT_EQ(halyard_weights_save(handle.get(), path.c_str()), HALYARD_OK) << halyard_last_error();
+        EXPECT_EQ(read_file(path), sources.expected());
+        ASSERT_EQ(stat(path.c_str(), &status), 0);
+        EXPECT_EQ(status.st_mode & 07777, mode);
+        EXPECT_EQ(status.st_uid, before.st_uid);
+        EXPECT_EQ(status.st_gid, before.st_gid);
+    }
+    // A new file has the mode that any new file has.
+    const mode_t mask = umask(0027);
+    EXPECT_EQ(halyard_weights_save(handle.get(), fresh.c_str()), HALYARD_OK) << halyard_last_error();
+    umask(mask);
+    ASSERT_EQ(stat(fresh.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, 0640u);
+}
+
+TEST(WeightsFile, ReplacesNothingButFiles) {
+    const TemporaryDirectory directory;
+    const PackedWeights handle = pack(PackSource({Dtype::f32, 5, 5}));
+    const auto refuses = [&](const std::string &name, const std::string &word) {
+        const std::string path = directory.file(name);
+        return refused(halyard_weights_save(handle.get(), path.c_str()), HALYARD_INVALID_ARGUMENT,
+                       "halyard_weights_save", word + ": " + path);
+    };
+    const Bytes content(10, 7);
+    write_file(directory.file("file"), content.data(), content.size());
+    ASSERT_EQ(symlink("file", directory.file("link").c_str()), 0);
+    ASSERT_EQ(symlink("nothing", directory.file("to_nothing").c_str()), 0);
+    ASSERT_EQ(mkfifo(directory.file("pipe").c_str(), 0600), 0);
+    ASSERT_EQ(mkdir(directory.file("directory").c_str(), 0700), 0);
+    std::vector<std::string> names = {"directory", "file", "link", "pipe", "to_nothing"};
+    EXPECT_TRUE(refuses("link", "path is a symbolic link, and only a regular file is replaced"));
+    EXPECT_TRUE(refuses("to_nothing", "path is a symbolic link, and only a regular file is replaced"));
+    EXPECT_TRUE(refuses("pipe", "path is a pipe, socket or device, and only a regular file is replaced"));
+    EXPECT_TRUE(refuses("directory", "path is a directory, and only a regular file is replaced"));
+    // Where devices can be made.
+    if (mknod(directory.file("null").c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0) {
+        EXPECT_TRUE(refuses("null", "path is a pipe, socket or device, and only a regular file is replaced"));
+        names.insert(names.begin() + 3, "null");
+    }
+    EXPECT_EQ(directory.names(), names);
+    struct stat status {};
+    ASSERT_EQ(lstat(directory.file("link").c_str(), &status), 0);
+    EXPECT_TRUE(S_ISLNK(status.st_mode));
+    ASSERT_EQ(lstat(directory.file("pipe").c_str(), &status), 0);
+    EXPECT_TRUE(S_ISFIFO(status.st_mode));
+    EXPECT_EQ(read_file(directory.file("file")), content);
+}
+
+TEST(WeightsFile, MayHaveANameOfAnyLength) {
+    const TemporaryDirectory directory;
+    const PackSource sources({Dtype::f32, 5, 5});
+    const PackedWeights handle = pack(sources);
+    const std::string longest = directory.file(std::string(255, 'x'));
+    for (const std::string &path : {longest, longest, directory.file("x")}) {
+        ASSERT_EQ(halyard_weights_save(handle.get(), path.c_str()), HALYARD_OK) << halyard_last_error();
+        EXPECT_EQ(read_file(path), sources.expected());
+    }
+    EXPECT_EQ(directory.names().size(), 2u);
+    EXPECT_TRUE(refused(halyard_weights_save(handle.get(), (longest + "x").c_str()), HALYARD_INVALID_ARGUMENT,
+                        "halyard_weights_save", "path cannot be written (File name too long)"));
+    // Without a directory it is one of the current one.
+    char *const before = getcwd(nullptr, 0);
+    ASSERT_EQ(chdir(directory.file("").c_str()), 0);
+    EXPECT_EQ(halyard_weights_save(handle.get(), "here"), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(chdir(before), 0);
+    std::free(before);
+    EXPECT_EQ(read_file(directory.file("here")), sources.expected());
 }
 
 TEST(WeightsFile, LeavesNothingBehindWhereItCannotBeWritten) {
@@ -229,6 +352,40 @@ TEST(WeightsFile, LeavesNothingBehindWhereTheDiskIsFull) {
     EXPECT_EXIT(save_with_little_room(), testing::ExitedWithCode(0), "");
     EXPECT_EQ(directory.names(), std::vector<std::string>{"weights"});
     EXPECT_EQ(read_file(directory.file("weights")), sources.expected());
+}
+
+TEST(WeightsFile, LeavesNothingBehindWhereACallOfTheSystemFails) {
+    const TemporaryDirectory directory;
+    const PackSource sources({Dtype::f32, 100, 100});
+    const PackedWeights handle = pack(sources);
+    const std::string path = directory.file("weights");
+    const Bytes old(100, 7);
+    const std::size_t files = open_files();
+    for (const bool is_there : {false, true}) {
+        if (is_there) {
+            write_file(path, old.data(), old.size());
+        }
+        for (const char *const call : {"write", "fsync", "fchmod", "close", "rename"}) {
+            failing_call = call;
+            const halyard_status status = halyard_weights_save(handle.get(), path.c_str());
+            const bool was_made = failing_call == nullptr;
+            failing_call = nullptr;
+            if (was_made) {
+                EXPECT_TRUE(refused(status, HALYARD_INVALID_ARGUMENT, "halyard_weights_save",
+                                    "path cannot be written (No space left on device): " + path))
+                    << call;
+            } else {
+                // A new file's mode needs no call.
+                EXPECT_TRUE(!is_there && std::string(call) == "fchmod") << call;
+                EXPECT_EQ(unlink(path.c_str()), 0);
+            }
+            EXPECT_EQ(directory.names().size(), is_there ? 1u : 0u) << call;
+            if (is_there) {
+                EXPECT_EQ(read_file(path), old) << call;
+            }
+        }
+    }
+    EXPECT_EQ(open_files(), files);
 }
 
 TEST(WeightsFile, RefusesWhatIsNoFileOfWeights) {

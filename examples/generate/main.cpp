@@ -4,21 +4,24 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <halyard/model.hpp>
+#include <limits>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace {
 
 struct Arguments {
-    std::string folder;
-    std::vector<std::int64_t> prompt;
-    std::int64_t max_new_tokens = 32, max_positions = 0;
+    std::string folder, prompt;
+    std::int64_t max_new_tokens = 32;
+    std::optional<std::int64_t> max_positions;
     int threads = 0;
     std::string cache_dtype = "f32", device = "cpu";
     bool ignore_eos = false;
@@ -31,6 +34,36 @@ const std::map<std::string, DLDataType> dtypes = {
     {"bf16", halyard::element<halyard::bf16>::dtype},
 };
 
+constexpr std::int64_t max_int = std::numeric_limits<std::int64_t>::max();
+
+/// What `text` is if it is nothing but decimal digits, without leading zeros. (CLI11 alone reads 010 as 8, and nothing
+/// as 0.)
+std::optional<std::uint64_t> decimal(const std::string &text) {
+    std::uint64_t value = 0;
+    const char *const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || rest != end || (text.size() > 1 && text[0] == '0')) {
+        return std::nullopt;
+    }
+    return value;
+}
+
+/// Checks an option.
+auto integer(std::uint64_t least, std::uint64_t most) {
+    return [=](const std::string &text) {
+        const std::optional<std::uint64_t> value = decimal(text);
+        return value && *value >= least && *value <= most
+                   ? ""
+                   : "'" + text + "' is not an integer from " + std::to_string(least) + " to " + std::to_string(most) +
+                         ", in decimal digits";
+    };
+}
+
+std::string number(const std::string &text) {
+    const bool right = !text.empty() && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
+    return right ? "" : "'" + text + "' is not a decimal number";
+}
+
 /// cpu, cuda or cuda:N.
 std::optional<DLDevice> device_named(const std::string &name) {
     if (name == "cpu") {
@@ -38,37 +71,56 @@ std::optional<DLDevice> device_named(const std::string &name) {
     }
     const std::string prefix = "cuda:";
     const bool numbered = name.compare(0, prefix.size(), prefix) == 0;
-    const std::string number = numbered ? name.substr(prefix.size()) : "0";
-    if ((name != "cuda" && !numbered) || number.empty() || number.size() > 3 ||
-        number.find_first_not_of("0123456789") != std::string::npos) {
+    const auto ordinal = decimal(numbered ? name.substr(prefix.size()) : "0");
+    if ((name != "cuda" && !numbered) || !ordinal || *ordinal > 999) {
         return std::nullopt;
     }
-    return DLDevice{kDLCUDA, std::stoi(number)};
+    return DLDevice{kDLCUDA, static_cast<int>(*ordinal)};
+}
+
+/// The ids in `text`, all in a vocabulary of this size.
+std::vector<std::int64_t> prompt_of(const std::string &text, std::int64_t vocab_size) {
+    std::vector<std::int64_t> ids;
+    std::size_t begin = 0, end = 0;
+    do {
+        end = std::min(text.find(',', begin), text.size());
+        const std::string word = text.substr(begin, end - begin);
+        const std::string wrong = integer(0, static_cast<std::uint64_t>(vocab_size) - 1)(word);
+        if (!wrong.empty()) {
+            throw std::invalid_argument("--prompt-ids: " + wrong + " (id " + std::to_string(ids.size() + 1) +
+                                        "; the model has " + std::to_string(vocab_size) + " tokens)");
+        }
+        ids.push_back(static_cast<std::int64_t>(*decimal(word)));
+        begin = end + 1;
+    } while (end < text.size());
+    return ids;
 }
 
 void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("FOLDER", arguments.folder, "config.json and model.safetensors, as transformers saves them")
         ->required();
-    app.add_option("--prompt-ids", arguments.prompt, "the prompt's token ids; text is not tokenized")
-        ->required()
-        ->delimiter(',')
-        ->allow_extra_args(false);
+    app.add_option("--prompt-ids", arguments.prompt, "the prompt's token ids, as in 1,2,3; text is not tokenized")
+        ->required();
     app.add_option("--max-positions", arguments.max_positions,
-                   "bound of prompt and new tokens; by default what the two need");
+                   "bound of prompt and new tokens; by default what the two need")
+        ->check(integer(1, max_int));
     app.add_flag("--ignore-eos", arguments.ignore_eos, "do not stop at the model's end token");
 
     app.option_defaults()->always_capture_default();
     app.add_option("--max-new-tokens", arguments.max_new_tokens, "tokens to generate, unless the model ends before")
-        ->check(CLI::Range(1, 1 << 24));
-    app.add_option("--temperature", arguments.sampling.temperature, "0 for the most likely token");
-    app.add_option("--seed", arguments.sampling.seed, "of the random choice");
-    app.add_option("--top-k", arguments.sampling.top_k, "choose among the k most likely tokens; 0 for all");
-    app.add_option("--top-p", arguments.sampling.top_p, "choose among those that have this probability together");
+        ->check(integer(1, 1 << 24));
+    app.add_option("--temperature", arguments.sampling.temperature, "0 for the most likely token")->check(number);
+    app.add_option("--seed", arguments.sampling.seed, "of the random choice")
+        ->check(integer(0, std::numeric_limits<std::uint64_t>::max()));
+    app.add_option("--top-k", arguments.sampling.top_k, "choose among the k most likely tokens; 0 for all")
+        ->check(integer(0, max_int));
+    app.add_option("--top-p", arguments.sampling.top_p, "choose among those that have this probability together")
+        ->check(number);
     app.add_option("--cache-dtype", arguments.cache_dtype, "f32, f16 or bf16: how keys and values are kept")
         ->check(CLI::IsMember({"f32", "f16", "bf16"}));
     app.add_option("--device", arguments.device, "cpu, or cuda or cuda:N for an NVIDIA GPU")
         ->check([](const std::string &name) { return device_named(name) ? "" : "must be cpu, cuda or cuda:N"; });
-    app.add_option("--threads", arguments.threads, "0 for all processors")->check(CLI::Range(0, 256));
+    app.add_option("--threads", arguments.threads, "0 for all processors")->check(integer(0, 256));
 }
 
 /// One line that is written over on a terminal, or a line for every tenth.
@@ -106,15 +158,17 @@ private:
 };
 
 void generate(const Arguments &arguments) {
-    const auto prompt_size = static_cast<std::int64_t>(arguments.prompt.size());
-    std::int64_t positions = arguments.max_positions;
-    if (positions == 0) {
-        // The last token is not read back.
-        const std::int64_t needed = prompt_size + arguments.max_new_tokens - 1;
-        const auto config = halyard::ModelConfig::load(std::filesystem::path(arguments.folder) / "config.json");
-        positions = std::min(needed, config.max_position_embeddings);
-    }
     halyard::Sampler sampler(arguments.sampling);
+    const auto config = halyard::ModelConfig::load(std::filesystem::path(arguments.folder) / "config.json");
+    const std::vector<std::int64_t> prompt = prompt_of(arguments.prompt, config.stack.vocab_size);
+    const auto prompt_size = static_cast<std::int64_t>(prompt.size());
+    // The last token is not read back.
+    const std::int64_t needed = prompt_size + arguments.max_new_tokens - 1;
+    const std::int64_t positions = arguments.max_positions.value_or(std::min(needed, config.max_position_embeddings));
+    if (prompt_size > positions) {
+        throw std::invalid_argument("--prompt-ids: the prompt has " + std::to_string(prompt_size) +
+                                    " tokens, and there are " + std::to_string(positions) + " positions");
+    }
     halyard::Context context;
     context.set_num_threads(arguments.threads);
     halyard::LoadOptions options;
@@ -131,7 +185,7 @@ void generate(const Arguments &arguments) {
     const auto &ends = model.config().eos_token_ids;
 
     const Clock prompting;
-    model.forward(arguments.prompt, cache, logits, context);
+    model.forward(prompt, cache, logits, context);
     const double prompt_seconds = prompting.seconds();
 
     const Clock decoding;
@@ -142,14 +196,22 @@ void generate(const Arguments &arguments) {
         std::fflush(stdout);
         count++;
         const bool ended = !arguments.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end();
-        if (ended || count == arguments.max_new_tokens || cache.length(0, 0) == positions) {
+        if (ended || count == arguments.max_new_tokens) {
+            break;
+        }
+        if (cache.length(0, 0) == positions) {
+            std::fprintf(stderr, "generate: stopped after %lld of %lld tokens, because all %lld positions are filled\n",
+                         static_cast<long long>(count), static_cast<long long>(arguments.max_new_tokens),
+                         static_cast<long long>(positions));
             break;
         }
         model.forward({token}, cache, logits, context);
     }
     const double decode_seconds = decoding.seconds();
     std::printf("\n");
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        throw std::runtime_error("the tokens cannot be written");
+    }
 
     std::fprintf(stderr, "load: %.2f s; prompt: %lld tokens, %.1f tokens/s", load_seconds,
                  static_cast<long long>(prompt_size), static_cast<double>(prompt_size) / prompt_seconds);

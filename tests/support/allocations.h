@@ -7,9 +7,9 @@
 
 namespace halyard::tests {
 
-/** Calls for memory, of all threads, since count_allocations(). */
 struct Allocations {
-    long calls, bytes;
+    long calls, bytes;               // of all threads, since count_allocations()
+    long bytes_in_use, most_in_use;  // now, and the most since count_allocations()
 };
 
 void count_allocations();

@@ -8,7 +8,7 @@
  *
  * Needs C++17 and the library halyard::models, which is apart from the core because the core does without the C++
  * standard library. Failures throw `halyard::Error` with one sentence that names the file, and the tensor or field in
- * it. docs/models.md says which models there are.
+ * it; a lack of memory may throw `std::bad_alloc` as well. docs/models.md says which models there are.
  */
 #ifndef HALYARD_MODEL_HPP
 #define HALYARD_MODEL_HPP

@@ -344,7 +344,8 @@ HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const ha
 HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
                                                 const halyard_pack_options *options, void *memory, int64_t bytes,
                                                 halyard_weights **weights);
-/** Writes the packed form to a file, which it replaces at once when it is complete. */
+/** Writes the packed form to a file, which it replaces at once when it is complete, keeping its mode. Nothing but a
+ *  regular file is replaced: links are refused too. */
 HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, const char *path);
 /** Maps a file that halyard_weights_save wrote. Header, size and checksum are verified: a truncated or altered file,
  *  another kind of file and one of another version are refused, each with its own message. The file must not be

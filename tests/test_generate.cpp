@@ -1,0 +1,134 @@
+// The program of examples/generate: its arguments, and what it says about them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "support/files.h"
+
+namespace halyard::tests {
+namespace {
+
+const std::string model = HALYARD_TEST_MODELS "/llama3_f32";
+
+struct Result {
+    int status;
+    std::string tokens, messages;
+};
+
+Result generate(const std::string &arguments, const std::string &to = "") {
+    const TemporaryFolder folder;
+    const std::string out = to.empty() ? (folder / "out").string() : to, err = (folder / "err").string();
+    const std::string command =
+        HALYARD_EMULATOR " \"" HALYARD_GENERATE "\" " + arguments + " >\"" + out + "\" 2>\"" + err + "\"";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, to.empty() ? read_text(out) : "", read_text(err)};
+}
+
+/** It says `words` in one line, generates nothing, and does not load the model. */
+testing::AssertionResult refused(const std::string &arguments, const std::string &words) {
+    const Result result = generate(arguments);
+    if (result.status != 1 || !result.tokens.empty() || result.messages != "generate: " + words + "\n") {
+        return testing::AssertionFailure()
+               << arguments << ": status " << result.status << ", tokens '" << result.tokens << "', messages:\n"
+               << result.messages;
+    }
+    return testing::AssertionSuccess();
+}
+
+std::string option(const std::string &name, const std::string &value) {
+    return value.empty() ? " " + name + " ''" : " '" + name + "=" + value + "'";
+}
+
+const std::string prompt = model + " --prompt-ids 38,59,20,9,23,4,29,16,48,6,60,33,58,14,5,38,59,29,29,32,37,35,47";
+
+TEST(Generate, GivesTokens) {
+    const Result result = generate(prompt + " --max-new-tokens 8");
+    EXPECT_EQ(result.status, 0) << result.messages;
+    EXPECT_EQ(result.tokens, "6 9 48 17 54 17 44 51\n");
+    EXPECT_EQ(result.messages.find("stopped"), std::string::npos) << result.messages;
+    // The largest values that there are.
+    const Result drawn =
+        generate(prompt + " --max-new-tokens 2 --seed 18446744073709551615 --top-k 9223372036854775807 --top-p 1 "
+                          "--temperature 1e-3 --threads 2 --cache-dtype bf16 --device cpu");
+    EXPECT_EQ(drawn.status, 0) << drawn.messages;
+    EXPECT_EQ(drawn.tokens, "6 9\n");
+}
+
+TEST(Generate, TakesIdsInDecimalOnly) {
+    const auto wrong = [](const std::string &word, int number) {
+        return "--prompt-ids: '" + word + "' is not an integer from 0 to 60, in decimal digits (id " +
+               std::to_string(number) + "; the model has 61 tokens)";
+    };
+    const struct {
+        std::string ids, word;
+        int number;
+    } all[] = {{"", "", 1},         {"-1", "-1", 1},     {"010", "010", 1},
+               {"5,,7", "", 2},     {"5,", "", 2},       {",5", "", 1},
+               {"0x10", "0x10", 1}, {"1,2 3", "2 3", 2}, {" 1", " 1", 1},
+               {"+1", "+1", 1},     {"1.0", "1.0", 1},   {"60,61", "61", 2},
+               {"one", "one", 1},   {"1e1", "1e1", 1},   {"99999999999999999999", "99999999999999999999", 1}};
+    for (const auto &each : all) {
+        EXPECT_TRUE(refused(model + option("--prompt-ids", each.ids), wrong(each.word, each.number)));
+    }
+}
+
+TEST(Generate, TakesNumbersInDecimalOnly) {
+    const auto range = [](const std::string &name, const std::string &word, const std::string &limits) {
+        return refused(prompt + option(name, word),
+                       name + ": '" + word + "' is not an integer from " + limits + ", in decimal digits");
+    };
+    const struct {
+        const char *name, *limits, *below, *above;
+    } integers[] = {
+        {"--max-new-tokens", "1 to 16777216", "0", "16777217"},
+        {"--max-positions", "1 to 9223372036854775807", "0", "9223372036854775808"},
+        {"--seed", "0 to 18446744073709551615", "-1", "18446744073709551616"},
+        {"--top-k", "0 to 9223372036854775807", "-1", "9223372036854775808"},
+        {"--threads", "0 to 256", "-1", "257"},
+    };
+    for (const auto &each : integers) {
+        for (const char *const word : {"", "010", "0x10", "1.0", "1e2", "two", " 2", "2 ", each.below, each.above}) {
+            EXPECT_TRUE(range(each.name, word, each.limits));
+        }
+    }
+    for (const std::string name : {"--temperature", "--top-p"}) {
+        for (const std::string word : {"", "0x1", "nan", "inf", " 0.5", "half"}) {
+            EXPECT_TRUE(refused(prompt + option(name, word), name + ": '" + word + "' is not a decimal number"));
+        }
+    }
+    EXPECT_TRUE(refused(prompt + " --temperature=-1", "halyard::Sampler: temperature is not finite and >= 0"));
+    EXPECT_TRUE(refused(prompt + " --top-p 0", "halyard::Sampler: top_p is not in (0, 1]"));
+    EXPECT_TRUE(refused(prompt + " --top-p 1.5", "halyard::Sampler: top_p is not in (0, 1]"));
+    for (const std::string device : {"", "gpu", "cuda:", "cuda:01", "cuda:-1", "cuda:1000", "cpu:0"}) {
+        EXPECT_TRUE(refused(prompt + option("--device", device), "--device: must be cpu, cuda or cuda:N"));
+    }
+    EXPECT_EQ(generate(prompt + " --cache-dtype f64").status, 1);
+    EXPECT_EQ(generate(prompt + " 1").status, 1);
+    EXPECT_EQ(generate(prompt + " --unknown 1").status, 1);
+    EXPECT_EQ(generate(model).status, 1);
+}
+
+TEST(Generate, SaysThatPositionsAreFilled) {
+    const Result result = generate(prompt + " --max-new-tokens 8 --max-positions 25");
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.tokens, "6 9 48\n");
+    EXPECT_NE(result.messages.find("generate: stopped after 3 of 8 tokens, because all 25 positions are filled\n"),
+              std::string::npos)
+        << result.messages;
+    const Result enough = generate(prompt + " --max-new-tokens 3 --max-positions 25");
+    EXPECT_EQ(enough.tokens, "6 9 48\n");
+    EXPECT_EQ(enough.messages.find("stopped"), std::string::npos) << enough.messages;
+    EXPECT_TRUE(
+        refused(prompt + " --max-positions 22", "--prompt-ids: the prompt has 23 tokens, and there are 22 positions"));
+}
+
+TEST(Generate, FailsWhereItCannotWrite) {
+    const Result result = generate(prompt, "/dev/full");
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.messages.find("generate: the tokens cannot be written\n"), std::string::npos) << result.messages;
+}
+
+}  // namespace
+}  // namespace halyard::tests
