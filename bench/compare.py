@@ -2,11 +2,11 @@
 """What changed from one run of the benchmark to another, row by row: compare.py A B.
 
 A and B are two files bench.json, or two build folders. Builds are measured here, in turns (A B, B A, A B, ...), so that slow
-phases of the machine meet both. Times are taken in units of the row's own limit, which each run measures beside it: a
-machine that was slower as a whole is no change of the kernels.
+phases of the machine meet both. `change` is the ratio of the times beside it. `to limit` is the same ratio with each time in
+units of the row's own limit, which each run measures too: a machine that was slower as a whole is no change of the kernels.
 
-A row is called slower or faster if it changed by more than 2 % and by more than three times its noise. Exit status: 0; 3 if a
-row is slower by more than --fail-above percent; 1 if files or programs fail; 2 for wrong usage.
+A row is called slower or faster if both ratios changed by more than 2 % and by more than three times the noise. Exit status: 0;
+3 if a row is slower by more than --fail-above percent; 1 if files or programs fail; 2 for wrong usage.
 """
 
 import argparse
@@ -39,6 +39,7 @@ def parse_arguments(arguments):
     parser.add_argument("--shapes", default="default", help="their work list, by name or path (default, quick, full, ...)")
     parser.add_argument("--threads", type=int, help="their threads (default: all processors)")
     parser.add_argument("--passes", type=int, default=3, help="runs of each build (default 3)")
+    parser.add_argument("--list", action="store_true", help="print the rows of builds that would be measured, and stop")
     parser.add_argument("--json", type=Path, help="write the comparison to this file too")
     return parser.parse_args(arguments)
 
@@ -70,10 +71,20 @@ def times_of(run, path):
     return rows
 
 
-def verdict(change, noise):
-    """change: time of B over time of A."""
-    far = abs(math.log(change)) > max(math.log(1 + LEAST_CHANGE), NOISES * noise)
-    return SAME if not far else SLOWER if change > 1 else FASTER
+def weaker(change, to_limit):
+    """Of two changes the one nearer to none; none if they disagree in its direction."""
+    if (change > 1) != (to_limit > 1):
+        return 1.0
+    return min(change, to_limit, key=lambda each: abs(math.log(each)))
+
+
+def compared(name, seconds_a, seconds_b, to_limit, noise):
+    """change, to_limit: of B over A."""
+    change = seconds_b / seconds_a
+    log = math.log(weaker(change, to_limit))
+    verdict = SAME if abs(log) <= max(math.log(1 + LEAST_CHANGE), NOISES * noise) else SLOWER if log > 0 else FASTER
+    return {"name": name, "a_seconds": seconds_a, "b_seconds": seconds_b, "change": change, "to_limit": to_limit,
+            "noise": noise, "verdict": verdict}
 
 
 def compare_rows(a, b):
@@ -81,40 +92,49 @@ def compare_rows(a, b):
     rows = []
     for name in a:
         if name in b:
-            (time_a, noise_a, seconds_a), (time_b, noise_b, seconds_b) = a[name], b[name]
-            change, noise = time_b / time_a, math.hypot(noise_a, noise_b)
-            rows.append({"name": name, "a_seconds": seconds_a, "b_seconds": seconds_b, "change": change, "noise": noise,
-                         "verdict": verdict(change, noise)})
+            (units_a, noise_a, seconds_a), (units_b, noise_b, seconds_b) = a[name], b[name]
+            rows.append(compared(name, seconds_a, seconds_b, units_b / units_a, math.hypot(noise_a, noise_b)))
     return rows
 
 
 def compare_passes(passes):
-    """passes: [(times of A, times of B)]. The change is the median over the passes, its noise how far they differ."""
+    """passes: [(times of A, times of B)]. Medians over the passes; the noise is how far the passes differ."""
     rows = []
     for name in passes[0][0]:
         if not all(name in a and name in b for a, b in passes):
             continue
-        logs = [math.log(b[name][0] / a[name][0]) for a, b in passes]
+        logs = [math.log(b[name][2] / a[name][2]) for a, b in passes]
         middle = statistics.median(logs)
         between = 1.4826 * statistics.median(abs(each - middle) for each in logs)
         within = statistics.median(math.hypot(a[name][1], b[name][1]) for a, b in passes) / math.sqrt(len(passes))
-        noise = max(between, within)
-        rows.append({"name": name, "a_seconds": statistics.median(a[name][2] for a, _ in passes),
-                     "b_seconds": statistics.median(b[name][2] for _, b in passes), "change": math.exp(middle),
-                     "noise": noise, "verdict": verdict(math.exp(middle), noise)})
+        rows.append(compared(name, statistics.median(a[name][2] for a, _ in passes),
+                             statistics.median(b[name][2] for _, b in passes),
+                             statistics.median(b[name][0] / a[name][0] for a, b in passes), max(between, within)))
     return rows
 
 
-def measure(build, options, directory):
+def command_of(build, options):
     program = build / "bench" / "halyard-bench"
     if not program.is_file():
         raise Failure(f"{build} holds no bench/halyard-bench; build it with ./run bench, or name a bench.json")
-    out = directory / "bench.json"
-    out.unlink(missing_ok=True)
-    command = [str(program), "--peers", "none", "--json", str(out), "--filter", options.filter, "--shapes", options.shapes]
+    command = [str(program), "--peers", "none", "--filter", options.filter, "--shapes", options.shapes]
     if options.threads is not None:
         command += ["--threads", str(options.threads)]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL)
+    return command
+
+
+def list_rows(options):
+    for build in (options.a, options.b):
+        command = command_of(build, options)
+        if subprocess.run([*command, "--list"]).returncode != 0:
+            raise Failure(f"{command[0]} refuses these rows")
+
+
+def measure(build, options, directory):
+    command = command_of(build, options)
+    program, out = command[0], directory / "bench.json"
+    out.unlink(missing_ok=True)
+    done = subprocess.run([*command, "--json", str(out)], stdout=subprocess.DEVNULL)
     if done.returncode != 0 or not out.exists():
         raise Failure(f"{program} ended with status {done.returncode}")
     return times_of(load(out), out)
@@ -141,16 +161,17 @@ def readable(seconds):
 def report(rows, fail_above):
     """Prints the table; the names of the rows that are too slow."""
     width = max([len(row["name"]) for row in rows] + [3])
-    print(f"{'row':{width}}  {'A':>9}  {'B':>9}  {'change':>8}  {'noise':>6}")
+    print(f"{'row':{width}}  {'A':>9}  {'B':>9}  {'change':>8}  {'to limit':>8}  {'noise':>6}")
     for row in sorted(rows, key=lambda row: -row["change"]):
         print(f"{row['name']:{width}}  {readable(row['a_seconds']):>9}  {readable(row['b_seconds']):>9}  "
-              f"{100 * (row['change'] - 1):+7.1f}%  {100 * row['noise']:5.1f}%  "
+              f"{100 * (row['change'] - 1):+7.1f}%  {100 * (row['to_limit'] - 1):+7.1f}%  {100 * row['noise']:5.1f}%  "
               f"{'' if row['verdict'] == SAME else row['verdict']}")
     mean = math.exp(statistics.fmean(math.log(row["change"]) for row in rows))
     counts = {each: sum(row["verdict"] == each for row in rows) for each in (FASTER, SAME, SLOWER)}
     print(f"{len(rows)} rows: {counts[FASTER]} faster, {counts[SAME]} the same, {counts[SLOWER]} slower; "
           f"B takes {mean:.3f} of A's time in the geometric mean")
-    return [row["name"] for row in rows if row["verdict"] == SLOWER and row["change"] > 1 + fail_above / 100]
+    return [row["name"] for row in rows
+            if row["verdict"] == SLOWER and weaker(row["change"], row["to_limit"]) > 1 + fail_above / 100]
 
 
 def main(arguments):
@@ -159,6 +180,9 @@ def main(arguments):
         raise Failure("--passes must be at least 1")
     if options.a.is_dir() != options.b.is_dir():
         raise Failure("A and B must be two files or two build folders")
+    if options.list:
+        list_rows(options)
+        return 0
     if options.a.is_dir():
         rows = measure_builds(options)
     else:

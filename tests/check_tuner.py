@@ -80,6 +80,9 @@ def check_refusals(tuner):
 
 
 def check_run(tuner):
+    other = {"vectors": 2}
+    tuner.output.write_text(json.dumps({"schedules": {"sse41": {"relu_f32": other, "gelu_f32": other},
+                                                      "avx2": {"relu_f32": other}}}))
     status, text = tuner.run("--kernel", "relu,rms_norm", *SMALL)
     check(status == 0, text)
     check("2 of 2 kernels decided (0 known before)" in text, text)
@@ -94,6 +97,8 @@ def check_run(tuner):
     for verdict in verdicts:
         entry = exported["schedules"].get("sse41", {}).get(verdict["kernel"] + "_f32")
         check(entry == (verdict["best"] if verdict["is_better"] else None), "the file is not what was found")
+    check(exported["schedules"]["sse41"]["gelu_f32"] == other and exported["schedules"]["avx2"]["relu_f32"] == other,
+          "the file lost entries that were not measured")
     before = tuner.output.read_bytes()
 
     status, text = tuner.run("--kernel", "relu,rms_norm", *SMALL)
@@ -102,6 +107,15 @@ def check_run(tuner):
     for words in (["show"], ["best"]):
         status, text = tuner.run(*words)
         check(status == 0 and "all: " in text, text)
+
+    # A file that cannot be read stays: it is refused before anything is measured, and by export.
+    cut_off = before[:-20]
+    tuner.output.write_bytes(cut_off)
+    for words in (["export"], ["--kernel", "gelu", *SMALL]):
+        status, text = tuner.run(*words)
+        check(status == 1 and str(tuner.output) in text and "no JSON" in text and "[1/1" not in text, text)
+        check(tuner.output.read_bytes() == cut_off, "a file that cannot be read was replaced")
+    tuner.output.write_bytes(before)
 
 
 def check_interruption(tuner, sent, expected):

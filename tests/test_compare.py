@@ -63,6 +63,53 @@ class Compare(unittest.TestCase):
         done, verdicts = self.compare(a, b)
         self.assertEqual((done.returncode, verdicts), (0, {"row": "same"}))
 
+    def test_the_change_is_that_of_the_times_beside_it(self):
+        a, b = run_of({"row": (1e-3, 5e-4, 0.001)}), run_of({"row": (1.5e-3, 7.5e-4, 0.001)})
+        lines = self.compare(a, b)[0].stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["row", "A", "B", "change", "to", "limit", "noise"])
+        self.assertEqual(lines[1].split(), ["row", "1", "ms", "1.5", "ms", "+50.0%", "+0.0%", "0.1%"])
+        self.assertIn("B takes 1.500 of A's time", lines[2])
+
+    def test_a_slower_limit_alone_makes_no_row_faster(self):
+        a, b = run_of({"row": (1e-3, 5e-4, 0.001)}), run_of({"row": (1.01e-3, 7.5e-4, 0.001)})
+        done, verdicts = self.compare(a, b)
+        self.assertEqual((done.returncode, verdicts), (0, {"row": "same"}))
+
+    def test_builds(self):
+        """Programs that answer with results made up here."""
+        times = {"a": (1e-3, 2e-3), "b": (1.5e-3, 2e-3)}  # of one and the same row, in two passes
+        for name, seconds in times.items():
+            folder = Path(self.folder.name) / name / "bench"
+            folder.mkdir(parents=True)
+            for number, each in enumerate(seconds):
+                (folder / str(number)).write_text(json.dumps(run_of({"row": (each, 5e-4, 0.001)})))
+            program = folder / "halyard-bench"
+            program.write_text("""#!/bin/sh
+cd "$(dirname "$0")"
+case "$*" in
+*"--filter none"*) echo "no row matches" >&2; exit 2 ;;
+*--list*) echo row; exit ;;
+esac
+number=$(cat count 2>/dev/null || echo 0)
+while [ "$1" != --json ]; do shift; done
+cp "$number" "$2"
+echo $((number + 1)) >count
+""")
+            program.chmod(0o755)
+        builds = [str(Path(self.folder.name) / name) for name in times]
+
+        def compare(*options):
+            return subprocess.run([sys.executable, str(COMPARE), *builds, *options], capture_output=True, text=True)
+
+        listed = compare("--list")
+        self.assertEqual((listed.returncode, listed.stdout.split()), (0, ["row", "row"]))
+        self.assertEqual(compare("--list", "--filter", "none").returncode, 1)
+        done = compare("--passes", "2")
+        # Medians of 1 and 2 ms, and of 1.5 and 2 ms.
+        self.assertIn("1.5 ms", done.stdout)
+        self.assertIn("1.75 ms", done.stdout)
+        self.assertIn("+16.7%", done.stdout)
+
     def test_another_machine_is_said(self):
         rows = {"row": (1e-3, 5e-4, 0.001)}
         self.assertIn("different machines", self.compare(run_of(rows), run_of(rows, cpu="another"))[0].stderr)

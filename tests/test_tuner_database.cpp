@@ -192,12 +192,69 @@ TEST_F(DatabaseTest, ExportsTheNewestVerdictsSorted) {
     other.kernel = "add";
     database.append(verdict_record(here, other, false, "2026-11-20T11:00:00Z"));
     std::vector<std::string> complaints;
-    const json exported = tuned_file(current_verdicts(database, here, complaints), here);
+    const std::vector<json> verdicts = current_verdicts(database, here, complaints);
+    const json exported = tuned_file(verdicts, here, json::object());
     EXPECT_EQ(exported["schedules"],
               (json{{"avx2", {{"gelu_f32", {{"vectors", 4}}}, {"silu_f32", {{"vectors", 4}}}}}}));
     EXPECT_EQ(exported["measured"]["avx2"]["silu_f32"], (json{{"gain", 1.083}, {"noise", 0.004}}));
     EXPECT_EQ(exported["date"], "2026-11-21");
-    EXPECT_EQ(exported.dump(), tuned_file(current_verdicts(database, here, complaints), here).dump());
+    EXPECT_EQ(exported.dump(), tuned_file(verdicts, here, json::object()).dump());
+    EXPECT_EQ(exported.dump(), tuned_file(verdicts, here, exported).dump());
+}
+
+TEST_F(DatabaseTest, KeepsTheEntriesOfTheFileThatWereNotMeasured) {
+    const json measured = {{"gain", 1.5}, {"noise", 0.001}};
+    const json before = {
+        {"date", "2026-11-25"},
+        {"remark", "by hand"},
+        {"machine", here.machine},
+        {"schedules",
+         {{"avx2", {{"silu_f32", {{"vectors", 6}}}, {"gelu_f32", {{"vectors", 6}}}, {"row", {{"rows", 2}}}}},
+          {"sse41", {{"add_f32", {{"vectors", 3}}}}},
+          {"avx512", {{"gelu_bf16", {{"vectors", 3}}}}}}},
+        {"measured", {{"avx2", {{"silu_f32", measured}, {"gelu_f32", measured}}}, {"sse41", {{"add_f32", measured}}}}}};
+    Subject lost = some_subject(), lost_alone = some_subject();
+    lost.kernel = "gelu";
+    lost_alone.kernel = "add";
+    lost_alone.isa = "sse41";
+    const std::vector<json> verdicts = {verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"),
+                                        verdict_record(here, lost, false, "2026-11-21T10:00:00Z"),
+                                        verdict_record(here, lost_alone, false, "2026-11-21T10:00:00Z")};
+    const json exported = tuned_file(verdicts, here, before);
+    EXPECT_EQ(exported["schedules"], (json{{"avx2", {{"silu_f32", {{"vectors", 4}}}, {"row", {{"rows", 2}}}}},
+                                           {"avx512", {{"gelu_bf16", {{"vectors", 3}}}}}}));
+    EXPECT_EQ(exported["measured"], (json{{"avx2", {{"silu_f32", {{"gain", 1.083}, {"noise", 0.004}}}}}}));
+    EXPECT_EQ(exported["date"], "2026-11-25");
+    EXPECT_EQ(exported["remark"], "by hand");
+}
+
+TEST_F(DatabaseTest, RefusesAFileThatItCouldNotKeep) {
+    const std::string target = folder + "/tuned.json";
+    EXPECT_EQ(read_tuned(target, here), json::object());
+    const auto refusal = [&](const std::string &text) -> std::string {
+        replace_file(target, text);
+        try {
+            read_tuned(target, here);
+        } catch (const std::runtime_error &error) {
+            EXPECT_NE(std::string(error.what()).find(target), std::string::npos) << error.what();
+            return error.what();
+        }
+        return "accepted";
+    };
+    for (const char *text : {"", "{\"schedules\": {\"avx2\": {\"si", "[]", "{}", "<<<<<<< HEAD\n{\"schedules\": {}}"}) {
+        EXPECT_NE(refusal(text).find("is no JSON with an object 'schedules'"), std::string::npos) << text;
+    }
+    for (const char *text :
+         {R"({"schedules": 3})", R"({"schedules": {"avx2": 3}})", R"({"schedules": {"avx2": {"a": 3}}})",
+          R"({"schedules": {}, "measured": {"avx2": []}})"}) {
+        EXPECT_NE(refusal(text).find("that are no objects"), std::string::npos) << text;
+    }
+    EXPECT_NE(refusal(R"({"schedules": {}, "machine": {"name": "another"}})").find("another machine"),
+              std::string::npos);
+    EXPECT_EQ(refusal(R"({"schedules": {"avx2": {"a": {"vectors": 3}}}})"), "accepted");
+    std::filesystem::remove(target);
+    std::filesystem::create_directory(target);
+    EXPECT_THROW(read_tuned(target, here), std::runtime_error);
 }
 
 TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
@@ -205,10 +262,40 @@ TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
     replace_file(target, "old\n");
     replace_file(target, "new\n");
     EXPECT_EQ(text_of(target), "new\n");
+    // Left by a killed process, or laid by somebody.
+    const std::string other = folder + "/other";
+    replace_file(other, "other\n");
+    std::filesystem::create_symlink(other, target + ".part");
+    replace_file(target, "new\n");
+    EXPECT_EQ(text_of(other), "other\n");
+    EXPECT_FALSE(std::filesystem::is_symlink(target));
     EXPECT_THROW(replace_file(folder + "/none/out.json", "x"), std::runtime_error);
     std::filesystem::create_directory(target + ".part");
     EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
     EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, AFullDiskLeavesTheFileOfParameters) {
+    const std::string target = folder + "/out.json";
+    replace_file(target, "old\n");
+    const pid_t process = fork();
+    ASSERT_GE(process, 0);
+    if (process == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit = {100, 100};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        try {
+            replace_file(target, std::string(200, 'x'));
+        } catch (const std::runtime_error &) {
+            _exit(0);
+        }
+        _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(text_of(target), "old\n");
+    EXPECT_FALSE(std::filesystem::exists(target + ".part"));
 }
 
 }  // namespace

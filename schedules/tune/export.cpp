@@ -21,6 +21,12 @@ double rounded(double value) {
     return std::round(value * 1000) / 1000;
 }
 
+/** Whether it is an object of objects. */
+bool is_table(const json &value) {
+    return value.is_object() &&
+           std::all_of(value.begin(), value.end(), [](const json &entry) { return entry.is_object(); });
+}
+
 }  // namespace
 
 std::vector<json> current_verdicts(const Database &database, const Setting &setting,
@@ -49,25 +55,76 @@ std::vector<json> current_verdicts(const Database &database, const Setting &sett
     return verdicts;
 }
 
-json tuned_file(const std::vector<json> &verdicts, const Setting &setting) {
-    json schedules = json::object(), measured = json::object();
-    std::string date;
-    for (const json &verdict : verdicts) {
-        date = std::max(date, verdict.at("time").get<std::string>());
-        if (!verdict.at("is_better").get<bool>()) {
-            continue;
+json read_tuned(const std::string &file, const Setting &setting) {
+    const auto refuse = [&file](const std::string &reason) {
+        throw std::runtime_error(
+            "'" + file + "' " + reason +
+            ", so what it holds would be lost: mend it, move it away or name another with --output");
+    };
+    const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+        if (errno != ENOENT) {
+            refuse(std::string("cannot be read (") + std::strerror(errno) + ")");
         }
+        return json::object();
+    }
+    std::string text;
+    char buffer[4096];
+    ssize_t count = 0;
+    while ((count = read(descriptor, buffer, sizeof(buffer))) > 0) {
+        text.append(buffer, static_cast<std::size_t>(count));
+    }
+    const int error = errno;
+    close(descriptor);
+    if (count < 0) {
+        refuse(std::string("cannot be read (") + std::strerror(error) + ")");
+    }
+    json tuned = json::parse(text, nullptr, false);
+    if (!tuned.is_object() || !tuned.contains("schedules")) {
+        refuse("is no JSON with an object 'schedules'");
+    }
+    for (const char *part : {"schedules", "measured"}) {
+        const json entries = tuned.value(part, json::object());
+        if (!entries.is_object() || !std::all_of(entries.begin(), entries.end(), is_table)) {
+            refuse("has entries in '" + std::string(part) + "' that are no objects");
+        }
+    }
+    const json machine = tuned.value("machine", json());
+    if (machine.is_object() && machine.value("name", setting.machine.at("name")) != setting.machine.at("name")) {
+        refuse("was measured on another machine");
+    }
+    return tuned;
+}
+
+json tuned_file(const std::vector<json> &verdicts, const Setting &setting, const json &before) {
+    json schedules = before.value("schedules", json::object()), measured = before.value("measured", json::object());
+    std::string date = before.value("date", json()).is_string() ? before["date"] : "";
+    for (const json &verdict : verdicts) {
+        date = std::max(date, verdict.at("time").get<std::string>().substr(0, 10));
         const std::string isa = verdict.at("isa"),
                           key = verdict.at("kernel").get<std::string>() + "_" + verdict.at("dtype").get<std::string>();
-        schedules[isa][key] = verdict.at("best");
-        measured[isa][key] = {{"gain", rounded(verdict.at("ratio"))}, {"noise", rounded(verdict.at("noise"))}};
+        if (verdict.at("is_better").get<bool>()) {
+            schedules[isa][key] = verdict.at("best");
+            measured[isa][key] = {{"gain", rounded(verdict.at("ratio"))}, {"noise", rounded(verdict.at("noise"))}};
+            continue;
+        }
+        for (json *part : {&schedules, &measured}) {
+            if (part->contains(isa)) {
+                (*part)[isa].erase(key);
+                if ((*part)[isa].empty()) {
+                    part->erase(isa);
+                }
+            }
+        }
     }
-    return {{"hardware", setting.machine.at("cpu")},
-            {"machine", setting.machine},
-            {"versions", setting.versions},
-            {"date", date.substr(0, 10)},
-            {"schedules", schedules},
-            {"measured", measured}};
+    json tuned = before;
+    tuned.update({{"hardware", setting.machine.at("cpu")},
+                  {"machine", setting.machine},
+                  {"versions", setting.versions},
+                  {"date", date},
+                  {"schedules", schedules},
+                  {"measured", measured}});
+    return tuned;
 }
 
 void replace_file(const std::string &file, const std::string &text) {
@@ -77,7 +134,9 @@ void replace_file(const std::string &file, const std::string &text) {
         std::remove(unfinished.c_str());
         throw std::runtime_error("'" + file + "' cannot be written: " + std::strerror(error));
     };
-    const int descriptor = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    // What a killed process left goes; a file or link of somebody else is not written to.
+    unlink(unfinished.c_str());
+    const int descriptor = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0) {
         fail();
     }

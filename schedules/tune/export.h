@@ -15,10 +15,17 @@ namespace halyard::tune {
 std::vector<nlohmann::json> current_verdicts(const Database &database, const Setting &setting,
                                              std::vector<std::string> &complaints);
 
-/** schedules/tuned/<hardware>.json of verdicts: sorted, and the same bytes for the same verdicts. */
-nlohmann::json tuned_file(const std::vector<nlohmann::json> &verdicts, const Setting &setting);
+/** What an earlier file of parameters holds; an empty object if there is none. Throws std::runtime_error if it cannot be
+ * read is no such file or is another machine's. */
+nlohmann::json read_tuned(const std::string &file, const Setting &setting);
 
-/** Writes text to a file that is replaced at once when it is complete; throws std::runtime_error. */
+/** schedules/tuned/<hardware>.json: the earlier file with what the verdicts say. An entry that lost goes, so that the
+ * usual parameters count again; one without a verdict stays. The same bytes for the same verdicts. */
+nlohmann::json tuned_file(const std::vector<nlohmann::json> &verdicts, const Setting &setting,
+                          const nlohmann::json &before);
+
+/** Writes text to a file that is replaced at once when it is complete; throws std::runtime_error and leaves the file as it
+ * was if it cannot. */
 void replace_file(const std::string &file, const std::string &text);
 
 }  // namespace halyard::tune

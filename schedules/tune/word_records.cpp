@@ -56,14 +56,20 @@ int word_export(const Options &options) {
         std::cerr << "halyard-tune: '" << options.database << "' holds no verdict that counts here\n";
         return exit_failure;
     }
-    const json file = tuned_file(verdicts, setting);
-    std::size_t changed = 0;
-    for (const auto &[isa, entries] : file.at("schedules").items()) {
-        changed += entries.size();
+    const std::string output = output_file(options, machine);
+    const json file = tuned_file(verdicts, setting, read_tuned(output, setting));
+    replace_file(output, file.dump(4) + "\n");
+    std::size_t entries = 0;
+    for (const json &each : file.at("schedules")) {
+        entries += each.size();
     }
-    replace_file(output_file(options, machine), file.dump(4) + "\n");
-    std::cerr << output_file(options, machine) << ": " << changed << " of " << verdicts.size()
-              << " kernels get other parameters than usual\n";
+    const auto changed = static_cast<std::size_t>(std::count_if(
+        verdicts.begin(), verdicts.end(), [](const json &verdict) { return verdict.at("is_better").get<bool>(); }));
+    std::cerr << output << ": " << changed << " of " << verdicts.size() << " kernels get other parameters than usual";
+    if (entries > changed) {
+        std::cerr << "; " << entries - changed << " that were not measured stay as they were";
+    }
+    std::cerr << '\n';
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "arena.h"
+#include "export.h"
 #include "order.h"
 #include "progress.h"
 #include "setting.h"
@@ -266,6 +267,7 @@ int word_tune(const Options &options) {
         std::cerr << "halyard-tune: nothing to tune\n";
         return exit_failure;
     }
+    read_tuned(output_file(options, machine), setting);  // refuses now what could not be written at the end
     Run run(options, budget, tuning, setting, workshop, jobs);
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });

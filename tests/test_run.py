@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""./run in a folder of its own, where compiler, CMake and programs are stand-ins: what it answers, refuses and keeps.
+usage: test_run.py [--bench PROGRAM] [--tune PROGRAM] [--experiments PROGRAM]; of these the options are compared with the
+texts of `run`."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = argparse.Namespace(bench=None, tune=None, experiments=None)
+
+CMAKE = """#!/bin/sh
+echo "$*" >>"$LOG"
+case "$*" in
+*-DHALYARD_TUNED=*) echo "-- Schedule parameters: some" && echo "-- Kernels: those of another" ;;
+esac
+"""
+# What halyard-bench does: a wrong filter is refused, results go where they are told to.
+BENCH = """#!/bin/sh
+case "$*" in
+*"--filter nothing"*) echo "no row matches" >&2 && exit 2 ;;
+*--list*) exit ;;
+esac
+while [ $# -gt 0 ]; do
+    case $1 in
+    --json) json=$2 ;;
+    --text) text=$2 ;;
+    esac
+    shift
+done
+echo new | tee "$json" >"$text"
+"""
+
+
+def options_in(text):
+    """Those at the beginning of a line."""
+    return set(re.findall(r"^ +(?:-\w, ?)?(--[a-z-]+)", text, re.MULTILINE)) - {"--help", "--version"}
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name).resolve() / "check out's"
+        self.venv, self.log = self.root / ".venv", self.root / "log"
+        self.report = self.root / "build/release/report"
+        for each in ("run", "requirements.txt", "bench/compare.py"):
+            (self.root / each).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / each, self.root / each)
+        self.script("bench/report.py", "")
+        self.script("bench/readme.py", "")
+        self.script("bench/peers/install", "#!/bin/sh\n")
+        self.script("tools/c++", "#!/bin/sh\ncat >/dev/null\n")
+        for each in ("apt-get", "sudo"):
+            self.script(f"tools/{each}", "#!/bin/sh\nexit 1\n")
+
+    def script(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def prepared(self):
+        """A virtual environment and an earlier build with results."""
+        self.script(".venv/bin/python", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
+        self.script(".venv/bin/cmake", CMAKE)
+        requirements = (self.root / "requirements.txt").read_bytes()
+        stamp = subprocess.run(["cksum"], input=requirements, capture_output=True, check=True).stdout.decode()
+        (self.venv / ".halyard").write_text(f"{self.venv} {stamp}")
+        self.script("build/release/bench/halyard-bench", BENCH)
+        self.report.mkdir(parents=True)
+        for each in ("bench.json", "bench.txt"):
+            (self.report / each).write_text("old\n")
+
+    def run_it(self, *words):
+        environment = {"PATH": f"{self.root / 'tools'}:{os.environ['PATH']}", "LOG": str(self.log),
+                       "CXX": "c++", "HOME": str(self.root)}
+        return subprocess.run([str(self.root / "run"), *words], capture_output=True, text=True, timeout=60, env=environment)
+
+    def files(self):
+        return sorted(str(path) for path in self.root.rglob("*"))
+
+    def logged(self):
+        return self.log.read_text() if self.log.exists() else ""
+
+    def words(self):
+        text = self.run_it("help").stdout
+        return re.findall(r"^([a-z-]+)  +", text, re.MULTILINE)
+
+    def test_help_is_at_once(self):
+        before = self.files()
+        words = self.words()
+        self.assertLessEqual({"build", "test", "bench", "tune", "experiments", "cuda-kit", "help"}, set(words))
+        for word in words:
+            for arguments in ([word, "--help"], [word, "-h"]) if word != "help" else ([word],):
+                done = self.run_it(*arguments)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+                self.assertTrue(done.stdout.startswith("usage: ./run "), arguments)
+        self.assertEqual(self.files(), before)
+
+    def test_an_unknown_option_costs_nothing(self):
+        self.prepared()
+        before = self.files()
+        for word in set(self.words()) - {"help"}:
+            for option in ("--quik", "--quik=3", "--"):
+                done = self.run_it(word, option)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(f"{word} does not know '{option.split('=')[0]}'", done.stderr)
+                self.assertIn(f"usage: ./run {word} ", done.stderr)
+        self.assertEqual(self.files(), before)
+
+    def test_results_stay_until_there_are_new_ones(self):
+        self.prepared()
+        texts = [self.report / "bench.json", self.report / "bench.txt"]
+        done = self.run_it("bench", "--filter", "nothing")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual([text.read_text() for text in texts], ["old\n", "old\n"])
+        done = self.run_it("bench", "--json", str(self.root / "elsewhere"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(texts[0].read_text(), "old\n")
+        self.assertEqual((self.root / "elsewhere").read_text(), "new\n")
+        done = self.run_it("bench")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([text.read_text() for text in texts], ["new\n", "new\n"])
+        self.assertEqual(sorted(path.name for path in self.report.iterdir()), ["bench.json", "bench.txt"])
+
+    def test_publish_needs_every_peer(self):
+        self.prepared()
+        self.script("bench/peers/install", "#!/bin/sh\necho onednn\nexit 1\n")
+        done = self.run_it("bench", "--publish")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("could not be installed: onednn", done.stderr)
+        self.assertEqual(self.logged(), "")
+        self.assertFalse((self.root / "bench/results").exists())
+        self.assertEqual(self.run_it("bench", "--peers", "onednn").returncode, 0)
+        self.script("bench/peers/install", "#!/bin/sh\n")
+        self.assertEqual(self.run_it("bench", "--publish").returncode, 0)
+        self.assertEqual((self.root / "bench/results/latest.json").read_text(), "new\n")
+
+    def test_compare_builds_the_kernels_that_it_links(self):
+        self.prepared()
+        shutil.rmtree(self.root / "build/release/bench")
+        self.run_it("bench", "--compare", "none", "native")
+        built = [line for line in self.logged().splitlines() if "--build" in line]
+        kernels = f"--build {self.root}/build/release --target halyard_kernels"
+        self.assertIn(kernels, built)
+        self.assertLess(built.index(kernels), built.index(f"--build {self.root}/build/compare-none --target halyard-bench"))
+
+    def test_compare_checks_its_rows_before_it_builds(self):
+        self.prepared()
+        for options, word in ((["--filter", "nothing"], "no row matches"), (["--quick"], "unrecognized")):
+            done = self.run_it("bench", "--compare", "none", "native", *options)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(self.logged(), "")
+
+
+class Texts(unittest.TestCase):
+    """What `run` says of a word is what its program takes."""
+
+    def said(self, word):
+        return options_in(subprocess.run([str(ROOT / "run"), word, "--help"], capture_output=True, text=True, check=True).stdout)
+
+    def taken(self, *command):
+        return options_in(subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout)
+
+    def test_bench(self):
+        if PROGRAMS.bench is None:
+            self.skipTest("no program")
+        compare = self.taken(sys.executable, str(ROOT / "bench/compare.py"))
+        self.assertEqual(self.said("bench"),
+                         self.taken(PROGRAMS.bench) | compare | {"--compare", "--count", "--update", "--publish"})
+
+    def test_tune(self):
+        if PROGRAMS.tune is None:
+            self.skipTest("no program")
+        self.assertEqual(self.said("tune"), self.taken(PROGRAMS.tune))
+
+    def test_experiments(self):
+        if PROGRAMS.experiments is None:
+            self.skipTest("no program")
+        taken = self.taken(PROGRAMS.experiments) - {"--output"}  # that is given by `run`
+        for each in ("depth", "norms", "ffn", "activations"):
+            taken |= self.taken(PROGRAMS.experiments, each)
+        self.assertEqual(self.said("experiments"), taken)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("bench", "tune", "experiments"):
+        parser.add_argument(f"--{name}")
+    _, others = parser.parse_known_args(namespace=PROGRAMS)
+    unittest.main(argv=[sys.argv[0], *others])
