@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -30,14 +29,19 @@ constexpr std::string_view metadata_name = "__metadata__";
 
 /// Bits of an element; 0 for a name that the format does not know.
 int element_bits(std::string_view dtype) {
-    static const std::map<std::string_view, int> bits = {
+    // Constant: nothing is made at the first call, in which a fork could come.
+    static constexpr std::pair<std::string_view, int> known[] = {
         {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"BOOL", 8},        {"U8", 8},          {"I8", 8},
         {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"U16", 16},
         {"I16", 16},    {"F16", 16},    {"BF16", 16},   {"U32", 32},        {"I32", 32},        {"F32", 32},
         {"U64", 64},    {"I64", 64},    {"F64", 64},    {"C64", 64},
     };
-    const auto found = bits.find(dtype);
-    return found != bits.end() ? found->second : 0;
+    for (const auto &[name, bits] : known) {
+        if (name == dtype) {
+            return bits;
+        }
+    }
+    return 0;
 }
 
 /// A tensor as the header describes it.

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "fork.h"
+
 namespace halyard {
 namespace {
 
@@ -25,60 +27,68 @@ char *allocate(int64_t bytes) {
 
 }  // namespace
 
-void ScratchPool::release() {
-    pthread_mutex_lock(&lock_);
-    for (Block &block : blocks_) {
-        if (!block.used) {
-            free(block.data);
-            block = Block();
-        }
-    }
-    pthread_mutex_unlock(&lock_);
+bool ScratchPool::Block::free() const {
+    return user.load(std::memory_order_relaxed) != process_number();
 }
 
-Scratch::Scratch(ScratchPool &pool, int64_t bytes) : pool_(pool) {
-    // The smallest free block that is large enough; else the largest free one, which is made larger.
-    pthread_mutex_lock(&pool.lock_);
-    for (int i = 0; i < ScratchPool::max_blocks; i++) {
-        const ScratchPool::Block &block = pool.blocks_[i];
-        if (block.used) {
-            continue;
-        }
-        if (block_ < 0) {
-            block_ = i;
-            continue;
-        }
-        const int64_t best = pool.blocks_[block_].bytes;
-        if (block.bytes >= bytes ? best < bytes || block.bytes < best : block.bytes > best) {
-            block_ = i;
-        }
-    }
-    if (block_ >= 0) {
-        pool.blocks_[block_].used = true;
-    }
-    pthread_mutex_unlock(&pool.lock_);
+bool ScratchPool::Block::take() {
+    uint32_t other = user.load(std::memory_order_relaxed);
+    return other != process_number() && user.compare_exchange_strong(other, process_number());
+}
 
-    if (block_ < 0) {
+// A fork may come in between: what has no bytes has no data that the child could free.
+void ScratchPool::Block::resize(int64_t wanted) {
+    if (bytes.exchange(0) > 0) {
+        ::free(data);
+    }
+    data = wanted > 0 ? allocate(wanted) : nullptr;
+    bytes.store(data ? wanted : 0);
+}
+
+void ScratchPool::release() {
+    for (Block &block : blocks_) {
+        if (block.take()) {
+            block.resize(0);
+            block.give_back();
+        }
+    }
+}
+
+/** The smallest free block that is large enough; else the largest free one, which is to be made larger. */
+ScratchPool::Block *ScratchPool::best_for(int64_t wanted) {
+    Block *best = nullptr;
+    int64_t best_bytes = 0;
+    for (Block &block : blocks_) {
+        const int64_t bytes = block.bytes.load(std::memory_order_relaxed);
+        if (block.free() &&
+            (!best || (bytes >= wanted ? best_bytes < wanted || bytes < best_bytes : bytes > best_bytes))) {
+            best = &block;
+            best_bytes = bytes;
+        }
+    }
+    return best;
+}
+
+Scratch::Scratch(ScratchPool &pool, int64_t bytes) {
+    do {
+        block_ = pool.best_for(bytes);
+    } while (block_ && !block_->take());
+    if (!block_) {
         data_ = allocate(bytes);
         return;
     }
-    ScratchPool::Block &block = pool.blocks_[block_];
-    if (block.bytes < bytes) {
-        free(block.data);
-        block.data = allocate(bytes);
-        block.bytes = block.data ? bytes : 0;
+    if (block_->bytes.load(std::memory_order_relaxed) < bytes) {
+        block_->resize(bytes);
     }
-    data_ = block.data;
+    data_ = block_->data;
 }
 
 Scratch::~Scratch() {
-    if (block_ < 0) {
+    if (block_) {
+        block_->give_back();
+    } else {
         free(data_);
-        return;
     }
-    pthread_mutex_lock(&pool_.lock_);
-    pool_.blocks_[block_].used = false;
-    pthread_mutex_unlock(&pool_.lock_);
 }
 
 }  // namespace halyard

@@ -2,8 +2,7 @@
 #ifndef HALYARD_RUNTIME_SCRATCH_H
 #define HALYARD_RUNTIME_SCRATCH_H
 
-#include <pthread.h>
-
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,16 +21,24 @@ public:
 private:
     friend class Scratch;
 
+    // A call has a block for itself; there is no lock that a fork could leave locked.
     struct Block {
-        char *data = nullptr;
-        int64_t bytes = 0;
-        bool used = false;
+        std::atomic<uint32_t> user{0};  // the process_number() of the call that has it
+        std::atomic<int64_t> bytes{0};
+        char *data = nullptr;  // means something if there are bytes
+
+        bool free() const;
+        /** Makes it the call's; false if another one was quicker. */
+        bool take();
+        void give_back() { user.store(0, std::memory_order_release); }
+        /** There may be no memory: then it has no bytes. */
+        void resize(int64_t wanted);
     };
+
+    Block *best_for(int64_t wanted);
 
     // More calls at once than this allocate for themselves.
     static constexpr int max_blocks = 64;
-
-    pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
     Block blocks_[max_blocks];
 };
 
@@ -58,8 +65,7 @@ public:
     }
 
 private:
-    ScratchPool &pool_;
-    int block_ = -1;  // in the pool; -1 if the memory is the call's own
+    ScratchPool::Block *block_;  // null if the memory is the call's own
     char *data_ = nullptr;
     int64_t taken_ = 0;
 };

@@ -25,55 +25,91 @@ bool same_options(const halyard_rope_options &a, const halyard_rope_options &b) 
            a.original_max_position_embeddings == b.original_max_position_embeddings;
 }
 
-const halyard_rope *find_or_create(const halyard_rope_options &options, halyard_status &status) {
-    status = HALYARD_OK;
+class Locked {
+public:
+    Locked() { lock_shared_ropes(); }
+    ~Locked() { unlock_shared_ropes(); }
+    Locked(const Locked &) = delete;
+    Locked &operator=(const Locked &) = delete;
+};
+
+/** Null if there is none. With the lock held. */
+const halyard_rope *find(const halyard_rope_options &options) {
     for (SharedRope *shared = shared_ropes; shared; shared = shared->next) {
         if (same_options(shared->options, options)) {
             shared->users++;
             return shared->rope;
         }
     }
-    halyard_rope *rope = nullptr;
-    status = halyard_rope_create(&options, &rope);
-    if (status != HALYARD_OK) {
-        return nullptr;
-    }
-    auto *const shared = static_cast<SharedRope *>(malloc(sizeof(SharedRope)));
-    if (!shared) {
-        halyard_rope_destroy(rope);
-        status = HALYARD_OUT_OF_MEMORY;
-        return nullptr;
-    }
-    *shared = {options, rope, 1, shared_ropes};
-    shared_ropes = shared;
-    return rope;
+    return nullptr;
+}
+
+void destroy(SharedRope *shared) {
+    halyard_rope_destroy(shared->rope);
+    free(shared);
 }
 
 }  // namespace
 
-const halyard_rope *acquire_rope(const halyard_rope_options &options, halyard_status &status) {
+void lock_shared_ropes() {
     pthread_mutex_lock(&shared_ropes_lock);
-    const halyard_rope *const rope = find_or_create(options, status);
+}
+
+void unlock_shared_ropes() {
     pthread_mutex_unlock(&shared_ropes_lock);
-    return rope;
+}
+
+// A table takes long to fill: nobody waits for that with the lock. If two fill the same one, the first is kept.
+const halyard_rope *acquire_rope(const halyard_rope_options &options, halyard_status &status) {
+    status = HALYARD_OK;
+    {
+        const Locked lock;
+        if (const halyard_rope *const known = find(options)) {
+            return known;
+        }
+    }
+    auto *const made = static_cast<SharedRope *>(malloc(sizeof(SharedRope)));
+    halyard_rope *rope = nullptr;
+    status = made ? halyard_rope_create(&options, &rope) : HALYARD_OUT_OF_MEMORY;
+    if (status != HALYARD_OK) {
+        free(made);
+        return nullptr;
+    }
+    *made = {options, rope, 1, nullptr};
+    const halyard_rope *known;
+    {
+        const Locked lock;
+        known = find(options);
+        if (!known) {
+            made->next = shared_ropes;
+            shared_ropes = made;
+        }
+    }
+    if (known) {
+        destroy(made);
+    }
+    return known ? known : rope;
 }
 
 void release_rope(const halyard_rope *rope) {
     if (!rope) {
         return;
     }
-    pthread_mutex_lock(&shared_ropes_lock);
-    SharedRope **link = &shared_ropes;
-    while ((*link)->rope != rope) {
-        link = &(*link)->next;
+    SharedRope *unused = nullptr;
+    {
+        const Locked lock;
+        SharedRope **link = &shared_ropes;
+        while ((*link)->rope != rope) {
+            link = &(*link)->next;
+        }
+        if (--(*link)->users == 0) {
+            unused = *link;
+            *link = unused->next;
+        }
     }
-    SharedRope *const shared = *link;
-    if (--shared->users == 0) {
-        *link = shared->next;
-        halyard_rope_destroy(shared->rope);
-        free(shared);
+    if (unused) {
+        destroy(unused);
     }
-    pthread_mutex_unlock(&shared_ropes_lock);
 }
 
 }  // namespace halyard

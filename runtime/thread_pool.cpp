@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <new>
 
 namespace halyard {
 namespace {
@@ -128,20 +129,6 @@ void start_workers(int wanted) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// A forked child has none of the workers: it starts its own when it needs them.
-void after_fork_in_child() {
-    pool.workers = 0;
-    pool.sleepers.store(0);
-    pool.inside.store(0);
-    pool.busy = PTHREAD_MUTEX_INITIALIZER;
-    pool.sleep_lock = PTHREAD_MUTEX_INITIALIZER;
-    pool.wake = PTHREAD_COND_INITIALIZER;
-}
-
-__attribute__((constructor)) void on_load() {
-    pthread_atfork(nullptr, nullptr, after_fork_in_child);
-}
-
 // Before the code is unmapped or the process ends, the workers must be gone.
 __attribute__((destructor)) void on_unload() {
     pthread_mutex_lock(&pool.sleep_lock);
@@ -185,6 +172,13 @@ void run_on_pool(int count, void (*task)(void *closure, int index), void *closur
     pool.open.store(0);
     spin_until([] { return pool.inside.load() == 0; });
     pthread_mutex_unlock(&pool.busy);
+}
+
+// The parent's workers and its job are not the child's.
+void renew_thread_pool() {
+    const bool stop = pool.stop.load();
+    new (&pool) Pool;
+    pool.stop.store(stop);
 }
 
 }  // namespace halyard

@@ -12,6 +12,9 @@ constexpr int max_threads = 256;
  *  another caller's work, the calling thread does everything itself. */
 void run_on_pool(int count, void (*task)(void *closure, int index), void *closure);
 
+/** To be called in a forked child: the pool has no threads and no job. */
+void renew_thread_pool();
+
 }  // namespace halyard
 
 #endif

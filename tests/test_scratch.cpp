@@ -6,11 +6,13 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 namespace {
 
@@ -285,6 +287,47 @@ TEST(Scratch, IsGivenBack) {
     ASSERT_EQ(network.run_ffn(own), HALYARD_OK) << halyard_last_error();
     halyard_context_destroy(own);
     EXPECT_EQ(ledger.live_bytes(), 0);
+}
+
+/** Stops a call where its tasks would run, until it is let go. */
+struct Stop {
+    std::atomic<bool> reached{false}, released{false};
+
+    static void run(void *user, int count, void (*task)(void *closure, int index), void *closure) {
+        Stop &self = *static_cast<Stop *>(user);
+        self.reached = true;
+        while (!self.released) {
+            std::this_thread::yield();
+        }
+        for (int i = 0; i < count; i++) {
+            task(closure, i);
+        }
+    }
+};
+
+TEST(Scratch, OfCallsThatAForkCutOffIsUsedAgain) {
+    Network network(40, 300, 520, true, Dtype::f32), other(40, 300, 520, true, Dtype::f32);
+    const Context context(supported_isas().back(), 2);
+    Stop stop;
+    ASSERT_EQ(halyard_context_set_parallel_for(context.get(), Stop::run, &stop), HALYARD_OK);
+    std::thread caller([&] { EXPECT_EQ(network.run_ffn(context.get()), HALYARD_OK) << halyard_last_error(); });
+    while (!stop.reached) {
+        std::this_thread::yield();
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool own = halyard_context_set_parallel_for(context.get(), nullptr, nullptr) == HALYARD_OK &&
+                         halyard_context_set_num_threads(context.get(), 1) == HALYARD_OK;
+        reset();
+        const bool done = other.run_ffn(context.get()) == HALYARD_OK;
+        _exit(own && done && calls == 0 ? 0 : 1);
+    }
+    stop.released = true;
+    caller.join();
+    ASSERT_GT(child, 0);
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
 }
 
 /** Bytes of this process in memory. */

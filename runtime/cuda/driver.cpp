@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdio>
 
 namespace halyard::cuda {
@@ -15,6 +16,7 @@ constexpr int needed_version = HALYARD_CUDA_VERSION;
 Driver opened;
 char why_not[256];  // empty: the driver is there
 pthread_once_t once = PTHREAD_ONCE_INIT;
+std::atomic<bool> in_use{false}, left_to_parent{false};
 
 bool find(void *library, const char *name, void *function) {
     void *const address = dlsym(library, name);
@@ -66,8 +68,10 @@ void open() {
                  version / 1000, version % 1000 / 10, needed_version / 1000, needed_version % 1000 / 10);
         return;
     }
+    in_use.store(true);
     const Result initialized = opened.init(0);
     if (initialized != success) {
+        in_use.store(false);
         snprintf(why_not, sizeof(why_not), "the CUDA driver cannot be used: %s", words(opened, initialized));
         return;
     }
@@ -80,12 +84,26 @@ void open() {
 }  // namespace
 
 const Driver *driver(Checker &check) {
+    if (left_to_parent.load()) {
+        check.fail(HALYARD_NO_DEVICE,
+                   "this process was forked from one that uses CUDA, and CUDA cannot be used in both: fork before the "
+                   "first call that uses it, or execute a program in the child");
+        return nullptr;
+    }
     pthread_once(&once, open);
     if (why_not[0] != '\0') {
         check.fail(HALYARD_NO_DEVICE, "%s", why_not);
         return nullptr;
     }
     return &opened;
+}
+
+bool driver_in_use() {
+    return in_use.load();
+}
+
+void leave_driver_to_parent() {
+    left_to_parent.store(in_use.exchange(false) || left_to_parent.load());
 }
 
 bool succeeded(Checker &check, const Driver &driver, Result result, const char *what) {

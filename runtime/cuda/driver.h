@@ -67,6 +67,13 @@ struct Driver {
  */
 const Driver *driver(Checker &check);
 
+/** Whether this process has opened the driver. */
+bool driver_in_use();
+
+/** To be called in a forked child: if its parent has opened the driver, it gets none. Neither the driver nor a lock that is
+ *  taken to call it may then be touched. */
+void leave_driver_to_parent();
+
 /** Fails with the driver's words for an error, if it is one. */
 bool succeeded(Checker &check, const Driver &driver, Result result, const char *what);
 

@@ -29,6 +29,9 @@ DevicePointer address(const char *data) {
 }  // namespace
 
 void DeviceScratchPool::release() {
+    if (!driver_in_use()) {
+        return;
+    }
     const Locked locked(lock_);
     for (Block &block : blocks_) {
         if (block.data && !block.used) {

@@ -1,5 +1,8 @@
 // Opening the driver and loading kernels: what is said where that fails, and that the right images load. The groups run in
 // different surroundings, see CMakeLists.txt.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -89,6 +92,34 @@ TEST(Device, TakesItsStreamFromTheContext) {
     ASSERT_EQ(halyard_context_create(&context), HALYARD_OK);
     EXPECT_EQ(halyard_context_set_cuda_stream(context, nullptr), HALYARD_OK);
     EXPECT_EQ(halyard_context_set_cuda_stream(nullptr, nullptr), HALYARD_INVALID_ARGUMENT);
+    halyard_context_destroy(context);
+}
+
+/** Whether `work` gives true in a forked child. */
+template<typename Work>
+bool holds_in_child(const Work &work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(work() ? 0 : 1);
+    }
+    int status = -1;
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST(Fork, LeavesTheDriverToTheProcessThatHasOpenedIt) {
+    EXPECT_TRUE(holds_in_child([] { return call(0) == HALYARD_OK; })) << "a child may open it";
+    halyard_context *context = nullptr;
+    ASSERT_EQ(halyard_context_create(&context), HALYARD_OK);
+    ASSERT_EQ(call(0), HALYARD_OK) << halyard_last_error();
+    const auto refused = [context] {
+        halyard_context_release_scratch(context);
+        return call(0) == HALYARD_NO_DEVICE &&
+               std::string(halyard_last_error()).find("forked from one that uses CUDA") != std::string::npos &&
+               halyard_cuda_prepare(0) == HALYARD_NO_DEVICE && call({kDLCPU, 0}, {kDLCPU, 0}) == HALYARD_OK;
+    };
+    EXPECT_TRUE(holds_in_child(refused));
+    EXPECT_TRUE(holds_in_child([&] { return holds_in_child(refused); })) << "nor may a child's child";
+    EXPECT_EQ(call(0), HALYARD_OK) << halyard_last_error();
     halyard_context_destroy(context);
 }
 

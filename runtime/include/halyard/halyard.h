@@ -31,6 +31,12 @@
  *
  * Threads
  *   Every function may be called from any number of threads at once, with the same or different contexts.
+ *
+ * fork()
+ *   The child may call every function, with the parent's handles too, whatever other threads of the parent were doing.
+ *   Their calls end in the middle: what they were writing, outputs and caches, is half written, and memory that they
+ *   alone knew is lost to the child. A process that has used CUDA keeps it to itself: in its children, calls on CUDA
+ *   tensors fail with HALYARD_NO_DEVICE, and what is on a device is not freed.
  */
 #ifndef HALYARD_HALYARD_H
 #define HALYARD_HALYARD_H
