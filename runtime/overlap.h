@@ -8,10 +8,11 @@ namespace halyard {
 
 enum class Overlap { none, some, undecided };
 
-/** Whether an element of `a` and one of `b` share a byte. Both have elements, and their ranges of addresses meet. */
+/** Whether an element of `a` and one of `b` share a byte. Both are checked and have elements, and their ranges of
+ *  addresses meet. */
 Overlap overlap(const View &a, const View &b);
 
-/** Whether two elements of a view, which has some, share a byte. */
+/** Whether two elements of a checked view, which has some, share a byte. */
 Overlap self_overlap(const View &view);
 
 }  // namespace halyard

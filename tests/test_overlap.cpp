@@ -299,7 +299,7 @@ TEST(Overlap, KnownCases) {
     EXPECT_EQ(self_overlap(view_at(base, DType::f32, {2, 3, 1}, {3, 2, 1})), Overlap::none);
     // As many elements as there are places from the first to the last, and yet two in one place.
     EXPECT_EQ(self_overlap(view_at(base, DType::f32, {2, 2, 2}, {3, 3, 1})), Overlap::some);
-    EXPECT_EQ(self_overlap(view_at(base, DType::f32, {1 << 20, 1 << 20, 1}, {far, far + 1, 1})), Overlap::none);
+    EXPECT_EQ(self_overlap(view_at(base, DType::f32, {1 << 16, 1 << 16, 1}, {far, far + 1, 1})), Overlap::none);
     EXPECT_EQ(self_overlap(view_at(base, DType::f32, {1 << 20, 1 << 20, 1}, {1000003, 999983, 1})), Overlap::some);
     EXPECT_EQ(self_overlap(view_at(base, DType::f32, {999983, 1000003, 1}, {1000003, 999983, 1})), Overlap::none);
 }

@@ -194,8 +194,8 @@ const StackCallingMistake stack_calling_mistakes[] = {
      }},
     {"bytes beyond 64 bits", "input_ids", invalid,
      [](StackCalling &c) {
-         c.strides[0] = std::int64_t{1} << 59;
-         c.strides[1] = 1;
+         c.strides[0] = 3;
+         c.strides[1] = std::int64_t{1} << 60;
          c.ids->strides = c.strides;
      }},
     {"a sum of strides beyond 64 bits", "input_ids", invalid,

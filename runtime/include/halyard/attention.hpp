@@ -357,8 +357,8 @@ inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTen
                       std::int64_t layer, const Sequences &sequences, const AttentionOptions &options, const Tensor &y,
                       const halyard_context *context = nullptr) {
     const halyard_attention_options c = options.get();
-    check(halyard_attention_cached(context, q.get("q"), k.get("k"), v.get("v"), cache.get(), layer, sequences.get(q, "q"),
-                                   &c, y.get("y")));
+    check(halyard_attention_cached(context, q.get("q"), k.get("k"), v.get("v"), cache.get(), layer,
+                                   sequences.get(q, "q"), &c, y.get("y")));
 }
 /// The same with sequences 0, 1, ...
 inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, KvCache &cache,

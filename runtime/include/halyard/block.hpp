@@ -220,8 +220,8 @@ public:
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Sequences &sequences, const Tensor &y,
                  const halyard_context *context = nullptr) const {
         require(cache);
-        check(halyard_block_forward(context, get(), x.get("x"), cache.get(), layer, detail::indices_of(sequences, x.get("x"), 3),
-                                    y.get("y")));
+        check(halyard_block_forward(context, get(), x.get("x"), cache.get(), layer,
+                                    detail::indices_of(sequences, x.get("x"), 3), y.get("y")));
     }
     /// The same with sequences 0, 1, ...
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Tensor &y,
@@ -375,8 +375,7 @@ private:
               const halyard_stack_options *options, const Tensor &logits, const halyard_context *context) const {
         Block::require(cache);
         const DLTensor *const ids = input_ids.get("input_ids");
-        const std::int64_t *const indices =
-            detail::indices_of(sequences, ids, 2);
+        const std::int64_t *const indices = detail::indices_of(sequences, ids, 2);
         check(halyard_stack_forward(context, get(), ids, cache.get(), indices, options, logits.get("logits")));
     }
 
