@@ -1,5 +1,5 @@
 // config.json of Hugging Face transformers, translated into configurations of blocks and of the stack. What a field
-// means where it is absent or null follows transformers; what this library cannot compute is refused, never passed
+// means where it is absent or null follows transformers 5; what this library cannot compute is refused, never passed
 // over.
 #include <algorithm>
 #include <cmath>
@@ -30,6 +30,46 @@ constexpr std::pair<const char *, Architecture> architectures[] = {
     {"MistralForCausalLM", Architecture::mistral}, {"Qwen2ForCausalLM", Architecture::qwen2},
     {"Qwen3ForCausalLM", Architecture::qwen3},     {"GemmaForCausalLM", Architecture::gemma},
     {"Gemma2ForCausalLM", Architecture::gemma2},   {"Gemma3ForCausalLM", Architecture::gemma3},
+};
+
+/// What transformers takes for fields that are absent.
+constexpr std::pair<Architecture, const char *> defaults[] = {
+    {Architecture::gpt2, R"({"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
+        "n_inner": null, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": true,
+        "scale_attn_by_inverse_layer_idx": false, "tie_word_embeddings": true, "eos_token_id": 50256})"},
+    {Architecture::llama, R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": null, "head_dim": null,
+        "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "rope_theta": 10000,
+        "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": false, "eos_token_id": 2})"},
+    {Architecture::mistral, R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": null,
+        "hidden_act": "silu", "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_theta": 10000,
+        "sliding_window": 4096, "tie_word_embeddings": false, "eos_token_id": 2})"},
+    {Architecture::qwen2, R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": null,
+        "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 10000,
+        "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28, "tie_word_embeddings": false})"},
+    {Architecture::qwen3, R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128,
+        "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 10000,
+        "attention_bias": false, "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
+        "tie_word_embeddings": false})"},
+    {Architecture::gemma, R"({"vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576,
+        "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256,
+        "hidden_act": "gelu_pytorch_tanh", "max_position_embeddings": 8192, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000, "attention_bias": false, "tie_word_embeddings": true, "eos_token_id": 1})"},
+    {Architecture::gemma2, R"({"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
+        "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 8192, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000, "attention_bias": false, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        "attn_logit_softcapping": 50, "final_logit_softcapping": 30, "tie_word_embeddings": true,
+        "eos_token_id": 1})"},
+    {Architecture::gemma3, R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+        "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000, "rope_local_base_freq": 10000, "attention_bias": false, "query_pre_attn_scalar": 256,
+        "sliding_window": 4096, "sliding_window_pattern": 6, "attn_logit_softcapping": null,
+        "final_logit_softcapping": null, "tie_word_embeddings": true, "eos_token_id": 1})"},
 };
 
 constexpr std::pair<const char *, Activation> activations[] = {
@@ -75,8 +115,8 @@ Architecture architecture_of(const Fields &fields) {
     fields.unsupported("architectures", "holds ", in_quotes(*name), "; supported are ", names_of(architectures));
 }
 
-Activation activation_of(const Fields &fields, const char *field, const char *fallback) {
-    const std::string name = fields.text(field, fallback);
+Activation activation_of(const Fields &fields, const char *field) {
+    const std::string name = fields.text(field);
     for (const auto &[known, activation] : activations) {
         if (name == known) {
             return activation;
@@ -85,16 +125,16 @@ Activation activation_of(const Fields &fields, const char *field, const char *fa
     fields.unsupported(field, "is ", in_quotes(name), "; supported are ", names_of(activations));
 }
 
-/// A field that may only have the value that means nothing.
-void only(const Fields &fields, const char *name, bool allowed) {
-    if (fields.flag(name, allowed) != allowed) {
-        fields.unsupported(name, "is ", allowed ? "false" : "true", "; supported is ", allowed ? "true" : "false");
+/// A field that may only be false.
+void no(const Fields &fields, const char *name) {
+    if (fields.has(name) && fields.flag(name)) {
+        fields.unsupported(name, "is true; supported is false");
     }
 }
 
 // ---- Rotary embedding ----
 
-double theta_of(const Fields &fields, const char *name, double fallback) {
+double theta_of(const Fields &fields, const char *name, std::optional<double> fallback = std::nullopt) {
     return fields.number(name, 1.0 + 1e-6, max_number, fallback);
 }
 
@@ -104,7 +144,7 @@ RopeOptions rope_of(const Fields &fields, const Fields *parameters, double theta
     RopeOptions rope;
     rope.rope_theta = theta;
     const auto only_whole_heads = [](const Fields &within) {
-        if (within.number("partial_rotary_factor", 0, 1, 1) != 1) {
+        if (within.has("partial_rotary_factor") && within.number("partial_rotary_factor", 0, 1) != 1) {
             within.unsupported("partial_rotary_factor", "is below 1; supported is 1");
         }
     };
@@ -129,8 +169,7 @@ RopeOptions rope_of(const Fields &fields, const Fields *parameters, double theta
         }
         const char *const original = "original_max_position_embeddings";
         const std::int64_t positions = fields.integer("max_position_embeddings", 1, max_positions);
-        const Fields &holder = fields.has(original) ? fields : *parameters;
-        rope.original_max_position_embeddings = holder.integer(original, 1, max_positions, positions);
+        rope.original_max_position_embeddings = parameters->integer(original, 1, max_positions, positions);
     } else if (type != "default") {
         parameters->unsupported(field, "is ", in_quotes(type), "; supported are default, linear, llama3");
     }
@@ -142,7 +181,7 @@ RopeOptions rope_of(const Fields &fields, const Fields *parameters, double theta
 
 /// The rotation of all layers: rope_theta with rope_scaling, or both in rope_parameters.
 RopeOptions rope_of(const Fields &fields) {
-    const double theta = theta_of(fields, "rope_theta", 10000);
+    const double theta = theta_of(fields, "rope_theta");
     if (fields.has("rope_scaling") && fields.has("rope_parameters")) {
         fields.refuse("rope_parameters", "and rope_scaling are both given");
     }
@@ -161,8 +200,8 @@ struct TwoRopes {
 };
 
 TwoRopes two_ropes_of(const Fields &fields) {
-    const double theta = theta_of(fields, "rope_theta", 1e6);
-    const double local_theta = theta_of(fields, "rope_local_base_freq", 1e4);
+    const double theta = theta_of(fields, "rope_theta");
+    const double local_theta = theta_of(fields, "rope_local_base_freq");
     if (!fields.has("rope_parameters")) {
         TwoRopes ropes{rope_of(fields, nullptr, theta), rope_of(fields, nullptr, local_theta)};
         if (fields.has("rope_scaling")) {
@@ -216,20 +255,16 @@ std::vector<bool> sliding_layers(const Fields &fields, std::size_t layers, const
     return sliding;
 }
 
-void set_windows(ModelConfig &config, const std::vector<bool> &sliding, std::int64_t window) {
+bool any(const std::vector<bool> &sliding) {
+    return std::find(sliding.begin(), sliding.end(), true) != sliding.end();
+}
+
+/// The layers with a window have that of sliding_window, which may be null where there are none.
+void set_windows(const Fields &fields, ModelConfig &config, const std::vector<bool> &sliding) {
+    const std::int64_t window = any(sliding) ? fields.integer("sliding_window", 1, max_size) : 0;
     for (std::size_t layer = 0; layer < sliding.size(); layer++) {
         config.blocks[layer].sliding_window = sliding[layer] ? window : 0;
     }
-}
-
-/// sliding_window, which must be there if a layer needs it.
-std::int64_t window_of(const Fields &fields, const std::vector<bool> &sliding) {
-    for (const bool needed : sliding) {
-        if (needed) {
-            return fields.integer("sliding_window", 1, max_size);
-        }
-    }
-    return 0;
 }
 
 // ---- Families ----
@@ -238,7 +273,13 @@ struct Sizes {
     const char *hidden, *layers, *heads, *positions;
 };
 constexpr Sizes usual_sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"};
-constexpr Sizes gpt2_sizes = {"n_embd", "n_layer", "n_head", "n_positions"};
+
+/// GPT-2 has names of its own; the usual ones mean the same and come first.
+Sizes gpt2_sizes(const Fields &fields) {
+    const auto name = [&](const char *usual, const char *own) { return fields.present(usual) ? usual : own; };
+    return {name(usual_sizes.hidden, "n_embd"), name(usual_sizes.layers, "n_layer"), name(usual_sizes.heads, "n_head"),
+            name(usual_sizes.positions, "n_positions")};
+}
 
 /// What all families have. Every block is the same until a family says otherwise.
 BlockConfig common(const Fields &fields, const Sizes &names, ModelConfig &config) {
@@ -274,19 +315,20 @@ std::int64_t equal_share(const Fields &fields, const Sizes &names, const BlockCo
 }
 
 void read_gpt2(const Fields &fields, ModelConfig &config) {
-    BlockConfig block = common(fields, gpt2_sizes, config);
-    block.intermediate_size = fields.integer("n_inner", 1, max_size, 4 * block.hidden_size);
+    const Sizes sizes = gpt2_sizes(fields);
+    BlockConfig block = common(fields, sizes, config);
+    block.intermediate_size = fields.has("n_inner") ? fields.integer("n_inner", 1, max_size) : 4 * block.hidden_size;
     block.num_key_value_heads = block.num_attention_heads;
-    block.head_dim = equal_share(fields, gpt2_sizes, block);
+    block.head_dim = equal_share(fields, sizes, block);
     block.norm = Norm::layer;
     block.gated_mlp = false;
-    block.rms_norm_eps = static_cast<float>(fields.number("layer_norm_epsilon", 0, 1, 1e-5));
-    block.hidden_act = activation_of(fields, "activation_function", "gelu_new");
-    only(fields, "add_cross_attention", false);
+    block.rms_norm_eps = static_cast<float>(fields.number("layer_norm_epsilon", 0, 1));
+    block.hidden_act = activation_of(fields, "activation_function");
+    no(fields, "add_cross_attention");
     set_blocks(config, block);
     // Scores are divided by the root of head_dim, of (layer + 1)^2, of both, or of neither.
-    const bool by_head = fields.flag("scale_attn_weights", true);
-    const bool by_layer = fields.flag("scale_attn_by_inverse_layer_idx", false);
+    const bool by_head = fields.flag("scale_attn_weights");
+    const bool by_layer = fields.flag("scale_attn_by_inverse_layer_idx");
     for (std::size_t layer = 0; layer < config.blocks.size(); layer++) {
         const auto number = static_cast<float>(layer + 1);
         config.blocks[layer].query_pre_attn_scalar =
@@ -296,77 +338,78 @@ void read_gpt2(const Fields &fields, ModelConfig &config) {
 }
 
 /// Llama and what descends from it: RMSNorm, rotary embedding, gated FFN, grouped queries.
-BlockConfig llama_like(const Fields &fields, ModelConfig &config, const char *act, const char *act_fallback) {
+BlockConfig llama_like(const Fields &fields, ModelConfig &config, const char *act) {
     BlockConfig block = common(fields, usual_sizes, config);
-    const bool groups_optional = config.architecture == Architecture::llama;
-    block.num_key_value_heads =
-        fields.integer("num_key_value_heads", 1, block.num_attention_heads,
-                       groups_optional ? std::optional(block.num_attention_heads) : std::nullopt);
+    const auto null = [&](const char *name, std::initializer_list<Architecture> allowed) {
+        return !fields.has(name) && std::find(allowed.begin(), allowed.end(), config.architecture) != allowed.end();
+    };
+    using A = Architecture;
+    block.num_key_value_heads = null("num_key_value_heads", {A::llama, A::qwen2, A::qwen3})
+                                    ? block.num_attention_heads
+                                    : fields.integer("num_key_value_heads", 1, block.num_attention_heads);
     if (block.num_attention_heads % block.num_key_value_heads != 0) {
         fields.refuse("num_key_value_heads", "is ", block.num_key_value_heads,
                       ", which does not divide num_attention_heads ", block.num_attention_heads);
     }
-    block.head_dim =
-        fields.has("head_dim") ? fields.integer("head_dim", 1, max_head_dim) : equal_share(fields, usual_sizes, block);
+    block.head_dim = null("head_dim", {A::llama, A::mistral, A::qwen2}) ? equal_share(fields, usual_sizes, block)
+                                                                        : fields.integer("head_dim", 1, max_head_dim);
     if (block.head_dim % 2 != 0) {
         fields.unsupported("head_dim", "is ", block.head_dim, "; supported are even numbers, for the rotary embedding");
     }
     block.intermediate_size = fields.integer("intermediate_size", 1, max_size);
-    block.rms_norm_eps = static_cast<float>(fields.number("rms_norm_eps", 0, 1, 1e-6));
-    block.hidden_act = activation_of(fields, act, act_fallback);
+    block.rms_norm_eps = static_cast<float>(fields.number("rms_norm_eps", 0, 1));
+    block.hidden_act = activation_of(fields, act);
     block.query_pre_attn_scalar = static_cast<float>(block.head_dim);
     return block;
 }
 
 void read_llama(const Fields &fields, ModelConfig &config) {
-    BlockConfig block = llama_like(fields, config, "hidden_act", "silu");
+    BlockConfig block = llama_like(fields, config, "hidden_act");
     block.rope = rope_of(fields);
     set_blocks(config, block);
-    config.qkv_bias = config.output_bias = fields.flag("attention_bias", false);
-    config.mlp_bias = fields.flag("mlp_bias", false);
+    config.qkv_bias = config.output_bias = fields.flag("attention_bias");
+    config.mlp_bias = fields.flag("mlp_bias");
 }
 
 void read_mistral(const Fields &fields, ModelConfig &config) {
-    BlockConfig block = llama_like(fields, config, "hidden_act", "silu");
+    BlockConfig block = llama_like(fields, config, "hidden_act");
     block.rope = rope_of(fields);
     set_blocks(config, block);
-    // Absent means 4096, null means none; all layers are alike.
-    const bool sliding = fields.has("sliding_window") || !fields.present("sliding_window");
+    const bool sliding = fields.has("sliding_window");  // all layers are alike
     const std::vector<bool> all(config.blocks.size(), sliding);
     if (sliding_layers(fields, all.size(), [&](std::int64_t) { return sliding; }) != all) {
         fields.unsupported("layer_types", "differs from what sliding_window says of all layers");
     }
-    set_windows(config, all, sliding ? fields.integer("sliding_window", 1, max_size, 4096) : 0);
+    set_windows(fields, config, all);
 }
 
 void read_qwen(const Fields &fields, ModelConfig &config) {
-    BlockConfig block = llama_like(fields, config, "hidden_act", "silu");
+    BlockConfig block = llama_like(fields, config, "hidden_act");
     block.rope = rope_of(fields);
     set_blocks(config, block);
-    const bool windows = fields.flag("use_sliding_window", false);
-    const std::int64_t first = fields.integer("max_window_layers", 0, max_size, 28);
+    const bool used = fields.flag("use_sliding_window"), windows = used && fields.has("sliding_window");
+    const std::int64_t first = fields.integer("max_window_layers", 0, max_size);
     const std::vector<bool> sliding =
         sliding_layers(fields, config.blocks.size(), [&](std::int64_t layer) { return windows && layer >= first; });
-    const std::int64_t window = window_of(fields, sliding);
-    if (window != 0 && !windows) {
+    if (any(sliding) && !used) {
         fields.refuse("layer_types", "has sliding_attention, and use_sliding_window is false");
     }
-    set_windows(config, sliding, window);
+    set_windows(fields, config, sliding);
     if (config.architecture == Architecture::qwen2) {
         config.qkv_bias = true;
     } else {
-        config.qkv_bias = config.output_bias = fields.flag("attention_bias", false);
+        config.qkv_bias = config.output_bias = fields.flag("attention_bias");
         config.qk_norm = true;
     }
 }
 
 /// All three of Gemma: 1 + weight in the norms, embeddings times the root of their width.
 BlockConfig gemma_like(const Fields &fields, ModelConfig &config, const char *act) {
-    BlockConfig block = llama_like(fields, config, act, "gelu_pytorch_tanh");
+    BlockConfig block = llama_like(fields, config, act);
     block.norm_flags = HALYARD_RMS_UNIT_OFFSET;
-    only(fields, "use_bidirectional_attention", false);
+    no(fields, "use_bidirectional_attention");
     config.stack.embedding_multiplier = static_cast<float>(std::sqrt(static_cast<double>(block.hidden_size)));
-    config.qkv_bias = config.output_bias = fields.flag("attention_bias", false);
+    config.qkv_bias = config.output_bias = fields.flag("attention_bias");
     return block;
 }
 
@@ -385,12 +428,11 @@ void read_gemma2_or_3(const Fields &fields, ModelConfig &config) {
     BlockConfig block = gemma_like(fields, config, "hidden_activation");
     block.norm_placement = NormPlacement::sandwich;
     block.query_pre_attn_scalar = static_cast<float>(fields.number("query_pre_attn_scalar", 1e-6, max_number));
-    const auto soft_cap = [&](const char *name, double absent) {
-        return static_cast<float>(
-            fields.present(name) && !fields.has(name) ? 0 : fields.number(name, 1e-6, max_number, absent));
+    const auto soft_cap = [&](const char *name) {
+        return static_cast<float>(fields.has(name) ? fields.number(name, 1e-6, max_number) : 0);
     };
     if (!third) {
-        block.attn_logit_softcapping = soft_cap("attn_logit_softcapping", 50);
+        block.attn_logit_softcapping = soft_cap("attn_logit_softcapping");
     } else if (fields.has("attn_logit_softcapping")) {
         fields.unsupported("attn_logit_softcapping",
                            "is given, which transformers does not apply in this architecture; "
@@ -398,13 +440,13 @@ void read_gemma2_or_3(const Fields &fields, ModelConfig &config) {
     }
     block.rope = third ? two_ropes_of(fields).full : rope_of(fields);
     set_blocks(config, block);
-    config.stack.final_logit_softcapping = soft_cap("final_logit_softcapping", third ? 0 : 30);
+    config.stack.final_logit_softcapping = soft_cap("final_logit_softcapping");
     config.qk_norm = third;
 
-    const std::int64_t pattern = third ? fields.integer("sliding_window_pattern", 1, max_size, 6) : 2;
+    const std::int64_t pattern = third ? fields.integer("sliding_window_pattern", 1, max_size) : 2;
     const std::vector<bool> sliding =
         sliding_layers(fields, config.blocks.size(), [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
-    set_windows(config, sliding, window_of(fields, sliding));
+    set_windows(fields, config, sliding);
     if (third) {
         const RopeOptions local = two_ropes_of(fields).sliding;
         for (std::size_t layer = 0; layer < sliding.size(); layer++) {
@@ -450,19 +492,22 @@ const char *to_string(Architecture architecture) noexcept {
 ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
     // Published files have some thousand bytes.
     constexpr std::size_t max_bytes = 1'000'000;
-    const Json::Object root = models::parse_json(text, file, max_bytes);
+    Json::Object root = models::parse_json(text, file, max_bytes);
     const Fields fields(root, file);
     ModelConfig config;
     config.architecture = architecture_of(fields);
+    for (const auto &[architecture, absent] : defaults) {
+        if (architecture == config.architecture) {
+            root.merge(models::parse_json(absent, file, max_bytes));  // leaves what is there
+        }
+    }
     if (fields.has("quantization_config")) {
         fields.unsupported("quantization_config", "is given; supported are weights in f32, f16 and bf16");
     }
-    only(fields, "is_encoder_decoder", false);
-    bool tied = false;  // unless the file says otherwise
+    no(fields, "is_encoder_decoder");
     switch (config.architecture) {
     case Architecture::gpt2:
         read_gpt2(fields, config);
-        tied = true;
         break;
     case Architecture::llama:
         read_llama(fields, config);
@@ -476,15 +521,13 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
         break;
     case Architecture::gemma:
         read_gemma(fields, config);
-        tied = true;
         break;
     case Architecture::gemma2:
     case Architecture::gemma3:
         read_gemma2_or_3(fields, config);
-        tied = true;
         break;
     }
-    config.tie_word_embeddings = fields.flag("tie_word_embeddings", tied);
+    config.tie_word_embeddings = fields.flag("tie_word_embeddings");
     config.eos_token_ids = end_tokens(fields);
     return config;
 }

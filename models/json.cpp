@@ -127,11 +127,11 @@ const Json *Fields::find(const char *name) const {
 }
 
 const Json &Fields::required(const char *name) const {
-    const Json *const value = find(name);
-    if (value == nullptr) {
+    const auto at = object_.find(name);
+    if (at == object_.end()) {
         refuse(name, "is missing");
     }
-    return *value;
+    return at->second;
 }
 
 template<class Type>
@@ -146,7 +146,7 @@ const Type &Fields::typed(const char *name, const char *wanted) const {
 
 std::int64_t Fields::integer(const char *name, std::int64_t least, std::int64_t most,
                              std::optional<std::int64_t> fallback) const {
-    if (fallback && !has(name)) {
+    if (fallback && !present(name)) {
         return *fallback;
     }
     const Json &value = required(name);
@@ -163,7 +163,7 @@ std::int64_t Fields::integer(const char *name, std::int64_t least, std::int64_t 
 }
 
 double Fields::number(const char *name, double least, double most, std::optional<double> fallback) const {
-    if (fallback && !has(name)) {
+    if (fallback && !present(name)) {
         return *fallback;
     }
     const Json &value = required(name);
@@ -178,12 +178,12 @@ double Fields::number(const char *name, double least, double most, std::optional
     return result;
 }
 
-bool Fields::flag(const char *name, std::optional<bool> fallback) const {
-    return fallback && !has(name) ? *fallback : typed<bool>(name, "true or false");
+bool Fields::flag(const char *name) const {
+    return typed<bool>(name, "true or false");
 }
 
 std::string Fields::text(const char *name, std::optional<std::string> fallback) const {
-    return fallback && !has(name) ? *fallback : typed<std::string>(name, "a string");
+    return fallback && !present(name) ? *fallback : typed<std::string>(name, "a string");
 }
 
 Fields Fields::object(const char *name) const {

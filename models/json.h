@@ -38,14 +38,14 @@ struct Json {
 /// million values, is nested deeper than 64 levels, or has two entries of one name in one object.
 Json::Object parse_json(std::string_view text, const std::filesystem::path &file, std::size_t max_bytes);
 
-/// One object's fields. Those that are absent or null take the fallback; without one they are refused. Messages name
-/// the file and the field.
+/// One object's fields. Those that are absent take the fallback; without one they are refused. Null is of no type but
+/// its own. Messages name the file and the field.
 class Fields {
 public:
     Fields(const Json::Object &object, std::filesystem::path file, std::string within = "")
         : object_(object), file_(std::move(file)), within_(std::move(within)) {}
 
-    /// Null if the field is absent or null.
+    /// A null pointer if the field is absent or null.
     const Json *find(const char *name) const;
     bool has(const char *name) const { return find(name) != nullptr; }
     /// Whether it is there, if only as null.
@@ -56,7 +56,7 @@ public:
                          std::optional<std::int64_t> fallback = std::nullopt) const;
     /// A finite number in [least, most].
     double number(const char *name, double least, double most, std::optional<double> fallback = std::nullopt) const;
-    bool flag(const char *name, std::optional<bool> fallback = std::nullopt) const;
+    bool flag(const char *name) const;
     std::string text(const char *name, std::optional<std::string> fallback = std::nullopt) const;
     /// A field that is an object.
     Fields object(const char *name) const;

@@ -28,13 +28,14 @@ public:
         DLTensor view = SafeTensors::view(info);
         const std::size_t element_bytes = view.dtype.bits / 8, bytes = static_cast<std::size_t>(info.bytes);
         if (reinterpret_cast<std::uintptr_t>(view.data) % element_bytes != 0) {
-            copies_.emplace_back(std::malloc(bytes));
-            view.data = copies_.back().get();
-            if (view.data == nullptr) {
+            std::unique_ptr<void, Free> copy(std::malloc(bytes));
+            if (copy == nullptr) {
                 models::fail(HALYARD_OUT_OF_MEMORY, info.file, ": no memory for a copy of tensor ",
                              in_quotes(info.name));
             }
-            std::memcpy(view.data, info.data, bytes);
+            std::memcpy(copy.get(), info.data, bytes);
+            view.data = copy.get();
+            copies_.push_back(std::move(copy));
         }
         return view;
     }

@@ -74,6 +74,21 @@ TEST(ModelsMemory, LoadingFailsCleanly) {
     }
 }
 
+// Tensors at odd addresses are copied.
+TEST(ModelsMemory, LoadingFilesWithOddHeadersFailsCleanly) {
+    const TemporaryFolder folder;
+    const std::filesystem::path source = model_fixtures / "llama_linear_f32";
+    std::filesystem::copy(source / "config.json", folder / "config.json");
+    std::string file = read_text(source / "model.safetensors");
+    std::uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof(length));
+    file.insert(sizeof(length) + length, " ");
+    length++;
+    std::memcpy(file.data(), &length, sizeof(length));
+    write_text(folder / "model.safetensors", file);
+    EXPECT_GT(fails_cleanly([&] { Model::load(folder.path()); }), 1000);
+}
+
 TEST(ModelsMemory, LoadingShardsFailsCleanly) {
     const TemporaryFolder folder;
     const std::filesystem::path source = model_fixtures / "llama_linear_f32";

@@ -242,8 +242,9 @@ TEST(WeightsFile, ReplacesAFileAndKeepsItsMode) {
         const Bytes old(100000, 7);
         write_file(path, old.data(), old.size());
         ASSERT_EQ(chmod(path.c_str(), mode), 0);
-        if (geteuid() == 0) {
-            ASSERT_EQ(chown(path.c_str(), 1234, 4321), 0);
+        // Another's, where this process may give files away.
+        if (chown(path.c_str(), 1234, 4321) != 0) {
+            ASSERT_NE(errno, ENOENT);
         }
         struct stat before {};
         ASSERT_EQ(stat(path.c_str(), &before), 0);
