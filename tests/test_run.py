@@ -149,7 +149,7 @@ class Run(unittest.TestCase):
         self.assertEqual(self.run_it("bench", "--publish").returncode, 0)
         self.assertEqual((self.root / "bench/results/latest.json").read_text(), "new\n")
 
-    def test_what_it_says_of_pkg_config_is_right_in_any_folder(self):
+    def test_how_it_says_to_use_the_library_is_right_in_any_folder(self):
         self.prepared()
         text = (ROOT / "cmake/halyard.pc.in").read_text()
         for name, value in (("PC_PREFIX", "${pcfiledir}/../.."), ("PC_LIBDIR", "${prefix}/lib"),
@@ -160,6 +160,9 @@ class Run(unittest.TestCase):
             prefix = self.root / name
             done = self.run_it("build", "--prefix", str(prefix))
             self.assertEqual(done.returncode, 0, done.stderr)
+            # A semicolon divides CMake's lists.
+            self.assertEqual(shlex.split(re.search(r"configured with (.*)", done.stdout)[1]),
+                             ["-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")])
             command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
             flags = subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
             folders = [os.path.realpath(each[2:]) for each in shlex.split(flags) if each[:2] in ("-I", "-L")]
