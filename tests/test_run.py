@@ -6,6 +6,7 @@ texts of `run`."""
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,10 @@ PROGRAMS = argparse.Namespace(bench=None, tune=None, experiments=None)
 CMAKE = """#!/bin/sh
 echo "$*" >>"$LOG"
 case "$*" in
+*--install*)
+    for prefix; do :; done
+    mkdir -p "$prefix/lib/pkgconfig" && cp "$PC" "$prefix/lib/pkgconfig/halyard.pc"
+    ;;
 *-DHALYARD_TUNED=*) echo "-- Schedule parameters: some" && echo "-- Kernels: those of another" ;;
 esac
 """
@@ -81,7 +86,7 @@ class Run(unittest.TestCase):
 
     def run_it(self, *words):
         environment = {"PATH": f"{self.root / 'tools'}:{os.environ['PATH']}", "LOG": str(self.log),
-                       "CXX": "c++", "HOME": str(self.root)}
+                       "PC": str(self.root / "halyard.pc"), "CXX": "c++", "HOME": str(self.root)}
         return subprocess.run([str(self.root / "run"), *words], capture_output=True, text=True, timeout=60, env=environment)
 
     def files(self):
@@ -143,6 +148,33 @@ class Run(unittest.TestCase):
         self.script("bench/peers/install", "#!/bin/sh\n")
         self.assertEqual(self.run_it("bench", "--publish").returncode, 0)
         self.assertEqual((self.root / "bench/results/latest.json").read_text(), "new\n")
+
+    def test_how_it_says_to_use_the_library_is_right_in_any_folder(self):
+        self.prepared()
+        text = (ROOT / "cmake/halyard.pc.in").read_text()
+        for name, value in (("PC_PREFIX", "${pcfiledir}/../.."), ("PC_LIBDIR", "${prefix}/lib"),
+                            ("PC_INCLUDEDIR", "${prefix}/include")):
+            text = text.replace(f"@HALYARD_{name}@", value)
+        (self.root / "halyard.pc").write_text(re.sub("@.*@", "0", text))
+        for name in ("plain", "a b", "it's", 'a"b', "a$b", "a&b", "a;b", "a\\b", "a' \"$b"):
+            prefix = self.root / name
+            done = self.run_it("build", "--prefix", str(prefix))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # A semicolon divides CMake's lists.
+            self.assertEqual(shlex.split(re.search(r"configured with (.*)", done.stdout)[1]),
+                             ["-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")])
+            command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
+            flags = subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
+            folders = [os.path.realpath(each[2:]) for each in shlex.split(flags) if each[:2] in ("-I", "-L")]
+            self.assertEqual(folders, [str(prefix / "include"), str(prefix / "lib")])
+
+    def test_a_folder_that_cmake_cannot_build_in_is_named(self):
+        self.prepared()
+        moved = self.root.parent / "semi;colon"
+        self.root.rename(moved)
+        done = subprocess.run([str(moved / "run"), "build"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a semicolon", done.stderr)
 
     def test_compare_builds_the_kernels_that_it_links(self):
         self.prepared()
