@@ -273,14 +273,16 @@ void make_table(Checker &check, const halyard_context *context, halyard_block &b
     if (check.failed() || options.rope_theta == 0) {
         return;
     }
+    const int64_t bytes = options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
     halyard_status status = HALYARD_OK;
     block.rope = acquire_rope(options, status);
     if (status == HALYARD_OUT_OF_MEMORY) {
-        check.fail(status, "no memory for the angles of %lld positions", static_cast<long long>(options.max_positions));
+        check.fail(status, "no memory for %lld bytes of angles, for %lld positions", static_cast<long long>(bytes),
+                   static_cast<long long>(options.max_positions));
     } else if (status != HALYARD_OK) {
         fail_as(check, status);
     }
-    block.bytes += options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
+    block.bytes += bytes;
     if constexpr (has_cuda) {
         if (!check.failed() && block.place.on_cuda) {
             // So that calls find it there.
