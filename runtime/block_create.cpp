@@ -275,15 +275,18 @@ void make_table(Checker &check, const halyard_context *context, halyard_block &b
     }
     halyard_status status = HALYARD_OK;
     block.rope = acquire_rope(options, status);
-    if (status == HALYARD_OUT_OF_MEMORY) {
-        check.fail(status, "no memory for the angles of %lld positions", static_cast<long long>(options.max_positions));
-    } else if (status != HALYARD_OK) {
+    if (status != HALYARD_OK && status != HALYARD_OUT_OF_MEMORY) {
         fail_as(check, status);
-    }
-    if (check.failed()) {
         return;
     }
-    block.bytes += options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
+    // The sizes of options that were refused may not even be computed.
+    const int64_t bytes = options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
+    if (status == HALYARD_OUT_OF_MEMORY) {
+        check.fail(status, "no memory for %lld bytes of angles, for %lld positions", static_cast<long long>(bytes),
+                   static_cast<long long>(options.max_positions));
+        return;
+    }
+    block.bytes += bytes;
     if constexpr (has_cuda) {
         if (block.place.on_cuda) {
             // So that calls find it there.

@@ -1,32 +1,39 @@
 // The context: thread bound, caller's parallel-for, cap on the instruction set.
 #include "context.h"
 
-#include <sched.h>
-
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "check.h"
 #include "cuda/launch.h"
+#include "environment.h"
+#include "processors.h"
 #include "thread_pool.h"
 
 namespace halyard {
 namespace {
 
-int default_num_threads() {
-    if (const char *variable = getenv("HALYARD_NUM_THREADS")) {
-        const int n = atoi(variable);
-        if (n >= 1) {
-            return n < max_threads ? n : max_threads;
-        }
+/** 0 if the environment does not say. */
+int read_num_threads() {
+    const char *const variable = "HALYARD_NUM_THREADS", *const value = environment(variable);
+    const int number = value ? number_in_digits(value, max_threads) : 0;
+    if (value && number == 0) {
+        char takes[32];
+        snprintf(takes, sizeof(takes), "a number from 1 to %d", max_threads);
+        say_ignored(variable, value, takes);
     }
-    cpu_set_t allowed;
-    const int n = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    return n < max_threads ? n : max_threads;
+    return number;
+}
+
+int default_num_threads(int of_environment) {
+    return of_environment > 0 ? of_environment : static_cast<int>(std::min<int64_t>(usable_processors(), max_threads));
 }
 
 // Found out when the library is loaded.
-const int processors = default_num_threads();
+const int num_threads_of_environment = read_num_threads();
+const int num_threads_at_load = default_num_threads(num_threads_of_environment);
 
 const halyard_context defaults;
 
@@ -37,7 +44,9 @@ const halyard_context &context_or_default(const halyard_context *context) {
 }
 
 int thread_bound(const halyard_context &context) {
-    return context.num_threads > 0 ? context.num_threads : processors;
+    return context.num_threads > 0       ? context.num_threads
+           : context.default_threads > 0 ? context.default_threads
+                                         : num_threads_at_load;
 }
 
 void run_tasks(const halyard_context &context, int count, void (*task)(void *, int), void *closure) {
@@ -63,7 +72,9 @@ halyard_status halyard_context_create(halyard_context **context) {
     if (!memory) {
         return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a context");
     }
-    *context = new (memory) halyard_context;
+    halyard_context *const made = new (memory) halyard_context;
+    made->default_threads = halyard::default_num_threads(halyard::num_threads_of_environment);
+    *context = made;
     return HALYARD_OK;
 }
 

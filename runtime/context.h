@@ -8,7 +8,8 @@
 #include "scratch.h"
 
 struct halyard_context {
-    int num_threads = 0;  // 0: the default
+    int num_threads = 0;      // 0: the default
+    int default_threads = 0;  // found out when the context was made; 0: when the library was loaded
     halyard_isa max_isa = halyard::isa_cap_none;
     int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
     halyard_parallel_for parallel_for = nullptr;

@@ -2,8 +2,9 @@
 #include "dispatch.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+
+#include "environment.h"
 
 extern "C" {
 #define HALYARD_VARIANT(kernel, dtype, isa) int hk_##kernel##_##dtype##_##isa##_argv(void **);
@@ -33,27 +34,32 @@ constexpr KernelFunction variants[] = {
 #undef HALYARD_VARIANT
 };
 
+/** HALYARD_MAX_ISA. */
+int read_cap() {
+    const char *const variable = "HALYARD_MAX_ISA", *const value = environment(variable);
+    if (!value) {
+        return isa_cap_none;
+    }
+    char takes[128] = "";
+    size_t length = 0;
+    for (const halyard_isa isa : isas) {
+        if (strcmp(value, isa_names[isa]) == 0) {
+            return isa;
+        }
+        const char *const before = isa == isas[0] ? "" : isa == isa_cap_none ? " or " : ", ";
+        length += snprintf(takes + length, sizeof(takes) - length, "%s%s", before, isa_names[isa]);
+    }
+    say_ignored(variable, value, takes);
+    return isa_cap_none;
+}
+
 struct Machine {
     bool runs[isa_count];
     bool runs_any = false;
     int best;
 
     Machine() {
-        const char *variable = getenv("HALYARD_MAX_ISA");
-        int cap = isa_cap_none;
-        if (variable) {
-            cap = isas[0];
-            while (is_built(cap) && strcmp(variable, isa_names[cap]) != 0) {
-                cap++;
-            }
-            if (!is_built(cap)) {
-                fprintf(stderr, "halyard: HALYARD_MAX_ISA is '%s' and ignored; it takes", variable);
-                for (const halyard_isa isa : isas) {
-                    fprintf(stderr, "%s%s", isa == isas[0] ? " " : isa == isa_cap_none ? " or " : ", ", isa_names[isa]);
-                }
-                fprintf(stderr, ".\n");
-            }
-        }
+        const int cap = read_cap();
         best = isas[0];
         for (const halyard_isa isa : isas) {
             const bool runs_this = processor_runs(isa);

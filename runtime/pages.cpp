@@ -18,7 +18,8 @@ char *map_pages(int64_t bytes, bool huge) {
     if (__builtin_add_overflow(bytes, extra, &reserved)) {
         return nullptr;
     }
-    void *memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // Not MAP_NORESERVE: with it the system would give more than it has, and stop the process when that is touched.
+    void *memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return nullptr;
     }

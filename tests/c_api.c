@@ -1,7 +1,7 @@
 /* The C interface from C11, as a program of its own: a call, the settings a test gives in the environment, and an
  * enumeration value that only C can pass.
  *
- *     c_api [--expect-isa NAME] [--expect-threads N]
+ *     c_api [--expect-isa NAME] [--expect-threads N] [--expect-other-threads N]
  */
 #include <math.h>
 #include <stdio.h>
@@ -67,11 +67,16 @@ int main(int argc, char **argv) {
             printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
             expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]),
                    "the default context has the expected threads");
+        } else if (strcmp(argv[i], "--expect-other-threads") == 0) {
+            printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
+            expect(halyard_context_num_threads(NULL) != atoi(argv[i + 1]), "the default context has other threads");
         }
     }
 
     expect(halyard_context_create(&context) == HALYARD_OK && context != NULL, "a context is made");
     expect(halyard_context_isa(context) == halyard_context_isa(NULL), "a new context has the default isa");
+    expect(halyard_context_num_threads(context) == halyard_context_num_threads(NULL),
+           "a new context has the default threads");
     expect(halyard_context_set_max_isa(context, STRONGEST_ISA) == HALYARD_OK, "the isa may be capped");
     expect(halyard_context_isa(context) == halyard_context_isa(NULL), "the environment caps every context");
     expect(halyard_context_set_max_isa(context, (halyard_isa)99) == HALYARD_INVALID_ARGUMENT, "isa 99 is refused");

@@ -3,7 +3,10 @@
 #include "support/isas.h"
 #include "support/threads.h"
 
+#include <sched.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -112,6 +115,29 @@ TEST(Contexts, BoundTheThreads) {
     EXPECT_EQ(halyard_context_num_threads(nullptr), by_default);
     ASSERT_EQ(halyard_context_set_num_threads(context.get(), 0), HALYARD_OK);
     EXPECT_EQ(halyard_context_num_threads(context.get()), by_default);
+}
+
+TEST(Contexts, TakeTheProcessorsOfTheThreadThatMakesThem) {
+    if (std::getenv("HALYARD_NUM_THREADS") != nullptr) {
+        GTEST_SKIP() << "HALYARD_NUM_THREADS says how many threads there are";
+    }
+    const Context before;
+    const int by_default = halyard_context_num_threads(nullptr);
+    std::thread([&] {
+        const int processor = sched_getcpu();
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(processor, &one);
+        ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+        const Context narrow;
+        EXPECT_EQ(halyard_context_num_threads(narrow.get()), 1);
+        ASSERT_EQ(halyard_context_set_num_threads(narrow.get(), 2), HALYARD_OK);
+        ASSERT_EQ(halyard_context_set_num_threads(narrow.get(), 0), HALYARD_OK);
+        EXPECT_EQ(halyard_context_num_threads(narrow.get()), 1);
+        EXPECT_EQ(halyard_context_num_threads(before.get()), by_default);
+        EXPECT_EQ(halyard_context_num_threads(nullptr), by_default);
+    }).join();
+    EXPECT_EQ(halyard_context_num_threads(Context().get()), by_default);
 }
 
 TEST(Contexts, RefuseBadArguments) {

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "cuda/blaslt_types.h"
+#include "environment.h"
 
 namespace halyard::cuda {
 namespace blaslt {
@@ -65,9 +66,12 @@ bool find_all(void *library) {
 }
 
 void open() {
-    const char *const wanted = getenv(blaslt_variable);
+    const char *const wanted = environment(blaslt_variable);
     if (wanted && strcmp(wanted, "off") == 0) {
         return;
+    }
+    if (wanted) {
+        say_ignored(blaslt_variable, wanted, "off");
     }
     // Newest first; the one that the process has already, PyTorch's say, is found by its name alone. Never closed.
     for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {

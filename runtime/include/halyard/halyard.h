@@ -112,8 +112,10 @@ HALYARD_API halyard_status halyard_context_create(halyard_context **context);
 HALYARD_API void halyard_context_destroy(halyard_context *context);
 
 /** Upper bound on the threads one call uses, the caller's included. 1 keeps calls on the calling thread,
- *  0 restores the default (the processors this process may run on, or HALYARD_NUM_THREADS if set); at most
- *  256. Calls too small to gain from a second thread use one whatever the bound. */
+ *  0 restores the default; at most 256. Calls too small to gain from a second thread use one whatever the bound.
+ *  The default is found out when a context is made and, for the null context, when the library is loaded:
+ *  HALYARD_NUM_THREADS (1 to 256) if set; else as many as the processors that the calling thread may run on, but no more
+ *  than the CPU quotas of the process' control groups give the time of, rounded up. */
 HALYARD_API halyard_status halyard_context_set_num_threads(halyard_context *context, int num_threads);
 /** The bound in force. */
 HALYARD_API int halyard_context_num_threads(const halyard_context *context);
@@ -128,7 +130,9 @@ HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *con
 
 /** Caps the instruction set: calls use the best supported variant not above `isa`. HALYARD_UNSUPPORTED if it is one of
  *  another processor than the library is built for. The environment variable
- *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. */
+ *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. Of this and the other
+ *  environment variables, an empty one counts as not set, and a value that makes no sense is ignored, which is said
+ *  once on stderr. */
 HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa);
 /** The variant that calls with this context (null: the default) use. */
 HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
