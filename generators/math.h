@@ -113,11 +113,11 @@ public:
         return gated(v, low, exp2_fraction(c.f), c.p);
     }
 
-    /** x·σ(βx), with β an expression too, best one that is the same for all elements. Error 3.5 for 2^-94 <= |β| and
-     * for β = 0, where it is x/2; between, where βx alone never is small enough, results below 2^-123 may be nonzero
-     * where the true one is 0. β < 0 is folded into the sign of x, as swish(x, β) = -swish(-x, -β). As silu, but with x
-     * as large as β is small the result needs more room than one scale gives: base 4, e^-βx = m·s², and x/(1/s +
-     * m·s)·(1/s), where nothing overflows. Specials as silu for β > 0. */
+    /** x·σ(βx), with β an expression too, best one that is the same for all elements. Error 3.5 for 2^-94 <= |β| <= 2^99
+     * and for β = 0, where it is x/2. Below, βx alone never is small enough, and results below 2^-123 may be nonzero
+     * where the true one is 0; above, the quotient underflows. β < 0 is folded into the sign of x, as swish(x, β) =
+     * -swish(-x, -β). As silu, but with x as large as β is small the result needs more room than one scale gives: base
+     * 4, e^-βx = m·s², and x/(1/s + m·s)·(1/s), where nothing overflows. Specials as silu for β > 0. */
     Expr swish(Expr v, Expr beta) const {
         Expr sign = sign_bit(beta);
         Expr b = absolute(beta);

@@ -209,7 +209,7 @@ HALYARD_API halyard_status halyard_gelu_tanh(const halyard_context *context, con
 HALYARD_API halyard_status halyard_gelu_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * sigmoid(x), also called Swish-1 */
 HALYARD_API halyard_status halyard_silu(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is finite */
+/** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is 0, or from 1e-28 to 1e28 in magnitude */
 HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y);
 /** 1 / (1 + exp(-x)) */
 HALYARD_API halyard_status halyard_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
@@ -247,7 +247,7 @@ HALYARD_API halyard_status halyard_geglu(const halyard_context *context, const D
 /** gelu_tanh(gate) * up */
 HALYARD_API halyard_status halyard_geglu_tanh(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                               DLTensor *y);
-/** swish(gate, beta) * up; beta = 1 in every published model. beta is finite. */
+/** swish(gate, beta) * up; beta = 1 in every published model. beta as for halyard_swish. */
 HALYARD_API halyard_status halyard_swiglu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                           float beta, DLTensor *y);
 
@@ -384,7 +384,7 @@ typedef struct halyard_linear_options {
     /** Of the product; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
      *  gelu GeGLU, silu SwiGLU. */
     halyard_activation activation;
-    float beta; /* of HALYARD_SWISH; finite */
+    float beta; /* of HALYARD_SWISH, as for halyard_swish */
     /** Null, or shape and dtype of y: added last. May be y. */
     const DLTensor *residual;
 } halyard_linear_options;
@@ -431,7 +431,7 @@ typedef struct halyard_ffn_options {
      *  in the product's accuracy, as it does in every implementation of this form. */
     int deferred_norm;
     halyard_activation activation;
-    float beta;                /* of HALYARD_SWISH; finite */
+    float beta;                /* of HALYARD_SWISH, as for halyard_swish */
     const DLTensor *bias;      /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
     const DLTensor *bias_up;   /* null or [d_ff]: of `up` where the first product is gated */
     const DLTensor *bias_down; /* null or [d_model] */
