@@ -300,6 +300,85 @@ TEST_P(Norms, HugeRowsWithinF32StatisticsAreRight) {
     }
 }
 
+TEST_P(Norms, HoldTheirBoundsFromTheSmallestSquaresThatKeepTheirBits) {
+    // Mean square + eps at 2^-126, the least number of full accuracy, by the row or by eps.
+    for (const char *label : {"rms_norm", "add_rms_norm", "layer_norm"}) {
+        for (const std::int64_t width : {1, 7, 64, 1000, 4097}) {
+            for (const bool of_eps : {false, true}) {
+                if (width == 1 && std::string_view(label) == "layer_norm") {
+                    continue;  // has no deviation
+                }
+                const double size = of_eps ? 0x1p-70 : 0x1p-63;
+                Invocation call = make_call(label, Dtype::f32, {2, width}, [&](std::int64_t row, std::int64_t i) {
+                    return (i % 2 == 0 ? size : -size) * (1 + 0.25 * uniform(43, row, i / 2));
+                });
+                call.scalars[0] = of_eps ? 0x1p-126 : 0;
+                const Tensor &y = result_of(call, isa);
+                double sum = 0, squares = 0;
+                const Row x = call.tensors[0]->row_values(1);
+                const double factor = std::string_view(label) == "add_rms_norm" ? 2 : 1;
+                for (const double value : x) {
+                    sum += factor * value;
+                    squares += factor * factor * value * value;
+                }
+                const auto count = static_cast<double>(width);
+                const double mean = std::string_view(label) == "layer_norm" ? sum / count : 0;
+                const double root = std::sqrt(squares / count - mean * mean + call.scalars[0]);
+                for (std::int64_t i = 0; i < width; i++) {
+                    const double expected = (factor * x[static_cast<std::size_t>(i)] - mean) / root;
+                    ASSERT_NEAR(y.get(1, i), expected,
+                                0x1p-24 * (std::ceil(count / 32) + 16) * (1 + std::fabs(expected)))
+                        << label << ", width " << width << (of_eps ? ", eps" : "");
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Norms, RmsNormGivesZeroBeyondTheRangeOfSquares) {
+    // Squares that vanish, with eps = 0; squares whose sum overflows; eps that makes it overflow.
+    for (const char *label : {"rms_norm", "rms_norm.unit_offset", "rms_norm.eps_outside_root", "add_rms_norm"}) {
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            for (const double size : {0x1p-76, 0x1p64, 1e38}) {
+                Invocation call = make_call(label, type, {2, 70},
+                                            [&](std::int64_t, std::int64_t i) { return i % 3 == 0 ? size : -size; });
+                const bool sums = std::string_view(label) == "add_rms_norm";
+                if (sums && size < 1) {
+                    continue;  // the sums are twice as large
+                }
+                call.scalars[0] = 0;
+                const Tensor &y = result_of(call, isa);
+                for (std::int64_t i = 0; i < 70; i++) {
+                    ASSERT_EQ(y.get(1, i), 0) << label << " of " << size << " in " << name_of(type);
+                }
+            }
+        }
+    }
+    Invocation call = make_call("rms_norm", Dtype::f32, {1, 70}, [](std::int64_t, std::int64_t) { return 0x1p60; });
+    call.scalars[0] = std::numeric_limits<float>::max();
+    EXPECT_EQ(result_of(call, isa).get(0, 5), 0);
+}
+
+TEST_P(Norms, LayerNormBeyondTheRangeOfSquaresIsTheBias) {
+    for (const char *label : {"layer_norm", "add_layer_norm"}) {
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            for (const double size : {0x1p64, 1e30}) {
+                Invocation call = make_call(label, type, {2, 70},
+                                            [&](std::int64_t, std::int64_t i) { return i % 2 == 0 ? size : -size; });
+                const std::size_t bias = std::string_view(label) == "layer_norm" ? 2 : 3;
+                call.tensors[bias]->fill([](std::int64_t, std::int64_t) { return 0.5; });
+                const Tensor &y = result_of(call, isa);
+                for (std::int64_t i = 0; i < 70; i++) {
+                    ASSERT_EQ(y.get(1, i), 0.5) << label << " of " << size << " in " << name_of(type);
+                }
+            }
+            // Sums that overflow are infinite, as a row that holds an infinity.
+            const Invocation call = make_call(label, type, {1, 70}, [](std::int64_t, std::int64_t) { return 1e38; });
+            ASSERT_TRUE(std::isnan(result_of(call, isa).get(0, 69))) << label << " in " << name_of(type);
+        }
+    }
+}
+
 // ---- Softmax -----------------------------------------------------------------------------------------------------
 
 TEST_P(Norms, SoftmaxSumsToOneAndIgnoresShift) {

@@ -154,11 +154,15 @@ HALYARD_API halyard_status halyard_cuda_prepare(int device);
 /* ---- Normalization ------------------------------------------------------------------------------------
  * x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
  * eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
- * stays in that row. */
+ * stays in that row.
+ * Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
+ * least 2^-126 (1.2e-38) and its sum of squares (of deviations from the mean) is below 2^128 (3.4e38): with eps = 0
+ * features of 1e-18 to 1e19 / sqrt(d). docs/numerics.md says what is beyond. */
 
 /** y = weight * (x - mean) / sqrt(var + eps) + bias; mean and biased variance (divided by d) over the row
  *  (Ba, Kiros, Hinton 2016). The variance is centred and the mean carried beyond f32, so rows with
- *  |mean| >> deviation keep their accuracy. */
+ *  |mean| >> deviation keep their accuracy. Finite features whose squared deviations overflow f32 in sum give bias
+ *  (or 0); those whose own sum overflows may give NaN. */
 HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
                                               const DLTensor *bias, float eps, DLTensor *y);
 
@@ -169,7 +173,7 @@ enum {
 };
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
- *  overflows f32 gives 0. */
+ *  overflows f32 gives 0; so does, with eps = 0, one whose squares all vanish (features of at most 2^-75). */
 HALYARD_API halyard_status halyard_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
                                             float eps, unsigned flags, DLTensor *y);
 
