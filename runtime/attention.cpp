@@ -39,7 +39,7 @@ void check_shapes(Checker &check, const AttentionCall &call) {
 void check_options(Checker &check, AttentionCall &call) {
     const halyard_attention_options &o = call.options;
     check.finite_not_negative("scale", o.scale);
-    check.finite_not_negative("softcap", o.softcap);
+    check.softcap("softcap", o.softcap);
     check.finite_not_negative("qk_norm_eps", o.qk_norm_eps);
     if (!check.failed() && o.sliding_window < 0) {
         check.fail(HALYARD_INVALID_ARGUMENT, "sliding_window is %lld, but must not be negative",

@@ -184,7 +184,7 @@ void complete_block_config(Checker &check, halyard_block_config &c, bool head_no
         check.fail(HALYARD_INVALID_ARGUMENT, "hidden_act is %d, which is no value of halyard_activation", c.hidden_act);
     }
     if (c.hidden_act == HALYARD_SWISH) {
-        check.finite("swish_beta", c.swish_beta);
+        check.swish_beta("swish_beta", c.swish_beta);
     }
 
     check_range(check, "sliding_window", c.sliding_window, 0, INT64_MAX);
@@ -192,7 +192,7 @@ void complete_block_config(Checker &check, halyard_block_config &c, bool head_no
     if (c.query_pre_attn_scalar == 0.0f) {
         c.query_pre_attn_scalar = static_cast<float>(c.head_dim);
     }
-    check.finite_not_negative("attn_logit_softcapping", c.attn_logit_softcapping);
+    check.softcap("attn_logit_softcapping", c.attn_logit_softcapping);
     check_range(check, "max_position_embeddings", c.max_position_embeddings, 0, INT64_MAX);
     complete_rope(check, c);
 }

@@ -302,6 +302,21 @@ void Checker::finite_not_negative(const char *name, float value) {
     }
 }
 
+void Checker::swish_beta(const char *name, float value) {
+    const float magnitude = std::fabs(value);
+    if (!failed() && !(value == 0.0f || (magnitude >= 1e-28f && magnitude <= 1e28f))) {
+        fail(HALYARD_INVALID_ARGUMENT, "%s is %g, but must be 0 or from 1e-28 to 1e28 in magnitude", name,
+             static_cast<double>(value));
+    }
+}
+
+void Checker::softcap(const char *name, float value) {
+    if (!failed() && !(value == 0.0f || (value >= 1e-30f && value <= 1e30f))) {
+        fail(HALYARD_INVALID_ARGUMENT, "%s is %g, but must be 0 or from 1e-30 to 1e30", name,
+             static_cast<double>(value));
+    }
+}
+
 }  // namespace halyard
 
 const char *halyard_last_error(void) {

@@ -97,6 +97,10 @@ public:
 
     void finite(const char *name, float value);
     void finite_not_negative(const char *name, float value);
+    /** 0, or a magnitude from 1e-28 to 1e28: for these Swish keeps its bounds. */
+    void swish_beta(const char *name, float value);
+    /** 0, or from 1e-30 to 1e30: its reciprocal and what it is divided by stay far from the ends of f32. */
+    void softcap(const char *name, float value);
 
 private:
     void overlapping(const View &output, const View &other, bool in_place);

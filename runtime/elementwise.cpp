@@ -137,7 +137,7 @@ halyard_status unary(const char *name, Kernel kernel, const halyard_context *con
     check.same_shape(xs, ys);
     check.same_dtype(xs, ys);
     check.no_overlap(ys, xs, true);
-    check.finite("beta", beta);
+    check.swish_beta("beta", beta);
     if (!check.failed()) {
         run(check, context, kernel, {xs}, &beta, ys);
     }
@@ -156,7 +156,7 @@ halyard_status gated(const char *name, Kernel kernel, const halyard_context *con
     }
     check.no_overlap(ys, gates, true);
     check.no_overlap(ys, ups, true);
-    check.finite("beta", beta);
+    check.swish_beta("beta", beta);
     if (!check.failed()) {
         run(check, context, kernel, {gates, ups}, &beta, ys);
     }
@@ -201,7 +201,7 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
         check.no_overlap(ys, first, true);
         check.no_overlap(ys, second, true);
     }
-    check.finite("beta", beta);
+    check.swish_beta("beta", beta);
     if (check.failed()) {
         return check.status();
     }

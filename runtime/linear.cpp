@@ -58,7 +58,7 @@ void check_activation(Checker &check, int activation, float beta) {
         check.fail(HALYARD_INVALID_ARGUMENT, "activation is %d, which is no value of halyard_activation", activation);
     }
     if (activation == HALYARD_SWISH) {
-        check.finite("beta", beta);
+        check.swish_beta("beta", beta);
     }
 }
 

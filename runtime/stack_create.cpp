@@ -21,7 +21,7 @@ void complete_stack_config(Checker &check, halyard_stack_config &c) {
         c.embedding_multiplier = 1.0f;
     }
     check_norm_kind(check, {c.norm, c.rms_norm_eps, c.norm_flags}, false);
-    check.finite_not_negative("final_logit_softcapping", c.final_logit_softcapping);
+    check.softcap("final_logit_softcapping", c.final_logit_softcapping);
 }
 
 /** [rows, hidden_size]; any number of rows if `rows` is negative. */

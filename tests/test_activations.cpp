@@ -3,6 +3,7 @@
 #include "support/invocation.h"
 #include "walk.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -96,6 +97,73 @@ INSTANTIATE_TEST_SUITE_P(All, EveryActivation, testing::ValuesIn(pointers_to_act
                          [](const testing::TestParamInfo<const Activation *> &info) {
                              return test_name(info.param->label, Dtype::f32);
                          });
+
+// From one end of the range of beta to the other, with beta x of every size.
+TEST(SwishWithExtremeBeta, StaysWithinItsBounds) {
+    for (const float beta : {-0.0f, 1e-28f, -1e-28f, 1e-20f, -3e-7f, 1e10f, 1e20f, -1e27f, 1e28f, -1e28f}) {
+        for (Activation activation : activations()) {
+            if (!activation.has_beta || activation.beta != 0) {
+                continue;
+            }
+            const bool slope = activation.function == "swish_derivative";
+            activation.beta = beta;
+            activation.reference = [=](double x) {
+                return slope ? reference::swish_derivative(x, beta) : reference::swish(x, beta);
+            };
+            // Everywhere, and where beta x is moderate.
+            const std::uint32_t about_one = bits_of(std::min(1 / std::fabs(beta), 1e38f));
+            const std::uint64_t sign = std::uint64_t{1} << 31, near = 8 << 23;
+            std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges = {{0, all_f32}};
+            for (const std::uint64_t first : {about_one - near, about_one - near + sign}) {
+                ranges.emplace_back(first, first + 2 * near);
+            }
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa);
+                for (const auto &[first, end] : ranges) {
+                    const std::uint64_t step = end - first == all_f32 ? 60013 : 4099;
+                    const WalkResult result = walk(activation, {context.get()}, first, end, step)[0];
+                    EXPECT_GT(result.inputs, 10000u);
+                    EXPECT_EQ(result.wrong, 0u)
+                        << activation.function << ", beta " << beta << " with " << halyard_isa_name(isa)
+                        << "; the first is x = " << result.first_wrong_x << ", which gave " << result.first_wrong_got
+                        << " instead of " << activation.reference(result.first_wrong_x);
+                }
+            }
+        }
+    }
+}
+
+TEST(SwishWithExtremeBeta, HasItsLimits) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const float beta : {1e-28f, -1e-28f, 1e28f, -1e28f}) {
+        for (const Dtype type : all_dtypes) {
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa);
+                for (const char *label : {"swish.beta_0", "swish_derivative.beta_0", "swiglu.beta_1",
+                                          "swiglu_packed.beta_1.gate_up", "swiglu_packed.beta_1.interleaved"}) {
+                    const bool slope = std::string_view(label) == "swish_derivative.beta_0";
+                    const bool packed = std::string_view(label).find("packed") != std::string_view::npos;
+                    const bool interleaved = std::string_view(label).find("interleaved") != std::string_view::npos;
+                    Invocation call(operation(label), type, {3});
+                    for (std::size_t i = 0; i + 1 < call.tensors.size(); i++) {
+                        call.tensors[i]->fill([](std::int64_t, std::int64_t) { return 1.0; });
+                    }
+                    const double inputs[] = {std::copysign(infinity, beta), -std::copysign(infinity, beta),
+                                             std::nan("")};
+                    for (std::int64_t i = 0; i < 3; i++) {
+                        call.tensors[0]->set(0, interleaved ? 2 * i : i, inputs[i]);
+                    }
+                    call.scalars[packed ? 1 : 0] = beta;
+                    ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                    const Tensor &y = *call.tensors.back();
+                    EXPECT_EQ(y.get(0, 0), slope ? 1 : inputs[0]) << call.describe();
+                    EXPECT_EQ(y.get(0, 1), 0) << call.describe() << " with beta " << beta;
+                    EXPECT_TRUE(std::isnan(y.get(0, 2))) << call.describe();
+                }
+            }
+        }
+    }
+}
 
 // Functions that go through zero like x or x / 2 keep the sign of zero, and a negative tail that vanishes comes from
 // below.

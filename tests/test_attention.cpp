@@ -128,10 +128,29 @@ TEST(Attention, ScaleAndSoftcap) {
             expect_right(form);
         }
     }
+    // The ends of their ranges.
+    for (const float softcap : {0.0f, 1e-30f, 1e30f}) {
+        for (const float scale : {0x1p-149f, 1e-40f, 1e-20f, 300.0f}) {
+            AttentionForm form = square(70, 2, 1, 40);
+            form.softcap = softcap;
+            form.scale = scale;
+            expect_right(form);
+        }
+    }
     // Large scores: one key has all the weight.
     AttentionForm form = square(600, 1, 1, 64);
     form.scale = 100;
     expect_right(form);
+    // Up to a billion, a million apart.
+    form = square(1000, 1, 1, 1);
+    form.scale = 1e6;
+    AttentionCase call(form);
+    call.q.fill([](std::int64_t, std::int64_t) { return 1; });
+    call.k.fill([](std::int64_t row, std::int64_t) { return static_cast<double>(row * 7 % 1000); });
+    for (const halyard_isa isa : supported_isas()) {
+        ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
+        EXPECT_EQ(call.y.get(999, 0), call.v.get(857, 0)) << halyard_isa_name(isa);  // 857 * 7 = 5999
+    }
 }
 
 TEST(Attention, NormAndRope) {

@@ -88,11 +88,18 @@ const MakingMistake making_mistakes[] = {
          m.c.hidden_act = HALYARD_SWISH;
          m.c.swish_beta = INFINITY;
      }},
+    {"too large", "swish_beta", invalid,
+     [](Making &m) {
+         m.c.hidden_act = HALYARD_SWISH;
+         m.c.swish_beta = 1e29f;
+     }},
     {"negative", "sliding_window", invalid, [](Making &m) { m.c.sliding_window = -1; }},
     {"negative", "query_pre_attn_scalar", invalid, [](Making &m) { m.c.query_pre_attn_scalar = -8; }},
     {"infinite", "query_pre_attn_scalar", invalid, [](Making &m) { m.c.query_pre_attn_scalar = INFINITY; }},
     {"negative", "attn_logit_softcapping", invalid, [](Making &m) { m.c.attn_logit_softcapping = -1; }},
     {"NaN", "attn_logit_softcapping", invalid, [](Making &m) { m.c.attn_logit_softcapping = NAN; }},
+    {"too small", "attn_logit_softcapping", invalid, [](Making &m) { m.c.attn_logit_softcapping = 1e-31f; }},
+    {"too large", "attn_logit_softcapping", invalid, [](Making &m) { m.c.attn_logit_softcapping = 1e31f; }},
     {"0 with a rotary embedding", "max_position_embeddings", invalid,
      [](Making &m) { m.c.max_position_embeddings = 0; }},
     {"negative", "max_position_embeddings", invalid, [](Making &m) { m.c.max_position_embeddings = -1; }},

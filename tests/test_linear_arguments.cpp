@@ -117,6 +117,8 @@ const LinearMistake linear_mistakes[] = {
      [](Spoiled &s) { s.call.options.activation = static_cast<halyard_activation>(10); }},
     {"NaN", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, NAN); }},
     {"infinite", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, INFINITY); }},
+    {"too small", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, 1e-29f); }},
+    {"too large", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, -1e29f); }},
     {"is x", "y", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.move_y(offset(*s.x, 0)); }},
     {"is x one element on", "y", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.move_y(offset(*s.x, 4)); }},
     {"ends in x", "y", HALYARD_INVALID_ARGUMENT,
@@ -339,6 +341,11 @@ const FfnMistake ffn_mistakes[] = {
      [](SpoiledFfn &s) {
          s.options().activation = HALYARD_SWISH;
          s.options().beta = NAN;
+     }},
+    {"denormal", "beta", HALYARD_INVALID_ARGUMENT,
+     [](SpoiledFfn &s) {
+         s.options().activation = HALYARD_SWISH;
+         s.options().beta = 1e-40f;
      }},
     {"a feature less", "bias", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.ffn.bias->view.shape[0]--; }},
     {"a feature more", "bias_down", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.ffn.bias_down->view.shape[0]++; }},

@@ -318,6 +318,85 @@ TEST_P(Norms, HugeRowsWithinF32StatisticsAreRight) {
     }
 }
 
+TEST_P(Norms, HoldTheirBoundsFromTheSmallestSquaresThatKeepTheirBits) {
+    // Mean square + eps at 2^-126, the least number of full accuracy, by the row or by eps.
+    for (const char *label : {"rms_norm", "add_rms_norm", "layer_norm"}) {
+        for (const std::int64_t width : {1, 7, 64, 1000, 4097}) {
+            for (const bool of_eps : {false, true}) {
+                if (width == 1 && std::string_view(label) == "layer_norm") {
+                    continue;  // has no deviation
+                }
+                const double size = of_eps ? 0x1p-70 : 0x1p-63;
+                Invocation call = make_call(label, Dtype::f32, {2, width}, [&](std::int64_t row, std::int64_t i) {
+                    return (i % 2 == 0 ? size : -size) * (1 + 0.25 * uniform(43, row, i / 2));
+                });
+                call.scalars[0] = of_eps ? 0x1p-126 : 0;
+                const Tensor &y = result_of(call, isa);
+                double sum = 0, squares = 0;
+                const Row x = call.tensors[0]->row_values(1);
+                const double factor = std::string_view(label) == "add_rms_norm" ? 2 : 1;
+                for (const double value : x) {
+                    sum += factor * value;
+                    squares += factor * factor * value * value;
+                }
+                const auto count = static_cast<double>(width);
+                const double mean = std::string_view(label) == "layer_norm" ? sum / count : 0;
+                const double root = std::sqrt(squares / count - mean * mean + call.scalars[0]);
+                for (std::int64_t i = 0; i < width; i++) {
+                    const double expected = (factor * x[static_cast<std::size_t>(i)] - mean) / root;
+                    ASSERT_NEAR(y.get(1, i), expected,
+                                0x1p-24 * (std::ceil(count / 32) + 16) * (1 + std::fabs(expected)))
+                        << label << ", width " << width << (of_eps ? ", eps" : "");
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Norms, RmsNormGivesZeroBeyondTheRangeOfSquares) {
+    // Squares that vanish, with eps = 0; squares whose sum overflows; eps that makes it overflow.
+    for (const char *label : {"rms_norm", "rms_norm.unit_offset", "rms_norm.eps_outside_root", "add_rms_norm"}) {
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            for (const double size : {0x1p-76, 0x1p64, 1e38}) {
+                Invocation call = make_call(label, type, {2, 70},
+                                            [&](std::int64_t, std::int64_t i) { return i % 3 == 0 ? size : -size; });
+                const bool sums = std::string_view(label) == "add_rms_norm";
+                if (sums && size < 1) {
+                    continue;  // the sums are twice as large
+                }
+                call.scalars[0] = 0;
+                const Tensor &y = result_of(call, isa);
+                for (std::int64_t i = 0; i < 70; i++) {
+                    ASSERT_EQ(y.get(1, i), 0) << label << " of " << size << " in " << name_of(type);
+                }
+            }
+        }
+    }
+    Invocation call = make_call("rms_norm", Dtype::f32, {1, 70}, [](std::int64_t, std::int64_t) { return 0x1p60; });
+    call.scalars[0] = std::numeric_limits<float>::max();
+    EXPECT_EQ(result_of(call, isa).get(0, 5), 0);
+}
+
+TEST_P(Norms, LayerNormBeyondTheRangeOfSquaresIsTheBias) {
+    for (const char *label : {"layer_norm", "add_layer_norm"}) {
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            for (const double size : {0x1p64, 1e30}) {
+                Invocation call = make_call(label, type, {2, 70},
+                                            [&](std::int64_t, std::int64_t i) { return i % 2 == 0 ? size : -size; });
+                const std::size_t bias = std::string_view(label) == "layer_norm" ? 2 : 3;
+                call.tensors[bias]->fill([](std::int64_t, std::int64_t) { return 0.5; });
+                const Tensor &y = result_of(call, isa);
+                for (std::int64_t i = 0; i < 70; i++) {
+                    ASSERT_EQ(y.get(1, i), 0.5) << label << " of " << size << " in " << name_of(type);
+                }
+            }
+            // Sums that overflow are infinite, as a row that holds an infinity.
+            const Invocation call = make_call(label, type, {1, 70}, [](std::int64_t, std::int64_t) { return 1e38; });
+            ASSERT_TRUE(std::isnan(result_of(call, isa).get(0, 69))) << label << " in " << name_of(type);
+        }
+    }
+}
+
 // ---- Softmax -----------------------------------------------------------------------------------------------------
 
 TEST_P(Norms, SoftmaxSumsToOneAndIgnoresShift) {
@@ -366,6 +445,56 @@ TEST_P(Norms, SoftmaxTreatsInfinitiesAsItSays) {
             EXPECT_EQ(y.get(4, i), y.get(4, 0));
         }
         EXPECT_NEAR(y.get(4, 0), 1.0 / 70, 1e-4);
+    }
+}
+
+TEST_P(Norms, SoftmaxOfScaledScoresIgnoresTheirMean) {
+    // What is left of the mean in scale x would be an error of scale times 2^-24 mean: here up to a fifth of the result.
+    for (const float scale : {3.7f, -3.7f, 0.3f}) {
+        for (const double mean : {1e3, 1e6, -1e6}) {
+            for (const std::int64_t width : {5, 1000, 4097}) {
+                for (const Dtype type : all_dtypes) {
+                    if (type == Dtype::f16 && std::fabs(mean) > 1e4) {
+                        continue;
+                    }
+                    Invocation call = make_call("softmax", type, {2, width}, [&](std::int64_t row, std::int64_t i) {
+                        return mean + std::floor(16 * bell(31, row, i)) / 8;
+                    });
+                    call.scalars[0] = scale;
+                    const Tensor &y = result_of(call, isa);
+                    const ExpectedRow expected = softmax(call.tensors[0]->row_values(1), scale, type);
+                    for (std::int64_t i = 0; i < width; i++) {
+                        const Expected &share = expected[static_cast<std::size_t>(i)];
+                        ASSERT_TRUE(acceptable(type, share, y.get(1, i)))
+                            << y.get(1, i) << " instead of " << share.value << " +- " << share.error << ", scale "
+                            << scale << ", mean " << mean << ", width " << width << " in " << name_of(type);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Norms, SoftmaxTakesEveryFiniteScale) {
+    const double most = std::numeric_limits<float>::max(), least = 0x1p-149;
+    for (const double scale : {0.0, least, 1e-40, 1e-20, 1e20, 0.75 * most, most}) {
+        for (const double sign : {1.0, -1.0}) {
+            for (const double size : {1e-30, 1.0, 1e30}) {
+                Invocation call = make_call("softmax", Dtype::f32, {2, 100}, [&](std::int64_t row, std::int64_t i) {
+                    return i == 50 ? size * 3 : size * uniform(37, row, i);
+                });
+                call.scalars[0] = sign * scale;
+                const Tensor &y = result_of(call, isa);
+                const Row x = call.tensors[0]->row_values(1);
+                const ExpectedRow expected = softmax(x, static_cast<float>(call.scalars[0]), Dtype::f32);
+                for (std::int64_t i = 0; i < 100; i++) {
+                    const Expected &share = expected[static_cast<std::size_t>(i)];
+                    ASSERT_TRUE(acceptable(Dtype::f32, share, y.get(1, i)))
+                        << y.get(1, i) << " instead of " << share.value << " +- " << share.error << ", scale "
+                        << call.scalars[0] << ", features of " << size;
+                }
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -527,11 +528,30 @@ TEST(RopeTable, HoldsTheNearestFloats) {
             return;
         }
     }
-    for (const double theta : {1.0000001, 2.0, 10000.0, 500000.0, 5e6, 1e8, 1e30, 1e300}) {
+    for (const double theta :
+         {1 + 0x1p-52, 1.0000001, 2.0, 10000.0, 500000.0, 5e6, 1e8, 1e30, 1e300, std::numeric_limits<double>::max()}) {
         check_table(options_of(128, 0, false, theta, 3000), sample(3000));
         check_table(options_of(1024, 1022, true, theta, 50), sample(50));
         if (HasFatalFailure()) {
             return;
+        }
+    }
+}
+
+TEST(RopeTable, TakesEveryFactor) {
+    const double most = std::numeric_limits<double>::max(), least = std::numeric_limits<double>::denorm_min();
+    const halyard_rope_options plain = options_of(128, 0, false, 500000, 3000);
+    check_table(linear(plain, most), sample(3000));
+    for (const auto &[low, high] : {std::pair(least, 2 * least), std::pair(least, most), std::pair(1.0, 1 + 0x1p-52),
+                                    std::pair(most / 2, most)}) {
+        for (const double factor : {1 + 0x1p-52, 8.0, most}) {
+            halyard_rope_options o = llama3(plain, factor, 8192);
+            o.low_freq_factor = low;
+            o.high_freq_factor = high;
+            check_table(o, sample(3000));
+            if (HasFatalFailure()) {
+                return;
+            }
         }
     }
 }

@@ -115,6 +115,26 @@ TEST(Stack, EveryPresetInAnyForm) {
     }
 }
 
+TEST(Stack, TakesSoftcapsToTheEndsOfTheirRange) {
+    for (const float softcap : {1e-30f, 1e30f}) {
+        StackForm form = preset_stack("llama");
+        form.softcap = softcap;
+        const Stack stack(form);
+        const Ids ids = some_ids(5, form.vocab, 3);
+        const IdTensor id_tensor(ids);
+        const Matrix expected = halyard::tests::stack(stack.values, ids).logits;
+        const halyard_stack_options options = all_logits();
+        for (const halyard_isa isa : supported_isas()) {
+            const auto logits = logits_tensor(stack, Dtype::f32, {5});
+            ASSERT_EQ(halyard_stack_forward(Context(isa).get(), stack.get(), &id_tensor.view, nullptr, nullptr,
+                                            &options, &logits->view),
+                      HALYARD_OK)
+                << halyard_last_error();
+            EXPECT_TRUE(as_expected(*logits, expected)) << halyard_isa_name(isa) << ", softcap " << softcap;
+        }
+    }
+}
+
 TEST(Stack, ConfigurationComesBackComplete) {
     StackForm form = preset_stack("llama");
     const Stack stack(form);

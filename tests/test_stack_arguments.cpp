@@ -58,6 +58,8 @@ const StackMakingMistake stack_making_mistakes[] = {
      }},
     {"negative", "final_logit_softcapping", invalid, [](StackMaking &m) { m.c.final_logit_softcapping = -30; }},
     {"infinite", "final_logit_softcapping", invalid, [](StackMaking &m) { m.c.final_logit_softcapping = INFINITY; }},
+    {"denormal", "final_logit_softcapping", invalid, [](StackMaking &m) { m.c.final_logit_softcapping = 1e-40f; }},
+    {"too large", "final_logit_softcapping", invalid, [](StackMaking &m) { m.c.final_logit_softcapping = 1e31f; }},
     {"null", "embed_tokens", invalid, [](StackMaking &m) { m.w.embed_tokens = nullptr; }},
     {"int32", "embed_tokens", unsupported, [](StackMaking &m) { m.embed_tokens.dtype.code = kDLInt; }},
     {"no matrix", "embed_tokens", invalid, [](StackMaking &m) { m.embed_tokens.ndim = 1; }},

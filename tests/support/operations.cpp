@@ -14,6 +14,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 const std::vector<double> not_finite = {infinity, -infinity, not_a_number};
+const std::vector<double> refused_beta = {infinity, -infinity, not_a_number, 1e-40, -0.99e-28, 1.01e28, -3.4e38};
 
 // ---- The table of kernels: a kernel without a reference does not compile ---------------------------------------
 
@@ -113,7 +114,7 @@ void add_unary(std::vector<Operation> &all) {
         operation.function = "halyard_" + std::string(activation.function);
         operation.operands = {{"x"}, {"y", Role::output}};
         if (activation.has_beta) {
-            operation.scalars = {{"beta", activation.beta, not_finite}};
+            operation.scalars = {{"beta", activation.beta, refused_beta}};
         }
         operation.in_place = {{{1, 0}}};
         operation.call = [&activation](const halyard_context *context, DLTensor *const *t, const double *scalars) {
@@ -234,7 +235,7 @@ void add_gated(std::vector<Operation> &all) {
         for (const float beta : {1.0f, -0.75f}) {
             add_gated_unit(
                 all, kernel.name, with_number(".beta_", beta), kernel.gate->function, beta,
-                {{"beta", beta, not_finite}}, [value = kernel.gate->value, beta](double x) { return value(x, beta); },
+                {{"beta", beta, refused_beta}}, [value = kernel.gate->value, beta](double x) { return value(x, beta); },
                 [call = kernel.call](const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                      const double *scalars, DLTensor *y) {
                     return call(context, gate, up, static_cast<float>(scalars[0]), y);

@@ -27,12 +27,12 @@ typedef struct halyard_rope_options {
     int64_t rotary_dim;    /* the first so many features of a head are rotated, the others kept; even, <= head_dim;
                             * 0: all. (Hugging Face: partial_rotary_factor * head_dim) */
     int64_t max_positions; /* positions are in [0, max_positions); at most 2^24 */
-    double rope_theta;     /* > 1: 10000, 500000, ... */
+    double rope_theta;     /* > 1 and finite: 10000, 500000, ... */
     int interleaved;       /* 0: feature i turns with feature i + rotary_dim/2 (GPT-NeoX, Hugging Face); not 0: 2i with
                             * 2i + 1 (GPT-J, Llama's own code) */
     halyard_rope_scaling scaling;
-    double factor;                            /* >= 1, of both scalings */
-    double low_freq_factor, high_freq_factor; /* of HALYARD_ROPE_LLAMA3: 0 < low < high (1 and 4) */
+    double factor;                            /* >= 1 and finite, of both scalings */
+    double low_freq_factor, high_freq_factor; /* of HALYARD_ROPE_LLAMA3: 0 < low < high, finite (1 and 4) */
     int64_t original_max_position_embeddings; /* of HALYARD_ROPE_LLAMA3: 8192 for Llama 3 */
 } halyard_rope_options;
 
@@ -104,11 +104,12 @@ HALYARD_API halyard_status halyard_kv_cache_read(const halyard_context *context,
 
 /** All zero (or a null pointer for the whole): full attention with scores divided by sqrt(head_dim). */
 typedef struct halyard_attention_options {
-    float scale;            /* of the scores: finite, >= 0; 0: 1/sqrt(head_dim) */
-    int causal;             /* not 0: the query at position p sees keys at positions <= p */
+    float scale; /* of the scores: finite, >= 0; 0: 1/sqrt(head_dim). Scaled scores beyond 1e9 in magnitude are
+                             * too coarse in f32 for a softmax: a query with such may give zeros or NaN */
+    int causal;  /* not 0: the query at position p sees keys at positions <= p */
     int64_t sliding_window; /* 0: none; else the query at p sees keys > p - sliding_window (and, without `causal`,
                              * < p + sliding_window) */
-    float softcap;          /* 0: none; else score = softcap tanh(score / softcap) (Gemma 2); finite, >= 0 */
+    float softcap;          /* 0: none; else score = softcap tanh(score / softcap) (Gemma 2), 1e-30 to 1e30 */
     /** Null or [head_dim], any dtype: each head of q and of k goes through an RMSNorm (Qwen 3, Gemma 3), before `rope`. */
     const DLTensor *q_norm_weight, *k_norm_weight;
     float qk_norm_eps;        /* finite, >= 0 */

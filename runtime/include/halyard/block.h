@@ -46,13 +46,13 @@ typedef struct halyard_block_config {
     unsigned norm_flags; /* HALYARD_RMS_..., of RMSNorm: HALYARD_RMS_UNIT_OFFSET for Gemma */
 
     halyard_activation hidden_act;
-    float swish_beta; /* of HALYARD_SWISH */
+    float swish_beta; /* of HALYARD_SWISH, as for halyard_swish */
     int gated_mlp;    /* not 0: down(act(gate x) * up x); 0: down(act(up x)) */
 
     int causal;                   /* not 0: a decoder; with a cache it must be one */
     int64_t sliding_window;       /* 0: none */
-    float query_pre_attn_scalar;  /* scores are divided by its root; 0: head_dim */
-    float attn_logit_softcapping; /* 0: none */
+    float query_pre_attn_scalar;  /* scores are divided by its root; finite, >= 0; 0: head_dim */
+    float attn_logit_softcapping; /* 0: none; else 1e-30 to 1e30 */
     /** rope_theta 0: no rotary embedding. head_dim and max_positions may be 0: the block's head_dim, and
      *  max_position_embeddings. */
     halyard_rope_options rope;
@@ -117,11 +117,11 @@ HALYARD_API halyard_status halyard_block_forward(const halyard_context *context,
 typedef struct halyard_stack_config {
     int64_t vocab_size;
     int64_t hidden_size;
-    float embedding_multiplier; /* tokens' embeddings are multiplied by it (Gemma: sqrt(hidden_size)); 0: 1 */
+    float embedding_multiplier; /* tokens' embeddings are multiplied by it (Gemma: sqrt(hidden_size)); finite; 0: 1 */
     halyard_norm norm;          /* the last one; HALYARD_NORM_NONE for Post-LN */
-    float rms_norm_eps;
+    float rms_norm_eps;         /* finite, >= 0 */
     unsigned norm_flags;
-    float final_logit_softcapping; /* 0: none */
+    float final_logit_softcapping; /* 0: none; else 1e-30 to 1e30 */
 } halyard_stack_config;
 
 /** All where the blocks are or, of blocks on a device, all in the memory of the process: they are copied then, and not

@@ -170,11 +170,15 @@ HALYARD_API halyard_status halyard_cuda_prepare(int device);
 /* ---- Normalization ------------------------------------------------------------------------------------
  * x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
  * eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
- * stays in that row. */
+ * stays in that row.
+ * Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
+ * least 2^-126 (1.2e-38) and its sum of squares (of deviations from the mean) is below 2^128 (3.4e38): with eps = 0
+ * features of 1e-18 to 1e19 / sqrt(d). docs/numerics.md says what is beyond. */
 
 /** y = weight * (x - mean) / sqrt(var + eps) + bias; mean and biased variance (divided by d) over the row
  *  (Ba, Kiros, Hinton 2016). The variance is centred and the mean carried beyond f32, so rows with
- *  |mean| >> deviation keep their accuracy. */
+ *  |mean| >> deviation keep their accuracy. Finite features whose squared deviations overflow f32 in sum give bias
+ *  (or 0); those whose own sum overflows may give NaN. */
 HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
                                               const DLTensor *bias, float eps, DLTensor *y);
 
@@ -185,7 +189,7 @@ enum {
 };
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
- *  overflows f32 gives 0. */
+ *  overflows f32 gives 0; so does, with eps = 0, one whose squares all vanish (features of at most 2^-75). */
 HALYARD_API halyard_status halyard_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
                                             float eps, unsigned flags, DLTensor *y);
 
@@ -208,8 +212,10 @@ HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, 
                                                 const DLTensor *residual, const DLTensor *weight, float eps,
                                                 unsigned flags, DLTensor *residual_out, DLTensor *y);
 
-/** y = exp(scale * x - max) / sum(exp(scale * x - max)) over each row; y may be x. scale is finite. A row that
- *  holds NaN or +Inf, or only -Inf, gives NaN throughout, as in PyTorch; other -Inf give 0. */
+/** y = exp(scale * (x - m)) / sum(exp(scale * (x - m))) over each row, m the feature for which scale * x is largest;
+ *  y may be x. scale is finite. The difference is taken first, so that a large mean costs no accuracy; one that
+ *  overflows f32 counts as infinite. Where scale * x of a row holds NaN or +Inf, or only -Inf, the row gives NaN
+ *  throughout, as in PyTorch; other -Inf give 0. */
 HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y);
 
 /* ---- Activations --------------------------------------------------------------------------------------
@@ -225,7 +231,7 @@ HALYARD_API halyard_status halyard_gelu_tanh(const halyard_context *context, con
 HALYARD_API halyard_status halyard_gelu_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * sigmoid(x), also called Swish-1 */
 HALYARD_API halyard_status halyard_silu(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is finite */
+/** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is 0, or from 1e-28 to 1e28 in magnitude */
 HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y);
 /** 1 / (1 + exp(-x)) */
 HALYARD_API halyard_status halyard_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
@@ -263,7 +269,7 @@ HALYARD_API halyard_status halyard_geglu(const halyard_context *context, const D
 /** gelu_tanh(gate) * up */
 HALYARD_API halyard_status halyard_geglu_tanh(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                               DLTensor *y);
-/** swish(gate, beta) * up; beta = 1 in every published model. beta is finite. */
+/** swish(gate, beta) * up; beta = 1 in every published model. beta as for halyard_swish. */
 HALYARD_API halyard_status halyard_swiglu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
                                           float beta, DLTensor *y);
 
@@ -401,7 +407,7 @@ typedef struct halyard_linear_options {
     /** Of the product; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
      *  gelu GeGLU, silu SwiGLU. */
     halyard_activation activation;
-    float beta; /* of HALYARD_SWISH; finite */
+    float beta; /* of HALYARD_SWISH, as for halyard_swish */
     /** Null, or shape and dtype of y: added last. May be y. */
     const DLTensor *residual;
 } halyard_linear_options;
@@ -448,7 +454,7 @@ typedef struct halyard_ffn_options {
      *  in the product's accuracy, as it does in every implementation of this form. */
     int deferred_norm;
     halyard_activation activation;
-    float beta;                /* of HALYARD_SWISH; finite */
+    float beta;                /* of HALYARD_SWISH, as for halyard_swish */
     const DLTensor *bias;      /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
     const DLTensor *bias_up;   /* null or [d_ff]: of `up` where the first product is gated */
     const DLTensor *bias_down; /* null or [d_model] */
