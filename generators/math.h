@@ -60,17 +60,10 @@ public:
      * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the
      * whole range, from denormal results to overflow, for two more terms of P than |r| <= ½ ln 2 takes. exp(±0) = 1,
      * exp(-inf) = 0, exp(inf) = inf; inf from 88.7228394, 0 below -103.97. */
-    Expr exp(Expr v) const {
-        Expr x = at_most(at_least(v, -105.0f), 89.0f);
-        Power p = nearest_power(x, 0.5f * log2e, 0);
-        if (result != DType::f32) {
-            return exp4_fraction(remainder(x, 0.5f * log2e, 0.5f * log2e_lo, p.n)) * p.scale * p.scale;
-        }
-        Expr r = fma(p.n, -2 * ln2_lo, fma(p.n, -2 * ln2_hi, x));
-        Expr m = polynomial(
-            r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f, 0.000196297508f});
-        return m * p.scale * p.scale;
-    }
+    Expr exp(Expr v) const { return exp_in_range(at_most(at_least(v, -105.0f), 89.0f)); }
+
+    /** The same for x <= 0, or NaN, alone. */
+    Expr exp_not_above_one(Expr v) const { return exp_in_range(at_least(v, -105.0f)); }
 
     /** σ(x) = 1/(1 + e^-x). Error 2.5. Written as u/(u + u·e^-x) with u = 2^-24, so that e^-x does not overflow before
      * the quotient has passed through all denormals. sigmoid(-inf) = 0, sigmoid(inf) = 1. */
@@ -336,6 +329,18 @@ private:
         Expr product = a * b;
         Pair sum = add(product, c);
         return {sum.high, sum.low + fma_exact(a, b, product * -1.0f)};
+    }
+
+    /** exp for -105 <= x <= 89. */
+    Expr exp_in_range(const Expr &x) const {
+        Power p = nearest_power(x, 0.5f * log2e, 0);
+        if (result != DType::f32) {
+            return exp4_fraction(remainder(x, 0.5f * log2e, 0.5f * log2e_lo, p.n)) * p.scale * p.scale;
+        }
+        Expr r = fma(p.n, -2 * ln2_lo, fma(p.n, -2 * ln2_hi, x));
+        Expr m = polynomial(
+            r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f, 0.000196297508f});
+        return m * p.scale * p.scale;
     }
 
     /** n = x·c rounded to an integer: the sum with 1.5·2^23 has no room for a fraction, and holds n in its low bits,

@@ -1,4 +1,5 @@
-// Softmax over a row, y = exp(scale x - m) / sum(exp(scale x - m)), m the row's maximum of scale x.
+// Softmax over a row, y = exp(scale (x - m)) / sum(exp(scale (x - m))), m the feature of the row for which scale x is
+// largest. The difference comes first: scale x alone would round away what a large mean leaves of the row.
 //
 // Best in two kernels, so that each exponential is computed once: the first writes the exponentials in f32 to a row in
 // cache, the second normalizes it. One kernel that computes them twice serves rows too wide for that. The bits are the same.
@@ -29,7 +30,7 @@ class Softmax : public Generator<Softmax> {
 public:
     GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
     GeneratorParam<bool> words{"words", false};         // see row_storage.h
-    GeneratorParam<bool> normalize{"normalize", true};  // false: y = exp(scale x - m) in f32
+    GeneratorParam<bool> normalize{"normalize", true};  // false: y = exp(scale (x - m)) in f32
     schedules::RowParams params;
 
     Input<Buffer<void, 2>> x{"x"};
@@ -53,15 +54,20 @@ public:
         const RowThreads dealt = on_gpu() ? threads.threads(dtype, words) : RowThreads();
         const RowThreads *const own_threads = on_gpu() ? &dealt : nullptr;
         const Expr features = storage().elements(width);
-        const auto score = [&](Expr i) {
-            return strict_float(storage().load([&](Expr index) { return x(index, t); }, i) * score_scale);
-        };
-        const auto exponential = [&](Expr i) { return strict_float(math.exp(score(i) - maximum.result(t))); };
+        const auto feature = [&](Expr i) { return storage().load([&](Expr index) { return x(index, t); }, i); };
+        // With a negative scale m is the least feature.
+        const Expr direction = select(score_scale < 0.0f, -1.0f, 1.0f);
+        const auto directed = [&](Expr i) { return strict_float(feature(i) * direction); };
 
         const auto larger = [](Expr a, Expr b) { return strict_float(select(a > b, a, b)); };
         maximum = reduce_row(
-            "maximum", features, lanes, t, {Float(32).min()}, score,
+            "maximum", features, lanes, t, {Float(32).min()}, directed,
             [&](const Values &so_far, const Expr &x) { return Values{larger(so_far[0], x)}; }, larger, own_threads);
+        // A sum takes x from memory, which a difference could not.
+        const Expr minus_m = strict_float(maximum.result(t) * select(score_scale < 0.0f, 1.0f, -1.0f));
+        const auto exponential = [&](Expr i) {
+            return strict_float(math.exp_not_above_one(strict_float((feature(i) + minus_m) * score_scale)));
+        };
 
         if (normalize) {
             sum = row_sum(exponential, features, t, own_threads);

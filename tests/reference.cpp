@@ -335,25 +335,24 @@ ExpectedRow rms_norm(const Row &x, const NormParameters &parameters) {
 }
 
 ExpectedRow softmax(const Row &x, double scale, Dtype type) {
-    // A score is scale * x in f32; with scale 1 it is exact.
-    const double score_error = scale == 1 ? 0.0 : unit;
     double largest = -infinity;
     bool undefined = false;
     for (const double value : x) {
-        const double score = round_to(Dtype::f32, scale * value);
+        const double score = scale * value;
         undefined = undefined || std::isnan(score) || score == infinity;
-        largest = std::max(largest, scale * value);
+        largest = std::max(largest, score);
     }
-    if (undefined || round_to(Dtype::f32, largest) == -infinity) {
+    if (undefined || largest == -infinity) {
         return ExpectedRow(x.size(), {not_a_number, 0.0});
     }
 
     // An error of a in the argument of exp is one of a relative in its result, on top of exp's own: 2 ULP (4 units), or
     // what 16-bit types may have, as much again being in the sum.
     const double exp_error = type == Dtype::f32 ? 4 * unit : accuracy::relative_error_f16 / 2;
+    // The argument is rounded as a difference of features and, unless scale is 1, as its product with it.
+    const double roundings = scale == 1 ? 1 : 2;
     const auto argument_error = [&](double value) {
-        return std::isinf(value) ? 0.0
-                                 : unit * std::fabs(scale * value - largest) + score_error * std::fabs(scale * value);
+        return std::isinf(value) ? 0.0 : roundings * unit * std::fabs(scale * value - largest);
     };
     double sum = 0, sum_error = 0;
     for (const double value : x) {

@@ -430,6 +430,56 @@ TEST_P(Norms, SoftmaxTreatsInfinitiesAsItSays) {
     }
 }
 
+TEST_P(Norms, SoftmaxOfScaledScoresIgnoresTheirMean) {
+    // What is left of the mean in scale x would be an error of scale times 2^-24 mean: here up to a fifth of the result.
+    for (const float scale : {3.7f, -3.7f, 0.3f}) {
+        for (const double mean : {1e3, 1e6, -1e6}) {
+            for (const std::int64_t width : {5, 1000, 4097}) {
+                for (const Dtype type : all_dtypes) {
+                    if (type == Dtype::f16 && std::fabs(mean) > 1e4) {
+                        continue;
+                    }
+                    Invocation call = make_call("softmax", type, {2, width}, [&](std::int64_t row, std::int64_t i) {
+                        return mean + std::floor(16 * bell(31, row, i)) / 8;
+                    });
+                    call.scalars[0] = scale;
+                    const Tensor &y = result_of(call, isa);
+                    const ExpectedRow expected = softmax(call.tensors[0]->row_values(1), scale, type);
+                    for (std::int64_t i = 0; i < width; i++) {
+                        const Expected &share = expected[static_cast<std::size_t>(i)];
+                        ASSERT_TRUE(acceptable(type, share, y.get(1, i)))
+                            << y.get(1, i) << " instead of " << share.value << " +- " << share.error << ", scale "
+                            << scale << ", mean " << mean << ", width " << width << " in " << name_of(type);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Norms, SoftmaxTakesEveryFiniteScale) {
+    const double most = std::numeric_limits<float>::max(), least = 0x1p-149;
+    for (const double scale : {0.0, least, 1e-40, 1e-20, 1e20, 0.75 * most, most}) {
+        for (const double sign : {1.0, -1.0}) {
+            for (const double size : {1e-30, 1.0, 1e30}) {
+                Invocation call = make_call("softmax", Dtype::f32, {2, 100}, [&](std::int64_t row, std::int64_t i) {
+                    return i == 50 ? size * 3 : size * uniform(37, row, i);
+                });
+                call.scalars[0] = sign * scale;
+                const Tensor &y = result_of(call, isa);
+                const Row x = call.tensors[0]->row_values(1);
+                const ExpectedRow expected = softmax(x, static_cast<float>(call.scalars[0]), Dtype::f32);
+                for (std::int64_t i = 0; i < 100; i++) {
+                    const Expected &share = expected[static_cast<std::size_t>(i)];
+                    ASSERT_TRUE(acceptable(Dtype::f32, share, y.get(1, i)))
+                        << y.get(1, i) << " instead of " << share.value << " +- " << share.error << ", scale "
+                        << call.scalars[0] << ", features of " << size;
+                }
+            }
+        }
+    }
+}
+
 // ---- Sizes beyond 32 bits ------------------------------------------------------------------------------------------
 
 /** A range of addresses backed again and again by the same memory: a tensor of billions of elements that takes little

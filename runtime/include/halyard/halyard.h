@@ -196,8 +196,10 @@ HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, 
                                                 const DLTensor *residual, const DLTensor *weight, float eps,
                                                 unsigned flags, DLTensor *residual_out, DLTensor *y);
 
-/** y = exp(scale * x - max) / sum(exp(scale * x - max)) over each row; y may be x. scale is finite. A row that
- *  holds NaN or +Inf, or only -Inf, gives NaN throughout, as in PyTorch; other -Inf give 0. */
+/** y = exp(scale * (x - m)) / sum(exp(scale * (x - m))) over each row, m the feature for which scale * x is largest;
+ *  y may be x. scale is finite. The difference is taken first, so that a large mean costs no accuracy; one that
+ *  overflows f32 counts as infinite. Where scale * x of a row holds NaN or +Inf, or only -Inf, the row gives NaN
+ *  throughout, as in PyTorch; other -Inf give 0. */
 HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y);
 
 /* ---- Activations --------------------------------------------------------------------------------------
