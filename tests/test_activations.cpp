@@ -133,6 +133,36 @@ TEST(SwishWithExtremeBeta, StaysWithinItsBounds) {
     }
 }
 
+TEST(SwishWithExtremeBeta, IsRightForEveryValueOfThe16BitTypes) {
+    for (const char *label : {"swish.beta_0", "swish_derivative.beta_0"}) {
+        const bool slope = std::string_view(label) == "swish_derivative.beta_0";
+        for (const float beta : {1e-28f, -1e-28f, 1e28f, -1e28f}) {
+            Operation operation = tests::operation(label);
+            operation.scalars[0].value = beta;
+            operation.reference = [&](const std::vector<Row> &rows, Dtype type) {
+                const ErrorModel errors(slope ? "swish_derivative" : "swish");
+                ExpectedRow expected;
+                for (const double x : rows[0]) {
+                    const double value = slope ? reference::swish_derivative(x, beta) : reference::swish(x, beta);
+                    expected.push_back({value, errors.allowed(beta * x, value, type)});
+                }
+                return std::vector<ExpectedRow>{expected};
+            };
+            for (const Dtype type : {Dtype::f16, Dtype::bf16}) {
+                Invocation call(operation, type, {1 << 16});
+                for (std::int64_t i = 0; i < 1 << 16; i++) {
+                    call.tensors[0]->set_bits(0, i, static_cast<std::uint32_t>(i));
+                }
+                const std::vector<std::vector<ExpectedRow>> expected = call.expected();
+                for (const halyard_isa isa : supported_isas()) {
+                    ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
+                    EXPECT_TRUE(call.check(expected)) << "beta " << beta << " with " << halyard_isa_name(isa);
+                }
+            }
+        }
+    }
+}
+
 TEST(SwishWithExtremeBeta, HasItsLimits) {
     const double infinity = std::numeric_limits<double>::infinity();
     for (const float beta : {1e-28f, -1e-28f, 1e28f, -1e28f}) {
