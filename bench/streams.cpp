@@ -108,7 +108,7 @@ void read_far(const StreamArguments &s) {
         take_lines(s.a + offset);
         take_lines(s.a + half + offset);
     }
-    char sink[width];
+    alignas(width) char sink[width];
     Ordinary::store(sink, sums[0] ^ sums[1] ^ sums[2] ^ sums[3]);
     asm volatile("" ::"r"(sink) : "memory");
 }
@@ -126,7 +126,7 @@ void read(const StreamArguments &s) {
             sums[i] ^= load(s.a + offset + i * width);
         }
     }
-    char sink[width];
+    alignas(width) char sink[width];
     Ordinary::store(sink, sums[0] ^ sums[1] ^ sums[2] ^ sums[3]);
     asm volatile("" ::"r"(sink) : "memory");
 }

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <climits>
+#include <cmath>
 #include <new>
 
 #include "attention.h"

@@ -2,8 +2,6 @@
 #ifndef HALYARD_RUNTIME_NORM_H
 #define HALYARD_RUNTIME_NORM_H
 
-#include <cmath>
-
 #include "rows.h"
 
 namespace halyard {
@@ -105,9 +103,11 @@ inline RmsNormScalars rms_norm_scalars(Checker &check, const char *flags_name, c
     if (check.failed()) {
         return {};
     }
-    const int32_t width = static_cast<int32_t>(x.width());
+    // Rounded up without std::ceil, which clang takes from libm.
+    const double product = static_cast<double>(p) * static_cast<double>(x.width());
+    const auto whole = static_cast<int32_t>(product);
     return {eps, (flags & HALYARD_RMS_EPS_OUTSIDE_ROOT) != 0, flags & HALYARD_RMS_UNIT_OFFSET ? 1.0f : 0.0f,
-            p == 1.0f ? width : static_cast<int32_t>(std::ceil(static_cast<double>(p) * width))};
+            whole + (product > whole)};
 }
 
 inline RowOperation rms_norm(const View &weight, RmsNormScalars *scalars) {

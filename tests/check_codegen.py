@@ -20,7 +20,7 @@ PARTIAL = {"neon_fp16"}
 OBJECT = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
-RELOCATION = re.compile(r"^\s*[0-9a-f]+: R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
+RELOCATION = re.compile(r"^\s*[0-9a-f]+:\s+R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
 
 
 class X86:
@@ -33,7 +33,8 @@ class X86:
     @staticmethod
     def target(name, operands):
         """The address that an instruction may jump to."""
-        found = re.match(r"[0-9a-f]+", operands) if name.startswith("j") else None
+        # LLVM's objdump writes 0x.
+        found = re.match(r"(?:0x)?[0-9a-f]+", operands) if name.startswith("j") else None
         return int(found.group(), 16) if found else None
 
 

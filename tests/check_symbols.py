@@ -14,7 +14,8 @@ COMPILER_SUPPORT = {"__cpu_model", "__cpu_features2", "__cpu_indicator_init", "_
 ALLOWED_LIBRARIES = re.compile(r"^(libc|libm|libpthread|libdl|ld-linux-[\w-]+)\.so\.\d+$")
 SANITIZER_LIBRARIES = re.compile(r"^lib(asan|ubsan|tsan|gcc_s|stdc\+\+)\.so\.\d+$")
 FOREIGN = re.compile(r"^(_Z|__cxa_(?!atexit|finalize)|__gxx_|halide_|_Unwind_)")
-MATH = re.compile(r"^_*(exp|exp2|expm1|log|log2|log1p|pow|sin|cos|tan|sinh|cosh|tanh|erf|erfc|fma|sqrt|cbrt|tgamma)[fl]?(_finite)?$")
+MATH = re.compile(r"^_*(exp|exp2|expm1|log|log2|log1p|pow|sin|cos|tan|sinh|cosh|tanh|erf|erfc|fma|sqrt|cbrt|tgamma|"
+                  r"ceil|floor|round|trunc|rint|nearbyint|fmod|ldexp|frexp)[fl]?(_finite)?$")
 
 
 def run(*command):

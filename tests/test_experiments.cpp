@@ -344,7 +344,7 @@ TEST_F(Experiments, DerivativesAreTheSlopesOfTheCurves) {
             if (name.first == "relu" && std::fabs(x) <= 2 * h) {
                 continue;  // its kink
             }
-            const auto value = [&](std::size_t at) { return curve[at].number("value"); };
+            const auto value = [&curve = curve](std::size_t at) { return curve[at].number("value"); };
             const double slope = (value(i - 2) - 8 * value(i - 1) + 8 * value(i + 1) - value(i + 2)) / (12 * h);
             const double size = std::max(1.0, std::fabs(value(i + 2)));
             const double tolerance = h * h * h * h / 30 * 55 * std::pow(beta, 4) + 1.5 / h * value_error * size;

@@ -145,7 +145,7 @@ TEST(LargePitch, LinearGivesTheBitsOfCompactRows) {
  * the period divides no power of two, so that an address that lost its upper bits shows other elements. */
 class ManyElements {
 public:
-    static constexpr std::int64_t row_width = 1024, row_bytes = 2 * row_width;
+    static constexpr std::int64_t row_width = 1024;
     static constexpr std::int64_t period_bytes = 61 << 20, periods = 68, tail_bytes = 4096;
     static constexpr std::int64_t elements = (period_bytes * periods + tail_bytes) / 2;
     static_assert(elements > two_to_31);

@@ -10,8 +10,8 @@ namespace halyard::tests {
 namespace {
 
 #if defined(__aarch64__)
-using CompilersHalf = __fp16;  // GCC 12 has _Float16 in C++ on x86 only
-#else
+using CompilersHalf = __fp16;      // GCC 12 has _Float16 in C++ on x86 only
+#elif defined(__FLT16_MANT_DIG__)  // clang 14 has it on ARM only
 using CompilersHalf = _Float16;
 #endif
 
