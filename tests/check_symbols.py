@@ -2,9 +2,11 @@
 """Checks what the libraries export and need.
 
 Both define no global symbol but halyard_*, and need nothing beyond libc, libm, libpthread, libdl and the loader. The
-static library leaves no symbol of a C++ standard library, of Halide's runtime or of libm undefined.
+static library leaves no symbol of a C++ standard library, of Halide's runtime or of libm undefined. The fuzzer of the C
+API calls all that they export.
 """
 import argparse
+import pathlib
 import re
 import subprocess
 import sys
@@ -37,6 +39,7 @@ def main():
     parser.add_argument("--nm", default="nm")
     parser.add_argument("--readelf", default="readelf")
     parser.add_argument("--sanitized", action="store_true", help="the libraries are built with sanitizers")
+    parser.add_argument("--fuzzer", type=pathlib.Path, required=True, help="the source that is to call every function")
     parser.add_argument("static")
     parser.add_argument("shared")
     arguments = parser.parse_args()
@@ -53,6 +56,10 @@ def main():
     if {name for name, _ in static} != {name for name, _ in shared}:
         problems.append("the two libraries define different functions: " +
                         ", ".join(sorted({name for name, _ in static} ^ {name for name, _ in shared})))
+
+    called = set(re.findall(r"\b(halyard_\w+)[()]", arguments.fuzzer.read_text()))
+    for name in sorted({name for name, _ in shared} - called):
+        problems.append(f"{arguments.fuzzer.name} does not call {name}")
 
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", run(arguments.readelf, "--dynamic", arguments.shared))
     if not needed:

@@ -1,0 +1,1115 @@
+// A libFuzzer target for the C API: a sequence of calls of all its functions, with right and wrong arguments. What is
+// refused must have a message and leave every output as it was; what is accepted must stay within its tensors.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "fuzz/call.h"
+#include "halyard/attention.h"
+#include "halyard/block.h"
+#include "halyard/halyard.h"
+
+#define NAMED(function) #function, function
+
+namespace halyard::tests {
+namespace {
+
+struct Unary {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, DLTensor *);
+};
+struct UnaryBeta {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, float, DLTensor *);
+};
+struct Binary {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, DLTensor *);
+};
+struct Packed {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, halyard_glu_layout, DLTensor *);
+};
+
+const Unary unary_functions[] = {
+    {NAMED(halyard_relu)},
+    {NAMED(halyard_gelu)},
+    {NAMED(halyard_gelu_tanh)},
+    {NAMED(halyard_gelu_sigmoid)},
+    {NAMED(halyard_silu)},
+    {NAMED(halyard_sigmoid)},
+    {NAMED(halyard_tanh)},
+    {NAMED(halyard_exp)},
+    {NAMED(halyard_relu_derivative)},
+    {NAMED(halyard_gelu_derivative)},
+    {NAMED(halyard_gelu_tanh_derivative)},
+    {NAMED(halyard_gelu_sigmoid_derivative)},
+    {NAMED(halyard_silu_derivative)},
+    {NAMED(halyard_sigmoid_derivative)},
+    {NAMED(halyard_tanh_derivative)},
+    {NAMED(halyard_exp_derivative)},
+};
+const UnaryBeta unary_beta_functions[] = {
+    {NAMED(halyard_swish)},
+    {NAMED(halyard_swish_derivative)},
+    {NAMED(halyard_softmax)},
+};
+const Binary binary_functions[] = {
+    {NAMED(halyard_add)},   {NAMED(halyard_glu)},   {NAMED(halyard_bilinear)},
+    {NAMED(halyard_reglu)}, {NAMED(halyard_geglu)}, {NAMED(halyard_geglu_tanh)},
+};
+const Packed packed_functions[] = {
+    {NAMED(halyard_glu_packed)},   {NAMED(halyard_bilinear_packed)},   {NAMED(halyard_reglu_packed)},
+    {NAMED(halyard_geglu_packed)}, {NAMED(halyard_geglu_tanh_packed)},
+};
+
+constexpr DLDataType dtypes[] = {f32, f16, bf16};
+/** Few, so that matrices fit each other. */
+constexpr std::int64_t widths[] = {16, 8, 20};
+
+template<typename T>
+T *no_handle() {
+    return reinterpret_cast<T *>(std::uintptr_t{0x5a5a5a5a});
+}
+
+void serial_for(void *, int count, void (*task)(void *closure, int index), void *closure) {
+    for (int i = count - 1; i >= 0; i--) {
+        task(closure, i);
+    }
+}
+
+void read_hidden(void *user, std::int64_t, std::int64_t, const DLTensor *hidden) {
+    const std::int64_t count = hidden->shape[0] * hidden->shape[1] * hidden->shape[2];
+    float sum = 0;
+    for (std::int64_t i = 0; i < count; i++) {
+        sum += static_cast<const float *>(hidden->data)[i];
+    }
+    *static_cast<volatile float *>(user) = sum;
+}
+
+/** A folder for the files of weights, gone when the program ends. */
+class Folder {
+public:
+    Folder() {
+        const char *place = std::getenv("TMPDIR");
+        path_ = std::string(place ? place : "/tmp") + "/halyard-fuzz-XXXXXX";
+        if (!mkdtemp(path_.data())) {
+            std::abort();
+        }
+        file_ = path_ + "/weights";
+    }
+    ~Folder() {
+        unlink(file_.c_str());
+        rmdir(path_.c_str());
+    }
+    const char *file() const { return file_.c_str(); }
+    const char *path() const { return path_.c_str(); }
+
+private:
+    std::string path_, file_;
+};
+
+TensorMemory &tensor_memory() {
+    static TensorMemory memory;
+    return memory;
+}
+
+/** What packed weights and caches are made in where the caller gives memory: a piece for each place of a handle. */
+using HandleMemory = GuardedMemory<6, 16384>;
+HandleMemory &handle_memory() {
+    static HandleMemory memory;
+    return memory;
+}
+
+const Folder &folder() {
+    static const Folder folder;
+    return folder;
+}
+
+class Session {
+public:
+    explicit Session(Input &in) : in_(in) { tensor_memory().reset(); }
+    ~Session();
+    void step();
+
+private:
+    static constexpr int places = 3;
+
+    // ---- numbers ----
+    float number(float usual) {
+        if (!in_.rarely()) {
+            return usual;
+        }
+        return in_.one_in(4)
+                   ? in_.any<float>()
+                   : in_.of({0.0f, __builtin_nanf(""), __builtin_inff(), -__builtin_inff(), -1.0f, 3.4e38f, 1e-45f});
+    }
+    std::int64_t number(std::int64_t usual) {
+        if (!in_.rarely()) {
+            return usual;
+        }
+        // None that could be a size, and take all memory.
+        return in_.of({INT64_C(-1), INT64_C(0), INT64_C(1), usual + 1, usual - 1, INT64_MIN, INT64_MAX, INT64_MAX - 15,
+                       INT64_C(1) << 62, INT64_C(1) << 55});
+    }
+    unsigned flags() { return in_.rarely() ? in_.any<unsigned>() : in_.byte() % 4u; }
+    /** One of `count` values, or one that is none. */
+    template<typename Enumeration>
+    Enumeration value(int count) {
+        const int number = in_.rarely() ? in_.any<int>() : in_.in(0, count - 1);
+        Enumeration value;
+        static_assert(sizeof value == sizeof number, "an enumeration of C is an int");
+        std::memcpy(&value, &number, sizeof value);
+        return value;
+    }
+    DLDataType dtype() { return in_.of(dtypes); }
+    DLDevice device() {
+        return in_.rarely() ? DLDevice{in_.of({kDLCUDA, kDLCPU, kDLOpenCL}), in_.in(-1, 1)} : DLDevice{};
+    }
+    Shape leading() {
+        Shape shape;
+        const int rank = in_.in(0, 3);
+        for (int i = 0; i < rank; i++) {
+            shape = shape.with(in_.rarely() ? 0 : in_.in(1, 3));
+        }
+        return shape;
+    }
+
+    // ---- handles ----
+    const halyard_context *context() { return contexts_[in_.in(0, places - 1)]; }
+    /** Calls `make`, which puts a handle where it is told to, and keeps what it made in place of another. */
+    template<typename Handle, typename Make>
+    void make(const char *name, Call &call, Handle *&place, const Make &make);
+    /** For functions without tensors: `written` is what they write if they succeed. */
+    template<typename Written>
+    void returned(const char *name, halyard_status status, const Written &written, const Written &before);
+    void returned(const char *name, halyard_status status) { Call(in_, tensor_memory()).returned(name, status); }
+    void destroy(halyard_block *&block);
+
+    void contexts();
+    void questions();
+    void norms();
+    void elementwise();
+    void weights_create();
+    void weights_other();
+    void linear();
+    void norm_scales();
+    void ffn();
+    void ropes();
+    void caches();
+    void cache_create();
+    void attention();
+    void block_create();
+    void block_other();
+    void stack_create();
+    void stack_other();
+
+    halyard_rope_options rope_options(std::int64_t head_dim);
+    halyard_block_config block_config();
+
+    Input &in_;
+    halyard_context *contexts_[places] = {};
+    halyard_weights *weights_[places] = {};
+    halyard_rope *ropes_[places] = {};
+    halyard_kv_cache *caches_[places] = {};
+    halyard_block *blocks_[places] = {};
+    halyard_stack *stacks_[places] = {};
+    const halyard_block *stack_blocks_[places][places] = {};
+};
+
+/** The lengths of all that is in a cache, which a call that fails leaves as they were. */
+struct Lengths {
+    std::int64_t length[16] = {};
+
+    explicit Lengths(const halyard_kv_cache *cache) {
+        halyard_kv_cache_options options;
+        if (!cache || halyard_kv_cache_get_options(cache, &options) != HALYARD_OK) {
+            return;
+        }
+        for (std::int64_t i = 0; i < 16; i++) {
+            length[i] = halyard_kv_cache_length(cache, i / options.n_sequences, i % options.n_sequences);
+        }
+    }
+    void check(const char *name, halyard_status status, const halyard_kv_cache *cache) const {
+        if (status != HALYARD_OK && std::memcmp(length, Lengths(cache).length, sizeof length) != 0) {
+            failed("%s failed and changed the cache's lengths", name);
+        }
+    }
+};
+
+template<typename Handle, typename Make>
+void Session::make(const char *name, Call &call, Handle *&place, const Make &make) {
+    Handle *handle = no_handle<Handle>();
+    const bool nowhere = in_.rarely();
+    const halyard_status status = make(nowhere ? nullptr : &handle);
+    call.returned(name, status);
+    if ((status == HALYARD_OK) != (handle != no_handle<Handle>()) || (status == HALYARD_OK && !handle)) {
+        failed("%s returned %d and %s a handle", name, static_cast<int>(status),
+               status == HALYARD_OK ? "did not write" : "wrote");
+    }
+    if (status == HALYARD_OK) {
+        place = handle;
+    }
+}
+
+template<typename Written>
+void Session::returned(const char *name, halyard_status status, const Written &written, const Written &before) {
+    returned(name, status);
+    if (status != HALYARD_OK && std::memcmp(&written, &before, sizeof written) != 0) {
+        failed("%s failed and wrote its result", name);
+    }
+}
+
+void Session::destroy(halyard_block *&block) {
+    for (int i = 0; i < places; i++) {
+        for (const halyard_block *used : stack_blocks_[i]) {
+            if (block && used == block) {
+                halyard_stack_destroy(stacks_[i]);
+                stacks_[i] = nullptr;
+                std::memset(stack_blocks_[i], 0, sizeof stack_blocks_[i]);
+                break;
+            }
+        }
+    }
+    halyard_block_destroy(block);
+    block = nullptr;
+}
+
+Session::~Session() {
+    const bool backwards = in_.one_in(2);
+    for (int n = 0; n < places; n++) {
+        const int i = backwards ? places - 1 - n : n;
+        if (backwards) {
+            halyard_context_destroy(contexts_[i]);
+        }
+        halyard_stack_destroy(stacks_[i]);
+        halyard_kv_cache_destroy(caches_[i]);
+        halyard_rope_destroy(ropes_[i]);
+        halyard_weights_destroy(weights_[i]);
+        if (!backwards) {
+            halyard_context_destroy(contexts_[i]);
+        }
+    }
+    for (halyard_block *block : blocks_) {
+        halyard_block_destroy(block);
+    }
+}
+
+// ---- context, names ----
+
+void Session::contexts() {
+    halyard_context *&place = contexts_[in_.in(0, places - 1)];
+    switch (in_.in(0, 8)) {
+    case 0:
+    case 1:
+        halyard_context_destroy(place);
+        place = nullptr;
+        {
+            Call call(in_, tensor_memory());
+            make("halyard_context_create", call, place,
+                 [](halyard_context **out) { return halyard_context_create(out); });
+        }
+        break;
+    case 2:
+        returned("halyard_context_set_num_threads", halyard_context_set_num_threads(place, in_.in(-1, 3)));
+        break;
+    case 3:
+        returned("halyard_context_set_parallel_for",
+                 halyard_context_set_parallel_for(place, in_.one_in(2) ? serial_for : nullptr, nullptr));
+        break;
+    case 4:
+        returned("halyard_context_set_max_isa", halyard_context_set_max_isa(place, value<halyard_isa>(5)));
+        break;
+    case 5:
+        returned("halyard_context_set_streaming_min_bytes",
+                 halyard_context_set_streaming_min_bytes(
+                     place, in_.of({INT64_C(0), INT64_C(1), INT64_C(-1), INT64_C(512), INT64_MAX, INT64_MIN})));
+        break;
+    case 6:
+        returned("halyard_context_set_cuda_stream", halyard_context_set_cuda_stream(place, nullptr));
+        break;
+    case 7:
+        halyard_context_release_scratch(place);
+        count_call("halyard_context_release_scratch", true);
+        break;
+    case 8:
+        if (halyard_context_num_threads(place) < 1 || !halyard_isa_supported(halyard_context_isa(place))) {
+            failed("a context has no thread or no instruction set");
+        }
+        count_call("halyard_context_num_threads", true);
+        count_call("halyard_context_isa", true);
+        break;
+    }
+}
+
+void Session::questions() {
+    switch (in_.in(0, 4)) {
+    case 0:
+        if (!*halyard_status_name(value<halyard_status>(6)) || !*halyard_version() || !halyard_last_error()) {
+            failed("a text is empty");
+        }
+        count_call("halyard_status_name", true);
+        count_call("halyard_version", true);
+        count_call("halyard_last_error", true);
+        break;
+    case 1: {
+        const auto isa = value<halyard_isa>(halyard_isa_count());
+        if (!halyard_isa_name(isa) && halyard_isa_supported(isa)) {
+            failed("an instruction set without a name is supported");
+        }
+        count_call("halyard_isa_name", true);
+        count_call("halyard_isa_supported", true);
+        break;
+    }
+    case 2: {
+        // Not a device's first call: a machine may have one.
+        const int device = in_.of({-1, INT32_MAX, INT32_MIN});
+        if (halyard_cuda_prepare(device) == HALYARD_OK || !*halyard_last_error()) {
+            failed("halyard_cuda_prepare accepted the device %d", device);
+        }
+        count_call("halyard_cuda_prepare", false);
+        break;
+    }
+    case 3:
+        if (halyard_ffn_hidden_size(number(INT64_C(64)), number(INT64_C(16))) < 0) {
+            failed("halyard_ffn_hidden_size is negative");
+        }
+        count_call("halyard_ffn_hidden_size", true);
+        break;
+    case 4: {
+        halyard_block_config config, before;
+        std::memset(&config, 0x5a, sizeof config);
+        before = config;
+        const char *const *presets = halyard_block_presets();
+        const char *name = in_.of({presets[0], presets[1], "", "gpt", static_cast<const char *>(nullptr)});
+        returned("halyard_block_config_preset", halyard_block_config_preset(name, in_.rarely() ? nullptr : &config),
+                 config, before);
+        count_call("halyard_block_presets", true);
+        break;
+    }
+    }
+}
+
+// ---- rows and elements ----
+
+void Session::norms() {
+    Call call(in_, tensor_memory());
+    const DLDataType type = dtype();
+    const int width = in_.one_in(4) ? in_.in(0, 70) : 16;
+    const Shape shape = leading().with(width), vector = Shape().with(width);
+    const int kind = in_.in(0, 4);
+    const DLTensor *x = call.input(shape, type);
+    const DLTensor *residual = kind >= 3 ? call.input(shape, type) : nullptr;
+    const DLTensor *weight = in_.one_in(2) ? call.input(vector, type) : nullptr;
+    const DLTensor *bias = (kind == 0 || kind == 3) && in_.one_in(2) ? call.input(vector, type) : nullptr;
+    DLTensor *sum = kind >= 3 ? call.output(shape, type) : nullptr;
+    DLTensor *y = call.output(shape, type);
+    const float eps = number(1e-5f);
+    if (!call.may_be_made()) {
+        return;
+    }
+    switch (kind) {
+    case 0:
+        call.returned("halyard_layer_norm", halyard_layer_norm(context(), x, weight, bias, eps, y));
+        break;
+    case 1:
+        call.returned("halyard_rms_norm", halyard_rms_norm(context(), x, weight, eps, flags(), y));
+        break;
+    case 2:
+        call.returned("halyard_partial_rms_norm",
+                      halyard_partial_rms_norm(context(), x, weight, eps, flags(), number(0.25f), y));
+        break;
+    case 3:
+        call.returned("halyard_add_layer_norm",
+                      halyard_add_layer_norm(context(), x, residual, weight, bias, eps, sum, y));
+        break;
+    case 4:
+        call.returned("halyard_add_rms_norm",
+                      halyard_add_rms_norm(context(), x, residual, weight, eps, flags(), sum, y));
+        break;
+    }
+}
+
+void Session::elementwise() {
+    Call call(in_, tensor_memory());
+    const DLDataType type = dtype();
+    const int width = in_.one_in(4) ? in_.in(0, 70) : 16;
+    const Shape before = leading(), shape = before.with(width);
+    const int kind = in_.in(0, 6);
+    const DLTensor *x = call.input(kind == 4 || kind == 5 ? before.with(2 * width) : shape, type);
+    const DLTensor *b = kind == 2 || kind == 3 ? call.input(shape, type) : nullptr;
+    DLTensor *y = call.output(shape, kind == 6 ? dtype() : type);
+    if (!call.may_be_made()) {
+        return;
+    }
+    switch (kind) {
+    case 0: {
+        const Unary f = in_.of(unary_functions);
+        call.returned(f.name, f.call(context(), x, y));
+        break;
+    }
+    case 1: {
+        const UnaryBeta f = in_.of(unary_beta_functions);
+        call.returned(f.name, f.call(context(), x, number(1.5f), y));
+        break;
+    }
+    case 2: {
+        const Binary f = in_.of(binary_functions);
+        call.returned(f.name, f.call(context(), x, b, y));
+        break;
+    }
+    case 3:
+        call.returned("halyard_swiglu", halyard_swiglu(context(), x, b, number(1.5f), y));
+        break;
+    case 4: {
+        const Packed f = in_.of(packed_functions);
+        call.returned(f.name, f.call(context(), x, value<halyard_glu_layout>(3), y));
+        break;
+    }
+    case 5:
+        call.returned("halyard_swiglu_packed",
+                      halyard_swiglu_packed(context(), x, value<halyard_glu_layout>(3), number(1.5f), y));
+        break;
+    case 6:
+        call.returned("halyard_cast", halyard_cast(context(), x, y));
+        break;
+    }
+}
+
+// ---- weights and what is done with them ----
+
+void Session::weights_create() {
+    const int place = in_.in(0, places - 1);
+    Call call(in_, tensor_memory());
+    const DLDataType type = dtype();
+    const std::int64_t out = in_.of(widths), in = in_.of(widths);
+    halyard_pack_options options{};
+    options.layout = value<halyard_weight_layout>(2);
+    const Shape shape =
+        options.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in);
+    const DLTensor *weight = call.input(shape, type);
+    options.up = in_.one_in(3) ? call.input(shape, type) : nullptr;
+    options.norm_weight = in_.one_in(3) ? call.input(Shape().with(in), type) : nullptr;
+    options.norm_bias = in_.one_in(5) ? call.input(Shape().with(in), type) : nullptr;
+    options.norm_unit_offset = in_.one_in(8);
+    options.device = device();
+    const bool plain = !options.up && !options.norm_weight && !options.norm_bias;
+    const halyard_pack_options *given = plain && in_.one_in(4) ? nullptr : &options;
+    if (!call.may_be_made()) {
+        return;
+    }
+    std::int64_t bytes = -77;
+    const halyard_status status = halyard_weights_size(weight, given, in_.rarely() ? nullptr : &bytes);
+    // Not `call`: it looks at shapes alone, so tensors without data are right.
+    returned("halyard_weights_size", status, bytes, INT64_C(-77));
+
+    halyard_weights_destroy(weights_[place]);
+    weights_[place] = nullptr;
+    void *memory = nullptr;
+    std::int64_t given_bytes = number(INT64_C(0));
+    if (status == HALYARD_OK && bytes > 0 && bytes <= static_cast<std::int64_t>(HandleMemory::piece_bytes) &&
+        in_.one_in(2)) {
+        // At the end of the piece as far as their alignment allows.
+        memory = handle_memory().end(place) - (bytes + 63) / 64 * 64 + (in_.rarely() ? 4 : 0);
+        given_bytes = number(bytes);
+    }
+    make("halyard_weights_pack", call, weights_[place], [&](halyard_weights **made) {
+        return halyard_weights_pack(context(), weight, given, memory, given_bytes, made);
+    });
+}
+
+void Session::weights_other() {
+    const int place = in_.in(0, places - 1);
+    halyard_weights *&weights = weights_[place];
+    halyard_weights_info info, before;
+    std::memset(&info, 0x5a, sizeof info);
+    before = info;
+    switch (in_.in(0, 7)) {
+    case 0:
+    case 1:
+    case 2:
+        returned("halyard_weights_get_info", halyard_weights_get_info(weights, in_.rarely() ? nullptr : &info), info,
+                 before);
+        break;
+    case 3:
+        if ((halyard_weights_data(weights) == nullptr) != (weights == nullptr)) {
+            failed("halyard_weights_data is null for weights");
+        }
+        count_call("halyard_weights_data", true);
+        break;
+    case 4: {
+        // Those of another place, put into memory, perhaps with a mistake.
+        const halyard_weights *source = weights_[(place + 1) % places];
+        char *memory = handle_memory().begin(place);
+        std::int64_t bytes = 4096;
+        if (weights) {
+            halyard_weights_destroy(weights);
+            weights = nullptr;
+        }
+        if (source && halyard_weights_get_info(source, &info) == HALYARD_OK &&
+            info.bytes <= static_cast<std::int64_t>(HandleMemory::piece_bytes)) {
+            bytes = info.bytes;
+            memory = handle_memory().end(place) - (bytes + 63) / 64 * 64;
+            std::memcpy(memory, halyard_weights_data(source), static_cast<std::size_t>(bytes));
+        }
+        if (in_.one_in(4)) {
+            memory[in_.any<std::uint16_t>() % bytes] = static_cast<char>(in_.byte());
+        }
+        std::int64_t given =
+            in_.rarely() ? in_.of({INT64_C(-1), INT64_C(0), INT64_C(127), bytes - 1, bytes - 64}) : bytes;
+        Call call(in_, tensor_memory());
+        make("halyard_weights_from_memory", call, weights, [&](halyard_weights **made) {
+            return halyard_weights_from_memory(in_.rarely() ? nullptr : memory, given, made);
+        });
+        break;
+    }
+    case 5:
+        // Files take long.
+        if (in_.one_in(16)) {
+            returned("halyard_weights_save",
+                     halyard_weights_save(weights, in_.rarely() ? in_.of({static_cast<const char *>(nullptr), "",
+                                                                          "/nowhere/weights", folder().path()})
+                                                                : folder().file()));
+        }
+        break;
+    case 6:
+        if (in_.one_in(8)) {
+            halyard_weights_destroy(weights);
+            weights = nullptr;
+            Call call(in_, tensor_memory());
+            make("halyard_weights_load", call, weights, [&](halyard_weights **made) {
+                return halyard_weights_load(in_.rarely() ? in_.of({static_cast<const char *>(nullptr), "", "/dev/null",
+                                                                   "/proc/self/exe", folder().path()})
+                                                         : folder().file(),
+                                            made);
+            });
+        }
+        break;
+    case 7:
+        halyard_weights_destroy(weights);
+        weights = nullptr;
+        count_call("halyard_weights_destroy", true);
+        break;
+    }
+}
+
+void Session::linear() {
+    Call call(in_, tensor_memory());
+    const halyard_weights *weights = weights_[in_.in(0, places - 1)];
+    halyard_weights_info info{};
+    if (weights) {
+        halyard_weights_get_info(weights, &info);
+    }
+    const Shape before = leading();
+    const Shape of_rows = before.rank > 0 ? before : Shape().with(1), of_columns = Shape().with(info.out_features);
+    const DLDataType type = dtype();
+    const DLTensor *x = call.input(before.with(info.in_features), dtype());
+    halyard_linear_options options{};
+    options.row_scale = in_.one_in(3) ? call.input(of_rows, f32) : nullptr;
+    options.row_mean = in_.one_in(4) ? call.input(of_rows, f32) : nullptr;
+    options.bias = in_.one_in(3) ? call.input(of_columns, dtype()) : nullptr;
+    options.bias_up = in_.one_in(4) ? call.input(of_columns, dtype()) : nullptr;
+    options.activation = value<halyard_activation>(10);
+    options.beta = number(1.5f);
+    options.residual = in_.one_in(3) ? call.input(before.with(info.out_features), type) : nullptr;
+    DLTensor *y = call.output(before.with(info.out_features), type);
+    if (call.may_be_made()) {
+        // Without its options the call does not see their tensors.
+        const bool plain =
+            !options.row_scale && !options.row_mean && !options.bias && !options.bias_up && !options.residual;
+        call.returned("halyard_linear",
+                      halyard_linear(context(), x, weights, plain && in_.one_in(2) ? nullptr : &options, y));
+    }
+}
+
+void Session::norm_scales() {
+    Call call(in_, tensor_memory());
+    const Shape before = leading(), of_rows = before.rank > 0 ? before : Shape().with(1);
+    const DLTensor *x = call.input(before.with(in_.in(0, 40)), dtype());
+    const bool layer_norm = in_.one_in(2);
+    DLTensor *mean = layer_norm ? call.output(of_rows, f32) : nullptr;
+    DLTensor *scale = call.output(of_rows, f32);
+    if (!call.may_be_made()) {
+        return;
+    }
+    if (layer_norm) {
+        call.returned("halyard_layer_norm_scale", halyard_layer_norm_scale(context(), x, number(1e-5f), mean, scale));
+    } else {
+        call.returned("halyard_rms_norm_scale",
+                      halyard_rms_norm_scale(context(), x, number(1e-5f), in_.one_in(4) ? flags() : 0, scale));
+    }
+}
+
+void Session::ffn() {
+    Call call(in_, tensor_memory());
+    const halyard_weights *up = weights_[in_.in(0, places - 1)], *down = weights_[in_.in(0, places - 1)];
+    halyard_weights_info info{}, down_info{};
+    if (up && down) {
+        halyard_weights_get_info(up, &info);
+        halyard_weights_get_info(down, &down_info);
+    }
+    const DLDataType type = dtype();
+    const Shape before = leading(), vector = Shape().with(info.in_features);
+    const DLTensor *x = call.input(before.with(info.in_features), type);
+    halyard_ffn_options options{};
+    options.norm = value<halyard_norm>(3);
+    options.norm_weight = in_.one_in(3) ? call.input(vector, type) : nullptr;
+    options.norm_bias = in_.one_in(8) ? call.input(vector, type) : nullptr;
+    options.eps = number(1e-5f);
+    options.norm_flags = in_.one_in(8) ? flags() : 0;
+    options.deferred_norm = info.norm_folded != 0;
+    options.activation = value<halyard_activation>(10);
+    options.beta = number(1.5f);
+    options.bias = in_.one_in(3) ? call.input(Shape().with(info.out_features), dtype()) : nullptr;
+    options.bias_up = in_.one_in(8) ? call.input(Shape().with(info.out_features), dtype()) : nullptr;
+    options.bias_down = in_.one_in(3) ? call.input(Shape().with(down_info.out_features), dtype()) : nullptr;
+    options.residual = in_.one_in(3);
+    DLTensor *y = call.output(before.with(info.in_features), options.residual ? type : dtype());
+    if (call.may_be_made()) {
+        const bool plain =
+            !options.norm_weight && !options.norm_bias && !options.bias && !options.bias_up && !options.bias_down;
+        call.returned("halyard_ffn",
+                      halyard_ffn(context(), x, up, down, plain && in_.one_in(4) ? nullptr : &options, y));
+    }
+}
+
+// ---- rotary embedding, caches, attention ----
+
+halyard_rope_options Session::rope_options(std::int64_t head_dim) {
+    halyard_rope_options o{};
+    o.head_dim = number(head_dim);
+    o.rotary_dim = number(in_.one_in(3) ? INT64_C(4) : INT64_C(0));
+    o.max_positions = number(INT64_C(20));
+    o.rope_theta = static_cast<double>(number(10000.0f));
+    o.interleaved = in_.one_in(3);
+    o.scaling = value<halyard_rope_scaling>(3);
+    o.factor = static_cast<double>(number(8.0f));
+    o.low_freq_factor = static_cast<double>(number(1.0f));
+    o.high_freq_factor = static_cast<double>(number(4.0f));
+    o.original_max_position_embeddings = number(INT64_C(8));
+    return o;
+}
+
+void Session::ropes() {
+    halyard_rope *&rope = ropes_[in_.in(0, places - 1)];
+    const int kind = in_.in(0, 7);
+    halyard_rope_options options, before;
+    std::memset(&options, 0x5a, sizeof options);
+    before = options;
+    if (kind <= 1) {
+        halyard_rope_destroy(rope);
+        rope = nullptr;
+        if (kind == 1) {
+            count_call("halyard_rope_destroy", true);
+            return;
+        }
+        options = rope_options(in_.of({INT64_C(8), INT64_C(4), INT64_C(6), INT64_C(16)}));
+        Call call(in_, tensor_memory());
+        make("halyard_rope_create", call, rope,
+             [&](halyard_rope **made) { return halyard_rope_create(in_.rarely() ? nullptr : &options, made); });
+        return;
+    }
+    const halyard_status status = halyard_rope_get_options(rope, kind == 2 && in_.rarely() ? nullptr : &options);
+    returned("halyard_rope_get_options", status, options, before);
+    if (kind == 2) {
+        return;
+    }
+    const std::int64_t head_dim = status == HALYARD_OK ? options.head_dim : 8;
+    Call call(in_, tensor_memory());
+    const DLDataType type = dtype();
+    Shape tokens;
+    const bool batched = in_.one_in(2);
+    if (batched) {
+        tokens = tokens.with(in_.in(0, 3));
+    }
+    const int count = in_.in(0, 5);
+    tokens = tokens.with(count);
+    const Shape shape = tokens.with(in_.in(1, 3)).with(head_dim);
+    const DLTensor *x = call.input(shape, type);
+    const DLTensor *positions =
+        in_.one_in(2) ? call.indices(in_.one_in(2) ? tokens : Shape().with(count), 20) : nullptr;
+    DLTensor *y = call.output(shape, type);
+    if (call.may_be_made()) {
+        call.returned("halyard_rope_apply", halyard_rope_apply(context(), rope, x, positions, y));
+    }
+}
+
+void Session::cache_create() {
+    const int place = in_.in(0, places - 1);
+    halyard_kv_cache_destroy(caches_[place]);
+    caches_[place] = nullptr;
+    halyard_kv_cache_options options{};
+    options.n_layers = number(static_cast<std::int64_t>(in_.in(1, 3)));
+    options.n_sequences = number(static_cast<std::int64_t>(in_.in(1, 3)));
+    options.n_kv_heads = number(static_cast<std::int64_t>(in_.in(1, 2)));
+    options.head_dim = number(in_.of({INT64_C(8), INT64_C(4), INT64_C(16)}));
+    options.max_positions = number(static_cast<std::int64_t>(in_.in(1, 20)));
+    options.dtype = in_.rarely() ? in_.any<DLDataType>() : dtype();
+    std::int64_t bytes = -77;
+    const halyard_status status = halyard_kv_cache_size(&options, in_.rarely() ? nullptr : &bytes);
+    returned("halyard_kv_cache_size", status, bytes, INT64_C(-77));
+    void *memory = nullptr;
+    std::int64_t given_bytes = number(INT64_C(0));
+    if (status == HALYARD_OK && bytes > 0 && bytes <= static_cast<std::int64_t>(HandleMemory::piece_bytes) &&
+        in_.one_in(2)) {
+        memory = handle_memory().end(places + place) - (bytes + 63) / 64 * 64 + (in_.rarely() ? 4 : 0);
+        given_bytes = number(bytes);
+    }
+    Call call(in_, tensor_memory());
+    if (in_.one_in(2)) {
+        make("halyard_kv_cache_create", call, caches_[place], [&](halyard_kv_cache **made) {
+            return halyard_kv_cache_create(in_.rarely() ? nullptr : &options, memory, given_bytes, made);
+        });
+    } else {
+        DLDevice where = device();
+        where.device_type = where.device_type == DLDevice{}.device_type ? kDLCPU : where.device_type;
+        make("halyard_kv_cache_create_on_device", call, caches_[place], [&](halyard_kv_cache **made) {
+            return halyard_kv_cache_create_on_device(&options, where, memory, given_bytes, made);
+        });
+    }
+}
+
+void Session::caches() {
+    halyard_kv_cache *&cache = caches_[in_.in(0, places - 1)];
+    halyard_kv_cache_options options, before;
+    std::memset(&options, 0x5a, sizeof options);
+    before = options;
+    const int kind = in_.in(0, 9);
+    const halyard_status status = halyard_kv_cache_get_options(cache, kind == 0 && in_.rarely() ? nullptr : &options);
+    returned("halyard_kv_cache_get_options", status, options, before);
+    if (status != HALYARD_OK) {
+        options = {1, 1, 1, 8, 16, f32};
+    }
+    const std::int64_t layer = number(static_cast<std::int64_t>(in_.in(0, 2)) % options.n_layers);
+    const std::int64_t sequence = number(static_cast<std::int64_t>(in_.in(0, 2)) % options.n_sequences);
+    const Lengths lengths(cache);
+    if (kind == 1) {
+        const std::int64_t length = halyard_kv_cache_length(cache, layer, sequence);
+        if (length < -1 || length > options.max_positions) {
+            failed("a cache has the length %lld", static_cast<long long>(length));
+        }
+        count_call("halyard_kv_cache_length", true);
+    } else if (kind == 2) {
+        const halyard_status result =
+            halyard_kv_cache_truncate(cache, sequence, number(static_cast<std::int64_t>(in_.in(0, 4))));
+        returned("halyard_kv_cache_truncate", result);
+        lengths.check("halyard_kv_cache_truncate", result, cache);
+    } else if (kind == 3) {
+        if (in_.one_in(4)) {
+            halyard_kv_cache_destroy(cache);
+            cache = nullptr;
+            count_call("halyard_kv_cache_destroy", true);
+        }
+    } else if (kind <= 6) {
+        Call call(in_, tensor_memory());
+        const int batch = in_.in(0, 2);
+        const Shape tokens = batch == 0 ? Shape() : Shape().with(batch);
+        const Shape shape = tokens.with(in_.in(0, 4)).with(options.n_kv_heads).with(options.head_dim);
+        const DLTensor *k = call.input(shape, dtype()), *v = call.input(shape, dtype());
+        const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
+        if (call.may_be_made()) {
+            const halyard_status result = halyard_kv_cache_append(context(), cache, layer, sequences, k, v);
+            call.returned("halyard_kv_cache_append", result);
+            lengths.check("halyard_kv_cache_append", result, cache);
+        }
+    } else if (kind >= 7) {
+        Call call(in_, tensor_memory());
+        const Shape shape = Shape().with(in_.in(0, 3)).with(options.n_kv_heads).with(options.head_dim);
+        DLTensor *k = in_.one_in(4) ? nullptr : call.output(shape, dtype());
+        DLTensor *v = in_.one_in(4) ? nullptr : call.output(shape, dtype());
+        if (call.may_be_made()) {
+            call.returned("halyard_kv_cache_read",
+                          halyard_kv_cache_read(context(), cache, layer, sequence,
+                                                number(static_cast<std::int64_t>(in_.in(0, 3))), k, v));
+        }
+    }
+}
+
+void Session::attention() {
+    Call call(in_, tensor_memory());
+    halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
+    const bool cached = cache || in_.one_in(8);
+    halyard_kv_cache_options of_cache{1, 1, in_.in(1, 2), in_.of({INT64_C(8), INT64_C(4), INT64_C(5)}), 16, f32};
+    if (cache) {
+        halyard_kv_cache_get_options(cache, &of_cache);
+    }
+    const int batch = in_.in(0, 2), queries = in_.in(0, 4), group = in_.in(1, 2);
+    const int keys = cached ? queries : queries + in_.in(0, 3);
+    const Shape first = batch == 0 ? Shape() : Shape().with(batch);
+    const Shape shape = first.with(queries).with(of_cache.n_kv_heads * group).with(of_cache.head_dim);
+    const Shape kv_shape = first.with(keys).with(of_cache.n_kv_heads).with(of_cache.head_dim);
+    const DLTensor *q = call.input(shape, dtype());
+    const DLTensor *k = call.input(kv_shape, dtype()), *v = call.input(kv_shape, dtype());
+    halyard_attention_options options{};
+    options.scale = number(in_.one_in(2) ? 0.0f : 0.5f);
+    options.causal = in_.one_in(2);
+    options.sliding_window = number(in_.one_in(3) ? INT64_C(3) : INT64_C(0));
+    options.softcap = number(in_.one_in(3) ? 30.0f : 0.0f);
+    options.q_norm_weight = in_.one_in(4) ? call.input(Shape().with(of_cache.head_dim), dtype()) : nullptr;
+    options.k_norm_weight = in_.one_in(4) ? call.input(Shape().with(of_cache.head_dim), dtype()) : nullptr;
+    options.qk_norm_eps = number(1e-6f);
+    options.qk_norm_flags = in_.one_in(4) ? flags() : 0;
+    options.rope = in_.one_in(3) ? ropes_[in_.in(0, places - 1)] : nullptr;
+    DLTensor *y = call.output(shape, dtype());
+    const bool plain = !options.q_norm_weight && !options.k_norm_weight && in_.one_in(4);
+    const halyard_attention_options *given = plain ? nullptr : &options;
+    if (!cached) {
+        if (call.may_be_made()) {
+            call.returned("halyard_attention", halyard_attention(context(), q, k, v, given, y));
+        }
+        return;
+    }
+    const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
+    if (call.may_be_made()) {
+        const std::int64_t layer = number(static_cast<std::int64_t>(in_.in(0, 2)) % of_cache.n_layers);
+        const Lengths lengths(cache);
+        const halyard_status status = halyard_attention_cached(context(), q, k, v, cache, layer, sequences, given, y);
+        call.returned("halyard_attention_cached", status);
+        lengths.check("halyard_attention_cached", status, cache);
+    }
+}
+
+// ---- blocks and stacks ----
+
+halyard_block_config Session::block_config() {
+    halyard_block_config c{};
+    c.hidden_size = number(INT64_C(16));
+    c.intermediate_size = number(INT64_C(24));
+    c.num_attention_heads = number(INT64_C(2));
+    c.num_key_value_heads = number(static_cast<std::int64_t>(in_.in(0, 2)));
+    c.head_dim = number(in_.one_in(2) ? INT64_C(8) : INT64_C(0));
+    c.norm = value<halyard_norm>(3);
+    c.norm_placement = value<halyard_norm_placement>(4);
+    c.rms_norm_eps = number(1e-5f);
+    c.norm_flags = in_.one_in(4) ? flags() : 0;
+    c.hidden_act = value<halyard_activation>(10);
+    c.swish_beta = number(1.5f);
+    c.gated_mlp = in_.one_in(2);
+    c.causal = !in_.one_in(4);
+    c.sliding_window = number(in_.one_in(4) ? INT64_C(3) : INT64_C(0));
+    c.query_pre_attn_scalar = number(0.0f);
+    c.attn_logit_softcapping = number(in_.one_in(4) ? 30.0f : 0.0f);
+    if (in_.one_in(2)) {
+        c.rope = rope_options(in_.one_in(2) ? 8 : 0);
+    }
+    c.max_position_embeddings = number(INT64_C(20));
+    return c;
+}
+
+void Session::block_create() {
+    halyard_block *&block = blocks_[in_.in(0, places - 1)];
+    Call call(in_, tensor_memory());
+    const halyard_block_config config = block_config();
+    const DLDataType type = dtype();
+    halyard_block_weights w{};
+    w.layout = value<halyard_weight_layout>(2);
+    const auto matrix = [&](std::int64_t out, std::int64_t in) {
+        return call.input(w.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in),
+                          type);
+    };
+    const auto vector = [&](std::int64_t width) {
+        return in_.one_in(5) ? call.input(Shape().with(width), dtype()) : nullptr;
+    };
+    constexpr std::int64_t hidden = 16, wide = 24, head_dim = 8;
+    const std::int64_t kv = config.num_key_value_heads == 1 ? head_dim : hidden;
+    if (in_.one_in(2)) {
+        w.qkv_proj = matrix(hidden + 2 * kv, hidden);
+        w.qkv_proj_bias = vector(hidden + 2 * kv);
+    } else {
+        w.q_proj = matrix(hidden, hidden);
+        w.k_proj = matrix(kv, hidden);
+        w.v_proj = matrix(kv, hidden);
+        w.q_proj_bias = vector(hidden);
+        w.k_proj_bias = vector(kv);
+        w.v_proj_bias = vector(kv);
+    }
+    w.o_proj = matrix(hidden, hidden);
+    w.o_proj_bias = vector(hidden);
+    w.q_norm = vector(head_dim);
+    w.k_norm = vector(head_dim);
+    if (config.gated_mlp) {
+        w.gate_proj = matrix(wide, hidden);
+        w.gate_proj_bias = vector(wide);
+    }
+    w.up_proj = matrix(wide, hidden);
+    w.down_proj = matrix(hidden, wide);
+    w.up_proj_bias = vector(wide);
+    w.down_proj_bias = vector(hidden);
+    if (config.norm != HALYARD_NORM_NONE) {
+        w.attention_norm = vector(hidden);
+        w.ffn_norm = vector(hidden);
+    }
+    if (config.norm == HALYARD_NORM_LAYER) {
+        w.attention_norm_bias = vector(hidden);
+        w.ffn_norm_bias = vector(hidden);
+    }
+    if (config.norm_placement == HALYARD_SANDWICH_NORM) {
+        w.attention_post_norm = vector(hidden);
+        w.ffn_post_norm = vector(hidden);
+    }
+    if (in_.rarely()) {
+        w.attention_post_norm_bias = vector(hidden);
+        w.ffn_post_norm_bias = vector(hidden);
+    }
+    w.device = device();
+    if (call.may_be_made()) {
+        destroy(block);
+        make("halyard_block_create", call, block, [&](halyard_block **made) {
+            return halyard_block_create(context(), in_.rarely() ? nullptr : &config, &w, made);
+        });
+    }
+}
+
+void Session::block_other() {
+    halyard_block *&block = blocks_[in_.in(0, places - 1)];
+    halyard_block_config config, before;
+    std::memset(&config, 0x5a, sizeof config);
+    before = config;
+    const int kind = in_.in(0, 11);
+    if (kind == 0) {
+        returned("halyard_block_get_config", halyard_block_get_config(block, in_.rarely() ? nullptr : &config), config,
+                 before);
+        if ((halyard_block_bytes(block) > 0) != (block != nullptr)) {
+            failed("halyard_block_bytes is wrong");
+        }
+        count_call("halyard_block_bytes", true);
+        return;
+    }
+    if (kind == 1) {
+        destroy(block);
+        count_call("halyard_block_destroy", true);
+        return;
+    }
+    Call call(in_, tensor_memory());
+    halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
+    const int batch = in_.in(0, 2);
+    const DLDataType type = dtype();
+    const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(in_.in(0, 4)).with(16);
+    const DLTensor *x = call.input(shape, type);
+    DLTensor *y = call.output(shape, type);
+    const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
+    if (call.may_be_made()) {
+        const Lengths lengths(cache);
+        const halyard_status status = halyard_block_forward(
+            context(), block, x, cache, number(static_cast<std::int64_t>(in_.in(0, 1))), sequences, y);
+        call.returned("halyard_block_forward", status);
+        lengths.check("halyard_block_forward", status, cache);
+    }
+}
+
+void Session::stack_create() {
+    const int place = in_.in(0, places - 1);
+    Call call(in_, tensor_memory());
+    halyard_stack_config config{};
+    config.vocab_size = number(INT64_C(12));
+    config.hidden_size = number(INT64_C(16));
+    config.embedding_multiplier = number(in_.one_in(2) ? 0.0f : 4.0f);
+    config.norm = value<halyard_norm>(3);
+    config.rms_norm_eps = number(1e-5f);
+    config.norm_flags = in_.one_in(4) ? flags() : 0;
+    config.final_logit_softcapping = number(in_.one_in(2) ? 0.0f : 30.0f);
+    halyard_stack_weights w{};
+    const Shape table = Shape().with(12).with(16);
+    w.embed_tokens = call.input(table, dtype());
+    w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(16), dtype()) : nullptr;
+    w.norm = in_.one_in(3) ? call.input(Shape().with(16), dtype()) : nullptr;
+    w.norm_bias = in_.one_in(8) ? call.input(Shape().with(16), dtype()) : nullptr;
+    w.lm_head = in_.one_in(3) ? call.input(table, dtype()) : nullptr;
+    const halyard_block *blocks[places];
+    const int count = in_.in(1, places);
+    for (int i = 0; i < count; i++) {
+        blocks[i] = blocks_[in_.in(0, places - 1)];
+    }
+    if (!call.may_be_made()) {
+        return;
+    }
+    halyard_stack_destroy(stacks_[place]);
+    stacks_[place] = nullptr;
+    std::memset(stack_blocks_[place], 0, sizeof stack_blocks_[place]);
+    const std::int64_t n_layers = in_.rarely() ? in_.of({INT64_C(0), INT64_C(-1), INT64_MIN}) : count;
+    make("halyard_stack_create", call, stacks_[place], [&](halyard_stack **made) {
+        return halyard_stack_create(context(), in_.rarely() ? nullptr : &config, &w, in_.rarely() ? nullptr : blocks,
+                                    n_layers, made);
+    });
+    if (stacks_[place]) {
+        std::memcpy(stack_blocks_[place], blocks, sizeof blocks[0] * static_cast<std::size_t>(count));
+    }
+}
+
+void Session::stack_other() {
+    const int place = in_.in(0, places - 1);
+    halyard_stack *&stack = stacks_[place];
+    halyard_stack_config config, before;
+    std::memset(&config, 0x5a, sizeof config);
+    before = config;
+    const int kind = in_.in(0, 11);
+    if (kind == 0) {
+        returned("halyard_stack_get_config", halyard_stack_get_config(stack, in_.rarely() ? nullptr : &config), config,
+                 before);
+        return;
+    }
+    if (kind == 1) {
+        halyard_stack_destroy(stack);
+        stack = nullptr;
+        std::memset(stack_blocks_[place], 0, sizeof stack_blocks_[place]);
+        count_call("halyard_stack_destroy", true);
+        return;
+    }
+    Call call(in_, tensor_memory());
+    halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
+    const int batch = in_.in(0, 2);
+    float seen = 0;
+    halyard_stack_options options{};
+    options.all_logits = in_.one_in(2);
+    options.observer = in_.one_in(4) ? read_hidden : nullptr;
+    options.user = &seen;
+    const Shape first = batch == 0 ? Shape() : Shape().with(batch);
+    const Shape tokens = first.with(in_.rarely() ? 0 : in_.in(1, 4));
+    const DLTensor *ids = call.indices(tokens, 12);
+    DLTensor *logits = call.output((options.all_logits ? tokens : first).with(12), dtype());
+    const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
+    if (call.may_be_made()) {
+        const Lengths lengths(cache);
+        const halyard_status status = halyard_stack_forward(
+            context(), stack, ids, cache, sequences, !options.all_logits && in_.one_in(4) ? nullptr : &options, logits);
+        call.returned("halyard_stack_forward", status);
+        lengths.check("halyard_stack_forward", status, cache);
+    }
+}
+
+void Session::step() {
+    using Step = void (Session::*)();
+    constexpr Step steps[] = {
+        &Session::elementwise, &Session::elementwise,    &Session::norms,          &Session::contexts,
+        &Session::questions,   &Session::weights_create, &Session::weights_create, &Session::weights_other,
+        &Session::linear,      &Session::linear,         &Session::norm_scales,    &Session::ffn,
+        &Session::ropes,       &Session::caches,         &Session::caches,         &Session::cache_create,
+        &Session::attention,   &Session::attention,      &Session::block_create,   &Session::block_other,
+        &Session::block_other, &Session::stack_create,   &Session::stack_other,    &Session::stack_other,
+    };
+    (this->*in_.of(steps))();
+}
+
+}  // namespace
+}  // namespace halyard::tests
+
+extern "C" {
+
+// A library that has no memory says so.
+const char *__asan_default_options() {
+    return "allocator_may_return_null=1";
+}
+
+int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    halyard::tests::Input in(data, size);
+    halyard::tests::Session session(in);
+    while (!in.done()) {
+        session.step();
+    }
+    return 0;
+}
+
+}  // extern "C"

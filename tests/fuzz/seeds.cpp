@@ -1,0 +1,87 @@
+// Writes what the fuzzers begin with: fuzz_seeds MODELS DIRECTORY puts files of packed weights, safetensors and
+// configurations, these from the folder MODELS, into DIRECTORY/weights, DIRECTORY/safetensors and DIRECTORY/config.
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "halyard/halyard.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write(const fs::path &path, const std::string &bytes) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << bytes;
+    if (!file.flush()) {
+        throw std::runtime_error("cannot write " + path.string());
+    }
+}
+
+void write_weights(const fs::path &folder) {
+    std::vector<std::uint32_t> numbers(64, 0x3f803f80);
+    const DLDataType dtypes[] = {{kDLFloat, 32, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}};
+    for (std::size_t dtype = 0; dtype < 3; dtype++) {
+        for (int form = 0; form < 3; form++) {
+            std::int64_t shape[] = {5, 3};
+            const DLTensor matrix{numbers.data(), {kDLCPU, 0}, 2, dtypes[dtype], shape, nullptr, 0};
+            const DLTensor vector{numbers.data(), {kDLCPU, 0}, 1, dtypes[dtype], shape + 1, nullptr, 0};
+            halyard_pack_options options{};
+            options.up = form == 1 ? &matrix : nullptr;
+            options.norm_weight = form == 2 ? &vector : nullptr;
+            halyard_weights *weights = nullptr;
+            const std::string path = folder / (std::to_string(dtype) + std::to_string(form));
+            if (halyard_weights_pack(nullptr, &matrix, &options, nullptr, 0, &weights) != HALYARD_OK ||
+                halyard_weights_save(weights, path.c_str()) != HALYARD_OK) {
+                throw std::runtime_error(halyard_last_error());
+            }
+            halyard_weights_destroy(weights);
+        }
+    }
+}
+
+void write_safetensors(const fs::path &path, const std::string &header, std::size_t bytes) {
+    std::string file;
+    for (int i = 0; i < 8; i++) {
+        file += static_cast<char>(header.size() >> (8 * i));
+    }
+    write(path, file + header + std::string(bytes, '\x3f'));
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    try {
+        if (count != 3) {
+            throw std::runtime_error("usage: fuzz_seeds MODELS DIRECTORY");
+        }
+        const fs::path models = arguments[1], directory = arguments[2];
+        for (const char *target : {"c_api", "config", "safetensors", "weights"}) {
+            fs::create_directories(directory / target);
+        }
+        write_weights(directory / "weights");
+        const fs::path safetensors = directory / "safetensors";
+        write_safetensors(safetensors / "empty", "{}", 0);
+        write_safetensors(safetensors / "one", R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24);
+        write_safetensors(safetensors / "three",
+                          R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},)"
+                          R"("c":{"dtype":"F16","shape":[],"data_offsets":[8,10]},)"
+                          R"("d":{"dtype":"I64","shape":[1,0],"data_offsets":[10,10]}}  )",
+                          10);
+        for (const fs::directory_entry &model : fs::directory_iterator(models)) {
+            if (fs::exists(model.path() / "config.json")) {
+                fs::copy_file(model.path() / "config.json", directory / "config" / model.path().filename(),
+                              fs::copy_options::overwrite_existing);
+            }
+        }
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "fuzz_seeds: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}
