@@ -15,7 +15,7 @@ struct halyard_context {
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
     void *cuda_stream = nullptr;
-    mutable halyard::ScratchPool scratch;  // for calls at once, as is the next
+    mutable halyard::ScratchPool scratch;  // for several calls at once, as is the next
     mutable halyard::cuda::DeviceScratchPool device_scratch;
 };
 

@@ -12,14 +12,14 @@ constexpr int64_t min_huge_bytes = 2 * huge_page_bytes;
 
 }  // namespace
 
-char *map_pages(int64_t bytes, bool huge) {
-    const int64_t extra = huge && bytes >= min_huge_bytes ? huge_page_bytes : 0;
+char *map_pages(int64_t bytes, bool whole) {
+    const int64_t extra = whole && bytes >= min_huge_bytes ? huge_page_bytes : 0;
     int64_t reserved;
     if (__builtin_add_overflow(bytes, extra, &reserved)) {
         return nullptr;
     }
-    // Not MAP_NORESERVE: with it the system would give more than it has, and stop the process when that is touched.
-    void *memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (whole ? 0 : MAP_NORESERVE);
+    void *memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED) {
         return nullptr;
     }

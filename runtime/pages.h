@@ -8,10 +8,12 @@ namespace halyard {
 
 constexpr int64_t huge_page_bytes = int64_t{2} << 20;
 
-/** Zeroed memory, physically there from the first access on; null if the system refuses so much (which it does for what
- * is larger than memory and swap, or by vm.overcommit_memory and the process' limits). Freed by munmap(memory, bytes).
- * With `huge` it lies on huge pages if it spans several and the system has them, else on small ones. */
-char *map_pages(int64_t bytes, bool huge);
+/** Zeroed memory; null if the system refuses so much. Freed by munmap(memory, bytes).
+ *
+ *  `whole`: all of it will be written. Then more than memory and swap can hold is refused (vm.overcommit_memory says how
+ *  strictly), and it lies on huge pages if it spans several and the system has them. Else it is there as far as it has been
+ *  written, by small pages, and may be larger than memory. */
+char *map_pages(int64_t bytes, bool whole);
 
 }  // namespace halyard
 

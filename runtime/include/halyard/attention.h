@@ -73,7 +73,8 @@ typedef struct halyard_kv_cache halyard_kv_cache;
  *  rounded up to 16, and less than 256 bytes for each (layer, sequence, head). */
 HALYARD_API halyard_status halyard_kv_cache_size(const halyard_kv_cache_options *options, int64_t *bytes);
 /** `memory` holds `bytes` bytes, 64-byte aligned, and must outlive the cache; null (and 0) lets the library allocate:
- *  physically only as the cache fills, and long sequences on huge pages where the system gives them. */
+ *  physically only as the cache fills, and long sequences on huge pages where the system gives them. So a cache may be
+ *  larger than memory; if it is filled beyond that, the system stops the process. */
 HALYARD_API halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
                                                    halyard_kv_cache **cache);
 /** The same in the memory of a device, kDLCPU or kDLCUDA: calls that use the cache then take tensors there. `memory` is the
