@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "machine_limits.h"
+#include "pace.h"
 #include "plan.h"
+#include "replace_file.h"
 #include "runner.h"
 #include "support/isas.h"
 #include "work_list.h"
@@ -143,33 +145,20 @@ std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &want
 }
 
 void write_json(const Run &run, const std::string &file) {
-    if (file.empty()) {
-        return;
-    }
-    // Through a second file, so that there is a whole one at any moment.
-    const std::string unfinished = file + ".part";
-    {
-        std::ofstream out(unfinished);
-        out << to_json(run).dump(1) << '\n';
-        if (!out) {
-            throw std::runtime_error("cannot write '" + unfinished + "'");
-        }
-    }
-    if (std::rename(unfinished.c_str(), file.c_str()) != 0) {
-        throw std::runtime_error("cannot write '" + file + "'");
+    if (!file.empty()) {
+        replace_file(file, to_json(run).dump(1) + "\n");
     }
 }
 
 /** Nothing is measured for hours to find at its end that there is no place for the result. */
 void require_writable(const std::string &file) {
-    if (file.empty()) {
-        return;
+    try {
+        if (!file.empty()) {
+            require_replaceable(file);
+        }
+    } catch (const std::runtime_error &error) {
+        throw UsageError(error.what());
     }
-    const std::string unfinished = file + ".part";
-    if (!std::ofstream(unfinished)) {
-        throw UsageError("cannot write '" + file + "'");
-    }
-    std::remove(unfinished.c_str());
 }
 
 std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
@@ -221,14 +210,23 @@ PeerOptions peer_options_of(const Options &options, const Machine &machine) {
 void measure_rows(Runner &runner, const std::vector<WorkId> &rows, const Options &options,
                   const BusyElsewhere &busy_elsewhere, Run &run) {
     const auto start = std::chrono::steady_clock::now();
+    const auto seconds = [start] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    Pace pace;
     for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
         std::cerr << "[" << i + 1 << "/" << rows.size() << time_left(start, i, rows.size()) << "] " << rows[i].name()
                   << "  " << std::flush;
         run.rows.push_back(runner.measure_row(rows[i]));
         std::cerr << summary_of(run.rows.back()) << std::endl;
-        run.busy_elsewhere = busy_elsewhere.share();
-        write_json(run, options.json_file);
+        const double begin = seconds();
+        if (pace.is_due(begin)) {
+            run.busy_elsewhere = busy_elsewhere.share();
+            write_json(run, options.json_file);
+            pace.was_done(begin, seconds());
+        }
     }
+    run.busy_elsewhere = busy_elsewhere.share();
 }
 
 int run_benchmark(const Options &options) {
@@ -278,11 +276,9 @@ int run_benchmark(const Options &options) {
     run.interrupted = interrupted != 0;
     write_json(run, options.json_file);
     if (!options.text_file.empty()) {
-        std::ofstream text(options.text_file);
+        std::ostringstream text;
         print_tables(run, text);
-        if (!text) {
-            throw std::runtime_error("cannot write '" + options.text_file + "'");
-        }
+        replace_file(options.text_file, text.str());
     }
     print_short(run, std::cout);
     const bool all_right = std::all_of(run.rows.begin(), run.rows.end(),

@@ -8,14 +8,15 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace halyard::schedules {
 
 class Apart {
 public:
-    /** Starts. What it prints goes to the file `log` meanwhile. It gets `most_seconds`, or with 0 as long as it takes.
-     */
-    Apart(const std::function<void()> &work, std::string log, int most_seconds = 0);
+    /** Starts. It gets `most_seconds`, or with 0 as long as it takes. What it prints is kept in memory: a full disk must
+     *  not hide the reason of a failure. */
+    explicit Apart(const std::function<void()> &work, int most_seconds = 0);
     ~Apart();
     Apart(const Apart &) = delete;
     Apart &operator=(const Apart &) = delete;
@@ -25,10 +26,12 @@ public:
     std::string wait();
 
 private:
-    std::string log_file;
-    int limit;
+    int log, limit;
     pid_t process;
 };
+
+/** Runs a program with arguments, without a shell: they may hold any character. Throws std::runtime_error if it fails. */
+void run_program(const std::vector<std::string> &words);
 
 }  // namespace halyard::schedules
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -77,6 +78,23 @@ def check_refusals(tuner):
     blocked = subprocess.run([tuner.program, "--database", str(tuner.folder), "--kernel", "relu", *SMALL],
                              capture_output=True, text=True, timeout=600)
     check(blocked.returncode == 1 and "cannot be written" in blocked.stderr, blocked.stderr)
+
+
+def check_no_room(tuner):
+    """Where no files can be made it says so, and decides nothing: that is no candidate's fault."""
+    nowhere = {**os.environ, "TMPDIR": str(tuner.folder / "none")}
+    run = subprocess.run(tuner.command("--kernel", "relu", *SMALL), capture_output=True, text=True, timeout=600, env=nowhere)
+    check(run.returncode == 1 and "TMPDIR" in run.stderr and nowhere["TMPDIR"] in run.stderr, run.stderr)
+
+    def no_large_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+    run = subprocess.run(tuner.command("--kernel", "relu", *SMALL), capture_output=True, text=True, timeout=600,
+                         preexec_fn=no_large_files)
+    check(run.returncode == 1 and "cannot write" in run.stderr and "TMPDIR" in run.stderr, run.stderr)
+    check(not tuner.output.exists() and (not tuner.database.exists() or not tuner.records()),
+          "something was decided without files")
 
 
 def check_run(tuner):
@@ -173,6 +191,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tuner = Tuner(os.path.abspath(options.program), pathlib.Path(folder))
         check_refusals(tuner)
+        check_no_room(tuner)
         check_run(tuner)
         check_interruption(tuner, signal.SIGINT, 130)
         check_interruption(tuner, signal.SIGKILL, -signal.SIGKILL)

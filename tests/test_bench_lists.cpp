@@ -7,7 +7,9 @@
 #include <set>
 
 #include "kernel_calls.h"
+#include "pace.h"
 #include "result.h"
+#include "temporary_folder.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -21,15 +23,13 @@ constexpr int all_threads = 4;
 
 class WorkList : public testing::Test {
 protected:
-    WorkList() : folder(fs::path(testing::TempDir()) / ("work_list_" + std::to_string(getpid()))) {
-        fs::create_directories(folder);
+    WorkList() {
         write("models.txt",
               "model small d=64 ff=256 heads=4 kv_heads=2 head_dim=16 norm=rms activation=silu gated=yes bias=no "
               "rope_theta=10000\n"
               "model old d=64 ff=256 heads=4 kv_heads=4 head_dim=16 norm=layer activation=gelu_tanh gated=no "
               "bias=yes\n");
     }
-    ~WorkList() override { fs::remove_all(folder); }
 
     std::string write(const std::string &name, const std::string &text) const {
         std::ofstream(folder / name) << text;
@@ -54,7 +54,8 @@ protected:
         return "no error";
     }
 
-    fs::path folder;
+    const TemporaryFolder temporary{testing::TempDir(), "halyard-test"};
+    const fs::path folder = temporary.path();
 };
 
 TEST_F(WorkList, EveryCombinationIsARowInOrder) {
@@ -292,6 +293,23 @@ TEST(KernelCalls, KnowWhereTheOperandsLie) {
             EXPECT_EQ(std::get<int>(call.arguments[4].value), 256);
         }
     }
+}
+
+TEST(Pace, WritesSeldomAndForASmallPartOfTheTime) {
+    Pace pace;
+    int quick = 0;
+    for (double now = 0; now < 100; now += 0.5) {
+        if (pace.is_due(now)) {
+            pace.was_done(now, now);
+            quick++;
+        }
+    }
+    EXPECT_EQ(quick, 10);
+    // What takes two seconds is due again after forty.
+    EXPECT_TRUE(pace.is_due(100));
+    pace.was_done(100, 102);
+    EXPECT_FALSE(pace.is_due(141));
+    EXPECT_TRUE(pace.is_due(142));
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // The program of examples/experiments: what its files must hold, whatever the machine.
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -17,11 +20,27 @@
 namespace halyard::tests {
 namespace {
 
-/** Runs the program; its exit status. */
-int run(const std::string &arguments) {
-    const std::string command = HALYARD_EMULATOR " \"" HALYARD_EXPERIMENTS "\" " + arguments + " >/dev/null 2>&1";
-    const int status = std::system(command.c_str());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+/** Runs the program without a shell, which folders with any character need; its exit status. */
+int run(const std::vector<std::string> &arguments) {
+    std::istringstream emulator(HALYARD_EMULATOR);
+    std::vector<std::string> words{std::istream_iterator<std::string>(emulator), {}};
+    words.push_back(HALYARD_EXPERIMENTS);
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char *> pointers;
+    for (std::string &word : words) {
+        pointers.push_back(word.data());
+    }
+    pointers.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t process = 0;
+    int status = 0;
+    const bool has_run = posix_spawnp(&process, pointers[0], &actions, nullptr, pointers.data(), environ) == 0 &&
+                         waitpid(process, &status, 0) == process;
+    posix_spawn_file_actions_destroy(&actions);
+    return has_run && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /** A line of a file by the names of its columns. */
@@ -73,8 +92,8 @@ class Experiments : public testing::Test {
 protected:
     static void SetUpTestSuite() {
         folder = new TemporaryFolder;
-        status = run("--output \"" + folder->path().string() +
-                     "\" depth norms --rounds 1 --tokens 40 --threads 2 ffn activations");
+        status = run({"--output", folder->path(), "depth", "norms", "--rounds", "1", "--tokens", "40", "--threads", "2",
+                      "ffn", "activations"});
     }
     static void TearDownTestSuite() { delete folder; }
 
@@ -180,7 +199,7 @@ TEST_F(Experiments, PostSublayerNormAddsUnitVectors) {
 
 TEST_F(Experiments, SeedsGiveTheSameNormsAgain) {
     const TemporaryFolder again;
-    ASSERT_EQ(run("--output \"" + again.path().string() + "\" depth --seeds 2"), 0);
+    ASSERT_EQ(run({"--output", again.path(), "depth", "--seeds", "2"}), 0);
     const Norms expected = norms_of(lines("activation_norm.csv")),
                 norms = norms_of(lines_of(again / "activation_norm.csv"));
     EXPECT_EQ(norms.size(), 2 * std::size(kinds) * std::size(variances));
@@ -358,16 +377,16 @@ TEST_F(Experiments, DerivativesAreTheSlopesOfTheCurves) {
 
 TEST_F(Experiments, OnlyWhatIsNamedIsRun) {
     const TemporaryFolder some;
-    ASSERT_EQ(run("--output \"" + (some / "new/folder").string() + "\" ffn"), 0);
+    ASSERT_EQ(run({"--output", some / "new/folder", "ffn"}), 0);
     EXPECT_TRUE(std::filesystem::exists(some / "new/folder/ffn_shapes.csv"));
     EXPECT_TRUE(std::filesystem::exists(some / "new/folder/run.csv"));
     EXPECT_FALSE(std::filesystem::exists(some / "new/folder/activation_curves.csv"));
 }
 
 TEST_F(Experiments, WrongArgumentsAndPlacesAreRefused) {
-    EXPECT_NE(run("--output \"" + folder->path().string() + "\" nothing"), 0);
-    EXPECT_NE(run("--output \"" + folder->path().string() + "\" depth --seeds 0"), 0);
-    EXPECT_EQ(run("--output /dev/null/folder activations"), 1);
+    EXPECT_NE(run({"--output", folder->path(), "nothing"}), 0);
+    EXPECT_NE(run({"--output", folder->path(), "depth", "--seeds", "0"}), 0);
+    EXPECT_EQ(run({"--output", "/dev/null/folder", "activations"}), 1);
 }
 
 }  // namespace

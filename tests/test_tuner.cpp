@@ -11,6 +11,7 @@
 #include <fstream>
 #include <random>
 
+#include "bench/temporary_folder.h"
 #include "order.h"
 #include "schedules/apart.h"
 #include "search.h"
@@ -147,9 +148,8 @@ Outcome run_search(const Space &space, double (*cost)(const Choice &), unsigned 
 // ---- work in processes of their own ----
 
 TEST(Apart, SaysWhyItEndedBadly) {
-    const std::string log = testing::TempDir() + "apart_" + std::to_string(getpid()) + ".log";
-    const auto reason = [&log](const std::function<void()> &work, int most_seconds = 0) {
-        return schedules::Apart(work, log, most_seconds).wait();
+    const auto reason = [](const std::function<void()> &work, int most_seconds = 0) {
+        return schedules::Apart(work, most_seconds).wait();
     };
     EXPECT_EQ(reason([] { std::puts("all is well"); }), "");
     EXPECT_EQ(reason([] { throw std::runtime_error("no such schedule"); }), "no such schedule");
@@ -160,18 +160,18 @@ TEST(Apart, SaysWhyItEndedBadly) {
                   tests::emulated ? std::_Exit(1) : std::abort();
               }),
               "Internal error");
-    EXPECT_EQ(reason([] { raise(SIGKILL); }), "it stopped without a word");
+    EXPECT_EQ(reason([] { raise(SIGKILL); }), "it ended by a signal: Killed");
+    EXPECT_EQ(reason([] { std::_Exit(3); }), "it ended with status 3");
     EXPECT_EQ(reason([] { pause(); }, 1), "it did not come to an end within 1 s");
-    EXPECT_FALSE(std::filesystem::exists(log));
 }
 
 TEST(Apart, WorksSideBySide) {
-    const std::string folder = testing::TempDir() + "apart_" + std::to_string(getpid());
-    std::filesystem::create_directories(folder);
+    const bench::TemporaryFolder temporary(testing::TempDir(), "halyard-test");
+    const std::string folder = temporary.path();
     std::vector<std::unique_ptr<schedules::Apart>> processes;
     for (int i = 0; i < 4; i++) {
         const std::string file = folder + "/" + std::to_string(i);
-        processes.push_back(std::make_unique<schedules::Apart>([&] { std::ofstream(file) << i; }, file + ".log"));
+        processes.push_back(std::make_unique<schedules::Apart>([&] { std::ofstream(file) << i; }));
     }
     processes.clear();  // waits
     for (int i = 0; i < 4; i++) {
@@ -180,7 +180,57 @@ TEST(Apart, WorksSideBySide) {
         file >> value;
         EXPECT_EQ(value, i);
     }
-    std::filesystem::remove_all(folder);
+}
+
+TEST(Apart, ProgramsGetTheirArgumentsAsTheyAre) {
+    const bench::TemporaryFolder folder(testing::TempDir(), "halyard-test");
+    const std::string name = folder.path() / "it's $HOME; & \"more\"";
+    schedules::run_program({"touch", name});
+    EXPECT_TRUE(std::filesystem::exists(name));
+    EXPECT_THROW(schedules::run_program({"false"}), std::runtime_error);
+    EXPECT_THROW(schedules::run_program({"no-such-program-anywhere"}), std::runtime_error);
+}
+
+// ---- temporary folders ----
+
+TEST(TemporaryFolder, IsForThisUserAloneAndGoesAway) {
+    const bench::TemporaryFolder parent(testing::TempDir(), "halyard-test");
+    std::filesystem::path path;
+    {
+        const bench::TemporaryFolder folder(parent.path(), "mine"), other(parent.path(), "mine");
+        path = folder.path();
+        EXPECT_NE(path, other.path());
+        EXPECT_TRUE(std::filesystem::exists(path));  // the second did not take the first for one that was left
+        EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
+        std::ofstream(path / "file") << 1;
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(parent.path()));
+    EXPECT_THROW(bench::TemporaryFolder(parent.path() / "none", "mine"), std::runtime_error);
+}
+
+TEST(TemporaryFolder, RemovesWhatAKilledProcessLeft) {
+    namespace fs = std::filesystem;
+    const bench::TemporaryFolder parent(testing::TempDir(), "halyard-test");
+    schedules::Apart([&] {
+        const bench::TemporaryFolder folder(parent.path(), "mine");
+        std::ofstream(folder.path() / "file") << 1;
+        raise(SIGKILL);
+    }).wait();
+    EXPECT_FALSE(fs::is_empty(parent.path()));
+    // What only looks like one stays, and so does what a link leads to.
+    const fs::path others[] = {parent.path() / "mine-abc", parent.path() / "mine-abcdefg",
+                               parent.path() / "mine-ab-cde", parent.path() / "target"};
+    for (const fs::path &other : others) {
+        fs::create_directory(other);
+    }
+    std::ofstream(others[3] / "file") << 1;
+    fs::create_directory_symlink(others[3], parent.path() / "mine-abcdef");
+    { const bench::TemporaryFolder folder(parent.path(), "mine"); }
+    for (const fs::path &other : others) {
+        EXPECT_TRUE(fs::exists(other)) << other;
+    }
+    EXPECT_TRUE(fs::exists(others[3] / "file"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(parent.path()), fs::directory_iterator()), 5);
 }
 
 // ---- measuring ----

@@ -1,15 +1,18 @@
 // The tuner's records: what its database keeps through cut-off lines and full disks, which records it refuses, and the file
 // that is made of them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "bench/replace_file.h"
+#include "bench/temporary_folder.h"
 #include "export.h"
 #include "search.h"
 #include "verdict.h"
@@ -17,6 +20,7 @@
 namespace halyard::tune {
 namespace {
 
+using bench::replace_file;
 using nlohmann::json;
 using schedules::Circumstances;
 
@@ -49,20 +53,13 @@ json verdict_record(const Setting &setting, const Subject &subject, bool is_bett
 
 class DatabaseTest : public testing::Test {
 protected:
-    void SetUp() override {
-        std::string name = (std::filesystem::temp_directory_path() / "halyard-test-XXXXXX").string();
-        ASSERT_NE(mkdtemp(name.data()), nullptr);
-        folder = name;
-        file = folder + "/sub/tune.jsonl";
-    }
-    void TearDown() override { std::filesystem::remove_all(folder); }
-
     std::string text_of(const std::string &name) const {
         std::ifstream in(name);
         return {std::istreambuf_iterator<char>(in), {}};
     }
 
-    std::string folder, file;
+    const bench::TemporaryFolder temporary{testing::TempDir(), "halyard-test"};
+    const std::string folder = temporary.path(), file = folder + "/sub/tune.jsonl";
 };
 
 TEST_F(DatabaseTest, RemembersAndGoesOn) {
@@ -273,6 +270,20 @@ TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
     std::filesystem::create_directory(target + ".part");
     EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
     EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, ADeviceIsWrittenToAndNotReplaced) {
+    const std::string pipe = folder + "/pipe";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT_GE(reader, 0);
+    replace_file(pipe, "text\n");
+    char text[16] = {};
+    EXPECT_EQ(read(reader, text, sizeof(text)), 5);
+    EXPECT_STREQ(text, "text\n");
+    close(reader);
+    EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+    EXPECT_THROW(replace_file("/dev/full", "text\n"), std::runtime_error);
 }
 
 TEST_F(DatabaseTest, AFullDiskLeavesTheFileOfParameters) {

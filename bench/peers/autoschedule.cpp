@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -86,22 +85,14 @@ AutoscheduleRequest request_for(const KernelCall &call, const std::string &isa) 
     return request;
 }
 
-void run(const std::string &command) {
-    if (std::system(command.c_str()) != 0) {
-        throw std::runtime_error("'" + command + "' failed");
-    }
-}
-
 /** Halide's own runtime, one for all kernels. (Halide 21 makes none for a target with strict_float.) */
 void make_runtime(const std::string &isa, const std::string &object) {
     const Variant any{&tune::kernel_table().front(), "f32", isa};
-    schedules::Apart process(
-        [&] {
-            const Halide::Target target(any.halide_target());
-            Halide::compile_standalone_runtime(
-                object, target.without_feature(Halide::Target::NoRuntime).without_feature(Halide::Target::StrictFloat));
-        },
-        object + ".log");
+    schedules::Apart process([&] {
+        const Halide::Target target(any.halide_target());
+        Halide::compile_standalone_runtime(
+            object, target.without_feature(Halide::Target::NoRuntime).without_feature(Halide::Target::StrictFloat));
+    });
     const std::string failure = process.wait();
     if (!failure.empty()) {
         throw std::runtime_error("Halide's runtime: " + failure);
@@ -120,7 +111,8 @@ void make_library(const std::string &scheduler, const fs::path &folder) {
     const std::string runtime = (objects / "runtime.o").string();
     make_runtime(isa, runtime);
     nlohmann::json kernels;
-    std::string files;
+    const std::string stem = (folder / name).string();
+    std::vector<std::string> link{HALYARD_BENCH_CC, "-shared", "-Wl,-Bsymbolic", "-o", stem + ".so", runtime};
     const int processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     for (const WorkId &row : read_work_list("default", HALYARD_BENCH_SHAPES_DIR, processors)) {
         for (const KernelCall &call : kernel_calls(row)) {
@@ -133,12 +125,13 @@ void make_library(const std::string &scheduler, const fs::path &folder) {
             const std::string failure =
                 schedules::autoschedule(request, scheduler, HALYARD_BENCH_PLUGIN_DIR, object, most_seconds);
             kernels[call.name()] = failure;
-            files += failure.empty() ? "'" + object + "' " : "";
+            if (failure.empty()) {
+                link.push_back(object);
+            }
         }
     }
-    const std::string stem = (folder / name).string();
-    run(HALYARD_BENCH_CC " -shared -Wl,-Bsymbolic -o '" + stem + ".so' '" + runtime + "' " + files +
-        "-lpthread -ldl -lm");
+    link.insert(link.end(), {"-lpthread", "-ldl", "-lm"});
+    schedules::run_program(link);
     fs::remove_all(objects);
 
     std::ofstream list(stem + ".json");

@@ -27,12 +27,8 @@ namespace {
 constexpr int most_starts = 4;
 
 /** Where files are in memory, if there is such a place. */
-fs::path new_folder() {
-    static int count = 0;
-    const fs::path parent = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
-    const fs::path folder = parent / ("halyard-bench-" + std::to_string(getpid()) + "-" + std::to_string(count++));
-    fs::create_directories(folder);
-    return folder;
+fs::path place_of_files() {
+    return fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
 }
 
 /** What the process finds in its environment before what this one has. */
@@ -68,7 +64,7 @@ std::string seconds_text(double seconds) {
 Process::Process(const PeerOptions &options, std::vector<std::string> program,
                  const std::vector<std::string> &more_variables)
     : command(std::move(program)), variables(variables_for(options)), limit_per_row(options.row_limit),
-      files(new_folder()) {
+      files(place_of_files(), "halyard-bench") {
     variables.insert(variables.end(), more_variables.begin(), more_variables.end());
     for (char **variable = environ; *variable != nullptr; variable++) {
         variables.push_back(*variable);
@@ -127,8 +123,6 @@ void Process::revive() {
 
 Process::~Process() {
     stop();
-    std::error_code ignored;
-    fs::remove_all(files, ignored);
 }
 
 json Process::ask(const json &request, double limit) {
@@ -200,14 +194,15 @@ void Process::stop() {
 }
 
 std::string Process::send(const std::string &name, const Matrix &matrix) const {
-    const fs::path path = files / name;
+    const fs::path path = files.path() / name;
     std::ofstream(path, std::ios::binary).write(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
     return path.string();
 }
 
 void Process::receive(const std::string &name, const Matrix &matrix) const {
     std::memset(matrix.data(), 0xff, matrix.bytes());
-    std::ifstream(files / name, std::ios::binary).read(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
+    std::ifstream(files.path() / name, std::ios::binary)
+        .read(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
 }
 
 // ---- RemoteContender ----

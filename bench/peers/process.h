@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "peers/peer.h"
+#include "temporary_folder.h"
 
 namespace halyard::bench {
 
@@ -32,7 +33,7 @@ public:
     /** Starts it again if it has ended, unless it has done so too often. */
     void revive();
     /** A folder for files of tensors that goes away with this. */
-    const std::filesystem::path &folder() const { return files; }
+    const std::filesystem::path &folder() const { return files.path(); }
 
     /** Writes a tensor to a file of the folder; returns its path. */
     std::string send(const std::string &name, const Matrix &matrix) const;
@@ -51,7 +52,7 @@ private:
     pid_t process = -1;
     int to = -1, from = -1;
     std::string received;
-    std::filesystem::path files;
+    TemporaryFolder files;
 };
 
 /** Seconds that a process gets to start. */

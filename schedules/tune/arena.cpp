@@ -159,6 +159,8 @@ void KernelArena::compile(const std::vector<Choice> &choices) {
             if (made->failure.empty()) {
                 made->loaded = workshop.compiler.load(made->object, variant.symbol());
             }
+        } catch (const NoRoom &) {
+            throw;
         } catch (const std::runtime_error &error) {
             made->failure = error.what();
         }

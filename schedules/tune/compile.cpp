@@ -2,12 +2,12 @@
 #include "compile.h"
 
 #include <dlfcn.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -17,8 +17,6 @@
 #include "Halide.h"
 #include "schedules/apart.h"
 #include "schedules/autoschedule.h"
-
-extern char **environ;
 
 namespace halyard::tune {
 namespace {
@@ -35,21 +33,7 @@ void write_file(const std::string &name, const std::string &text) {
     file << text;
     file.close();
     if (!file) {
-        throw std::runtime_error("cannot write '" + name + "'");
-    }
-}
-
-void run_program(const std::vector<std::string> &words) {
-    std::vector<char *> arguments;
-    for (const std::string &word : words) {
-        arguments.push_back(const_cast<char *>(word.c_str()));
-    }
-    arguments.push_back(nullptr);
-    pid_t process = 0;
-    int status = 0;
-    if (posix_spawnp(&process, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0 ||
-        waitpid(process, &status, 0) != process || status != 0) {
-        throw std::runtime_error("'" + words.front() + "' failed");
+        throw std::runtime_error("cannot write '" + name + "': " + std::strerror(errno));
     }
 }
 
@@ -80,8 +64,17 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
                               : std::make_pair(OutputFileType::object, stem + ".o")});
     if (by_assembly) {
         prefetch_into_cache(stem + ".s");
-        run_program({HALYARD_TUNE_CC, "-c", stem + ".s", "-o", stem + ".o"});
+        schedules::run_program({HALYARD_TUNE_CC, "-c", stem + ".s", "-o", stem + ".o"});
     }
+}
+
+std::filesystem::path place_of_files() {
+    const char *named = std::getenv("TMPDIR");  // a message can then name it, whatever it is
+    return named != nullptr && *named != 0 ? named : std::filesystem::temp_directory_path();
+}
+
+NoRoom no_room(const std::exception &error) {
+    return NoRoom(std::string(error.what()) + "; the environment variable TMPDIR can name another folder");
 }
 
 }  // namespace
@@ -101,17 +94,19 @@ Loaded::~Loaded() {
     dlclose(handle);
 }
 
-Compiler::Compiler() {
-    std::string name = (std::filesystem::temp_directory_path() / "halyard-tune-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-        throw std::runtime_error("no directory can be made in " + std::filesystem::temp_directory_path().string());
-    }
-    directory = name;
+Compiler::Compiler() try : folder(place_of_files(), "halyard-tune"), directory(folder.path()) {
+} catch (const std::exception &error) {
+    throw no_room(error);
 }
 
-Compiler::~Compiler() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
+void Compiler::require_room() const {
+    const std::string probe = directory + "/room";
+    try {
+        write_file(probe, std::string(std::size_t{1} << 20, 'x'));
+    } catch (const std::runtime_error &error) {
+        throw no_room(error);
+    }
+    std::remove(probe.c_str());
 }
 
 std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vector<Choice> &choices) {
@@ -119,12 +114,14 @@ std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vecto
     std::vector<std::unique_ptr<schedules::Apart>> processes;
     for (std::size_t i = 0; i < choices.size(); i++) {
         const std::string each = stem + std::to_string(i);
-        processes.push_back(
-            std::make_unique<schedules::Apart>([&] { compile(variant, choices[i], each); }, each + ".log"));
+        processes.push_back(std::make_unique<schedules::Apart>([&] { compile(variant, choices[i], each); }));
     }
     std::vector<Compiled> compiled;
     for (std::size_t i = 0; i < choices.size(); i++) {
         const std::string failure = processes[i]->wait();
+        if (!failure.empty()) {
+            require_room();
+        }
         compiled.push_back({failure.empty() ? read_file(stem + std::to_string(i) + ".o") : "", failure});
     }
     return compiled;
@@ -164,17 +161,24 @@ std::unique_ptr<Loaded> Compiler::autoscheduled(const Variant &variant, const st
         {variant.kernel->generator, variant.parameters(), target.to_string(), symbol, 1, estimates}, scheduler,
         HALYARD_TUNE_PLUGIN_DIR, stem + ".o", most_seconds);
     if (!failure.empty()) {
+        require_room();
         throw std::runtime_error("the autoscheduler gives up: " + failure);
     }
-    run_program({HALYARD_TUNE_CC, "-shared", "-Wl,-Bsymbolic", "-o", shared, stem + ".o", "-lpthread", "-ldl", "-lm"});
+    schedules::run_program(
+        {HALYARD_TUNE_CC, "-shared", "-Wl,-Bsymbolic", "-o", shared, stem + ".o", "-lpthread", "-ldl", "-lm"});
     return std::make_unique<Loaded>(shared, symbol);
 }
 
 std::unique_ptr<Loaded> Compiler::load(const std::string &object, const std::string &symbol) {
     const std::string stem = directory + "/" + symbol, shared = stem + "-" + std::to_string(loads++) + ".so";
-    write_file(stem + ".o", object);
-    run_program({HALYARD_TUNE_LINKER, "-shared", "-Bsymbolic", "-o", shared, stem + ".o"});
-    return std::make_unique<Loaded>(shared, symbol);
+    try {
+        write_file(stem + ".o", object);
+        schedules::run_program({HALYARD_TUNE_LINKER, "-shared", "-Bsymbolic", "-o", shared, stem + ".o"});
+        return std::make_unique<Loaded>(shared, symbol);
+    } catch (const std::runtime_error &) {
+        require_room();
+        throw;
+    }
 }
 
 std::string halide_version() {

@@ -7,9 +7,11 @@
 #define HALYARD_TUNE_COMPILE_H
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bench/temporary_folder.h"
 #include "kernels.h"
 
 namespace halyard::tune {
@@ -39,10 +41,15 @@ struct Compiled {
     std::string object, failure;  // one of them
 };
 
+/** That no files can be made any more, which says nothing about a candidate. */
+struct NoRoom : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/** All of its functions throw NoRoom. */
 class Compiler {
 public:
     Compiler();
-    ~Compiler();
     Compiler(const Compiler &) = delete;
     Compiler &operator=(const Compiler &) = delete;
 
@@ -60,7 +67,11 @@ public:
     std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
 
 private:
-    std::string directory;  // of files that live as long as one call
+    /** Throws NoRoom if it is so. */
+    void require_room() const;
+
+    bench::TemporaryFolder folder;  // of files that live as long as one call
+    std::string directory;
     int loads = 0;
 };
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -125,27 +124,6 @@ json tuned_file(const std::vector<json> &verdicts, const Setting &setting, const
                   {"schedules", schedules},
                   {"measured", measured}});
     return tuned;
-}
-
-void replace_file(const std::string &file, const std::string &text) {
-    const std::string unfinished = file + ".part";
-    const auto fail = [&unfinished, &file] {
-        const int error = errno;
-        std::remove(unfinished.c_str());
-        throw std::runtime_error("'" + file + "' cannot be written: " + std::strerror(error));
-    };
-    // What a killed process left goes; a file or link of somebody else is not written to.
-    unlink(unfinished.c_str());
-    const int descriptor = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        fail();
-    }
-    errno = ENOSPC;  // what a short write means
-    const bool is_written =
-        write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(descriptor) == 0;
-    if (close(descriptor) != 0 || !is_written || std::rename(unfinished.c_str(), file.c_str()) != 0) {
-        fail();
-    }
 }
 
 }  // namespace halyard::tune

@@ -24,10 +24,6 @@ nlohmann::json read_tuned(const std::string &file, const Setting &setting);
 nlohmann::json tuned_file(const std::vector<nlohmann::json> &verdicts, const Setting &setting,
                           const nlohmann::json &before);
 
-/** Writes text to a file that is replaced at once when it is complete; throws std::runtime_error and leaves the file as it
- * was if it cannot. */
-void replace_file(const std::string &file, const std::string &text);
-
 }  // namespace halyard::tune
 
 #endif

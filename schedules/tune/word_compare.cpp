@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "arena.h"
-#include "export.h"
+#include "bench/replace_file.h"
 #include "schedules/autoschedule.h"
 #include "setting.h"
 #include "text.h"
@@ -114,8 +114,8 @@ int word_object(const Options &options) {
     }
     const UsualParameters usual = usual_parameters(options);
     Compiler compiler;
-    replace_file(options.output,
-                 compiler.object(variants[0], choice_named(options.first, variants[0], usual, std::nullopt)));
+    bench::replace_file(options.output,
+                        compiler.object(variants[0], choice_named(options.first, variants[0], usual, std::nullopt)));
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 
+#include "bench/replace_file.h"
 #include "export.h"
 #include "hash.h"
 #include "setting.h"
@@ -58,7 +59,7 @@ int word_export(const Options &options) {
     }
     const std::string output = output_file(options, machine);
     const json file = tuned_file(verdicts, setting, read_tuned(output, setting));
-    replace_file(output, file.dump(4) + "\n");
+    bench::replace_file(output, file.dump(4) + "\n");
     std::size_t entries = 0;
     for (const json &each : file.at("schedules")) {
         entries += each.size();

@@ -145,6 +145,8 @@ private:
             work(job);
         } catch (const DatabaseError &) {
             throw;
+        } catch (const NoRoom &) {
+            throw;
         } catch (const std::exception &error) {
             progress.say(jobs[job].first.name() + ": " + error.what());
             failed = true;
