@@ -131,9 +131,9 @@ const Folder &folder() {
 
 class Session {
 public:
-    explicit Session(Input &in) : in_(in) { tensor_memory().reset(); }
+    Session() { tensor_memory().reset(); }
     ~Session();
-    void step();
+    void step(unsigned which, const Input &in);
 
 private:
     static constexpr int places = 3;
@@ -210,7 +210,7 @@ private:
     halyard_rope_options rope_options(std::int64_t head_dim);
     halyard_block_config block_config();
 
-    Input &in_;
+    Input in_{nullptr, 0};  // of this step
     halyard_context *contexts_[places] = {};
     halyard_weights *weights_[places] = {};
     halyard_rope *ropes_[places] = {};
@@ -1080,7 +1080,7 @@ void Session::stack_other() {
     }
 }
 
-void Session::step() {
+void Session::step(unsigned which, const Input &in) {
     using Step = void (Session::*)();
     constexpr Step steps[] = {
         &Session::elementwise, &Session::elementwise,    &Session::norms,          &Session::contexts,
@@ -1090,7 +1090,8 @@ void Session::step() {
         &Session::attention,   &Session::attention,      &Session::block_create,   &Session::block_other,
         &Session::block_other, &Session::stack_create,   &Session::stack_other,    &Session::stack_other,
     };
-    (this->*in_.of(steps))();
+    in_ = in;
+    (this->*steps[which % (sizeof steps / sizeof steps[0])])();
 }
 
 }  // namespace
@@ -1105,9 +1106,10 @@ const char *__asan_default_options() {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     halyard::tests::Input in(data, size);
-    halyard::tests::Session session(in);
+    halyard::tests::Session session;
     while (!in.done()) {
-        session.step();
+        const unsigned step = in.byte();
+        session.step(step, in.part());
     }
     return 0;
 }

@@ -24,6 +24,14 @@ public:
         return values[byte() % n];
     }
 
+    /** The next bytes, as many as the first of them says: what changes in them shifts nothing behind them. */
+    Input part() {
+        const auto size = static_cast<std::ptrdiff_t>(byte());
+        const std::uint8_t *begin = at_;
+        at_ = size < end_ - at_ ? at_ + size : end_;
+        return Input(begin, static_cast<std::size_t>(at_ - begin));
+    }
+
     /** Any bits. */
     template<typename T>
     T any() {

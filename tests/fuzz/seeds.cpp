@@ -1,5 +1,5 @@
-// Writes what the fuzzers begin with: fuzz_seeds MODELS DIRECTORY puts files of packed weights, safetensors and
-// configurations, these from the folder MODELS, into DIRECTORY/weights, DIRECTORY/safetensors and DIRECTORY/config.
+// Writes what the fuzzers begin with: fuzz_seeds MODELS DIRECTORY puts calls of the C API, files of packed weights,
+// safetensors and configurations, these from the folder MODELS, into a folder of DIRECTORY each.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -20,6 +20,19 @@ void write(const fs::path &path, const std::string &bytes) {
     file << bytes;
     if (!file.flush()) {
         throw std::runtime_error("cannot write " + path.string());
+    }
+}
+
+/** All steps of c_api.cpp one after another, plainly, which makes something to work with, and again in other ways. */
+void write_calls(const fs::path &folder) {
+    for (char way = 0; way < 12; way++) {
+        std::string calls;
+        for (const char choice : {'\0', way}) {
+            for (char step = 0; step < 24; step++) {
+                calls += {step, 3, 0, choice, choice};
+            }
+        }
+        write(folder / std::to_string(way), calls);
     }
 }
 
@@ -64,6 +77,7 @@ int main(int count, char **arguments) {
         for (const char *target : {"c_api", "config", "safetensors", "weights"}) {
             fs::create_directories(directory / target);
         }
+        write_calls(directory / "c_api");
         write_weights(directory / "weights");
         const fs::path safetensors = directory / "safetensors";
         write_safetensors(safetensors / "empty", "{}", 0);
