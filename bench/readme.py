@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the README's table of results and docs/results.svg from bench/results/latest.json, which ./run bench
---publish makes.
+"""Writes the README's table of results and docs/results.svg from bench/results/latest.json.
 
-    bench/readme.py [--check] [--root DIRECTORY]
+    bench/readme.py [--publish RESULT | --check] [--root DIRECTORY]
 
-With --check it writes nothing and exits with 1 if they are not what the file gives.
+With --publish, as ./run bench --publish calls it, bench/results/latest.json becomes RESULT first, unless that is doubtful:
+then nothing is written. With --check nothing is written either, and the exit status is 1 if README and chart are not what
+the file gives.
 """
 
 import argparse
@@ -171,12 +172,15 @@ def with_section(readme, text):
 
 def main():
     parser = argparse.ArgumentParser(description="Writes the README's results from bench/results/latest.json.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--publish", type=Path, metavar="RESULT", help="a bench.json that latest.json is to become")
+    what.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="of the repository")
     arguments = parser.parse_args()
     root = arguments.root
     try:
-        run = load(str(root / "bench" / "results" / "latest.json"))
+        latest = root / "bench" / "results" / "latest.json"
+        run = load(str(arguments.publish or latest))
         if run.limits.get("contradictions"):
             raise Damaged(f"the limits of the machine contradict each other: {'; '.join(run.limits['contradictions'])}")
         if run.is_disturbed:
@@ -186,6 +190,9 @@ def main():
             readme: with_section(readme.read_text(encoding="utf-8"), text_of(run)),
             root / "docs" / "results.svg": chart_of(run),
         }
+        if arguments.publish:
+            latest.parent.mkdir(exist_ok=True)
+            wanted[latest] = arguments.publish.read_text(encoding="utf-8")
     except (Damaged, OSError) as error:
         sys.exit(f"readme.py: {error}")
     for path, text in wanted.items():

@@ -439,11 +439,17 @@ class Readme(unittest.TestCase):
             ("L2 copy, 2 threads", {"limits": {**good["limits"], "contradictions": ["L2 copy, 2 threads"]}}),
             ("other programs used 40%", {"busy_elsewhere": 0.4}),
         ):
-            path.write_text(json.dumps({**good, **change}))
-            done = self.program()
+            doubtful = self.root / "bench.json"
+            doubtful.write_text(json.dumps({**good, **change}))
+            done = self.program("--publish", str(doubtful))
             self.assertEqual(done.returncode, 1)
             self.assertIn(why, done.stderr)
             self.assertIn("old", self.readme.read_text())
+            self.assertEqual(json.loads(path.read_text()), good)
+        doubtful.write_text(json.dumps({**good, "date": "2026-02-03 00:00 UTC"}))
+        self.assertEqual(self.program("--publish", str(doubtful)).returncode, 0)
+        self.assertEqual(json.loads(path.read_text())["date"], "2026-02-03 00:00 UTC")
+        self.assertIn("2026-02-03", self.readme.read_text())
 
     def test_a_row_beyond_its_limit_is_marked(self):
         path = self.root / "bench" / "results" / "latest.json"
