@@ -9,6 +9,7 @@
 #include "check.h"
 #include "cuda/launch.h"
 #include "environment.h"
+#include "floating_point.h"
 #include "processors.h"
 #include "thread_pool.h"
 
@@ -53,7 +54,18 @@ void run_tasks(const halyard_context &context, int count, void (*task)(void *, i
     if (count == 1) {
         task(closure, 0);
     } else if (context.parallel_for) {
-        context.parallel_for(context.parallel_for_user, count, task, closure);
+        struct Closure {
+            void (*task)(void *, int);
+            void *closure;
+        } callers = {task, closure};
+        context.parallel_for(
+            context.parallel_for_user, count,
+            [](void *opaque, int index) {
+                const DefaultFloatingPoint floating_point;
+                const Closure &c = *static_cast<Closure *>(opaque);
+                c.task(c.closure, index);
+            },
+            &callers);
     } else {
         run_on_pool(count, task, closure);
     }

@@ -27,10 +27,13 @@
  * Numerics
  *   The result of a row does not depend on the other rows of the call, on the row's place among them or on the
  *   number of threads. f32 results are the same bits on AVX2, AVX-512 and NEON (and every later target with fused
- *   multiply-add). docs/numerics.md has the accuracy of each function.
+ *   multiply-add). docs/numerics.md has the accuracy of each function. Calls compute in the default floating-point
+ *   environment (rounding to nearest, denormals kept, no traps) whatever the caller's, to which they return; they may
+ *   raise its exception flags.
  *
  * Threads
- *   Every function may be called from any number of threads at once, with the same or different contexts.
+ *   Every function may be called from any number of threads at once, with the same or different contexts. A call needs
+ *   up to 160 KiB of stack.
  *
  * fork()
  *   The child may call every function, with the parent's handles too, whatever other threads of the parent were doing.
