@@ -32,9 +32,12 @@ int default_num_threads(int of_environment) {
     return of_environment > 0 ? of_environment : static_cast<int>(std::min<int64_t>(usable_processors(), max_threads));
 }
 
-// Found out when the library is loaded.
-const int num_threads_of_environment = read_num_threads();
-const int num_threads_at_load = default_num_threads(num_threads_of_environment);
+struct DefaultThreads {
+    const int of_environment = read_num_threads();
+    const int at_load = default_num_threads(of_environment);
+};
+
+HALYARD_AT_LOAD const DefaultThreads default_threads;
 
 const halyard_context defaults;
 
@@ -47,7 +50,7 @@ const halyard_context &context_or_default(const halyard_context *context) {
 int thread_bound(const halyard_context &context) {
     return context.num_threads > 0       ? context.num_threads
            : context.default_threads > 0 ? context.default_threads
-                                         : num_threads_at_load;
+                                         : default_threads.at_load;
 }
 
 void run_tasks(const halyard_context &context, int count, void (*task)(void *, int), void *closure) {
@@ -85,7 +88,7 @@ halyard_status halyard_context_create(halyard_context **context) {
         return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a context");
     }
     halyard_context *const made = new (memory) halyard_context;
-    made->default_threads = halyard::default_num_threads(halyard::num_threads_of_environment);
+    made->default_threads = halyard::default_num_threads(halyard::default_threads.of_environment);
     *context = made;
     return HALYARD_OK;
 }

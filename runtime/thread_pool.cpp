@@ -48,6 +48,8 @@ struct alignas(64) Claim {
 };
 
 struct Pool {
+    constexpr Pool() = default;  // there from the start, for calls before the library's constructors run
+
     // Held by the caller whose job runs.
     pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
@@ -69,7 +71,7 @@ struct Pool {
     std::atomic<bool> stop{false};
 
     int workers = 0;
-    pthread_t threads[max_threads];
+    pthread_t threads[max_threads] = {};
 };
 
 Pool pool;

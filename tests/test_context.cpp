@@ -61,6 +61,45 @@ TEST(Queries, InstructionSets) {
 #endif
 }
 
+// ---- Before main ---------------------------------------------------------------------------------------------------
+
+/** Calls by the constructor of a global object, which runs before those of a library that comes later. */
+struct BeforeMain {
+    static constexpr std::int64_t d = 512;
+
+    std::vector<float> x = std::vector<float>(d * d, 1.0f), y = std::vector<float>(d * d), z = y;
+    halyard_status softmax, pack, linear;
+    halyard_isa isa;
+    int num_threads;
+
+    BeforeMain() {
+        std::int64_t shape[] = {d, d};
+        const auto view = [&](std::vector<float> &values) {
+            return DLTensor{values.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, nullptr, 0};
+        };
+        DLTensor xs = view(x), ys = view(y), zs = view(z);
+        halyard_weights *weights = nullptr;
+        softmax = halyard_softmax(nullptr, &xs, 1.0f, &ys);
+        pack = halyard_weights_pack(nullptr, &xs, nullptr, nullptr, 0, &weights);
+        linear = weights != nullptr ? halyard_linear(nullptr, &xs, weights, nullptr, &zs) : pack;
+        halyard_weights_destroy(weights);
+        isa = halyard_context_isa(nullptr);
+        num_threads = halyard_context_num_threads(nullptr);
+    }
+};
+
+const BeforeMain before_main;
+
+TEST(BeforeMain, TheLibraryIsReady) {
+    EXPECT_EQ(before_main.softmax, HALYARD_OK);
+    EXPECT_EQ(before_main.pack, HALYARD_OK);
+    EXPECT_EQ(before_main.linear, HALYARD_OK);
+    EXPECT_TRUE(before_main.y == std::vector<float>(before_main.y.size(), 1.0f / BeforeMain::d));
+    EXPECT_TRUE(before_main.z == std::vector<float>(before_main.z.size(), BeforeMain::d));
+    EXPECT_EQ(before_main.isa, halyard_context_isa(nullptr));
+    EXPECT_EQ(before_main.num_threads, halyard_context_num_threads(nullptr));
+}
+
 // ---- Contexts ----------------------------------------------------------------------------------------------------
 
 TEST(Contexts, CapTheInstructionSet) {
