@@ -123,8 +123,9 @@ HALYARD_API halyard_status halyard_context_set_num_threads(halyard_context *cont
 /** The bound in force. */
 HALYARD_API int halyard_context_num_threads(const halyard_context *context);
 
-/** Calls `task(closure, i)` for every i in [0, count), in any order, on any threads, and returns when all are
- *  done. `user` is what was given to halyard_context_set_parallel_for. A task needs up to 160 KiB of stack. */
+/** Calls `task(closure, i)` once for every i in [0, count), in any order, on any threads, and returns when all are
+ *  done: nothing may leave it by an exception or longjmp. `user` is what was given to halyard_context_set_parallel_for.
+ *  A task needs up to 160 KiB of stack. */
 typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *closure, int index), void *closure);
 /** Runs this context's work on the caller's own threads; null restores the library's. The thread bound above
  *  still says into how many tasks a call is split. */
