@@ -38,8 +38,9 @@
  * fork()
  *   The child may call every function, with the parent's handles too, whatever other threads of the parent were doing.
  *   Their calls end in the middle: what they were writing, outputs and caches, is half written, and memory that they
- *   alone knew is lost to the child. A process that has used CUDA keeps it to itself: in its children, calls on CUDA
- *   tensors fail with HALYARD_NO_DEVICE, and what is on a device is not freed.
+ *   alone knew is lost to the child. A child that is made inside a callback may not return from it. A process that has
+ *   used CUDA keeps it to itself: in its children, calls on CUDA tensors fail with HALYARD_NO_DEVICE, and what is on a
+ *   device is not freed.
  */
 #ifndef HALYARD_HALYARD_H
 #define HALYARD_HALYARD_H
