@@ -5,7 +5,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <cmath>
@@ -399,7 +401,8 @@ TEST(Threads, HaveTheStackThatTasksNeed) {
     pthread_attr_t before, small;
     ASSERT_EQ(pthread_getattr_default_np(&before), 0);
     ASSERT_EQ(pthread_getattr_default_np(&small), 0);
-    ASSERT_EQ(pthread_attr_setstacksize(&small, 64 << 10), 0);
+    const long least = sysconf(_SC_THREAD_STACK_MIN);  // 128 KiB on 64-bit ARM
+    ASSERT_EQ(pthread_attr_setstacksize(&small, static_cast<std::size_t>(std::max(least, 64L << 10))), 0);
     ASSERT_EQ(pthread_setattr_default_np(&small), 0);
     Invocation call(operation("softmax"), Dtype::f32, {1024, 2048});
     call.fill(7);
