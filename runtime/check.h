@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "dtype.h"
+#include "floating_point.h"
 #include "halyard/halyard.h"
 
 namespace halyard {
@@ -62,6 +63,8 @@ enum class Devices { cpu, cpu_or_cuda };
  *      const View xs = check.tensor("x", x), ys = check.output("y", y);
  *      check.same_shape(xs, ys);
  *      if (check.failed()) return check.status();
+ *
+ *  It lives as long as the call, and so does the environment in which that computes.
  */
 class Checker {
 public:
@@ -103,6 +106,8 @@ public:
     void softcap(const char *name, float value);
 
 private:
+    const DefaultFloatingPoint floating_point_;
+
     void overlapping(const View &output, const View &other, bool in_place);
     /** Whether a kernel runs where this tensor and those before it are. */
     bool placed_with_others(const char *name, DLDevice device);

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "cuda/launch.h"
 #include "environment.h"
+#include "floating_point.h"
 #include "processors.h"
 #include "thread_pool.h"
 
@@ -31,9 +32,12 @@ int default_num_threads(int of_environment) {
     return of_environment > 0 ? of_environment : static_cast<int>(std::min<int64_t>(usable_processors(), max_threads));
 }
 
-// Found out when the library is loaded.
-const int num_threads_of_environment = read_num_threads();
-const int num_threads_at_load = default_num_threads(num_threads_of_environment);
+struct DefaultThreads {
+    const int of_environment = read_num_threads();
+    const int at_load = default_num_threads(of_environment);
+};
+
+HALYARD_AT_LOAD const DefaultThreads default_threads;
 
 const halyard_context defaults;
 
@@ -46,14 +50,25 @@ const halyard_context &context_or_default(const halyard_context *context) {
 int thread_bound(const halyard_context &context) {
     return context.num_threads > 0       ? context.num_threads
            : context.default_threads > 0 ? context.default_threads
-                                         : num_threads_at_load;
+                                         : default_threads.at_load;
 }
 
 void run_tasks(const halyard_context &context, int count, void (*task)(void *, int), void *closure) {
     if (count == 1) {
         task(closure, 0);
     } else if (context.parallel_for) {
-        context.parallel_for(context.parallel_for_user, count, task, closure);
+        struct Closure {
+            void (*task)(void *, int);
+            void *closure;
+        } callers = {task, closure};
+        context.parallel_for(
+            context.parallel_for_user, count,
+            [](void *opaque, int index) {
+                const DefaultFloatingPoint floating_point;
+                const Closure &c = *static_cast<Closure *>(opaque);
+                c.task(c.closure, index);
+            },
+            &callers);
     } else {
         run_on_pool(count, task, closure);
     }
@@ -73,7 +88,7 @@ halyard_status halyard_context_create(halyard_context **context) {
         return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a context");
     }
     halyard_context *const made = new (memory) halyard_context;
-    made->default_threads = halyard::default_num_threads(halyard::num_threads_of_environment);
+    made->default_threads = halyard::default_num_threads(halyard::default_threads.of_environment);
     *context = made;
     return HALYARD_OK;
 }

@@ -72,8 +72,7 @@ struct Machine {
     }
 };
 
-// Constructed when the library is loaded.
-const Machine machine;
+HALYARD_AT_LOAD const Machine machine;
 
 }  // namespace
 

@@ -1,6 +1,10 @@
 // What environment variables say. An empty one says nothing; a value that makes no sense is ignored, and that is said.
+// And when a library finds out what does not change.
 #ifndef HALYARD_RUNTIME_ENVIRONMENT_H
 #define HALYARD_RUNTIME_ENVIRONMENT_H
+
+/** Of an object: made when the library is loaded or, where it is linked with a program, before that makes its own. */
+#define HALYARD_AT_LOAD [[gnu::init_priority(101)]]
 
 namespace halyard {
 

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "environment.h"
 #include "tiles.h"
 
 namespace halyard {
@@ -61,13 +62,16 @@ int64_t find_block_rows() {
     return std::max<int64_t>(max_tile_rows, std::min<int64_t>(rows, max_block_rows) / max_tile_rows * max_tile_rows);
 }
 
-// Found out when the library is loaded.
-const int64_t rows_per_block = find_block_rows();
+struct Blocks {
+    const int64_t rows = find_block_rows();
+};
+
+HALYARD_AT_LOAD const Blocks blocks_of_x;
 
 }  // namespace
 
 int64_t block_rows() {
-    return rows_per_block;
+    return blocks_of_x.rows;
 }
 
 int threads_for(const halyard_context &context, int64_t bytes) {

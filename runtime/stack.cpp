@@ -458,6 +458,10 @@ halyard_status halyard_stack_forward(const halyard_context *context, const halya
     check.no_overlap(logits_view, stack->embed_tokens, false);
     check.no_overlap(logits_view, stack->embed_positions, false);
     check.no_overlap(logits_view, ids.memory, false);
+    if (cache && !cache->on_cuda) {
+        check_clear_of_cache(check, ids.memory,
+                             *cache);  // a part of a prompt is read after keys of another are written
+    }
     check_ids_in_range(check, ids, stack->config.vocab_size);
     if (!check.failed()) {
         StackRun(check, context, *stack, ids, cached, o, logits_view).run();

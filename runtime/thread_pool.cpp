@@ -6,12 +6,19 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 
+#include "floating_point.h"
+
 namespace halyard {
 namespace {
+
+// Whatever the default is: `ulimit -s` or the program may have made it smaller than what tasks need.
+constexpr size_t min_stack_bytes = 1 << 20;
 
 // A worker looks for the next job this many times before it sleeps: some tens of microseconds, about the cost of
 // waking it again.
@@ -41,6 +48,8 @@ struct alignas(64) Claim {
 };
 
 struct Pool {
+    constexpr Pool() = default;  // there from the start, for calls before the library's constructors run
+
     // Held by the caller whose job runs.
     pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
@@ -62,7 +71,7 @@ struct Pool {
     std::atomic<bool> stop{false};
 
     int workers = 0;
-    pthread_t threads[max_threads];
+    pthread_t threads[max_threads] = {};
 };
 
 Pool pool;
@@ -99,6 +108,7 @@ uint64_t wait_for_job(uint64_t seen) {
 }
 
 void *worker(void *argument) {
+    const DefaultFloatingPoint floating_point;  // not that of the thread that started this one
     const int self = static_cast<int>(reinterpret_cast<intptr_t>(argument));
     uint64_t seen = 0;
     while (true) {
@@ -119,13 +129,19 @@ void start_workers(int wanted) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    size_t stack_bytes = 0;
+    pthread_attr_getstacksize(&attributes, &stack_bytes);
+    pthread_attr_setstacksize(&attributes, std::max(stack_bytes, min_stack_bytes));
     while (pool.workers < wanted) {
         void *self = reinterpret_cast<void *>(static_cast<intptr_t>(pool.workers + 1));
-        if (pthread_create(&pool.threads[pool.workers], nullptr, worker, self) != 0) {
+        if (pthread_create(&pool.threads[pool.workers], &attributes, worker, self) != 0) {
             break;  // fewer threads do the same work
         }
         pool.workers++;
     }
+    pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -3,9 +3,14 @@
 #include "support/isas.h"
 #include "support/threads.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cfenv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -56,6 +61,45 @@ TEST(Queries, InstructionSets) {
     }
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2), 0);
 #endif
+}
+
+// ---- Before main ---------------------------------------------------------------------------------------------------
+
+/** Calls by the constructor of a global object, which runs before those of a library that comes later. */
+struct BeforeMain {
+    static constexpr std::int64_t d = 512;
+
+    std::vector<float> x = std::vector<float>(d * d, 1.0f), y = std::vector<float>(d * d), z = y;
+    halyard_status softmax, pack, linear;
+    halyard_isa isa;
+    int num_threads;
+
+    BeforeMain() {
+        std::int64_t shape[] = {d, d};
+        const auto view = [&](std::vector<float> &values) {
+            return DLTensor{values.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, nullptr, 0};
+        };
+        DLTensor xs = view(x), ys = view(y), zs = view(z);
+        halyard_weights *weights = nullptr;
+        softmax = halyard_softmax(nullptr, &xs, 1.0f, &ys);
+        pack = halyard_weights_pack(nullptr, &xs, nullptr, nullptr, 0, &weights);
+        linear = weights != nullptr ? halyard_linear(nullptr, &xs, weights, nullptr, &zs) : pack;
+        halyard_weights_destroy(weights);
+        isa = halyard_context_isa(nullptr);
+        num_threads = halyard_context_num_threads(nullptr);
+    }
+};
+
+const BeforeMain before_main;
+
+TEST(BeforeMain, TheLibraryIsReady) {
+    EXPECT_EQ(before_main.softmax, HALYARD_OK);
+    EXPECT_EQ(before_main.pack, HALYARD_OK);
+    EXPECT_EQ(before_main.linear, HALYARD_OK);
+    EXPECT_TRUE(before_main.y == std::vector<float>(before_main.y.size(), 1.0f / BeforeMain::d));
+    EXPECT_TRUE(before_main.z == std::vector<float>(before_main.z.size(), BeforeMain::d));
+    EXPECT_EQ(before_main.isa, halyard_context_isa(nullptr));
+    EXPECT_EQ(before_main.num_threads, halyard_context_num_threads(nullptr));
 }
 
 // ---- Contexts ----------------------------------------------------------------------------------------------------
@@ -349,6 +393,94 @@ TEST(Threads, ComeAndGo) {
             EXPECT_EQ(call.run(context.get()), HALYARD_OK);
             EXPECT_TRUE(call.check(call.expected()));
         }).join();
+    }
+}
+
+TEST(Threads, HaveTheStackThatTasksNeed) {
+    // More threads than any call before has asked for.
+    pthread_attr_t before, small;
+    ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+    ASSERT_EQ(pthread_getattr_default_np(&small), 0);
+    const long least = sysconf(_SC_THREAD_STACK_MIN);  // 128 KiB on 64-bit ARM
+    ASSERT_EQ(pthread_attr_setstacksize(&small, static_cast<std::size_t>(std::max(least, 64L << 10))), 0);
+    ASSERT_EQ(pthread_setattr_default_np(&small), 0);
+    Invocation call(operation("softmax"), Dtype::f32, {1024, 2048});
+    call.fill(7);
+    EXPECT_EQ(call.run(Context(supported_isas().back(), 24).get()), HALYARD_OK);
+    EXPECT_TRUE(call.check(call.expected()));
+    EXPECT_EQ(pthread_setattr_default_np(&before), 0);
+    pthread_attr_destroy(&small);
+    pthread_attr_destroy(&before);
+}
+
+// ---- The caller's floating-point environment -----------------------------------------------------------------------
+
+struct Environment {
+    const char *name;
+    void (*enter)();
+};
+
+const Environment environments[] = {
+    {"rounding upward", [] { std::fesetround(FE_UPWARD); }},
+#if defined(__x86_64__)
+    {"flushing denormals", [] { __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); }},
+    {"trapping all but inexact results", [] { __builtin_ia32_ldmxcsr(0x1000); }},
+#elif defined(__aarch64__)
+    {"flushing denormals", [] { asm volatile("msr fpcr, %0"
+                                             :
+                                             : "r"(std::uint64_t{1} << 24)); }},
+#endif
+};
+
+/** Runs a call in an environment and comes back to the default one. */
+halyard_status run_in(const Environment &environment, const Invocation &call, const halyard_context *context) {
+    std::fenv_t before, within, after;
+    std::fegetenv(&before);
+    environment.enter();
+    std::fegetenv(&within);
+    const halyard_status status = call.run(context);
+    std::fegetenv(&after);
+    std::fesetenv(&before);
+#if defined(__x86_64__)
+    EXPECT_EQ(after.__mxcsr & 0xffc0, within.__mxcsr & 0xffc0) << environment.name;
+#elif defined(__aarch64__)
+    EXPECT_EQ(after.__fpcr, within.__fpcr) << environment.name;
+#endif
+    return status;
+}
+
+TEST(FloatingPoint, OfTheCallerChangesNoBit) {
+    Counter here;
+    ReverseThreads elsewhere;
+    const Context by_itself, with_workers, with_caller, with_threads;
+    ASSERT_EQ(halyard_context_set_num_threads(by_itself.get(), 1), HALYARD_OK);
+    ASSERT_EQ(halyard_context_set_parallel_for(with_caller.get(), Counter::run, &here), HALYARD_OK);
+    ASSERT_EQ(halyard_context_set_parallel_for(with_threads.get(), ReverseThreads::run, &elsewhere), HALYARD_OK);
+    int threads = 32;  // more than any call before has asked for
+    for (const Environment &environment : environments) {
+        for (const char *label : {"softmax", "rms_norm", "add_layer_norm", "tanh", "add", "swiglu.beta_1"}) {
+            Invocation call(operation(label), Dtype::f32, {3 * threads, 1024});
+            call.fill(11);
+            call.tensors.front()->fill([](std::int64_t row, std::int64_t i) {
+                const double value = 4 * bell(12, row, i);
+                return i % 5 == 0 ? std::ldexp(value, -133) : value;  // denormal
+            });
+            ASSERT_EQ(call.run(by_itself.get()), HALYARD_OK);
+            const std::vector<std::uint32_t> expected = call.output_bits();
+            for (const Context *context : {&by_itself, &with_workers, &with_caller, &with_threads}) {
+                if (context != &by_itself) {
+                    ASSERT_EQ(halyard_context_set_num_threads(context->get(), threads), HALYARD_OK);
+                }
+                call.clear_outputs();
+                EXPECT_EQ(run_in(environment, call, context->get()), HALYARD_OK);
+                EXPECT_TRUE(call.output_bits() == expected) << label << ", " << environment.name;
+            }
+            // By workers that were started in that environment, if they are.
+            call.clear_outputs();
+            EXPECT_EQ(call.run(with_workers.get()), HALYARD_OK);
+            EXPECT_TRUE(call.output_bits() == expected) << label << " after " << environment.name;
+        }
+        threads += 4;
     }
 }
 

@@ -1,5 +1,6 @@
 // Every bad argument of stacks: the call fails with the right kind of status, the message names the function and the
 // argument, and nothing is written or appended.
+#include "support/kv_cache.h"
 #include "support/small_block.h"
 #include "support/stack.h"
 
@@ -328,6 +329,17 @@ TEST(StackArguments, MessagesSayWhichIdAndWhichPositions) {
     ids[4] = 70000;
     EXPECT_EQ(run(ids), invalid);
     EXPECT_STREQ(halyard_last_error(), "halyard_stack_forward: input_ids[4] is 70000, but vocab_size is 11");
+}
+
+TEST(StackArguments, IdsMayNotLieInTheCache) {
+    StackCalling call;
+    const Cache cache(options_of(layers, 4, kv_heads, head_dim, 16, Dtype::f32));
+    call.ids->data = std::memset(cache.memory.view.data, 0, static_cast<std::size_t>(cache.bytes));
+    EXPECT_EQ(halyard_stack_forward(nullptr, call.used_stack, call.ids, cache.get(), nullptr, nullptr, call.result),
+              HALYARD_INVALID_ARGUMENT);
+    EXPECT_NE(std::strstr(halyard_last_error(), "input_ids overlaps the memory of the cache"), nullptr)
+        << halyard_last_error();
+    EXPECT_EQ(cache.lengths(), std::vector<std::int64_t>(layers * 4, 0));
 }
 
 }  // namespace

@@ -27,16 +27,20 @@
  * Numerics
  *   The result of a row does not depend on the other rows of the call, on the row's place among them or on the
  *   number of threads. f32 results are the same bits on AVX2, AVX-512 and NEON (and every later target with fused
- *   multiply-add). docs/numerics.md has the accuracy of each function.
+ *   multiply-add). docs/numerics.md has the accuracy of each function. Calls compute in the default floating-point
+ *   environment (rounding to nearest, denormals kept, no traps) whatever the caller's, to which they return; they may
+ *   raise its exception flags.
  *
  * Threads
- *   Every function may be called from any number of threads at once, with the same or different contexts.
+ *   Every function may be called from any number of threads at once, with the same or different contexts. A call needs
+ *   up to 160 KiB of stack.
  *
  * fork()
  *   The child may call every function, with the parent's handles too, whatever other threads of the parent were doing.
  *   Their calls end in the middle: what they were writing, outputs and caches, is half written, and memory that they
- *   alone knew is lost to the child. A process that has used CUDA keeps it to itself: in its children, calls on CUDA
- *   tensors fail with HALYARD_NO_DEVICE, and what is on a device is not freed.
+ *   alone knew is lost to the child. A child that is made inside a callback may not return from it. A process that has
+ *   used CUDA keeps it to itself: in its children, calls on CUDA tensors fail with HALYARD_NO_DEVICE, and what is on a
+ *   device is not freed.
  */
 #ifndef HALYARD_HALYARD_H
 #define HALYARD_HALYARD_H
@@ -120,8 +124,9 @@ HALYARD_API halyard_status halyard_context_set_num_threads(halyard_context *cont
 /** The bound in force. */
 HALYARD_API int halyard_context_num_threads(const halyard_context *context);
 
-/** Calls `task(closure, i)` for every i in [0, count), in any order, on any threads, and returns when all are
- *  done. `user` is what was given to halyard_context_set_parallel_for. A task needs up to 160 KiB of stack. */
+/** Calls `task(closure, i)` once for every i in [0, count), in any order, on any threads, and returns when all are
+ *  done: nothing may leave it by an exception or longjmp. `user` is what was given to halyard_context_set_parallel_for.
+ *  A task needs up to 160 KiB of stack. */
 typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *closure, int index), void *closure);
 /** Runs this context's work on the caller's own threads; null restores the library's. The thread bound above
  *  still says into how many tasks a call is split. */
