@@ -136,6 +136,38 @@ TEST_F(DatabaseTest, RefusesForeignAndStaleRecordsWithASentence) {
                              "Another CPU here.");
 }
 
+TEST_F(DatabaseTest, ADamagedVerdictDoesNotCount) {
+    Database database(file);
+    const json record = verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
+    database.append(record);
+    const json changes[] = {{{"isa", 7}},
+                            {{"kernel", nullptr}},
+                            {{"dtype", json::array()}},
+                            {{"best", nullptr}},
+                            {{"best", {{"a", "x"}}}},
+                            {{"time", 5}},
+                            {{"is_better", "yes"}},
+                            {{"noise", "none"}},
+                            {{"rigor", 3}},
+                            {{"threads", "one"}},
+                            {{"code", 1}},
+                            {{"workloads", {1, 2}}}};
+    int count = 0;
+    for (const json &change : changes) {
+        json damaged = record;
+        damaged.update(change);
+        database.append(damaged);
+        count++;
+        std::vector<std::string> complaints;
+        const std::vector<json> verdicts = current_verdicts(database, here, complaints);
+        EXPECT_EQ(verdicts, std::vector<json>{record}) << change;
+        ASSERT_EQ(complaints.size(), 1U) << change;
+        EXPECT_NE(complaints[0].find(std::to_string(count) + " verdict"), std::string::npos) << complaints[0];
+        EXPECT_NE(complaints[0].find("damaged"), std::string::npos) << complaints[0];
+        EXPECT_TRUE(known_verdict(database, here, some_subject(), rigor_named("quick")).has_value()) << change;
+    }
+}
+
 TEST_F(DatabaseTest, TheHashOfASpaceChangesWithItsValues) {
     const Space other("test_plane", {{"a", 1, {1, 2}}, {"b", 1, {1, 2}}}, always);
     const Space usual_differs("test_plane", {{"a", 2, {1, 2}}, {"b", 1, {1, 2}}}, always);
@@ -270,6 +302,26 @@ TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
     std::filesystem::create_directory(target + ".part");
     EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
     EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, ALinkStaysALink) {
+    const std::string target = folder + "/out.json", link = folder + "/link.json";
+    replace_file(target, "old\n");
+    std::filesystem::create_symlink("out.json", link);
+    bench::require_replaceable(link);
+    replace_file(link, "new\n");
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, ADeviceHoldsNothingToKeep) {
+    const std::string pipe = folder + "/pipe";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    for (const std::string &device : {pipe, std::string("/dev/full"), std::string("/dev/null")}) {
+        alarm(10);  // it would be read without an end
+        EXPECT_EQ(read_tuned(device, here), json::object());
+        alarm(0);
+    }
 }
 
 TEST_F(DatabaseTest, ADeviceIsWrittenToAndNotReplaced) {
