@@ -22,7 +22,7 @@ std::string resolved(const std::string &file) {
 }
 
 std::string unfinished(const std::string &file) {
-    return file + ".part";
+    return file + "." + std::to_string(getpid()) + ".part";  // others may write the same file
 }
 
 [[noreturn]] void fail(const std::string &file) {
@@ -80,6 +80,10 @@ void replace_file(const std::string &name, const std::string &text) {
 
 void require_replaceable(const std::string &name) {
     const std::string file = resolved(name);
+    if (std::filesystem::is_directory(file)) {
+        errno = EISDIR;
+        fail(file);
+    }
     if (!is_device(file)) {
         close(open_unfinished(file));
         unlink(unfinished(file).c_str());

@@ -292,16 +292,44 @@ TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
     replace_file(target, "new\n");
     EXPECT_EQ(text_of(target), "new\n");
     // Left by a killed process, or laid by somebody.
-    const std::string other = folder + "/other";
+    const std::string other = folder + "/other", part = target + "." + std::to_string(getpid()) + ".part";
     replace_file(other, "other\n");
-    std::filesystem::create_symlink(other, target + ".part");
+    std::filesystem::create_symlink(other, part);
     replace_file(target, "new\n");
     EXPECT_EQ(text_of(other), "other\n");
     EXPECT_FALSE(std::filesystem::is_symlink(target));
     EXPECT_THROW(replace_file(folder + "/none/out.json", "x"), std::runtime_error);
-    std::filesystem::create_directory(target + ".part");
+    std::filesystem::create_directory(part);
     EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
     EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, TwoProcessesDoNotMixTheirFiles) {
+    const std::string target = folder + "/out.json";
+    replace_file(target, "");
+    std::vector<pid_t> processes;
+    for (const char letter : {'a', 'b', 'c'}) {
+        processes.push_back(fork());
+        ASSERT_GE(processes.back(), 0);
+        if (processes.back() == 0) {
+            try {
+                for (int i = 0; i < 100; i++) {
+                    replace_file(target, std::string(100000, letter));
+                }
+            } catch (const std::runtime_error &) {
+                _exit(1);
+            }
+            _exit(0);
+        }
+    }
+    for (const pid_t process : processes) {
+        int status = 0;
+        while (waitpid(process, &status, WNOHANG) == 0) {
+            const std::string text = text_of(target);
+            EXPECT_TRUE(text.empty() || text == std::string(100000, text[0])) << text.size();
+        }
+        EXPECT_EQ(status, 0);
+    }
 }
 
 TEST_F(DatabaseTest, ALinkStaysALink) {
@@ -358,7 +386,8 @@ TEST_F(DatabaseTest, AFullDiskLeavesTheFileOfParameters) {
     ASSERT_EQ(waitpid(process, &status, 0), process);
     EXPECT_EQ(status, 0);
     EXPECT_EQ(text_of(target), "old\n");
-    EXPECT_FALSE(std::filesystem::exists(target + ".part"));
+    const std::filesystem::directory_iterator files(folder);
+    EXPECT_EQ(std::distance(begin(files), end(files)), 1);  // nothing is left beside it
 }
 
 }  // namespace
