@@ -193,6 +193,14 @@ class Run(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"Installed in {self.root}/dist:", done.stdout)
 
+    def test_other_scripts_find_their_folder_too(self):
+        shutil.copy(ROOT / "bench/peers/install", self.root / "bench/peers/install")
+        other = self.root / "other"
+        (other / "bench/peers").mkdir(parents=True)
+        done = self.run_it(program="bench/peers/install", folder=self.root, CDPATH=str(other))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"peers: there is no virtual environment at {self.venv}; ./run build makes one.\n")
+
     def test_the_virtual_environment_may_be_named_from_here(self):
         self.prepared()
         (self.root / "halyard.pc").touch()
