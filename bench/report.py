@@ -24,10 +24,13 @@ def main():
         sys.exit(f"report.py: {damaged}")
     except DAMAGE as error:
         sys.exit(f"report.py: {arguments.results} is damaged: {type(error).__name__}: {error}")
-    os.makedirs(arguments.output, exist_ok=True)
-    for name, text in texts:
-        with open(os.path.join(arguments.output, name), "w", encoding="utf-8") as file:
-            file.write(text)
+    try:
+        os.makedirs(arguments.output, exist_ok=True)
+        for name, text in texts:
+            with open(os.path.join(arguments.output, name), "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        sys.exit(f"report.py: {error.filename or arguments.output}: {error.strerror}")
     print(os.path.join(arguments.output, "report.html"))
 
 

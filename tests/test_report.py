@@ -420,6 +420,15 @@ class Files(unittest.TestCase):
         self.assertIn("cannot be read", str(caught.exception))
 
 
+    def test_a_report_that_cannot_be_written_is_said(self):
+        done = subprocess.run(
+            [sys.executable, str(BENCH / "report.py"), self.write(sample()), "--output", str(self.folder / "bench.json")],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(done.stderr.startswith(f"report.py: {self.folder / 'bench.json'}: "), done.stderr)
+
     def test_what_shows_only_in_the_making_is_named_too(self):
         for key, value in (("noise", "x"), ("busy_elsewhere", None), ("limits", {"bandwidth": 3, "flops": []})):
             path = self.write({**sample(), key: value})

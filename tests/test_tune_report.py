@@ -40,6 +40,15 @@ class Report(unittest.TestCase):
             other = [{**record, field: value} for field in record for value in (None, [1], {"a": None}, "text", 0, -1)]
             self.assertIn("</html>", self.page_of(TRIAL, VERDICT, BASELINE, *without, *other))
 
+    def test_files_that_cannot_be_read_or_written_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            database = Path(folder) / "tune.jsonl"
+            database.touch()
+            for read, written, named in ((folder, folder + "/r.html", folder), (str(database), folder, folder)):
+                done = subprocess.run([sys.executable, str(REPORT), read, "--output", written], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stderr, f"report.py: {named}: Is a directory\n")
+
     def test_no_text_of_a_record_is_taken_for_html(self):
         for record in (TRIAL, VERDICT, BASELINE):
             texts = [field for field, value in record.items() if isinstance(value, str) and field != "kind"]

@@ -218,7 +218,10 @@ def main():
     options = parser.parse_args()
     if not options.database.exists():
         sys.exit(f"report.py: there is no database {options.database}")
-    options.output.write_text(page(read_records(options.database)), encoding="utf-8")
+    try:
+        options.output.write_text(page(read_records(options.database)), encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"report.py: {error.filename or options.output}: {error.strerror}")
     print(options.output)
 
 
