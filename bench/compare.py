@@ -29,11 +29,18 @@ class Failure(Exception):
     """A sentence for the user."""
 
 
+def percent(text):
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError
+    return value
+
+
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(prog="compare", description=__doc__.split("\n")[0])
     parser.add_argument("a", type=Path, help="a bench.json, or a build folder with bench/halyard-bench in it")
     parser.add_argument("b", type=Path, help="the same, to be compared with A")
-    parser.add_argument("--fail-above", type=float, default=5.0, metavar="PERCENT",
+    parser.add_argument("--fail-above", type=percent, default=5.0, metavar="PERCENT",
                         help="exit with 3 if a row is slower by more than this (default 5)")
     parser.add_argument("--filter", default="", help="rows whose name matches, when builds are measured")
     parser.add_argument("--shapes", default="default", help="their work list, by name or path (default, quick, full, ...)")
@@ -49,11 +56,20 @@ def load(path):
         run = json.loads(path.read_text())
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Failure(f"{path} is damaged: {error}") from None
     if not isinstance(run, dict) or run.get("schema") not in SCHEMAS or not isinstance(run.get("rows"), list):
         raise Failure(f"{path} is no result of halyard-bench that is known here (schema 1 or 2)")
+    if not isinstance(run.get("machine"), dict):
+        raise Failure(f"{path} is damaged: it does not say on which machine it was measured")
     return run
+
+
+def median(estimate):
+    value = float(estimate["median"])
+    if not 0 < value < math.inf or isinstance(estimate["median"], str):
+        raise ValueError(f"a median of {estimate['median']!r}")
+    return value
 
 
 def times_of(run, path):
@@ -63,10 +79,11 @@ def times_of(run, path):
         try:
             if row["failure"] or row["is_wrong"]:
                 continue
-            fraction, again = row["fraction_of_limit"], row["ours_over_ours_again"]
-            spread = 1.4826 * fraction["mad"] / fraction["median"]
-            rows[row["name"]] = (1 / fraction["median"], max(spread, abs(again["median"] - 1)), row["seconds"]["median"])
-        except (KeyError, TypeError, ZeroDivisionError) as error:
+            fraction = median(row["fraction_of_limit"])
+            spread = 1.4826 * row["fraction_of_limit"]["mad"] / fraction
+            noise = max(spread, abs(median(row["ours_over_ours_again"]) - 1))
+            rows[row["name"]] = (1 / fraction, noise, median(row["seconds"]))
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise Failure(f"{path}: row {index} is damaged ({type(error).__name__}: {error})") from None
     return rows
 
@@ -180,6 +197,8 @@ def main(arguments):
         raise Failure("--passes must be at least 1")
     if options.a.is_dir() != options.b.is_dir():
         raise Failure("A and B must be two files or two build folders")
+    if options.json is not None and not options.json.parent.is_dir():
+        raise Failure(f"{options.json} cannot be written: its folder does not exist")
     if options.list:
         list_rows(options)
         return 0
@@ -196,7 +215,10 @@ def main(arguments):
         raise Failure("the two have no measured row in common")
     too_slow = report(rows, options.fail_above)
     if options.json is not None:
-        options.json.write_text(json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n")
+        try:
+            options.json.write_text(json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n")
+        except OSError as error:
+            raise Failure(f"{options.json} cannot be written: {error.strerror}") from None
     if too_slow:
         print(f"slower by more than {options.fail_above:g} %: {', '.join(too_slow)}", file=sys.stderr)
         return 3

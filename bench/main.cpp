@@ -241,6 +241,11 @@ std::vector<FlopsLimit> rates_of(const Run &run) {
     return rates;
 }
 
+/** Checks an option. */
+std::string file_name(const std::string &name) {
+    return name.empty() ? "it takes the name of a file" : "";
+}
+
 int run_benchmark(const Options &options) {
     Run run;
     run.work_list = options.list_name();
@@ -262,6 +267,11 @@ int run_benchmark(const Options &options) {
 
     require_writable(options.json_file);
     require_writable(options.text_file);
+    const bool is_device =
+        std::filesystem::exists(options.json_file) && !std::filesystem::is_regular_file(options.json_file);
+    if (!options.json_file.empty() && options.json_file == options.text_file && !is_device) {
+        throw UsageError("--json and --text name the same file, '" + options.json_file + "'");
+    }
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });
     const PeerOptions peer_options = peer_options_of(options, run.machine);
@@ -338,8 +348,8 @@ int main(int argc, char **argv) {
     app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
     app.add_flag("--list", options.list, "print the names of the rows and stop");
     app.add_flag("--list-peers", options.list_peers, "print the peers that are here, and why others are not, and stop");
-    app.add_option("--json", options.json_file, "write the results to this file")->take_last();
-    app.add_option("--text", options.text_file, "write all tables to this file")->take_last();
+    app.add_option("--json", options.json_file, "write the results to this file")->take_last()->check(file_name);
+    app.add_option("--text", options.text_file, "write all tables to this file")->take_last()->check(file_name);
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
     app.add_option("--isa", options.isa, "use no instruction set above this one")->check(CLI::IsMember(isa_names()));
@@ -350,6 +360,9 @@ int main(int argc, char **argv) {
         ->check(CLI::ExistingDirectory);
     app.add_option("--peer-limit", options.row_limit, "seconds that a peer gets for one row before it is stopped")
         ->check(CLI::Range(0.1, 86400.0))
+        ->check([](const std::string &text) {
+            return text.find_first_of("nN") == std::string::npos ? "" : "it is no number";
+        })
         ->capture_default_str();
     app.add_option("--python", options.python, "the Python interpreter of the peers in Python")->capture_default_str();
     app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")

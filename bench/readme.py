@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 from reporting.charts import Log, escape
-from reporting.run import Damaged, geometric_mean, load, ratio_text, threads_text, time_text
+from reporting.run import DAMAGE, Damaged, geometric_mean, load, ratio_text, threads_text, time_text
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PEERS = {
@@ -195,6 +195,8 @@ def main():
             wanted[latest] = arguments.publish.read_text(encoding="utf-8")
     except (Damaged, OSError) as error:
         sys.exit(f"readme.py: {error}")
+    except DAMAGE as error:
+        sys.exit(f"readme.py: bench/results/latest.json is damaged: {type(error).__name__}: {error}")
     for path, text in wanted.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue

@@ -8,13 +8,21 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 namespace halyard::bench {
 namespace {
 
+/** Where a link leads. */
+std::string resolved(const std::string &file) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::weakly_canonical(file, error);
+    return error ? file : path.string();
+}
+
 std::string unfinished(const std::string &file) {
-    return file + ".part";
+    return file + "." + std::to_string(getpid()) + ".part";  // others may write the same file
 }
 
 [[noreturn]] void fail(const std::string &file) {
@@ -52,7 +60,8 @@ bool write_all(int descriptor, const std::string &text) {
 
 }  // namespace
 
-void replace_file(const std::string &file, const std::string &text) {
+void replace_file(const std::string &name, const std::string &text) {
+    const std::string file = resolved(name);
     const bool in_place = is_device(file);
     const int descriptor = in_place ? open(file.c_str(), O_WRONLY | O_CLOEXEC) : open_unfinished(file);
     if (descriptor < 0) {
@@ -69,7 +78,12 @@ void replace_file(const std::string &file, const std::string &text) {
     }
 }
 
-void require_replaceable(const std::string &file) {
+void require_replaceable(const std::string &name) {
+    const std::string file = resolved(name);
+    if (std::filesystem::is_directory(file)) {
+        errno = EISDIR;
+        fail(file);
+    }
     if (!is_device(file)) {
         close(open_unfinished(file));
         unlink(unfinished(file).c_str());

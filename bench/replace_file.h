@@ -7,7 +7,7 @@
 namespace halyard::bench {
 
 /** Writes text to a file that is replaced at once when it is complete; throws std::runtime_error and leaves the file as it
- * was if it cannot. A device is written to as it is. */
+ * was if it cannot. A device is written to as it is, and a link stays a link. */
 void replace_file(const std::string &file, const std::string &text);
 
 /** Throws std::runtime_error if replace_file() could not write there. */

@@ -9,7 +9,7 @@ import os
 import sys
 
 from reporting import markdown, page
-from reporting.run import Damaged, load
+from reporting.run import DAMAGE, Damaged, load
 
 
 def main():
@@ -19,12 +19,18 @@ def main():
     arguments = parser.parse_args()
     try:
         run = load(arguments.results)
+        texts = (("report.md", markdown.document(run)), ("report.html", page.page(run)))
     except Damaged as damaged:
         sys.exit(f"report.py: {damaged}")
-    os.makedirs(arguments.output, exist_ok=True)
-    for name, text in (("report.md", markdown.document(run)), ("report.html", page.page(run))):
-        with open(os.path.join(arguments.output, name), "w", encoding="utf-8") as file:
-            file.write(text)
+    except DAMAGE as error:
+        sys.exit(f"report.py: {arguments.results} is damaged: {type(error).__name__}: {error}")
+    try:
+        os.makedirs(arguments.output, exist_ok=True)
+        for name, text in texts:
+            with open(os.path.join(arguments.output, name), "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        sys.exit(f"report.py: {error.filename or arguments.output}: {error.strerror}")
     print(os.path.join(arguments.output, "report.html"))
 
 

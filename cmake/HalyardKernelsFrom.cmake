@@ -13,8 +13,8 @@ endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HALYARD_KERNELS_FROM}/CMakeCache.txt")
 load_cache("${HALYARD_KERNELS_FROM}" READ_WITH_PREFIX _other_ CMAKE_HOME_DIRECTORY HALYARD_TUNED_FILE)
 # A build of another checkout will do if all that makes a kernel is the same there.
-if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL CMAKE_SOURCE_DIR)
-    foreach(home IN ITEMS "${CMAKE_SOURCE_DIR}" "${_other_CMAKE_HOME_DIRECTORY}")
+if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL PROJECT_SOURCE_DIR)
+    foreach(home IN ITEMS "${PROJECT_SOURCE_DIR}" "${_other_CMAKE_HOME_DIRECTORY}")
         file(GLOB files LIST_DIRECTORIES false RELATIVE "${home}"
              "${home}/kernels.cmake" "${home}/cmake/HalyardKernels.cmake" "${home}/cmake/HalyardTarget.cmake"
              "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake" "${home}/generators/*"
@@ -24,7 +24,7 @@ if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL CMAKE_SOURCE_DIR)
     endforeach()
     list(REMOVE_DUPLICATES _kernel_sources)
     foreach(file IN LISTS _kernel_sources)
-        execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files "${CMAKE_SOURCE_DIR}/${file}"
+        execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files "${PROJECT_SOURCE_DIR}/${file}"
                                 "${_other_CMAKE_HOME_DIRECTORY}/${file}" RESULT_VARIABLE differs ERROR_QUIET)
         if(differs)
             message(FATAL_ERROR "HALYARD_KERNELS_FROM is '${HALYARD_KERNELS_FROM}', a build of "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks which builds HALYARD_KERNELS_FROM takes kernels of (cmake/HalyardKernelsFrom.cmake).
 
-A copy of the sources takes those of this build. If one of the files that make a kernel differs, is missing or is new, it does
+A copy of the sources takes those of this build, alone or as a part of another project. If one of the files that make a kernel differs, is missing or is new, it does
 not, and the message names that file.
 """
 import argparse
@@ -34,10 +34,10 @@ def main():
             path = arguments.source / name
             (shutil.copytree if path.is_dir() else shutil.copy)(path, copy / name)
 
-        def configured():
+        def configured(source=copy):
             """Whether the copy is accepted, and what is said."""
             run = subprocess.run(
-                [arguments.cmake, "-S", copy, "-B", copy / "build", *arguments.options,
+                [arguments.cmake, "-S", source, "-B", source / "build", *arguments.options,
                  f"-DHALYARD_KERNELS_FROM={arguments.build}", "-DHALYARD_BUILD_TESTS=OFF", "-DHALYARD_BUILD_BENCH=OFF",
                  "-DHALYARD_BUILD_MODELS=OFF"], capture_output=True, text=True)
             # Messages are wrapped.
@@ -46,6 +46,13 @@ def main():
         accepted, text = configured()
         check(accepted, f"a copy of the same sources is refused: {text}")
         check(f" of {arguments.build}" in text.partition("Kernels: ")[2], f"it takes other kernels: {text}")
+
+        parent = pathlib.Path(folder).resolve() / "parent"
+        parent.mkdir()
+        (parent / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.22)\nproject(parent CXX)\n"
+                                               f"add_subdirectory({copy} halyard)\n")
+        accepted, text = configured(parent)
+        check(accepted, f"as a part of another project the same sources are refused: {text}")
 
         layout = sorted((copy / "runtime").glob("*_layout.h"))[0].relative_to(copy)
         for file in ("kernels.cmake", "cmake/HalyardTuned.cmake", "generators/rms_norm.cpp", "schedules/gpu/row.cpp", layout):

@@ -118,12 +118,32 @@ echo $((number + 1)) >count
         good = run_of({"row": (1e-3, 5e-4, 0.001)})
         broken_row = run_of({"row": (1e-3, 5e-4, 0.001)})
         del broken_row["rows"][0]["seconds"]
+        odd_times = []
+        for field in ("seconds", "fraction_of_limit", "ours_over_ours_again"):
+            for value in (0, -1, "1e-3", float("nan"), 10**400):
+                odd = run_of({"row": (1e-3, 5e-4, 0.001)})
+                odd["rows"][0][field]["median"] = value
+                odd_times.append((odd, "damaged"))
         for bad, word in (("{", "damaged"), ({"schema": 99, "rows": []}, "schema"), ([], "schema"), (broken_row, "row 0"),
-                          (run_of({"other": (1e-3, 5e-4, 0.001)}), "in common")):
+                          (run_of({"other": (1e-3, 5e-4, 0.001)}), "in common"), ("[" * 100000, "damaged"),
+                          ({**good, "machine": [1]}, "machine"), *odd_times):
             done, _ = self.compare(good, bad)
             self.assertEqual(done.returncode, 1)
             self.assertIn(word, done.stderr)
             self.assertNotIn("Traceback", done.stderr)
+
+    def test_a_comparison_that_cannot_be_written_is_said(self):
+        good = run_of({"row": (1e-3, 5e-4, 0.001)})
+        for out in (str(Path(self.folder.name) / "none" / "out.json"), "/dev/full"):
+            done, _ = self.compare(good, good, "--json", out)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{out} cannot be written", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_a_bound_that_is_none_is_refused(self):
+        a, b = run_of({"row": (1e-3, 5e-4, 0.001)}), run_of({"row": (1.1e-3, 5e-4, 0.001)})
+        for bound in ("nan", "inf", "-1"):
+            self.assertEqual(self.compare(a, b, "--fail-above", bound)[0].returncode, 2)
 
 
 if __name__ == "__main__":

@@ -125,9 +125,10 @@ TEST(Generate, SaysThatPositionsAreFilled) {
 }
 
 TEST(Generate, FailsWhereItCannotWrite) {
-    const Result result = generate(prompt, "/dev/full");
+    const Result result = generate(prompt + " --max-new-tokens 100 --max-positions 25", "/dev/full");
     EXPECT_EQ(result.status, 1);
     EXPECT_NE(result.messages.find("generate: the tokens cannot be written\n"), std::string::npos) << result.messages;
+    EXPECT_EQ(result.messages.find("stopped"), std::string::npos) << "it went on: " << result.messages;
 }
 
 }  // namespace

@@ -127,6 +127,53 @@ class Folders(unittest.TestCase):
         self.assertFalse(set(parent.glob("halyard-bench-*")) - before)
 
 
+class Odd(unittest.TestCase):
+    """Peers that do not keep to what served.py says of them."""
+
+    def test_a_peer_that_is_odd_costs_itself_alone(self):
+        good = "return [lambda: silu(request)] * request['sets'], lambda: [silu(request)], 'note'"
+        peers = {
+            "version": ("VERSION = 3", good),
+            "types": ("DTYPES = None", good),
+            "numbers": ("DTYPES = [32]", good),
+            "notes": ("", good.replace("'note'", "None")),
+            "few": ("", good.replace("[silu(request)],", "[],")),
+            "children": ("", "subprocess.Popen(['sleep', '7654'])\n    time.sleep(1000)"),
+            "ended": ("", "subprocess.Popen(['sleep', '7654'])\n    os._exit(0)"),
+        }
+        head = (
+            "import os, subprocess, time\nfrom silu import silu\n"
+            "VERSION = '1'\nOPERATIONS = ['silu']\nDTYPES = ['f32']\n"
+        )
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "list.txt").write_text(LIST)
+            shutil.copy(PEERS / "silu.py", folder)
+            for peer, (more, body) in peers.items():
+                text = f"{head}{more}\ndef prepare(request):\n    {body}\n"
+                (folder / f"{peer}_peer.py").write_text(text)
+            options = ["--more-peers", name, "--peers", ",".join(peers), "--peer-limit", "5"]
+            done = subprocess.run(command(folder, *options), capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            run = json.loads((folder / "bench.json").read_text())
+        self.assertEqual({each["name"]: each["missing"] for each in run["peers"] if each["missing"]},
+                         {"types": "TypeError: 'NoneType' object is not iterable"})
+        found = {each["name"]: each["version"] for each in run["peers"]}
+        self.assertEqual(found["version"], "3")
+        for row in run["rows"]:
+            self.assertEqual(row["peers"]["notes"]["note"], "None")
+            self.assertEqual(row["peers"]["few"]["reason"], "ValueError: 0 outputs instead of 1")
+        left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if text_of(path) == "sleep\0007654\0"]
+        self.assertEqual(left, [])
+
+
+def text_of(path):
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # it has ended
+
+
 class Bench(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -192,6 +239,24 @@ class Bench(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(f"cannot write '{self.folder / 'none' / 'result'}'", done.stderr)
             self.assertNotIn("measur", done.stderr)
+
+    def test_results_that_would_be_lost_are_refused(self):
+        self.json.write_text("old")
+        for options, word in (
+            (["--text", str(self.json)], "name the same file"),
+            (["--json", str(self.folder / "new"), "--text", str(self.folder / "new")], "name the same file"),
+            (["--json", ""], "takes the name of a file"),
+            (["--text", ""], "takes the name of a file"),
+            (["--json", str(self.folder)], "Is a directory"),
+            (["--peer-limit", "nan"], "--peer-limit"),
+        ):
+            done = subprocess.run(
+                command(self.folder, "--peers", "none", *options), capture_output=True, text=True, timeout=60
+            )
+            self.assertEqual(done.returncode, 2, options)
+            self.assertIn(word, done.stderr)
+            self.assertNotIn("measur", done.stderr.split("\n")[0])
+        self.assertEqual(self.json.read_text(), "old")
 
     def test_a_damaged_list_is_named(self):
         self.list.write_text("\nrows kernel=slu type=f32 shape=4x64 state=hot threads=1\n")

@@ -17,7 +17,7 @@ sys.path.insert(0, str(BENCH))
 sys.dont_write_bytecode = True
 
 from reporting import charts, markdown, page  # noqa: E402
-from reporting.run import Damaged, Row, Run, load, significant, time_text, ulp_text  # noqa: E402
+from reporting.run import DAMAGE, Damaged, Row, Run, load, significant, time_text, ulp_text  # noqa: E402
 
 
 def estimate(median, mad=0.0):
@@ -284,6 +284,25 @@ class Pages(unittest.TestCase):
         ):
             self.assertIn(words, text)
 
+    def test_no_text_of_a_run_is_taken_for_html(self):
+        def texts_in(value):
+            inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            for key, each in inner:
+                if isinstance(each, str):
+                    yield value, key
+                yield from texts_in(each)
+
+        for index in range(len(list(texts_in(sample())))):
+            for before, after in (("<td><embed>", ""), ("", "\"'><embed>")):
+                data = sample()
+                owner, key = list(texts_in(data))[index]
+                owner[key] = before + owner[key] + after
+                try:
+                    made = page.page(Run(data))
+                except DAMAGE:
+                    continue
+                self.assertFalse("<embed" in made, f"{key}: {owner[key]}")
+
     def test_a_large_run_is_small_and_quick(self):
         data = sample()
         some = data["rows"][:]
@@ -369,6 +388,8 @@ class Files(unittest.TestCase):
         zero["rows"][0]["seconds"]["median"] = 0
         no_machine = sample()
         del no_machine["machine"]
+        odd_threads = sample()
+        odd_threads["threads"] = "<b>"
         for content, words in (
             ("{", "is damaged"),
             ([], "schema"),
@@ -378,6 +399,9 @@ class Files(unittest.TestCase):
             (odd_verdict, "the verdict on fast"),
             (zero, "not positive"),
             (no_machine, "machine"),
+            ("[" * 100000, "is damaged"),
+            ('{"schema": 2, "rows": [], "noise": NaN}', "NaN"),
+            (odd_threads, "damaged"),
         ):
             path = self.write(content)
             with self.assertRaises(Damaged) as caught:
@@ -394,6 +418,29 @@ class Files(unittest.TestCase):
         with self.assertRaises(Damaged) as caught:
             load(str(self.folder / "nothing.json"))
         self.assertIn("cannot be read", str(caught.exception))
+
+
+    def test_a_report_that_cannot_be_written_is_said(self):
+        done = subprocess.run(
+            [sys.executable, str(BENCH / "report.py"), self.write(sample()), "--output", str(self.folder / "bench.json")],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(done.stderr.startswith(f"report.py: {self.folder / 'bench.json'}: "), done.stderr)
+
+    def test_what_shows_only_in_the_making_is_named_too(self):
+        for key, value in (("noise", "x"), ("busy_elsewhere", None), ("limits", {"bandwidth": 3, "flops": []})):
+            path = self.write({**sample(), key: value})
+            done = subprocess.run(
+                [sys.executable, str(BENCH / "report.py"), path, "--output", str(self.folder / "out")],
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{path} is damaged", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+            self.assertFalse((self.folder / "out").exists())
 
 
 class Readme(unittest.TestCase):

@@ -22,7 +22,11 @@ echo "$*" >>"$LOG"
 case "$*" in
 *--install*)
     for prefix; do :; done
+    prefix=$DESTDIR$prefix
     mkdir -p "$prefix/lib/pkgconfig" && cp "$PC" "$prefix/lib/pkgconfig/halyard.pc"
+    ;;
+*"$SLOW"*)
+    sleep 0.5 && echo "$SLOW ends" >>"$LOG"
     ;;
 *-DHALYARD_TUNED=*) echo "-- Schedule parameters: some" && echo "-- Kernels: those of another" ;;
 esac
@@ -80,14 +84,19 @@ class Run(unittest.TestCase):
         stamp = subprocess.run(["cksum"], input=requirements, capture_output=True, check=True).stdout.decode()
         (self.venv / ".halyard").write_text(f"{self.venv} {stamp}")
         self.script("build/release/bench/halyard-bench", BENCH)
+        (self.root / "build/release/CMakeCache.txt").write_text(
+            f"CMAKE_HOME_DIRECTORY:INTERNAL={self.root}\nCMAKE_INSTALL_LIBDIR:PATH=lib\n")
         self.report.mkdir(parents=True)
         for each in ("bench.json", "bench.txt"):
             (self.report / each).write_text("old\n")
 
-    def run_it(self, *words):
-        environment = {"PATH": f"{self.root / 'tools'}:{os.environ['PATH']}", "LOG": str(self.log),
-                       "PC": str(self.root / "halyard.pc"), "CXX": "c++", "HOME": str(self.root)}
-        return subprocess.run([str(self.root / "run"), *words], capture_output=True, text=True, timeout=60, env=environment)
+    def environment(self, **more):
+        return {"PATH": f"{self.root / 'tools'}:{os.environ['PATH']}", "LOG": str(self.log), "SLOW": "nothing",
+                "PC": str(self.root / "halyard.pc"), "CXX": "c++", "HOME": str(self.root), **more}
+
+    def run_it(self, *words, program=None, folder=None, **more):
+        return subprocess.run([program or str(self.root / "run"), *words], capture_output=True, text=True, timeout=60,
+                              cwd=folder, env=self.environment(**more))
 
     def files(self):
         return sorted(str(path) for path in self.root.rglob("*"))
@@ -146,7 +155,12 @@ class Run(unittest.TestCase):
         self.assertFalse((self.root / "bench/results").exists())
         self.assertEqual(self.run_it("bench", "--peers", "onednn").returncode, 0)
         self.script("bench/peers/install", "#!/bin/sh\n")
-        self.assertEqual(self.run_it("bench", "--publish").returncode, 0)
+        for words in (["--publish", "--peers", "none"], ["--peers=onednn", "--publish"]):
+            done = self.run_it("bench", *words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--publish measures beside all peers", done.stderr)
+        self.assertFalse((self.root / "bench/results").exists())
+        self.assertEqual(self.run_it("bench", "--publish", "--peers", "all").returncode, 0)
         self.assertEqual((self.root / "bench/results/latest.json").read_text(), "new\n")
 
     def test_how_it_says_to_use_the_library_is_right_in_any_folder(self):
@@ -167,6 +181,83 @@ class Run(unittest.TestCase):
             flags = subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
             folders = [os.path.realpath(each[2:]) for each in shlex.split(flags) if each[:2] in ("-I", "-L")]
             self.assertEqual(folders, [str(prefix / "include"), str(prefix / "lib")])
+
+    def test_it_finds_its_checkout_however_it_is_called(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        link, other = self.root.parent / "link", self.root.parent / "other"
+        link.symlink_to(self.root / "run")
+        (other / self.root.name).mkdir(parents=True)
+        for program, more in ((str(link), {}), (f"{self.root.name}/run", {"CDPATH": str(other)})):
+            done = self.run_it("build", program=program, folder=self.root.parent, **more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"Installed in {self.root}/dist:", done.stdout)
+
+    def test_other_scripts_find_their_folder_too(self):
+        shutil.copy(ROOT / "bench/peers/install", self.root / "bench/peers/install")
+        other = self.root / "other"
+        (other / "bench/peers").mkdir(parents=True)
+        done = self.run_it(program="bench/peers/install", folder=self.root, CDPATH=str(other))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"peers: there is no virtual environment at {self.venv}; ./run build makes one.\n")
+
+    def test_the_virtual_environment_may_be_named_from_here(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        elsewhere = self.root.parent / "else where"
+        self.venv.rename(elsewhere)
+        stamp = (elsewhere / ".halyard").read_text()
+        (elsewhere / ".halyard").write_text(stamp.replace(str(self.venv), str(elsewhere)))
+        done = self.run_it("build", folder=self.root.parent, HALYARD_VENV=elsewhere.name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_it_says_where_it_installed_and_nothing_else(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        prefix = self.root / "prefix"
+        earlier = prefix / "a/halyard.pc"
+        earlier.parent.mkdir(parents=True)
+        earlier.touch()
+        for more, folder in (({}, prefix), ({"DESTDIR": str(self.root / "stage")}, Path(f"{self.root}/stage{prefix}"))):
+            for name in (str(prefix), os.path.relpath(prefix, self.root.parent)):
+                done = self.run_it("build", "--prefix", name, folder=self.root.parent, **more)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"Installed in {folder}:", done.stdout)
+                command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
+                self.assertEqual(shlex.split(command)[0], f"PKG_CONFIG_PATH={folder}/lib/pkgconfig")
+        for words in (["--prefix", ""], ["--prefix="]):
+            done = self.run_it("build", *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--prefix takes a directory", done.stderr)
+
+    def test_two_at_once_do_not_build_over_each_other(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        for slow in ("--preset", "--build"):
+            self.log.unlink(missing_ok=True)
+            shutil.rmtree(self.root / "dist", ignore_errors=True)
+            processes = [subprocess.Popen([str(self.root / "run"), "build"], stdout=subprocess.DEVNULL, text=True,
+                                          stderr=subprocess.PIPE, env=self.environment(SLOW=slow)) for _ in range(2)]
+            said = [process.communicate(timeout=60)[1] for process in processes]
+            self.assertEqual([process.returncode for process in processes], [0, 0], said)
+            self.assertIn("waiting for another ./run in this checkout", "".join(said))
+            lines = [line for line in self.logged().splitlines() if slow in line]
+            self.assertEqual([line.endswith(" ends") for line in lines], [False, True] * 2, lines)
+
+    def test_a_second_measurement_leaves_the_first_alone(self):
+        self.prepared()
+        self.script("build/release/bench/halyard-bench", BENCH.replace("echo new", "[ $SLOW = nothing ] || sleep 2\necho new"))
+        first = subprocess.Popen([str(self.root / "run"), "bench"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 text=True, env=self.environment(SLOW="first"))
+        while not (self.report / "unfinished").exists() and first.poll() is None:
+            pass
+        done = self.run_it("bench")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("another ./run bench", done.stderr)
+        self.assertEqual(first.wait(timeout=60), 0, first.stderr.read())
+        first.stderr.close()
+        self.assertEqual((self.report / "bench.json").read_text(), "new\n")
+        self.assertEqual(self.run_it("bench").returncode, 0)
 
     def test_a_folder_that_cmake_cannot_build_in_is_named(self):
         self.prepared()

@@ -136,6 +136,38 @@ TEST_F(DatabaseTest, RefusesForeignAndStaleRecordsWithASentence) {
                              "Another CPU here.");
 }
 
+TEST_F(DatabaseTest, ADamagedVerdictDoesNotCount) {
+    Database database(file);
+    const json record = verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
+    database.append(record);
+    const json changes[] = {{{"isa", 7}},
+                            {{"kernel", nullptr}},
+                            {{"dtype", json::array()}},
+                            {{"best", nullptr}},
+                            {{"best", {{"a", "x"}}}},
+                            {{"time", 5}},
+                            {{"is_better", "yes"}},
+                            {{"noise", "none"}},
+                            {{"rigor", 3}},
+                            {{"threads", "one"}},
+                            {{"code", 1}},
+                            {{"workloads", {1, 2}}}};
+    int count = 0;
+    for (const json &change : changes) {
+        json damaged = record;
+        damaged.update(change);
+        database.append(damaged);
+        count++;
+        std::vector<std::string> complaints;
+        const std::vector<json> verdicts = current_verdicts(database, here, complaints);
+        EXPECT_EQ(verdicts, std::vector<json>{record}) << change;
+        ASSERT_EQ(complaints.size(), 1U) << change;
+        EXPECT_NE(complaints[0].find(std::to_string(count) + " verdict"), std::string::npos) << complaints[0];
+        EXPECT_NE(complaints[0].find("damaged"), std::string::npos) << complaints[0];
+        EXPECT_TRUE(known_verdict(database, here, some_subject(), rigor_named("quick")).has_value()) << change;
+    }
+}
+
 TEST_F(DatabaseTest, TheHashOfASpaceChangesWithItsValues) {
     const Space other("test_plane", {{"a", 1, {1, 2}}, {"b", 1, {1, 2}}}, always);
     const Space usual_differs("test_plane", {{"a", 2, {1, 2}}, {"b", 1, {1, 2}}}, always);
@@ -260,16 +292,64 @@ TEST_F(DatabaseTest, AFileIsReplacedAtOnceOrNotAtAll) {
     replace_file(target, "new\n");
     EXPECT_EQ(text_of(target), "new\n");
     // Left by a killed process, or laid by somebody.
-    const std::string other = folder + "/other";
+    const std::string other = folder + "/other", part = target + "." + std::to_string(getpid()) + ".part";
     replace_file(other, "other\n");
-    std::filesystem::create_symlink(other, target + ".part");
+    std::filesystem::create_symlink(other, part);
     replace_file(target, "new\n");
     EXPECT_EQ(text_of(other), "other\n");
     EXPECT_FALSE(std::filesystem::is_symlink(target));
     EXPECT_THROW(replace_file(folder + "/none/out.json", "x"), std::runtime_error);
-    std::filesystem::create_directory(target + ".part");
+    std::filesystem::create_directory(part);
     EXPECT_THROW(replace_file(target, "newer\n"), std::runtime_error);
     EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, TwoProcessesDoNotMixTheirFiles) {
+    const std::string target = folder + "/out.json";
+    replace_file(target, "");
+    std::vector<pid_t> processes;
+    for (const char letter : {'a', 'b', 'c'}) {
+        processes.push_back(fork());
+        ASSERT_GE(processes.back(), 0);
+        if (processes.back() == 0) {
+            try {
+                for (int i = 0; i < 100; i++) {
+                    replace_file(target, std::string(100000, letter));
+                }
+            } catch (const std::runtime_error &) {
+                _exit(1);
+            }
+            _exit(0);
+        }
+    }
+    for (const pid_t process : processes) {
+        int status = 0;
+        while (waitpid(process, &status, WNOHANG) == 0) {
+            const std::string text = text_of(target);
+            EXPECT_TRUE(text.empty() || text == std::string(100000, text[0])) << text.size();
+        }
+        EXPECT_EQ(status, 0);
+    }
+}
+
+TEST_F(DatabaseTest, ALinkStaysALink) {
+    const std::string target = folder + "/out.json", link = folder + "/link.json";
+    replace_file(target, "old\n");
+    std::filesystem::create_symlink("out.json", link);
+    bench::require_replaceable(link);
+    replace_file(link, "new\n");
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(text_of(target), "new\n");
+}
+
+TEST_F(DatabaseTest, ADeviceHoldsNothingToKeep) {
+    const std::string pipe = folder + "/pipe";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    for (const std::string &device : {pipe, std::string("/dev/full"), std::string("/dev/null")}) {
+        alarm(10);  // it would be read without an end
+        EXPECT_EQ(read_tuned(device, here), json::object());
+        alarm(0);
+    }
 }
 
 TEST_F(DatabaseTest, ADeviceIsWrittenToAndNotReplaced) {
@@ -306,7 +386,8 @@ TEST_F(DatabaseTest, AFullDiskLeavesTheFileOfParameters) {
     ASSERT_EQ(waitpid(process, &status, 0), process);
     EXPECT_EQ(status, 0);
     EXPECT_EQ(text_of(target), "old\n");
-    EXPECT_FALSE(std::filesystem::exists(target + ".part"));
+    const std::filesystem::directory_iterator files(folder);
+    EXPECT_EQ(std::distance(begin(files), end(files)), 1);  // nothing is left beside it
 }
 
 }  // namespace

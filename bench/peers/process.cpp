@@ -166,6 +166,7 @@ json Process::died() {
     // It may be about to end by itself, which says more than the kill below.
     for (int i = 0; i < 100 && process > 0; i++) {
         if (waitpid(process, &status, WNOHANG) == process) {
+            kill(-process, SIGKILL);  // what it started
             process = -1;
             break;
         }
@@ -181,7 +182,7 @@ json Process::died() {
 
 void Process::stop() {
     if (process > 0) {
-        kill(process, SIGKILL);
+        kill(-process, SIGKILL);  // with what it started, which is in its group
         waitpid(process, nullptr, 0);
         process = -1;
     }

@@ -38,7 +38,10 @@ class Row:
         self.calls, self.outputs, self.note = peer.prepare(request)
         self.next = 0
         self.calls[0]()
-        for output, path in zip(self.outputs(), request["output_paths"]):
+        outputs, paths = list(self.outputs()), request["output_paths"]
+        if len(outputs) < len(paths):
+            raise ValueError(f"{len(outputs)} outputs instead of {len(paths)}")
+        for output, path in zip(outputs, paths):
             output.tofile(path)
 
     def time(self, iterations):
@@ -64,7 +67,7 @@ class Row:
 
 
 def text_of(error):
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0]
 
 
 def main(path):
@@ -82,10 +85,11 @@ def main(path):
             if missing:
                 reply = {"error": missing}
             elif request["do"] == "hello":
-                reply = {"version": peer.VERSION, "operations": sorted(peer.OPERATIONS), "dtypes": peer.DTYPES}
+                operations, dtypes = ([str(each) for each in names] for names in (peer.OPERATIONS, peer.DTYPES))
+                reply = {"version": str(peer.VERSION), "operations": operations, "dtypes": dtypes}
             elif request["do"] == "prepare":
                 row = rows[request["id"]] = Row(peer, request)
-                reply = {"note": row.note}
+                reply = {"note": str(row.note)}
             elif request["do"] == "time":
                 reply = {"seconds": rows[request["id"]].time(request["iterations"])}
             else:

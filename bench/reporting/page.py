@@ -19,29 +19,28 @@ def asset(name):
 # ---- tables ----
 
 
-def cell(content, value=None, css="", tag="td"):
+class Cell(str):
+    """HTML of a cell; any other string is text."""
+
+
+def cell(content, value=None, css=""):
     data = f' data-v="{value:.6g}"' if value is not None else ""
-    return f'<{tag}{f" class={chr(34)}{css}{chr(34)}" if css else ""}{data}>{content}</{tag}>'
+    return Cell(f'<td{f" class={chr(34)}{css}{chr(34)}" if css else ""}{data}>{content}</td>')
+
+
+def line_of(cells, data=""):
+    return f"<tr{data}>" + "".join(each if isinstance(each, Cell) else cell(escape(each)) for each in cells) + "</tr>"
 
 
 def table(header, lines, css="", identity=""):
-    """header: texts, or (text, "number"); lines: HTML cells already made, or values."""
+    """header: texts, or (text, "number"); lines: made by line_of, or cells and values."""
 
     def heading(entry):
         text, kind = entry if isinstance(entry, tuple) else (entry, "text")
         inner = f"<button>{escape(text)}</button>" if "rows" in css else escape(text)
         return f'<th scope="col" data-kind="{kind}">{inner}</th>'
 
-    body = "\n".join(
-        (
-            line
-            if isinstance(line, str)
-            else "<tr>"
-            + "".join(each if str(each).startswith("<td") else cell(escape(each)) for each in line)
-            + "</tr>"
-        )
-        for line in lines
-    )
+    body = "\n".join(line if isinstance(line, str) else line_of(line) for line in lines)
     attributes = (f' class="{css}"' if css else "") + (f' id="{identity}"' if identity else "")
     return f'<table{attributes}><thead><tr>{"".join(map(heading, header))}</tr></thead>\n<tbody>{body}</tbody></table>'
 
@@ -60,7 +59,7 @@ def ratio_cell(row, peer):
         return cell("wrong", None, "bad")
     ratio = row.ratio(peer)
     if ratio is None:
-        return f'<td title="{escape(result.get("reason", ""))}">–</td>'
+        return Cell(f'<td title="{escape(result.get("reason", ""))}">–</td>')
     tie = " tie" if result["verdict"] == "tie" else ""
     return cell(f"{ratio_text(ratio)}{tie}", ratio, verdict_css(result["verdict"]))
 
@@ -71,7 +70,7 @@ def heat(ratio):
         return cell("–")
     strength = min(abs(charts.math.log2(ratio)) / 2, 1) * 55
     colour = "var(--good)" if ratio > 1 else "var(--bad)"
-    return (
+    return Cell(
         f'<td class="heat" data-v="{ratio:.4g}" style="background:color-mix(in srgb, {colour} {strength:.0f}%, '
         f'transparent)">{ratio_text(ratio)}</td>'
     )
@@ -430,15 +429,11 @@ def rows_section(run):
             *[ratio_cell(row, peer) for peer in peers],
         ]
         data = (
-            f'data-group="{escape(row["group"].replace(" ", "-"))}" data-dtype="{row["dtype"]}" '
-            f'data-state="{row["state"]}" '
-            f'data-threads="{row["threads"]}" data-verdict="{" ".join(verdicts)}"'
+            f' data-group="{escape(row["group"].replace(" ", "-"))}" data-dtype="{escape(row["dtype"])}" '
+            f'data-state="{escape(row["state"])}" '
+            f'data-threads="{escape(row["threads"])}" data-verdict="{escape(" ".join(verdicts))}"'
         )
-        lines.append(
-            f"<tr {data}>"
-            + "".join(each if str(each).startswith("<td") else cell(escape(each)) for each in cells)
-            + "</tr>"
-        )
+        lines.append(line_of(cells, data))
 
     def select(name, text, values):
         options = "".join(f'<option value="{escape(value)}">{escape(shown)}</option>' for value, shown in values)

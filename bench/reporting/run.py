@@ -40,29 +40,37 @@ OWN = "(this library)"  # the version of peers that are other ways to call the l
 OWN_ALGORITHMS = "halide-"  # how peers begin that are its algorithms with a schedule of one of Halide's autoschedulers
 
 
+# What a file that is not as it should be gives where it is read.
+DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+
+
 class Damaged(Exception):
     """A sentence for the user."""
+
+
+def no_constant(name):
+    raise ValueError(f"{name} is not JSON")
 
 
 def load(path):
     try:
         with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+            data = json.load(file, parse_constant=no_constant)
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Damaged(f"{path} is damaged: {error}") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("rows"), list):
         raise Damaged(f"{path} is no result of halyard-bench of this version (schema {SCHEMA})")
     for index, row in enumerate(data["rows"]):
         try:
             Row(row).check()
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except DAMAGE as error:
             name = row.get("name", "without a name") if isinstance(row, dict) else "no object"
             raise Damaged(f"{path}: row {index} ({name}) is damaged: {type(error).__name__}: {error}") from None
     try:
         return Run(data)
-    except (KeyError, TypeError, AttributeError) as error:
+    except DAMAGE as error:
         raise Damaged(f"{path} is damaged: {type(error).__name__}: {error}") from None
 
 
@@ -167,7 +175,7 @@ class Run:
         }
         self.missing = [(peer["name"], peer["missing"]) for peer in data["peers"] if peer["missing"]]
         self.versions = {peer["name"]: peer["version"] for peer in data["peers"]}
-        self.threads, self.machine, self.limits = data["threads"], data["machine"], data["limits"]
+        self.threads, self.machine, self.limits = int(data["threads"]), data["machine"], data["limits"]
         self.library, self.bars, self.mode = data["library"], data["bars"], data["mode"]
 
     def peers_of(self, rows, with_own=True):

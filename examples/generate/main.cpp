@@ -157,6 +157,12 @@ private:
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+void flush() {
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        throw std::runtime_error("the tokens cannot be written");
+    }
+}
+
 void generate(const Arguments &arguments) {
     halyard::Sampler sampler(arguments.sampling);
     const auto config = halyard::ModelConfig::load(std::filesystem::path(arguments.folder) / "config.json");
@@ -193,7 +199,7 @@ void generate(const Arguments &arguments) {
     for (;;) {
         const std::int64_t token = sampler(logits);
         std::printf("%s%lld", count > 0 ? " " : "", static_cast<long long>(token));
-        std::fflush(stdout);
+        flush();
         count++;
         const bool ended = !arguments.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end();
         if (ended || count == arguments.max_new_tokens) {
@@ -209,9 +215,7 @@ void generate(const Arguments &arguments) {
     }
     const double decode_seconds = decoding.seconds();
     std::printf("\n");
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-        throw std::runtime_error("the tokens cannot be written");
-    }
+    flush();
 
     std::fprintf(stderr, "load: %.2f s; prompt: %lld tokens, %.1f tokens/s", load_seconds,
                  static_cast<long long>(prompt_size), static_cast<double>(prompt_size) / prompt_seconds);

@@ -2,6 +2,7 @@
 #include "export.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "verdict.h"
+
 namespace halyard::tune {
 namespace {
 
@@ -18,6 +21,10 @@ using nlohmann::json;
 
 double rounded(double value) {
     return std::round(value * 1000) / 1000;
+}
+
+std::string text_of(const json &record, const char *field) {
+    return record.at(field).get<std::string>();
 }
 
 /** Whether it is an object of objects. */
@@ -36,12 +43,15 @@ std::vector<json> current_verdicts(const Database &database, const Setting &sett
         if (record["kind"] != "verdict") {
             continue;
         }
-        const std::string reason = why_foreign(record, setting);
+        std::string reason = why_foreign(record, setting);
+        if (reason.empty() && !is_whole(record)) {
+            reason = "something in it is damaged or missing";
+        }
         if (!reason.empty()) {
             reasons[reason]++;
             continue;
         }
-        newest[record.value("isa", "") + " " + record.value("kernel", "") + " " + record.value("dtype", "")] = record;
+        newest[text_of(record, "isa") + " " + text_of(record, "kernel") + " " + text_of(record, "dtype")] = record;
     }
     for (const auto &[reason, count] : reasons) {
         complaints.push_back(std::to_string(count) + (count == 1 ? " verdict does" : " verdicts do") +
@@ -60,6 +70,10 @@ json read_tuned(const std::string &file, const Setting &setting) {
             "'" + file + "' " + reason +
             ", so what it holds would be lost: mend it, move it away or name another with --output");
     };
+    struct stat status {};
+    if (stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+        return json::object();  // a device or pipe: it would be waited for
+    }
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
         if (errno != ENOENT) {

@@ -15,8 +15,8 @@ namespace halyard::tune {
 std::vector<nlohmann::json> current_verdicts(const Database &database, const Setting &setting,
                                              std::vector<std::string> &complaints);
 
-/** What an earlier file of parameters holds; an empty object if there is none. Throws std::runtime_error if it cannot be
- * read is no such file or is another machine's. */
+/** What an earlier file of parameters holds; an empty object if there is none or it is a device. Throws
+ * std::runtime_error if it cannot be read, is no such file or is another machine's. */
 nlohmann::json read_tuned(const std::string &file, const Setting &setting);
 
 /** schedules/tuned/<hardware>.json: the earlier file with what the verdicts say. An entry that lost goes, so that the

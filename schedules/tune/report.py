@@ -34,20 +34,23 @@ svg { width: 100%; max-width: 640px; height: auto; display: block } svg text { f
 
 
 def read_records(file):
-    """The records of a database; lines that were cut off are left out."""
+    """The records of a database; lines that were cut off or that no page can be made of are left out."""
     records = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in file.read_bytes().split(b"\n"):
         try:
             record = json.loads(line)
-        except ValueError:
+            page([record])
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
             continue
-        if isinstance(record, dict) and "kind" in record:
-            records.append(record)
+        records.append(record)
     return records
 
 
 def subject(record):
-    return record["isa"], record.get("family", ""), record["kernel"], record["dtype"]
+    texts = record["isa"], record.get("family", ""), record["kernel"], record["dtype"]
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("a name that is no text")
+    return texts
 
 
 def text_of(params):
@@ -115,7 +118,7 @@ def gains_figure(verdicts):
         top, middle = row * i + 4, row * i + 4 + (row - 6) / 2
         noise = 3 * max(v["noise"], v["error"])
         parts.append(f'<text x="{label - 6}" y="{middle + 4:.1f}" text-anchor="end">'
-                     f'{html.escape(v["kernel"])} {v["dtype"]} {v["isa"]}</text>'
+                     f'{html.escape(" ".join((v["kernel"], v["dtype"], v["isa"])))}</text>'
                      f'<rect x="{label}" y="{top}" width="{x(v["ratio"]) - label:.1f}" height="{row - 6}" '
                      f'fill="var(--best)"><title>{html.escape(text_of(v["best"]))} instead of '
                      f'{html.escape(text_of(v["usual"]))}</title></rect>'
@@ -146,7 +149,7 @@ def baseline_table(baselines):
     for record in baselines:
         newest[subject(record), record["label"]] = record
     rows = []
-    for (_, label), record in sorted(newest.items()):
+    for (_, label), record in sorted(newest.items(), key=lambda each: str(each[0])):
         if record["failure"]:
             result = "no times: " + record["failure"].splitlines()[0][:120]
         else:
@@ -203,7 +206,7 @@ def page(records):
             f"<details><summary>{html.escape(' '.join(key[2:]))}: {len(tried)} comparisons</summary>"
             + progress_figure(tried) + what_mattered(tried) + "</details>")
     for (isa, family), searches in by_family.items():
-        parts.append(f"<details><summary>{html.escape(family)}, {isa}: {len(searches)} kernels</summary>"
+        parts.append(f"<details><summary>{html.escape(family)}, {html.escape(isa)}: {len(searches)} kernels</summary>"
                      + "\n".join(searches) + "</details>")
     return "\n".join(parts) + "\n</body></html>\n"
 
@@ -215,7 +218,10 @@ def main():
     options = parser.parse_args()
     if not options.database.exists():
         sys.exit(f"report.py: there is no database {options.database}")
-    options.output.write_text(page(read_records(options.database)), encoding="utf-8")
+    try:
+        options.output.write_text(page(read_records(options.database)), encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"report.py: {error.filename or options.output}: {error.strerror}")
     print(options.output)
 
 

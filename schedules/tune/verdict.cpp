@@ -38,6 +38,20 @@ Verdict verdict_of(const json &record) {
     return verdict;
 }
 
+bool is_whole(const json &record) {
+    try {
+        verdict_of(record);
+        for (const char *field : {"kernel", "dtype", "isa", "space", "code", "rigor", "time"}) {
+            record.at(field).get<std::string>();
+        }
+        record.at("threads").get<int>();
+        record.at("workloads").get<std::vector<std::string>>();
+        return true;
+    } catch (const json::exception &) {
+        return false;
+    }
+}
+
 json record_of(const Verdict &verdict) {
     return {{"usual", verdict.usual},         {"best", verdict.best},        {"is_better", verdict.is_better},
             {"ratio", verdict.gain.ratio},    {"error", verdict.gain.error}, {"noise", verdict.noise},
@@ -53,10 +67,9 @@ std::optional<Verdict> known_verdict(const Database &database, const Setting &se
                                      const Rigor &rigor) {
     std::optional<Verdict> newest;
     for (const json &record : database.records()) {
-        if (record["kind"] == "verdict" && record.value("kernel", "") == subject.kernel &&
-            record.value("dtype", "") == subject.dtype && record.value("isa", "") == subject.isa &&
-            patience_of(record.value("rigor", "")) >= patience_of(rigor.name) && why_foreign(record, setting).empty() &&
-            why_stale(record, subject).empty()) {
+        if (record["kind"] == "verdict" && why_foreign(record, setting).empty() && is_whole(record) &&
+            record["kernel"] == subject.kernel && record["dtype"] == subject.dtype && record["isa"] == subject.isa &&
+            patience_of(record["rigor"]) >= patience_of(rigor.name) && why_stale(record, subject).empty()) {
             newest = verdict_of(record);
             newest->is_remembered = true;
         }

@@ -25,6 +25,8 @@ struct Verdict {
 Verdict verdict_of(const Outcome &outcome, const Choice &usual);
 /** Of a record of kind "verdict". */
 Verdict verdict_of(const nlohmann::json &record);
+/** Whether it has all that such a record has, each of its type. */
+bool is_whole(const nlohmann::json &record);
 /** What such a record holds of it. */
 nlohmann::json record_of(const Verdict &verdict);
 
