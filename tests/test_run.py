@@ -211,6 +211,21 @@ class Run(unittest.TestCase):
         done = self.run_it("build", folder=self.root.parent, HALYARD_VENV=elsewhere.name)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_a_virtual_environment_without_pip_gets_it(self):
+        """One whose making was interrupted, or that another program made."""
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        (self.venv / ".halyard").unlink()
+        self.script(".venv/bin/python", """#!/bin/sh
+case "$*" in
+*ensurepip*) : >"$0.has_pip" ;;
+"-m pip "*) [ -e "$0.has_pip" ] ;;
+esac
+""")
+        for _ in range(2):
+            done = self.run_it("build", HALYARD_VENV=str(self.venv))
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_it_says_where_it_installed_and_nothing_else(self):
         self.prepared()
         (self.root / "halyard.pc").touch()
