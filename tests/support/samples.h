@@ -11,6 +11,12 @@ constexpr bool reduced = true;
 constexpr bool reduced = false;
 #endif
 
+#ifdef HALYARD_TESTS_SANITIZED
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
 /** In an emulator, where a multiply-add takes some ten times as long as anywhere else. */
 #ifdef HALYARD_TESTS_EMULATED
 constexpr bool emulated = true;
