@@ -316,7 +316,7 @@ TEST(ModelConfig, OfFilesWithoutSomeFields) {
     int refused = 0, accepted = 0;
     for (const json &entry : json::parse(read_text(model_fixtures / "absent_fields.json"))) {
         json given = entry["given"], means = entry["means"];
-        given["architectures"] = {entry["architecture"]};
+        given["architectures"] = json::array({entry["architecture"]});
         if (means.is_null()) {
             EXPECT_EQ(outcome(given), "refused") << given;
             refused++;
