@@ -443,6 +443,31 @@ class Files(unittest.TestCase):
             self.assertFalse((self.folder / "out").exists())
 
 
+class Published(unittest.TestCase):
+    """What bench/results/latest.json says agrees with itself."""
+
+    def setUp(self):
+        self.run = json.loads((BENCH / "results" / "latest.json").read_text())
+
+    def test_more_threads_reach_no_less(self):
+        found = {}
+        for limit in self.run["limits"]["flops"]:
+            found.setdefault(("peak", limit["isa"]), {})[limit["threads"]] = limit["flops_per_second"]
+        for limit in self.run["limits"]["bandwidth"]:
+            found.setdefault((limit["level"], limit["stream"]), {})[limit["threads"]] = limit["bytes_per_second"]
+        for name, by_threads in found.items():
+            values = [by_threads[threads] for threads in sorted(by_threads)]
+            self.assertEqual(values, sorted(values), name)
+        self.assertEqual(self.run["limits"]["contradictions"], [])
+
+    def test_no_row_is_beyond_its_limit_unmarked(self):
+        measured = [row for row in self.run["rows"] if row.get("fraction_of_limit", {}).get("samples")]
+        self.assertGreater(len(measured), 50)
+        for row in measured:
+            fraction = row["fraction_of_limit"]["median"]
+            self.assertTrue(fraction <= 1 + max(row["noise"], 0.05) or row["is_beyond_limit"], (row["name"], fraction))
+
+
 class Readme(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
