@@ -84,7 +84,7 @@ function(halyard_compile_generators_for_host)
     list(TRANSFORM HALYARD_PROGRAMS PREPEND "${HALYARD_HOST_DIR}/" OUTPUT_VARIABLE files)
     # The other build knows which of them are to be made anew; the others stay as they are, and so do their kernels.
     file(GLOB headers CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/generators/*.h" "${HALYARD_SOURCE_DIR}/schedules/*.h"
-         "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.h" "${HALYARD_SOURCE_DIR}/runtime/*_layout.h")
+         "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.h" "${HALYARD_SOURCE_DIR}/runtime/layout/*.h")
     add_custom_command(
         OUTPUT ${files}
         COMMAND ${CMAKE_COMMAND} --build "${HALYARD_HOST_DIR}"

@@ -6,7 +6,7 @@
 
 #include "roundings.h"
 #include "row_storage.h"
-#include "runtime/attention_device_layout.h"
+#include "runtime/layout/device_attention.h"
 #include "schedules/gpu_attention.h"
 
 namespace halyard {

@@ -2,7 +2,7 @@
 // that nothing is copied to the device for them, and a graph that holds the launch holds them too.
 #include "Halide.h"
 
-#include "runtime/embed_rows_layout.h"
+#include "runtime/layout/embed_rows.h"
 #include "schedules/elementwise.h"
 #include "schedules/gpu.h"
 #include "storage.h"

@@ -3,7 +3,7 @@
 #include "Halide.h"
 
 #include "activations.h"
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/matmul.h"
 #include "storage.h"
 

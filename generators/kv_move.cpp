@@ -1,4 +1,4 @@
-// Keys and values between f32 rows and the panels of the cache (runtime/kv_layout.h):
+// Keys and values between f32 rows and the panels of the cache (runtime/layout/kv.h):
 //
 //     values   to(inner, outer, panel) = from(inner, outer, panel)    a row of a panel is 16 features of a position
 //     keys     to(inner, outer, panel) = from(outer, inner, panel)    a row of a panel is a feature of 16 positions
@@ -6,7 +6,7 @@
 // each rounded to the cache's storage type, or widened from it.
 #include "Halide.h"
 
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/kv_move.h"
 #include "storage.h"
 

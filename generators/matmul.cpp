@@ -5,7 +5,7 @@
 // depend on the shape of the call. What becomes of the sums is the epilogue's business (epilogue.cpp).
 #include "Halide.h"
 
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/matmul.h"
 #include "storage.h"
 

@@ -2,7 +2,7 @@
 // over the inputs that the packed form carries.
 #include "Halide.h"
 
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/pack.h"
 #include "storage.h"
 

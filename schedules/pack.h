@@ -4,7 +4,7 @@
 
 #include "Halide.h"
 
-#include "runtime/pack_layout.h"
+#include "runtime/layout/pack.h"
 
 namespace halyard::schedules {
 

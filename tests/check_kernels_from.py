@@ -54,7 +54,7 @@ def main():
         accepted, text = configured(parent)
         check(accepted, f"as a part of another project the same sources are refused: {text}")
 
-        layout = sorted((copy / "runtime").glob("*_layout.h"))[0].relative_to(copy)
+        layout = sorted((copy / "runtime" / "layout").glob("*.h"))[0].relative_to(copy)
         for file in ("kernels.cmake", "cmake/HalyardTuned.cmake", "generators/rms_norm.cpp", "schedules/gpu/row.cpp", layout):
             original = (copy / file).read_text()
             (copy / file).write_text(original + "\n")

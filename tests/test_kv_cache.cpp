@@ -140,7 +140,7 @@ TEST_P(KvCache, IsTheSameInPiecesAsAtOnce) {
     }
 }
 
-// As runtime/kv_layout.h says: the attention kernels read it so.
+// As runtime/layout/kv.h says: the attention kernels read it so.
 TEST_P(KvCache, LiesInPanels) {
     const std::int64_t capacity = 700, head_dim = 37, heads = 2, room = 704, columns = 48;
     const Cache cache(options_of(1, 1, heads, head_dim, capacity, type));

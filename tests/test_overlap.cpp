@@ -1,6 +1,6 @@
 // Which views of one allocation share memory: the decision against all bytes of small views and against sorted addresses
 // of large ones, and what the functions make of it.
-#include "overlap.h"
+#include "core/overlap.h"
 
 #include <algorithm>
 #include <random>

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "processors.h"
+#include "core/system/processors.h"
 
 namespace halyard::tests {
 namespace {

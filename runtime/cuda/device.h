@@ -4,8 +4,8 @@
 
 #include <atomic>
 
+#include "core/dispatch.h"
 #include "cuda/driver.h"
-#include "dispatch.h"
 
 namespace halyard::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "check.h"
+#include "core/check.h"
 
 namespace halyard::cuda {
 

@@ -1,7 +1,7 @@
 // Copies of tensors of heads.
 #include "cuda/heads.h"
 
-#include "rope.h"
+#include "core/handles/rope.h"
 
 namespace halyard::cuda {
 

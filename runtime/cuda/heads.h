@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cuda/operations.h"
+#include "cuda/ops/operations.h"
 
 namespace halyard::cuda {
 

@@ -2,7 +2,7 @@
 #ifndef HALYARD_RUNTIME_CUDA_LAUNCH_H
 #define HALYARD_RUNTIME_CUDA_LAUNCH_H
 
-#include "context.h"
+#include "core/context.h"
 #include "cuda/device.h"
 
 namespace halyard::cuda {

@@ -1,7 +1,7 @@
 // The pool of scratch memory on devices.
 #include "cuda/scratch.h"
 
-#include "context.h"
+#include "core/context.h"
 #include "cuda/transfers.h"
 
 namespace halyard::cuda {

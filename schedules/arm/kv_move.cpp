@@ -1,7 +1,7 @@
 // Kernels that move keys and values, on ARM.
 #include "schedules/kv_move.h"
 
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/arm/vectors.h"
 #include "schedules/space.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "HalideRuntime.h"
-#include "runtime/tiles.h"
+#include "runtime/cpu/linear/microkernels.h"
 
 namespace halyard::tune {
 namespace {

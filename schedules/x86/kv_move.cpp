@@ -7,7 +7,7 @@
 // the key, each of whose features lies in another line, and 8 to 27 for the value (90 and 77 where f16 is emulated).
 #include "schedules/kv_move.h"
 
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/machine.h"
 #include "schedules/space.h"
 

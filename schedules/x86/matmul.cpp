@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/matmul_layout.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/machine.h"
 #include "schedules/space.h"
 

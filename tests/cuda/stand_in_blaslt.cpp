@@ -18,7 +18,7 @@
 #include <map>
 #include <vector>
 
-#include "cuda/blaslt_types.h"
+#include "cuda/linear/blaslt_types.h"
 
 // What the library takes the numbers to be is what the original's header says.
 namespace ours = halyard::cuda::blaslt;

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "context.h"
-#include "cuda/product.h"
+#include "core/context.h"
+#include "cuda/linear/gemm.h"
 #include "cuda/scratch.h"
 #include "support/device_hooks.h"
 #include "support/linear.h"

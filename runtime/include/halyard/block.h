@@ -15,7 +15,7 @@
 #ifndef HALYARD_BLOCK_H
 #define HALYARD_BLOCK_H
 
-#include "attention.h"
+#include "core/calls/attention.h"
 #include "halyard.h"
 
 #ifdef __cplusplus

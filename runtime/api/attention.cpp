@@ -1,0 +1,165 @@
+// The public functions of attention, and the checks of their arguments.
+#include "core/calls/attention.h"
+
+#include <initializer_list>
+
+#include "core/check_shapes.h"
+#include "cuda/attention/attention.h"
+
+namespace halyard {
+namespace {
+
+void check_shapes(Checker &check, const AttentionCall &call) {
+    const Heads &q = call.q, &k = call.k;
+    if (!check.failed() && k.view.rank != q.view.rank) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "k has rank %d, but must have the rank of q, which is %d", k.view.rank,
+                   q.view.rank);
+    }
+    if (!check.failed() && k.batch != q.batch) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "k has a batch of %lld, but must have that of q, which is %lld",
+                   static_cast<long long>(k.batch), static_cast<long long>(q.batch));
+    }
+    constexpr int64_t max_head_dim = 256;
+    if (!check.failed() && (q.head_dim < 1 || q.head_dim > max_head_dim)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "q has heads of %lld features, but must have 1 to %lld",
+                   static_cast<long long>(q.head_dim), static_cast<long long>(max_head_dim));
+    }
+    if (!check.failed() && k.head_dim != q.head_dim) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "k has heads of %lld features, but must have %lld, as q has",
+                   static_cast<long long>(k.head_dim), static_cast<long long>(q.head_dim));
+    }
+    if (!check.failed() && (k.heads < 1 || q.heads < 1 || q.heads % k.heads != 0)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "k has %lld heads, but must have a number that divides the %lld of q",
+                   static_cast<long long>(k.heads), static_cast<long long>(q.heads));
+    }
+    check.same_shape(k.view, call.v.view);
+    check.same_shape(q.view, call.y.view);
+}
+
+void check_options(Checker &check, AttentionCall &call) {
+    const halyard_attention_options &o = call.options;
+    check.finite_not_negative("scale", o.scale);
+    check.softcap("softcap", o.softcap);
+    check.finite_not_negative("qk_norm_eps", o.qk_norm_eps);
+    if (!check.failed() && o.sliding_window < 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "sliding_window is %lld, but must not be negative",
+                   static_cast<long long>(o.sliding_window));
+    }
+    call.rms = rms_norm_scalars(check, "qk_norm_flags", call.q.view, o.qk_norm_eps, o.qk_norm_flags, 1.0f);
+    call.q_norm_weight = check_vector(check, "q_norm_weight", o.q_norm_weight, call.q.head_dim);
+    call.k_norm_weight = check_vector(check, "k_norm_weight", o.k_norm_weight, call.q.head_dim);
+    if (!check.failed() && o.rope && o.rope->options.head_dim != call.q.head_dim) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "rope was made for heads of %lld features, but q has %lld",
+                   static_cast<long long>(o.rope->options.head_dim), static_cast<long long>(call.q.head_dim));
+    }
+    if (!check.failed() && call.q.tokens > call.k.tokens && (o.causal || o.sliding_window > 0 || o.rope)) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "q has %lld tokens and k %lld, but with causal, sliding_window "
+                   "or rope the queries are the last of the "
+                   "keys' positions",
+                   static_cast<long long>(call.q.tokens), static_cast<long long>(call.k.tokens));
+    }
+}
+
+void check_positions(Checker &check, const AttentionCall &call) {
+    const halyard_rope *rope = call.options.rope;
+    for (int64_t b = 0; b < call.q.batch && rope && !check.failed(); b++) {
+        if (call.keys(b) > rope->options.max_positions) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "rope has %lld positions, but k reaches to position %lld",
+                       static_cast<long long>(rope->options.max_positions), static_cast<long long>(call.keys(b) - 1));
+        }
+    }
+}
+
+/** Whether the new keys and values are such as the cache holds, and fit it. */
+void check_cache(Checker &check, const AttentionCall &call) {
+    const halyard_kv_cache &cache = *call.cache;
+    const Heads &k = call.k;
+    if (k.tokens != call.q.tokens) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "k has %lld tokens, but must have as many as q, %lld",
+                   static_cast<long long>(k.tokens), static_cast<long long>(call.q.tokens));
+    }
+    if (!check.failed() && (k.heads != cache.n_kv_heads || k.head_dim != cache.layout.head_dim)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "k has %lld heads of %lld features, but the cache has %lld of %lld",
+                   static_cast<long long>(k.heads), static_cast<long long>(k.head_dim),
+                   static_cast<long long>(cache.n_kv_heads), static_cast<long long>(cache.layout.head_dim));
+    }
+    for (const Heads *tensor : {&call.q, &call.k, &call.v, &call.y}) {
+        check_clear_of_cache(check, tensor->view, cache);
+    }
+    check_append(check, *call.cache, call.layer, call.sequences, k.batch, k.tokens);
+}
+
+void check_overlaps(Checker &check, const AttentionCall &call) {
+    const View &y = call.y.view;
+    check.no_overlap(y, call.q.view, true);
+    for (const View *input : {&call.k.view, &call.v.view, &call.q_norm_weight, &call.k_norm_weight}) {
+        check.no_overlap(y, *input, false);
+    }
+}
+
+AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor *k, const DLTensor *v,
+                              const halyard_attention_options *options, DLTensor *y) {
+    AttentionCall call;
+    const halyard_attention_options none = {};
+    call.options = options ? *options : none;
+    const View views[] = {check.tensor("q", q), check.tensor("k", k), check.tensor("v", v), check.output("y", y)};
+    call.q = Heads(check, views[0]);
+    call.k = Heads(check, views[1]);
+    call.v = Heads(check, views[2]);
+    call.y = Heads(check, views[3]);
+    check_shapes(check, call);
+    if (!check.failed()) {
+        check_options(check, call);
+    }
+    return call;
+}
+
+halyard_status run_where_tensors_are(Checker &check, const halyard_context &context, const AttentionCall &call) {
+    if constexpr (has_cuda) {
+        if (call.q.view.on_cuda) {
+            return cuda::run_attention(check, context, call);
+        }
+    }
+    return run_attention(check, context, call);
+}
+
+}  // namespace
+}  // namespace halyard
+
+using namespace halyard;
+
+halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
+                                 const DLTensor *v, const halyard_attention_options *options, DLTensor *y) {
+    Checker check("halyard_attention", Devices::cpu_or_cuda);
+    const AttentionCall call = check_attention(check, q, k, v, options, y);
+    if (!check.failed()) {
+        check_positions(check, call);
+        check_overlaps(check, call);
+    }
+    if (check.failed() || call.y.view.empty()) {
+        return check.status();
+    }
+    return run_where_tensors_are(check, context_or_default(context), call);
+}
+
+halyard_status halyard_attention_cached(const halyard_context *context, const DLTensor *q, const DLTensor *k,
+                                        const DLTensor *v, halyard_kv_cache *cache, int64_t layer,
+                                        const int64_t *sequences, const halyard_attention_options *options,
+                                        DLTensor *y) {
+    Checker check("halyard_attention_cached", Devices::cpu_or_cuda);
+    AttentionCall call = check_attention(check, q, k, v, options, y);
+    check.not_null("cache", cache);
+    if (!check.failed()) {
+        call.cache = cache;
+        call.layer = layer;
+        call.sequences = sequences;
+        check_cache(check, call);
+        check_positions(check, call);
+        check_overlaps(check, call);
+    }
+    if (check.failed() || call.y.view.empty()) {
+        return check.status();
+    }
+    return run_where_tensors_are(check, context_or_default(context), call);
+}

@@ -1,0 +1,72 @@
+// Handles of packed weights: made of bytes in memory, asked, freed.
+#include "core/handles/weights.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+#include "core/handles/packed_weights.h"
+#include "cuda/linear/weights.h"
+
+using halyard::Checker;
+
+halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights) {
+    using namespace halyard;
+    Checker check("halyard_weights_from_memory");
+    check.not_null("memory", memory);
+    if (!check.not_null("weights", weights)) {
+        return check.status();
+    }
+    if (bytes < 0) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but must not be negative",
+                          static_cast<long long>(bytes));
+    }
+    if (reinterpret_cast<uintptr_t>(memory) % block_alignment != 0) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d",
+                          static_cast<int>(block_alignment));
+    }
+    Geometry geometry = {};
+    check_block(check, "memory", static_cast<const char *>(memory), bytes, geometry);
+    if (check.failed()) {
+        return check.status();
+    }
+    halyard_weights *handle = new_handle();
+    if (!handle) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a handle");
+    }
+    view_block(*handle, static_cast<const char *>(memory), geometry);
+    handle->owner = halyard_weights::Owner::caller;
+    *weights = handle;
+    return HALYARD_OK;
+}
+
+const void *halyard_weights_data(const halyard_weights *weights) {
+    return weights ? weights->block : nullptr;
+}
+
+halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_weights_info *info) {
+    Checker check("halyard_weights_get_info");
+    check.not_null("weights", weights);
+    if (!check.not_null("info", info)) {
+        return check.status();
+    }
+    const uint8_t code = weights->dtype == halyard::DType::bf16 ? kDLBfloat : kDLFloat;
+    const uint8_t bits = static_cast<uint8_t>(8 * halyard::size_of(weights->dtype));
+    *info = {weights->in_features, weights->out_features, {code, bits, 1},
+             weights->gated,       weights->norm_folded,  weights->bytes};
+    return HALYARD_OK;
+}
+
+void halyard_weights_destroy(halyard_weights *weights) {
+    if (weights) {
+        if (weights->owner == halyard_weights::Owner::mapping) {
+            munmap(weights->mapped, weights->mapped_bytes);
+        }
+        if constexpr (halyard::has_cuda) {
+            if (weights->owner == halyard_weights::Owner::device) {
+                halyard::cuda::free_weights(*weights);
+            }
+        }
+        free(weights);
+    }
+}

@@ -1,0 +1,428 @@
+// Making a block: its tensors checked, packed and converted once, where the block is to be.
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
+#include <new>
+
+#include "blocks/block.h"
+#include "blocks/shared_rope.h"
+#include "core/check_options.h"
+#include "core/check_shapes.h"
+#include "core/dltensor_view.h"
+#include "core/handles/rope.h"
+#include "cuda/launch.h"
+
+namespace halyard {
+namespace {
+
+/** The checked tensors of a block; `data` is null where one is absent. */
+struct BlockSources {
+    View qkv[3];  // q_proj, k_proj, v_proj; or qkv_proj alone
+    View o, gate, up, down;
+    View qkv_bias[3];
+    View o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
+    struct Norm {
+        View weight, bias;
+    } attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
+    bool joined = false;  // qkv_proj
+};
+
+class SourceChecks {
+public:
+    SourceChecks(Checker &check, halyard_weight_layout layout) : check_(check), layout_(layout) {}
+
+    View matrix(const char *name, const DLTensor *tensor, int64_t out, int64_t in) {
+        const View view = check_.tensor(name, tensor);
+        if (check_.failed()) {
+            return view;
+        }
+        if (view.rank != 2) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must be a matrix (rank 2)", name, view.rank);
+            return view;
+        }
+        const bool out_in = layout_ == HALYARD_WEIGHT_OUT_IN;
+        const int64_t rows = out_in ? out : in, columns = out_in ? in : out;
+        if (view.shape[0] != rows || view.shape[1] != columns) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s is [%lld, %lld], but must be [%lld, %lld] (layout is %s)", name,
+                        static_cast<long long>(view.shape[0]), static_cast<long long>(view.shape[1]),
+                        static_cast<long long>(rows), static_cast<long long>(columns),
+                        out_in ? "[out, in]" : "[in, out]");
+        }
+        if (first_.data) {
+            check_.same_dtype(first_, view);
+        } else {
+            first_ = view;
+        }
+        return view;
+    }
+
+    void absent(const char *name, const DLTensor *tensor, const char *reason) {
+        if (!check_.failed() && tensor) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s is given, but %s", name, reason);
+        }
+    }
+
+private:
+    Checker &check_;
+    const halyard_weight_layout layout_;
+    View first_;  // of the matrices, whose dtype all have
+};
+
+void check_attention_sources(Checker &check, SourceChecks &checks, const halyard_block_config &c,
+                             const halyard_block_weights &w, BlockSources &s) {
+    const int64_t query = c.num_attention_heads * c.head_dim, key = c.num_key_value_heads * c.head_dim;
+    const struct {
+        const char *name, *bias_name;
+        const DLTensor *matrix, *bias;
+        int64_t features;
+    } parts[] = {{"q_proj", "q_proj_bias", w.q_proj, w.q_proj_bias, query},
+                 {"k_proj", "k_proj_bias", w.k_proj, w.k_proj_bias, key},
+                 {"v_proj", "v_proj_bias", w.v_proj, w.v_proj_bias, key}};
+    s.joined = w.qkv_proj != nullptr;
+    if (s.joined) {
+        for (const auto &part : parts) {
+            checks.absent(part.name, part.matrix, "so is qkv_proj, which holds q, k and v");
+            checks.absent(part.bias_name, part.bias, "the biases of qkv_proj are qkv_proj_bias");
+        }
+        s.qkv[0] = checks.matrix("qkv_proj", w.qkv_proj, query + 2 * key, c.hidden_size);
+        s.qkv_bias[0] = check_vector(check, "qkv_proj_bias", w.qkv_proj_bias, query + 2 * key);
+    } else {
+        for (int i = 0; i < 3; i++) {
+            if (!check.failed() && !parts[i].matrix) {
+                check.fail(HALYARD_INVALID_ARGUMENT, "%s is null, and so is qkv_proj", parts[i].name);
+            }
+            s.qkv[i] = checks.matrix(parts[i].name, parts[i].matrix, parts[i].features, c.hidden_size);
+            s.qkv_bias[i] = check_vector(check, parts[i].bias_name, parts[i].bias, parts[i].features);
+        }
+        checks.absent("qkv_proj_bias", w.qkv_proj_bias, "qkv_proj is not");
+    }
+    s.o = checks.matrix("o_proj", w.o_proj, c.hidden_size, query);
+    s.o_bias = check_vector(check, "o_proj_bias", w.o_proj_bias, c.hidden_size);
+    s.q_norm = check_vector(check, "q_norm", w.q_norm, c.head_dim);
+    s.k_norm = check_vector(check, "k_norm", w.k_norm, c.head_dim);
+}
+
+void check_ffn_sources(Checker &check, SourceChecks &checks, const halyard_block_config &c,
+                       const halyard_block_weights &w, BlockSources &s) {
+    if (c.gated_mlp) {
+        if (!check.failed() && !w.gate_proj) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "gate_proj is null, but gated_mlp is set");
+        }
+        s.gate = checks.matrix("gate_proj", w.gate_proj, c.intermediate_size, c.hidden_size);
+        s.gate_bias = check_vector(check, "gate_proj_bias", w.gate_proj_bias, c.intermediate_size);
+    } else {
+        checks.absent("gate_proj", w.gate_proj, "gated_mlp is 0");
+        checks.absent("gate_proj_bias", w.gate_proj_bias, "gated_mlp is 0");
+    }
+    s.up = checks.matrix("up_proj", w.up_proj, c.intermediate_size, c.hidden_size);
+    s.up_bias = check_vector(check, "up_proj_bias", w.up_proj_bias, c.intermediate_size);
+    s.down = checks.matrix("down_proj", w.down_proj, c.hidden_size, c.intermediate_size);
+    s.down_bias = check_vector(check, "down_proj_bias", w.down_proj_bias, c.hidden_size);
+}
+
+void check_norm_sources(Checker &check, const halyard_block_config &c, const halyard_block_weights &w,
+                        BlockSources &s) {
+    const char *const unless_sandwich =
+        c.norm_placement == HALYARD_SANDWICH_NORM ? nullptr : "norm_placement is not HALYARD_SANDWICH_NORM";
+    const struct {
+        const char *name, *bias_name;
+        const DLTensor *weight, *bias;
+        const char *absent;
+        BlockSources::Norm &norm;
+    } norms[] = {
+        {"attention_norm", "attention_norm_bias", w.attention_norm, w.attention_norm_bias, nullptr, s.attention_norm},
+        {"ffn_norm", "ffn_norm_bias", w.ffn_norm, w.ffn_norm_bias, nullptr, s.ffn_norm},
+        {"attention_post_norm", "attention_post_norm_bias", w.attention_post_norm, w.attention_post_norm_bias,
+         unless_sandwich, s.attention_post_norm},
+        {"ffn_post_norm", "ffn_post_norm_bias", w.ffn_post_norm, w.ffn_post_norm_bias, unless_sandwich,
+         s.ffn_post_norm}};
+    for (const auto &n : norms) {
+        n.norm.weight = check_norm_vector(check, n.name, n.weight, c.norm, false, n.absent, c.hidden_size);
+        n.norm.bias = check_norm_vector(check, n.bias_name, n.bias, c.norm, true, n.absent, c.hidden_size);
+    }
+}
+
+/** Matrices with one number of inputs, joined to one of all their outputs, where they are. */
+class JoinedMatrix {
+public:
+    JoinedMatrix() = default;
+    ~JoinedMatrix() { free_at(place_of(whole_), whole_.data); }
+    JoinedMatrix(const JoinedMatrix &) = delete;
+    JoinedMatrix &operator=(const JoinedMatrix &) = delete;
+
+    /** Fails `check` where there is no memory. */
+    void join(Checker &check, const halyard_context *context, const View *parts, int count,
+              halyard_weight_layout layout) {
+        const int axis = layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1;  // of the outputs
+        whole_ = parts[0];
+        whole_.data = nullptr;
+        for (int i = 1; i < count; i++) {
+            whole_.shape[axis] += parts[i].shape[axis];
+        }
+        whole_.strides[0] = whole_.shape[1];
+        whole_.strides[1] = 1;
+        const int64_t size = size_of(whole_.dtype);
+        whole_.data =
+            allocate_at(check, place_of(whole_), whole_.shape[0] * whole_.shape[1] * size, "q_proj, k_proj and v_proj");
+        View place = whole_;
+        for (int i = 0; i < count && !check.failed(); i++) {
+            place.shape[axis] = parts[i].shape[axis];
+            copy(check, context, parts[i], place);
+            place.data += parts[i].shape[axis] * whole_.strides[axis] * size;
+        }
+    }
+
+    const View &get() const { return whole_; }
+
+private:
+    static void copy(Checker &check, const halyard_context *context, const View &from, const View &to) {
+        if (to.on_cuda) {
+            const halyard_status status = halyard_cast(context, LocalTensor(from).get(), LocalTensor(to).get());
+            if (status != HALYARD_OK) {
+                fail_as(check, status);
+            }
+            return;
+        }
+        const int64_t size = size_of(to.dtype);
+        for (int64_t row = 0; row < to.shape[0]; row++) {
+            memcpy(to.data + row * to.strides[0] * size, from.data + row * from.strides[0] * size,
+                   static_cast<size_t>(to.shape[1] * size));
+        }
+    }
+
+    View whole_;
+};
+
+/** Null on failure. */
+halyard_weights *pack(Checker &check, const halyard_context *context, const halyard_block &block,
+                      const DLTensor *matrix, const DLTensor *up, halyard_weight_layout layout) {
+    halyard_weights *packed = nullptr;
+    if (!check.failed()) {
+        halyard_pack_options options = {};
+        options.layout = layout;
+        options.up = up;
+        options.device = block.place.dlpack();
+        const halyard_status status = halyard_weights_pack(context, matrix, &options, nullptr, 0, &packed);
+        if (status != HALYARD_OK) {
+            fail_as(check, status);
+        }
+    }
+    return packed;
+}
+
+void pack_matrices(Checker &check, const halyard_context *context, const halyard_block_weights &w,
+                   const BlockSources &sources, halyard_block &block) {
+    if (check.failed()) {
+        return;
+    }
+    if (sources.joined) {
+        block.qkv = pack(check, context, block, w.qkv_proj, nullptr, w.layout);
+    } else {
+        JoinedMatrix joined;
+        joined.join(check, context, sources.qkv, 3, w.layout);
+        block.qkv = pack(check, context, block, LocalTensor(joined.get()).get(), nullptr, w.layout);
+    }
+    block.o = pack(check, context, block, w.o_proj, nullptr, w.layout);
+    block.up = block.config.gated_mlp ? pack(check, context, block, w.gate_proj, w.up_proj, w.layout)
+                                      : pack(check, context, block, w.up_proj, nullptr, w.layout);
+    block.down = pack(check, context, block, w.down_proj, nullptr, w.layout);
+}
+
+/** Memory with the vectors in a dtype, to which `arguments` points then; null on failure. */
+void *convert_vectors(Checker &check, const halyard_context *context, const BlockSources &s, halyard_block &block,
+                      DType dtype, BlockArguments &arguments) {
+    if (check.failed()) {
+        return nullptr;
+    }
+    const int64_t hidden = block.config.hidden_size, intermediate = block.config.intermediate_size;
+    VectorSource qkv_bias(&arguments.qkv_bias);
+    if (s.joined) {
+        qkv_bias.add(s.qkv_bias[0], block.qkv_features());
+    } else {
+        qkv_bias.add(s.qkv_bias[0], block.query_features());
+        qkv_bias.add(s.qkv_bias[1], block.key_features());
+        qkv_bias.add(s.qkv_bias[2], block.key_features());
+    }
+    const VectorSource vectors[] = {
+        qkv_bias,
+        {&arguments.o_bias, s.o_bias, hidden},
+        {&arguments.gate_bias, s.gate_bias, intermediate},
+        {&arguments.up_bias, s.up_bias, intermediate},
+        {&arguments.down_bias, s.down_bias, hidden},
+        {&arguments.q_norm, s.q_norm, block.config.head_dim},
+        {&arguments.k_norm, s.k_norm, block.config.head_dim},
+        {&arguments.attention_norm.weight, s.attention_norm.weight, hidden},
+        {&arguments.attention_norm.bias, s.attention_norm.bias, hidden},
+        {&arguments.ffn_norm.weight, s.ffn_norm.weight, hidden},
+        {&arguments.ffn_norm.bias, s.ffn_norm.bias, hidden},
+        {&arguments.attention_post_norm.weight, s.attention_post_norm.weight, hidden},
+        {&arguments.attention_post_norm.bias, s.attention_post_norm.bias, hidden},
+        {&arguments.ffn_post_norm.weight, s.ffn_post_norm.weight, hidden},
+        {&arguments.ffn_post_norm.bias, s.ffn_post_norm.bias, hidden},
+    };
+    constexpr int count = sizeof(vectors) / sizeof(vectors[0]);
+    int64_t bytes = 0;
+    void *const memory =
+        make_kept_vectors(check, context_or_default(context), block.place, dtype, vectors, count, bytes);
+    block.bytes += bytes;
+    return memory;
+}
+
+void make_table(Checker &check, const halyard_context *context, halyard_block &block) {
+    const halyard_rope_options &options = block.config.rope;
+    if (check.failed() || options.rope_theta == 0) {
+        return;
+    }
+    halyard_status status = HALYARD_OK;
+    block.rope = acquire_rope(options, status);
+    if (status != HALYARD_OK && status != HALYARD_OUT_OF_MEMORY) {
+        fail_as(check, status);
+        return;
+    }
+    // The sizes of options that were refused may not even be computed.
+    const int64_t bytes = options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
+    if (status == HALYARD_OUT_OF_MEMORY) {
+        check.fail(status, "no memory for %lld bytes of angles, for %lld positions", static_cast<long long>(bytes),
+                   static_cast<long long>(options.max_positions));
+        return;
+    }
+    block.bytes += bytes;
+    if constexpr (has_cuda) {
+        if (block.place.on_cuda) {
+            // So that calls find it there.
+            cuda::Launches launches(check, context_or_default(context), block.place.device_id);
+            block.rope->on_devices.get(launches, block.rope->mapped, block.rope->mapped_bytes);
+        }
+    }
+}
+
+/** The options of the calls that a block is made of. */
+void prepare_options(const halyard_block &block, BlockArguments &arguments) {
+    const halyard_block_config &c = block.config;
+    halyard_attention_options &a = arguments.attention;
+    a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
+    a.causal = c.causal;
+    a.sliding_window = c.sliding_window;
+    a.softcap = c.attn_logit_softcapping;
+    a.q_norm_weight = arguments.q_norm.get();
+    a.k_norm_weight = arguments.k_norm.get();
+    a.qk_norm_eps = c.rms_norm_eps;
+    a.qk_norm_flags = c.norm_flags;
+    a.rope = block.rope;
+
+    halyard_ffn_options &f = arguments.ffn;
+    if (block.norms_input()) {
+        f.norm = c.norm;
+        f.norm_weight = arguments.ffn_norm.weight.get();
+        f.norm_bias = arguments.ffn_norm.bias.get();
+        f.eps = c.rms_norm_eps;
+        f.norm_flags = c.norm == HALYARD_NORM_RMS ? c.norm_flags : 0;
+    }
+    f.activation = c.hidden_act;
+    f.beta = c.swish_beta;
+    f.bias = c.gated_mlp ? arguments.gate_bias.get() : arguments.up_bias.get();
+    f.bias_up = c.gated_mlp ? arguments.up_bias.get() : nullptr;
+    f.bias_down = arguments.down_bias.get();
+    f.residual = !block.norms_output();
+}
+
+}  // namespace
+
+View check_norm_vector(Checker &check, const char *name, const DLTensor *vector, halyard_norm norm, bool is_bias,
+                       const char *absent, int64_t features) {
+    if (check.failed() || !vector) {
+        return View();
+    }
+    const char *const reason = absent                                ? absent
+                               : norm == HALYARD_NORM_NONE           ? "norm is HALYARD_NORM_NONE"
+                               : is_bias && norm == HALYARD_NORM_RMS ? "an RMSNorm has no bias"
+                                                                     : nullptr;
+    if (reason) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is given, but %s", name, reason);
+        return View();
+    }
+    return check_vector(check, name, vector, features);
+}
+
+}  // namespace halyard
+
+using namespace halyard;
+
+halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
+                                    const halyard_block_weights *weights, halyard_block **block) {
+    Checker check("halyard_block_create", Devices::cpu_or_cuda);
+    check.not_null("config", config);
+    check.not_null("weights", weights);
+    if (!check.not_null("block", block)) {
+        return check.status();
+    }
+    halyard_block_config complete = *config;
+    complete_block_config(check, complete, weights->q_norm || weights->k_norm);
+    if (!check.failed() && weights->layout != HALYARD_WEIGHT_OUT_IN && weights->layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout",
+                   weights->layout);
+    }
+    if (check.failed()) {
+        return check.status();
+    }
+    BlockSources sources;
+    SourceChecks checks(check, weights->layout);
+    check_attention_sources(check, checks, complete, *weights, sources);
+    check_ffn_sources(check, checks, complete, *weights, sources);
+    check_norm_sources(check, complete, *weights, sources);
+    const Place place =
+        check.failed() ? Place() : choose_place(check, "o_proj", weights->o_proj->device, weights->device);
+    if (check.failed()) {
+        return check.status();
+    }
+
+    void *const memory = malloc(sizeof(halyard_block));
+    if (!memory) {
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block");
+    }
+    halyard_block *const made = new (memory) halyard_block;
+    made->config = complete;
+    made->place = place;
+    make_table(check, context, *made);
+    made->wide_vectors = convert_vectors(check, context, sources, *made, DType::f32, made->wide);
+    if (place.on_cuda && sources.o.dtype != DType::f32) {
+        made->narrow_vectors = convert_vectors(check, context, sources, *made, sources.o.dtype, made->narrow);
+    }
+    pack_matrices(check, context, *weights, sources, *made);
+    if (check.failed()) {
+        halyard_block_destroy(made);
+        return check.status();
+    }
+    for (const halyard_weights *packed : {made->qkv, made->o, made->up, made->down}) {
+        made->bytes += packed->bytes;
+    }
+    prepare_options(*made, made->wide);
+    prepare_options(*made, made->narrow);
+    *block = made;
+    return HALYARD_OK;
+}
+
+void halyard_block_destroy(halyard_block *block) {
+    if (block) {
+        for (halyard_weights *packed : {block->qkv, block->o, block->up, block->down}) {
+            halyard_weights_destroy(packed);
+        }
+        release_rope(block->rope);
+        free_at(block->place, block->wide_vectors);
+        free_at(block->place, block->narrow_vectors);
+        free(block);
+    }
+}
+
+halyard_status halyard_block_get_config(const halyard_block *block, halyard_block_config *config) {
+    Checker check("halyard_block_get_config");
+    check.not_null("block", block);
+    if (check.not_null("config", config)) {
+        *config = block->config;
+    }
+    return check.status();
+}
+
+int64_t halyard_block_bytes(const halyard_block *block) {
+    return block ? block->bytes : 0;
+}

@@ -1,0 +1,69 @@
+// A checked call of attention, with or without a cache.
+#ifndef HALYARD_RUNTIME_CORE_CALLS_ATTENTION_H
+#define HALYARD_RUNTIME_CORE_CALLS_ATTENTION_H
+
+#include "core/calls/norm.h"
+#include "core/check.h"
+#include "core/context.h"
+#include "core/handles/kv_cache.h"
+#include "core/handles/rope.h"
+
+namespace halyard {
+
+/** A tensor of heads: [batch, tokens, heads, head_dim]. */
+struct Heads {
+    View view;
+    int64_t batch = 1, tokens = 0, heads = 0, head_dim = 0;
+    int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
+
+    Heads() = default;
+    Heads(Checker &check, const View &tensor) : view(tensor) {
+        if (check.failed()) {
+            return;
+        }
+        if (view.rank < 3) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "%s has rank %d, but must have rank 3 or 4: [(batch,) tokens, "
+                       "heads, head_dim]",
+                       view.name, view.rank);
+            return;
+        }
+        const int axis = view.rank - 3;
+        if (axis > 0) {
+            batch = view.shape[0];
+            batch_stride = view.strides[0];
+        }
+        tokens = view.shape[axis];
+        heads = view.shape[axis + 1];
+        head_dim = view.shape[axis + 2];
+        token_stride = view.strides[axis];
+        head_stride = view.strides[axis + 1];
+    }
+
+    char *at(int64_t b, int64_t token, int64_t head) const {
+        return view.data + (b * batch_stride + token * token_stride + head * head_stride) * size_of(view.dtype);
+    }
+};
+
+struct AttentionCall {
+    Heads q, k, v, y;
+    View q_norm_weight, k_norm_weight;
+    halyard_attention_options options;
+    RmsNormScalars rms = {};
+    halyard_kv_cache *cache = nullptr;
+    int64_t layer = 0;
+    const int64_t *sequences = nullptr;
+
+    int64_t sequence(int64_t b) const { return sequence_at(sequences, b); }
+    /** Position of the first key that is given. */
+    int64_t first_key(int64_t b) const { return cache ? cache->length(layer, sequence(b)) : 0; }
+    int64_t keys(int64_t b) const { return first_key(b) + k.tokens; }
+    int64_t first_query(int64_t b) const { return keys(b) - q.tokens; }
+};
+
+/** Does what the call asks for; fails where there is no memory for intermediates, with nothing done. */
+halyard_status run_attention(Checker &check, const halyard_context &context, const AttentionCall &call);
+
+}  // namespace halyard
+
+#endif

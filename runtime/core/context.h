@@ -1,0 +1,35 @@
+// What halyard_context holds, and how a call runs its tasks.
+#ifndef HALYARD_RUNTIME_CORE_CONTEXT_H
+#define HALYARD_RUNTIME_CORE_CONTEXT_H
+
+#include "core/dispatch.h"
+#include "core/scratch.h"
+#include "cuda/scratch.h"
+#include "halyard/halyard.h"
+
+struct halyard_context {
+    int num_threads = 0;      // 0: the default
+    int default_threads = 0;  // found out when the context was made; 0: when the library was loaded
+    halyard_isa max_isa = halyard::isa_cap_none;
+    int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
+    halyard_parallel_for parallel_for = nullptr;
+    void *parallel_for_user = nullptr;
+    void *cuda_stream = nullptr;
+    mutable halyard::ScratchPool scratch;  // for several calls at once, as is the next
+    mutable halyard::cuda::DeviceScratchPool device_scratch;
+};
+
+namespace halyard {
+
+/** The context a call works with: the caller's, or the defaults. */
+const halyard_context &context_or_default(const halyard_context *context);
+
+/** The bound on threads of a context. */
+int thread_bound(const halyard_context &context);
+
+/** Runs task(closure, i) for i in [0, count) on the context's threads; count at most thread_bound(). */
+void run_tasks(const halyard_context &context, int count, void (*task)(void *closure, int index), void *closure);
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,71 @@
+// Places, whether they go together, and their memory.
+#include "core/device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cuda/transfers.h"
+
+namespace halyard {
+
+PlaceName::PlaceName(Place place) {
+    snprintf(text_, sizeof(text_), place.on_cuda ? "CUDA device %d" : "the CPU", place.device_id);
+}
+
+void check_place(Checker &check, const char *name, Place place, const char *other_name, Place other, const char *is) {
+    if (!check.failed() && place != other) {
+        check.fail(HALYARD_UNSUPPORTED, "%s %s %s, but %s is on %s", name, is, PlaceName(place).get(), other_name,
+                   PlaceName(other).get());
+    }
+}
+
+Place choose_place(Checker &check, const char *tensor_name, DLDevice tensor, DLDevice wanted) {
+    if (check.failed()) {
+        return {};
+    }
+    const DLDevice chosen = type_of(wanted) == 0 ? tensor : wanted;
+    const bool from_cuda = has_cuda && type_of(tensor) == kDLCUDA;
+    if (type_of(chosen) == kDLCUDA && !has_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "device is a CUDA device, but this library was built without CUDA kernels");
+    } else if (type_of(chosen) != kDLCPU && type_of(chosen) != kDLCUDA && type_of(wanted) != 0) {
+        check.fail(HALYARD_UNSUPPORTED, "device has type %d, but must be the CPU (kDLCPU) or a CUDA device (kDLCUDA)",
+                   type_of(chosen));
+    } else if (from_cuda && (type_of(chosen) != kDLCUDA || chosen.device_id != tensor.device_id)) {
+        check.fail(HALYARD_UNSUPPORTED, "%s is on CUDA device %d, from which it cannot be packed for another device",
+                   tensor_name, tensor.device_id);
+    }
+    return {has_cuda && type_of(chosen) == kDLCUDA, chosen.device_id};
+}
+
+char *allocate_at(Checker &check, Place place, int64_t bytes, const char *what) {
+    if (check.failed()) {
+        return nullptr;
+    }
+    if constexpr (has_cuda) {
+        if (place.on_cuda) {
+            return cuda::allocate(check, place.device_id, bytes);
+        }
+    }
+    constexpr int64_t cache_line = 64;
+    void *memory = nullptr;
+    if (posix_memalign(&memory, cache_line, static_cast<size_t>(std::max(bytes, cache_line))) != 0) {
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of %s", static_cast<long long>(bytes), what);
+        return nullptr;
+    }
+    return static_cast<char *>(memory);
+}
+
+void free_at(Place place, void *memory) {
+    if constexpr (has_cuda) {
+        if (place.on_cuda) {
+            if (memory) {
+                cuda::release(place.device_id, static_cast<char *>(memory));
+            }
+            return;
+        }
+    }
+    free(memory);
+}
+
+}  // namespace halyard

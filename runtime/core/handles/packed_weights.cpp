@@ -1,0 +1,105 @@
+// See weights_block.h.
+#include "core/handles/packed_weights.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace halyard {
+
+uint64_t header_digest(const PackedHeader &header) {
+    return XXH3_64bits(&header, offsetof(PackedHeader, header_checksum));
+}
+
+uint64_t prefix_digest(const char *block, int64_t panels) {
+    return XXH3_64bits_withSeed(block + sizeof(PackedHeader), panels_offset(panels) - sizeof(PackedHeader), 0);
+}
+
+namespace {
+
+uint64_t payload_digest(const halyard_context &context, const char *block, const Geometry &geometry) {
+    std::atomic<uint64_t> digest{prefix_digest(block, geometry.panels)};
+    const char *first = block + panels_offset(geometry.panels);
+    run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
+        uint64_t sum = 0;
+        for (int64_t panel = begin; panel < end; panel++) {
+            sum += XXH3_64bits_withSeed(first + panel * geometry.panel_bytes, geometry.panel_bytes, panel_seed(panel));
+        }
+        digest.fetch_add(sum, std::memory_order_relaxed);
+    });
+    return digest.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+halyard_weights *new_handle() {
+    void *memory = malloc(sizeof(halyard_weights));
+    return memory ? new (memory) halyard_weights{} : nullptr;
+}
+
+void view_block(halyard_weights &weights, const char *block, const Geometry &geometry) {
+    const PackedHeader &header = *reinterpret_cast<const PackedHeader *>(block);
+    weights.dtype = static_cast<DType>(header.dtype);
+    weights.gated = header.gated != 0;
+    weights.norm_folded = header.norm_folded != 0;
+    weights.in_features = header.in_features;
+    weights.out_features = header.out_features;
+    weights.panels = geometry.panels;
+    weights.column_sums = reinterpret_cast<const float *>(block + sizeof(PackedHeader));
+    weights.column_bias = weights.column_sums + geometry.panels * panel_width;
+    weights.panel_data = block + panels_offset(geometry.panels);
+    weights.block = block;
+    weights.bytes = geometry.bytes;
+}
+
+void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry) {
+    const auto damaged = [&](const char *what) { check.fail(HALYARD_INVALID_ARGUMENT, "%s %s", name, what); };
+    const int64_t magic_bytes = std::min<int64_t>(bytes, sizeof(packed_magic));
+    if (bytes == 0) {
+        return damaged("is empty: it was truncated, or is none of packed weights");
+    }
+    if (memcmp(block, packed_magic, magic_bytes) != 0) {
+        return damaged("holds something other than packed weights: it does not begin with HALYARDW");
+    }
+    if (bytes < static_cast<int64_t>(sizeof(PackedHeader))) {
+        return damaged("is truncated: it ends within the header of the packed weights");
+    }
+    PackedHeader header;
+    memcpy(&header, block, sizeof(header));
+    if (header.version != packed_version) {
+        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads version %u",
+                   name, header.version, packed_version);
+        return;
+    }
+    if (header.header_checksum != header_digest(header)) {
+        return damaged("was altered: the checksum of its header is wrong");
+    }
+    bool valid = header.dtype < dtype_count && header.gated <= 1 && header.norm_folded <= 1 &&
+                 header.in_features >= 1 && header.in_features <= max_features && header.out_features >= 1 &&
+                 header.out_features <= max_features;
+    for (const char byte : header.reserved) {
+        valid = valid && byte == 0;
+    }
+    valid = valid &&
+            geometry.compute(header.in_features, header.out_features, header.gated != 0,
+                             static_cast<DType>(header.dtype)) &&
+            header.bytes == geometry.bytes;
+    if (!valid) {
+        return damaged("has a header that no version of this library writes");
+    }
+    if (bytes != header.bytes) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld bytes, but its header says %lld: it %s", name,
+                   static_cast<long long>(bytes), static_cast<long long>(header.bytes),
+                   bytes < header.bytes ? "is truncated" : "was altered");
+        return;
+    }
+    if (header.payload_checksum != payload_digest(context_or_default(nullptr), block, geometry)) {
+        return damaged("was altered: the checksum of its weights is wrong");
+    }
+}
+
+}  // namespace halyard

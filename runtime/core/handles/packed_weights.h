@@ -1,0 +1,72 @@
+// Blocks of packed weights: their geometry, checksums and checks, and handles made of them.
+#ifndef HALYARD_RUNTIME_CORE_HANDLES_PACKED_WEIGHTS_H
+#define HALYARD_RUNTIME_CORE_HANDLES_PACKED_WEIGHTS_H
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+
+#include "core/check.h"
+#include "core/context.h"
+#include "core/handles/weights.h"
+
+namespace halyard {
+
+constexpr int64_t max_features = INT_MAX;
+
+// A second thread pays from about this many bytes each.
+constexpr int64_t min_packed_bytes_per_thread = 48 * 1024;
+
+/** What follows from the sizes of a matrix. */
+struct Geometry {
+    int64_t panels, panel_bytes, bytes;
+
+    /** False if a number does not fit. Features are 1 to max_features. */
+    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype) {
+        panels = (out_features + panel_width - 1) / panel_width * (gated ? 2 : 1);
+        panel_bytes = in_features * panel_width * size_of(dtype);
+        return !__builtin_mul_overflow(panels, panel_bytes, &bytes) &&
+               !__builtin_add_overflow(bytes, panels_offset(panels), &bytes);
+    }
+};
+
+uint64_t header_digest(const PackedHeader &header);
+
+/** What lies between header and panels: its share of the payload's checksum. */
+uint64_t prefix_digest(const char *block, int64_t panels);
+
+/** The seed of a panel's share. */
+constexpr uint64_t panel_seed(int64_t panel) {
+    return static_cast<uint64_t>(panel) + 1;
+}
+
+/** Calls task(begin, end) for ranges that cover [0, items), on the context's threads if they are large enough. */
+template<typename Task>
+void run_ranges(const halyard_context &context, int64_t items, int64_t bytes, const Task &task) {
+    int64_t parts = std::min<int64_t>(thread_bound(context), bytes / min_packed_bytes_per_thread);
+    parts = std::max<int64_t>(1, std::min(parts, items));
+    struct Closure {
+        const Task *task;
+        int64_t items, parts;
+    } closure = {&task, items, parts};
+    run_tasks(
+        context, static_cast<int>(parts),
+        [](void *opaque, int index) {
+            const Closure &c = *static_cast<Closure *>(opaque);
+            (*c.task)(c.items * index / c.parts, c.items * (index + 1) / c.parts);
+        },
+        &closure);
+}
+
+/** A handle without a block, or null if there is no memory. */
+halyard_weights *new_handle();
+
+/** Makes a handle of a block whose header is in order. */
+void view_block(halyard_weights &weights, const char *block, const Geometry &geometry);
+
+/** Checks everything about a block of `bytes` bytes, which `name` says what it is. */
+void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry);
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,179 @@
+// From checked tensors to kernel calls: brings any rank and strides to the kernels' two axes (d, rows), splits the work
+// over threads and calls the kernel for each piece.
+#ifndef HALYARD_RUNTIME_CORE_ROW_ITERATOR_H
+#define HALYARD_RUNTIME_CORE_ROW_ITERATOR_H
+
+#include <algorithm>
+
+#include "HalideRuntime.h"
+#include "core/check.h"
+#include "core/context.h"
+#include "core/dispatch.h"
+
+namespace halyard {
+
+constexpr int max_tensors = 4;
+
+/** Kernels count elements in 32 bits; a row piece stays far below, so that pairs of columns fit too. */
+constexpr int64_t max_columns = int64_t{1} << 29;
+
+/** A rectangle of the work, half open. */
+struct Part {
+    int64_t row, row_end, column, column_end;
+};
+
+/** The tensors of one call, all with the same leading shape, as rows of `width` elements.
+ *
+ *  Leading axes that lie evenly in memory in every tensor are merged; where elements do not depend on their row
+ *  (`elementwise`), rows that touch are joined, so that a compact tensor is one long row. */
+class Rows {
+public:
+    explicit Rows(bool elementwise) : elementwise_(elementwise) {}
+
+    /** Adds a tensor; `per_column` elements of its rows belong to one column of the result (2 for interleaved pairs).
+     *  Tensors are numbered in the order in which they are added. */
+    void add(const View &view, int per_column = 1);
+
+    /** To be called once, when all tensors are there. */
+    void merge();
+
+    int tensors() const { return tensors_; }
+    bool elementwise() const { return elementwise_; }
+    int64_t width() const { return width_; }
+    int64_t count() const;
+    int64_t bytes_per_row() const;
+
+    /** A rectangle of the work that one kernel call can do: `rows` rows at an even pitch, from column `column` on. */
+    struct Piece {
+        char *data[max_tensors];
+        int64_t pitch[max_tensors];  // elements between rows
+        int64_t columns, rows;
+    };
+
+    /** Calls visit(piece) for pieces of at most `max_rows` rows and `max_piece_columns` columns that cover `part`. */
+    template<typename Visit>
+    void for_each_piece(const Part &part, int64_t max_rows, int64_t max_piece_columns, Visit visit) const {
+        for (int64_t row = part.row; row < part.row_end;) {
+            Piece piece;
+            int64_t column = part.column;
+            do {
+                piece.columns = std::min(part.column_end - column, max_piece_columns);
+                piece.rows = locate(row, part.row_end, column, max_rows, piece);
+                visit(static_cast<const Piece &>(piece));
+                column += piece.columns;
+            } while (column < part.column_end);
+            row += piece.rows;
+        }
+    }
+
+private:
+    int64_t locate(int64_t row, int64_t end, int64_t column, int64_t max_rows, Piece &piece) const;
+
+    struct Tensor {
+        char *data;
+        int64_t element_size;
+        int per_column;
+        int64_t strides[max_rank - 1];
+    };
+
+    bool elementwise_;
+    int tensors_ = 0;
+    Tensor tensor_[max_tensors];
+    int axes_ = 0;  // leading axes
+    int64_t extents_[max_rank - 1];
+    int64_t width_ = 0;
+};
+
+/** A kernel's buffer argument: [columns, rows], or [columns] with one row. Only what kernels read is filled in; their
+ *  checks are compiled out, and what the type is called or whether there is a device copy is no concern of theirs. */
+class Buffer {
+public:
+    Buffer() {
+        buffer_.dim = dims_;
+        dims_[0].min = dims_[1].min = 0;
+        dims_[0].stride = 1;
+    }
+    Buffer(const Buffer &) = delete;
+    Buffer &operator=(const Buffer &) = delete;
+
+    void set(void *data, int64_t columns, int64_t rows, int64_t pitch) {
+        buffer_.host = static_cast<uint8_t *>(data);
+        dims_[0].extent = static_cast<int32_t>(columns);
+        dims_[1].extent = static_cast<int32_t>(rows);
+        dims_[1].stride = rows > 1 ? static_cast<int32_t>(pitch) : 0;
+    }
+
+    void *argument() { return &buffer_; }
+
+private:
+    halide_buffer_t buffer_;
+    halide_dimension_t dims_[2];
+};
+
+/** A kernel's buffer argument of any rank. */
+template<int rank>
+class BufferOf {
+public:
+    BufferOf() {
+        buffer_.dim = dims_;
+        for (halide_dimension_t &dim : dims_) {
+            dim.min = 0;
+        }
+        dims_[0].stride = 1;
+    }
+    BufferOf(const BufferOf &) = delete;
+    BufferOf &operator=(const BufferOf &) = delete;
+
+    void set_data(const void *data) { buffer_.host = static_cast<uint8_t *>(const_cast<void *>(data)); }
+    void set_dim(int dim, int64_t extent, int64_t stride) {
+        dims_[dim].extent = static_cast<int32_t>(extent);
+        dims_[dim].stride = static_cast<int32_t>(stride);
+    }
+    void *argument() { return &buffer_; }
+
+private:
+    halide_buffer_t buffer_;
+    halide_dimension_t dims_[rank];
+};
+
+/** Calls task(part) for parts that cover the work, on the context's threads if it is large enough. Elementwise work of
+ *  few rows is split by columns. */
+class Split {
+public:
+    Split(const halyard_context &context, const Rows &rows);
+
+    template<typename Task>
+    void run(const Task &task) const {
+        if (parts_ == 1) {
+            task(Part{0, rows_, 0, columns_});
+            return;
+        }
+        struct Closure {
+            const Split *split;
+            const Task *task;
+        } closure = {this, &task};
+        run_tasks(
+            *context_, parts_,
+            [](void *opaque, int index) {
+                const Closure &c = *static_cast<Closure *>(opaque);
+                const Split &s = *c.split;
+                const int64_t begin = s.boundary(index), end = s.boundary(index + 1);
+                if (begin < end) {
+                    (*c.task)(s.by_columns_ ? Part{0, s.rows_, begin, end} : Part{begin, end, 0, s.columns_});
+                }
+            },
+            &closure);
+    }
+
+private:
+    int64_t boundary(int part) const;
+
+    const halyard_context *context_;
+    int64_t rows_, columns_;
+    bool by_columns_;
+    int parts_;
+};
+
+}  // namespace halyard
+
+#endif

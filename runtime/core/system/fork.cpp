@@ -1,0 +1,37 @@
+// See fork.h.
+#include "core/system/fork.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "blocks/shared_rope.h"
+#include "core/row_iterator.h"
+#include "core/system/thread_pool.h"
+#include "cuda/driver.h"
+
+namespace halyard {
+namespace {
+
+std::atomic<uint32_t> number{1};
+
+void after_fork_in_child() {
+    number.fetch_add(1);
+    unlock_shared_ropes();
+    renew_thread_pool();
+    if constexpr (has_cuda) {
+        cuda::leave_driver_to_parent();
+    }
+}
+
+__attribute__((constructor)) void watch_forks() {
+    pthread_atfork(lock_shared_ropes, unlock_shared_ropes, after_fork_in_child);
+}
+
+}  // namespace
+
+uint32_t process_number() {
+    return number.load(std::memory_order_relaxed);
+}
+
+}  // namespace halyard

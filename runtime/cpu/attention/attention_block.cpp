@@ -1,0 +1,393 @@
+// One block of queries and one block of keys at a time.
+//
+// Scores are a product of the rows of the queries and the packed keys, the result one of the rows of exponentials and
+// the packed values; both are made by the tile kernels of halyard_linear. Tiles of rows whose mask ends within the
+// block do not multiply what lies beyond. Rows never wait for others: what a row gets depends on its own keys alone.
+#include "cpu/attention/attention_block.h"
+
+#include <cstring>
+#include <limits>
+
+#include "cpu/linear/gemm.h"
+
+namespace halyard {
+namespace {
+
+// With this many tiles it pays to widen a block of 16-bit keys and values once, before the first of them.
+constexpr int64_t min_tiles_to_widen_keys = 3;
+
+// With this many, the tall kernels fetch all of the panels that come next, a line for every so many inputs of a tile.
+constexpr int64_t fetch_interval_of_tall = 4;
+
+// A single tile reads keys and values once, and takes no longer than that: 38 GB/s of the 41 that two threads of a Xeon
+// read at best, where they lie in memory one after the other, and are read so, fetched so many bytes before their use.
+// Four panels side by side, as in other products, made 32.
+constexpr int64_t stream_distance = 16 * 1024;
+
+// Panels of 16-bit values have to go side by side, or the additions of one would keep the next waiting. Each of them is
+// fetched so far ahead.
+constexpr int64_t narrow_distance = 1024;
+
+// The softmax takes whole blocks of its virtual lanes.
+constexpr int64_t softmax_lanes = 64;
+
+constexpr int64_t round_down(int64_t n, int64_t to) {
+    return n / to * to;
+}
+constexpr int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+/** What the products of `rows` rows cost in tiles of `height`; 0 if there are no such tiles. A load of a panel's values
+ *  costs about as much as another row, and panels that are left over by the tiles' width half as much again as others.
+ *  */
+int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int height) {
+    const int64_t tiles = (rows + height - 1) / height;
+    const bool tall = tiles >= fetch_interval_of_tall && tile_kernels().width(isa, DType::f32, true, height) > 0;
+    const int width = tile_kernels().width(isa, DType::f32, tall, height);
+    if (width == 0) {
+        return 0;
+    }
+    const auto cost = [&](int64_t panels) { return 2 * panels + panels % width; };
+    const int64_t values = round_up(head_dim, panel_width) / panel_width, keys = k_block / panel_width;
+    return tiles * (height + 1) * (cost(keys) * head_dim + cost(values) * k_block);
+}
+
+int best_tile_rows(halyard_isa isa, int64_t head_dim, int64_t rows) {
+    int best = 1;
+    int64_t least = cost_of_tiles(isa, head_dim, rows, 1);
+    for (int height = 2; height <= std::min<int64_t>(rows, max_tile_rows); height++) {
+        const int64_t cost = cost_of_tiles(isa, head_dim, rows, height);
+        if (cost > 0 && cost <= least) {
+            least = cost;
+            best = height;
+        }
+    }
+    return best;
+}
+
+bool has_nan(const float *values, int64_t count) {
+    bool found = false;
+    for (int64_t i = 0; i < count; i++) {
+        found |= values[i] != values[i];
+    }
+    return found;
+}
+
+}  // namespace
+
+int64_t best_attention_rows(halyard_isa isa, int64_t head_dim) {
+    int64_t best = max_attention_rows, least = cost_of_tiles(isa, head_dim, best, 1);
+    for (int height = 2; height <= max_tile_rows; height++) {
+        const int64_t rows = round_down(max_attention_rows, height);
+        const int64_t cost = cost_of_tiles(isa, head_dim, rows, height);
+        if (cost > 0 && cost * best <= least * rows) {
+            least = cost;
+            best = rows;
+        }
+    }
+    return best;
+}
+
+int64_t AttentionRows::scratch_floats(int64_t rows, const KvLayout &layout) {
+    const int64_t columns = layout.value_columns();
+    const int64_t widened = layout.dtype == DType::f32 ? 0 : k_block * (layout.head_dim + columns);
+    return 2 * PartialResult::tile_rows(rows) * x_pitch + 6 * PartialResult::statistics_pitch(rows) +
+           2 * PartialResult::floats(rows, columns) + widened;
+}
+
+AttentionRows::AttentionRows(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
+                             float *scratch)
+    : isa_(isa), max_rows_(max_rows), layout_(layout), scale_(scale), softcap_(softcap) {
+    const int64_t rows = PartialResult::tile_rows(max_rows), pitch = PartialResult::statistics_pitch(max_rows);
+    const auto take = [&scratch](int64_t floats) {
+        float *const piece = scratch;
+        scratch += floats;
+        return piece;
+    };
+    queries_ = take(rows * x_pitch);
+    scores_ = take(rows * x_pitch);
+    for (float *&result : results_) {
+        result = take(PartialResult::floats(max_rows, layout.value_columns()));
+    }
+    for (float *&statistics : statistics_) {
+        statistics = take(2 * pitch);
+    }
+    factors_ = take(2 * pitch);
+    widened_ = scratch;
+}
+
+void AttentionRows::begin(const QueryBlock &block, const Visibility &visibility) {
+    block_ = block;
+    visibility_ = visibility;
+    has_result_ = false;
+    tile_rows_ = best_tile_rows(isa_, layout_.head_dim, block.rows());
+    tiles_ = (block.rows() + tile_rows_ - 1) / tile_rows_;
+    widen_ = layout_.dtype != DType::f32 && tiles_ >= min_tiles_to_widen_keys;
+    tall_ = tiles_ >= fetch_interval_of_tall &&
+            tile_kernels().width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
+    const int64_t idle = tiles_ * tile_rows_ - block.rows();
+    memset(queries_ + block.rows() * x_pitch, 0, static_cast<size_t>(idle * x_pitch) * sizeof(float));
+}
+
+int64_t AttentionRows::first_block() const {
+    return visibility_.first(block_.position) / k_block;
+}
+
+int64_t AttentionRows::end_block() const {
+    return (visibility_.end(block_.position + block_.queries - 1) + k_block - 1) / k_block;
+}
+
+void AttentionRows::find_tiles(int64_t block) {
+    const int64_t base = block * k_block, positions = std::min<int64_t>(k_block, visibility_.keys - base);
+    const auto in_block = [&](int64_t position) { return std::clamp<int64_t>(position - base, 0, positions); };
+    for (int64_t i = 0; i < tiles_; i++) {
+        Tile &tile = tile_[i];
+        const int64_t begin = tile_row(i), end = tile_end_row(i);
+        const auto first_seen = [&](int64_t row) {
+            return in_block(visibility_.first(block_.position + row / block_.heads));
+        };
+        const auto end_seen = [&](int64_t row) {
+            return in_block(visibility_.end(block_.position + row / block_.heads));
+        };
+        tile.first = first_seen(begin);
+        tile.end = end_seen(end - 1);
+        tile.column = round_down(tile.first, softmax_lanes);
+        tile.columns = round_up(tile.end, softmax_lanes) - tile.column;
+        tile.masked = first_seen(end - 1) > tile.column || end_seen(begin) < tile.column + tile.columns;
+        if (tile.masked) {
+            for (int64_t row = begin; row < end; row++) {
+                visible_[row][0] = static_cast<int32_t>(first_seen(row) - tile.column);
+                visible_[row][1] = static_cast<int32_t>(end_seen(row) - tile.column);
+            }
+        }
+    }
+}
+
+AttentionRows::Matrix AttentionRows::widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input,
+                                             int64_t inputs, float *memory) {
+    const Matrix wide = {reinterpret_cast<const char *>(memory), DType::f32, matrix.panel_stride};
+    Buffer from, to;
+    void *arguments[] = {from.argument(), to.argument()};
+    from.set(const_cast<char *>(matrix.at(panel, input)), inputs * panel_width, panels, matrix.panel_stride);
+    to.set(const_cast<char *>(wide.at(panel, input)), inputs * panel_width, panels, matrix.panel_stride);
+    kernel_function(Kernel::cast_to_f32, matrix.dtype, isa_)(arguments);
+    return wide;
+}
+
+void AttentionRows::attend(const char *head, int64_t block, bool more, const PartialResult &result) {
+    find_tiles(block);
+    const int64_t size = size_of(layout_.dtype);
+    Matrix keys = {head + layout_.block_offset(block) * size, layout_.dtype, layout_.key_panel_stride()};
+    Matrix values = {head + layout_.values_offset(block) * size, layout_.dtype, layout_.value_panel_stride(block)};
+    const Matrix after_keys = values, after_values = {more ? head + layout_.block_offset(block + 1) * size : nullptr,
+                                                      layout_.dtype, layout_.key_panel_stride()};
+    if (widen_) {
+        const int64_t first = tile_[0].first, end = tile_[tiles_ - 1].end, panel = first / panel_width;
+        keys = widened(keys, panel, (end + panel_width - 1) / panel_width - panel, 0, layout_.head_dim, widened_);
+        values = widened(values, 0, layout_.value_columns() / panel_width, first, end - first,
+                         widened_ + k_block * layout_.head_dim);
+    }
+    scores(keys, after_keys);
+    softmax(result);
+    weigh(values, after_values, result);
+}
+
+int64_t AttentionRows::panels_at_once(DType dtype, int64_t panels) const {
+    const int64_t width = tile_kernels().width(isa_, dtype, tall_, tile_rows_);
+    if (tiles_ > 1 || dtype != DType::f32) {
+        return width;
+    }
+    // One after the other, which is what kernels do with every number of panels but their own.
+    return panels == width ? std::max<int64_t>(1, panels - 1) : panels;
+}
+
+AttentionRows::Fetch AttentionRows::fetch_ahead(const Matrix &w, int64_t panel, int64_t input, int64_t bytes) const {
+    return {w.at(panel, input) + (w.dtype == DType::f32 ? stream_distance : bytes), w.panel_bytes(),
+            panel_width * size_of(w.dtype)};
+}
+
+/** All of what comes next, if that is not more than a line with each fetch. */
+AttentionRows::Fetch AttentionRows::fetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs,
+                                               int64_t tiles) const {
+    const int64_t interval = tall_ ? fetch_interval_of_tall : 1, line = interval * panel_width * size_of(next.dtype);
+    const int64_t fetches = std::max<int64_t>(1, inputs / interval * tiles), bytes = next.panel_bytes();
+    return {next.data ? next.at(panel, input) : nullptr, next.panel_bytes(),
+            next.data ? std::min(line, (bytes + fetches - 1) / fetches) : 0};
+}
+
+void AttentionRows::scores(const Matrix &keys, const Matrix &next) {
+    const int64_t first_panel = tile_[0].first / panel_width;
+    const int64_t end_panel = (tile_[tiles_ - 1].end + panel_width - 1) / panel_width;
+    const int64_t at_once = panels_at_once(keys.dtype, end_panel - first_panel);
+    int64_t first_tile = 0, end_tile = 0;  // of those that see some of the panels
+    for (int64_t panel = first_panel; panel < end_panel; panel += at_once) {
+        const int64_t panels = std::min<int64_t>(at_once, end_panel - panel), after = panel + panels;
+        while (tile_[first_tile].end <= panel * panel_width) {
+            first_tile++;
+        }
+        while (end_tile < tiles_ && tile_[end_tile].first < after * panel_width) {
+            end_tile++;
+        }
+        const int64_t row = tile_row(first_tile), tiles = end_tile - first_tile;
+        const Fetch fetch = tiles_ == 1         ? fetch_ahead(keys, panel, 0, panels * keys.panel_bytes())
+                            : after < end_panel ? fetch_next(keys, after, 0, layout_.head_dim, tiles)
+                                                : fetch_next(next, 0, 0, layout_.head_dim, tiles);
+        multiply(queries_ + row * x_pitch, tile_rows_, tiles, tall_, keys, panel, panels, 0, layout_.head_dim,
+                 scores_ + row * x_pitch + panel * panel_width, x_pitch, fetch);
+    }
+}
+
+void AttentionRows::softmax(const PartialResult &result) {
+    const KernelFunction cap = kernel_function(Kernel::attention_softcap, DType::f32, isa_);
+    const KernelFunction exponentials = kernel_function(Kernel::attention_softmax, DType::f32, isa_);
+    const int64_t pitch = PartialResult::statistics_pitch(max_rows_);
+    float scale = scale_, softcap = softcap_, capped_scale = 1.0f;
+    for (int64_t i = 0; i < tiles_; i++) {
+        const Tile &tile = tile_[i];
+        const int64_t row = tile_row(i), rows = tile_end_row(i) - row;
+        float *const s = scores_ + row * x_pitch + tile.column;
+        s_.set_data(s);
+        s_.set_dim(0, tile.columns, 1);
+        s_.set_dim(1, rows, x_pitch);
+        if (softcap > 0.0f) {
+            void *arguments[] = {s_.argument(), &scale, &softcap, s_.argument()};
+            cap(arguments);
+        }
+        visible_buffer_.set_data(visible_[row]);
+        visible_buffer_.set_dim(0, 2, 1);
+        visible_buffer_.set_dim(1, rows, 2);
+        maximum_.set_data(result.statistics + row);
+        maximum_.set_dim(0, rows, 1);
+        sum_.set_data(result.statistics + pitch + row);
+        sum_.set_dim(0, rows, 1);
+        bool masked = tile.masked;
+        void *arguments[] = {s_.argument(),
+                             visible_buffer_.argument(),
+                             &masked,
+                             softcap > 0.0f ? &capped_scale : &scale,
+                             maximum_.argument(),
+                             s_.argument(),
+                             sum_.argument()};
+        exponentials(arguments);
+    }
+}
+
+void AttentionRows::weigh(const Matrix &values, const Matrix &next, const PartialResult &result) {
+    const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
+    const int64_t at_once = panels_at_once(values.dtype, panels);
+    for (int64_t i = 0; i < tiles_;) {
+        const Tile &tile = tile_[i];
+        int64_t end = i + 1;
+        while (end < tiles_ && tile_[end].first == tile.first && tile_[end].end == tile.end) {
+            end++;
+        }
+        const int64_t row = tile_row(i), inputs = tile.end - tile.first, tiles = end - i;
+        float *const sums = result.values + row * columns;
+        if (inputs <= 0) {
+            memset(sums, 0, static_cast<size_t>(tiles * tile_rows_ * columns) * sizeof(float));
+        }
+        for (int64_t panel = 0; panel < panels && inputs > 0; panel += at_once) {
+            const int64_t count = std::min<int64_t>(at_once, panels - panel), after = panel + count;
+            const Fetch fetch = tiles_ == 1      ? fetch_ahead(values, panel, tile.first, narrow_distance)
+                                : after < panels ? fetch_next(values, after, tile.first, inputs, tiles)
+                                                 : fetch_next(next, 0, 0, inputs, tiles);
+            multiply(scores_ + row * x_pitch + tile.first, tile_rows_, tiles, tall_, values, panel, count, tile.first,
+                     inputs, sums + panel * panel_width, columns, fetch);
+        }
+        i = end;
+    }
+    // Positions that a row does not see have weight 0. Should one hold Inf or NaN, the product of the two is NaN.
+    for (int64_t i = 0; i < tiles_; i++) {
+        for (int64_t row = tile_row(i); tile_[i].masked && row < tile_end_row(i); row++) {
+            if (has_nan(result.values + row * columns, columns)) {
+                repair(values, result, tile_[i], row);
+            }
+        }
+    }
+}
+
+void AttentionRows::repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row) {
+    const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
+    const int64_t first = tile.column + visible_[row][0], inputs = tile.column + visible_[row][1] - first;
+    float *const sums = result.values + row * columns;
+    if (inputs <= 0) {
+        memset(sums, 0, static_cast<size_t>(columns) * sizeof(float));
+        return;
+    }
+    const int width = tile_kernels().width(isa_, values.dtype, false, 1);
+    for (int64_t panel = 0; panel < panels; panel += width) {
+        multiply(scores_ + row * x_pitch + first, 1, 1, false, values, panel, std::min<int64_t>(width, panels - panel),
+                 first, inputs, sums + panel * panel_width, columns, {values.at(panel, first), 0, 0});
+    }
+}
+
+void AttentionRows::multiply(const float *x, int rows, int64_t tiles, bool tall, const Matrix &w, int64_t panel,
+                             int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
+                             const Fetch &fetch) {
+    x_.set_data(x);
+    x_.set_dim(0, inputs, 1);
+    x_.set_dim(1, rows, x_pitch);
+    x_.set_dim(2, tiles, rows * x_pitch);
+    w_.set_data(w.at(panel, input));
+    w_.set_dim(0, panel_width, 1);
+    w_.set_dim(1, inputs, panel_width);
+    w_.set_dim(2, panels, w.panel_stride);
+    sums_.set_data(sums);
+    sums_.set_dim(0, panel_width, 1);
+    sums_.set_dim(1, panels, panel_width);
+    sums_.set_dim(2, rows, sums_pitch);
+    sums_.set_dim(3, tiles, rows * sums_pitch);
+    next_.set_data(fetch.data ? fetch.data : w.data);
+    next_.set_dim(1, panels, fetch.panel_bytes);
+    int32_t step = static_cast<int32_t>(fetch.step);
+    bool first = true;
+    int32_t depth = static_cast<int32_t>(inputs);
+    void *arguments[] = {x_.argument(),    w_.argument(), sums_.argument(), &first, &depth,
+                         next_.argument(), &step,         sums_.argument()};
+    kernel_function(TileKernels::kernel(tall, rows), w.dtype, isa_)(arguments);
+}
+
+void AttentionRows::add(const char *head, int64_t block, bool more) {
+    const PartialResult result = PartialResult::at(results_[has_result_], max_rows_);
+    attend(head, block, more, result);
+    add(result);
+}
+
+void AttentionRows::add(const PartialResult &block) {
+    if (!has_result_) {
+        so_far_ = block;
+        has_result_ = true;
+        return;
+    }
+    const int64_t pitch = PartialResult::statistics_pitch(max_rows_), columns = layout_.value_columns();
+    const int64_t rows = block_.rows(), whole = round_up(rows, 16);
+    float *const merged = statistics_[so_far_.statistics == statistics_[0]];
+    const auto set = [&](BufferOf<2> &buffer, const float *data, int64_t extent, int64_t other, int64_t stride) {
+        buffer.set_data(data);
+        buffer.set_dim(0, extent, 1);
+        buffer.set_dim(1, other, stride);
+    };
+    set(before_, so_far_.statistics, whole, 2, pitch);
+    set(of_block_, block.statistics, whole, 2, pitch);
+    set(factors_buffer_, factors_, whole, 2, pitch);
+    set(merged_, merged, whole, 2, pitch);
+    set(values_before_, so_far_.values, columns, rows, columns);
+    set(values_, block.values, columns, rows, columns);
+    void *arguments[] = {before_.argument(),       of_block_.argument(),       values_before_.argument(),
+                         values_.argument(),       factors_buffer_.argument(), merged_.argument(),
+                         values_before_.argument()};
+    kernel_function(Kernel::attention_merge, DType::f32, isa_)(arguments);
+    so_far_.statistics = merged;
+}
+
+PartialResult AttentionRows::result() {
+    if (!has_result_) {
+        so_far_ = PartialResult::at(results_[0], max_rows_);
+        memset(results_[0], 0,
+               static_cast<size_t>(PartialResult::floats(max_rows_, layout_.value_columns())) * sizeof(float));
+    }
+    return so_far_;
+}
+
+}  // namespace halyard

@@ -1,0 +1,121 @@
+// Positions of one head of the cache, from f32 rows into its panels and back.
+#include <climits>
+#include <cstring>
+
+#include "core/handles/kv_cache.h"
+#include "core/row_iterator.h"
+
+namespace halyard {
+namespace {
+
+/** Moves rows of one head by the kernels, as many positions with a call as lie side by side. */
+class HeadMove {
+public:
+    HeadMove(halyard_isa isa, const KvLayout &layout, bool unpack)
+        : layout_(layout), size_(size_of(layout.dtype)), unpack_(unpack),
+          keys_(kernel_function(unpack ? Kernel::kv_unpack_keys : Kernel::kv_pack_keys, layout.dtype, isa)),
+          values_(kernel_function(unpack ? Kernel::kv_unpack_values : Kernel::kv_pack_values, layout.dtype, isa)) {}
+
+    /** The keys of positions [first, end), whose rows are `pitch` floats apart. */
+    void keys(char *head, int64_t first, int64_t end, float *rows, int64_t pitch) {
+        for (int64_t position = first; position < end;) {
+            const int64_t block = position / k_block, in_block = position % k_block, column = position % panel_width;
+            int64_t columns = std::min(panel_width - column, end - position), panels = 1;
+            if (columns == panel_width) {
+                const int64_t block_end = std::min(end, (block + 1) * k_block);
+                panels = std::min((block_end - position) / panel_width, addressable(pitch) / panel_width);
+            }
+            if (columns > addressable(pitch) || panels == 0) {
+                columns = panels = 1;
+            }
+            const int64_t offset =
+                layout_.block_offset(block) + in_block / panel_width * layout_.key_panel_stride() + column;
+            rows_.set_dim(0, layout_.head_dim, 1);
+            rows_.set_dim(1, columns, columns > 1 ? pitch : 0);
+            rows_.set_dim(2, panels, panels > 1 ? panel_width * pitch : 0);
+            panels_.set_dim(0, columns, 1);
+            panels_.set_dim(1, layout_.head_dim, panel_width);
+            panels_.set_dim(2, panels, layout_.key_panel_stride());
+            run(keys_, rows + (position - first) * pitch, head + offset * size_);
+            position += columns * panels;
+        }
+    }
+
+    void values(char *head, int64_t first, int64_t end, float *rows, int64_t pitch) {
+        const int64_t whole = layout_.head_dim / panel_width, rest = layout_.head_dim % panel_width;
+        for (int64_t position = first, count; position < end; position += count) {
+            const int64_t block = position / k_block, panel_stride = layout_.value_panel_stride(block);
+            count = std::min({end - position, (block + 1) * k_block - position, addressable(pitch)});
+            char *panel = head + (layout_.values_offset(block) + position % k_block * panel_width) * size_;
+            float *row = rows + (position - first) * pitch;
+            rows_.set_dim(1, count, count > 1 ? pitch : 0);
+            panels_.set_dim(1, count, panel_width);
+            if (whole > 0) {
+                rows_.set_dim(0, panel_width, 1);
+                rows_.set_dim(2, whole, panel_width);
+                panels_.set_dim(0, panel_width, 1);
+                panels_.set_dim(2, whole, panel_stride);
+                run(values_, row, panel);
+            }
+            if (rest > 0) {
+                panel += whole * panel_stride * size_;
+                rows_.set_dim(0, rest, 1);
+                rows_.set_dim(2, 1, 0);
+                panels_.set_dim(0, rest, 1);
+                panels_.set_dim(2, 1, 0);
+                run(values_, row + whole * panel_width, panel);
+                for (int64_t i = 0; i < count && !unpack_; i++) {
+                    memset(panel + (i * panel_width + rest) * size_, 0, (panel_width - rest) * size_);
+                }
+            }
+        }
+    }
+
+private:
+    /** How many rows the kernels, which count elements in 32 bits, can tell apart. */
+    static int64_t addressable(int64_t pitch) {
+        return std::max<int64_t>(1, (INT_MAX - k_block) / std::max<int64_t>(1, pitch));
+    }
+
+    void run(KernelFunction kernel, float *rows, char *panels) {
+        rows_.set_data(rows);
+        panels_.set_data(panels);
+        void *arguments[] = {rows_.argument(), panels_.argument()};
+        if (unpack_) {
+            std::swap(arguments[0], arguments[1]);
+        }
+        kernel(arguments);
+    }
+
+    const KvLayout &layout_;
+    const int64_t size_;
+    const bool unpack_;
+    const KernelFunction keys_, values_;
+    BufferOf<3> rows_, panels_;
+};
+
+}  // namespace
+
+void store_keys_values(halyard_isa isa, const KvLayout &layout, char *head, int64_t first_position, int64_t count,
+                       const float *k, int64_t k_pitch, const float *v, int64_t v_pitch) {
+    HeadMove move(isa, layout, false);
+    if (k) {
+        move.keys(head, first_position, first_position + count, const_cast<float *>(k), k_pitch);
+    }
+    if (v) {
+        move.values(head, first_position, first_position + count, const_cast<float *>(v), v_pitch);
+    }
+}
+
+void load_keys_values(halyard_isa isa, const KvLayout &layout, const char *head, int64_t first_position, int64_t count,
+                      float *k, int64_t k_pitch, float *v, int64_t v_pitch) {
+    HeadMove move(isa, layout, true);
+    if (k) {
+        move.keys(const_cast<char *>(head), first_position, first_position + count, k, k_pitch);
+    }
+    if (v) {
+        move.values(const_cast<char *>(head), first_position, first_position + count, v, v_pitch);
+    }
+}
+
+}  // namespace halyard

@@ -1,0 +1,417 @@
+// The loops round the matmul kernels: blocks of rows stay in the second-level cache while the weights pass by once.
+//
+// For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory,
+// and when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
+// kernels fetch the one after it, a portion with each tile. Threads take groups from a common counter.
+#include "cpu/linear/gemm.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "core/system/environment.h"
+#include "cpu/linear/microkernels.h"
+
+namespace halyard {
+namespace {
+
+// With this many tiles it pays to widen a block of 16-bit weights once, before the first of them.
+constexpr int64_t min_tiles_to_widen = 3;
+
+// In a single tile of rows, weights are fetched so many bytes, of all panels of the tile together, before they are
+// used: far enough for memory to answer, and near enough that a panel's first inputs, which nobody fetched, are few.
+constexpr int64_t fetch_distance = 8192;
+
+// A thread more pays from about so many bytes of weights.
+constexpr int64_t min_weight_bytes_per_thread = 64 * 1024;
+
+// With this many, the tall kernels fetch all of the weights that come next: one line for every so many inputs of a
+// tile.
+constexpr int tall_fetch_interval = 4;
+constexpr int64_t min_tiles_of_tall = tall_fetch_interval;
+
+/** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
+constexpr int max_group_panels = 2 * max_tile_panels;
+constexpr int max_group_columns = max_group_panels * panel_width;
+
+// What stands for a scale, a mean, a bias and a residual that are not there. Adding -0 changes no value.
+struct Neutral {
+    float ones[max_block_rows] = {};
+    float zeros[std::max(max_block_rows, max_group_columns)] = {};  // means of rows, or sums of columns
+    float negative_zeros[max_group_columns] = {};
+    uint16_t negative_zeros_16[max_group_columns] = {};
+
+    constexpr Neutral() {
+        for (float &one : ones) {
+            one = 1.0f;
+        }
+        for (float &zero : negative_zeros) {
+            zero = -0.0f;
+        }
+        for (uint16_t &zero : negative_zeros_16) {
+            zero = 0x8000;
+        }
+    }
+};
+
+constexpr Neutral neutral;
+
+int64_t find_block_rows() {
+    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const int64_t rows = (cache > 0 ? cache : 512 * 1024) / 2 / (x_pitch * static_cast<int64_t>(sizeof(float)));
+    return std::max<int64_t>(max_tile_rows, std::min<int64_t>(rows, max_block_rows) / max_tile_rows * max_tile_rows);
+}
+
+struct Blocks {
+    const int64_t rows = find_block_rows();
+};
+
+HALYARD_AT_LOAD const Blocks blocks_of_x;
+
+}  // namespace
+
+int64_t block_rows() {
+    return blocks_of_x.rows;
+}
+
+int threads_for(const halyard_context &context, int64_t bytes) {
+    return static_cast<int>(
+        std::max<int64_t>(1, std::min<int64_t>(bytes / min_weight_bytes_per_thread, thread_bound(context))));
+}
+
+void BlockedRows::clear_from(int64_t used, int64_t features) const {
+    for (int64_t block = 0; block < blocks(features) && used < rows; block++) {
+        memset(at(used, block), 0, static_cast<size_t>((rows - used) * x_pitch) * sizeof(float));
+    }
+}
+
+void BlockedRows::store_row(int64_t row, const float *values, int64_t features) const {
+    for (int64_t k = 0; k < features; k += k_block) {
+        memcpy(at(row, k / k_block), values + k,
+               static_cast<size_t>(std::min<int64_t>(k_block, features - k)) * sizeof(float));
+    }
+}
+
+void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
+               int64_t rows, int64_t features, const BlockedRows &blocked) {
+    const KernelFunction widen = kernel_function(Kernel::cast_to_f32, dtype, isa);
+    const int threads =
+        static_cast<int>(std::min<int64_t>(threads_for(context, rows * features * size_of(dtype)), rows));
+    run_tasks(context, threads, [&](int index) {
+        Buffer from, to;
+        void *arguments[] = {from.argument(), to.argument()};
+        const int64_t begin = rows * index / threads, end = rows * (index + 1) / threads;
+        for (int64_t k = 0; k < features; k += k_block) {
+            int64_t row = begin;
+            const Part part = {first_row + begin, first_row + end, k, std::min<int64_t>(k + k_block, features)};
+            x.for_each_piece(part, max_block_rows, k_block, [&](const Rows::Piece &piece) {
+                from.set(piece.data[0], piece.columns, piece.rows, piece.pitch[0]);
+                to.set(blocked.at(row, k / k_block), piece.columns, piece.rows, x_pitch);
+                widen(arguments);
+                row += piece.rows;
+            });
+        }
+    });
+    blocked.clear_from(rows, features);
+}
+
+Tiling::Tiling(halyard_isa isa, int64_t rows) {
+    const int tallest = tile_kernels().max_rows[index_of(isa)];
+    if (rows <= tallest) {
+        tile_rows = static_cast<int>(rows);
+        tiles = 1;
+        return;
+    }
+    // The tallest tiles do most with each load of a weight; somewhat lower ones may leave fewer rows idle. A load costs
+    // about as much as another row.
+    tile_rows = tallest;
+    tiles = (rows + tallest - 1) / tallest;
+    for (int lower = tallest - 1; lower > tallest / 2; lower--) {
+        const int64_t needed = (rows + lower - 1) / lower;
+        if ((lower + 1) * needed < (tile_rows + 1) * tiles) {
+            tile_rows = lower;
+            tiles = needed;
+        }
+    }
+}
+
+Layer::Layer(const halyard_weights *weights, halyard_activation activation, float beta)
+    : weights(weights), beta(beta), bias(nullptr) {
+    if (activation == HALYARD_SWISH && beta == 1.0f) {
+        activation = HALYARD_SILU;
+    }
+    const Kernel epilogues[][2] = {
+#define HALYARD_KERNEL(name) {Kernel::name, Kernel::name##_gated},
+#include "kernels/epilogue.inc"
+#undef HALYARD_KERNEL
+    };
+    epilogue = epilogues[activation][weights->gated];
+}
+
+void Layer::set_bias(const View &bias_view, const View &bias_up, halyard_isa isa, float *memory) {
+    const int stripes = weights->gated ? 2 : 1;
+    std::fill_n(memory, bias_floats(), -0.0f);
+    const View *const views[] = {&bias_view, &bias_up};
+    for (int stripe = 0; stripe < stripes; stripe++) {
+        const View &view = *views[stripe];
+        if (!view.data) {
+            continue;
+        }
+        // As a matrix: a row of 16 per panel, and what remains.
+        Buffer from, to;
+        void *arguments[] = {from.argument(), to.argument()};
+        const KernelFunction widen = kernel_function(Kernel::cast_to_f32, view.dtype, isa);
+        const int64_t whole = view.width() / panel_width, rest = view.width() % panel_width;
+        const int64_t pitch = stripes * panel_width;
+        for (int64_t panel = 0; panel < whole; panel += max_block_rows) {
+            const int64_t rows = std::min<int64_t>(whole - panel, max_block_rows);
+            from.set(view.data + panel * panel_width * size_of(view.dtype), panel_width, rows, panel_width);
+            to.set(memory + (panel * stripes + stripe) * panel_width, panel_width, rows, pitch);
+            widen(arguments);
+        }
+        if (rest > 0) {
+            from.set(view.data + whole * panel_width * size_of(view.dtype), rest, 1, 0);
+            to.set(memory + (whole * stripes + stripe) * panel_width, rest, 1, 0);
+            widen(arguments);
+        }
+    }
+    bias = memory;
+}
+
+/** What the threads of one product share. */
+struct Product::Call {
+    const Product &product;
+    const halyard_weights &weights;
+    const BlockedRows &x;
+    const Tiling &tiling;
+    int64_t rows;
+    const float *row_scale, *row_mean;
+    const Destination &y;
+
+    bool widen;        // 16-bit weights block by block, before they are multiplied
+    bool tall;         // many tiles of rows
+    int tile_panels;   // of a kernel call
+    int group_panels;  // whose sums are held at a time
+    int64_t groups;
+    std::atomic<int64_t> next{0};
+
+    void work(char *scratch);
+
+private:
+    class Worker;
+};
+
+/** One thread's part: its buffers and scratch. */
+class Product::Call::Worker {
+public:
+    Worker(const Call &call, char *scratch)
+        : call_(call), weights_(call.weights),
+          multiply_(kernel_function(TileKernels::kernel(call.tall, call.tiling.tile_rows),
+                                    call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
+          widen_(kernel_function(Kernel::cast_to_f32, call.weights.dtype, call.product.isa_)),
+          epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
+          sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
+          widened_(sums_ + call.tiling.rows() * sums_pitch_), input_bytes_(panel_width * size_of(weights_.dtype)) {}
+
+    /** Computes group `group`, and fetches what group `following` begins with (none if negative). */
+    void operator()(int64_t group, int64_t following) {
+        const int64_t begin = group * call_.group_panels, end = std::min(begin + call_.group_panels, weights_.panels);
+        for (int64_t panel = begin; panel < end; panel += call_.tile_panels) {
+            const int64_t panels = std::min<int64_t>(call_.tile_panels, end - panel);
+            for (int64_t k = 0; k < weights_.in_features; k += k_block) {
+                const char *after = address(panel, k);
+                if (k + k_block < weights_.in_features) {
+                    after = address(panel, k + k_block);
+                } else if (panel + panels < end) {
+                    after = address(panel + panels, 0);
+                } else if (following >= 0) {
+                    after = address(following * call_.group_panels, 0);
+                }
+                multiply(panel, panels, k, sums_ + (panel - begin) * panel_width, after);
+            }
+        }
+        finish(begin, end);
+    }
+
+private:
+    const char *address(int64_t panel, int64_t k) const {
+        return weights_.panel_data + panel * weights_.panel_bytes() + k * input_bytes_;
+    }
+
+    void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
+        const int64_t depth = std::min<int64_t>(k_block, weights_.in_features - k);
+        const Tiling &tiling = call_.tiling;
+        const void *block = address(panel, k);
+        int64_t panel_pitch = weights_.in_features * panel_width;
+        if (call_.widen) {
+            Buffer from, to;
+            void *arguments[] = {from.argument(), to.argument()};
+            from.set(const_cast<void *>(block), depth * panel_width, panels, panel_pitch);
+            to.set(widened_, depth * panel_width, panels, k_block * panel_width);
+            widen_(arguments);
+            block = widened_;
+            panel_pitch = k_block * panel_width;
+        }
+        x_.set_data(call_.x.at(0, k / k_block));
+        x_.set_dim(0, depth, 1);
+        x_.set_dim(1, tiling.tile_rows, x_pitch);
+        x_.set_dim(2, tiling.tiles, tiling.tile_rows * x_pitch);
+        w_.set_data(block);
+        w_.set_dim(0, panel_width, 1);
+        w_.set_dim(1, depth, panel_width);
+        w_.set_dim(2, panels, panel_pitch);
+        sum_.set_data(sums);
+        sum_.set_dim(0, panel_width, 1);
+        sum_.set_dim(1, panels, panel_width);
+        sum_.set_dim(2, tiling.tile_rows, sums_pitch_);
+        sum_.set_dim(3, tiling.tiles, tiling.tile_rows * sums_pitch_);
+        const int64_t fetch_pitch = weights_.panel_bytes() <= INT32_MAX / max_group_panels ? weights_.panel_bytes() : 0;
+        const int64_t interval = call_.tall ? tall_fetch_interval : 1;
+        int32_t step = static_cast<int32_t>((input_bytes_ * interval + tiling.tiles - 1) / tiling.tiles);
+        if (tiling.tiles == 1) {
+            after = address(panel, k) + fetch_distance / panels;
+            step = static_cast<int32_t>(input_bytes_);
+        }
+        next_.set_data(after);
+        next_.set_dim(1, panels, fetch_pitch);
+        bool first = k == 0;
+        int32_t inputs = static_cast<int32_t>(depth);
+        void *arguments[] = {x_.argument(), w_.argument(),    sum_.argument(), &first,
+                             &inputs,       next_.argument(), &step,           sum_.argument()};
+        multiply_(arguments);
+    }
+
+    /** From the sums of panels [begin, end) to outputs. */
+    void finish(int64_t begin, int64_t end) {
+        const int stripes = weights_.gated ? 2 : 1;
+        const int64_t columns_end = std::min(end / stripes * panel_width, weights_.out_features);
+        int64_t column = begin / stripes * panel_width;
+        const int64_t first_column = column;
+        const Destination &y = call_.y;
+        if (y.rows) {
+            const Part part = {y.first_row, y.first_row + call_.rows, column, columns_end};
+            int64_t row = 0;
+            y.rows->for_each_piece(part, max_block_rows, columns_end - column, [&](const Rows::Piece &piece) {
+                store(begin, 0, row, piece.rows, piece.columns, piece.data[0], piece.pitch[0],
+                      y.has_residual ? piece.data[1] : nullptr, y.has_residual ? piece.pitch[1] : 0);
+                row += piece.rows;
+            });
+            return;
+        }
+        while (column < columns_end) {
+            const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block);
+            char *data = reinterpret_cast<char *>(y.blocked->at(0, column / k_block) + column % k_block);
+            store(begin, (column - first_column) * stripes, 0, call_.rows, block_end - column, data, x_pitch, nullptr,
+                  0);
+            column = block_end;
+        }
+    }
+
+    /** `packed`: the first of the columns of sums, counted from panel `begin`. */
+    void store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, char *y, int64_t y_pitch,
+               const char *residual, int64_t residual_pitch) {
+        const int64_t sum_columns = sums_pitch_ - packed, column = begin * panel_width + packed;
+        const Layer &layer = call_.product.layer_;
+        set(sum2_, sums_ + row * sums_pitch_ + packed, sum_columns, rows, sums_pitch_);
+        set(scale_, call_.row_scale + row, rows);
+        set(mean_, call_.row_mean + row, rows);
+        // Without means their factors are 0 as well: 0 times the sum of a column that holds Inf is no 0.
+        set(column_sums_, call_.row_mean == neutral.zeros ? neutral.zeros : weights_.column_sums + column, sum_columns);
+        set(column_bias_, weights_.column_bias + column, sum_columns);
+        set(bias_, layer.bias ? layer.bias + column : neutral.negative_zeros, sum_columns);
+        if (residual) {
+            set(residual_, residual, columns, rows, residual_pitch);
+        } else {
+            const void *zeros = neutral.negative_zeros;
+            set(residual_, call_.y.dtype == DType::f32 ? zeros : neutral.negative_zeros_16, columns, rows, 0);
+        }
+        set(y_, y, columns, rows, y_pitch);
+        float beta = layer.beta;
+        void *arguments[] = {sum2_.argument(),
+                             scale_.argument(),
+                             mean_.argument(),
+                             column_sums_.argument(),
+                             column_bias_.argument(),
+                             bias_.argument(),
+                             residual_.argument(),
+                             &beta,
+                             y_.argument()};
+        epilogue_(arguments);
+    }
+
+    static void set(BufferOf<1> &buffer, const void *data, int64_t extent) {
+        buffer.set_data(data);
+        buffer.set_dim(0, extent, 1);
+    }
+    static void set(BufferOf<2> &buffer, const void *data, int64_t columns, int64_t rows, int64_t pitch) {
+        buffer.set_data(data);
+        buffer.set_dim(0, columns, 1);
+        buffer.set_dim(1, rows, pitch);
+    }
+
+    const Call &call_;
+    const halyard_weights &weights_;
+    const KernelFunction multiply_, widen_, epilogue_;
+    float *const sums_;  // [row][group_panels * 16]
+    const int64_t sums_pitch_;
+    float *const widened_;  // [tile_panels][k_block][16]
+    const int64_t input_bytes_;
+    BufferOf<3> x_, w_;
+    BufferOf<4> sum_;
+    BufferOf<2> next_, sum2_, residual_, y_;
+    BufferOf<1> scale_, mean_, column_sums_, column_bias_, bias_;
+};
+
+void Product::Call::work(char *scratch) {
+    Worker worker(*this, scratch);
+    // The group after the next is claimed before the next is begun, so that its weights can be fetched.
+    int64_t group = next.fetch_add(1, std::memory_order_relaxed);
+    while (group < groups) {
+        const int64_t following = next.fetch_add(1, std::memory_order_relaxed);
+        worker(group, following < groups ? following : -1);
+        group = following;
+    }
+}
+
+Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_rows, const Layer &layer)
+    : context_(context), layer_(layer), isa_(isa) {
+    const int64_t rows = Tiling::max_rows(std::min(max_rows, block_rows()));
+    const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
+    threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
+    const int64_t sums = rows * max_group_panels * panel_width;
+    const int64_t widened = layer.weights->dtype == DType::f32 ? 0 : int64_t{max_tile_panels} * k_block * panel_width;
+    thread_bytes_ = Scratch::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
+}
+
+void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale,
+                  const float *row_mean, const Destination &y, char *scratch) const {
+    const halyard_weights &weights = *layer_.weights;
+    Call call{*this,
+              weights,
+              x,
+              tiling,
+              rows,
+              row_scale ? row_scale : neutral.ones,
+              row_mean ? row_mean : neutral.zeros,
+              y,
+              weights.dtype != DType::f32 && tiling.tiles >= min_tiles_to_widen,
+              false,
+              0,
+              0,
+              0};
+    const auto &widths =
+        tile_kernels().panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
+    call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
+    call.tile_panels = widths[call.tall][tiling.tile_rows];
+    // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.
+    if (weights.in_features * panel_width > INT32_MAX / max_group_panels) {
+        call.tile_panels = 1;
+    }
+    call.group_panels = weights.gated && call.tile_panels % 2 != 0 ? 2 * call.tile_panels : call.tile_panels;
+    call.groups = (weights.panels + call.group_panels - 1) / call.group_panels;
+
+    const int threads = static_cast<int>(std::min<int64_t>(threads_, call.groups));
+    run_tasks(context_, threads, [&](int index) { call.work(scratch + index * thread_bytes_); });
+}
+
+}  // namespace halyard

@@ -1,0 +1,113 @@
+// Products of f32 rows with packed weights: what halyard_linear and halyard_ffn are made of.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
+#define HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
+
+#include <atomic>
+
+#include "core/check.h"
+#include "core/context.h"
+#include "core/handles/weights.h"
+#include "core/row_iterator.h"
+#include "core/scratch.h"
+#include "layout/matmul.h"
+
+namespace halyard {
+
+/** Calls task(index) for every index in [0, count) on the context's threads; count at most thread_bound(). */
+template<typename Task>
+void run_tasks(const halyard_context &context, int count, const Task &task) {
+    run_tasks(
+        context, count, [](void *closure, int index) { (*static_cast<const Task *>(closure))(index); },
+        const_cast<Task *>(&task));
+}
+
+/** Rows of x as the matmul kernels read them: f32, the inputs in blocks, [k block][row][x_pitch]. */
+struct BlockedRows {
+    float *data;
+    int64_t rows;  // of memory, whole tiles: those beyond the last row of x are zeros
+
+    float *at(int64_t row, int64_t block) const { return data + (block * rows + row) * x_pitch; }
+
+    static int64_t blocks(int64_t features) { return (features + k_block - 1) / k_block; }
+    static int64_t floats(int64_t rows, int64_t features) { return blocks(features) * rows * x_pitch; }
+
+    /** Makes zeros of the rows from `used` on. */
+    void clear_from(int64_t used, int64_t features) const;
+    /** Stores `features` consecutive values of one row. */
+    void store_row(int64_t row, const float *values, int64_t features) const;
+};
+
+/** How many rows go through the products at a time: half of the second-level cache holds them for one k block, and
+ *  at most max_block_rows. The results do not depend on it. */
+constexpr int max_block_rows = 256;
+int64_t block_rows();
+
+/** Tiles of equal height that cover the rows of a block. */
+struct Tiling {
+    int tile_rows;
+    int64_t tiles;
+
+    Tiling(halyard_isa isa, int64_t rows);
+    int64_t rows() const { return tile_rows * tiles; }
+    /** A bound on rows() for every call of at most `rows` rows. */
+    static int64_t max_rows(int64_t rows) { return rows + max_tile_rows; }
+};
+
+/** A linear layer bound to everything but the rows of a call. */
+struct Layer {
+    const halyard_weights *weights;
+    Kernel epilogue;
+    float beta;
+    const float *bias;  // [16 panels] in the order of the packed columns, or null
+
+    /** `bias` and `bias_up` may be empty views. */
+    Layer(const halyard_weights *weights, halyard_activation activation, float beta);
+
+    /** Of the vector that `bias` points to. */
+    int64_t bias_floats() const { return weights->panels * panel_width; }
+    /** Fills `memory`, bias_floats() long, with what the views hold, and points `bias` to it. Either view may be empty.
+     */
+    void set_bias(const View &bias, const View &bias_up, halyard_isa isa, float *memory);
+};
+
+/** Copies features of rows of x, whatever its dtype, into blocks. */
+void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
+               int64_t rows, int64_t features, const BlockedRows &blocked);
+
+/** Where the rows of a product go. */
+struct Destination {
+    const BlockedRows *blocked = nullptr;  // f32, for another product; or:
+    const Rows *rows = nullptr;            // y, and after it the residual if there is one
+    DType dtype = DType::f32;              // of y
+    bool has_residual = false;
+    int64_t first_row = 0;  // of y
+};
+
+/** One product of a block of rows. row_scale and row_mean: [rows], or null. */
+class Product {
+public:
+    Product(const halyard_context &context, halyard_isa isa, int64_t max_rows, const Layer &layer);
+
+    /** Memory of all threads. */
+    int64_t scratch_bytes() const { return threads_ * thread_bytes_; }
+
+    /** y[row] = epilogue(x[row]) for the first `rows` rows of x. */
+    void run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale, const float *row_mean,
+             const Destination &y, char *scratch) const;
+
+private:
+    struct Call;
+
+    const halyard_context &context_;
+    const Layer &layer_;
+    halyard_isa isa_;
+    int threads_;
+    int64_t thread_bytes_;
+};
+
+/** Threads that work of `bytes` bytes is worth. */
+int threads_for(const halyard_context &context, int64_t bytes);
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,437 @@
+// Packing: from a matrix in memory to a block.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "core/calls/pack.h"
+#include "core/device.h"
+#include "core/handles/packed_weights.h"
+#include "core/row_iterator.h"
+#include "core/system/huge_pages.h"
+#include "cuda/linear/weights.h"
+#include "layout/pack.h"
+
+namespace halyard {
+namespace {
+
+// ---- Packing: arguments ----
+
+/** Checks tensors of which only shape and dtype matter, or all of them. */
+class SourceReader {
+public:
+    SourceReader(Checker &check, bool with_data) : check_(check), with_data_(with_data) {}
+
+    View read(const char *name, const DLTensor *tensor) const {
+        if (with_data_ || !tensor) {
+            return check_.tensor(name, tensor);
+        }
+        DLTensor shape_only = *tensor;
+        shape_only.data = &shape_only;  // aligned, and never read
+        shape_only.byte_offset = 0;
+        shape_only.strides = nullptr;
+        shape_only.device = {kDLCPU, 0};
+        return check_.tensor(name, &shape_only);
+    }
+
+    View matrix(const char *name, const DLTensor *tensor) const {
+        const View view = read(name, tensor);
+        if (check_.failed()) {
+            return view;
+        }
+        if (view.rank != 2) {
+            check_.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must be a matrix (rank 2)", name, view.rank);
+        }
+        for (int axis = 0; axis < view.rank; axis++) {
+            if (view.shape[axis] < 1 || view.shape[axis] > max_features) {
+                check_.fail(HALYARD_INVALID_ARGUMENT,
+                            "%s has extent %lld on axis %d, but must have 1 to 2^31 - 1 features", name,
+                            static_cast<long long>(view.shape[axis]), axis);
+            }
+        }
+        return view;
+    }
+
+    /** [in_features] in the dtype of the weight, or nothing if `tensor` is null. */
+    View vector(const char *name, const DLTensor *tensor, const PackSources &sources) const {
+        if (!tensor || check_.failed()) {
+            return View();
+        }
+        const View view = read(name, tensor);
+        if (!check_.failed() && (view.rank != 1 || view.width() != sources.in_features)) {
+            check_.fail(HALYARD_INVALID_ARGUMENT,
+                        "%s must have shape [%lld], the in_features of weight, but has rank %d and width %lld", name,
+                        static_cast<long long>(sources.in_features), view.rank, static_cast<long long>(view.width()));
+        }
+        check_.same_dtype(sources.weight, view);
+        return view;
+    }
+
+private:
+    Checker &check_;
+    bool with_data_;
+};
+
+PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_pack_options *options, bool with_data) {
+    const halyard_pack_options none = {};
+    const halyard_pack_options &o = options ? *options : none;
+    const SourceReader reader(check, with_data);
+    PackSources s;
+    s.weight = reader.matrix("weight", weight);
+    if (!check.failed()) {
+        const Place place = choose_place(check, "weight", weight->device, o.device);
+        s.to_cuda = place.on_cuda;
+        s.device_id = place.device_id;
+    }
+    s.layout = o.layout;
+    if (s.layout != HALYARD_WEIGHT_OUT_IN && s.layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", s.layout);
+        return s;
+    }
+    if (o.up) {
+        s.up = reader.matrix("up", o.up);
+        check.same_shape(s.weight, s.up);
+        check.same_dtype(s.weight, s.up);
+        s.gated = true;
+    }
+    if (check.failed()) {
+        return s;
+    }
+    s.in_features = s.weight.shape[s.layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
+    s.out_features = s.weight.shape[s.layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
+    s.norm_weight = reader.vector("norm_weight", o.norm_weight, s);
+    s.norm_bias = reader.vector("norm_bias", o.norm_bias, s);
+    s.unit_offset = o.norm_unit_offset != 0;
+    s.norm_folded = o.norm_weight || o.norm_bias || s.unit_offset;
+    if (!check.failed() && !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype)) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
+                   static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));
+    }
+    return s;
+}
+
+// ---- Packing: work ----
+
+struct PackKernels {
+    KernelFunction pack, pack_as_it_is, sums, weighted_sums;
+
+    PackKernels(const PackSources &sources, halyard_isa isa) {
+        const bool transposed = sources.layout == HALYARD_WEIGHT_OUT_IN;
+        const auto kernel = [&](Kernel name) { return kernel_function(name, sources.weight.dtype, isa); };
+        pack_as_it_is = kernel(transposed ? Kernel::pack_out_in : Kernel::pack_in_out);
+        pack = pack_as_it_is;
+        if (sources.norm_weight.data) {
+            pack = kernel(transposed ? Kernel::pack_out_in_folded : Kernel::pack_in_out_folded);
+        }
+        sums = kernel(Kernel::pack_sums);
+        weighted_sums = kernel(Kernel::pack_weighted_sums);
+    }
+};
+
+/** Packs some panels, a part of their inputs at a time, so that what is summed and hashed is still in cache. */
+class Packer {
+public:
+    Packer(const PackSources &sources, const PackKernels &kernels, char *block)
+        : sources_(sources), kernels_(kernels), transposed_(sources.layout == HALYARD_WEIGHT_OUT_IN),
+          matrices_(sources.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
+          offset_(sources.unit_offset ? 1.0f : 0.0f),
+          column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
+          column_bias_(column_sums_ + sources.geometry.panels * panel_width),
+          panel_data_(block + panels_offset(sources.geometry.panels)) {
+        panels_.set_dim(0, panel_width, 1);
+        panel_.set_dim(0, panel_width, 1);
+        panel_.set_dim(1, 0, panel_width);
+        total_.set_dim(0, panel_width, 1);
+        for (XXH3_state_t &hash : hashes_) {
+            XXH3_INITSTATE(&hash);  // a reset trusts what an earlier one may have left
+        }
+    }
+
+    /** Panels [begin, end) of each matrix. Returns their share of the payload's checksum. */
+    uint64_t pack(int64_t begin, int64_t end) {
+        uint64_t digest = 0;
+        for (int64_t panel = begin; panel < end;) {
+            const int count = group(panel, end);
+            digest += pack_group(sources_.weight, 0, panel, count);
+            if (sources_.gated) {
+                digest += pack_group(sources_.up, 1, panel, count);
+            }
+            panel += count;
+        }
+        return digest;
+    }
+
+private:
+    // Rows of [in, out] hold all panels side by side: several panels at a time make a read of a row worth its while.
+    static constexpr int max_group = 16;
+    // Inputs at a time. Of [out, in] enough to be read in stretches; of [in, out] few, for a group of panels is wide.
+    static constexpr int chunk_transposed = 512, chunk_in_out = 128;
+    static constexpr int max_chunk = chunk_transposed + min_transposed_inputs;
+
+    // A part of the source, in its own order of axes.
+    struct Piece {
+        const char *data;
+        int64_t pitch;  // in elements
+    };
+
+    /** How many panels from `first` on to pack together. */
+    int group(int64_t first, int64_t end) const {
+        // The last panel may not be full, and is copied to a place where it is; so are elements too far apart for the
+        // kernels' 32-bit indices.
+        const int64_t full = sources_.out_features / panel_width;
+        if (transposed_ || too_far_apart() || first >= full) {
+            return 1;
+        }
+        const int64_t pitch = panel_pitch();
+        const int64_t addressable = std::max<int64_t>(1, (INT_MAX - max_chunk * panel_width) / pitch);
+        return static_cast<int>(std::min({std::min(end, full) - first, addressable, int64_t{max_group}}));
+    }
+
+    /** Elements from one panel of a matrix to its next. */
+    int64_t panel_pitch() const { return sources_.in_features * panel_width * matrices_; }
+
+    bool too_far_apart() const {
+        const int64_t steps = transposed_ ? panel_width : chunk_in_out;
+        const int64_t pitch = std::max(sources_.weight.strides[0], sources_.gated ? sources_.up.strides[0] : 0);
+        return pitch > (INT_MAX - max_chunk) / steps;
+    }
+
+    int64_t chunk(int64_t inputs_left) const {
+        if (!transposed_) {
+            return std::min<int64_t>(inputs_left, chunk_in_out);
+        }
+        // What is left after this chunk must be enough for the kernel.
+        return inputs_left < max_chunk ? inputs_left : chunk_transposed;
+    }
+
+    uint64_t pack_group(const View &matrix, int which, int64_t first, int count) {
+        const int64_t first_packed = first * matrices_ + which;
+        const int64_t columns =
+            std::min<int64_t>(panel_width, sources_.out_features - first * panel_width);  // of a panel
+        const bool stage =
+            columns < panel_width || too_far_apart() || (transposed_ && sources_.in_features < min_transposed_inputs);
+        for (int i = 0; i < count; i++) {
+            XXH3_64bits_reset_withSeed(&hashes_[i], panel_seed(first_packed + i * matrices_));
+            std::fill_n(sums_[i], panel_width, 0.0);
+            std::fill_n(bias_sums_[i], panel_width, 0.0);
+        }
+
+        int64_t inputs = 0;
+        for (int64_t k = 0; k < sources_.in_features; k += inputs) {
+            inputs = chunk(sources_.in_features - k);
+            Piece piece = part_of(matrix, k, first * panel_width);
+            if (stage) {
+                piece = staged(piece, inputs, columns);
+            }
+            char *target = panel_data_ + first_packed * sources_.geometry.panel_bytes + k * panel_width * size_;
+            if (sources_.norm_weight.data) {
+                norm_weight_.set_data(sources_.norm_weight.data + k * size_);
+            }
+            move(kernels_.pack, piece, inputs, target, count);
+            if (columns < panel_width) {
+                clear_columns(target, inputs, columns);  // 0 times a norm's weight may be -0 or NaN
+            }
+            for (int i = 0; i < count; i++) {
+                const char *packed = target + i * matrices_ * sources_.geometry.panel_bytes;
+                add(kernels_.sums, packed, inputs, sums_[i]);
+                XXH3_64bits_update(&hashes_[i], packed, inputs * panel_width * size_);
+            }
+            if (sources_.norm_bias.data) {
+                factor_.set_data(sources_.norm_bias.data + k * size_);
+                for (int i = 0; i < count; i++) {
+                    move(kernels_.pack_as_it_is, {piece.data + i * panel_width * size_, piece.pitch}, inputs, unfolded_,
+                         1);
+                    add(kernels_.weighted_sums, unfolded_, inputs, bias_sums_[i]);
+                }
+            }
+        }
+
+        uint64_t digest = 0;
+        for (int i = 0; i < count; i++) {
+            const int64_t panel = first_packed + i * matrices_;
+            store(sums_[i], columns, column_sums_ + panel * panel_width);
+            store(bias_sums_[i], columns, column_bias_ + panel * panel_width);
+            digest += XXH3_64bits_digest(&hashes_[i]);
+        }
+        return digest;
+    }
+
+    Piece part_of(const View &matrix, int64_t k, int64_t column) const {
+        const int64_t pitch = matrix.strides[0];
+        const int64_t offset = transposed_ ? column * pitch + k : k * pitch + column;
+        return {matrix.data + offset * size_, pitch};
+    }
+
+    /** A copy of a piece with one panel's columns, of which `columns` are there, as the kernels take it. */
+    Piece staged(const Piece &piece, int64_t inputs, int64_t columns) {
+        const int64_t pitch = transposed_ ? max_chunk : panel_width;
+        const int64_t rows = transposed_ ? columns : inputs;
+        const int64_t bytes = (transposed_ ? inputs : columns) * size_;
+        memset(staged_, 0, sizeof(staged_));
+        for (int64_t row = 0; row < rows; row++) {
+            memcpy(staged_ + row * pitch * size_, piece.data + row * piece.pitch * size_, bytes);
+        }
+        return {staged_, pitch};
+    }
+
+    /** Packs a piece into `count` panels. */
+    void move(KernelFunction kernel, const Piece &piece, int64_t inputs, char *target, int count) {
+        // Too few inputs to transpose: the piece is a staged one, which has room for more, and so must the target.
+        const bool widen = transposed_ && inputs < min_transposed_inputs;
+        const int64_t moved = widen ? min_transposed_inputs : inputs;
+        source_.set_data(piece.data);
+        source_.set_dim(0, transposed_ ? moved : count * panel_width, 1);
+        source_.set_dim(1, transposed_ ? count * panel_width : moved, piece.pitch);
+        norm_weight_.set_dim(0, moved, 1);
+        panels_.set_data(widen ? few_ : target);
+        panels_.set_dim(1, moved, panel_width);
+        panels_.set_dim(2, count, count == 1 ? 0 : panel_pitch());
+        if (widen && kernel == kernels_.pack && sources_.norm_weight.data) {
+            memcpy(few_weights_, sources_.norm_weight.data, inputs * size_);
+            norm_weight_.set_data(few_weights_);
+        }
+        void *arguments[] = {source_.argument(), norm_weight_.argument(), &offset_, panels_.argument()};
+        kernel(arguments);
+        if (widen) {
+            memcpy(target, few_, inputs * panel_width * size_);
+        }
+    }
+
+    /** Adds the inputs of a packed piece to the sums of its columns. */
+    void add(KernelFunction kernel, const char *packed, int64_t inputs, double *sums) {
+        int32_t count = static_cast<int32_t>(inputs);
+        panel_.set_data(packed);
+        total_.set_data(sums);
+        void *arguments[] = {panel_.argument(), factor_.argument(), &count, total_.argument(), total_.argument()};
+        kernel(arguments);
+    }
+
+    void clear_columns(char *packed, int64_t inputs, int64_t columns) const {
+        for (int64_t input = 0; input < inputs; input++) {
+            memset(packed + (input * panel_width + columns) * size_, 0, (panel_width - columns) * size_);
+        }
+    }
+
+    /** Writes the sums of the columns that are there, and 0 for the others. */
+    static void store(const double *sums, int64_t columns, float *target) {
+        for (int64_t column = 0; column < panel_width; column++) {
+            const float sum = static_cast<float>(sums[column]);
+            target[column] = column >= columns ? 0.0f
+                             : sum == sum      ? sum
+                                               : __builtin_nanf("");  // one NaN, whatever its origin
+        }
+    }
+
+    const PackSources &sources_;
+    const PackKernels &kernels_;
+    const bool transposed_;
+    const int64_t matrices_, size_;
+    float offset_;
+    float *const column_sums_, *const column_bias_;
+    char *const panel_data_;
+
+    BufferOf<2> source_, panel_;
+    BufferOf<1> norm_weight_, factor_, total_;
+    BufferOf<3> panels_;
+    XXH3_state_t hashes_[max_group];
+    double sums_[max_group][panel_width], bias_sums_[max_group][panel_width];
+    alignas(64) char staged_[panel_width * max_chunk * sizeof(float)];
+    alignas(64) char unfolded_[panel_width * max_chunk * sizeof(float)];
+    alignas(64) char few_[panel_width * min_transposed_inputs * sizeof(float)];
+    alignas(64) char few_weights_[min_transposed_inputs * sizeof(float)] = {};
+};
+
+/** Fills a block from sources that are in order. */
+void pack_block(const halyard_context &context, const PackSources &sources, char *block) {
+    const Geometry &geometry = sources.geometry;
+    memset(block, 0, panels_offset(geometry.panels));
+    const PackKernels kernels(sources, best_isa(context.max_isa));
+    std::atomic<uint64_t> digest{0};
+    run_ranges(context, geometry.panels / (sources.gated ? 2 : 1), geometry.bytes, [&](int64_t begin, int64_t end) {
+        digest.fetch_add(Packer(sources, kernels, block).pack(begin, end), std::memory_order_relaxed);
+    });
+
+    PackedHeader header = {};
+    memcpy(header.magic, packed_magic, sizeof(packed_magic));
+    header.version = packed_version;
+    header.dtype = static_cast<uint32_t>(sources.weight.dtype);
+    header.gated = sources.gated;
+    header.norm_folded = sources.norm_folded;
+    header.in_features = sources.in_features;
+    header.out_features = sources.out_features;
+    header.bytes = geometry.bytes;
+    header.payload_checksum = digest.load(std::memory_order_relaxed) + prefix_digest(block, geometry.panels);
+    header.header_checksum = header_digest(header);
+    memcpy(block, &header, sizeof(header));
+}
+
+}  // namespace
+}  // namespace halyard
+
+using halyard::Checker;
+
+halyard_status halyard_weights_size(const DLTensor *weight, const halyard_pack_options *options, int64_t *bytes) {
+    using namespace halyard;
+    Checker check("halyard_weights_size");
+    const PackSources sources = check_sources(check, weight, options, false);
+    if (check.not_null("bytes", bytes)) {
+        *bytes = sources.geometry.bytes;
+        if constexpr (has_cuda) {
+            if (sources.to_cuda) {
+                *bytes = cuda::DeviceMatrix(sources).bytes;
+            }
+        }
+    }
+    return check.status();
+}
+
+halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
+                                    const halyard_pack_options *options, void *memory, int64_t bytes,
+                                    halyard_weights **weights) {
+    using namespace halyard;
+    Checker check("halyard_weights_pack", Devices::cpu_or_cuda);
+    const PackSources sources = check_sources(check, weight, options, true);
+    check.not_null("weights", weights);
+    if constexpr (has_cuda) {
+        if (sources.to_cuda) {
+            cuda::pack(check, context, sources, memory, bytes, weights);
+            return check.status();
+        }
+    }
+    const int64_t needed = sources.geometry.bytes;
+    if (!check.failed() && memory) {
+        if (reinterpret_cast<uintptr_t>(memory) % block_alignment != 0) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d",
+                       static_cast<int>(block_alignment));
+        }
+        if (bytes < needed) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld",
+                       static_cast<long long>(bytes), static_cast<long long>(needed));
+        }
+        const View target = memory_view("memory", memory, needed);
+        for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
+            check.no_overlap(target, *source, false);
+        }
+    }
+    if (check.failed()) {
+        return check.status();
+    }
+
+    halyard_weights *handle = new_handle();
+    char *block = !handle ? nullptr : memory ? static_cast<char *>(memory) : map_pages(needed, true);
+    if (!block) {
+        free(handle);
+        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights",
+                          static_cast<long long>(needed));
+    }
+    pack_block(context_or_default(context), sources, block);
+    view_block(*handle, block, sources.geometry);
+    handle->owner = memory ? halyard_weights::Owner::caller : halyard_weights::Owner::mapping;
+    handle->mapped = memory ? nullptr : block;
+    handle->mapped_bytes = memory ? 0 : needed;
+    *weights = handle;
+    return HALYARD_OK;
+}

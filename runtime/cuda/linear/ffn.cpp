@@ -1,0 +1,167 @@
+// Feed-forward networks on a device: two products with what lies between them in scratch memory, as linear.cpp has one.
+#include <algorithm>
+
+#include "core/check_shapes.h"
+#include "cuda/linear/gemm.h"
+#include "cuda/linear/layer_steps.h"
+#include "cuda/linear/layers.h"
+#include "cuda/ops/operations.h"
+
+namespace halyard::cuda {
+namespace {
+
+// Intermediates of a feed-forward network take about this much: so many rows go through it at a time, at least some.
+constexpr int64_t most_intermediate_bytes = int64_t{1} << 29, least_rows = 1024;
+
+}  // namespace
+
+void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
+    const halyard_ffn_options &o = call.options;
+    const halyard_weights &up = *call.up, &down = *call.down;
+    const int64_t rows = row_count(call.x), d_model = call.x.width(), d_ff = up.out_features, size = sizeof(float);
+    const DType dtype = common(common(call.x.dtype, up.dtype), common(call.x.dtype, down.dtype)),
+                y_dtype = call.y.dtype;
+    const bool plain_norm = o.norm != HALYARD_NORM_NONE && !o.deferred_norm, deferred = o.deferred_norm != 0;
+    const bool has_mean = deferred && o.norm == HALYARD_NORM_LAYER, residual = o.residual != 0;
+    const bool has_bias = call.bias.data || call.bias_up.data, shifted = deferred || up.has_column_bias;
+    const bool has_unit = up.gated || o.activation != HALYARD_IDENTITY;
+
+    // Sums in f16 that are yet to be scaled might overflow.
+    const DType sums_dtype = dtype == DType::f16 && shifted ? DType::f32 : dtype;
+    const bool bias_in_product =
+        !shifted && !up.gated && has_bias && (!call.bias.data || exact(call.bias.dtype, sums_dtype));
+    const bool finishes = has_unit || shifted || (has_bias && !bias_in_product);
+    const bool bias_down = call.bias_down.data != nullptr;
+    const DType down_dtype =
+        (y_dtype == dtype || y_dtype == DType::f32) && (!bias_down || exact(call.bias_down.dtype, y_dtype))
+            ? y_dtype
+            : DType::f32;
+
+    const bool copy_x = call.x.dtype != dtype || even_pitch(call.x) < 0;
+    const int64_t x_pitch = copy_x ? aligned_pitch(d_model, dtype) : even_pitch(call.x);
+    const bool copy_y = even_pitch(call.y) < 0 || down_dtype != y_dtype;
+    const int64_t y_pitch = copy_y ? aligned_pitch(d_model, down_dtype) : even_pitch(call.y);
+    const bool copy_residual = residual && down_dtype != dtype;
+    const bool widen_norm = plain_norm && call.x.dtype != dtype;
+    const int64_t norm_pitch = aligned_pitch(d_model, dtype), sums_pitch = aligned_pitch(up.columns, sums_dtype);
+    const bool narrow_hidden = sums_dtype != dtype;
+    const int64_t hidden_pitch = narrow_hidden ? aligned_pitch(d_ff, dtype) : sums_pitch;
+    const int64_t row_bytes = sums_pitch * size_of(sums_dtype) + norm_pitch * size_of(dtype);
+    const int64_t block = std::min(rows, std::max(least_rows, most_intermediate_bytes / row_bytes));
+
+    Launches launches(check, context, call.y.device_id);
+    Pieces pieces;
+    const int x_copy = pieces.add(copy_x ? rows * x_pitch * size_of(dtype) : 0);
+    const int y_copy = pieces.add(copy_y ? rows * y_pitch * size_of(down_dtype) : 0);
+    const int residual_copy = pieces.add(copy_residual ? rows * d_model * size : 0);
+    const int up_copy = pieces.add(up.dtype != dtype ? Steps::widened_bytes(up) : 0);
+    const int down_copy = pieces.add(down.dtype != dtype ? Steps::widened_bytes(down) : 0);
+    const int normed = pieces.add(plain_norm ? block * norm_pitch * size_of(dtype) : 0);
+    const int norm_weight = pieces.add(widen_norm && call.norm_weight.data ? d_model * size : 0);
+    const int norm_bias = pieces.add(widen_norm && call.norm_bias.data ? d_model * size : 0);
+    const int sums_piece = pieces.add(block * sums_pitch * size_of(sums_dtype));
+    const int hidden_piece = pieces.add(narrow_hidden ? block * hidden_pitch * size_of(dtype) : 0);
+    const int scale_piece = pieces.add(deferred ? rows * size : 0);
+    const int mean_piece = pieces.add(has_mean ? rows * size : 0);
+    const int bias_piece = pieces.add(has_bias ? up.columns * size : 0);
+    const int bias_down_piece = pieces.add(bias_down && call.bias_down.dtype != down_dtype ? d_model * size : 0);
+    const int workspace = pieces.add(product_workspace_bytes(launches));
+    DeviceScratch scratch(launches, pieces.total());
+    if (check.failed()) {
+        return;
+    }
+    pieces.take(scratch);
+
+    Steps steps(launches, context);
+    steps.set_workspace(pieces[workspace]);
+    View x = call.x;
+    if (copy_x) {
+        x = tensor_like(call.x, pieces[x_copy], dtype, x_pitch);
+        steps.cast(call.x, x);
+    }
+    if (up.dtype != dtype) {
+        steps.widen(up, pieces[up_copy]);
+    }
+    if (down.dtype != dtype) {
+        steps.widen(down, pieces[down_copy]);
+    }
+    if (copy_residual) {
+        steps.cast(call.x, tensor_like(call.x, pieces[residual_copy], down_dtype, d_model));
+    }
+    const auto vector = [&](const void *data, DType type, int64_t count) {
+        return steps.rows(data, type, 1, count, count);
+    };
+    const auto converted = [&](const View &given, DType type, int piece) -> const char * {
+        if (!given.data || given.dtype == type) {
+            return given.data;
+        }
+        steps.cast(vector(given.data, given.dtype, given.width()), vector(pieces[piece], type, given.width()));
+        return pieces[piece];
+    };
+    Shifts shifts;
+    const void *product_bias = nullptr;
+    if (bias_in_product) {
+        product_bias = converted(call.bias, sums_dtype, bias_piece);
+    } else {
+        shifts.bias = steps.join_biases(up, call.bias, call.bias_up, reinterpret_cast<float *>(pieces[bias_piece]));
+    }
+    const char *const down_bias = converted(call.bias_down, down_dtype, bias_down_piece);
+
+    View weight = call.norm_weight, bias = call.norm_bias;
+    RmsNormScalars rms = call.rms;
+    float eps = o.eps;
+    if (widen_norm) {
+        weight.data = const_cast<char *>(converted(call.norm_weight, dtype, norm_weight));
+        bias.data = const_cast<char *>(converted(call.norm_bias, dtype, norm_bias));
+        weight.dtype = bias.dtype = dtype;
+    }
+    if (deferred) {
+        const auto vector_of_rows = [&](int piece) {
+            View view = rows_view(launches.ordinal(), pieces[piece], DType::f32, rows, 1, 1);
+            view.rank = 1;
+            return view;
+        };
+        const View scale = vector_of_rows(scale_piece), mean = has_mean ? vector_of_rows(mean_piece) : View();
+        row_statistics(check, &context, o.norm, &rms, &eps, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean,
+                       scale);
+    }
+
+    char *const y = copy_y ? pieces[y_copy] : call.y.data;
+    const char *const added = copy_residual ? pieces[residual_copy] : residual ? x.data : nullptr;
+    const int64_t added_pitch = copy_residual ? d_model : x_pitch;
+    const Unit unit = {o.activation, o.beta};
+    for (int64_t row = 0; row < rows; row += block) {
+        const int64_t count = std::min(block, rows - row);
+        Matrix input = {x.data + row * x_pitch * size_of(dtype), x_pitch};
+        if (plain_norm) {
+            const RowOperation operation =
+                o.norm == HALYARD_NORM_RMS ? rms_norm(weight, &rms) : layer_norm(weight, bias, &eps);
+            cuda::row(check, &context, operation, d_model, steps.rows(input.data, dtype, count, d_model, x_pitch),
+                      steps.rows(pieces[normed], dtype, count, d_model, norm_pitch));
+            input = {pieces[normed], norm_pitch};
+        }
+        char *const sums = pieces[sums_piece];
+        const Matrix none = {nullptr, 0};
+        steps.multiply(up, up.dtype != dtype ? pieces[up_copy] : up.matrix, dtype, input, count, sums, sums_dtype,
+                       sums_pitch, product_bias, none);
+        if (finishes) {
+            shifts.row_scale = deferred ? reinterpret_cast<const float *>(pieces[scale_piece]) + row : nullptr;
+            shifts.row_mean = has_mean ? reinterpret_cast<const float *>(pieces[mean_piece]) + row : nullptr;
+            steps.finish(up, unit, shifts, sums, sums_dtype, sums_pitch, count, sums, sums_pitch);
+        }
+        Matrix hidden = {sums, sums_pitch};
+        if (narrow_hidden) {
+            steps.cast(steps.rows(sums, sums_dtype, count, d_ff, sums_pitch),
+                       steps.rows(pieces[hidden_piece], dtype, count, d_ff, hidden_pitch));
+            hidden = {pieces[hidden_piece], hidden_pitch};
+        }
+        const Matrix c = {added ? added + row * added_pitch * size_of(down_dtype) : nullptr, added_pitch};
+        steps.multiply(down, down.dtype != dtype ? pieces[down_copy] : down.matrix, dtype, hidden, count,
+                       y + row * y_pitch * size_of(down_dtype), down_dtype, y_pitch, down_bias, c);
+    }
+    if (copy_y) {
+        steps.cast(tensor_like(call.y, y, down_dtype, y_pitch), call.y);
+    }
+}
+
+}  // namespace halyard::cuda

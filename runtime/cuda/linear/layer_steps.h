@@ -1,0 +1,117 @@
+// The steps that linear layers and feed-forward networks on a device have in common.
+#ifndef HALYARD_RUNTIME_CUDA_LINEAR_LAYER_STEPS_H
+#define HALYARD_RUNTIME_CUDA_LINEAR_LAYER_STEPS_H
+
+#include "core/calls/linear.h"
+#include "cuda/launch.h"
+#include "cuda/scratch.h"
+
+namespace halyard::cuda {
+
+/** Elements from row to row where each begins at a multiple of 16 bytes. */
+int64_t aligned_pitch(int64_t width, DType dtype);
+
+/** Elements between rows, of whatever axes; negative if there is no such number, or rows share memory. */
+int64_t even_pitch(const View &view);
+
+/** A tensor of the shape of `like`, at an even pitch. */
+View tensor_like(const View &like, void *data, DType dtype, int64_t pitch);
+
+/** Rows of a matrix as a tensor. */
+View rows_view(int device, const void *data, DType dtype, int64_t rows, int64_t columns, int64_t pitch);
+
+/** Whether a value of one type is the same in another. */
+inline bool exact(DType from, DType to) {
+    return from == to || to == DType::f32;
+}
+
+/** The type that a product of x and weights is computed from. */
+inline DType common(DType x, DType w) {
+    return x == w ? x : DType::f32;
+}
+
+struct Matrix {
+    const char *data;
+    int64_t pitch;
+};
+
+/** What an epilogue adds and multiplies beside the sums; null where there is nothing. */
+struct Shifts {
+    const float *row_scale = nullptr, *row_mean = nullptr;  // side by side
+    const float *bias = nullptr;                            // by column of the matrix
+};
+
+struct Unit {
+    halyard_activation activation;
+    float beta;
+};
+
+class Steps {
+public:
+    Steps(Launches &launches, const halyard_context &context) : launches_(launches), context_(context) {}
+
+    void set_workspace(void *workspace) { workspace_ = workspace; }
+
+    /** y = x, of any types and strides, one shape. */
+    void cast(const View &x, const View &y);
+    void add(const View &a, const View &b, const View &y);
+    View rows(const void *data, DType dtype, int64_t count, int64_t columns, int64_t pitch) const {
+        return rows_view(launches_.ordinal(), data, dtype, count, columns, pitch);
+    }
+
+    /** The matrix of weights in f32, whose memory has widened_bytes(). */
+    void widen(const halyard_weights &w, char *memory);
+    static int64_t widened_bytes(const halyard_weights &w) {
+        return (w.transposed ? w.columns : w.in_features) * w.pitch * static_cast<int64_t>(sizeof(float));
+    }
+
+    /** The f32 vector by column of what a call adds to the sums: the norm's bias and the call's. `memory`: columns. */
+    const float *join_biases(const halyard_weights &w, const View &bias, const View &bias_up, float *memory);
+
+    /** sums = x w + bias + c. `matrix`: the weights' own or widened; c is null or has the type of the sums. */
+    void multiply(const halyard_weights &w, const char *matrix, DType dtype, Matrix x, int64_t count, char *sums,
+                  DType sums_dtype, int64_t sums_pitch, const void *bias, Matrix c);
+
+    /** y = unit(sums); y may be the gate's half of the sums. All are of one type. */
+    void finish(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums, DType dtype,
+                int64_t sums_pitch, int64_t count, char *y, int64_t y_pitch);
+
+private:
+    void launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums,
+                         DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count, char *y, int64_t y_pitch);
+
+    Launches &launches_;
+    const halyard_context &context_;
+    void *workspace_ = nullptr;
+};
+
+/** Pieces of scratch memory: first their sizes, then, when there is memory, where they are. */
+class Pieces {
+public:
+    /** The number of the piece; pieces of 0 bytes are null. */
+    int add(int64_t bytes) {
+        bytes_[count_] = bytes;
+        total_ += DeviceScratch::piece_bytes(bytes);
+        return count_++;
+    }
+    int64_t total() const { return total_; }
+
+    void take(DeviceScratch &scratch) {
+        for (int i = 0; i < count_; i++) {
+            data_[i] = scratch.take(bytes_[i]);
+        }
+    }
+    char *operator[](int piece) const { return data_[piece]; }
+
+private:
+    static constexpr int most = 16;
+
+    int64_t bytes_[most];
+    char *data_[most] = {};
+    int count_ = 0;
+    int64_t total_ = 0;
+};
+
+}  // namespace halyard::cuda
+
+#endif

@@ -1,0 +1,232 @@
+// Packing for devices: copies, the folding of a norm by a kernel, and sums of columns as products.
+#include "cuda/linear/weights.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/context.h"
+#include "cuda/buffer.h"
+#include "cuda/linear/gemm.h"
+#include "cuda/scratch.h"
+#include "cuda/transfers.h"
+
+namespace halyard::cuda {
+namespace {
+
+constexpr int64_t row_alignment = 16, piece_alignment = 256;
+
+constexpr int64_t rounded_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+/** Work on the device of the weights, in the context's stream. */
+class Packing {
+public:
+    Packing(Launches &launches, const PackSources &sources, const DeviceMatrix &matrix, char *block)
+        : launches_(launches), check_(launches.check()), sources_(sources), m_(matrix), block_(block),
+          size_(size_of(sources.weight.dtype)) {}
+
+    void run() {
+        const int64_t ones_bytes = rounded_up(sources_.in_features * size_, 4),
+                      vector_bytes = sources_.in_features * size_;
+        DeviceScratch scratch(launches_, DeviceScratch::piece_bytes(ones_bytes) +
+                                             2 * DeviceScratch::piece_bytes(vector_bytes) +
+                                             DeviceScratch::piece_bytes(product_workspace_bytes(launches_)));
+        char *const ones = scratch.take(ones_bytes), *const norm_weight = scratch.take(vector_bytes),
+                    *const norm_bias = scratch.take(vector_bytes);
+        workspace_ = scratch.take(product_workspace_bytes(launches_));
+        if (check_.failed()) {
+            return;
+        }
+        fill_words(launches_, block_, 0u, m_.bytes);
+        constexpr float one = 1.0f;
+        copy(block_ + 3 * m_.vector_bytes, 0, &one, 0, sizeof(one), 1, false);
+        place(sources_.weight, 0);
+        if (sources_.gated) {
+            place(sources_.up, m_.up_column);
+        }
+        if (sources_.norm_bias.data) {
+            copy(norm_bias, 0, sources_.norm_bias.data, 0, vector_bytes, 1, sources_.norm_bias.on_cuda);
+            times_matrix(norm_bias, block_ + m_.vector_bytes);
+        }
+        if (sources_.norm_weight.data) {
+            copy(norm_weight, 0, sources_.norm_weight.data, 0, vector_bytes, 1, sources_.norm_weight.on_cuda);
+            fold(norm_weight);
+        }
+        constexpr unsigned pairs_of_one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u};  // by dtype
+        fill_words(launches_, ones, pairs_of_one[static_cast<int>(sources_.weight.dtype)], ones_bytes);
+        times_matrix(ones, block_);
+        // The sources may be gone when this has returned, and the memory may be used in another stream.
+        wait(launches_, "packing weights");
+    }
+
+private:
+    char *matrix() const { return block_ + m_.matrix_offset; }
+
+    /** Pitches in bytes. */
+    void copy(char *target, int64_t target_pitch, const void *source, int64_t source_pitch, int64_t width, int64_t rows,
+              bool from_device) {
+        copy_rows(launches_, {target, true, target_pitch}, {source, from_device, source_pitch}, width, rows,
+                  "copying weights to the device");
+    }
+
+    /** A matrix of the sources, whose first column is to be `column`. */
+    void place(const View &source, int64_t column) {
+        char *const target = matrix() + (m_.transposed ? column * m_.pitch : column) * size_;
+        if (source.shape[0] > 1 && source.strides[0] < source.width()) {
+            // Rows that share memory: a copy of rows with such a pitch is refused.
+            for (int64_t row = 0; row < source.shape[0]; row++) {
+                copy(target + row * m_.pitch * size_, 0, source.data + row * source.strides[0] * size_, 0,
+                     source.width() * size_, 1, source.on_cuda);
+            }
+            return;
+        }
+        copy(target, m_.pitch * size_, source.data, source.strides[0] * size_, source.width() * size_, source.shape[0],
+             source.on_cuda);
+    }
+
+    /** result [columns] in f32 = vector [in_features] times the matrix. */
+    void times_matrix(const char *vector, char *result) {
+        DeviceProduct p;
+        p.rows = 1;
+        p.columns = m_.columns;
+        p.depth = sources_.in_features;
+        p.dtype = sources_.weight.dtype;
+        p.y_dtype = DType::f32;
+        p.x = vector;
+        p.x_pitch = p.depth;
+        p.w = matrix();
+        p.w_pitch = m_.pitch;
+        p.w_transposed = m_.transposed;
+        p.y = result;
+        p.y_pitch = m_.columns;
+        product(launches_, p, workspace_);
+    }
+
+    /** Multiplies the inputs of the matrix by the norm's weight, in place. */
+    void fold(const char *norm_weight) {
+        DeviceBufferOf<2> w;
+        DeviceBufferOf<1> factor;
+        factor.set_data(norm_weight);
+        factor.set_dim(0, sources_.in_features, 1);
+        float offset = sources_.unit_offset ? 1.0f : 0.0f;
+        void *arguments[] = {nullptr, w.argument(), factor.argument(), &offset, w.argument()};
+        const int64_t width = m_.transposed ? sources_.in_features : m_.columns;
+        constexpr int64_t max_grid_rows = 65535, addressable = int64_t{1} << 30;
+        const int64_t most = std::max<int64_t>(1, std::min(max_grid_rows, addressable / m_.pitch));
+        for (int64_t row = 0; row < m_.rows; row += most) {
+            const int64_t rows = std::min(most, m_.rows - row);
+            w.set_data(matrix() + row * m_.pitch * size_);
+            w.set_dim(0, width, 1);
+            w.set_dim(1, rows, m_.pitch);
+            if (!m_.transposed) {
+                factor.set_data(norm_weight + row * size_);
+                factor.set_dim(0, rows, 1);
+            }
+            launches_.run(m_.transposed ? Kernel::device_fold_columns : Kernel::device_fold_rows, sources_.weight.dtype,
+                          Access::elements, arguments);
+        }
+    }
+
+    Launches &launches_;
+    Checker &check_;
+    const PackSources &sources_;
+    const DeviceMatrix &m_;
+    char *const block_;
+    const int64_t size_;
+    void *workspace_ = nullptr;
+};
+
+}  // namespace
+
+DeviceMatrix::DeviceMatrix(const PackSources &sources) {
+    const int64_t size = size_of(sources.weight.dtype), aligned = row_alignment / size;
+    transposed = sources.layout == HALYARD_WEIGHT_OUT_IN;
+    up_column = sources.gated ? rounded_up(sources.out_features, aligned) : 0;
+    columns = up_column + sources.out_features;
+    rows = transposed ? columns : sources.in_features;
+    pitch = rounded_up(transposed ? sources.in_features : columns, aligned);
+    vector_bytes = rounded_up(columns * static_cast<int64_t>(sizeof(float)), piece_alignment);
+    matrix_offset = 3 * vector_bytes + piece_alignment;
+    bytes = matrix_offset + rounded_up(rows * pitch * size, piece_alignment);
+}
+
+void pack(Checker &check, const halyard_context *context, const PackSources &sources, void *memory, int64_t bytes,
+          halyard_weights **weights) {
+    if (check.failed()) {
+        return;
+    }
+    const DeviceMatrix matrix(sources);
+    if (memory && reinterpret_cast<uintptr_t>(memory) % piece_alignment != 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "memory is misaligned: the address must be a multiple of %d for weights on a device",
+                   static_cast<int>(piece_alignment));
+    }
+    if (memory && bytes < matrix.bytes) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld",
+                   static_cast<long long>(bytes), static_cast<long long>(matrix.bytes));
+    }
+    if (memory && sources.weight.on_cuda) {
+        const View target = memory_view("memory", memory, matrix.bytes);
+        for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
+            check.no_overlap(target, *source, false);
+        }
+    }
+    Launches launches(check, context_or_default(context), sources.device_id);
+    halyard_weights *const handle = check.failed() ? nullptr : new_handle();
+    if (!check.failed() && !handle) {
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a handle");
+    }
+    if (check.failed()) {
+        return;
+    }
+    char *block = static_cast<char *>(memory);
+    if (!block) {
+        DevicePointer pointer = 0;
+        succeeded(check, *launches.driver(),
+                  launches.driver()->memory_allocate(&pointer, static_cast<size_t>(matrix.bytes)),
+                  "allocating memory for packed weights on the device");
+        block = reinterpret_cast<char *>(pointer);
+    }
+    if (!check.failed()) {
+        Packing(launches, sources, matrix, block).run();
+    }
+    handle->dtype = sources.weight.dtype;
+    handle->gated = sources.gated;
+    handle->norm_folded = sources.norm_folded;
+    handle->in_features = sources.in_features;
+    handle->out_features = sources.out_features;
+    handle->on_cuda = true;
+    handle->device_id = sources.device_id;
+    handle->transposed = matrix.transposed;
+    handle->has_column_bias = sources.norm_bias.data != nullptr;
+    handle->pitch = matrix.pitch;
+    handle->up_column = matrix.up_column;
+    handle->columns = matrix.columns;
+    handle->column_sums = reinterpret_cast<const float *>(block);
+    handle->column_bias = reinterpret_cast<const float *>(block + matrix.vector_bytes);
+    handle->zeros = reinterpret_cast<const float *>(block + 2 * matrix.vector_bytes);
+    handle->one = reinterpret_cast<const float *>(block + 3 * matrix.vector_bytes);
+    handle->matrix = block + matrix.matrix_offset;
+    handle->block = block;
+    handle->bytes = matrix.bytes;
+    handle->owner = memory ? halyard_weights::Owner::caller : halyard_weights::Owner::device;
+    if (check.failed()) {
+        if (block && !memory) {
+            launches.driver()->memory_free(reinterpret_cast<DevicePointer>(block));
+        }
+        free(handle);
+        return;
+    }
+    *weights = handle;
+}
+
+void free_weights(const halyard_weights &weights) {
+    Checker check("halyard_weights_destroy");
+    const Launches launches(check, context_or_default(nullptr), weights.device_id);
+    if (!check.failed()) {
+        launches.driver()->memory_free(reinterpret_cast<DevicePointer>(weights.block));
+    }
+}
+
+}  // namespace halyard::cuda

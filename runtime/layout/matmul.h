@@ -1,0 +1,26 @@
+// The numbers that the matmul kernels and the code that calls them must agree on.
+#ifndef HALYARD_RUNTIME_LAYOUT_MATMUL_H
+#define HALYARD_RUNTIME_LAYOUT_MATMUL_H
+
+namespace halyard {
+
+/** Columns of a panel of packed weights. */
+constexpr int panel_width = 16;
+
+/** Inputs that are summed before their sum is added to that of the inputs before them. Part of the numerics, not of the
+ *  tuning: a sum over K inputs errs by at most 512 + K / 512 roundings instead of K. */
+constexpr int k_block = 512;
+
+/** f32 values from one row of a block of x to the next. A constant, so that the rows of a tile are addressed by one
+ *  register and offsets in the instructions; a cache line beyond 512, so that they do not share the cache's sets. */
+constexpr int x_pitch = k_block + 16;
+
+/** Rows of the tallest tile. */
+constexpr int max_tile_rows = 8;
+
+/** Panels of the widest tile. */
+constexpr int max_tile_panels = 8;
+
+}  // namespace halyard
+
+#endif
