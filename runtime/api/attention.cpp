@@ -1,10 +1,10 @@
-// The public functions of attention, and the checks of their arguments.
+// Attention: the public functions.
 #include "core/calls/attention.h"
 
 #include <initializer_list>
 
+#include "core/backend.h"
 #include "core/check_shapes.h"
-#include "cuda/attention/attention.h"
 
 namespace halyard {
 namespace {
@@ -115,13 +115,11 @@ AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor 
     return call;
 }
 
-halyard_status run_where_tensors_are(Checker &check, const halyard_context &context, const AttentionCall &call) {
-    if constexpr (has_cuda) {
-        if (call.q.view.on_cuda) {
-            return cuda::run_attention(check, context, call);
-        }
+halyard_status run_attention(Checker &check, const halyard_context *context, const AttentionCall &call) {
+    if (!check.failed() && !call.y.view.empty()) {
+        backend_of(call.y.view.on_cuda).attention(check, context_or_default(context), call);
     }
-    return run_attention(check, context, call);
+    return check.status();
 }
 
 }  // namespace
@@ -137,10 +135,7 @@ halyard_status halyard_attention(const halyard_context *context, const DLTensor 
         check_positions(check, call);
         check_overlaps(check, call);
     }
-    if (check.failed() || call.y.view.empty()) {
-        return check.status();
-    }
-    return run_where_tensors_are(check, context_or_default(context), call);
+    return run_attention(check, context, call);
 }
 
 halyard_status halyard_attention_cached(const halyard_context *context, const DLTensor *q, const DLTensor *k,
@@ -158,8 +153,5 @@ halyard_status halyard_attention_cached(const halyard_context *context, const DL
         check_positions(check, call);
         check_overlaps(check, call);
     }
-    if (check.failed() || call.y.view.empty()) {
-        return check.status();
-    }
-    return run_where_tensors_are(check, context_or_default(context), call);
+    return run_attention(check, context, call);
 }

@@ -1,14 +1,11 @@
-// The cache of keys and values: its handles and their lengths.
+// The cache of keys and values: the public functions.
 #include "core/handles/kv_cache.h"
-
-#include <sys/mman.h>
 
 #include <cstdlib>
 #include <new>
 
+#include "core/backend.h"
 #include "core/check_options.h"
-#include "core/system/huge_pages.h"
-#include "cuda/transfers.h"
 
 namespace halyard {
 namespace {
@@ -64,38 +61,25 @@ CacheGeometry check_cache_options(Checker &check, const halyard_kv_cache_options
     return geometry;
 }
 
+/** What a tensor of heads must be for a cache: [(batch,) T, n_kv_heads, head_dim]. */
+void check_heads(Checker &check, const View &view, const halyard_kv_cache &cache, bool batch_allowed) {
+    if (check.failed()) {
+        return;
+    }
+    if (view.rank != 3 && !(batch_allowed && view.rank == 4)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank 3%s", view.name, view.rank,
+                   batch_allowed ? " or 4" : "");
+        return;
+    }
+    const int64_t heads = view.shape[view.rank - 2];
+    if (heads != cache.n_kv_heads || view.width() != cache.layout.head_dim) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld heads of %lld features, but the cache has %lld of %lld",
+                   view.name, static_cast<long long>(heads), static_cast<long long>(view.width()),
+                   static_cast<long long>(cache.n_kv_heads), static_cast<long long>(cache.layout.head_dim));
+    }
+}
+
 }  // namespace
-
-void check_sequence(Checker &check, const halyard_kv_cache &cache, const char *name, int64_t sequence) {
-    if (!check.failed() && (sequence < 0 || sequence >= cache.n_sequences)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s is %lld, but must be in [0, %lld), the cache's n_sequences", name,
-                   static_cast<long long>(sequence), static_cast<long long>(cache.n_sequences));
-    }
-}
-
-// A head begins on small pages, so that a short sequence takes the memory that it fills. Huge pages follow where the
-// first one could have been filled: attention reads them a twentieth faster.
-void expect_positions(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t tokens) {
-    const KvLayout &layout = cache.layout;
-    const int64_t length = cache.length(layer, sequence), head_bytes = layout.head_bytes();
-    const auto touched = [&](int64_t positions) {  // bytes of a head, whole blocks
-        const int64_t blocks = (positions + k_block - 1) / k_block;
-        return std::min(head_bytes, layout.block_offset(blocks) * size_of(layout.dtype));
-    };
-    const int64_t begin = std::max(touched(length), huge_page_bytes), end = touched(length + tokens);
-    const auto next_page = [](const char *address) {
-        return (reinterpret_cast<intptr_t>(address) + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
-    };
-    for (int64_t head = 0; head < cache.n_kv_heads && cache.owned && !cache.on_cuda && begin < end; head++) {
-        const char *const data = cache.head(layer, sequence, head);
-        const intptr_t first = next_page(data + begin);
-        const intptr_t last = std::min(next_page(data + end), next_page(data + head_bytes + 1) - huge_page_bytes);
-        if (first < last) {
-            madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
-        }
-    }
-}
-
 }  // namespace halyard
 
 using halyard::Checker;
@@ -111,21 +95,6 @@ halyard_status halyard_kv_cache_size(const halyard_kv_cache_options *options, in
 
 namespace halyard {
 namespace {
-
-/** Memory for a cache where it is to lie; null, with a message, if there is none. */
-char *memory_for_cache(Checker &check, DLDevice device, int64_t bytes) {
-    if (type_of(device) == kDLCPU) {
-        char *const memory = map_pages(bytes, false);
-        if (!memory) {
-            check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a cache of %lld bytes", static_cast<long long>(bytes));
-        }
-        return memory;
-    }
-    if constexpr (has_cuda) {
-        return cuda::allocate(check, device.device_id, bytes);
-    }
-    return nullptr;
-}
 
 halyard_status create_cache(Checker &check, const halyard_kv_cache_options *options, DLDevice device, void *memory,
                             int64_t bytes, halyard_kv_cache **cache) {
@@ -147,6 +116,7 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
         return check.status();
     }
     const int64_t n_layers = options->n_layers, n_sequences = options->n_sequences;
+    const bool on_cuda = type_of(device) == kDLCUDA;
     void *handle = malloc(sizeof(halyard_kv_cache));
     void *lengths = handle ? calloc(n_layers * n_sequences, sizeof(int64_t)) : nullptr;
     void *marks = lengths ? calloc(n_sequences, sizeof(uint64_t)) : nullptr;
@@ -156,7 +126,7 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
     }
     char *const data = check.failed() ? nullptr
                        : memory       ? static_cast<char *>(memory)
-                                      : memory_for_cache(check, device, geometry.bytes);
+                                      : backend_of(on_cuda).allocate_cache(check, device.device_id, geometry.bytes);
     if (!data) {
         free(marks);
         free(lengths);
@@ -173,7 +143,7 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
                                            static_cast<int64_t *>(lengths),
                                            static_cast<uint64_t *>(marks),
                                            0,
-                                           type_of(device) == kDLCUDA,
+                                           on_cuda,
                                            device.device_id};
     return HALYARD_OK;
 }
@@ -200,14 +170,7 @@ halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options 
 void halyard_kv_cache_destroy(halyard_kv_cache *cache) {
     if (cache) {
         if (cache->owned) {
-            if constexpr (halyard::has_cuda) {
-                if (cache->on_cuda) {
-                    halyard::cuda::release(cache->device_id, cache->data);
-                }
-            }
-            if (!cache->on_cuda) {
-                munmap(cache->data, cache->bytes);
-            }
+            halyard::backend_of(cache->on_cuda).free_cache(cache->device_id, cache->data, cache->bytes);
         }
         free(cache->marks);
         free(cache->lengths);
@@ -245,5 +208,72 @@ halyard_status halyard_kv_cache_truncate(halyard_kv_cache *cache, int64_t sequen
     for (int64_t layer = 0; layer < cache->n_layers && !check.failed(); layer++) {
         cache->length(layer, sequence) = std::min(cache->length(layer, sequence), length);
     }
+    return check.status();
+}
+
+halyard_status halyard_kv_cache_append(const halyard_context *context, halyard_kv_cache *cache, int64_t layer,
+                                       const int64_t *sequences, const DLTensor *k, const DLTensor *v) {
+    using namespace halyard;
+    Checker check("halyard_kv_cache_append", Devices::cpu_or_cuda);
+    check.not_null("cache", cache);
+    const View ks = check.tensor("k", k), vs = check.tensor("v", v);
+    if (check.failed()) {
+        return check.status();
+    }
+    check_heads(check, ks, *cache, true);
+    check.same_shape(ks, vs);
+    check_clear_of_cache(check, ks, *cache);
+    check_clear_of_cache(check, vs, *cache);
+    if (check.failed()) {
+        return check.status();
+    }
+    const int64_t batch = ks.rank == 4 ? ks.shape[0] : 1, tokens = ks.shape[ks.rank - 3];
+    check_append(check, *cache, layer, sequences, batch, tokens);
+    if (check.failed() || ks.empty()) {
+        return check.status();
+    }
+    backend_of(cache->on_cuda)
+        .kv_append(check, context_or_default(context), {cache, layer, sequences, Heads(ks), Heads(vs)});
+    return check.status();
+}
+
+halyard_status halyard_kv_cache_read(const halyard_context *context, const halyard_kv_cache *cache, int64_t layer,
+                                     int64_t sequence, int64_t first, DLTensor *k, DLTensor *v) {
+    using namespace halyard;
+    Checker check("halyard_kv_cache_read", Devices::cpu_or_cuda);
+    if (!check.not_null("cache", cache)) {
+        return check.status();
+    }
+    check_layer(check, *cache, layer);
+    check_sequence(check, *cache, "sequence", sequence);
+    View ks, vs;
+    if (k) {
+        ks = check.output("k", k);
+        check_heads(check, ks, *cache, false);
+        check_clear_of_cache(check, ks, *cache);
+    }
+    if (v) {
+        vs = check.output("v", v);
+        check_heads(check, vs, *cache, false);
+        check_clear_of_cache(check, vs, *cache);
+    }
+    if (k && v) {
+        check.same_shape(ks, vs);
+        check.no_overlap(ks, vs, false);
+    }
+    if (check.failed() || (!k && !v)) {
+        return check.status();
+    }
+    const int64_t length = cache->length(layer, sequence), tokens = (k ? ks : vs).shape[0];
+    if (first < 0 || first > length || tokens > length - first) {
+        return check.fail(HALYARD_INVALID_ARGUMENT,
+                          "first is %lld and %s has %lld tokens, but sequence %lld holds %lld positions",
+                          static_cast<long long>(first), k ? "k" : "v", static_cast<long long>(tokens),
+                          static_cast<long long>(sequence), static_cast<long long>(length));
+    }
+    const Heads none;
+    backend_of(cache->on_cuda)
+        .kv_read(check, context_or_default(context),
+                 {cache, layer, sequence, first, k ? Heads(ks) : none, v ? Heads(vs) : none});
     return check.status();
 }

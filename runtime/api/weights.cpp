@@ -1,12 +1,10 @@
 // Handles of packed weights: made of bytes in memory, asked, freed.
 #include "core/handles/weights.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 
+#include "core/backend.h"
 #include "core/handles/packed_weights.h"
-#include "cuda/linear/weights.h"
 
 using halyard::Checker;
 
@@ -59,14 +57,7 @@ halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_
 
 void halyard_weights_destroy(halyard_weights *weights) {
     if (weights) {
-        if (weights->owner == halyard_weights::Owner::mapping) {
-            munmap(weights->mapped, weights->mapped_bytes);
-        }
-        if constexpr (halyard::has_cuda) {
-            if (weights->owner == halyard_weights::Owner::device) {
-                halyard::cuda::free_weights(*weights);
-            }
-        }
+        halyard::backend_of(weights->on_cuda).free_weights(*weights);
         free(weights);
     }
 }

@@ -5,11 +5,12 @@
 #include <new>
 
 #include "blocks/block.h"
-#include "blocks/shared_rope.h"
 #include "core/check_options.h"
 #include "core/check_shapes.h"
 #include "core/dltensor_view.h"
 #include "core/handles/rope.h"
+#include "core/handles/shared_rope.h"
+#include "cuda/copies.h"
 #include "cuda/launch.h"
 
 namespace halyard {
@@ -291,7 +292,7 @@ void make_table(Checker &check, const halyard_context *context, halyard_block &b
         if (block.place.on_cuda) {
             // So that calls find it there.
             cuda::Launches launches(check, context_or_default(context), block.place.device_id);
-            block.rope->on_devices.get(launches, block.rope->mapped, block.rope->mapped_bytes);
+            cuda::copy_on_device(launches, block.rope->on_devices, block.rope->mapped, block.rope->mapped_bytes);
         }
     }
 }

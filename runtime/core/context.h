@@ -2,9 +2,9 @@
 #ifndef HALYARD_RUNTIME_CORE_CONTEXT_H
 #define HALYARD_RUNTIME_CORE_CONTEXT_H
 
+#include "core/device_scratch_pool.h"
 #include "core/dispatch.h"
 #include "core/scratch.h"
-#include "cuda/scratch.h"
 #include "halyard/halyard.h"
 
 struct halyard_context {
@@ -16,13 +16,16 @@ struct halyard_context {
     void *parallel_for_user = nullptr;
     void *cuda_stream = nullptr;
     mutable halyard::ScratchPool scratch;  // for several calls at once, as is the next
-    mutable halyard::cuda::DeviceScratchPool device_scratch;
+    mutable halyard::DeviceScratchPool device_scratch;
 };
 
 namespace halyard {
 
 /** The context a call works with: the caller's, or the defaults. */
 const halyard_context &context_or_default(const halyard_context *context);
+
+/** Threads that a context made now has if it is not told. */
+int new_default_threads();
 
 /** The bound on threads of a context. */
 int thread_bound(const halyard_context &context);

@@ -1,11 +1,9 @@
 // Places, whether they go together, and their memory.
 #include "core/device.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
-#include "cuda/transfers.h"
+#include "core/backend.h"
 
 namespace halyard {
 
@@ -42,30 +40,13 @@ char *allocate_at(Checker &check, Place place, int64_t bytes, const char *what) 
     if (check.failed()) {
         return nullptr;
     }
-    if constexpr (has_cuda) {
-        if (place.on_cuda) {
-            return cuda::allocate(check, place.device_id, bytes);
-        }
-    }
-    constexpr int64_t cache_line = 64;
-    void *memory = nullptr;
-    if (posix_memalign(&memory, cache_line, static_cast<size_t>(std::max(bytes, cache_line))) != 0) {
-        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of %s", static_cast<long long>(bytes), what);
-        return nullptr;
-    }
-    return static_cast<char *>(memory);
+    return backend_of(place.on_cuda).allocate(check, place.device_id, bytes, what);
 }
 
 void free_at(Place place, void *memory) {
-    if constexpr (has_cuda) {
-        if (place.on_cuda) {
-            if (memory) {
-                cuda::release(place.device_id, static_cast<char *>(memory));
-            }
-            return;
-        }
+    if (memory) {
+        backend_of(place.on_cuda).free(place.device_id, memory);
     }
-    free(memory);
 }
 
 }  // namespace halyard

@@ -5,6 +5,7 @@
 #include "core/context.h"
 #include "core/device.h"
 #include "cuda/launch.h"
+#include "cuda/scratch.h"
 
 namespace halyard {
 

@@ -1,4 +1,4 @@
-// Copies, each made once.
+// See copies.h.
 #include "cuda/copies.h"
 
 #include <pthread.h>
@@ -38,11 +38,11 @@ DevicePointer make_copy(Launches &launches, const void *data, int64_t bytes) {
 
 }  // namespace
 
-const char *DeviceCopies::get(Launches &launches, const void *data, int64_t bytes) {
+const char *copy_on_device(Launches &launches, DeviceCopies &copies, const void *data, int64_t bytes) {
     if (launches.check().failed()) {
         return nullptr;
     }
-    std::atomic<char *> &slot = copies_[launches.ordinal()];
+    std::atomic<char *> &slot = copies.copies[launches.ordinal()];
     char *known = slot.load(std::memory_order_acquire);
     if (!known) {
         pthread_mutex_lock(&copying);
@@ -56,9 +56,9 @@ const char *DeviceCopies::get(Launches &launches, const void *data, int64_t byte
     return known;
 }
 
-void DeviceCopies::release() {
-    for (int ordinal = 0; ordinal < max_devices; ordinal++) {
-        char *const copy = copies_[ordinal].exchange(nullptr);
+void free_copies(DeviceCopies &copies) {
+    for (int ordinal = 0; ordinal < DeviceCopies::max_devices; ordinal++) {
+        char *const copy = copies.copies[ordinal].exchange(nullptr);
         if (copy) {
             Checker check("freeing a table");
             const Launches launches(check, context_or_default(nullptr), ordinal);

@@ -1,28 +1,19 @@
-// Memory of the process that does not change, and its copies on the devices that have asked for it.
+// Copies of memory of the process on devices, each made once.
 #ifndef HALYARD_RUNTIME_CUDA_COPIES_H
 #define HALYARD_RUNTIME_CUDA_COPIES_H
 
-#include <atomic>
 #include <cstdint>
+
+#include "core/device_copies.h"
 
 namespace halyard::cuda {
 
 class Launches;
 
-/** Its owner must release() it. */
-class DeviceCopies {
-public:
-    /** The copy on the device of `launches`, which the first call makes, and waits for. Null after a failure. */
-    const char *get(Launches &launches, const void *data, int64_t bytes);
+/** The copy of `data` on the device of `launches`, which the first call makes, and waits for. Null after a failure. */
+const char *copy_on_device(Launches &launches, DeviceCopies &copies, const void *data, int64_t bytes);
 
-    /** Frees all copies. */
-    void release();
-
-private:
-    static constexpr int max_devices = 64;
-
-    std::atomic<char *> copies_[max_devices] = {};
-};
+void free_copies(DeviceCopies &copies);
 
 }  // namespace halyard::cuda
 

@@ -18,7 +18,7 @@ void convert_heads(Checker &check, const halyard_context &context, int ordinal, 
     };
     const View source = view(from), target = view(to);
     if (!check.failed() && target.elements > 0) {
-        elementwise(check, &context, copy_kernel(to.dtype), {source}, nullptr, target, 1);
+        cast(check, context, source, target);
     }
 }
 

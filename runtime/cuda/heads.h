@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/calls/attention.h"
 #include "cuda/ops/operations.h"
 
 namespace halyard::cuda {
@@ -37,6 +38,11 @@ struct DeviceHeads {
         return part;
     }
 };
+
+inline DeviceHeads device_heads(const Heads &h) {
+    return {h.view.data, h.view.dtype,   h.batch,        h.tokens,     h.heads,
+            h.head_dim,  h.batch_stride, h.token_stride, h.head_stride};
+}
 
 /** One after the other. */
 inline DeviceHeads compact_heads(void *data, DType dtype, int64_t batch, int64_t tokens, int64_t heads,

@@ -28,12 +28,13 @@ DevicePointer address(const char *data) {
 
 }  // namespace
 
-void DeviceScratchPool::release() {
+void release_scratch(const halyard_context &context) {
+    DeviceScratchPool &pool = context.device_scratch;
     if (!driver_in_use()) {
         return;
     }
-    const Locked locked(lock_);
-    for (Block &block : blocks_) {
+    const Locked locked(pool.lock);
+    for (DeviceScratchPool::Block &block : pool.blocks) {
         if (block.data && !block.used) {
             Checker check("halyard_context_release_scratch");
             const Launches launches(check, context_or_default(nullptr), block.device);
@@ -41,7 +42,7 @@ void DeviceScratchPool::release() {
                 // Waits for what uses the memory.
                 launches.driver()->memory_free(address(block.data));
             }
-            block = Block();
+            block = DeviceScratchPool::Block();
         }
     }
 }
@@ -59,10 +60,10 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
     {
         // The smallest free block of this stream that is large enough; else the largest that may be made larger; else a
         // new one.
-        const Locked locked(pool_.lock_);
+        const Locked locked(pool_.lock);
         int larger = -1, growing = -1, empty = -1;
         for (int i = 0; i < DeviceScratchPool::max_blocks; i++) {
-            const DeviceScratchPool::Block &block = pool_.blocks_[i];
+            const DeviceScratchPool::Block &block = pool_.blocks[i];
             if (block.used) {
                 continue;
             }
@@ -70,15 +71,15 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
                 empty = empty < 0 ? i : empty;
             } else if (block.device == launches.ordinal() && block.stream == launches.stream()) {
                 if (block.bytes >= bytes) {
-                    larger = larger < 0 || block.bytes < pool_.blocks_[larger].bytes ? i : larger;
+                    larger = larger < 0 || block.bytes < pool_.blocks[larger].bytes ? i : larger;
                 } else if (!block.captured) {
-                    growing = growing < 0 || block.bytes > pool_.blocks_[growing].bytes ? i : growing;
+                    growing = growing < 0 || block.bytes > pool_.blocks[growing].bytes ? i : growing;
                 }
             }
         }
         block_ = larger >= 0 ? larger : growing >= 0 ? growing : empty;
         if (block_ >= 0) {
-            pool_.blocks_[block_].used = true;
+            pool_.blocks[block_].used = true;
         }
     }
     if (block_ < 0) {
@@ -87,7 +88,7 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
                    DeviceScratchPool::max_blocks);
         return;
     }
-    DeviceScratchPool::Block &block = pool_.blocks_[block_];
+    DeviceScratchPool::Block &block = pool_.blocks[block_];
     if (block.bytes < bytes) {
         if (in_capture) {
             check.fail(HALYARD_DEVICE_ERROR,
@@ -120,8 +121,8 @@ DeviceScratch::DeviceScratch(Launches &launches, int64_t bytes) : pool_(launches
 
 DeviceScratch::~DeviceScratch() {
     if (block_ >= 0) {
-        const Locked locked(pool_.lock_);
-        pool_.blocks_[block_].used = false;
+        const Locked locked(pool_.lock);
+        pool_.blocks[block_].used = false;
     }
 }
 

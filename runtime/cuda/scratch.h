@@ -2,43 +2,14 @@
 #ifndef HALYARD_RUNTIME_CUDA_SCRATCH_H
 #define HALYARD_RUNTIME_CUDA_SCRATCH_H
 
-#include <pthread.h>
-
-#include <cstdint>
+#include "core/context.h"
 
 namespace halyard::cuda {
 
 class Launches;
 
-/** Blocks of memory of devices. A block serves one stream, in whose order the calls that use it run one after the
- * other; calls under way at the same time have blocks of their own. Its owner must release() it. */
-class DeviceScratchPool {
-public:
-    DeviceScratchPool() = default;
-    DeviceScratchPool(const DeviceScratchPool &) = delete;
-    DeviceScratchPool &operator=(const DeviceScratchPool &) = delete;
-
-    /** Frees the blocks that no call uses, when the device is done with them. */
-    void release();
-
-private:
-    friend class DeviceScratch;
-
-    struct Block {
-        char *data = nullptr;
-        int64_t bytes = 0;
-        int device = 0;
-        void *stream = nullptr;
-        bool used = false;
-        bool captured = false;  // a graph may hold its address: it stays until release()
-    };
-
-    // A call that finds no place fails.
-    static constexpr int max_blocks = 64;
-
-    pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
-    Block blocks_[max_blocks];
-};
+/** Frees the blocks that no call uses, when the device is done with them. */
+void release_scratch(const halyard_context &context);
 
 /** The memory of one call, from which it takes piece by piece. */
 class DeviceScratch {

@@ -27,7 +27,7 @@ char *allocate(Checker &check, int ordinal, int64_t bytes) {
     return reinterpret_cast<char *>(pointer);
 }
 
-void release(int ordinal, char *data) {
+void release(int ordinal, void *data) {
     Checker check("freeing memory of a device");
     const Launches launches(check, context_or_default(nullptr), ordinal);
     if (!check.failed()) {

@@ -9,7 +9,7 @@ namespace halyard::cuda {
 /** Memory of a device; null after a failure. */
 char *allocate(Checker &check, int ordinal, int64_t bytes);
 /** Waits for what uses it. */
-void release(int ordinal, char *data);
+void release(int ordinal, void *data);
 
 /** Rows at one end of a copy. */
 struct CopyEnd {

@@ -1,4 +1,4 @@
-// A checked call of attention, with or without a cache.
+// Calls of attention, rotary position embedding and the cache of keys and values, their arguments checked.
 #ifndef HALYARD_RUNTIME_CORE_CALLS_ATTENTION_H
 #define HALYARD_RUNTIME_CORE_CALLS_ATTENTION_H
 
@@ -7,6 +7,7 @@
 #include "core/context.h"
 #include "core/handles/kv_cache.h"
 #include "core/handles/rope.h"
+#include "core/integers.h"
 
 namespace halyard {
 
@@ -17,17 +18,8 @@ struct Heads {
     int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
 
     Heads() = default;
-    Heads(Checker &check, const View &tensor) : view(tensor) {
-        if (check.failed()) {
-            return;
-        }
-        if (view.rank < 3) {
-            check.fail(HALYARD_INVALID_ARGUMENT,
-                       "%s has rank %d, but must have rank 3 or 4: [(batch,) tokens, "
-                       "heads, head_dim]",
-                       view.name, view.rank);
-            return;
-        }
+    /** Of a tensor of rank 3 or 4. */
+    explicit Heads(const View &tensor) : view(tensor) {
         const int axis = view.rank - 3;
         if (axis > 0) {
             batch = view.shape[0];
@@ -38,6 +30,17 @@ struct Heads {
         head_dim = view.shape[axis + 2];
         token_stride = view.strides[axis];
         head_stride = view.strides[axis + 1];
+    }
+    /** Refuses tensors of other ranks. */
+    Heads(Checker &check, const View &tensor) : view(tensor) {
+        if (!check.failed() && view.rank < 3) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "%s has rank %d, but must have rank 3 or 4: [(batch,) tokens, heads, head_dim]", view.name,
+                       view.rank);
+        }
+        if (!check.failed()) {
+            *this = Heads(view);
+        }
     }
 
     char *at(int64_t b, int64_t token, int64_t head) const {
@@ -61,8 +64,30 @@ struct AttentionCall {
     int64_t first_query(int64_t b) const { return keys(b) - q.tokens; }
 };
 
-/** Does what the call asks for; fails where there is no memory for intermediates, with nothing done. */
-halyard_status run_attention(Checker &check, const halyard_context &context, const AttentionCall &call);
+/** y = x rotated; token t of batch b is at position (b, t) or, without positions, at t. */
+struct RopeCall {
+    const halyard_rope *rope;
+    Heads x;
+    Integers positions;
+    View y;
+
+    int64_t position(int64_t b, int64_t t) const { return positions.data ? positions.at(b, t) : t; }
+};
+
+/** k and v to the end of sequences of a layer. */
+struct KvAppendCall {
+    halyard_kv_cache *cache;
+    int64_t layer;
+    const int64_t *sequences;
+    Heads k, v;
+};
+
+/** Positions from `first` on of a sequence of a layer to k and v, of which one may be empty. */
+struct KvReadCall {
+    const halyard_kv_cache *cache;
+    int64_t layer, sequence, first;
+    Heads k, v;
+};
 
 }  // namespace halyard
 

@@ -110,6 +110,12 @@ inline RmsNormScalars rms_norm_scalars(Checker &check, const char *flags_name, c
             whole + (product > whole)};
 }
 
+/** Those of a LayerNorm: its eps, and that all features count. */
+inline RmsNormScalars layer_norm_scalars(Checker &check, const View &x, float eps) {
+    check.finite_not_negative("eps", eps);
+    return {eps, false, 0.0f, static_cast<int32_t>(x.width())};
+}
+
 inline RowOperation rms_norm(const View &weight, RmsNormScalars *scalars) {
     RowOperation operation;
     operation.kernel = weight.data ? Kernel::rms_norm_weight : Kernel::rms_norm;
@@ -120,11 +126,6 @@ inline RowOperation rms_norm(const View &weight, RmsNormScalars *scalars) {
     operation.parameter(weight);
     return operation;
 }
-
-/** 1/sqrt(...) and, for a LayerNorm, the mean of rows [first_row, first_row + rows) of the first tensor of `x`, f32
- * each, on the calling thread. Of `rms` only eps_outside_root is read. */
-void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms,
-                    float eps, int64_t first_row, int64_t rows, float *scale, float *mean);
 
 }  // namespace halyard
 

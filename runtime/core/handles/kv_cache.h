@@ -26,17 +26,9 @@ struct halyard_kv_cache {
 
 namespace halyard {
 
-/** Stores `count` positions of one head from f32 rows, on the calling thread. Pitches in floats from position to
- *  position; k or v may be null. */
-void store_keys_values(halyard_isa isa, const KvLayout &layout, char *head, int64_t first_position, int64_t count,
-                       const float *k, int64_t k_pitch, const float *v, int64_t v_pitch);
-
-/** The inverse: positions of one head as f32 rows. k or v may be null. */
-void load_keys_values(halyard_isa isa, const KvLayout &layout, const char *head, int64_t first_position, int64_t count,
-                      float *k, int64_t k_pitch, float *v, int64_t v_pitch);
-
 constexpr int64_t max_cache_head_dim = 1024;
 
+void check_layer(Checker &check, const halyard_kv_cache &cache, int64_t layer);
 void check_sequence(Checker &check, const halyard_kv_cache &cache, const char *name, int64_t sequence);
 
 /** The sequence of batch index `i`. */

@@ -5,10 +5,9 @@
 
 #include <atomic>
 
-#include "blocks/shared_rope.h"
-#include "core/row_iterator.h"
+#include "core/backend.h"
+#include "core/handles/shared_rope.h"
 #include "core/system/thread_pool.h"
-#include "cuda/driver.h"
 
 namespace halyard {
 namespace {
@@ -19,8 +18,8 @@ void after_fork_in_child() {
     number.fetch_add(1);
     unlock_shared_ropes();
     renew_thread_pool();
-    if constexpr (has_cuda) {
-        cuda::leave_driver_to_parent();
+    if (const Backend *const devices = device_backend()) {
+        devices->after_fork_in_child();
     }
 }
 

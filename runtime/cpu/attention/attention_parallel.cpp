@@ -14,6 +14,9 @@
 
 #include "core/calls/attention.h"
 #include "cpu/attention/attention_block.h"
+#include "cpu/attention/kv_pack.h"
+#include "cpu/attention/rope.h"
+#include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
 
 namespace halyard {
@@ -469,12 +472,12 @@ View weight_in_f32(const View &weight, halyard_isa isa, float *memory) {
 
 }  // namespace
 
-halyard_status run_attention(Checker &check, const halyard_context &context, const AttentionCall &call) {
+void cpu::attention(Checker &check, const halyard_context &context, const AttentionCall &call) {
     // Keys may be repeated by a stride of 0, but not so often that sizes below do not fit 64 bits.
     constexpr int64_t max_keys = int64_t{1} << 40;
     if (call.k.tokens > max_keys) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for copies of %lld keys",
-                          static_cast<long long>(call.k.tokens));
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for copies of %lld keys", static_cast<long long>(call.k.tokens));
+        return;
     }
     const halyard_isa isa = best_isa(context.max_isa);
     const Plan plan(context, isa, call);
@@ -501,8 +504,8 @@ halyard_status run_attention(Checker &check, const halyard_context &context, con
     }
     Scratch scratch(context.scratch, bytes);
     if (scratch.failed()) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for intermediates of %lld bytes",
-                          static_cast<long long>(bytes));
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for intermediates of %lld bytes", static_cast<long long>(bytes));
+        return;
     }
     work.copies = scratch.take<char>(copies);
     char *const of_threads = scratch.take<char>(sizes[1]);
@@ -525,7 +528,6 @@ halyard_status run_attention(Checker &check, const halyard_context &context, con
     for (int64_t b = 0; b < call.q.batch && call.cache; b++) {
         call.cache->length(call.layer, call.sequence(b)) += call.k.tokens;
     }
-    return HALYARD_OK;
 }
 
 }  // namespace halyard

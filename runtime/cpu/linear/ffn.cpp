@@ -1,100 +1,15 @@
-// Feed-forward networks as one call: norm, first product with its activation or gated unit, second product, residual.
+// Feed-forward networks on the processor as one call: norm, first product with its activation or gated unit, second product, residual.
 //
 // A block of rows at a time: what lies between the products is written as the second one reads it, in f32, and does not
 // leave the caches but for its size. Nothing of it is rounded to the storage type.
 #include <climits>
 
-#include "core/calls/norm.h"
 #include "core/check_shapes.h"
+#include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
-#include "cuda/linear/layers.h"
 
 namespace halyard {
 namespace {
-
-FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, const halyard_weights *down,
-                  const halyard_ffn_options &o, DLTensor *y) {
-    FfnCall call;
-    call.up = up;
-    call.down = down;
-    call.options = o;
-    call.x = check.tensor("x", x);
-    check.not_null("up", up);
-    check.not_null("down", down);
-    call.y = check.output("y", y);
-    if (check.failed()) {
-        return call;
-    }
-    check_same_device(check, call.x, "up", *up);
-    check_same_device(check, call.x, "down", *down);
-    check_width(check, call.x, up->in_features, "the in_features of up");
-    check.same_shape(call.x, call.y);
-    if (!check.failed() && down->gated) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "down holds gate and up, but must hold one matrix");
-    }
-    if (!check.failed() && down->out_features != call.x.width()) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "down has %lld out_features, but must have %lld, the width of x",
-                   static_cast<long long>(down->out_features), static_cast<long long>(call.x.width()));
-    }
-    if (!check.failed() && down->in_features != up->out_features) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "down has %lld in_features, but must have %lld, the out_features of up",
-                   static_cast<long long>(down->in_features), static_cast<long long>(up->out_features));
-    }
-
-    if (!check.failed() && (o.norm < HALYARD_NORM_NONE || o.norm > HALYARD_NORM_LAYER)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "norm is %d, which is no value of halyard_norm", static_cast<int>(o.norm));
-    }
-    if (!check.failed() && o.norm_weight && (o.norm == HALYARD_NORM_NONE || o.deferred_norm)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, o.deferred_norm
-                                                 ? "norm_weight is given, but deferred_norm takes it from up"
-                                                 : "norm_weight is given, but norm is HALYARD_NORM_NONE");
-    }
-    if (!check.failed() && o.norm_bias && (o.norm != HALYARD_NORM_LAYER || o.deferred_norm)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, o.deferred_norm
-                                                 ? "norm_bias is given, but deferred_norm takes it from up"
-                                                 : "norm_bias is given, but norm is not HALYARD_NORM_LAYER");
-    }
-    if (!check.failed() && o.deferred_norm && o.norm == HALYARD_NORM_NONE) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "deferred_norm is set, but norm is HALYARD_NORM_NONE");
-    }
-    if (!check.failed() && o.deferred_norm && !up->norm_folded) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "deferred_norm is set, but up was packed without the norm's weight");
-    }
-    call.norm_weight = check.row_parameter("norm_weight", o.norm_weight, call.x);
-    call.norm_bias = check.row_parameter("norm_bias", o.norm_bias, call.x);
-    if (o.norm == HALYARD_NORM_RMS) {
-        call.rms = rms_norm_scalars(check, "norm_flags", call.x, o.eps, o.norm_flags, 1.0f);
-        if (!check.failed() && o.deferred_norm && (o.norm_flags & HALYARD_RMS_UNIT_OFFSET)) {
-            check.fail(HALYARD_INVALID_ARGUMENT,
-                       "norm_flags has HALYARD_RMS_UNIT_OFFSET, but deferred_norm takes the weight from "
-                       "up: pack it with norm_unit_offset");
-        }
-    } else {
-        check.finite_not_negative("eps", o.eps);
-        if (!check.failed() && o.norm_flags != 0) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "norm_flags is 0x%x, but must be 0 where norm is not HALYARD_NORM_RMS",
-                       o.norm_flags);
-        }
-    }
-
-    check_activation(check, o.activation, o.beta);
-    call.bias = check_vector(check, "bias", o.bias, up->out_features);
-    if (!check.failed() && o.bias_up && !up->gated) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "bias_up is given, but up holds one matrix, not gate and up");
-    }
-    call.bias_up = check_vector(check, "bias_up", o.bias_up, up->out_features);
-    call.bias_down = check_vector(check, "bias_down", o.bias_down, down->out_features);
-    if (o.residual) {
-        check.same_dtype(call.x, call.y);
-    }
-    for (const View *input :
-         {&call.x, &call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down}) {
-        check.no_overlap(call.y, *input, false);
-    }
-    check.no_overlap(call.y, memory_view("the packed bytes of up", up->block, up->bytes), false);
-    check.no_overlap(call.y, memory_view("the packed bytes of down", down->block, down->bytes), false);
-    return call;
-}
 
 /** Memory for f32 copies of a vector of `view`'s dtype; nothing where it is f32 already or not there. */
 int64_t widened_floats(const View &view) {
@@ -134,9 +49,8 @@ public:
         memory += widened_floats(call_.norm_bias);
         rows_ = memory;
         scalars_ = call_.rms;
-        eps_ = call_.options.eps;
-        operation_ =
-            call_.options.norm == HALYARD_NORM_RMS ? rms_norm(weight_, &scalars_) : layer_norm(weight_, bias_, &eps_);
+        operation_ = call_.options.norm == HALYARD_NORM_RMS ? rms_norm(weight_, &scalars_)
+                                                            : layer_norm(weight_, bias_, &scalars_.eps);
     }
 
     /** Normalized rows of x into blocks. */
@@ -172,12 +86,13 @@ private:
     const int64_t width_;
     View weight_, bias_;
     RmsNormScalars scalars_;
-    float eps_ = 0.0f;
     RowOperation operation_;
     float *rows_ = nullptr;  // two for each thread
 };
 
-halyard_status run_ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
+}  // namespace
+
+void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const halyard_isa isa = best_isa(context.max_isa);
     const halyard_ffn_options &o = call.options;
     const int64_t rows = row_count(call.x), block = std::min(rows, block_rows());
@@ -204,8 +119,8 @@ halyard_status run_ffn(Checker &check, const halyard_context &context, const Ffn
     }
     Scratch scratch(context.scratch, bytes);
     if (scratch.failed()) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x",
-                          static_cast<long long>(block));
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x", static_cast<long long>(block));
+        return;
     }
     float *memory[7];
     for (int i = 0; i < 7; i++) {
@@ -245,7 +160,7 @@ halyard_status run_ffn(Checker &check, const halyard_context &context, const Ffn
                 std::min<int64_t>(threads_for(context, count * d_model * size_of(call.x.dtype)), count));
             run_tasks(context, threads, [&](int index) {
                 const int64_t begin = count * index / threads, end = count * (index + 1) / threads;
-                row_statistics(isa, x, call.x.dtype, o.norm, call.rms, o.eps, row + begin, end - begin, scale + begin,
+                row_statistics(isa, x, call.x.dtype, o.norm, call.rms, row + begin, end - begin, scale + begin,
                                mean + begin);
             });
         }
@@ -263,36 +178,6 @@ halyard_status run_ffn(Checker &check, const halyard_context &context, const Ffn
         destination.first_row = row;
         down_product.run(hidden, tiling, count, nullptr, nullptr, destination, product_memory);
     }
-    return HALYARD_OK;
 }
 
-}  // namespace
 }  // namespace halyard
-
-using namespace halyard;
-
-halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, const halyard_weights *up,
-                           const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y) {
-    Checker check("halyard_ffn", Devices::cpu_or_cuda);
-    const halyard_ffn_options none = {};
-    const FfnCall call = check_ffn(check, x, up, down, options ? *options : none, y);
-    if (check.failed() || call.y.empty()) {
-        return check.status();
-    }
-    if constexpr (has_cuda) {
-        if (call.y.on_cuda) {
-            cuda::ffn(check, context_or_default(context), call);
-            return check.status();
-        }
-    }
-    return run_ffn(check, context_or_default(context), call);
-}
-
-int64_t halyard_ffn_hidden_size(int64_t d_model, int64_t multiple_of) {
-    if (d_model < 1 || multiple_of < 1 || d_model / 3 > INT64_MAX / 8) {
-        return 0;
-    }
-    const int64_t hidden = d_model / 3 * 8 + d_model % 3 * 8 / 3, over = hidden % multiple_of;
-    const int64_t add = over == 0 ? 0 : multiple_of - over;
-    return hidden > INT64_MAX - add ? 0 : hidden + add;
-}

@@ -1,4 +1,6 @@
-// Packing: from a matrix in memory to a block.
+// Packing on the processor: from a matrix in memory to a block.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -11,109 +13,11 @@
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 #include "core/system/huge_pages.h"
-#include "cuda/linear/weights.h"
+#include "cpu/backend.h"
 #include "layout/pack.h"
 
 namespace halyard {
 namespace {
-
-// ---- Packing: arguments ----
-
-/** Checks tensors of which only shape and dtype matter, or all of them. */
-class SourceReader {
-public:
-    SourceReader(Checker &check, bool with_data) : check_(check), with_data_(with_data) {}
-
-    View read(const char *name, const DLTensor *tensor) const {
-        if (with_data_ || !tensor) {
-            return check_.tensor(name, tensor);
-        }
-        DLTensor shape_only = *tensor;
-        shape_only.data = &shape_only;  // aligned, and never read
-        shape_only.byte_offset = 0;
-        shape_only.strides = nullptr;
-        shape_only.device = {kDLCPU, 0};
-        return check_.tensor(name, &shape_only);
-    }
-
-    View matrix(const char *name, const DLTensor *tensor) const {
-        const View view = read(name, tensor);
-        if (check_.failed()) {
-            return view;
-        }
-        if (view.rank != 2) {
-            check_.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must be a matrix (rank 2)", name, view.rank);
-        }
-        for (int axis = 0; axis < view.rank; axis++) {
-            if (view.shape[axis] < 1 || view.shape[axis] > max_features) {
-                check_.fail(HALYARD_INVALID_ARGUMENT,
-                            "%s has extent %lld on axis %d, but must have 1 to 2^31 - 1 features", name,
-                            static_cast<long long>(view.shape[axis]), axis);
-            }
-        }
-        return view;
-    }
-
-    /** [in_features] in the dtype of the weight, or nothing if `tensor` is null. */
-    View vector(const char *name, const DLTensor *tensor, const PackSources &sources) const {
-        if (!tensor || check_.failed()) {
-            return View();
-        }
-        const View view = read(name, tensor);
-        if (!check_.failed() && (view.rank != 1 || view.width() != sources.in_features)) {
-            check_.fail(HALYARD_INVALID_ARGUMENT,
-                        "%s must have shape [%lld], the in_features of weight, but has rank %d and width %lld", name,
-                        static_cast<long long>(sources.in_features), view.rank, static_cast<long long>(view.width()));
-        }
-        check_.same_dtype(sources.weight, view);
-        return view;
-    }
-
-private:
-    Checker &check_;
-    bool with_data_;
-};
-
-PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_pack_options *options, bool with_data) {
-    const halyard_pack_options none = {};
-    const halyard_pack_options &o = options ? *options : none;
-    const SourceReader reader(check, with_data);
-    PackSources s;
-    s.weight = reader.matrix("weight", weight);
-    if (!check.failed()) {
-        const Place place = choose_place(check, "weight", weight->device, o.device);
-        s.to_cuda = place.on_cuda;
-        s.device_id = place.device_id;
-    }
-    s.layout = o.layout;
-    if (s.layout != HALYARD_WEIGHT_OUT_IN && s.layout != HALYARD_WEIGHT_IN_OUT) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", s.layout);
-        return s;
-    }
-    if (o.up) {
-        s.up = reader.matrix("up", o.up);
-        check.same_shape(s.weight, s.up);
-        check.same_dtype(s.weight, s.up);
-        s.gated = true;
-    }
-    if (check.failed()) {
-        return s;
-    }
-    s.in_features = s.weight.shape[s.layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
-    s.out_features = s.weight.shape[s.layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
-    s.norm_weight = reader.vector("norm_weight", o.norm_weight, s);
-    s.norm_bias = reader.vector("norm_bias", o.norm_bias, s);
-    s.unit_offset = o.norm_unit_offset != 0;
-    s.norm_folded = o.norm_weight || o.norm_bias || s.unit_offset;
-    if (!check.failed() && !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype)) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
-                   static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));
-    }
-    return s;
-}
-
-// ---- Packing: work ----
 
 struct PackKernels {
     KernelFunction pack, pack_as_it_is, sums, weighted_sums;
@@ -369,40 +273,15 @@ void pack_block(const halyard_context &context, const PackSources &sources, char
 }
 
 }  // namespace
-}  // namespace halyard
 
-using halyard::Checker;
-
-halyard_status halyard_weights_size(const DLTensor *weight, const halyard_pack_options *options, int64_t *bytes) {
-    using namespace halyard;
-    Checker check("halyard_weights_size");
-    const PackSources sources = check_sources(check, weight, options, false);
-    if (check.not_null("bytes", bytes)) {
-        *bytes = sources.geometry.bytes;
-        if constexpr (has_cuda) {
-            if (sources.to_cuda) {
-                *bytes = cuda::DeviceMatrix(sources).bytes;
-            }
-        }
-    }
-    return check.status();
+int64_t cpu::packed_bytes(const PackSources &sources) {
+    return sources.geometry.bytes;
 }
 
-halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
-                                    const halyard_pack_options *options, void *memory, int64_t bytes,
-                                    halyard_weights **weights) {
-    using namespace halyard;
-    Checker check("halyard_weights_pack", Devices::cpu_or_cuda);
-    const PackSources sources = check_sources(check, weight, options, true);
-    check.not_null("weights", weights);
-    if constexpr (has_cuda) {
-        if (sources.to_cuda) {
-            cuda::pack(check, context, sources, memory, bytes, weights);
-            return check.status();
-        }
-    }
+void cpu::pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
+               halyard_weights **weights) {
     const int64_t needed = sources.geometry.bytes;
-    if (!check.failed() && memory) {
+    if (memory) {
         if (reinterpret_cast<uintptr_t>(memory) % block_alignment != 0) {
             check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d",
                        static_cast<int>(block_alignment));
@@ -417,21 +296,28 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
         }
     }
     if (check.failed()) {
-        return check.status();
+        return;
     }
 
     halyard_weights *handle = new_handle();
     char *block = !handle ? nullptr : memory ? static_cast<char *>(memory) : map_pages(needed, true);
     if (!block) {
         free(handle);
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights",
-                          static_cast<long long>(needed));
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights", static_cast<long long>(needed));
+        return;
     }
-    pack_block(context_or_default(context), sources, block);
+    pack_block(context, sources, block);
     view_block(*handle, block, sources.geometry);
     handle->owner = memory ? halyard_weights::Owner::caller : halyard_weights::Owner::mapping;
     handle->mapped = memory ? nullptr : block;
     handle->mapped_bytes = memory ? 0 : needed;
     *weights = handle;
-    return HALYARD_OK;
 }
+
+void cpu::free_weights(const halyard_weights &weights) {
+    if (weights.owner == halyard_weights::Owner::mapping) {
+        munmap(weights.mapped, weights.mapped_bytes);
+    }
+}
+
+}  // namespace halyard

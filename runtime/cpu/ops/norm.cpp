@@ -1,4 +1,4 @@
-// Row operations: the norms with and without residual, and softmax.
+// Row kernels on the processor: the norms with and without residual, their statistics, and softmax.
 #include <climits>
 #include <cmath>
 #include <initializer_list>
@@ -6,8 +6,8 @@
 #include "core/calls/norm.h"
 #include "core/row_iterator.h"
 #include "core/row_vector.h"
+#include "cpu/backend.h"
 #include "cpu/ops/streaming.h"
-#include "cuda/ops/operations.h"
 
 namespace halyard {
 namespace {
@@ -28,20 +28,8 @@ Rows rows_of(std::initializer_list<const View *> views) {
     return rows;
 }
 
-/** `reduced` features of each row enter its reductions. */
-void run(Checker &check, const halyard_context *context, const RowOperation &operation, int64_t reduced, const View &x,
-         const View &y) {
-    if (y.empty()) {
-        return;
-    }
-    if constexpr (has_cuda) {
-        if (y.on_cuda) {
-            cuda::row(check, context, operation, reduced, x, y);
-            return;
-        }
-    }
+void run(const halyard_context &c, const RowOperation &operation, const View &x, const View &y) {
     const Rows rows = rows_of({&x, &y});
-    const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
     const bool stream =
@@ -66,19 +54,9 @@ void run(Checker &check, const halyard_context *context, const RowOperation &ope
     });
 }
 
-void run_fused(Checker &check, const halyard_context *context, const RowOperation &operation, const View &x,
-               const View &residual, const View &sum, const View &y) {
-    if (y.empty()) {
-        return;
-    }
-    if constexpr (has_cuda) {
-        if (y.on_cuda) {
-            cuda::add_row(check, context, operation, x, residual, sum, y);
-            return;
-        }
-    }
+void run_fused(const halyard_context &c, const RowOperation &operation, const View &x, const View &residual,
+               const View &sum, const View &y) {
     const Rows rows = rows_of({&x, &residual, &sum, &y});
-    const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const KernelFunction add = kernel_function(Kernel::add, x.dtype, isa);
     const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
@@ -116,22 +94,32 @@ void run_fused(Checker &check, const halyard_context *context, const RowOperatio
     });
 }
 
-void run_softmax(Checker &check, const halyard_context *context, const View &x, float scale, const View &y) {
+}  // namespace
+
+void cpu::norm(Checker &, const halyard_context &c, const NormCall &call) {
+    RmsNormScalars scalars = call.scalars;
+    const RowOperation operation = row_operation(call, scalars);
+    if (call.residual.data) {
+        run_fused(c, operation, call.x, call.residual, call.residual_out, call.y);
+    } else {
+        run(c, operation, call.x, call.y);
+    }
+}
+
+void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) {
+    const View &x = call.x, &y = call.y;
+    float scale = call.scale;
     RowOperation whole, normalize;
     whole.kernel = Kernel::softmax;
     whole.scalar(&scale);
     normalize.kernel = Kernel::softmax_normalize;
-    if (y.empty()) {
-        return;
-    }
     const Rows rows = rows_of({&x, &y});
     const int64_t exponentials_bytes = rows.width() * size_of(DType::f32);
-    if (exponentials_bytes > row_tile_bytes || y.on_cuda) {
-        run(check, context, whole, x.width(), x, y);
+    if (exponentials_bytes > row_tile_bytes) {
+        run(c, whole, x, y);
         return;
     }
 
-    const halyard_context &c = context_or_default(context);
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
     const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && x.data != y.data;
@@ -161,107 +149,33 @@ void run_softmax(Checker &check, const halyard_context *context, const View &x, 
     });
 }
 
-void check_rows(Checker &check, const View &x, std::initializer_list<const View *> others) {
-    for (const View *other : others) {
-        check.same_shape(x, *other);
-        check.same_dtype(x, *other);
-    }
-    check.rows_not_empty(x);
-    if (!check.failed() && x.width() > max_columns) {
-        check.fail(HALYARD_UNSUPPORTED, "%s has rows of %lld features, but at most %lld are supported", x.name,
-                   static_cast<long long>(x.width()), static_cast<long long>(max_columns));
-    }
-}
-
-/** The tensors of a fused add and norm. */
-struct FusedRows {
-    View x, residual, residual_out, y;
-};
-
-FusedRows check_fused_rows(Checker &check, const DLTensor *x, const DLTensor *residual, const DLTensor *residual_out,
-                           const DLTensor *y) {
-    const FusedRows t = {check.tensor("x", x), check.tensor("residual", residual),
-                         check.output("residual_out", residual_out), check.output("y", y)};
-    check_rows(check, t.x, {&t.residual, &t.residual_out, &t.y});
-    for (const View *output : {&t.residual_out, &t.y}) {
-        check.no_overlap(*output, t.x, true);
-        check.no_overlap(*output, t.residual, true);
-    }
-    check.no_overlap(t.y, t.residual_out, false);
-    return t;
-}
-
-halyard_status partial_rms_norm(const char *name, const halyard_context *context, const DLTensor *x,
-                                const DLTensor *weight, float eps, unsigned flags, float p, DLTensor *y) {
-    Checker check(name, Devices::cpu_or_cuda);
-    const View xs = check.tensor("x", x), ys = check.output("y", y);
-    check_rows(check, xs, {&ys});
-    const View w = check.row_parameter("weight", weight, xs);
-    check.no_overlap(ys, xs, true);
-    check.no_overlap(ys, w, false);
-    RmsNormScalars scalars = rms_norm_scalars(check, "flags", xs, eps, flags, p);
-    if (!check.failed()) {
-        run(check, context, rms_norm(w, &scalars), scalars.moment_width, xs, ys);
-    }
-    return check.status();
-}
-
-halyard_status norm_statistics(Checker &check, const halyard_context *context, halyard_norm norm, const DLTensor *x,
-                               float eps, unsigned flags, DLTensor *mean, DLTensor *scale) {
-    const bool has_mean = norm == HALYARD_NORM_LAYER;
-    const View xs = check.tensor("x", x);
-    const View means = has_mean ? check_row_vector(check, "mean", mean, xs, true) : View();
-    const View scales = check_row_vector(check, "scale", scale, xs, true);
-    check_rows(check, xs, {});
-    check.no_overlap(scales, xs, false);
-    check.no_overlap(means, xs, false);
-    check.no_overlap(means, scales, false);
-    RmsNormScalars scalars = {};
-    if (has_mean) {
-        check.finite_not_negative("eps", eps);
-    } else {
-        scalars = rms_norm_scalars(check, "flags", xs, eps, flags, 1.0f);
-        if (!check.failed() && (flags & HALYARD_RMS_UNIT_OFFSET)) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "flags has HALYARD_RMS_UNIT_OFFSET, which does not concern the scale");
-        }
-    }
-    if (check.failed() || xs.empty()) {
-        return check.status();
-    }
-    if constexpr (has_cuda) {
-        if (xs.on_cuda) {
-            cuda::row_statistics(check, context, norm, &scalars, &eps, xs, means, scales);
-            return check.status();
-        }
-    }
+void cpu::norm_statistics(Checker &, const halyard_context &c, const NormStatisticsCall &call) {
     Rows rows(false);
-    rows.add(xs);
+    rows.add(call.x);
     rows.merge();
-    const halyard_context &c = context_or_default(context);
+    const bool has_mean = call.norm == HALYARD_NORM_LAYER;
     const halyard_isa isa = best_isa(c.max_isa);
     constexpr int64_t at_once = 64;
     Split(c, rows).run([&](const Part &part) {
         float scale_part[at_once], mean_part[at_once];
         for (int64_t row = part.row; row < part.row_end; row += at_once) {
             const int64_t count = std::min(at_once, part.row_end - row);
-            row_statistics(isa, rows, xs.dtype, norm, scalars, eps, row, count, scale_part, mean_part);
-            scatter(scales, row, count, scale_part);
+            row_statistics(isa, rows, call.x.dtype, call.norm, call.scalars, row, count, scale_part, mean_part);
+            scatter(call.y, row, count, scale_part);
             if (has_mean) {
-                scatter(means, row, count, mean_part);
+                scatter(call.mean, row, count, mean_part);
             }
         }
     });
-    return check.status();
 }
 
-}  // namespace
-
-void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &rms,
-                    float eps, int64_t first_row, int64_t rows, float *scale, float *mean) {
+void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &scalars,
+                    int64_t first_row, int64_t rows, float *scale, float *mean) {
     const bool has_mean = norm == HALYARD_NORM_LAYER;
     const KernelFunction kernel =
         kernel_function(has_mean ? Kernel::layer_norm_scale : Kernel::rms_norm_scale, dtype, isa);
-    bool eps_outside_root = rms.eps_outside_root;
+    float eps = scalars.eps;
+    bool eps_outside_root = scalars.eps_outside_root;
     Buffer row_buffer, result;
     float values[2];
     void *rms_arguments[] = {row_buffer.argument(), &eps, &eps_outside_root, result.argument()};
@@ -280,87 +194,3 @@ void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm no
 }
 
 }  // namespace halyard
-
-using namespace halyard;
-
-halyard_status halyard_rms_norm_scale(const halyard_context *context, const DLTensor *x, float eps, unsigned flags,
-                                      DLTensor *scale) {
-    Checker check("halyard_rms_norm_scale", Devices::cpu_or_cuda);
-    return norm_statistics(check, context, HALYARD_NORM_RMS, x, eps, flags, nullptr, scale);
-}
-
-halyard_status halyard_layer_norm_scale(const halyard_context *context, const DLTensor *x, float eps, DLTensor *mean,
-                                        DLTensor *scale) {
-    Checker check("halyard_layer_norm_scale", Devices::cpu_or_cuda);
-    return norm_statistics(check, context, HALYARD_NORM_LAYER, x, eps, 0, mean, scale);
-}
-
-halyard_status halyard_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
-                                  const DLTensor *bias, float eps, DLTensor *y) {
-    Checker check("halyard_layer_norm", Devices::cpu_or_cuda);
-    const View xs = check.tensor("x", x), ys = check.output("y", y);
-    check_rows(check, xs, {&ys});
-    const View w = check.row_parameter("weight", weight, xs), b = check.row_parameter("bias", bias, xs);
-    check.no_overlap(ys, xs, true);
-    check.no_overlap(ys, w, false);
-    check.no_overlap(ys, b, false);
-    check.finite_not_negative("eps", eps);
-    if (!check.failed()) {
-        run(check, context, layer_norm(w, b, &eps), xs.width(), xs, ys);
-    }
-    return check.status();
-}
-
-halyard_status halyard_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight, float eps,
-                                unsigned flags, DLTensor *y) {
-    return partial_rms_norm("halyard_rms_norm", context, x, weight, eps, flags, 1.0f, y);
-}
-
-halyard_status halyard_partial_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *weight,
-                                        float eps, unsigned flags, float p, DLTensor *y) {
-    return partial_rms_norm("halyard_partial_rms_norm", context, x, weight, eps, flags, p, y);
-}
-
-halyard_status halyard_add_layer_norm(const halyard_context *context, const DLTensor *x, const DLTensor *residual,
-                                      const DLTensor *weight, const DLTensor *bias, float eps, DLTensor *residual_out,
-                                      DLTensor *y) {
-    Checker check("halyard_add_layer_norm", Devices::cpu_or_cuda);
-    const FusedRows t = check_fused_rows(check, x, residual, residual_out, y);
-    const View w = check.row_parameter("weight", weight, t.x), b = check.row_parameter("bias", bias, t.x);
-    for (const View *output : {&t.residual_out, &t.y}) {
-        check.no_overlap(*output, w, false);
-        check.no_overlap(*output, b, false);
-    }
-    check.finite_not_negative("eps", eps);
-    if (!check.failed()) {
-        run_fused(check, context, layer_norm(w, b, &eps), t.x, t.residual, t.residual_out, t.y);
-    }
-    return check.status();
-}
-
-halyard_status halyard_add_rms_norm(const halyard_context *context, const DLTensor *x, const DLTensor *residual,
-                                    const DLTensor *weight, float eps, unsigned flags, DLTensor *residual_out,
-                                    DLTensor *y) {
-    Checker check("halyard_add_rms_norm", Devices::cpu_or_cuda);
-    const FusedRows t = check_fused_rows(check, x, residual, residual_out, y);
-    const View w = check.row_parameter("weight", weight, t.x);
-    check.no_overlap(t.residual_out, w, false);
-    check.no_overlap(t.y, w, false);
-    RmsNormScalars scalars = rms_norm_scalars(check, "flags", t.x, eps, flags, 1.0f);
-    if (!check.failed()) {
-        run_fused(check, context, rms_norm(w, &scalars), t.x, t.residual, t.residual_out, t.y);
-    }
-    return check.status();
-}
-
-halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y) {
-    Checker check("halyard_softmax", Devices::cpu_or_cuda);
-    const View xs = check.tensor("x", x), ys = check.output("y", y);
-    check_rows(check, xs, {&ys});
-    check.no_overlap(ys, xs, true);
-    check.finite("scale", scale);
-    if (!check.failed()) {
-        run_softmax(check, context, xs, scale, ys);
-    }
-    return check.status();
-}

@@ -5,7 +5,7 @@
 //
 // A block has as many queries (of all heads, and of several sequences) as have room for their partial results and
 // scores, so that the memory does not grow with the product of the lengths.
-#include "cuda/attention/attention.h"
+#include "cuda/backend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -86,7 +86,7 @@ private:
         View result = weight;
         if (weight.data && weight.dtype != DType::f32) {
             result = view_of(memory, DType::f32, ordinal_, {weight.width()}, {1});
-            elementwise(check_, &context_, Kernel::cast_to_f32, {weight}, nullptr, result, 1);
+            cast(check_, context_, weight, result);
         }
         return result;
     }
@@ -96,10 +96,9 @@ private:
     /** Norm and rope of compact heads in f32, of which the first token has this position. */
     void prepare(const DeviceHeads &heads, const View &weight, int64_t position) {
         if (weight.data) {
-            RmsNormScalars rms = call_.rms;
             const int64_t rows = heads.batch * heads.tokens * heads.heads;
             const View view = view_of(heads.data, DType::f32, ordinal_, {rows, heads.head_dim}, {heads.head_dim, 1});
-            row(check_, &context_, rms_norm(weight, &rms), heads.head_dim, view, view);
+            norm(check_, context_, {HALYARD_NORM_RMS, view, weight, View(), view, call_.rms});
         }
         if (call_.options.rope) {
             DevicePositions positions;
@@ -284,8 +283,8 @@ private:
     /** The loaded queries in the type that products take. */
     void narrow_queries(const QueryBlock &block, DType dtype) {
         const int64_t d = call_.q.head_dim, rows = block.batch * call_.k.heads * block.rows;
-        elementwise(check_, &context_, copy_kernel(dtype), {view_of(queries_, DType::f32, ordinal_, {rows, d}, {d, 1})},
-                    nullptr, view_of(narrow_queries_, dtype, ordinal_, {rows, d}, {d, 1}), 1);
+        cast(check_, context_, view_of(queries_, DType::f32, ordinal_, {rows, d}, {d, 1}),
+             view_of(narrow_queries_, dtype, ordinal_, {rows, d}, {d, 1}));
     }
 
     float score_scale() const {
@@ -317,9 +316,7 @@ private:
         prepare(compact_heads(queries_, DType::f32, batch * heads, tokens, group, d), q_weight_, position);
     }
 
-    void convert(const View &from, const View &to) {
-        elementwise(check_, &context_, Kernel::cast_to_f32, {from}, nullptr, to, 1);
-    }
+    void convert(const View &from, const View &to) { cast(check_, context_, from, to); }
 
     struct Piece {
         int64_t split, splits, head, heads, sequence, sequences;
@@ -427,23 +424,24 @@ private:
 
 }  // namespace
 
-halyard_status run_attention(Checker &check, const halyard_context &context, const AttentionCall &call) {
+void attention(Checker &check, const halyard_context &context, const AttentionCall &call) {
     const DevicePlan plan(call);
     if (plan.longest >= max_device_positions || call.q.tokens >= max_device_positions) {
-        return check.fail(HALYARD_UNSUPPORTED, "%s has %lld positions, but on a CUDA device at most %lld are supported",
-                          plan.longest >= max_device_positions ? "k" : "q",
-                          static_cast<long long>(std::max(plan.longest, call.q.tokens)),
-                          static_cast<long long>(max_device_positions - 1));
+        check.fail(HALYARD_UNSUPPORTED, "%s has %lld positions, but on a CUDA device at most %lld are supported",
+                   plan.longest >= max_device_positions ? "k" : "q",
+                   static_cast<long long>(std::max(plan.longest, call.q.tokens)),
+                   static_cast<long long>(max_device_positions - 1));
+        return;
     }
     if ((plan.group - 1) * call.y.head_stride > max_attention_reach) {
-        return check.fail(HALYARD_UNSUPPORTED, "y has heads %lld elements apart, which is too far on a CUDA device",
-                          static_cast<long long>(call.y.head_stride));
+        check.fail(HALYARD_UNSUPPORTED, "y has heads %lld elements apart, which is too far on a CUDA device",
+                   static_cast<long long>(call.y.head_stride));
+        return;
     }
     DeviceAttention(check, context, call, plan).run();
     for (int64_t b = 0; b < call.q.batch && call.cache && !check.failed(); b++) {
         call.cache->length(call.layer, call.sequence(b)) += call.k.tokens;
     }
-    return check.status();
 }
 
 }  // namespace halyard::cuda

@@ -60,7 +60,7 @@ void attend_by_products(const halyard_context &context, Launches &launches, cons
     float score_scale = 1.0f;
     if (split.softcap > 0.0f) {
         constexpr float unused_beta = 1.0f;
-        elementwise(launches.check(), &context, Kernel::tanh, {scores}, &unused_beta, scores, 1);
+        elementwise(launches.check(), context, {Kernel::tanh, {scores}, 1, scores, &unused_beta});
         score_scale = split.softcap;
     }
     float *const top = reinterpret_cast<float *>(split.partial) + d;
@@ -68,7 +68,7 @@ void attend_by_products(const halyard_context &context, Launches &launches, cons
         return view_of(reinterpret_cast<char *>(first), DType::f32, launches.ordinal(), {all_rows},
                        {split.partial_pitch});
     };
-    attention_block_sums(launches.check(), &context, k.dtype, &score_scale, scores, number_of_rows(top),
+    attention_block_sums(launches.check(), context, k.dtype, &score_scale, scores, number_of_rows(top),
                          number_of_rows(top + 1));
     launch_block_weights(launches, scores, score_scale, top, split.partial_pitch, split.weights, k.dtype);
 

@@ -1,24 +1,9 @@
 // Places in a cache on a device.
 #include "cuda/attention/kv_cache.h"
 
+#include "cuda/backend.h"
+
 namespace halyard::cuda {
-namespace {
-
-/** A tensor [(batch,) tokens, heads, head_dim]. */
-DeviceHeads heads_of(const View &view) {
-    const int axis = view.rank - 3;
-    return {view.data,
-            view.dtype,
-            axis > 0 ? view.shape[0] : 1,
-            view.shape[axis],
-            view.shape[axis + 1],
-            view.shape[axis + 2],
-            axis > 0 ? view.strides[0] : 0,
-            view.strides[axis],
-            view.strides[axis + 1]};
-}
-
-}  // namespace
 
 SequenceRun run_of_sequences(const halyard_kv_cache &cache, int64_t layer, const int64_t *sequences, int64_t b,
                              int64_t batch) {
@@ -54,35 +39,33 @@ DeviceHeads cached_values(const halyard_kv_cache &cache, int64_t layer, int64_t 
     return values;
 }
 
-halyard_status append(Checker &check, const halyard_context &context, halyard_kv_cache &cache, int64_t layer,
-                      const int64_t *sequences, const View &k, const View &v) {
-    const DeviceHeads keys = heads_of(k), values = heads_of(v);
+void kv_append(Checker &check, const halyard_context &context, const KvAppendCall &call) {
+    const halyard_kv_cache &cache = *call.cache;
+    const DeviceHeads keys = device_heads(call.k), values = device_heads(call.v);
     for (int64_t b = 0; b < keys.batch;) {
-        const SequenceRun run = run_of_sequences(cache, layer, sequences, b, keys.batch);
-        const int64_t sequence = sequence_at(sequences, b), position = cache.length(layer, sequence);
+        const SequenceRun run = run_of_sequences(cache, call.layer, call.sequences, b, keys.batch);
+        const int64_t sequence = sequence_at(call.sequences, b), position = cache.length(call.layer, sequence);
         convert_heads(check, context, cache.device_id, keys.batch_from(b, run.count),
-                      cached_keys(cache, layer, sequence, run.count, position, keys.tokens));
+                      cached_keys(cache, call.layer, sequence, run.count, position, keys.tokens));
         convert_heads(check, context, cache.device_id, values.batch_from(b, run.count),
-                      cached_values(cache, layer, sequence, run.count, position, keys.tokens));
+                      cached_values(cache, call.layer, sequence, run.count, position, keys.tokens));
         b += run.count;
     }
     for (int64_t b = 0; b < keys.batch && !check.failed(); b++) {
-        cache.length(layer, sequence_at(sequences, b)) += keys.tokens;
+        cache.length(call.layer, sequence_at(call.sequences, b)) += keys.tokens;
     }
-    return check.status();
 }
 
-halyard_status read(Checker &check, const halyard_context &context, const halyard_kv_cache &cache, int64_t layer,
-                    int64_t sequence, int64_t first, const View &k, const View &v) {
-    if (!k.empty()) {
-        const DeviceHeads to = heads_of(k);
-        convert_heads(check, context, cache.device_id, cached_keys(cache, layer, sequence, 1, first, to.tokens), to);
-    }
-    if (!v.empty()) {
-        const DeviceHeads to = heads_of(v);
-        convert_heads(check, context, cache.device_id, cached_values(cache, layer, sequence, 1, first, to.tokens), to);
-    }
-    return check.status();
+void kv_read(Checker &check, const halyard_context &context, const KvReadCall &call) {
+    const halyard_kv_cache &cache = *call.cache;
+    const auto copy = [&](const Heads &to, auto cached) {
+        if (!to.view.empty()) {
+            convert_heads(check, context, cache.device_id,
+                          cached(cache, call.layer, call.sequence, 1, call.first, to.tokens), device_heads(to));
+        }
+    };
+    copy(call.k, cached_keys);
+    copy(call.v, cached_values);
 }
 
 }  // namespace halyard::cuda

@@ -23,14 +23,6 @@ DeviceHeads cached_keys(const halyard_kv_cache &cache, int64_t layer, int64_t se
 DeviceHeads cached_values(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t count,
                           int64_t position, int64_t tokens);
 
-// halyard_kv_cache_append and halyard_kv_cache_read, their arguments checked. They return when the work is in the
-// stream.
-halyard_status append(Checker &check, const halyard_context &context, halyard_kv_cache &cache, int64_t layer,
-                      const int64_t *sequences, const View &k, const View &v);
-/** k or v may be empty. */
-halyard_status read(Checker &check, const halyard_context &context, const halyard_kv_cache &cache, int64_t layer,
-                    int64_t sequence, int64_t first, const View &k, const View &v);
-
 }  // namespace halyard::cuda
 
 #endif

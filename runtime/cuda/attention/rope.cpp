@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "cuda/backend.h"
 #include "cuda/buffer.h"
+#include "cuda/copies.h"
 #include "cuda/launch.h"
 
 namespace halyard::cuda {
@@ -141,7 +143,7 @@ void rotate(Checker &check, const halyard_context &context, int ordinal, const h
         return;
     }
     Launches launches(check, context, ordinal);
-    const char *const table = rope.on_devices.get(launches, rope.mapped, rope.mapped_bytes);
+    const char *const table = copy_on_device(launches, rope.on_devices, rope.mapped, rope.mapped_bytes);
     if (!table) {
         return;
     }
@@ -150,6 +152,12 @@ void rotate(Checker &check, const halyard_context &context, int ordinal, const h
     if (rest > 0 && x.data != y.data) {
         convert_heads(check, context, ordinal, x.features(rotated, rest), y.features(rotated, rest));
     }
+}
+
+void rope(Checker &check, const halyard_context &context, const RopeCall &call) {
+    const Integers &p = call.positions;
+    rotate(check, context, call.y.device_id, *call.rope, {p.data, p.wide, p.batch_stride, p.token_stride, 0},
+           device_heads(call.x), device_heads(Heads(call.y)));
 }
 
 }  // namespace halyard::cuda

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "core/check_shapes.h"
+#include "cuda/backend.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/linear/layer_steps.h"
-#include "cuda/linear/layers.h"
 #include "cuda/ops/operations.h"
 
 namespace halyard::cuda {
@@ -108,8 +108,6 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const char *const down_bias = converted(call.bias_down, down_dtype, bias_down_piece);
 
     View weight = call.norm_weight, bias = call.norm_bias;
-    RmsNormScalars rms = call.rms;
-    float eps = o.eps;
     if (widen_norm) {
         weight.data = const_cast<char *>(converted(call.norm_weight, dtype, norm_weight));
         bias.data = const_cast<char *>(converted(call.norm_bias, dtype, norm_bias));
@@ -122,8 +120,8 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
             return view;
         };
         const View scale = vector_of_rows(scale_piece), mean = has_mean ? vector_of_rows(mean_piece) : View();
-        row_statistics(check, &context, o.norm, &rms, &eps, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean,
-                       scale);
+        norm_statistics(check, context,
+                        {o.norm, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean, scale, call.rms});
     }
 
     char *const y = copy_y ? pieces[y_copy] : call.y.data;
@@ -134,10 +132,9 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
         const int64_t count = std::min(block, rows - row);
         Matrix input = {x.data + row * x_pitch * size_of(dtype), x_pitch};
         if (plain_norm) {
-            const RowOperation operation =
-                o.norm == HALYARD_NORM_RMS ? rms_norm(weight, &rms) : layer_norm(weight, bias, &eps);
-            cuda::row(check, &context, operation, d_model, steps.rows(input.data, dtype, count, d_model, x_pitch),
-                      steps.rows(pieces[normed], dtype, count, d_model, norm_pitch));
+            norm(check, context,
+                 {o.norm, steps.rows(input.data, dtype, count, d_model, x_pitch), weight, bias,
+                  steps.rows(pieces[normed], dtype, count, d_model, norm_pitch), call.rms});
             input = {pieces[normed], norm_pitch};
         }
         char *const sums = pieces[sums_piece];

@@ -12,10 +12,6 @@ namespace {
 
 constexpr int64_t access_bytes = 16;
 
-Kernel cast_to(DType dtype) {
-    return dtype == DType::f32 ? Kernel::cast_to_f32 : dtype == DType::f16 ? Kernel::cast_to_f16 : Kernel::cast_to_bf16;
-}
-
 /** The kernel of a unit without shifts; false if there is none. */
 bool plain_kernel(const Unit &unit, bool gated, Kernel &kernel) {
     if (!gated) {
@@ -124,11 +120,11 @@ View rows_view(int device, const void *data, DType dtype, int64_t rows, int64_t 
 }
 
 void Steps::cast(const View &x, const View &y) {
-    elementwise(launches_.check(), &context_, cast_to(y.dtype), {x}, nullptr, y, 1);
+    cuda::cast(launches_.check(), context_, x, y);
 }
 
 void Steps::add(const View &a, const View &b, const View &y) {
-    elementwise(launches_.check(), &context_, Kernel::add, {a, b}, nullptr, y, 1);
+    elementwise(launches_.check(), context_, {Kernel::add, {a, b}, 2, y});
 }
 
 void Steps::widen(const halyard_weights &w, char *memory) {
@@ -188,10 +184,10 @@ void Steps::finish(const halyard_weights &w, const Unit &unit, const Shifts &shi
         const View gate = rows(sums, dtype, count, w.out_features, sums_pitch);
         const View result = rows(y, dtype, count, w.out_features, y_pitch);
         if (w.gated) {
-            elementwise(launches_.check(), &context_, kernel,
-                        {gate, rows(up, dtype, count, w.out_features, sums_pitch)}, &unit.beta, result, 1);
+            elementwise(launches_.check(), context_,
+                        {kernel, {gate, rows(up, dtype, count, w.out_features, sums_pitch)}, 2, result, &unit.beta});
         } else {
-            elementwise(launches_.check(), &context_, kernel, {gate}, &unit.beta, result, 1);
+            elementwise(launches_.check(), context_, {kernel, {gate}, 1, result, &unit.beta});
         }
         return;
     }

@@ -5,9 +5,9 @@
 // or goes to y. Calls whose types differ are computed in f32 throughout, for which x and even the matrix are widened
 // first: they are right, and slow. So are rows that do not lie at an even pitch, which are copied.
 #include "core/check_shapes.h"
+#include "cuda/backend.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/linear/layer_steps.h"
-#include "cuda/linear/layers.h"
 
 namespace halyard::cuda {
 namespace {

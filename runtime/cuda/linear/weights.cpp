@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/context.h"
+#include "cuda/backend.h"
 #include "cuda/buffer.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/scratch.h"
@@ -151,11 +152,12 @@ DeviceMatrix::DeviceMatrix(const PackSources &sources) {
     bytes = matrix_offset + rounded_up(rows * pitch * size, piece_alignment);
 }
 
-void pack(Checker &check, const halyard_context *context, const PackSources &sources, void *memory, int64_t bytes,
+int64_t packed_bytes(const PackSources &sources) {
+    return DeviceMatrix(sources).bytes;
+}
+
+void pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
           halyard_weights **weights) {
-    if (check.failed()) {
-        return;
-    }
     const DeviceMatrix matrix(sources);
     if (memory && reinterpret_cast<uintptr_t>(memory) % piece_alignment != 0) {
         check.fail(HALYARD_INVALID_ARGUMENT,
@@ -172,7 +174,7 @@ void pack(Checker &check, const halyard_context *context, const PackSources &sou
             check.no_overlap(target, *source, false);
         }
     }
-    Launches launches(check, context_or_default(context), sources.device_id);
+    Launches launches(check, context, sources.device_id);
     halyard_weights *const handle = check.failed() ? nullptr : new_handle();
     if (!check.failed() && !handle) {
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a handle");
@@ -222,6 +224,9 @@ void pack(Checker &check, const halyard_context *context, const PackSources &sou
 }
 
 void free_weights(const halyard_weights &weights) {
+    if (weights.owner != halyard_weights::Owner::device) {
+        return;
+    }
     Checker check("halyard_weights_destroy");
     const Launches launches(check, context_or_default(nullptr), weights.device_id);
     if (!check.failed()) {

@@ -28,12 +28,6 @@ struct DeviceMatrix {
     int64_t matrix_offset, bytes;
 };
 
-/** Packs sources that are in order. `memory` is null or has `bytes` bytes on the device. */
-void pack(Checker &check, const halyard_context *context, const PackSources &sources, void *memory, int64_t bytes,
-          halyard_weights **weights);
-
-void free_weights(const halyard_weights &weights);
-
 }  // namespace halyard::cuda
 
 #endif

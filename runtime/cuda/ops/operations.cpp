@@ -77,7 +77,7 @@ int64_t rows_for(int32_t warps, int64_t rows) {
 
 /** What row kernels get: inputs, the operation's scalars and parameters, outputs. `statistics`: these hold an f32 for
  *  each row, see as_rows_of_one(). `variant`: the kernel's dtype where that is not the first tensor's. */
-void run_rows(Checker &check, const halyard_context *context, const RowOperation &operation, Kernel kernel,
+void run_rows(Checker &check, const halyard_context &context, const RowOperation &operation, Kernel kernel,
               int64_t reduced, std::initializer_list<const View *> views, int inputs, bool statistics = false,
               const DType *variant = nullptr) {
     const View &first = **views.begin();
@@ -95,7 +95,7 @@ void run_rows(Checker &check, const halyard_context *context, const RowOperation
     }
     int32_t warps = warps_for(width, dtype);
 
-    Launches launches(check, context_or_default(context), first.device_id);
+    Launches launches(check, context, first.device_id);
     // Rows [begin, end) of a piece, in blocks of so many.
     const auto launch = [&](const Rows::Piece &piece, int64_t begin, int64_t end, int64_t block_rows) {
         if (begin == end) {
@@ -171,19 +171,20 @@ Kernel with_add(Kernel norm) {
 
 }  // namespace
 
-void elementwise(Checker &check, const halyard_context *context, Kernel kernel, std::initializer_list<View> inputs,
-                 const float *beta, const View &y, int pair) {
+void elementwise(Checker &check, const halyard_context &context, const ElementwiseCall &call) {
+    const int input_count = call.input_count, pair = call.pair;
+    const float *const beta = call.beta;
+    const View &y = call.y;
     Rows rows(true);
-    for (const View &input : inputs) {
-        rows.add(input, rows.tensors() == 0 ? pair : 1);
+    for (int i = 0; i < input_count; i++) {
+        rows.add(call.inputs[i], i == 0 ? pair : 1);
     }
     rows.add(y);
     rows.merge();
-    const int input_count = rows.tensors() - 1;
-    const DType dtype = inputs.begin()->dtype;
+    const DType dtype = call.inputs[0].dtype;
     const int64_t whole = std::max(cell(dtype), cell(y.dtype));
 
-    Launches launches(check, context_or_default(context), y.device_id);
+    Launches launches(check, context, y.device_id);
     // Columns [begin, end) of a piece.
     const auto launch = [&](const Rows::Piece &piece, int64_t begin, int64_t end, Access access) {
         if (begin == end) {
@@ -202,7 +203,7 @@ void elementwise(Checker &check, const halyard_context *context, Kernel kernel, 
                            piece.rows, piece.pitch[i]);
             arguments[n++] = buffers[i].argument();
         }
-        launches.run(kernel, dtype, access, arguments);
+        launches.run(call.kernel, dtype, access, arguments);
     };
     rows.for_each_piece({0, rows.count(), 0, rows.width()}, max_grid_rows, max_columns, [&](const Rows::Piece &piece) {
         bool by_words = piece.rows == 1 || piece.columns % whole == 0;
@@ -215,31 +216,39 @@ void elementwise(Checker &check, const halyard_context *context, Kernel kernel, 
     });
 }
 
-void row(Checker &check, const halyard_context *context, const RowOperation &operation, int64_t reduced, const View &x,
-         const View &y) {
-    run_rows(check, context, operation, operation.kernel, reduced, {&x, &y}, 1);
-}
-
-void add_row(Checker &check, const halyard_context *context, const RowOperation &operation, const View &x,
-             const View &residual, const View &sum, const View &y) {
-    run_rows(check, context, operation, with_add(operation.kernel), x.width(), {&x, &residual, &sum, &y}, 2);
-}
-
-void row_statistics(Checker &check, const halyard_context *context, halyard_norm norm, RmsNormScalars *rms, float *eps,
-                    const View &x, const View &mean, const View &scale) {
-    RowOperation operation;
-    const View scales = as_rows_of_one(scale, x), means = as_rows_of_one(mean, x);
-    if (norm == HALYARD_NORM_LAYER) {
-        operation.scalar(eps);
-        run_rows(check, context, operation, Kernel::layer_norm_scale, x.width(), {&x, &scales, &means}, 1, true);
+void norm(Checker &check, const halyard_context &context, const NormCall &call) {
+    RmsNormScalars scalars = call.scalars;
+    const RowOperation operation = row_operation(call, scalars);
+    if (call.residual.data) {
+        run_rows(check, context, operation, with_add(operation.kernel), scalars.moment_width,
+                 {&call.x, &call.residual, &call.residual_out, &call.y}, 2);
     } else {
-        operation.scalar(eps);
-        operation.scalar(&rms->eps_outside_root);
-        run_rows(check, context, operation, Kernel::rms_norm_scale, x.width(), {&x, &scales}, 1, true);
+        run_rows(check, context, operation, operation.kernel, scalars.moment_width, {&call.x, &call.y}, 1);
     }
 }
 
-void attention_block_sums(Checker &check, const halyard_context *context, DType dtype, float *score_scale,
+void softmax(Checker &check, const halyard_context &context, const SoftmaxCall &call) {
+    float scale = call.scale;
+    RowOperation operation;
+    operation.scalar(&scale);
+    run_rows(check, context, operation, Kernel::softmax, call.x.width(), {&call.x, &call.y}, 1);
+}
+
+void norm_statistics(Checker &check, const halyard_context &context, const NormStatisticsCall &call) {
+    RmsNormScalars scalars = call.scalars;
+    RowOperation operation;
+    operation.scalar(&scalars.eps);
+    const View scales = as_rows_of_one(call.y, call.x), means = as_rows_of_one(call.mean, call.x);
+    if (call.norm == HALYARD_NORM_LAYER) {
+        run_rows(check, context, operation, Kernel::layer_norm_scale, call.x.width(), {&call.x, &scales, &means}, 1,
+                 true);
+    } else {
+        operation.scalar(&scalars.eps_outside_root);
+        run_rows(check, context, operation, Kernel::rms_norm_scale, call.x.width(), {&call.x, &scales}, 1, true);
+    }
+}
+
+void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float *score_scale,
                           const View &scores, const View &top, const View &sum) {
     RowOperation operation;
     operation.scalar(score_scale);

@@ -36,8 +36,7 @@ void convert_vectors(Checker &check, const halyard_context &context, int ordinal
                 }
                 const View from = view_of(part.on_cuda ? part.data : staged, part.dtype, ordinal, {width}, {1});
                 if (!check.failed()) {
-                    elementwise(check, &context, copy_kernel(dtype), {from}, nullptr,
-                                view_of(to, dtype, ordinal, {width}, {1}), 1);
+                    cast(check, context, from, view_of(to, dtype, ordinal, {width}, {1}));
                 }
             }
             to += width * size_of(dtype);

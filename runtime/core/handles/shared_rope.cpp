@@ -1,5 +1,5 @@
 // The list of tables of angles that are in use.
-#include "blocks/shared_rope.h"
+#include "core/handles/shared_rope.h"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 // Tables of angles that blocks with equal options share: one for the layers of
 // a model, not one for each.
-#ifndef HALYARD_RUNTIME_BLOCKS_SHARED_ROPE_H
-#define HALYARD_RUNTIME_BLOCKS_SHARED_ROPE_H
+#ifndef HALYARD_RUNTIME_CORE_HANDLES_SHARED_ROPE_H
+#define HALYARD_RUNTIME_CORE_HANDLES_SHARED_ROPE_H
 
 #include "halyard/attention.h"
 

@@ -1,0 +1,85 @@
+// What the processor and CUDA devices each do for the functions above them: one table of functions for either. Public
+// functions, blocks and stacks check their arguments into a call, and hand it to the backend of its tensors' device.
+#ifndef HALYARD_RUNTIME_CORE_BACKEND_H
+#define HALYARD_RUNTIME_CORE_BACKEND_H
+
+#include "core/calls/attention.h"
+#include "core/calls/linear.h"
+#include "core/calls/ops.h"
+#include "core/calls/pack.h"
+#include "core/device.h"
+
+namespace halyard {
+
+struct Backend {
+    template<typename Call>
+    using Operation = void(Checker &check, const halyard_context &context, const Call &call);
+
+    // ---- Operations: they do what a call asks for, or fail `check`. On a device they return when the work is in the
+    // stream. The call's y is not empty. ----
+    Operation<ElementwiseCall> *elementwise;
+    Operation<NormCall> *norm;
+    Operation<SoftmaxCall> *softmax;
+    Operation<NormStatisticsCall> *norm_statistics;
+    Operation<LinearCall> *linear;
+    Operation<FfnCall> *ffn;
+    Operation<AttentionCall> *attention;
+    Operation<RopeCall> *rope;
+    Operation<KvAppendCall> *kv_append;
+    Operation<KvReadCall> *kv_read;
+
+    // ---- Packed weights ----
+    int64_t (*packed_bytes)(const PackSources &sources);
+    /** Into `memory`, of `bytes` bytes, or into memory of its own where that is null. */
+    void (*pack)(Checker &check, const halyard_context &context, const PackSources &sources, void *memory,
+                 int64_t bytes, halyard_weights **weights);
+    /** The memory that the weights own. */
+    void (*free_weights)(const halyard_weights &weights);
+
+    // ---- Memory of device number `device`. What is allocated begins at a whole cache line; null after a failure. ----
+    char *(*allocate)(Checker &check, int device, int64_t bytes, const char *what);
+    void (*free)(int device, void *memory);
+    /** For a cache of keys and values: zeros, which take memory as they are written where that can be had. */
+    char *(*allocate_cache)(Checker &check, int device, int64_t bytes);
+    void (*free_cache)(int device, char *memory, int64_t bytes);
+
+    // ---- Of devices alone: null in the processor's table ----
+    /** Loads every kernel. */
+    void (*prepare)(Checker &check, int device);
+    void (*free_copies)(DeviceCopies &copies);
+    /** Frees the memory that a context keeps for the intermediates of calls. */
+    void (*release_scratch)(const halyard_context &context);
+    void (*after_fork_in_child)();
+};
+
+extern const Backend cpu_backend;
+#ifdef HALYARD_CUDA_VERSION
+extern const Backend cuda_backend;
+#endif
+
+/** The table of devices; null in a library without. */
+inline const Backend *device_backend() {
+#ifdef HALYARD_CUDA_VERSION
+    return &cuda_backend;
+#else
+    return nullptr;
+#endif
+}
+
+inline const Backend &backend_of(bool on_cuda) {
+    return has_cuda && on_cuda ? *device_backend() : cpu_backend;
+}
+
+/** Does what a call asks for, unless its arguments were refused or there is nothing to do. */
+template<typename Call>
+halyard_status run_call(Checker &check, const halyard_context *context, Backend::Operation<Call> *Backend::*operation,
+                        const Call &call) {
+    if (!check.failed() && !call.y.empty()) {
+        (backend_of(call.y.on_cuda).*operation)(check, context_or_default(context), call);
+    }
+    return check.status();
+}
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,36 @@
+// The processor's functions, as the table of its backend has them.
+#ifndef HALYARD_RUNTIME_CPU_BACKEND_H
+#define HALYARD_RUNTIME_CPU_BACKEND_H
+
+#include "core/backend.h"
+
+namespace halyard {
+
+namespace cpu {
+
+Backend::Operation<ElementwiseCall> elementwise;
+Backend::Operation<NormCall> norm;
+Backend::Operation<SoftmaxCall> softmax;
+Backend::Operation<NormStatisticsCall> norm_statistics;
+Backend::Operation<LinearCall> linear;
+Backend::Operation<FfnCall> ffn;
+Backend::Operation<AttentionCall> attention;
+Backend::Operation<RopeCall> rope;
+Backend::Operation<KvAppendCall> kv_append;
+Backend::Operation<KvReadCall> kv_read;
+
+int64_t packed_bytes(const PackSources &sources);
+void pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
+          halyard_weights **weights);
+void free_weights(const halyard_weights &weights);
+
+}  // namespace cpu
+
+/** 1/sqrt(...) and, for a LayerNorm, the mean of rows [first_row, first_row + rows) of the first tensor of `x`, f32
+ *  each, on the calling thread. */
+void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &scalars,
+                    int64_t first_row, int64_t rows, float *scale, float *mean);
+
+}  // namespace halyard
+
+#endif
