@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "HalideRuntime.h"
 #include "core/check.h"
 #include "core/context.h"
-#include "core/dispatch.h"
+#include "core/kernel_call.h"
 
 namespace halyard {
 
@@ -108,32 +107,6 @@ public:
 private:
     halide_buffer_t buffer_;
     halide_dimension_t dims_[2];
-};
-
-/** A kernel's buffer argument of any rank. */
-template<int rank>
-class BufferOf {
-public:
-    BufferOf() {
-        buffer_.dim = dims_;
-        for (halide_dimension_t &dim : dims_) {
-            dim.min = 0;
-        }
-        dims_[0].stride = 1;
-    }
-    BufferOf(const BufferOf &) = delete;
-    BufferOf &operator=(const BufferOf &) = delete;
-
-    void set_data(const void *data) { buffer_.host = static_cast<uint8_t *>(const_cast<void *>(data)); }
-    void set_dim(int dim, int64_t extent, int64_t stride) {
-        dims_[dim].extent = static_cast<int32_t>(extent);
-        dims_[dim].stride = static_cast<int32_t>(stride);
-    }
-    void *argument() { return &buffer_; }
-
-private:
-    halide_buffer_t buffer_;
-    halide_dimension_t dims_[rank];
 };
 
 /** Calls task(part) for parts that cover the work, on the context's threads if it is large enough. Elementwise work of

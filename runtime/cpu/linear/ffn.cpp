@@ -4,32 +4,13 @@
 // leave the caches but for its size. Nothing of it is rounded to the storage type.
 #include <climits>
 
+#include "core/cast.h"
 #include "core/check_shapes.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
 
 namespace halyard {
 namespace {
-
-/** Memory for f32 copies of a vector of `view`'s dtype; nothing where it is f32 already or not there. */
-int64_t widened_floats(const View &view) {
-    return view.data && view.dtype != DType::f32 ? view.width() : 0;
-}
-
-/** The vector in f32, in `memory` if it has to be converted. */
-View widened(const View &view, halyard_isa isa, float *memory) {
-    View result = view;
-    if (widened_floats(view) > 0) {
-        Buffer from, to;
-        void *arguments[] = {from.argument(), to.argument()};
-        from.set(view.data, view.width(), 1, 0);
-        to.set(memory, view.width(), 1, 0);
-        kernel_function(Kernel::cast_to_f32, view.dtype, isa)(arguments);
-        result.dtype = DType::f32;
-        result.data = reinterpret_cast<char *>(memory);
-    }
-    return result;
-}
 
 /** The norm before the first product. */
 class InputNorm {
@@ -43,9 +24,9 @@ public:
     }
 
     void prepare(float *memory) {
-        weight_ = widened(call_.norm_weight, isa_, memory);
+        weight_ = widened(isa_, call_.norm_weight, memory);
         memory += widened_floats(call_.norm_weight);
-        bias_ = widened(call_.norm_bias, isa_, memory);
+        bias_ = widened(isa_, call_.norm_bias, memory);
         memory += widened_floats(call_.norm_bias);
         rows_ = memory;
         scalars_ = call_.rms;
@@ -59,17 +40,12 @@ public:
         run_tasks(context_, threads, [&](int index) {
             BoundRowKernel kernel(operation_, DType::f32, isa_);
             float *const wide = rows_ + 2 * width_ * index, *const normalized = wide + width_;
-            Buffer from, to;
-            void *arguments[] = {from.argument(), to.argument()};
-            const KernelFunction widen = kernel_function(Kernel::cast_to_f32, call_.x.dtype, isa_);
             int64_t row = rows * index / threads;
             const Part part = {first_row + row, first_row + rows * (index + 1) / threads, 0, width_};
             x.for_each_piece(part, 1, width_, [&](const Rows::Piece &piece) {
                 char *source = piece.data[0];
                 if (call_.x.dtype != DType::f32) {
-                    from.set(source, width_, 1, 0);
-                    to.set(wide, width_, 1, 0);
-                    widen(arguments);
+                    widen(isa_, {source, call_.x.dtype}, wide, 0, width_, 1);
                     source = reinterpret_cast<char *>(wide);
                 }
                 kernel(source, 0, reinterpret_cast<char *>(normalized), 0, width_, 1);
