@@ -104,7 +104,7 @@ function(halyard_device_kernel name family generator)
                 endif()
             endif()
             set(params dtype=${dtype} ${words} ${ARGN})
-            halyard_kernel_call(device_calls ${name} ${generator} ${params})
+            halyard_kernel_call(device_calls ${name} ${access} ${generator} ${params})
             add_custom_command(
                 OUTPUT "${stem}.o" "${stem}.device_code"
                 COMMAND ${program} -g ${generator} -f ${symbol} -o "${HALYARD_DEVICE_DIR}" -e assembly,device_code

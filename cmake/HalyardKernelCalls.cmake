@@ -14,12 +14,13 @@ function(halyard_compile_kernel_calls)
 endfunction()
 
 # A variant of a kernel of the list `calls` or `device_calls`.
-function(halyard_kernel_call list name generator)
+function(halyard_kernel_call list name access generator)
     list(JOIN ARGN " " parameters)
-    set_property(GLOBAL APPEND PROPERTY HALYARD_${list} "${name} ${generator} ${parameters}")
+    set_property(GLOBAL APPEND PROPERTY HALYARD_${list} "${name} ${access} ${generator} ${parameters}")
 endfunction()
 
-# To be called when the table of kernels has been read: OUT becomes the file.
+# To be called when the table of kernels has been read: OUT becomes the file. (Elementwise generators insist on
+# strict_float; no argument depends on it.)
 function(halyard_write_kernel_calls out list target)
     get_property(entries GLOBAL PROPERTY HALYARD_${list})
     list(JOIN entries "\n" text)
@@ -31,7 +32,7 @@ function(halyard_write_kernel_calls out list target)
     endif()
     add_custom_command(
         OUTPUT "${file}"
-        COMMAND ${program} ${target} "${file}.txt" "${file}"
+        COMMAND ${program} ${target}-${HALYARD_TARGET_FEATURES}-strict_float "${file}.txt" "${file}"
         DEPENDS ${program} "${file}.txt"
         COMMENT "Arguments of the kernels: ${list}"
         VERBATIM)

@@ -84,6 +84,16 @@ private:
     Value value_;
 };
 
+template<typename Value, int count>
+class Scalars {
+public:
+    Scalars(const Value (&values)[count]) : values_(values) {}
+    void *pointer(int index) { return const_cast<Value *>(values_ + index); }
+
+private:
+    const Value *values_;
+};
+
 /** An argument's name and, of a buffer, its rank; negative: a scalar. */
 struct Parameter {
     const char *name;
