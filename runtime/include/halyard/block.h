@@ -15,7 +15,7 @@
 #ifndef HALYARD_BLOCK_H
 #define HALYARD_BLOCK_H
 
-#include "core/calls/attention.h"
+#include "attention.h"
 #include "halyard.h"
 
 #ifdef __cplusplus
