@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "core/context.h"
-#include "core/kernel_call.h"
 
 namespace halyard {
 
@@ -81,32 +80,6 @@ private:
     int axes_ = 0;  // leading axes
     int64_t extents_[max_rank - 1];
     int64_t width_ = 0;
-};
-
-/** A kernel's buffer argument: [columns, rows], or [columns] with one row. Only what kernels read is filled in; their
- *  checks are compiled out, and what the type is called or whether there is a device copy is no concern of theirs. */
-class Buffer {
-public:
-    Buffer() {
-        buffer_.dim = dims_;
-        dims_[0].min = dims_[1].min = 0;
-        dims_[0].stride = 1;
-    }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-
-    void set(void *data, int64_t columns, int64_t rows, int64_t pitch) {
-        buffer_.host = static_cast<uint8_t *>(data);
-        dims_[0].extent = static_cast<int32_t>(columns);
-        dims_[1].extent = static_cast<int32_t>(rows);
-        dims_[1].stride = rows > 1 ? static_cast<int32_t>(pitch) : 0;
-    }
-
-    void *argument() { return &buffer_; }
-
-private:
-    halide_buffer_t buffer_;
-    halide_dimension_t dims_[2];
 };
 
 /** Calls task(part) for parts that cover the work, on the context's threads if it is large enough. Elementwise work of

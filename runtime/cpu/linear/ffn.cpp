@@ -8,6 +8,7 @@
 #include "core/check_shapes.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
+#include "cpu/ops/norm_rows.h"
 
 namespace halyard {
 namespace {
@@ -29,16 +30,13 @@ public:
         bias_ = widened(isa_, call_.norm_bias, memory);
         memory += widened_floats(call_.norm_bias);
         rows_ = memory;
-        scalars_ = call_.rms;
-        operation_ = call_.options.norm == HALYARD_NORM_RMS ? rms_norm(weight_, &scalars_)
-                                                            : layer_norm(weight_, bias_, &scalars_.eps);
     }
 
     /** Normalized rows of x into blocks. */
     void load(const Rows &x, int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
         const int threads = static_cast<int>(std::min<int64_t>(threads_for(context_, rows * width_ * 4), rows));
         run_tasks(context_, threads, [&](int index) {
-            BoundRowKernel kernel(operation_, DType::f32, isa_);
+            NormRows kernel(isa_, DType::f32, call_.options.norm, call_.rms, weight_, bias_);
             float *const wide = rows_ + 2 * width_ * index, *const normalized = wide + width_;
             int64_t row = rows * index / threads;
             const Part part = {first_row + row, first_row + rows * (index + 1) / threads, 0, width_};
@@ -61,8 +59,6 @@ private:
     const FfnCall &call_;
     const int64_t width_;
     View weight_, bias_;
-    RmsNormScalars scalars_;
-    RowOperation operation_;
     float *rows_ = nullptr;  // two for each thread
 };
 
