@@ -256,7 +256,7 @@ private:
         }
         if (stack_.embed_positions.data) {
             widen_row(stack_.embed_positions, position, position_row);
-            BufferOf<2> sum, other;
+            Buffer<2> sum, other;
             sum.set(to, width_, 1, 0);
             other.set(position_row, width_, 1, 0);
             kernel_function(kernels::add, DType::f32, isa_)({sum, other, sum});

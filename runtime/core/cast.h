@@ -24,14 +24,14 @@ inline void cast(halyard_isa isa, const TypedRows &from, const TypedRows &to, in
     // As a rectangle, unless its rows are too far apart for the kernels' 32-bit indices.
     const int64_t at_once = rows == 1 || std::max(from.pitch, to.pitch) < INT_MAX / rows ? rows : 1;
     for (int64_t row = 0; row < rows; row += at_once) {
-        BufferOf<2> x;
+        Buffer<2> x;
         x.set(from.row(row), columns, at_once, from.pitch);
         if (to.dtype == DType::f32) {
-            BufferOf<2, float> y;
+            Buffer<2, float> y;
             y.set(reinterpret_cast<float *>(to.row(row)), columns, at_once, to.pitch);
             kernel_function(kernels::cast_to_f32, from.dtype, isa)({x, y});
         } else {
-            BufferOf<2> y;
+            Buffer<2> y;
             y.set(to.row(row), columns, at_once, to.pitch);
             kernel_function(to.dtype == DType::f16 ? kernels::cast_to_f16 : kernels::cast_to_bf16, from.dtype,
                             isa)({x, y});

@@ -404,9 +404,9 @@ private:
         const Heads &y = call_.y;
         const int64_t columns = work_.layout.value_columns();
         const float *const sums = result.statistics + PartialResult::statistics_pitch(plan_.max_rows());
-        BufferOf<2> into;
-        BufferOf<2, float> values;
-        BufferOf<1, float> sum;
+        Buffer<2> into;
+        Buffer<2, float> values;
+        Buffer<1, float> sum;
         const auto finish = kernel_function(kernels::attention_finish, y.view.dtype, work_.isa);
         for_each_run(y, rows, [&](char *to, int64_t row, int64_t count, int64_t step, int64_t pitch) {
             values.set(result.values + row * columns, y.head_dim, count, step * columns);

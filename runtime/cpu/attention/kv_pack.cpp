@@ -91,8 +91,8 @@ private:
     const KvLayout &layout_;
     const int64_t size_;
     const bool unpack_;
-    BufferOf<3, float> rows_;
-    BufferOf<3> panels_;
+    Buffer<3, float> rows_;
+    Buffer<3> panels_;
 };
 
 }  // namespace

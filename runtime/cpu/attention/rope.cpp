@@ -18,7 +18,7 @@ public:
           rotate_(kernel_function(rope.options.interleaved ? kernels::rope_interleaved : kernels::rope, dtype, isa)) {
         cosines_.set_dim(0, pairs_, 1);
         sines_.set_dim(0, pairs_, 1);
-        for (BufferOf<3> *buffer : {&x_, &y_}) {
+        for (Buffer<3> *buffer : {&x_, &y_}) {
             buffer->set_dim(0, pairs_, rope.options.interleaved ? 2 : 1);
             buffer->set_dim(1, 2, rope.options.interleaved ? 1 : pairs_);
         }
@@ -53,8 +53,8 @@ private:
     const halyard_rope &rope_;
     const int64_t pairs_, rest_, size_;
     const KernelCall<arguments::Rope> rotate_;
-    BufferOf<1, float> cosines_, sines_;
-    BufferOf<3> x_, y_;
+    Buffer<1, float> cosines_, sines_;
+    Buffer<3> x_, y_;
 };
 
 }  // namespace

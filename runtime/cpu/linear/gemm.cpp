@@ -337,12 +337,12 @@ private:
     const int64_t sums_pitch_;
     float *const widened_;  // [tile_panels][k_block][16]
     const int64_t input_bytes_;
-    BufferOf<3, float> x_;
-    BufferOf<3> w_;
-    BufferOf<4, float> sum_;
-    BufferOf<2> next_, residual_, y_;
-    BufferOf<2, float> sum2_;
-    BufferOf<1, float> scale_, mean_, column_sums_, column_bias_, bias_;
+    Buffer<3, float> x_;
+    Buffer<3> w_;
+    Buffer<4, float> sum_;
+    Buffer<2> next_, residual_, y_;
+    Buffer<2, float> sum2_;
+    Buffer<1, float> scale_, mean_, column_sums_, column_bias_, bias_;
 };
 
 void Product::Call::work(char *scratch) {

@@ -233,10 +233,10 @@ private:
     float *const column_sums_, *const column_bias_;
     char *const panel_data_;
 
-    BufferOf<2> source_, panel_;
-    BufferOf<1> norm_weight_, factor_;
-    BufferOf<1, double> total_;
-    BufferOf<3> panels_;
+    Buffer<2> source_, panel_;
+    Buffer<1> norm_weight_, factor_;
+    Buffer<1, double> total_;
+    Buffer<3> panels_;
     XXH3_state_t hashes_[max_group];
     double sums_[max_group][panel_width], bias_sums_[max_group][panel_width];
     alignas(64) char staged_[panel_width * max_chunk * sizeof(float)];

@@ -30,7 +30,7 @@ public:
     ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
         : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0].dtype, isa)), beta_(call.beta) {}
 
-    void operator()(const BufferOf<2> &first, const BufferOf<2> &second, const BufferOf<2> &y) const {
+    void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
         switch (form_) {
         case ElementwiseCall::Form::activation:
             return KernelCall<arguments::Activation>(function_)({first, beta_, y});
@@ -74,7 +74,7 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     }
 
     Split(c, rows).run([&](const Part &part) {
-        BufferOf<2> first, second, output;
+        Buffer<2> first, second, output;
         if (!stream) {
             rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
                 first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);

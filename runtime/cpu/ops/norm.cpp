@@ -68,7 +68,7 @@ void run_fused(const halyard_context &c, const NormCall &call) {
 
     Split(c, rows).run([&](const Part &part) {
         NormRows kernel(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
-        BufferOf<2> a, b, r;
+        Buffer<2> a, b, r;
         Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
         const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
@@ -113,7 +113,7 @@ private:
     const KernelCall<arguments::Softmax> kernel_;
     const int64_t size_;
     const float scale_;
-    BufferOf<2> x_, y_;
+    Buffer<2> x_, y_;
 };
 
 }  // namespace
@@ -143,8 +143,8 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
     const auto exponentiate = kernel_function(kernels::softmax_exponentials, x.dtype, isa);
     const auto normalize = kernel_function(kernels::softmax_normalize, y.dtype, isa);
     Split(c, rows).run([&](const Part &part) {
-        BufferOf<2> from, to;
-        BufferOf<2, float> exponentials;
+        Buffer<2> from, to;
+        Buffer<2, float> exponentials;
         // f32 rows are their own place for the exponentials.
         alignas(64) char exponentials_tile[row_tile_bytes];
         Tile<row_tile_bytes> tile(stream, isa);
@@ -197,8 +197,8 @@ void cpu::norm_statistics(Checker &, const halyard_context &c, const NormStatist
 void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &scalars,
                     int64_t first_row, int64_t rows, float *scale, float *mean) {
     const bool has_mean = norm == HALYARD_NORM_LAYER;
-    BufferOf<2> row_buffer;
-    BufferOf<2, float> result;
+    Buffer<2> row_buffer;
+    Buffer<2, float> result;
     float values[2];
     result.set(values, has_mean ? 2 : 1, 1, 0);
     int64_t row = 0;

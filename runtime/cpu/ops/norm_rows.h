@@ -73,8 +73,8 @@ private:
     const halyard_norm norm_;
     const RmsNormScalars scalars_;
     const bool has_weight_, has_bias_;
-    BufferOf<2> x_, y_;
-    BufferOf<1> weight_, bias_;
+    Buffer<2> x_, y_;
+    Buffer<1> weight_, bias_;
 };
 
 }  // namespace halyard
