@@ -56,6 +56,7 @@ set(HALYARD_DEVICE_CONTRACTED_FAMILIES device_matmul)
 # The host code needs nothing of a processor.
 list(GET HALYARD_ISAS 0 isa)
 set(HALYARD_DEVICE_HOST_TARGET ${HALYARD_TARGET_${isa}})
+set(HALYARD_DEVICE_TARGET ${HALYARD_DEVICE_HOST_TARGET}-cuda-cuda_capability_80)
 
 set(HALYARD_DEVICE_DIR "${CMAKE_CURRENT_BINARY_DIR}/kernels/cuda")
 file(MAKE_DIRECTORY "${HALYARD_DEVICE_DIR}")
@@ -103,10 +104,11 @@ function(halyard_device_kernel name family generator)
                 endif()
             endif()
             set(params dtype=${dtype} ${words} ${ARGN})
+            halyard_kernel_call(device_calls ${name} ${access} ${generator} ${params})
             add_custom_command(
                 OUTPUT "${stem}.o" "${stem}.device_code"
                 COMMAND ${program} -g ${generator} -f ${symbol} -o "${HALYARD_DEVICE_DIR}" -e assembly,device_code
-                        target=${HALYARD_DEVICE_HOST_TARGET}-cuda-cuda_capability_80-${features} ${params}
+                        target=${HALYARD_DEVICE_TARGET}-${features} ${params}
                 COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${stem}.s" -P "${HALYARD_DEVICE_HOST_SCRIPT}"
                 COMMAND ${CMAKE_C_COMPILER} -c "${stem}.s" -o "${stem}.o"
                 DEPENDS ${program} "${HALYARD_DEVICE_HOST_SCRIPT}"

@@ -5,6 +5,7 @@
 #   HALYARD_PROGRAMS              the programs
 #   HALYARD_GENERATORS_<program>  the generators in each
 #   HALYARD_GENERATOR_OBJECTS     object libraries that the programs are linked of, where they are targets: for the tuner
+include("${CMAKE_CURRENT_LIST_DIR}/HalyardKernelCalls.cmake")
 file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.cpp")
 file(GLOB HALYARD_GENERATOR_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/generators/*.cpp")
 
@@ -65,6 +66,7 @@ function(halyard_compile_generators)
         add_executable(${program} $<TARGET_OBJECTS:halyard_generator_${name}>)
         target_link_libraries(${program} PRIVATE Halide::Generator ${HALYARD_SCHEDULES_${program}})
     endforeach()
+    halyard_compile_kernel_calls(${objects})
     set(HALYARD_GENERATOR_OBJECTS ${objects} PARENT_SCOPE)
 endfunction()
 
@@ -81,14 +83,15 @@ function(halyard_compile_generators_for_host)
     if(failed)
         message(FATAL_ERROR "The programs that make the kernels could not be configured for this machine:\n${output}")
     endif()
-    list(TRANSFORM HALYARD_PROGRAMS PREPEND "${HALYARD_HOST_DIR}/" OUTPUT_VARIABLE files)
+    set(programs ${HALYARD_PROGRAMS} ${HALYARD_KERNEL_CALLS})
+    list(TRANSFORM programs PREPEND "${HALYARD_HOST_DIR}/" OUTPUT_VARIABLE files)
     # The other build knows which of them are to be made anew; the others stay as they are, and so do their kernels.
     file(GLOB headers CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/generators/*.h" "${HALYARD_SOURCE_DIR}/schedules/*.h"
          "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.h" "${HALYARD_SOURCE_DIR}/runtime/layout/*.h")
     add_custom_command(
         OUTPUT ${files}
         COMMAND ${CMAKE_COMMAND} --build "${HALYARD_HOST_DIR}"
-        DEPENDS ${HALYARD_GENERATOR_SOURCES} ${HALYARD_SCHEDULE_SOURCES} ${headers}
+        DEPENDS ${HALYARD_GENERATOR_SOURCES} ${HALYARD_SCHEDULE_SOURCES} ${HALYARD_KERNEL_CALLS_SOURCE} ${headers}
         COMMENT "Programs that make the kernels, for this machine"
         USES_TERMINAL VERBATIM)
     file(READ "${HALYARD_HOST_DIR}/halide_include_dirs" include_dirs)

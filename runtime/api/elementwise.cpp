@@ -5,17 +5,18 @@ namespace halyard {
 namespace {
 
 // beta = 1, the value in every published model, has kernels of its own: two thirds of the time of the general ones.
-Kernel without_beta(Kernel kernel, float beta) {
+template<typename Arguments>
+KernelOf<Arguments> without_beta(KernelOf<Arguments> kernel, float beta) {
     if (beta == 1.0f) {
-        switch (kernel) {
+        switch (kernel.kernel) {
         case Kernel::swish:
-            return Kernel::silu;
+            return {Kernel::silu};
         case Kernel::swish_derivative:
-            return Kernel::silu_derivative;
+            return {Kernel::silu_derivative};
         case Kernel::swiglu:
-            return Kernel::swiglu_beta1;
+            return {Kernel::swiglu_beta1};
         case Kernel::swiglu_interleaved:
-            return Kernel::swiglu_beta1_interleaved;
+            return {Kernel::swiglu_beta1_interleaved};
         default:
             break;
         }
@@ -27,8 +28,8 @@ halyard_status run(Checker &check, const halyard_context *context, const Element
     return run_call(check, context, &Backend::elementwise, call);
 }
 
-halyard_status unary(const char *name, Kernel kernel, const halyard_context *context, const DLTensor *x, float beta,
-                     DLTensor *y) {
+halyard_status unary(const char *name, KernelOf<arguments::Activation> kernel, const halyard_context *context,
+                     const DLTensor *x, float beta, DLTensor *y) {
     Checker check(name, Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x);
     const View ys = check.output("y", y);
@@ -36,11 +37,11 @@ halyard_status unary(const char *name, Kernel kernel, const halyard_context *con
     check.same_dtype(xs, ys);
     check.no_overlap(ys, xs, true);
     check.swish_beta("beta", beta);
-    return run(check, context, {without_beta(kernel, beta), {xs}, 1, ys, &beta});
+    return run(check, context, {without_beta(kernel, beta), xs, beta, ys});
 }
 
-halyard_status gated(const char *name, Kernel kernel, const halyard_context *context, const DLTensor *gate,
-                     const DLTensor *up, float beta, DLTensor *y) {
+halyard_status gated(const char *name, KernelOf<arguments::Glu> kernel, const halyard_context *context,
+                     const DLTensor *gate, const DLTensor *up, float beta, DLTensor *y) {
     Checker check(name, Devices::cpu_or_cuda);
     const View gates = check.tensor("gate", gate);
     const View ups = check.tensor("up", up);
@@ -52,10 +53,11 @@ halyard_status gated(const char *name, Kernel kernel, const halyard_context *con
     check.no_overlap(ys, gates, true);
     check.no_overlap(ys, ups, true);
     check.swish_beta("beta", beta);
-    return run(check, context, {without_beta(kernel, beta), {gates, ups}, 2, ys, &beta});
+    return run(check, context, {without_beta(kernel, beta), gates, ups, beta, ys});
 }
 
-halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved, const halyard_context *context,
+halyard_status gated_packed(const char *name, KernelOf<arguments::Glu> kernel,
+                            KernelOf<arguments::GluInterleaved> interleaved, const halyard_context *context,
                             const DLTensor *x, halyard_glu_layout layout, float beta, DLTensor *y) {
     Checker check(name, Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x);
@@ -95,30 +97,30 @@ halyard_status gated_packed(const char *name, Kernel kernel, Kernel interleaved,
     }
     check.swish_beta("beta", beta);
     if (layout == HALYARD_GLU_INTERLEAVED) {
-        return run(check, context, {without_beta(interleaved, beta), {xs}, 1, ys, &beta, 2});
+        return run(check, context, {without_beta(interleaved, beta), xs, beta, ys});
     }
     const bool gate_first = layout == HALYARD_GLU_GATE_UP;
     return run(check, context,
-               {without_beta(kernel, beta), {gate_first ? first : second, gate_first ? second : first}, 2, ys, &beta});
+               {without_beta(kernel, beta), gate_first ? first : second, gate_first ? second : first, beta, ys});
 }
 
 }  // namespace
 }  // namespace halyard
 
 using halyard::Checker;
-using halyard::Kernel;
+namespace kernels = halyard::kernels;
 using halyard::View;
 
 #define HALYARD_KERNEL(name)                                                                                           \
     halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, DLTensor *y) {                    \
-        return halyard::unary("halyard_" #name, Kernel::name, context, x, 0.0f, y);                                    \
+        return halyard::unary("halyard_" #name, kernels::name, context, x, 0.0f, y);                                   \
     }
 #include "kernels/unary.inc"
 #undef HALYARD_KERNEL
 
 #define HALYARD_KERNEL(name)                                                                                           \
     halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y) {        \
-        return halyard::unary("halyard_" #name, Kernel::name, context, x, beta, y);                                    \
+        return halyard::unary("halyard_" #name, kernels::name, context, x, beta, y);                                   \
     }
 #include "kernels/unary_beta.inc"
 #undef HALYARD_KERNEL
@@ -126,12 +128,12 @@ using halyard::View;
 #define HALYARD_KERNEL(name)                                                                                           \
     halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,            \
                                   DLTensor *y) {                                                                       \
-        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, 0.0f, y);                             \
+        return halyard::gated("halyard_" #name, kernels::name, context, gate, up, 0.0f, y);                            \
     }                                                                                                                  \
     halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                          \
                                            halyard_glu_layout layout, DLTensor *y) {                                   \
-        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved, context, x, \
-                                     layout, 0.0f, y);                                                                 \
+        return halyard::gated_packed("halyard_" #name "_packed", kernels::name, kernels::name##_interleaved, context,  \
+                                     x, layout, 0.0f, y);                                                              \
     }
 #include "kernels/gated.inc"
 #undef HALYARD_KERNEL
@@ -139,12 +141,12 @@ using halyard::View;
 #define HALYARD_KERNEL(name)                                                                                           \
     halyard_status halyard_##name(const halyard_context *context, const DLTensor *gate, const DLTensor *up,            \
                                   float beta, DLTensor *y) {                                                           \
-        return halyard::gated("halyard_" #name, Kernel::name, context, gate, up, beta, y);                             \
+        return halyard::gated("halyard_" #name, kernels::name, context, gate, up, beta, y);                            \
     }                                                                                                                  \
     halyard_status halyard_##name##_packed(const halyard_context *context, const DLTensor *x,                          \
                                            halyard_glu_layout layout, float beta, DLTensor *y) {                       \
-        return halyard::gated_packed("halyard_" #name "_packed", Kernel::name, Kernel::name##_interleaved, context, x, \
-                                     layout, beta, y);                                                                 \
+        return halyard::gated_packed("halyard_" #name "_packed", kernels::name, kernels::name##_interleaved, context,  \
+                                     x, layout, beta, y);                                                              \
     }
 #include "kernels/gated_beta.inc"
 #undef HALYARD_KERNEL
@@ -160,7 +162,7 @@ halyard_status halyard_add(const halyard_context *context, const DLTensor *a, co
     }
     check.no_overlap(ys, as, true);
     check.no_overlap(ys, bs, true);
-    return halyard::run(check, context, {Kernel::add, {as, bs}, 2, ys});
+    return halyard::run(check, context, {kernels::add, as, bs, ys});
 }
 
 halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, DLTensor *y) {
@@ -169,5 +171,5 @@ halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, D
     const View ys = check.output("y", y);
     check.same_shape(xs, ys);
     check.no_overlap(ys, xs, xs.dtype == ys.dtype);
-    return halyard::run(check, context, {halyard::cast_kernel(ys.dtype), {xs}, 1, ys});
+    return halyard::run(check, context, {xs, ys});
 }

@@ -2,6 +2,7 @@
 #include <initializer_list>
 
 #include "core/backend.h"
+#include "core/row_iterator.h"
 #include "core/row_vector.h"
 
 namespace halyard {

@@ -6,6 +6,7 @@
 #include "core/calls/norm.h"
 #include "core/check_options.h"
 #include "core/handles/packed_weights.h"
+#include "core/row_iterator.h"
 
 namespace halyard {
 namespace {

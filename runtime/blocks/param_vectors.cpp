@@ -1,8 +1,9 @@
 // Vectors that are kept: their memory, and the conversion of those for processors.
 #include "blocks/param_vectors.h"
 
+#include "core/cast.h"
+#include "core/context.h"
 #include "core/dltensor_view.h"
-#include "core/row_iterator.h"
 #include "cuda/ops/vectors.h"
 
 namespace halyard {
@@ -22,11 +23,7 @@ void convert_on_processor(const halyard_context &context, const VectorSource &so
     for (int p = 0; p < source.parts; p++) {
         const View &view = source.part[p];
         if (view.data) {
-            Buffer from, to;
-            void *arguments[] = {from.argument(), to.argument()};
-            from.set(view.data, source.width[p], 1, 0);
-            to.set(place, source.width[p], 1, 0);
-            kernel_function(Kernel::cast_to_f32, view.dtype, isa)(arguments);
+            widen(isa, {view.data, view.dtype}, place, 0, source.width[p], 1);
         } else {
             std::fill_n(place, source.width[p], -0.0f);
         }

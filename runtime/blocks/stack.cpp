@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <initializer_list>
 
+#include "core/cast.h"
 #include "core/check_shapes.h"
 #include "core/dltensor_view.h"
 #include "core/handles/kv_cache.h"
@@ -255,21 +256,15 @@ private:
         }
         if (stack_.embed_positions.data) {
             widen_row(stack_.embed_positions, position, position_row);
-            Buffer a, b, sum;
-            void *arguments[] = {a.argument(), b.argument(), sum.argument()};
-            a.set(to, width_, 1, 0);
-            b.set(position_row, width_, 1, 0);
+            Buffer<2> sum, other;
             sum.set(to, width_, 1, 0);
-            kernel_function(Kernel::add, DType::f32, isa_)(arguments);
+            other.set(position_row, width_, 1, 0);
+            kernel_function(kernels::add, DType::f32, isa_)({sum, other, sum});
         }
     }
 
     void widen_row(const View &table, int64_t index, float *to) const {
-        Buffer from, wide;
-        void *arguments[] = {from.argument(), wide.argument()};
-        from.set(table.data + index * table.strides[0] * size_of(table.dtype), width_, 1, 0);
-        wide.set(to, width_, 1, 0);
-        kernel_function(Kernel::cast_to_f32, table.dtype, isa_)(arguments);
+        widen(isa_, {table.data + index * table.strides[0] * size_of(table.dtype), table.dtype}, to, 0, width_, 1);
     }
 
     /** The same in f32 for all tokens at once, and then rounded to the type of the stream. */

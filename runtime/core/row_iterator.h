@@ -5,10 +5,8 @@
 
 #include <algorithm>
 
-#include "HalideRuntime.h"
 #include "core/check.h"
 #include "core/context.h"
-#include "core/dispatch.h"
 
 namespace halyard {
 
@@ -82,58 +80,6 @@ private:
     int axes_ = 0;  // leading axes
     int64_t extents_[max_rank - 1];
     int64_t width_ = 0;
-};
-
-/** A kernel's buffer argument: [columns, rows], or [columns] with one row. Only what kernels read is filled in; their
- *  checks are compiled out, and what the type is called or whether there is a device copy is no concern of theirs. */
-class Buffer {
-public:
-    Buffer() {
-        buffer_.dim = dims_;
-        dims_[0].min = dims_[1].min = 0;
-        dims_[0].stride = 1;
-    }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-
-    void set(void *data, int64_t columns, int64_t rows, int64_t pitch) {
-        buffer_.host = static_cast<uint8_t *>(data);
-        dims_[0].extent = static_cast<int32_t>(columns);
-        dims_[1].extent = static_cast<int32_t>(rows);
-        dims_[1].stride = rows > 1 ? static_cast<int32_t>(pitch) : 0;
-    }
-
-    void *argument() { return &buffer_; }
-
-private:
-    halide_buffer_t buffer_;
-    halide_dimension_t dims_[2];
-};
-
-/** A kernel's buffer argument of any rank. */
-template<int rank>
-class BufferOf {
-public:
-    BufferOf() {
-        buffer_.dim = dims_;
-        for (halide_dimension_t &dim : dims_) {
-            dim.min = 0;
-        }
-        dims_[0].stride = 1;
-    }
-    BufferOf(const BufferOf &) = delete;
-    BufferOf &operator=(const BufferOf &) = delete;
-
-    void set_data(const void *data) { buffer_.host = static_cast<uint8_t *>(const_cast<void *>(data)); }
-    void set_dim(int dim, int64_t extent, int64_t stride) {
-        dims_[dim].extent = static_cast<int32_t>(extent);
-        dims_[dim].stride = static_cast<int32_t>(stride);
-    }
-    void *argument() { return &buffer_; }
-
-private:
-    halide_buffer_t buffer_;
-    halide_dimension_t dims_[rank];
 };
 
 /** Calls task(part) for parts that cover the work, on the context's threads if it is large enough. Elementwise work of

@@ -39,8 +39,6 @@ void Launches::run(Kernel kernel, DType dtype, Access access, void **arguments) 
     kernel_ = kernel;
     dtype_ = dtype;
     access_ = access;
-    void *self = this;
-    arguments[0] = &self;
     host_function(kernel, dtype, access)(arguments);
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/context.h"
 #include "cuda/device.h"
+#include "cuda/kernel_call.h"
 
 namespace halyard::cuda {
 
@@ -18,9 +19,16 @@ public:
     /** Loads a kernel if that has not been done. */
     Function load(Kernel kernel, DType dtype, Access access);
 
-    /** Launches a kernel. The first of its arguments is for this function to set; the others are as for one on the
-     *  processor, buffers with device pointers. Does nothing after a failure. */
-    void run(Kernel kernel, DType dtype, Access access, void **arguments);
+    /** Launches a kernel. Does nothing after a failure. */
+    template<typename Arguments>
+    void run(KernelOf<Arguments> kernel, DType dtype, Access access, Arguments arguments) {
+        Launches *self = this;  // every kernel's first argument
+        struct {
+            void *launches;
+            decltype(arguments.pointers()) others;
+        } pointers = {&self, arguments.pointers()};
+        run(kernel.kernel, dtype, access, &pointers.launches);
+    }
 
     Checker &check() { return check_; }
     // Null after a failure.
@@ -35,6 +43,8 @@ public:
                void **arguments, const int8_t *is_buffer);
 
 private:
+    void run(Kernel kernel, DType dtype, Access access, void **arguments);
+
     Checker &check_;
     DeviceScratchPool &scratch_pool_;
     const int ordinal_;

@@ -3,28 +3,39 @@
 #define HALYARD_RUNTIME_CORE_CALLS_OPS_H
 
 #include "core/calls/norm.h"
+#include "core/kernel_call.h"
 
 namespace halyard {
 
-/** The kernel that copies elements and rounds them to a dtype. */
-constexpr Kernel cast_kernel(DType dtype) {
-    constexpr Kernel to[] = {
-#define HALYARD_DTYPE(name) Kernel::cast_to_##name,
-#include "kernels/dtypes.inc"
-#undef HALYARD_DTYPE
-    };
-    return to[static_cast<int>(dtype)];
-}
-
-/** y = kernel(inputs), all of one shape; an element of y takes `pair` elements of the first input (2 where gate and up are
- *  interleaved). */
+/** y = kernel(inputs), all of one shape. */
 struct ElementwiseCall {
+    /** By its arguments. `interleaved`: an element of y takes two of x, of gate and of up. */
+    enum class Form { activation, gated_unit, interleaved_unit, add, cast };
+
+    ElementwiseCall(KernelOf<arguments::Activation> kernel, const View &x, float beta, const View &y)
+        : form(Form::activation), kernel(kernel.kernel), inputs{x}, beta(beta), y(y) {}
+    ElementwiseCall(KernelOf<arguments::Glu> kernel, const View &gate, const View &up, float beta, const View &y)
+        : form(Form::gated_unit), kernel(kernel.kernel), inputs{gate, up}, beta(beta), y(y) {}
+    ElementwiseCall(KernelOf<arguments::GluInterleaved> kernel, const View &x, float beta, const View &y)
+        : form(Form::interleaved_unit), kernel(kernel.kernel), inputs{x}, beta(beta), y(y) {}
+    ElementwiseCall(KernelOf<arguments::Add> kernel, const View &a, const View &b, const View &y)
+        : form(Form::add), kernel(kernel.kernel), inputs{a, b}, y(y) {}
+    /** A cast to the dtype of y. */
+    ElementwiseCall(const View &x, const View &y)
+        : form(Form::cast), kernel(y.dtype == DType::f32   ? Kernel::cast_to_f32
+                                   : y.dtype == DType::f16 ? Kernel::cast_to_f16
+                                                           : Kernel::cast_to_bf16),
+          inputs{x}, y(y) {}
+
+    int input_count() const { return form == Form::gated_unit || form == Form::add ? 2 : 1; }
+    /** Elements of the first input for each of y. */
+    int pair() const { return form == Form::interleaved_unit ? 2 : 1; }
+
+    Form form;
     Kernel kernel;
     View inputs[2];
-    int input_count;
+    float beta = 0.0f;
     View y;
-    const float *beta = nullptr;  // null where the kernel takes none
-    int pair = 1;
 };
 
 /** y = norm(x), or residual_out = x + residual and y = norm(residual_out) where there is a residual. Weight and bias are
@@ -35,12 +46,6 @@ struct NormCall {
     RmsNormScalars scalars;  // a LayerNorm has only the eps
     View residual = {}, residual_out = {};
 };
-
-/** The kernel of a norm, and its arguments, in `scalars` and the call. */
-inline RowOperation row_operation(const NormCall &call, RmsNormScalars &scalars) {
-    return call.norm == HALYARD_NORM_RMS ? rms_norm(call.weight, &scalars)
-                                         : layer_norm(call.weight, call.bias, &scalars.eps);
-}
 
 /** y = softmax(scale x). */
 struct SoftmaxCall {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/cast.h"
 #include "cpu/linear/gemm.h"
 
 namespace halyard {
@@ -167,11 +168,10 @@ void AttentionRows::find_tiles(int64_t block) {
 AttentionRows::Matrix AttentionRows::widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input,
                                              int64_t inputs, float *memory) {
     const Matrix wide = {reinterpret_cast<const char *>(memory), DType::f32, matrix.panel_stride};
-    Buffer from, to;
-    void *arguments[] = {from.argument(), to.argument()};
-    from.set(const_cast<char *>(matrix.at(panel, input)), inputs * panel_width, panels, matrix.panel_stride);
-    to.set(const_cast<char *>(wide.at(panel, input)), inputs * panel_width, panels, matrix.panel_stride);
-    kernel_function(Kernel::cast_to_f32, matrix.dtype, isa_)(arguments);
+    const auto rows = [&](const Matrix &m) {
+        return TypedRows{const_cast<char *>(m.at(panel, input)), m.dtype, m.panel_stride};
+    };
+    cast(isa_, rows(matrix), rows(wide), inputs * panel_width, panels);
     return wide;
 }
 
@@ -239,37 +239,26 @@ void AttentionRows::scores(const Matrix &keys, const Matrix &next) {
 }
 
 void AttentionRows::softmax(const PartialResult &result) {
-    const KernelFunction cap = kernel_function(Kernel::attention_softcap, DType::f32, isa_);
-    const KernelFunction exponentials = kernel_function(Kernel::attention_softmax, DType::f32, isa_);
+    const auto cap = kernel_function(kernels::attention_softcap, DType::f32, isa_);
+    const auto exponentials = kernel_function(kernels::attention_softmax, DType::f32, isa_);
     const int64_t pitch = PartialResult::statistics_pitch(max_rows_);
-    float scale = scale_, softcap = softcap_, capped_scale = 1.0f;
     for (int64_t i = 0; i < tiles_; i++) {
         const Tile &tile = tile_[i];
         const int64_t row = tile_row(i), rows = tile_end_row(i) - row;
-        float *const s = scores_ + row * x_pitch + tile.column;
-        s_.set_data(s);
-        s_.set_dim(0, tile.columns, 1);
-        s_.set_dim(1, rows, x_pitch);
-        if (softcap > 0.0f) {
-            void *arguments[] = {s_.argument(), &scale, &softcap, s_.argument()};
-            cap(arguments);
+        s_.set(scores_ + row * x_pitch + tile.column, tile.columns, rows, x_pitch);
+        if (softcap_ > 0.0f) {
+            cap({.s = s_, .scale = scale_, .cap = softcap_, .y = s_});
         }
-        visible_buffer_.set_data(visible_[row]);
-        visible_buffer_.set_dim(0, 2, 1);
-        visible_buffer_.set_dim(1, rows, 2);
-        maximum_.set_data(result.statistics + row);
-        maximum_.set_dim(0, rows, 1);
-        sum_.set_data(result.statistics + pitch + row);
-        sum_.set_dim(0, rows, 1);
-        bool masked = tile.masked;
-        void *arguments[] = {s_.argument(),
-                             visible_buffer_.argument(),
-                             &masked,
-                             softcap > 0.0f ? &capped_scale : &scale,
-                             maximum_.argument(),
-                             s_.argument(),
-                             sum_.argument()};
-        exponentials(arguments);
+        visible_buffer_.set(visible_[row], 2, rows, 2);
+        maximum_.set(result.statistics + row, rows);
+        sum_.set(result.statistics + pitch + row, rows);
+        exponentials({.s = s_,
+                      .visible = visible_buffer_,
+                      .masked = tile.masked,
+                      .scale = softcap_ > 0.0f ? 1.0f : scale_,
+                      .maximum = maximum_,
+                      .weights = s_,
+                      .sum = sum_});
     }
 }
 
@@ -340,12 +329,14 @@ void AttentionRows::multiply(const float *x, int rows, int64_t tiles, bool tall,
     sums_.set_dim(3, tiles, rows * sums_pitch);
     next_.set_data(fetch.data ? fetch.data : w.data);
     next_.set_dim(1, panels, fetch.panel_bytes);
-    int32_t step = static_cast<int32_t>(fetch.step);
-    bool first = true;
-    int32_t depth = static_cast<int32_t>(inputs);
-    void *arguments[] = {x_.argument(),    w_.argument(), sums_.argument(), &first, &depth,
-                         next_.argument(), &step,         sums_.argument()};
-    kernel_function(TileKernels::kernel(tall, rows), w.dtype, isa_)(arguments);
+    kernel_function(TileKernels::kernel(tall, rows), w.dtype, isa_)({.x = x_,
+                                                                     .w = w_,
+                                                                     .so_far = sums_,
+                                                                     .first = true,
+                                                                     .depth = static_cast<int32_t>(inputs),
+                                                                     .next = next_,
+                                                                     .next_step = static_cast<int32_t>(fetch.step),
+                                                                     .sum = sums_});
 }
 
 void AttentionRows::add(const char *head, int64_t block, bool more) {
@@ -363,21 +354,19 @@ void AttentionRows::add(const PartialResult &block) {
     const int64_t pitch = PartialResult::statistics_pitch(max_rows_), columns = layout_.value_columns();
     const int64_t rows = block_.rows(), whole = round_up(rows, 16);
     float *const merged = statistics_[so_far_.statistics == statistics_[0]];
-    const auto set = [&](BufferOf<2> &buffer, const float *data, int64_t extent, int64_t other, int64_t stride) {
-        buffer.set_data(data);
-        buffer.set_dim(0, extent, 1);
-        buffer.set_dim(1, other, stride);
-    };
-    set(before_, so_far_.statistics, whole, 2, pitch);
-    set(of_block_, block.statistics, whole, 2, pitch);
-    set(factors_buffer_, factors_, whole, 2, pitch);
-    set(merged_, merged, whole, 2, pitch);
-    set(values_before_, so_far_.values, columns, rows, columns);
-    set(values_, block.values, columns, rows, columns);
-    void *arguments[] = {before_.argument(),       of_block_.argument(),       values_before_.argument(),
-                         values_.argument(),       factors_buffer_.argument(), merged_.argument(),
-                         values_before_.argument()};
-    kernel_function(Kernel::attention_merge, DType::f32, isa_)(arguments);
+    before_.set(so_far_.statistics, whole, 2, pitch);
+    of_block_.set(block.statistics, whole, 2, pitch);
+    factors_buffer_.set(factors_, whole, 2, pitch);
+    merged_.set(merged, whole, 2, pitch);
+    values_before_.set(so_far_.values, columns, rows, columns);
+    values_.set(block.values, columns, rows, columns);
+    kernel_function(kernels::attention_merge, DType::f32, isa_)({.so_far = before_,
+                                                                 .block = of_block_,
+                                                                 .values_so_far = values_before_,
+                                                                 .values = values_,
+                                                                 .factors = factors_buffer_,
+                                                                 .statistics = merged_,
+                                                                 .y = values_before_});
     so_far_.statistics = merged;
 }
 

@@ -142,11 +142,13 @@ private:
     bool tall_ = false, widen_ = false;
     Tile tile_[max_attention_rows];
 
-    BufferOf<3> x_, w_;
-    BufferOf<4> sums_;
-    BufferOf<2> next_, s_, weights_, visible_buffer_;
-    BufferOf<1> maximum_, sum_;
-    BufferOf<2> before_, of_block_, factors_buffer_, merged_, values_before_, values_;
+    Buffer<3, float> x_;
+    Buffer<3> w_;
+    Buffer<4, float> sums_;
+    Buffer<2> next_;
+    Buffer<2, int32_t> visible_buffer_;
+    Buffer<1, float> maximum_, sum_;
+    Buffer<2, float> s_, before_, of_block_, factors_buffer_, merged_, values_before_, values_;
 };
 
 }  // namespace halyard

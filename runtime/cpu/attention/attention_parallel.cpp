@@ -13,11 +13,13 @@
 #include <new>
 
 #include "core/calls/attention.h"
+#include "core/cast.h"
 #include "cpu/attention/attention_block.h"
 #include "cpu/attention/kv_pack.h"
 #include "cpu/attention/rope.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
+#include "cpu/ops/norm_rows.h"
 
 namespace halyard {
 namespace {
@@ -173,12 +175,12 @@ struct Work {
 class Worker {
 public:
     Worker(Work &work, float *scratch)
-        : work_(work), plan_(work.plan), call_(work.call), rms_(call_.rms),
+        : work_(work), plan_(work.plan), call_(work.call),
           rows_(work.isa, plan_.max_rows(), work.layout, work.scale, call_.options.softcap, scratch),
           staged_keys_(scratch + AttentionRows::scratch_floats(plan_.max_rows(), work.layout)),
           staged_values_(staged_keys_ + work.staged_floats()),
-          q_norm_(rms_norm(work.q_norm_weight, &rms_), DType::f32, work.isa),
-          k_norm_(rms_norm(work.k_norm_weight, &rms_), DType::f32, work.isa) {}
+          q_norm_(work.isa, DType::f32, HALYARD_NORM_RMS, call_.rms, work.q_norm_weight, View()),
+          k_norm_(work.isa, DType::f32, HALYARD_NORM_RMS, call_.rms, work.k_norm_weight, View()) {}
 
     /** `index`: of the thread. */
     void run(int index) {
@@ -313,20 +315,8 @@ private:
             return {reinterpret_cast<const float *>(data), tensor.token_stride};
         }
         const int64_t pitch = work_.layout.value_columns();
-        widen(tensor, data, tensor.token_stride, count, memory, pitch);
+        widen(work_.isa, {data, tensor.view.dtype, tensor.token_stride}, memory, pitch, tensor.head_dim, count);
         return {memory, pitch};
-    }
-
-    void widen(const Heads &tensor, char *data, int64_t pitch, int64_t rows, float *to, int64_t to_pitch) const {
-        Buffer from, into;
-        void *arguments[] = {from.argument(), into.argument()};
-        const KernelFunction cast = kernel_function(Kernel::cast_to_f32, tensor.view.dtype, work_.isa);
-        const int64_t at_once = pitch <= max_pitch ? rows : 1;
-        for (int64_t row = 0; row < rows; row += at_once) {
-            from.set(data + row * pitch * size_of(tensor.view.dtype), tensor.head_dim, at_once, pitch);
-            into.set(to + row * to_pitch, tensor.head_dim, at_once, to_pitch);
-            cast(arguments);
-        }
     }
 
     // ---- queries ----
@@ -398,7 +388,7 @@ private:
         const QueryBlock &block = rows.block;
         float *const data = rows_.queries();
         for_each_run(q, rows, [&](char *from, int64_t row, int64_t count, int64_t step, int64_t pitch) {
-            widen(q, from, pitch, count, data + row * x_pitch, step * x_pitch);
+            widen(work_.isa, {from, q.view.dtype, pitch}, data + row * x_pitch, step * x_pitch, q.head_dim, count);
         });
         if (call_.q_norm_weight.data) {
             char *const bytes = reinterpret_cast<char *>(data);
@@ -414,16 +404,16 @@ private:
         const Heads &y = call_.y;
         const int64_t columns = work_.layout.value_columns();
         const float *const sums = result.statistics + PartialResult::statistics_pitch(plan_.max_rows());
-        Buffer values, into;
-        BufferOf<1> sum;
-        void *arguments[] = {values.argument(), sum.argument(), into.argument()};
-        const KernelFunction finish = kernel_function(Kernel::attention_finish, y.view.dtype, work_.isa);
+        Buffer<2> into;
+        Buffer<2, float> values;
+        Buffer<1, float> sum;
+        const auto finish = kernel_function(kernels::attention_finish, y.view.dtype, work_.isa);
         for_each_run(y, rows, [&](char *to, int64_t row, int64_t count, int64_t step, int64_t pitch) {
             values.set(result.values + row * columns, y.head_dim, count, step * columns);
             sum.set_data(sums + row);
             sum.set_dim(0, count, step);
             into.set(to, y.head_dim, count, pitch);
-            finish(arguments);
+            finish({values, sum, into});
         });
     }
 
@@ -448,27 +438,11 @@ private:
     Work &work_;
     const Plan &plan_;
     const AttentionCall &call_;
-    RmsNormScalars rms_;
     AttentionRows rows_;
     float *staged_keys_, *staged_values_;  // [position][value columns]
     char *copy_ = nullptr;
-    BoundRowKernel q_norm_, k_norm_;
+    NormRows q_norm_, k_norm_;
 };
-
-/** A norm's weight in f32, in `memory` if it has to be converted. */
-View weight_in_f32(const View &weight, halyard_isa isa, float *memory) {
-    View result = weight;
-    if (weight.data && weight.dtype != DType::f32) {
-        Buffer from, to;
-        void *arguments[] = {from.argument(), to.argument()};
-        from.set(weight.data, weight.width(), 1, 0);
-        to.set(memory, weight.width(), 1, 0);
-        kernel_function(Kernel::cast_to_f32, weight.dtype, isa)(arguments);
-        result.dtype = DType::f32;
-        result.data = reinterpret_cast<char *>(memory);
-    }
-    return result;
-}
 
 }  // namespace
 
@@ -511,8 +485,8 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
     char *const of_threads = scratch.take<char>(sizes[1]);
     work.partials = scratch.take<float>(partial_floats);
     float *const weights = scratch.take<float>(weight_floats);
-    work.q_norm_weight = weight_in_f32(call.q_norm_weight, isa, weights);
-    work.k_norm_weight = weight_in_f32(call.k_norm_weight, isa, weights + call.q.head_dim);
+    work.q_norm_weight = widened(isa, call.q_norm_weight, weights);
+    work.k_norm_weight = widened(isa, call.k_norm_weight, weights + call.q.head_dim);
     work.heads = scratch.take<KeyHead>(plan.key_heads);
     for (int64_t i = 0; i < plan.key_heads; i++) {
         new (work.heads + i) KeyHead;

@@ -1,7 +1,5 @@
 // The cache of keys and values on the processor: from tensors of any dtype to the end of cached sequences, and back.
-#include <climits>
-
-#include "core/calls/ops.h"
+#include "core/cast.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 #include "cpu/attention/kv_pack.h"
@@ -25,9 +23,7 @@ struct PositionRows {
 class HeadRows {
 public:
     HeadRows(const Heads &heads, halyard_isa isa)
-        : heads_(heads), pitch_(heads.token_stride), dtype_(heads.view.dtype), size_(size_of(dtype_)),
-          widen_(kernel_function(Kernel::cast_to_f32, dtype_, isa)),
-          narrow_(kernel_function(cast_kernel(dtype_), DType::f32, isa)) {}
+        : heads_(heads), isa_(isa), pitch_(heads.token_stride), dtype_(heads.view.dtype) {}
 
     /** Calls move(rows) for pieces of [first, end), positions of the cache of which the first is that token of the
      *  tensor, with what the tensor holds. */
@@ -35,7 +31,7 @@ public:
     void read(int64_t batch, int64_t token, int64_t head, int64_t first, int64_t end, const Move &move) {
         each_piece(heads_.at(batch, token, head), first, end, [&](char *data, int64_t position, int64_t count) {
             if (dtype_ != DType::f32) {
-                convert(data, count, true);
+                cast(isa_, {data, dtype_, pitch_}, tile(), heads_.head_dim, count);
             }
             move(rows_at(data, position, count));
         });
@@ -47,7 +43,7 @@ public:
         each_piece(heads_.at(0, token, head), first, end, [&](char *data, int64_t position, int64_t count) {
             move(rows_at(data, position, count));
             if (dtype_ != DType::f32) {
-                convert(data, count, false);
+                cast(isa_, tile(), {data, dtype_, pitch_}, heads_.head_dim, count);
             }
         });
     }
@@ -60,37 +56,24 @@ private:
         return {position, count, tile_, heads_.head_dim};
     }
 
+    TypedRows tile() { return {reinterpret_cast<char *>(tile_), DType::f32, heads_.head_dim}; }
+
     /** Pieces that fit into the tile, and end with whole panels of keys. */
     template<typename Visit>
     void each_piece(char *data, int64_t first, int64_t end, const Visit &visit) const {
         const int64_t at_once = tile_floats / heads_.head_dim / panel_width * panel_width;
         for (int64_t position = first, count; position < end; position += count) {
             count = std::min(end, (position / at_once + 1) * at_once) - position;
-            visit(data + (position - first) * pitch_ * size_, position, count);
-        }
-    }
-
-    /** From the tensor to the tile, or back. */
-    void convert(char *data, int64_t count, bool widen) {
-        // As a rectangle, unless its rows are too far apart for the kernels' 32-bit indices.
-        const int64_t rows = pitch_ < INT_MAX / count ? count : 1;
-        for (int64_t i = 0; i < count; i += rows) {
-            tensor_.set(data + i * pitch_ * size_, heads_.head_dim, rows, pitch_);
-            rows_.set(tile_ + i * heads_.head_dim, heads_.head_dim, rows, heads_.head_dim);
-            void *to_tile[] = {tensor_.argument(), rows_.argument()};
-            void *from_tile[] = {rows_.argument(), tensor_.argument()};
-            (widen ? widen_ : narrow_)(widen ? to_tile : from_tile);
+            visit(data + (position - first) * pitch_ * size_of(dtype_), position, count);
         }
     }
 
     static constexpr int64_t tile_floats = panel_width * max_cache_head_dim;
 
     const Heads &heads_;
+    const halyard_isa isa_;
     const int64_t pitch_;
     const DType dtype_;
-    const int64_t size_;
-    const KernelFunction widen_, narrow_;
-    Buffer tensor_, rows_;
     alignas(64) float tile_[tile_floats];
 };
 

@@ -12,9 +12,7 @@ namespace {
 class HeadMove {
 public:
     HeadMove(halyard_isa isa, const KvLayout &layout, bool unpack)
-        : layout_(layout), size_(size_of(layout.dtype)), unpack_(unpack),
-          keys_(kernel_function(unpack ? Kernel::kv_unpack_keys : Kernel::kv_pack_keys, layout.dtype, isa)),
-          values_(kernel_function(unpack ? Kernel::kv_unpack_values : Kernel::kv_pack_values, layout.dtype, isa)) {}
+        : isa_(isa), layout_(layout), size_(size_of(layout.dtype)), unpack_(unpack) {}
 
     /** The keys of positions [first, end), whose rows are `pitch` floats apart. */
     void keys(char *head, int64_t first, int64_t end, float *rows, int64_t pitch) {
@@ -36,7 +34,8 @@ public:
             panels_.set_dim(0, columns, 1);
             panels_.set_dim(1, layout_.head_dim, panel_width);
             panels_.set_dim(2, panels, layout_.key_panel_stride());
-            run(keys_, rows + (position - first) * pitch, head + offset * size_);
+            run(kernels::kv_pack_keys, kernels::kv_unpack_keys, rows + (position - first) * pitch,
+                head + offset * size_);
             position += columns * panels;
         }
     }
@@ -55,7 +54,7 @@ public:
                 rows_.set_dim(2, whole, panel_width);
                 panels_.set_dim(0, panel_width, 1);
                 panels_.set_dim(2, whole, panel_stride);
-                run(values_, row, panel);
+                run(kernels::kv_pack_values, kernels::kv_unpack_values, row, panel);
             }
             if (rest > 0) {
                 panel += whole * panel_stride * size_;
@@ -63,7 +62,7 @@ public:
                 rows_.set_dim(2, 1, 0);
                 panels_.set_dim(0, rest, 1);
                 panels_.set_dim(2, 1, 0);
-                run(values_, row + whole * panel_width, panel);
+                run(kernels::kv_pack_values, kernels::kv_unpack_values, row + whole * panel_width, panel);
                 for (int64_t i = 0; i < count && !unpack_; i++) {
                     memset(panel + (i * panel_width + rest) * size_, 0, (panel_width - rest) * size_);
                 }
@@ -77,21 +76,23 @@ private:
         return std::max<int64_t>(1, (INT_MAX - k_block) / std::max<int64_t>(1, pitch));
     }
 
-    void run(KernelFunction kernel, float *rows, char *panels) {
+    void run(KernelOf<arguments::KvPackKeys> pack, KernelOf<arguments::KvUnpackKeys> unpack, float *rows,
+             char *panels) {
         rows_.set_data(rows);
         panels_.set_data(panels);
-        void *arguments[] = {rows_.argument(), panels_.argument()};
         if (unpack_) {
-            std::swap(arguments[0], arguments[1]);
+            kernel_function(unpack, layout_.dtype, isa_)({panels_, rows_});
+        } else {
+            kernel_function(pack, layout_.dtype, isa_)({rows_, panels_});
         }
-        kernel(arguments);
     }
 
+    const halyard_isa isa_;
     const KvLayout &layout_;
     const int64_t size_;
     const bool unpack_;
-    const KernelFunction keys_, values_;
-    BufferOf<3> rows_, panels_;
+    Buffer<3, float> rows_;
+    Buffer<3> panels_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Rotary position embedding on the processor.
 #include <climits>
 
-#include "core/calls/ops.h"
+#include "core/cast.h"
 #include "core/row_iterator.h"
 #include "cpu/attention/rope.h"
 #include "cpu/backend.h"
@@ -13,13 +13,12 @@ namespace {
 class Rotation {
 public:
     Rotation(halyard_isa isa, const halyard_rope &rope, DType dtype)
-        : rope_(rope), pairs_(rope.options.rotary_dim / 2), rest_(rope.options.head_dim - rope.options.rotary_dim),
-          size_(size_of(dtype)),
-          rotate_(kernel_function(rope.options.interleaved ? Kernel::rope_interleaved : Kernel::rope, dtype, isa)),
-          copy_(kernel_function(cast_kernel(dtype), dtype, isa)) {
+        : isa_(isa), dtype_(dtype), rope_(rope), pairs_(rope.options.rotary_dim / 2),
+          rest_(rope.options.head_dim - rope.options.rotary_dim), size_(size_of(dtype)),
+          rotate_(kernel_function(rope.options.interleaved ? kernels::rope_interleaved : kernels::rope, dtype, isa)) {
         cosines_.set_dim(0, pairs_, 1);
         sines_.set_dim(0, pairs_, 1);
-        for (BufferOf<3> *buffer : {&x_, &y_}) {
+        for (Buffer<3> *buffer : {&x_, &y_}) {
             buffer->set_dim(0, pairs_, rope.options.interleaved ? 2 : 1);
             buffer->set_dim(1, 2, rope.options.interleaved ? 1 : pairs_);
         }
@@ -39,25 +38,23 @@ public:
             x_.set_dim(2, count, count > 1 ? x_pitch : 0);
             y_.set_data(to);
             y_.set_dim(2, count, count > 1 ? y_pitch : 0);
-            void *arguments[] = {cosines_.argument(), sines_.argument(), x_.argument(), y_.argument()};
-            rotate_(arguments);
+            rotate_({.cosines = cosines_, .sines = sines_, .x = x_, .y = y_});
             if (rest_ > 0 && from != to) {
                 const int64_t rotated = 2 * pairs_ * size_;
-                rest_x_.set(const_cast<char *>(from) + rotated, rest_, count, x_pitch);
-                rest_y_.set(to + rotated, rest_, count, y_pitch);
-                void *rest[] = {rest_x_.argument(), rest_y_.argument()};
-                copy_(rest);
+                cast(isa_, {const_cast<char *>(from) + rotated, dtype_, x_pitch}, {to + rotated, dtype_, y_pitch},
+                     rest_, count);
             }
         }
     }
 
 private:
+    const halyard_isa isa_;
+    const DType dtype_;
     const halyard_rope &rope_;
     const int64_t pairs_, rest_, size_;
-    const KernelFunction rotate_, copy_;
-    BufferOf<1> cosines_, sines_;
-    BufferOf<3> x_, y_;
-    Buffer rest_x_, rest_y_;
+    const KernelCall<arguments::Rope> rotate_;
+    Buffer<1, float> cosines_, sines_;
+    Buffer<3> x_, y_;
 };
 
 }  // namespace

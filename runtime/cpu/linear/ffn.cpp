@@ -4,32 +4,14 @@
 // leave the caches but for its size. Nothing of it is rounded to the storage type.
 #include <climits>
 
+#include "core/cast.h"
 #include "core/check_shapes.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
+#include "cpu/ops/norm_rows.h"
 
 namespace halyard {
 namespace {
-
-/** Memory for f32 copies of a vector of `view`'s dtype; nothing where it is f32 already or not there. */
-int64_t widened_floats(const View &view) {
-    return view.data && view.dtype != DType::f32 ? view.width() : 0;
-}
-
-/** The vector in f32, in `memory` if it has to be converted. */
-View widened(const View &view, halyard_isa isa, float *memory) {
-    View result = view;
-    if (widened_floats(view) > 0) {
-        Buffer from, to;
-        void *arguments[] = {from.argument(), to.argument()};
-        from.set(view.data, view.width(), 1, 0);
-        to.set(memory, view.width(), 1, 0);
-        kernel_function(Kernel::cast_to_f32, view.dtype, isa)(arguments);
-        result.dtype = DType::f32;
-        result.data = reinterpret_cast<char *>(memory);
-    }
-    return result;
-}
 
 /** The norm before the first product. */
 class InputNorm {
@@ -43,33 +25,25 @@ public:
     }
 
     void prepare(float *memory) {
-        weight_ = widened(call_.norm_weight, isa_, memory);
+        weight_ = widened(isa_, call_.norm_weight, memory);
         memory += widened_floats(call_.norm_weight);
-        bias_ = widened(call_.norm_bias, isa_, memory);
+        bias_ = widened(isa_, call_.norm_bias, memory);
         memory += widened_floats(call_.norm_bias);
         rows_ = memory;
-        scalars_ = call_.rms;
-        operation_ = call_.options.norm == HALYARD_NORM_RMS ? rms_norm(weight_, &scalars_)
-                                                            : layer_norm(weight_, bias_, &scalars_.eps);
     }
 
     /** Normalized rows of x into blocks. */
     void load(const Rows &x, int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
         const int threads = static_cast<int>(std::min<int64_t>(threads_for(context_, rows * width_ * 4), rows));
         run_tasks(context_, threads, [&](int index) {
-            BoundRowKernel kernel(operation_, DType::f32, isa_);
+            NormRows kernel(isa_, DType::f32, call_.options.norm, call_.rms, weight_, bias_);
             float *const wide = rows_ + 2 * width_ * index, *const normalized = wide + width_;
-            Buffer from, to;
-            void *arguments[] = {from.argument(), to.argument()};
-            const KernelFunction widen = kernel_function(Kernel::cast_to_f32, call_.x.dtype, isa_);
             int64_t row = rows * index / threads;
             const Part part = {first_row + row, first_row + rows * (index + 1) / threads, 0, width_};
             x.for_each_piece(part, 1, width_, [&](const Rows::Piece &piece) {
                 char *source = piece.data[0];
                 if (call_.x.dtype != DType::f32) {
-                    from.set(source, width_, 1, 0);
-                    to.set(wide, width_, 1, 0);
-                    widen(arguments);
+                    widen(isa_, {source, call_.x.dtype}, wide, 0, width_, 1);
                     source = reinterpret_cast<char *>(wide);
                 }
                 kernel(source, 0, reinterpret_cast<char *>(normalized), 0, width_, 1);
@@ -85,8 +59,6 @@ private:
     const FfnCall &call_;
     const int64_t width_;
     View weight_, bias_;
-    RmsNormScalars scalars_;
-    RowOperation operation_;
     float *rows_ = nullptr;  // two for each thread
 };
 

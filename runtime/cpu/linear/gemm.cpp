@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "core/cast.h"
 #include "core/system/environment.h"
 #include "cpu/linear/microkernels.h"
 
@@ -94,20 +95,16 @@ void BlockedRows::store_row(int64_t row, const float *values, int64_t features) 
 
 void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
                int64_t rows, int64_t features, const BlockedRows &blocked) {
-    const KernelFunction widen = kernel_function(Kernel::cast_to_f32, dtype, isa);
     const int threads =
         static_cast<int>(std::min<int64_t>(threads_for(context, rows * features * size_of(dtype)), rows));
     run_tasks(context, threads, [&](int index) {
-        Buffer from, to;
-        void *arguments[] = {from.argument(), to.argument()};
         const int64_t begin = rows * index / threads, end = rows * (index + 1) / threads;
         for (int64_t k = 0; k < features; k += k_block) {
             int64_t row = begin;
             const Part part = {first_row + begin, first_row + end, k, std::min<int64_t>(k + k_block, features)};
             x.for_each_piece(part, max_block_rows, k_block, [&](const Rows::Piece &piece) {
-                from.set(piece.data[0], piece.columns, piece.rows, piece.pitch[0]);
-                to.set(blocked.at(row, k / k_block), piece.columns, piece.rows, x_pitch);
-                widen(arguments);
+                widen(isa, {piece.data[0], dtype, piece.pitch[0]}, blocked.at(row, k / k_block), x_pitch, piece.columns,
+                      piece.rows);
                 row += piece.rows;
             });
         }
@@ -140,8 +137,8 @@ Layer::Layer(const halyard_weights *weights, halyard_activation activation, floa
     if (activation == HALYARD_SWISH && beta == 1.0f) {
         activation = HALYARD_SILU;
     }
-    const Kernel epilogues[][2] = {
-#define HALYARD_KERNEL(name) {Kernel::name, Kernel::name##_gated},
+    constexpr KernelOf<arguments::Epilogue> epilogues[][2] = {
+#define HALYARD_KERNEL(name) {kernels::name, kernels::name##_gated},
 #include "kernels/epilogue.inc"
 #undef HALYARD_KERNEL
     };
@@ -157,22 +154,17 @@ void Layer::set_bias(const View &bias_view, const View &bias_up, halyard_isa isa
         if (!view.data) {
             continue;
         }
-        // As a matrix: a row of 16 per panel, and what remains.
-        Buffer from, to;
-        void *arguments[] = {from.argument(), to.argument()};
-        const KernelFunction widen = kernel_function(Kernel::cast_to_f32, view.dtype, isa);
+        // A row of 16 per panel, and what remains.
+        const TypedRows matrix = {view.data, view.dtype, panel_width};
         const int64_t whole = view.width() / panel_width, rest = view.width() % panel_width;
         const int64_t pitch = stripes * panel_width;
         for (int64_t panel = 0; panel < whole; panel += max_block_rows) {
             const int64_t rows = std::min<int64_t>(whole - panel, max_block_rows);
-            from.set(view.data + panel * panel_width * size_of(view.dtype), panel_width, rows, panel_width);
-            to.set(memory + (panel * stripes + stripe) * panel_width, panel_width, rows, pitch);
-            widen(arguments);
+            widen(isa, {matrix.row(panel), view.dtype, panel_width}, memory + panel * pitch + stripe * panel_width,
+                  pitch, panel_width, rows);
         }
         if (rest > 0) {
-            from.set(view.data + whole * panel_width * size_of(view.dtype), rest, 1, 0);
-            to.set(memory + (whole * stripes + stripe) * panel_width, rest, 1, 0);
-            widen(arguments);
+            widen(isa, {matrix.row(whole), view.dtype}, memory + whole * pitch + stripe * panel_width, 0, rest, 1);
         }
     }
     bias = memory;
@@ -208,7 +200,6 @@ public:
         : call_(call), weights_(call.weights),
           multiply_(kernel_function(TileKernels::kernel(call.tall, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
-          widen_(kernel_function(Kernel::cast_to_f32, call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
           widened_(sums_ + call.tiling.rows() * sums_pitch_), input_bytes_(panel_width * size_of(weights_.dtype)) {}
@@ -241,16 +232,14 @@ private:
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const int64_t depth = std::min<int64_t>(k_block, weights_.in_features - k);
         const Tiling &tiling = call_.tiling;
-        const void *block = address(panel, k);
+        const char *block = address(panel, k);
         int64_t panel_pitch = weights_.in_features * panel_width;
         if (call_.widen) {
-            Buffer from, to;
-            void *arguments[] = {from.argument(), to.argument()};
-            from.set(const_cast<void *>(block), depth * panel_width, panels, panel_pitch);
-            to.set(widened_, depth * panel_width, panels, k_block * panel_width);
-            widen_(arguments);
-            block = widened_;
-            panel_pitch = k_block * panel_width;
+            const TypedRows wide = {reinterpret_cast<char *>(widened_), DType::f32, k_block * panel_width};
+            cast(call_.product.isa_, {const_cast<char *>(block), weights_.dtype, panel_pitch}, wide,
+                 depth * panel_width, panels);
+            block = wide.data;
+            panel_pitch = wide.pitch;
         }
         x_.set_data(call_.x.at(0, k / k_block));
         x_.set_dim(0, depth, 1);
@@ -274,11 +263,14 @@ private:
         }
         next_.set_data(after);
         next_.set_dim(1, panels, fetch_pitch);
-        bool first = k == 0;
-        int32_t inputs = static_cast<int32_t>(depth);
-        void *arguments[] = {x_.argument(), w_.argument(),    sum_.argument(), &first,
-                             &inputs,       next_.argument(), &step,           sum_.argument()};
-        multiply_(arguments);
+        multiply_({.x = x_,
+                   .w = w_,
+                   .so_far = sum_,
+                   .first = k == 0,
+                   .depth = static_cast<int32_t>(depth),
+                   .next = next_,
+                   .next_step = step,
+                   .sum = sum_});
     }
 
     /** From the sums of panels [begin, end) to outputs. */
@@ -312,54 +304,45 @@ private:
                const char *residual, int64_t residual_pitch) {
         const int64_t sum_columns = sums_pitch_ - packed, column = begin * panel_width + packed;
         const Layer &layer = call_.product.layer_;
-        set(sum2_, sums_ + row * sums_pitch_ + packed, sum_columns, rows, sums_pitch_);
-        set(scale_, call_.row_scale + row, rows);
-        set(mean_, call_.row_mean + row, rows);
+        sum2_.set(sums_ + row * sums_pitch_ + packed, sum_columns, rows, sums_pitch_);
+        scale_.set(call_.row_scale + row, rows);
+        mean_.set(call_.row_mean + row, rows);
         // Without means their factors are 0 as well: 0 times the sum of a column that holds Inf is no 0.
-        set(column_sums_, call_.row_mean == neutral.zeros ? neutral.zeros : weights_.column_sums + column, sum_columns);
-        set(column_bias_, weights_.column_bias + column, sum_columns);
-        set(bias_, layer.bias ? layer.bias + column : neutral.negative_zeros, sum_columns);
+        column_sums_.set(call_.row_mean == neutral.zeros ? neutral.zeros : weights_.column_sums + column, sum_columns);
+        column_bias_.set(weights_.column_bias + column, sum_columns);
+        bias_.set(layer.bias ? layer.bias + column : neutral.negative_zeros, sum_columns);
         if (residual) {
-            set(residual_, residual, columns, rows, residual_pitch);
+            residual_.set(residual, columns, rows, residual_pitch);
         } else {
             const void *zeros = neutral.negative_zeros;
-            set(residual_, call_.y.dtype == DType::f32 ? zeros : neutral.negative_zeros_16, columns, rows, 0);
+            residual_.set(call_.y.dtype == DType::f32 ? zeros : neutral.negative_zeros_16, columns, rows, 0);
         }
-        set(y_, y, columns, rows, y_pitch);
-        float beta = layer.beta;
-        void *arguments[] = {sum2_.argument(),
-                             scale_.argument(),
-                             mean_.argument(),
-                             column_sums_.argument(),
-                             column_bias_.argument(),
-                             bias_.argument(),
-                             residual_.argument(),
-                             &beta,
-                             y_.argument()};
-        epilogue_(arguments);
-    }
-
-    static void set(BufferOf<1> &buffer, const void *data, int64_t extent) {
-        buffer.set_data(data);
-        buffer.set_dim(0, extent, 1);
-    }
-    static void set(BufferOf<2> &buffer, const void *data, int64_t columns, int64_t rows, int64_t pitch) {
-        buffer.set_data(data);
-        buffer.set_dim(0, columns, 1);
-        buffer.set_dim(1, rows, pitch);
+        y_.set(y, columns, rows, y_pitch);
+        epilogue_({.sum = sum2_,
+                   .row_scale = scale_,
+                   .row_mean = mean_,
+                   .column_sums = column_sums_,
+                   .column_bias = column_bias_,
+                   .bias = bias_,
+                   .residual = residual_,
+                   .beta = layer.beta,
+                   .y = y_});
     }
 
     const Call &call_;
     const halyard_weights &weights_;
-    const KernelFunction multiply_, widen_, epilogue_;
+    const KernelCall<arguments::Matmul> multiply_;
+    const KernelCall<arguments::Epilogue> epilogue_;
     float *const sums_;  // [row][group_panels * 16]
     const int64_t sums_pitch_;
     float *const widened_;  // [tile_panels][k_block][16]
     const int64_t input_bytes_;
-    BufferOf<3> x_, w_;
-    BufferOf<4> sum_;
-    BufferOf<2> next_, sum2_, residual_, y_;
-    BufferOf<1> scale_, mean_, column_sums_, column_bias_, bias_;
+    Buffer<3, float> x_;
+    Buffer<3> w_;
+    Buffer<4, float> sum_;
+    Buffer<2> next_, residual_, y_;
+    Buffer<2, float> sum2_;
+    Buffer<1, float> scale_, mean_, column_sums_, column_bias_, bias_;
 };
 
 void Product::Call::work(char *scratch) {

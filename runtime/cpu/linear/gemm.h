@@ -56,7 +56,7 @@ struct Tiling {
 /** A linear layer bound to everything but the rows of a call. */
 struct Layer {
     const halyard_weights *weights;
-    Kernel epilogue;
+    KernelOf<arguments::Epilogue> epilogue;
     float beta;
     const float *bias;  // [16 panels] in the order of the packed columns, or null
 

@@ -2,7 +2,7 @@
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_MICROKERNELS_H
 #define HALYARD_RUNTIME_CPU_LINEAR_MICROKERNELS_H
 
-#include "core/dispatch.h"
+#include "core/kernel_call.h"
 #include "layout/matmul.h"
 
 namespace halyard {
@@ -21,15 +21,15 @@ struct TileKernels {
 #undef HALYARD_TILE
     }
 
-    static constexpr Kernel kernel(bool tall, int rows) {
-        return static_cast<Kernel>(static_cast<int>(tall ? Kernel::matmul_tall_1 : Kernel::matmul_1) + rows - 1);
+    static constexpr KernelOf<arguments::Matmul> kernel(bool tall, int rows) {
+        return {static_cast<Kernel>(static_cast<int>(tall ? Kernel::matmul_tall_1 : Kernel::matmul_1) + rows - 1)};
     }
     constexpr int width(halyard_isa isa, DType dtype, bool tall, int rows) const {
         return panels[index_of(isa)][static_cast<int>(dtype)][tall][rows];
     }
     constexpr void set(Kernel tile, DType dtype, int isa, int width) {
         const bool tall = tile >= Kernel::matmul_tall_1;
-        const int rows = static_cast<int>(tile) - static_cast<int>(kernel(tall, 1)) + 1;
+        const int rows = static_cast<int>(tile) - static_cast<int>(kernel(tall, 1).kernel) + 1;
         panels[isa][static_cast<int>(dtype)][tall][rows] = static_cast<int8_t>(width);
         max_rows[isa] = max_rows[isa] < rows ? static_cast<int8_t>(rows) : max_rows[isa];
     }

@@ -20,19 +20,14 @@ namespace halyard {
 namespace {
 
 struct PackKernels {
-    KernelFunction pack, pack_as_it_is, sums, weighted_sums;
+    KernelCall<arguments::Pack> as_it_is, folded;
+    KernelCall<arguments::PackSums> sums, weighted_sums;
 
-    PackKernels(const PackSources &sources, halyard_isa isa) {
-        const bool transposed = sources.layout == HALYARD_WEIGHT_OUT_IN;
-        const auto kernel = [&](Kernel name) { return kernel_function(name, sources.weight.dtype, isa); };
-        pack_as_it_is = kernel(transposed ? Kernel::pack_out_in : Kernel::pack_in_out);
-        pack = pack_as_it_is;
-        if (sources.norm_weight.data) {
-            pack = kernel(transposed ? Kernel::pack_out_in_folded : Kernel::pack_in_out_folded);
-        }
-        sums = kernel(Kernel::pack_sums);
-        weighted_sums = kernel(Kernel::pack_weighted_sums);
-    }
+    PackKernels(DType dtype, bool transposed, halyard_isa isa)
+        : as_it_is(kernel_function(transposed ? kernels::pack_out_in : kernels::pack_in_out, dtype, isa)),
+          folded(kernel_function(transposed ? kernels::pack_out_in_folded : kernels::pack_in_out_folded, dtype, isa)),
+          sums(kernel_function(kernels::pack_sums, dtype, isa)),
+          weighted_sums(kernel_function(kernels::pack_weighted_sums, dtype, isa)) {}
 };
 
 /** Packs some panels, a part of their inputs at a time, so that what is summed and hashed is still in cache. */
@@ -134,7 +129,7 @@ private:
             if (sources_.norm_weight.data) {
                 norm_weight_.set_data(sources_.norm_weight.data + k * size_);
             }
-            move(kernels_.pack, piece, inputs, target, count);
+            move(piece, inputs, sources_.norm_weight.data != nullptr, target, count);
             if (columns < panel_width) {
                 clear_columns(target, inputs, columns);  // 0 times a norm's weight may be -0 or NaN
             }
@@ -146,8 +141,7 @@ private:
             if (sources_.norm_bias.data) {
                 factor_.set_data(sources_.norm_bias.data + k * size_);
                 for (int i = 0; i < count; i++) {
-                    move(kernels_.pack_as_it_is, {piece.data + i * panel_width * size_, piece.pitch}, inputs, unfolded_,
-                         1);
+                    move({piece.data + i * panel_width * size_, piece.pitch}, inputs, false, unfolded_, 1);
                     add(kernels_.weighted_sums, unfolded_, inputs, bias_sums_[i]);
                 }
             }
@@ -181,8 +175,8 @@ private:
         return {staged_, pitch};
     }
 
-    /** Packs a piece into `count` panels. */
-    void move(KernelFunction kernel, const Piece &piece, int64_t inputs, char *target, int count) {
+    /** Packs a piece into `count` panels, the norm's weight folded in or not. */
+    void move(const Piece &piece, int64_t inputs, bool folded, char *target, int count) {
         // Too few inputs to transpose: the piece is a staged one, which has room for more, and so must the target.
         const bool widen = transposed_ && inputs < min_transposed_inputs;
         const int64_t moved = widen ? min_transposed_inputs : inputs;
@@ -193,24 +187,26 @@ private:
         panels_.set_data(widen ? few_ : target);
         panels_.set_dim(1, moved, panel_width);
         panels_.set_dim(2, count, count == 1 ? 0 : panel_pitch());
-        if (widen && kernel == kernels_.pack && sources_.norm_weight.data) {
+        if (widen && folded) {
             memcpy(few_weights_, sources_.norm_weight.data, inputs * size_);
             norm_weight_.set_data(few_weights_);
         }
-        void *arguments[] = {source_.argument(), norm_weight_.argument(), &offset_, panels_.argument()};
-        kernel(arguments);
+        (folded ? kernels_.folded
+                : kernels_.as_it_is)({.w = source_, .norm_weight = norm_weight_, .offset = offset_, .panels = panels_});
         if (widen) {
             memcpy(target, few_, inputs * panel_width * size_);
         }
     }
 
     /** Adds the inputs of a packed piece to the sums of its columns. */
-    void add(KernelFunction kernel, const char *packed, int64_t inputs, double *sums) {
-        int32_t count = static_cast<int32_t>(inputs);
+    void add(const KernelCall<arguments::PackSums> &kernel, const char *packed, int64_t inputs, double *sums) {
         panel_.set_data(packed);
         total_.set_data(sums);
-        void *arguments[] = {panel_.argument(), factor_.argument(), &count, total_.argument(), total_.argument()};
-        kernel(arguments);
+        kernel({.panel = panel_,
+                .factor = factor_,
+                .inputs = static_cast<int32_t>(inputs),
+                .so_far = total_,
+                .sums = total_});
     }
 
     void clear_columns(char *packed, int64_t inputs, int64_t columns) const {
@@ -237,9 +233,10 @@ private:
     float *const column_sums_, *const column_bias_;
     char *const panel_data_;
 
-    BufferOf<2> source_, panel_;
-    BufferOf<1> norm_weight_, factor_, total_;
-    BufferOf<3> panels_;
+    Buffer<2> source_, panel_;
+    Buffer<1> norm_weight_, factor_;
+    Buffer<1, double> total_;
+    Buffer<3> panels_;
     XXH3_state_t hashes_[max_group];
     double sums_[max_group][panel_width], bias_sums_[max_group][panel_width];
     alignas(64) char staged_[panel_width * max_chunk * sizeof(float)];
@@ -252,7 +249,7 @@ private:
 void pack_block(const halyard_context &context, const PackSources &sources, char *block) {
     const Geometry &geometry = sources.geometry;
     memset(block, 0, panels_offset(geometry.panels));
-    const PackKernels kernels(sources, best_isa(context.max_isa));
+    const PackKernels kernels(sources.weight.dtype, sources.layout == HALYARD_WEIGHT_OUT_IN, best_isa(context.max_isa));
     std::atomic<uint64_t> digest{0};
     run_ranges(context, geometry.panels / (sources.gated ? 2 : 1), geometry.bytes, [&](int64_t begin, int64_t end) {
         digest.fetch_add(Packer(sources, kernels, block).pack(begin, end), std::memory_order_relaxed);

@@ -24,12 +24,38 @@ constexpr int64_t tile_bytes = 1536;
 // the loop, or from no tile at all.)
 constexpr int64_t tiles_ahead = 4;
 
+/** An elementwise kernel of any form. */
+class ElementwiseKernel {
+public:
+    ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
+        : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0].dtype, isa)), beta_(call.beta) {}
+
+    void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
+        switch (form_) {
+        case ElementwiseCall::Form::activation:
+            return KernelCall<arguments::Activation>(function_)({first, beta_, y});
+        case ElementwiseCall::Form::gated_unit:
+            return KernelCall<arguments::Glu>(function_)({.gate = first, .up = second, .beta = beta_, .y = y});
+        case ElementwiseCall::Form::interleaved_unit:
+            return KernelCall<arguments::GluInterleaved>(function_)({first, beta_, y});
+        case ElementwiseCall::Form::add:
+            return KernelCall<arguments::Add>(function_)({first, second, y});
+        case ElementwiseCall::Form::cast:
+            return KernelCall<arguments::CastToF16>(function_)({first, y});  // or to another dtype
+        }
+    }
+
+private:
+    const ElementwiseCall::Form form_;
+    const KernelFunction function_;
+    const float beta_;
+};
+
 }  // namespace
 
 void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall &call) {
     const View &y = call.y;
-    const float *const beta = call.beta;
-    const int pair = call.pair, input_count = call.input_count;
+    const int pair = call.pair(), input_count = call.input_count();
     Rows rows(true);
     for (int i = 0; i < input_count; i++) {
         rows.add(call.inputs[i], i == 0 ? pair : 1);
@@ -39,7 +65,7 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
 
     const DType dtype = call.inputs[0].dtype;
     const halyard_isa isa = best_isa(c.max_isa);
-    const KernelFunction function = kernel_function(call.kernel, dtype, isa);
+    const ElementwiseKernel kernel(call, isa);
 
     bool stream =
         rows.width() * size_of(y.dtype) >= tile_bytes && should_stream(c, rows.count() * rows.bytes_per_row());
@@ -48,25 +74,13 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     }
 
     Split(c, rows).run([&](const Part &part) {
-        Buffer first, second, output;
-        float beta_value = beta ? *beta : 0.0f;
-        void *arguments[max_tensors];
-        int n = 0;
-        arguments[n++] = first.argument();
-        if (input_count > 1) {
-            arguments[n++] = second.argument();
-        }
-        if (beta) {
-            arguments[n++] = &beta_value;
-        }
-        arguments[n] = output.argument();
-
+        Buffer<2> first, second, output;
         if (!stream) {
             rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
                 first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);
                 second.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
                 output.set(piece.data[input_count], piece.columns, piece.rows, piece.pitch[input_count]);
-                function(arguments);
+                kernel(first, second, output);
             });
             return;
         }
@@ -84,7 +98,7 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
                 first.set(a, columns * pair, 1, 0);
                 second.set(b, columns, 1, 0);
                 output.set(tile.data(), columns, 1, 0);
-                function(arguments);
+                kernel(first, second, output);
                 a += a_bytes;
                 b += b_bytes;
                 if (ask_ahead) {

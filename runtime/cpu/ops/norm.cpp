@@ -3,10 +3,10 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "core/calls/norm.h"
 #include "core/row_iterator.h"
 #include "core/row_vector.h"
 #include "cpu/backend.h"
+#include "cpu/ops/norm_rows.h"
 #include "cpu/ops/streaming.h"
 
 namespace halyard {
@@ -28,7 +28,9 @@ Rows rows_of(std::initializer_list<const View *> views) {
     return rows;
 }
 
-void run(const halyard_context &c, const RowOperation &operation, const View &x, const View &y) {
+/** `make_kernel`: returns what a task calls with pieces of x and y, as NormRows. */
+template<typename MakeKernel>
+void run(const halyard_context &c, const View &x, const View &y, const MakeKernel &make_kernel) {
     const Rows rows = rows_of({&x, &y});
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
@@ -36,7 +38,7 @@ void run(const halyard_context &c, const RowOperation &operation, const View &x,
         should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes && x.data != y.data;
 
     Split(c, rows).run([&](const Part &part) {
-        BoundRowKernel kernel(operation, x.dtype, isa);
+        auto kernel = make_kernel(isa);
         if (!stream) {
             rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
                 kernel(piece.data[0], piece.pitch[0], piece.data[1], piece.pitch[1], piece.columns, piece.rows);
@@ -54,20 +56,19 @@ void run(const halyard_context &c, const RowOperation &operation, const View &x,
     });
 }
 
-void run_fused(const halyard_context &c, const RowOperation &operation, const View &x, const View &residual,
-               const View &sum, const View &y) {
+void run_fused(const halyard_context &c, const NormCall &call) {
+    const View &x = call.x, &residual = call.residual, &sum = call.residual_out, &y = call.y;
     const Rows rows = rows_of({&x, &residual, &sum, &y});
     const halyard_isa isa = best_isa(c.max_isa);
-    const KernelFunction add = kernel_function(Kernel::add, x.dtype, isa);
+    const auto add = kernel_function(kernels::add, x.dtype, isa);
     const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
     const bool may_stream = should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes;
     const auto in_place = [&](const View &output) { return output.data == x.data || output.data == residual.data; };
     const bool stream_sum = may_stream && !in_place(sum), stream_y = may_stream && !in_place(y);
 
     Split(c, rows).run([&](const Part &part) {
-        BoundRowKernel kernel(operation, x.dtype, isa);
-        Buffer a, b, r;
-        void *add_arguments[] = {a.argument(), b.argument(), r.argument()};
+        NormRows kernel(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
+        Buffer<2> a, b, r;
         Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
         const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
@@ -78,7 +79,7 @@ void run_fused(const halyard_context &c, const RowOperation &operation, const Vi
             a.set(piece.data[0], piece.columns, piece.rows, piece.pitch[0]);
             b.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
             r.set(sum_data, piece.columns, piece.rows, sum_pitch);
-            add(add_arguments);
+            add({a, b, r});
             kernel(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
             if (stream_sum) {
                 const int64_t next = piece.pitch[0] * size;
@@ -94,40 +95,56 @@ void run_fused(const halyard_context &c, const RowOperation &operation, const Vi
     });
 }
 
+/** Rows of a softmax, as NormRows those of norms. */
+class SoftmaxRows {
+public:
+    SoftmaxRows(halyard_isa isa, DType dtype, float scale)
+        : kernel_(kernel_function(kernels::softmax, dtype, isa)), size_(size_of(dtype)), scale_(scale) {}
+
+    void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
+        in_row_multiples(rows, [&](int64_t first, int64_t count) {
+            x_.set(x + first * x_pitch * size_, columns, count, x_pitch);
+            y_.set(y + first * y_pitch * size_, columns, count, y_pitch);
+            kernel_({x_, scale_, y_});
+        });
+    }
+
+private:
+    const KernelCall<arguments::Softmax> kernel_;
+    const int64_t size_;
+    const float scale_;
+    Buffer<2> x_, y_;
+};
+
 }  // namespace
 
 void cpu::norm(Checker &, const halyard_context &c, const NormCall &call) {
-    RmsNormScalars scalars = call.scalars;
-    const RowOperation operation = row_operation(call, scalars);
     if (call.residual.data) {
-        run_fused(c, operation, call.x, call.residual, call.residual_out, call.y);
+        run_fused(c, call);
     } else {
-        run(c, operation, call.x, call.y);
+        run(c, call.x, call.y, [&](halyard_isa isa) {
+            return NormRows(isa, call.x.dtype, call.norm, call.scalars, call.weight, call.bias);
+        });
     }
 }
 
 void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) {
     const View &x = call.x, &y = call.y;
-    float scale = call.scale;
-    RowOperation whole, normalize;
-    whole.kernel = Kernel::softmax;
-    whole.scalar(&scale);
-    normalize.kernel = Kernel::softmax_normalize;
     const Rows rows = rows_of({&x, &y});
     const int64_t exponentials_bytes = rows.width() * size_of(DType::f32);
     if (exponentials_bytes > row_tile_bytes) {
-        run(c, whole, x, y);
+        run(c, x, y, [&](halyard_isa isa) { return SoftmaxRows(isa, x.dtype, call.scale); });
         return;
     }
 
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
     const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && x.data != y.data;
+    const auto exponentiate = kernel_function(kernels::softmax_exponentials, x.dtype, isa);
+    const auto normalize = kernel_function(kernels::softmax_normalize, y.dtype, isa);
     Split(c, rows).run([&](const Part &part) {
-        RowOperation exponentials = whole;
-        exponentials.kernel = Kernel::softmax_exponentials;
-        BoundRowKernel first(exponentials, x.dtype, isa, x.dtype, DType::f32);
-        BoundRowKernel second(normalize, y.dtype, isa, DType::f32, y.dtype);
+        Buffer<2> from, to;
+        Buffer<2, float> exponentials;
         // f32 rows are their own place for the exponentials.
         alignas(64) char exponentials_tile[row_tile_bytes];
         Tile<row_tile_bytes> tile(stream, isa);
@@ -136,10 +153,18 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
             char *const result = stream ? tile.data() : piece.data[1];
             const int64_t result_pitch = stream ? piece.columns : piece.pitch[1];
             const bool in_result = y.dtype == DType::f32;
-            char *const scratch = in_result ? result : exponentials_tile;
+            float *const scratch = reinterpret_cast<float *>(in_result ? result : exponentials_tile);
             const int64_t scratch_pitch = in_result ? result_pitch : piece.columns;
-            first(piece.data[0], piece.pitch[0], scratch, scratch_pitch, piece.columns, piece.rows);
-            second(scratch, scratch_pitch, result, result_pitch, piece.columns, piece.rows);
+            in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
+                from.set(piece.data[0] + row * piece.pitch[0] * size, piece.columns, rows, piece.pitch[0]);
+                exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
+                exponentiate({from, call.scale, exponentials});
+            });
+            in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
+                exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
+                to.set(result + row * result_pitch * size, piece.columns, rows, result_pitch);
+                normalize({exponentials, to});
+            });
             if (stream) {
                 const int64_t x_pitch = piece.pitch[0] * size;
                 tile.store_and_fetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
@@ -172,23 +197,21 @@ void cpu::norm_statistics(Checker &, const halyard_context &c, const NormStatist
 void row_statistics(halyard_isa isa, const Rows &x, DType dtype, halyard_norm norm, const RmsNormScalars &scalars,
                     int64_t first_row, int64_t rows, float *scale, float *mean) {
     const bool has_mean = norm == HALYARD_NORM_LAYER;
-    const KernelFunction kernel =
-        kernel_function(has_mean ? Kernel::layer_norm_scale : Kernel::rms_norm_scale, dtype, isa);
-    float eps = scalars.eps;
-    bool eps_outside_root = scalars.eps_outside_root;
-    Buffer row_buffer, result;
+    Buffer<2> row_buffer;
+    Buffer<2, float> result;
     float values[2];
-    void *rms_arguments[] = {row_buffer.argument(), &eps, &eps_outside_root, result.argument()};
-    void *layer_arguments[] = {row_buffer.argument(), &eps, result.argument()};
     result.set(values, has_mean ? 2 : 1, 1, 0);
     int64_t row = 0;
     x.for_each_piece({first_row, first_row + rows, 0, x.width()}, 1, x.width(), [&](const Rows::Piece &piece) {
         row_buffer.set(piece.data[0], piece.columns, 1, 0);
-        kernel(has_mean ? layer_arguments : rms_arguments);
-        scale[row] = values[0];
         if (has_mean) {
+            kernel_function(kernels::layer_norm_scale, dtype, isa)({row_buffer, scalars.eps, result});
             mean[row] = values[1];
+        } else {
+            kernel_function(kernels::rms_norm_scale, dtype,
+                            isa)({row_buffer, scalars.eps, scalars.eps_outside_root, result});
         }
+        scale[row] = values[0];
         row++;
     });
 }

@@ -14,7 +14,6 @@
 #include "cuda/attention/attention_products.h"
 #include "cuda/attention/kv_cache.h"
 #include "cuda/attention/rope.h"
-#include "cuda/buffer.h"
 #include "cuda/launch.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/scratch.h"
@@ -332,7 +331,8 @@ private:
                    (piece.sequence * heads.batch_stride + base * heads.token_stride + piece.head * heads.head_stride) *
                        size_of(heads.dtype);
         };
-        DeviceBufferOf<4> q, keys, values;
+        Buffer<4, float> q;
+        Buffer<4> keys, values;
         const int64_t head_floats = rows * d;
         q.set_data(queries_ +
                    (piece.sequence * all_heads + piece.head) * head_floats * static_cast<int64_t>(sizeof(float)));
@@ -341,7 +341,7 @@ private:
         q.set_dim(2, piece.heads, head_floats);
         q.set_dim(3, piece.sequences, all_heads * head_floats);
         const int64_t positions = std::min(stored.keys.tokens - base, piece.splits * split_positions);
-        for (DeviceBufferOf<4> *buffer : {&keys, &values}) {
+        for (Buffer<4> *buffer : {&keys, &values}) {
             const DeviceHeads &heads = buffer == &keys ? stored.keys : stored.values;
             buffer->set_data(at(heads));
             buffer->set_dim(0, d / per_word, 1);
@@ -349,30 +349,27 @@ private:
             buffer->set_dim(2, piece.heads, piece.heads > 1 ? heads.head_stride / per_word : 0);
             buffer->set_dim(3, piece.sequences, piece.sequences > 1 ? heads.batch_stride / per_word : 0);
         }
-        float scale = score_scale(), softcap = call_.options.softcap;
-        int32_t scalars[] = {static_cast<int32_t>(piece.split),        static_cast<int32_t>(base),
-                             static_cast<int32_t>(stored.keys.tokens), static_cast<int32_t>(block.position),
-                             static_cast<int32_t>(plan_.group),        static_cast<int32_t>(block.before),
-                             static_cast<int32_t>(block.after)};
-        DeviceBufferOf<5> out;
+        Buffer<5, float> out;
         out.set_data(partial);
         out.set_dim(0, d + split_statistics, 1);
         out.set_dim(1, split_rows, plan_.pitch);
         out.set_dim(2, tiles, split_rows * plan_.pitch);
         out.set_dim(3, piece.splits, block.split_floats);
         out.set_dim(4, piece.heads * piece.sequences, block.head_floats);
-        void *arguments[16];
-        int n = 1;
-        arguments[n++] = q.argument();
-        arguments[n++] = keys.argument();
-        arguments[n++] = values.argument();
-        arguments[n++] = &scale;
-        arguments[n++] = &softcap;
-        for (int32_t &scalar : scalars) {
-            arguments[n++] = &scalar;
-        }
-        arguments[n++] = out.argument();
-        launches_.run(Kernel::attention_split, stored.keys.dtype, access, arguments);
+        launches_.run(kernels::attention_split, stored.keys.dtype, access,
+                      {.q = q,
+                       .keys = keys,
+                       .values = values,
+                       .scale = score_scale(),
+                       .softcap = call_.options.softcap,
+                       .first_split = static_cast<int32_t>(piece.split),
+                       .base = static_cast<int32_t>(base),
+                       .end_position = static_cast<int32_t>(stored.keys.tokens),
+                       .first_query = static_cast<int32_t>(block.position),
+                       .group = static_cast<int32_t>(plan_.group),
+                       .before = static_cast<int32_t>(block.before),
+                       .after = static_cast<int32_t>(block.after),
+                       .out = out});
     }
 
     void join(const QueryBlock &block, int64_t splits) {
@@ -388,22 +385,21 @@ private:
                     const int64_t sequences = std::min(batch_at_once, batch - i),
                                   own_heads = std::min(heads_at_once, heads - h);
                     const int64_t own_tokens = std::min(tokens_at_once, tokens - t);
-                    DeviceBufferOf<4> partial;
+                    Buffer<4, float> partial;
                     partial.set_data(partial_at(block, 0, i, h) +
                                      t * group * plan_.pitch * static_cast<int64_t>(sizeof(float)));
                     partial.set_dim(0, y.head_dim + split_statistics, 1);
                     partial.set_dim(1, own_tokens * group, plan_.pitch);
                     partial.set_dim(2, splits, block.split_floats);
                     partial.set_dim(3, own_heads * sequences, block.head_floats);
-                    DeviceBufferOf<5> to;
+                    Buffer<5> to;
                     to.set_data(y.at(block.first + i, block.token + t, h * group));
                     to.set_dim(0, y.head_dim, 1);
                     to.set_dim(1, group, group > 1 ? y.head_stride : 0);
                     to.set_dim(2, own_tokens, own_tokens > 1 ? y.token_stride : 0);
                     to.set_dim(3, own_heads, own_heads > 1 ? group * y.head_stride : 0);
                     to.set_dim(4, sequences, sequences > 1 ? y.batch_stride : 0);
-                    void *arguments[] = {nullptr, partial.argument(), to.argument()};
-                    launches_.run(Kernel::attention_join, y.view.dtype, Access::elements, arguments);
+                    launches_.run(kernels::attention_join, y.view.dtype, Access::elements, {partial, to});
                 }
             }
         }

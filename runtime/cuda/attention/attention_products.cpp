@@ -2,7 +2,6 @@
 // heads and sequences as their batch.
 #include "cuda/attention/attention_products.h"
 
-#include "cuda/buffer.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/ops/operations.h"
 
@@ -14,18 +13,14 @@ void launch_block_weights(Launches &launches, const View &scores, float score_sc
                           int64_t top_stride, char *weights, DType dtype) {
     // Both begin at whole cells, and have a multiple of positions.
     const int64_t rows = scores.shape[0], positions = scores.shape[1], per_word = 4 / size_of(dtype);
-    DeviceBufferOf<2> from, to;
-    DeviceBufferOf<1> tops;
-    from.set_data(scores.data);
-    from.set_dim(0, positions, 1);
-    from.set_dim(1, rows, positions);
+    Buffer<2, float> from;
+    Buffer<1, float> tops;
+    Buffer<2> to;
+    from.set(scores.data, positions, rows, positions);
     tops.set_data(top);
     tops.set_dim(0, rows, top_stride);
-    to.set_data(weights);
-    to.set_dim(0, positions / per_word, 1);
-    to.set_dim(1, rows, positions / per_word);
-    void *arguments[] = {nullptr, from.argument(), &score_scale, tops.argument(), to.argument()};
-    launches.run(Kernel::attention_block_weights, dtype, Access::words, arguments);
+    to.set(weights, positions / per_word, rows, positions / per_word);
+    launches.run(kernels::attention_block_weights, dtype, Access::words, {from, score_scale, tops, to});
 }
 
 }  // namespace
@@ -60,7 +55,7 @@ void attend_by_products(const halyard_context &context, Launches &launches, cons
     float score_scale = 1.0f;
     if (split.softcap > 0.0f) {
         constexpr float unused_beta = 1.0f;
-        elementwise(launches.check(), context, {Kernel::tanh, {scores}, 1, scores, &unused_beta});
+        elementwise(launches.check(), context, {halyard::kernels::tanh, scores, unused_beta, scores});
         score_scale = split.softcap;
     }
     float *const top = reinterpret_cast<float *>(split.partial) + d;
@@ -68,7 +63,7 @@ void attend_by_products(const halyard_context &context, Launches &launches, cons
         return view_of(reinterpret_cast<char *>(first), DType::f32, launches.ordinal(), {all_rows},
                        {split.partial_pitch});
     };
-    attention_block_sums(launches.check(), context, k.dtype, &score_scale, scores, number_of_rows(top),
+    attention_block_sums(launches.check(), context, k.dtype, score_scale, scores, number_of_rows(top),
                          number_of_rows(top + 1));
     launch_block_weights(launches, scores, score_scale, top, split.partial_pitch, split.weights, k.dtype);
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cuda/backend.h"
-#include "cuda/buffer.h"
 #include "cuda/copies.h"
 #include "cuda/launch.h"
 
@@ -29,11 +28,8 @@ public:
         : launches_(launches), rope_(rope), positions_(positions), x_(x), y_(y), size_(size_of(x.dtype)),
           interleaved_(rope.options.interleaved != 0), access_(access()), table_(table) {
         const int64_t entries = rope.options.max_positions;
-        for (DeviceBufferOf<2> *buffer : {&cosines_, &sines_}) {
-            buffer->set_data(buffer == &cosines_ ? table : table + entries * rope.pairs());
-            buffer->set_dim(0, rope.pairs(), 1);
-            buffer->set_dim(1, entries, rope.pairs());
-        }
+        cosines_.set(table, rope.pairs(), entries, rope.pairs());
+        sines_.set(table + entries * rope.pairs(), rope.pairs(), entries, rope.pairs());
     }
 
     void run() {
@@ -82,7 +78,7 @@ private:
         const int64_t pairs = rope_.pairs();
         const bool in_words = access_ == Access::words, whole = in_words && neighbours_in_words();
         const int64_t per_word = in_words ? 4 / size_ : 1;
-        DeviceBufferOf<4> buffers[4];  // of x and y, both parts of each
+        Buffer<4> buffers[4];  // of x and y, both parts of each
         const DeviceHeads *const tensors[] = {&x_, &y_};
         for (int i = 0; i < 4; i++) {
             const DeviceHeads &tensor = *tensors[i / 2];
@@ -97,28 +93,37 @@ private:
         // Without positions any memory that can be read will do.
         const int64_t halves = positions_.wide ? 2 : 1;
         const int64_t offset = batch.begin * positions_.batch_stride + tokens.begin * positions_.token_stride;
-        DeviceBufferOf<3> positions;
+        Buffer<3, int32_t> positions;
         positions.set_data(positions_.data ? positions_.data + offset * halves * 4
                                            : reinterpret_cast<const char *>(table_));
         positions.set_dim(0, 2, halves - 1);
         positions.set_dim(1, tokens.count, tokens.count > 1 ? positions_.token_stride * halves : 0);
         positions.set_dim(2, batch.count, batch.count > 1 ? positions_.batch_stride * halves : 0);
-        bool given = positions_.data != nullptr, wide = positions_.wide;
-        int32_t first = static_cast<int32_t>(positions_.first + tokens.begin);
-
-        void *arguments[12];
-        int n = 1;
-        arguments[n++] = cosines_.argument();
-        arguments[n++] = sines_.argument();
-        arguments[n++] = positions.argument();
-        arguments[n++] = &given;
-        arguments[n++] = &wide;
-        arguments[n++] = &first;
-        for (int i = 0; i < 4; i += whole ? 2 : 1) {
-            arguments[n++] = buffers[i].argument();
+        const bool given = positions_.data != nullptr, wide = positions_.wide;
+        const auto first = static_cast<int32_t>(positions_.first + tokens.begin);
+        if (whole) {
+            launches_.run(kernels::rope_tokens_interleaved_words, x_.dtype, access_,
+                          {.cosines = cosines_,
+                           .sines = sines_,
+                           .positions = positions,
+                           .given = given,
+                           .wide = wide,
+                           .first = first,
+                           .x = buffers[0],
+                           .y = buffers[2]});
+        } else {
+            launches_.run(interleaved_ ? kernels::rope_tokens_interleaved : kernels::rope_tokens, x_.dtype, access_,
+                          {.cosines = cosines_,
+                           .sines = sines_,
+                           .positions = positions,
+                           .given = given,
+                           .wide = wide,
+                           .first = first,
+                           .x0 = buffers[0],
+                           .x1 = buffers[1],
+                           .y0 = buffers[2],
+                           .y1 = buffers[3]});
         }
-        launches_.run(interleaved_ ? Kernel::rope_tokens_interleaved : Kernel::rope_tokens, x_.dtype, access_,
-                      arguments);
     }
 
     Launches &launches_;
@@ -129,7 +134,7 @@ private:
     const bool interleaved_;
     const Access access_;
     const float *const table_;
-    DeviceBufferOf<2> cosines_, sines_;
+    Buffer<2, float> cosines_, sines_;
 };
 
 }  // namespace

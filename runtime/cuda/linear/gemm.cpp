@@ -5,7 +5,6 @@
 #include <climits>
 #include <utility>
 
-#include "cuda/buffer.h"
 #include "cuda/linear/blaslt.h"
 
 namespace halyard::cuda {
@@ -43,16 +42,10 @@ bool follow(const ProductBatch &inner, const ProductBatch &outer, bool has_c) {
  * end. */
 constexpr int64_t addressable = INT_MAX - 2 * rows_per_block;
 
-Kernel own_kernel(const DeviceProduct &p) {
-    const bool to_f32 = p.y_dtype == DType::f32;
-    return p.w_transposed ? (to_f32 ? Kernel::product_out_in_to_f32 : Kernel::product_out_in)
-                          : (to_f32 ? Kernel::product_in_out_to_f32 : Kernel::product_in_out);
-}
-
 void launch_own(Launches &launches, const DeviceProduct &p) {
     const ProductBatch &batch = p.batches[0];
-    DeviceBufferOf<3> x, w, c, y;
-    DeviceBufferOf<1> bias;
+    Buffer<3> x, w, c, y;
+    Buffer<1> bias;
     x.set_data(p.x);
     x.set_dim(0, p.depth, 1);
     x.set_dim(1, p.rows, p.x_pitch);
@@ -71,11 +64,24 @@ void launch_own(Launches &launches, const DeviceProduct &p) {
     y.set_dim(0, p.columns, 1);
     y.set_dim(1, p.rows, p.y_pitch);
     y.set_dim(2, batch.count, batch.y);
-    float alpha = p.alpha, beta = p.c ? p.beta : 0.0f;
-    bool has_bias = p.bias != nullptr;
-    void *arguments[] = {nullptr, x.argument(), w.argument(), c.argument(), bias.argument(),
-                         &alpha,  &beta,        &has_bias,    y.argument()};
-    launches.run(own_kernel(p), p.dtype, Access::elements, arguments);
+    const float beta = p.c ? p.beta : 0.0f;
+    const bool has_bias = p.bias != nullptr;
+    if (p.y_dtype == DType::f32) {
+        launches.run(p.w_transposed ? kernels::product_out_in_to_f32 : kernels::product_in_out_to_f32, p.dtype,
+                     Access::elements,
+                     {.x = x,
+                      .w = w,
+                      .c = c.of<float>(),
+                      .bias = bias.of<float>(),
+                      .alpha = p.alpha,
+                      .beta = beta,
+                      .has_bias = has_bias,
+                      .y = y.of<float>()});
+    } else {
+        launches.run(
+            p.w_transposed ? kernels::product_out_in : kernels::product_in_out, p.dtype, Access::elements,
+            {.x = x, .w = w, .c = c, .bias = bias, .alpha = p.alpha, .beta = beta, .has_bias = has_bias, .y = y});
+    }
 }
 
 /** By the library's own kernel; batches[1] is one. */

@@ -2,8 +2,8 @@
 #include "cuda/linear/layer_steps.h"
 
 #include <algorithm>
+#include <iterator>
 
-#include "cuda/buffer.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/ops/operations.h"
 
@@ -12,62 +12,40 @@ namespace {
 
 constexpr int64_t access_bytes = 16;
 
-/** The kernel of a unit without shifts; false if there is none. */
-bool plain_kernel(const Unit &unit, bool gated, Kernel &kernel) {
-    if (!gated) {
-        constexpr Kernel kernels[] = {Kernel::relu,         Kernel::gelu, Kernel::gelu_tanh,
-                                      Kernel::gelu_sigmoid, Kernel::silu, Kernel::swish,
-                                      Kernel::sigmoid,      Kernel::tanh, Kernel::exp};
-        static_assert(sizeof(kernels) / sizeof(kernels[0]) == HALYARD_EXP, "one for each activation but the identity");
-        if (unit.activation == HALYARD_IDENTITY) {
-            return false;
-        }
-        kernel = kernels[unit.activation - HALYARD_RELU];
-        return true;
-    }
-    switch (unit.activation) {
-    case HALYARD_IDENTITY:
-        kernel = Kernel::bilinear;
-        return true;
-    case HALYARD_RELU:
-        kernel = Kernel::reglu;
-        return true;
-    case HALYARD_GELU:
-        kernel = Kernel::geglu;
-        return true;
-    case HALYARD_GELU_TANH:
-        kernel = Kernel::geglu_tanh;
-        return true;
-    case HALYARD_SILU:
-        kernel = Kernel::swiglu_beta1;
-        return true;
-    case HALYARD_SWISH:
-        kernel = Kernel::swiglu;
-        return true;
-    case HALYARD_SIGMOID:
-        kernel = Kernel::glu;
-        return true;
-    default:
-        return false;
-    }
-}
-
-Kernel epilogue_kernel(halyard_activation activation, bool gated) {
-    constexpr Kernel kernels[][2] = {
-        {Kernel::device_epilogue_identity, Kernel::device_epilogue_identity_gated},
-        {Kernel::device_epilogue_relu, Kernel::device_epilogue_relu_gated},
-        {Kernel::device_epilogue_gelu, Kernel::device_epilogue_gelu_gated},
-        {Kernel::device_epilogue_gelu_tanh, Kernel::device_epilogue_gelu_tanh_gated},
-        {Kernel::device_epilogue_gelu_sigmoid, Kernel::device_epilogue_gelu_sigmoid_gated},
-        {Kernel::device_epilogue_silu, Kernel::device_epilogue_silu_gated},
-        {Kernel::device_epilogue_swish, Kernel::device_epilogue_swish_gated},
-        {Kernel::device_epilogue_sigmoid, Kernel::device_epilogue_sigmoid_gated},
-        {Kernel::device_epilogue_tanh, Kernel::device_epilogue_tanh_gated},
-        {Kernel::device_epilogue_exp, Kernel::device_epilogue_exp_gated},
-    };
-    static_assert(sizeof(kernels) / sizeof(kernels[0]) == HALYARD_EXP + 1, "one for each activation");
-    return kernels[activation][gated];
-}
+// Of each activation, in the order of halyard_activation: its kernel where nothing else is made of the sums, as activation
+// and as gated unit, null where there is none, and the epilogues.
+constexpr const KernelOf<halyard::arguments::Activation> *activations[] = {nullptr,
+                                                                           &halyard::kernels::relu,
+                                                                           &halyard::kernels::gelu,
+                                                                           &halyard::kernels::gelu_tanh,
+                                                                           &halyard::kernels::gelu_sigmoid,
+                                                                           &halyard::kernels::silu,
+                                                                           &halyard::kernels::swish,
+                                                                           &halyard::kernels::sigmoid,
+                                                                           &halyard::kernels::tanh,
+                                                                           &halyard::kernels::exp};
+constexpr const KernelOf<halyard::arguments::Glu> *gated_units[] = {&halyard::kernels::bilinear,
+                                                                    &halyard::kernels::reglu,
+                                                                    &halyard::kernels::geglu,
+                                                                    &halyard::kernels::geglu_tanh,
+                                                                    nullptr,
+                                                                    &halyard::kernels::swiglu_beta1,
+                                                                    &halyard::kernels::swiglu,
+                                                                    &halyard::kernels::glu,
+                                                                    nullptr,
+                                                                    nullptr};
+constexpr KernelOf<arguments::DeviceEpilogueIdentity> epilogues[] = {
+#define HALYARD_KERNEL(name) kernels::device_##name,
+#include "kernels/epilogue.inc"
+#undef HALYARD_KERNEL
+};
+constexpr KernelOf<arguments::DeviceEpilogueIdentityGated> gated_epilogues[] = {
+#define HALYARD_KERNEL(name) kernels::device_##name##_gated,
+#include "kernels/epilogue.inc"
+#undef HALYARD_KERNEL
+};
+static_assert(std::size(activations) == HALYARD_EXP + 1 && std::size(gated_units) == HALYARD_EXP + 1 &&
+              std::size(epilogues) == HALYARD_EXP + 1);
 
 }  // namespace
 
@@ -124,7 +102,7 @@ void Steps::cast(const View &x, const View &y) {
 }
 
 void Steps::add(const View &a, const View &b, const View &y) {
-    elementwise(launches_.check(), context_, {Kernel::add, {a, b}, 2, y});
+    elementwise(launches_.check(), context_, {halyard::kernels::add, a, b, y});
 }
 
 void Steps::widen(const halyard_weights &w, char *memory) {
@@ -179,17 +157,18 @@ void Steps::multiply(const halyard_weights &w, const char *matrix, DType dtype, 
 void Steps::finish(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums, DType dtype,
                    int64_t sums_pitch, int64_t count, char *y, int64_t y_pitch) {
     const char *const up = sums + w.up_column * size_of(dtype);
-    Kernel kernel;
-    if (!shifts.row_scale && !shifts.row_mean && !shifts.bias && plain_kernel(unit, w.gated, kernel)) {
+    if (!shifts.row_scale && !shifts.row_mean && !shifts.bias) {
+        const auto *const activation = activations[unit.activation];
+        const auto *const gated_unit = gated_units[unit.activation];
         const View gate = rows(sums, dtype, count, w.out_features, sums_pitch);
         const View result = rows(y, dtype, count, w.out_features, y_pitch);
-        if (w.gated) {
-            elementwise(launches_.check(), context_,
-                        {kernel, {gate, rows(up, dtype, count, w.out_features, sums_pitch)}, 2, result, &unit.beta});
-        } else {
-            elementwise(launches_.check(), context_, {kernel, {gate}, 1, result, &unit.beta});
+        if (w.gated && gated_unit) {
+            const View of_up = rows(up, dtype, count, w.out_features, sums_pitch);
+            return elementwise(launches_.check(), context_, {*gated_unit, gate, of_up, unit.beta, result});
         }
-        return;
+        if (!w.gated && activation) {
+            return elementwise(launches_.check(), context_, {*activation, gate, unit.beta, result});
+        }
     }
     constexpr int64_t max_grid_rows = 65535, addressable = int64_t{1} << 30;
     const int64_t most = std::max<int64_t>(1, std::min(max_grid_rows, addressable / std::max(sums_pitch, y_pitch)));
@@ -202,48 +181,56 @@ void Steps::finish(const halyard_weights &w, const Unit &unit, const Shifts &shi
 void Steps::launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums,
                             DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count, char *y,
                             int64_t y_pitch) {
-    const Kernel kernel = epilogue_kernel(unit.activation, w.gated);
+    const auto epilogue = epilogues[unit.activation];
+    const auto gated_epilogue = gated_epilogues[unit.activation];
     const char *const up = sums + w.up_column * size_of(dtype);
     const int64_t cell = access_bytes / size_of(dtype);
     const auto whole = [&](const char *data, int64_t pitch) {
         return reinterpret_cast<uintptr_t>(data) % access_bytes == 0 && (count == 1 || pitch % cell == 0);
     };
     const bool by_words = w.out_features % cell == 0 && whole(sums, sums_pitch) && whole(up, sums_pitch) &&
-                          whole(y, y_pitch) && host_function(kernel, dtype, Access::words);
+                          whole(y, y_pitch) &&
+                          host_function(w.gated ? gated_epilogue.kernel : epilogue.kernel, dtype, Access::words);
     const int64_t per_word = by_words ? 4 / size_of(dtype) : 1;
-    DeviceBufferOf<2> matrices[3];
-    const char *const data[] = {sums, up, y};
-    for (int i = 0; i < 3; i++) {
-        matrices[i].set_data(data[i]);
-        matrices[i].set_dim(0, w.out_features / per_word, 1);
-        matrices[i].set_dim(1, count, (i < 2 ? sums_pitch : y_pitch) / per_word);
-    }
-    const float *const column_sums = shifts.row_mean ? w.column_sums : w.zeros;
-    const float *const bias = shifts.bias ? shifts.bias : w.zeros;
-    DeviceBufferOf<1> by_column[4], scale, mean;
-    const float *const vectors[] = {column_sums, bias, column_sums + w.up_column, bias + w.up_column};
-    for (int i = 0; i < 4; i++) {
-        by_column[i].set_data(vectors[i]);
-        by_column[i].set_dim(0, w.out_features, 1);
-    }
+    const Access access = by_words ? Access::words : Access::elements;
+    const int64_t columns = w.out_features / per_word;
+    Buffer<2> of_gate, of_up, to;
+    of_gate.set(sums, columns, count, sums_pitch / per_word);
+    of_up.set(up, columns, count, sums_pitch / per_word);
+    to.set(y, columns, count, y_pitch / per_word);
+    const float *const sums_of_columns = shifts.row_mean ? w.column_sums : w.zeros;
+    const float *const biases = shifts.bias ? shifts.bias : w.zeros;
+    Buffer<1, float> column_sums, bias, column_sums_up, bias_up, scale, mean;
+    column_sums.set(sums_of_columns, w.out_features);
+    bias.set(biases, w.out_features);
+    column_sums_up.set(sums_of_columns + w.up_column, w.out_features);
+    bias_up.set(biases + w.up_column, w.out_features);
     scale.set_data(shifts.row_scale ? shifts.row_scale + first_row : w.one);
     scale.set_dim(0, count, shifts.row_scale ? 1 : 0);
     mean.set_data(shifts.row_mean ? shifts.row_mean + first_row : w.one + 1);
     mean.set_dim(0, count, shifts.row_mean ? 1 : 0);
-    float beta = unit.beta;
-    void *arguments[16];
-    int n = 1;
-    for (void *argument : {matrices[0].argument(), by_column[0].argument(), by_column[1].argument(), scale.argument(),
-                           mean.argument(), static_cast<void *>(&beta)}) {
-        arguments[n++] = argument;
-    }
     if (w.gated) {
-        for (void *argument : {matrices[1].argument(), by_column[2].argument(), by_column[3].argument()}) {
-            arguments[n++] = argument;
-        }
+        launches_.run(gated_epilogue, dtype, access,
+                      {.sums = of_gate,
+                       .column_sums = column_sums,
+                       .bias = bias,
+                       .row_scale = scale,
+                       .row_mean = mean,
+                       .beta = unit.beta,
+                       .sums_up = of_up,
+                       .column_sums_up = column_sums_up,
+                       .bias_up = bias_up,
+                       .y = to});
+    } else {
+        launches_.run(epilogue, dtype, access,
+                      {.sums = of_gate,
+                       .column_sums = column_sums,
+                       .bias = bias,
+                       .row_scale = scale,
+                       .row_mean = mean,
+                       .beta = unit.beta,
+                       .y = to});
     }
-    arguments[n++] = matrices[2].argument();
-    launches_.run(kernel, dtype, by_words ? Access::words : Access::elements, arguments);
 }
 
 }  // namespace halyard::cuda

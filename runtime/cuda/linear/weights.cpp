@@ -6,7 +6,6 @@
 
 #include "core/context.h"
 #include "cuda/backend.h"
-#include "cuda/buffer.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/scratch.h"
 #include "cuda/transfers.h"
@@ -106,26 +105,22 @@ private:
 
     /** Multiplies the inputs of the matrix by the norm's weight, in place. */
     void fold(const char *norm_weight) {
-        DeviceBufferOf<2> w;
-        DeviceBufferOf<1> factor;
-        factor.set_data(norm_weight);
-        factor.set_dim(0, sources_.in_features, 1);
-        float offset = sources_.unit_offset ? 1.0f : 0.0f;
-        void *arguments[] = {nullptr, w.argument(), factor.argument(), &offset, w.argument()};
+        Buffer<2> w;
+        Buffer<1> factor;
+        factor.set(norm_weight, sources_.in_features);
+        const float offset = sources_.unit_offset ? 1.0f : 0.0f;
         const int64_t width = m_.transposed ? sources_.in_features : m_.columns;
         constexpr int64_t max_grid_rows = 65535, addressable = int64_t{1} << 30;
         const int64_t most = std::max<int64_t>(1, std::min(max_grid_rows, addressable / m_.pitch));
         for (int64_t row = 0; row < m_.rows; row += most) {
             const int64_t rows = std::min(most, m_.rows - row);
-            w.set_data(matrix() + row * m_.pitch * size_);
-            w.set_dim(0, width, 1);
-            w.set_dim(1, rows, m_.pitch);
+            w.set(matrix() + row * m_.pitch * size_, width, rows, m_.pitch);
             if (!m_.transposed) {
-                factor.set_data(norm_weight + row * size_);
-                factor.set_dim(0, rows, 1);
+                factor.set(norm_weight + row * size_, rows);
             }
-            launches_.run(m_.transposed ? Kernel::device_fold_columns : Kernel::device_fold_rows, sources_.weight.dtype,
-                          Access::elements, arguments);
+            launches_.run(m_.transposed ? kernels::device_fold_columns : kernels::device_fold_rows,
+                          sources_.weight.dtype, Access::elements,
+                          {.w = w, .factor = factor, .offset = offset, .y = w});
         }
     }
 

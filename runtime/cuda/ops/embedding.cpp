@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <climits>
 
-#include "cuda/buffer.h"
-
 namespace halyard::cuda {
 namespace {
 
@@ -35,24 +33,16 @@ void RowGather::finish() {
     // A row too far from the first one is a table of its own.
     const bool whole = most_ > 1;
     const int64_t width = table_.width(), first = whole ? 0 : rows_[0];
-    DeviceBufferOf<2> table, y;
-    table.set_data(table_.data + first * table_.strides[0] * size_of(table_.dtype));
-    table.set_dim(0, width, 1);
-    table.set_dim(1, whole ? table_.shape[0] : 1, whole ? table_.strides[0] : 0);
-    y.set_data(y_);
-    y.set_dim(0, width, 1);
-    y.set_dim(1, count_, width);
+    Buffer<2> table;
+    Buffer<2, float> y;
+    table.set(table_.data + first * table_.strides[0] * size_of(table_.dtype), width, whole ? table_.shape[0] : 1,
+              table_.strides[0]);
+    y.set(y_, width, count_, width);
     int32_t numbers[embedded_rows];
-    void *arguments[2 + 1 + embedded_rows + 1];
-    int n = 1;
-    arguments[n++] = table.argument();
-    arguments[n++] = &multiplier_;
     for (int i = 0; i < embedded_rows; i++) {
         numbers[i] = static_cast<int32_t>(i < count_ ? rows_[i] - first : 0);
-        arguments[n++] = &numbers[i];
     }
-    arguments[n++] = y.argument();
-    launches_.run(Kernel::embed_rows, table_.dtype, Access::elements, arguments);
+    launches_.run(kernels::embed_rows, table_.dtype, Access::elements, {table, multiplier_, numbers, y});
     y_ += count_ * width;
     count_ = 0;
 }

@@ -9,8 +9,6 @@
 namespace halyard::cuda {
 namespace {
 
-constexpr int max_arguments = 1 + max_tensors + 2 + max_scalars + 2;
-
 // Kernels count elements in 32 bits and round up to whole blocks.
 constexpr int64_t max_piece_rows = int64_t{1} << 30;
 // The second axis of a grid ends here.
@@ -27,32 +25,14 @@ bool aligned(const char *data) {
     return reinterpret_cast<uintptr_t>(data) % cell_bytes == 0;
 }
 
-/** A buffer argument in device memory, of one of the two kinds of access. */
-class DeviceBuffer {
-public:
-    DeviceBuffer() {
-        buffer_.dim = dims_;
-        dims_[0] = {0, 0, 1, 0};
-        dims_[1] = {0, 0, 0, 0};
+/** Whether the rows of the first tensors of a piece begin at cells, which are so many elements. */
+[[gnu::noinline]] bool rows_in_cells(const Rows::Piece &piece, int tensors, int64_t cell) {
+    bool all = true;
+    for (int i = 0; i < tensors; i++) {
+        all = all && aligned(piece.data[i]) && (piece.rows == 1 || piece.pitch[i] % cell == 0);
     }
-    DeviceBuffer(const DeviceBuffer &) = delete;
-    DeviceBuffer &operator=(const DeviceBuffer &) = delete;
-
-    /** Columns and pitch count elements. */
-    void set(const void *data, DType dtype, Access access, int64_t columns, int64_t rows, int64_t pitch) {
-        const int64_t per_word = access == Access::words ? 4 / size_of(dtype) : 1;
-        buffer_.device = reinterpret_cast<uintptr_t>(data);
-        dims_[0].extent = static_cast<int32_t>(columns / per_word);
-        dims_[1].extent = static_cast<int32_t>(rows);
-        dims_[1].stride = rows > 1 ? static_cast<int32_t>(pitch / per_word) : 0;
-    }
-
-    void *argument() { return &buffer_; }
-
-private:
-    halide_buffer_t buffer_ = {};
-    halide_dimension_t dims_[2];
-};
+    return all;
+}
 
 /** The threads that share a row: so many warps that each thread takes about four cells of 16 bytes, whatever the number
  *  of rows, because the order of the sums follows from it. */
@@ -75,11 +55,29 @@ int64_t rows_for(int32_t warps, int64_t rows) {
     return rows < few_rows && rows % fitting != 0 ? 1 : fitting;
 }
 
-/** What row kernels get: inputs, the operation's scalars and parameters, outputs. `statistics`: these hold an f32 for
- *  each row, see as_rows_of_one(). `variant`: the kernel's dtype where that is not the first tensor's. */
-void run_rows(Checker &check, const halyard_context &context, const RowOperation &operation, Kernel kernel,
-              int64_t reduced, std::initializer_list<const View *> views, int inputs, bool statistics = false,
-              const DType *variant = nullptr) {
+/** Columns and pitch count elements. */
+void set(Buffer<2> &buffer, const void *data, DType dtype, Access access, int64_t columns, int64_t rows,
+         int64_t pitch) {
+    const int64_t per_word = access == Access::words ? 4 / size_of(dtype) : 1;
+    buffer.set(data, columns / per_word, rows, pitch / per_word);
+}
+
+/** What one launch of a row kernel gets. */
+struct RowLaunch {
+    Buffer<2> tensors[max_tensors];
+    Buffer<1> parameters[2];
+    int32_t warps, rows_per_block;
+    DType dtype;  // of the first tensor
+    Access access;
+};
+
+/** Calls launch(launches, arguments) for pieces of the tensors, all with the rows of the first one, and with vectors of
+ *  as many features, which may be empty. `reduced` features of a row enter its reductions. `statistics`: the tensors after
+ *  the first hold an f32 for each row, see as_rows_of_one(). */
+template<typename Launch>
+void run_rows(Checker &check, const halyard_context &context, int64_t reduced,
+              std::initializer_list<const View *> views, std::initializer_list<const View *> parameters,
+              bool statistics, const Launch &launch) {
     const View &first = **views.begin();
     Rows rows(false);
     for (const View *view : views) {
@@ -90,54 +88,41 @@ void run_rows(Checker &check, const halyard_context &context, const RowOperation
     const int64_t width = first.width();
     const int64_t whole = cell(dtype);
     bool parameters_aligned = true;
-    for (int i = 0; i < operation.parameter_count; i++) {
-        parameters_aligned = parameters_aligned && aligned(operation.parameters[i]->data);
+    for (const View *parameter : parameters) {
+        parameters_aligned = parameters_aligned && aligned(parameter->data);
     }
-    int32_t warps = warps_for(width, dtype);
+    const int32_t warps = warps_for(width, dtype);
 
     Launches launches(check, context, first.device_id);
     // Rows [begin, end) of a piece, in blocks of so many.
-    const auto launch = [&](const Rows::Piece &piece, int64_t begin, int64_t end, int64_t block_rows) {
+    const auto launch_part = [&](const Rows::Piece &piece, int64_t begin, int64_t end, int64_t block_rows) {
         if (begin == end) {
             return;
         }
-        bool by_words = parameters_aligned && piece.columns % whole == 0 && reduced % whole == 0;
+        const bool by_words = parameters_aligned && piece.columns % whole == 0 && reduced % whole == 0 &&
+                              rows_in_cells(piece, statistics ? 1 : rows.tensors(), whole);
+        RowLaunch l;
+        l.access = by_words ? Access::words : Access::elements;
+        l.dtype = dtype;
+        l.warps = warps;
+        l.rows_per_block = static_cast<int32_t>(block_rows);
         for (int i = 0; i < rows.tensors(); i++) {
-            by_words = by_words && ((statistics && i > 0) ||
-                                    (aligned(piece.data[i]) && (piece.rows == 1 || piece.pitch[i] % whole == 0)));
+            const bool is_statistic = statistics && i > 0;
+            const DType type = is_statistic ? DType::f32 : dtype;
+            set(l.tensors[i], piece.data[i] + begin * piece.pitch[i] * size_of(type), type, l.access,
+                is_statistic ? 1 : piece.columns, end - begin, piece.pitch[i]);
         }
-        const Access access = by_words ? Access::words : Access::elements;
-        DeviceBuffer tensors[max_tensors], parameters[2];
-        void *arguments[max_arguments];
-        int n = 1;
-        int32_t rows_per_block = static_cast<int32_t>(block_rows);
-        const auto add_tensor = [&](int i) {
-            const DType type = statistics && i > 0 ? DType::f32 : dtype;
-            tensors[i].set(piece.data[i] + begin * piece.pitch[i] * size_of(type), type, access,
-                           statistics && i > 0 ? 1 : piece.columns, end - begin, piece.pitch[i]);
-            arguments[n++] = tensors[i].argument();
-        };
-        for (int i = 0; i < inputs; i++) {
-            add_tensor(i);
+        const int64_t per_word = by_words ? 4 / size_of(dtype) : 1;
+        int n = 0;
+        for (const View *parameter : parameters) {
+            l.parameters[n++].set(parameter->data, piece.columns / per_word);
         }
-        for (int i = 0; i < operation.scalar_count; i++) {
-            arguments[n++] = operation.scalars[i];
-        }
-        for (int i = 0; i < operation.parameter_count; i++) {
-            parameters[i].set(operation.parameters[i]->data, dtype, access, piece.columns, 1, 0);
-            arguments[n++] = parameters[i].argument();
-        }
-        arguments[n++] = &warps;
-        arguments[n++] = &rows_per_block;
-        for (int i = inputs; i < rows.tensors(); i++) {
-            add_tensor(i);
-        }
-        launches.run(kernel, variant ? *variant : dtype, access, arguments);
+        launch(launches, l);
     };
     rows.for_each_piece({0, rows.count(), 0, width}, max_piece_rows, width, [&](const Rows::Piece &piece) {
         const int64_t block_rows = rows_for(warps, piece.rows), whole_blocks = piece.rows / block_rows * block_rows;
-        launch(piece, 0, whole_blocks, block_rows);
-        launch(piece, whole_blocks, piece.rows, 1);
+        launch_part(piece, 0, whole_blocks, block_rows);
+        launch_part(piece, whole_blocks, piece.rows, 1);
     });
 }
 
@@ -151,29 +136,115 @@ View as_rows_of_one(const View &vector, const View &x) {
     return view;
 }
 
-/** The kernel that adds first. */
-Kernel with_add(Kernel norm) {
-    switch (norm) {
-    case Kernel::rms_norm:
-        return Kernel::add_rms_norm;
-    case Kernel::rms_norm_weight:
-        return Kernel::add_rms_norm_weight;
-    case Kernel::layer_norm:
-        return Kernel::add_layer_norm;
-    case Kernel::layer_norm_weight:
-        return Kernel::add_layer_norm_weight;
-    case Kernel::layer_norm_bias:
-        return Kernel::add_layer_norm_bias;
-    default:
-        return Kernel::add_layer_norm_weight_bias;
+/** One launch of a norm's kernel; its tensors are x and y, or x, residual, residual_out and y. */
+class NormLaunch {
+public:
+    NormLaunch(Launches &launches, const NormCall &call, const RowLaunch &l)
+        : launches_(launches), call_(call), l_(l) {}
+
+    void run() const {
+        const bool adds = call_.residual.data != nullptr;
+        if (call_.norm == HALYARD_NORM_RMS) {
+            adds ? add_rms() : rms();
+        } else {
+            adds ? add_layer() : layer();
+        }
+    }
+
+private:
+    void rms() const {
+        const auto &[x, y, unused, none] = l_.tensors;
+        const auto &[weight, bias] = l_.parameters;
+        const auto &[eps, outside, offset, width] = call_.scalars;
+        if (has_weight()) {
+            launch(kernels::rms_norm_weight, {x, eps, outside, offset, width, weight, l_.warps, l_.rows_per_block, y});
+        } else {
+            launch(kernels::rms_norm, {x, eps, outside, offset, width, l_.warps, l_.rows_per_block, y});
+        }
+    }
+
+    void add_rms() const {
+        const auto &[x, residual, sum, y] = l_.tensors;
+        const auto &[weight, bias] = l_.parameters;
+        const auto &[eps, outside, offset, width] = call_.scalars;
+        if (has_weight()) {
+            launch(kernels::add_rms_norm_weight,
+                   {x, residual, eps, outside, offset, width, weight, l_.warps, l_.rows_per_block, sum, y});
+        } else {
+            launch(kernels::add_rms_norm,
+                   {x, residual, eps, outside, offset, width, l_.warps, l_.rows_per_block, sum, y});
+        }
+    }
+
+    void layer() const {
+        const auto &[x, y, unused, none] = l_.tensors;
+        const auto &[weight, bias] = l_.parameters;
+        const float eps = call_.scalars.eps;
+        if (has_weight() && has_bias()) {
+            launch(kernels::layer_norm_weight_bias, {x, eps, weight, bias, l_.warps, l_.rows_per_block, y});
+        } else if (has_weight()) {
+            launch(kernels::layer_norm_weight, {x, eps, weight, l_.warps, l_.rows_per_block, y});
+        } else if (has_bias()) {
+            launch(kernels::layer_norm_bias, {x, eps, bias, l_.warps, l_.rows_per_block, y});
+        } else {
+            launch(kernels::layer_norm, {x, eps, l_.warps, l_.rows_per_block, y});
+        }
+    }
+
+    void add_layer() const {
+        const auto &[x, residual, sum, y] = l_.tensors;
+        const auto &[weight, bias] = l_.parameters;
+        const float eps = call_.scalars.eps;
+        if (has_weight() && has_bias()) {
+            launch(kernels::add_layer_norm_weight_bias,
+                   {x, residual, eps, weight, bias, l_.warps, l_.rows_per_block, sum, y});
+        } else if (has_weight()) {
+            launch(kernels::add_layer_norm_weight, {x, residual, eps, weight, l_.warps, l_.rows_per_block, sum, y});
+        } else if (has_bias()) {
+            launch(kernels::add_layer_norm_bias, {x, residual, eps, bias, l_.warps, l_.rows_per_block, sum, y});
+        } else {
+            launch(kernels::add_layer_norm, {x, residual, eps, l_.warps, l_.rows_per_block, sum, y});
+        }
+    }
+
+    bool has_weight() const { return call_.weight.data != nullptr; }
+    bool has_bias() const { return call_.bias.data != nullptr; }
+
+    template<typename Arguments>
+    void launch(KernelOf<Arguments> kernel, std::common_type_t<Arguments> arguments) const {
+        launches_.run(kernel, l_.dtype, l_.access, arguments);
+    }
+
+    Launches &launches_;
+    const NormCall &call_;
+    const RowLaunch &l_;
+};
+
+void launch_elementwise(Launches &launches, const ElementwiseCall &call, Access access, const Buffer<2> &first,
+                        const Buffer<2> &second, const Buffer<2> &y) {
+    const Kernel kernel = call.kernel;
+    const DType dtype = call.inputs[0].dtype;
+    switch (call.form) {
+    case ElementwiseCall::Form::activation:
+        return launches.run(KernelOf<arguments::Activation>{kernel}, dtype, access, {first, call.beta, y});
+    case ElementwiseCall::Form::gated_unit:
+        return launches.run(KernelOf<arguments::Glu>{kernel}, dtype, access,
+                            {.gate = first, .up = second, .beta = call.beta, .y = y});
+    case ElementwiseCall::Form::interleaved_unit:
+        return launches.run(KernelOf<arguments::GluInterleaved>{kernel}, dtype, access, {first, call.beta, y});
+    case ElementwiseCall::Form::add:
+        return launches.run(kernels::add, dtype, access, {first, second, y});
+    case ElementwiseCall::Form::cast:
+        return call.y.dtype == DType::f32
+                   ? launches.run(kernels::cast_to_f32, dtype, access, {first, y.of<float>()})
+                   : launches.run(KernelOf<arguments::CastToF16>{kernel}, dtype, access, {first, y});
     }
 }
 
 }  // namespace
 
 void elementwise(Checker &check, const halyard_context &context, const ElementwiseCall &call) {
-    const int input_count = call.input_count, pair = call.pair;
-    const float *const beta = call.beta;
+    const int input_count = call.input_count(), pair = call.pair();
     const View &y = call.y;
     Rows rows(true);
     for (int i = 0; i < input_count; i++) {
@@ -190,26 +261,18 @@ void elementwise(Checker &check, const halyard_context &context, const Elementwi
         if (begin == end) {
             return;
         }
-        DeviceBuffer buffers[max_tensors];
-        void *arguments[max_arguments];
-        int n = 1;
+        Buffer<2> buffers[max_tensors];
         for (int i = 0; i <= input_count; i++) {
             const DType type = i < input_count ? dtype : y.dtype;
             const int64_t per_column = i == 0 ? pair : 1;
-            if (i == input_count && beta) {
-                arguments[n++] = const_cast<float *>(beta);
-            }
-            buffers[i].set(piece.data[i] + begin * per_column * size_of(type), type, access, (end - begin) * per_column,
-                           piece.rows, piece.pitch[i]);
-            arguments[n++] = buffers[i].argument();
+            set(buffers[i], piece.data[i] + begin * per_column * size_of(type), type, access,
+                (end - begin) * per_column, piece.rows, piece.pitch[i]);
         }
-        launches.run(call.kernel, dtype, access, arguments);
+        launch_elementwise(launches, call, access, buffers[0], buffers[1], buffers[input_count]);
     };
     rows.for_each_piece({0, rows.count(), 0, rows.width()}, max_grid_rows, max_columns, [&](const Rows::Piece &piece) {
-        bool by_words = piece.rows == 1 || piece.columns % whole == 0;
-        for (int i = 0; i <= input_count; i++) {
-            by_words = by_words && aligned(piece.data[i]) && (piece.rows == 1 || piece.pitch[i] % whole == 0);
-        }
+        const bool by_words =
+            (piece.rows == 1 || piece.columns % whole == 0) && rows_in_cells(piece, input_count + 1, whole);
         const int64_t in_words = by_words ? piece.columns / whole * whole : 0;
         launch(piece, 0, in_words, Access::words);
         launch(piece, in_words, piece.columns, Access::elements);
@@ -217,44 +280,65 @@ void elementwise(Checker &check, const halyard_context &context, const Elementwi
 }
 
 void norm(Checker &check, const halyard_context &context, const NormCall &call) {
-    RmsNormScalars scalars = call.scalars;
-    const RowOperation operation = row_operation(call, scalars);
+    const auto launch = [&](Launches &launches, const RowLaunch &l) { NormLaunch(launches, call, l).run(); };
+    const int64_t reduced = call.scalars.moment_width;
     if (call.residual.data) {
-        run_rows(check, context, operation, with_add(operation.kernel), scalars.moment_width,
-                 {&call.x, &call.residual, &call.residual_out, &call.y}, 2);
+        run_rows(check, context, reduced, {&call.x, &call.residual, &call.residual_out, &call.y},
+                 {&call.weight, &call.bias}, false, launch);
     } else {
-        run_rows(check, context, operation, operation.kernel, scalars.moment_width, {&call.x, &call.y}, 1);
+        run_rows(check, context, reduced, {&call.x, &call.y}, {&call.weight, &call.bias}, false, launch);
     }
 }
 
 void softmax(Checker &check, const halyard_context &context, const SoftmaxCall &call) {
-    float scale = call.scale;
-    RowOperation operation;
-    operation.scalar(&scale);
-    run_rows(check, context, operation, Kernel::softmax, call.x.width(), {&call.x, &call.y}, 1);
+    run_rows(check, context, call.x.width(), {&call.x, &call.y}, {}, false,
+             [&](Launches &launches, const RowLaunch &l) {
+                 launches.run(kernels::softmax, l.dtype, l.access,
+                              {l.tensors[0], call.scale, l.warps, l.rows_per_block, l.tensors[1]});
+             });
 }
 
 void norm_statistics(Checker &check, const halyard_context &context, const NormStatisticsCall &call) {
-    RmsNormScalars scalars = call.scalars;
-    RowOperation operation;
-    operation.scalar(&scalars.eps);
+    const RmsNormScalars &scalars = call.scalars;
     const View scales = as_rows_of_one(call.y, call.x), means = as_rows_of_one(call.mean, call.x);
     if (call.norm == HALYARD_NORM_LAYER) {
-        run_rows(check, context, operation, Kernel::layer_norm_scale, call.x.width(), {&call.x, &scales, &means}, 1,
-                 true);
+        run_rows(check, context, call.x.width(), {&call.x, &scales, &means}, {}, true,
+                 [&](Launches &launches, const RowLaunch &l) {
+                     launches.run(kernels::layer_norm_scale, l.dtype, l.access,
+                                  {.x = l.tensors[0],
+                                   .eps = scalars.eps,
+                                   .warps = l.warps,
+                                   .rows_per_block = l.rows_per_block,
+                                   .y0 = l.tensors[1].of<float>(),
+                                   .y1 = l.tensors[2].of<float>()});
+                 });
     } else {
-        operation.scalar(&scalars.eps_outside_root);
-        run_rows(check, context, operation, Kernel::rms_norm_scale, call.x.width(), {&call.x, &scales}, 1, true);
+        run_rows(check, context, call.x.width(), {&call.x, &scales}, {}, true,
+                 [&](Launches &launches, const RowLaunch &l) {
+                     launches.run(kernels::rms_norm_scale, l.dtype, l.access,
+                                  {.x = l.tensors[0],
+                                   .eps = scalars.eps,
+                                   .eps_outside_root = scalars.eps_outside_root,
+                                   .warps = l.warps,
+                                   .rows_per_block = l.rows_per_block,
+                                   .y = l.tensors[1].of<float>()});
+                 });
     }
 }
 
-void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float *score_scale,
+void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float score_scale,
                           const View &scores, const View &top, const View &sum) {
-    RowOperation operation;
-    operation.scalar(score_scale);
     const View tops = as_rows_of_one(top, scores), sums = as_rows_of_one(sum, scores);
-    run_rows(check, context, operation, Kernel::attention_block_sums, scores.width(), {&scores, &tops, &sums}, 1, true,
-             &dtype);
+    run_rows(check, context, scores.width(), {&scores, &tops, &sums}, {}, true,
+             [&](Launches &launches, const RowLaunch &l) {
+                 launches.run(kernels::attention_block_sums, dtype, l.access,
+                              {.scores = l.tensors[0].of<float>(),
+                               .score_scale = score_scale,
+                               .warps = l.warps,
+                               .rows_per_block = l.rows_per_block,
+                               .y0 = l.tensors[1].of<float>(),
+                               .y1 = l.tensors[2].of<float>()});
+             });
 }
 
 }  // namespace halyard::cuda

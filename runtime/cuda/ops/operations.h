@@ -8,11 +8,11 @@ namespace halyard::cuda {
 
 /** y = x, of one shape. */
 inline void cast(Checker &check, const halyard_context &context, const View &x, const View &y) {
-    elementwise(check, context, {cast_kernel(y.dtype), {x}, 1, y});
+    elementwise(check, context, {x, y});
 }
 
 /** Of every row of scores, times a factor: the largest, and the sum of exp(score - it), each rounded to `dtype`. */
-void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float *score_scale,
+void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float score_scale,
                           const View &scores, const View &top, const View &sum);
 
 }  // namespace halyard::cuda

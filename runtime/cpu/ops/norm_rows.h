@@ -1,0 +1,82 @@
+// Rows of norms on the processor: a norm's kernel with all but x and y.
+#ifndef HALYARD_RUNTIME_CPU_OPS_NORM_ROWS_H
+#define HALYARD_RUNTIME_CPU_OPS_NORM_ROWS_H
+
+#include "core/calls/norm.h"
+#include "core/kernel_call.h"
+
+namespace halyard {
+
+/** Calls visit(first, count) so that they cover the rows: row kernels may take several side by side (2 or 4, see
+ *  schedules/row.h), but only if the number of rows is a multiple. */
+template<typename Visit>
+void in_row_multiples(int64_t rows, const Visit &visit) {
+    constexpr int64_t multiple = 4;
+    const int64_t even = rows > multiple ? rows / multiple * multiple : rows;
+    visit(0, even);
+    if (rows > even) {
+        visit(even, rows - even);
+    }
+}
+
+/** One per task, as it holds the buffers. */
+class NormRows {
+public:
+    /** Weight and bias are of `dtype`, and empty where there is none. */
+    NormRows(halyard_isa isa, DType dtype, halyard_norm norm, const RmsNormScalars &scalars, const View &weight,
+             const View &bias)
+        : isa_(isa), dtype_(dtype), norm_(norm), scalars_(scalars), has_weight_(weight.data), has_bias_(bias.data) {
+        weight_.set(weight.data, weight.width());
+        bias_.set(bias.data, bias.width());
+    }
+
+    /** Pitches count elements. */
+    void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
+        const int64_t size = size_of(dtype_);
+        in_row_multiples(rows, [&](int64_t first, int64_t count) {
+            x_.set(x + first * x_pitch * size, columns, count, x_pitch);
+            y_.set(y + first * y_pitch * size, columns, count, y_pitch);
+            norm_ == HALYARD_NORM_RMS ? rms_norm() : layer_norm();
+        });
+    }
+
+private:
+    void rms_norm() const {
+        const auto &[eps, eps_outside_root, weight_offset, moment_width] = scalars_;
+        if (has_weight_) {
+            kernel(kernels::rms_norm_weight)({x_, eps, eps_outside_root, weight_offset, moment_width, weight_, y_});
+        } else {
+            kernel(kernels::rms_norm)({x_, eps, eps_outside_root, weight_offset, moment_width, y_});
+        }
+    }
+
+    void layer_norm() const {
+        const float eps = scalars_.eps;
+        if (has_weight_ && has_bias_) {
+            kernel(kernels::layer_norm_weight_bias)({.x = x_, .eps = eps, .weight = weight_, .bias = bias_, .y = y_});
+        } else if (has_weight_) {
+            kernel(kernels::layer_norm_weight)({x_, eps, weight_, y_});
+        } else if (has_bias_) {
+            kernel(kernels::layer_norm_bias)({x_, eps, bias_, y_});
+        } else {
+            kernel(kernels::layer_norm)({x_, eps, y_});
+        }
+    }
+
+    template<typename Arguments>
+    KernelCall<Arguments> kernel(KernelOf<Arguments> name) const {
+        return kernel_function(name, dtype_, isa_);
+    }
+
+    const halyard_isa isa_;
+    const DType dtype_;
+    const halyard_norm norm_;
+    const RmsNormScalars scalars_;
+    const bool has_weight_, has_bias_;
+    Buffer<2> x_, y_;
+    Buffer<1> weight_, bias_;
+};
+
+}  // namespace halyard
+
+#endif
