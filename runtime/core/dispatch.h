@@ -19,6 +19,12 @@ constexpr int kernel_count = 0
 #undef HALYARD_KERNEL
     ;
 
+/** A kernel that takes such arguments, see kernel_call.h. */
+template<typename Arguments>
+struct KernelOf {
+    Kernel kernel;
+};
+
 /** A kernel's entry point: one pointer per argument, buffers (halide_buffer_t) and scalars, inputs before outputs.
  *  Kernels cannot fail: they check nothing, allocate nothing and start no threads. */
 using KernelFunction = int (*)(void **arguments);

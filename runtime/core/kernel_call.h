@@ -12,12 +12,6 @@
 
 namespace halyard {
 
-/** The name of a kernel that takes such arguments. */
-template<typename Arguments>
-struct KernelOf {
-    Kernel kernel;
-};
-
 #include "kernels/calls.inc"
 
 /** A kernel to be called. */

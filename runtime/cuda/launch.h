@@ -4,7 +4,6 @@
 
 #include "core/context.h"
 #include "cuda/device.h"
-#include "cuda/kernel_call.h"
 
 namespace halyard::cuda {
 

@@ -30,7 +30,8 @@ public:
     ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
         : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0].dtype, isa)), beta_(call.beta) {}
 
-    void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
+    // Inlined into a loop, it would have GCC prepare the arguments of all forms in front of that.
+    [[gnu::noinline]] void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
         switch (form_) {
         case ElementwiseCall::Form::activation:
             return KernelCall<arguments::Activation>(function_)({first, beta_, y});

@@ -36,11 +36,14 @@ public:
         in_row_multiples(rows, [&](int64_t first, int64_t count) {
             x_.set(x + first * x_pitch * size, columns, count, x_pitch);
             y_.set(y + first * y_pitch * size, columns, count, y_pitch);
-            norm_ == HALYARD_NORM_RMS ? rms_norm() : layer_norm();
+            call();
         });
     }
 
 private:
+    // Inlined into a loop, it would have GCC prepare the arguments of all kernels in front of that.
+    [[gnu::noinline]] void call() const { norm_ == HALYARD_NORM_RMS ? rms_norm() : layer_norm(); }
+
     void rms_norm() const {
         const auto &[eps, eps_outside_root, weight_offset, moment_width] = scalars_;
         if (has_weight_) {

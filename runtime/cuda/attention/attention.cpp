@@ -14,6 +14,7 @@
 #include "cuda/attention/attention_products.h"
 #include "cuda/attention/kv_cache.h"
 #include "cuda/attention/rope.h"
+#include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/scratch.h"

@@ -2,6 +2,7 @@
 // heads and sequences as their batch.
 #include "cuda/attention/attention_products.h"
 
+#include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/ops/operations.h"
 

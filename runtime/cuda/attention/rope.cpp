@@ -5,6 +5,7 @@
 
 #include "cuda/backend.h"
 #include "cuda/copies.h"
+#include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 
 namespace halyard::cuda {

@@ -5,6 +5,7 @@
 #include <climits>
 #include <utility>
 
+#include "cuda/kernel_call.h"
 #include "cuda/linear/blaslt.h"
 
 namespace halyard::cuda {

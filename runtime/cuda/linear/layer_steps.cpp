@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/ops/operations.h"
 

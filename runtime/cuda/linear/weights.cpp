@@ -6,6 +6,7 @@
 
 #include "core/context.h"
 #include "cuda/backend.h"
+#include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/scratch.h"
 #include "cuda/transfers.h"

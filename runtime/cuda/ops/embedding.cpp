@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "cuda/kernel_call.h"
+
 namespace halyard::cuda {
 namespace {
 

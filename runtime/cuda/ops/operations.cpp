@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/row_iterator.h"
+#include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 
 namespace halyard::cuda {
