@@ -5,7 +5,6 @@
 #include <new>
 
 #include "core/backend.h"
-#include "core/check_options.h"
 #include "core/view.h"
 
 namespace halyard {

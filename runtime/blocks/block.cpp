@@ -6,7 +6,6 @@
 // y is written last, by calls that take their memory before they write.
 #include "blocks/block.h"
 
-#include "core/check_options.h"
 #include "core/check_shapes.h"
 #include "core/view.h"
 #include "core/workspace.h"

@@ -5,7 +5,6 @@
 #include <new>
 
 #include "blocks/block.h"
-#include "core/check_options.h"
 #include "core/check_shapes.h"
 #include "core/handles/rope.h"
 #include "core/handles/shared_rope.h"

@@ -5,7 +5,6 @@
 #include <new>
 
 #include "blocks/stack.h"
-#include "core/check_options.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 #include "core/view.h"
