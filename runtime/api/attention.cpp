@@ -87,7 +87,7 @@ void check_cache(Checker &check, const AttentionCall &call) {
     for (const Heads *tensor : {&call.q, &call.k, &call.v, &call.y}) {
         check_clear_of_cache(check, tensor->view, cache);
     }
-    check_append(check, *call.cache, call.layer, call.sequences, k.batch, k.tokens);
+    check_append(check, {call.cache, call.sequences, k.batch}, call.layer, k.tokens);
 }
 
 void check_overlaps(Checker &check, const AttentionCall &call) {
@@ -115,13 +115,6 @@ AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor 
     return call;
 }
 
-halyard_status run_attention(Checker &check, const halyard_context *context, const AttentionCall &call) {
-    if (!check.failed() && !call.y.view.empty()) {
-        backend_of(call.y.view.on_cuda).attention(check, context_or_default(context), call);
-    }
-    return check.status();
-}
-
 }  // namespace
 }  // namespace halyard
 
@@ -135,7 +128,7 @@ halyard_status halyard_attention(const halyard_context *context, const DLTensor 
         check_positions(check, call);
         check_overlaps(check, call);
     }
-    return run_attention(check, context, call);
+    return run_call(check, context, &Backend::attention, call);
 }
 
 halyard_status halyard_attention_cached(const halyard_context *context, const DLTensor *q, const DLTensor *k,
@@ -153,5 +146,7 @@ halyard_status halyard_attention_cached(const halyard_context *context, const DL
         check_positions(check, call);
         check_overlaps(check, call);
     }
-    return run_attention(check, context, call);
+    CacheAppend append({cache, sequences, call.k.batch}, layer, 1);
+    append.run(check, layer, call.k.tokens, [&] { run_call(check, context, &Backend::attention, call); });
+    return check.status();
 }

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "core/backend.h"
-#include "core/check_options.h"
+#include "core/view.h"
 
 namespace halyard {
 namespace {
@@ -119,8 +119,7 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
     const bool on_cuda = type_of(device) == kDLCUDA;
     void *handle = malloc(sizeof(halyard_kv_cache));
     void *lengths = handle ? calloc(n_layers * n_sequences, sizeof(int64_t)) : nullptr;
-    void *marks = lengths ? calloc(n_sequences, sizeof(uint64_t)) : nullptr;
-    if (!marks) {
+    if (!lengths) {
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for what is known of %lld sequences in %lld layers",
                    static_cast<long long>(n_sequences), static_cast<long long>(n_layers));
     }
@@ -128,7 +127,6 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
                        : memory       ? static_cast<char *>(memory)
                                       : backend_of(on_cuda).allocate_cache(check, device.device_id, geometry.bytes);
     if (!data) {
-        free(marks);
         free(lengths);
         free(handle);
         return check.status();
@@ -141,8 +139,6 @@ halyard_status create_cache(Checker &check, const halyard_kv_cache_options *opti
                                            geometry.bytes,
                                            memory == nullptr,
                                            static_cast<int64_t *>(lengths),
-                                           static_cast<uint64_t *>(marks),
-                                           0,
                                            on_cuda,
                                            device.device_id};
     return HALYARD_OK;
@@ -160,9 +156,9 @@ halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, 
 halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options *options, DLDevice device, void *memory,
                                                  int64_t bytes, halyard_kv_cache **cache) {
     Checker check("halyard_kv_cache_create_on_device");
-    if (halyard::type_of(device) != kDLCPU && !(halyard::has_cuda && halyard::type_of(device) == kDLCUDA)) {
+    if (halyard::type_of(device) != kDLCPU && !(halyard::device_backend() && halyard::type_of(device) == kDLCUDA)) {
         return check.fail(HALYARD_UNSUPPORTED, "device is of type %d, but must be the CPU (kDLCPU)%s",
-                          halyard::type_of(device), halyard::has_cuda ? " or a CUDA device (kDLCUDA)" : "");
+                          halyard::type_of(device), halyard::device_backend() ? " or a CUDA device (kDLCUDA)" : "");
     }
     return halyard::create_cache(check, options, device, memory, bytes, cache);
 }
@@ -172,7 +168,6 @@ void halyard_kv_cache_destroy(halyard_kv_cache *cache) {
         if (cache->owned) {
             halyard::backend_of(cache->on_cuda).free_cache(cache->device_id, cache->data, cache->bytes);
         }
-        free(cache->marks);
         free(cache->lengths);
         free(cache);
     }
@@ -183,10 +178,8 @@ halyard_status halyard_kv_cache_get_options(const halyard_kv_cache *cache, halya
     check.not_null("cache", cache);
     if (check.not_null("options", options)) {
         const halyard::KvLayout &layout = cache->layout;
-        const uint8_t code = layout.dtype == halyard::DType::bf16 ? kDLBfloat : kDLFloat;
-        const uint8_t bits = static_cast<uint8_t>(8 * halyard::size_of(layout.dtype));
         *options = {cache->n_layers, cache->n_sequences,   cache->n_kv_heads,
-                    layout.head_dim, layout.max_positions, {code, bits, 1}};
+                    layout.head_dim, layout.max_positions, halyard::dlpack_type(layout.dtype)};
     }
     return check.status();
 }
@@ -228,12 +221,14 @@ halyard_status halyard_kv_cache_append(const halyard_context *context, halyard_k
         return check.status();
     }
     const int64_t batch = ks.rank == 4 ? ks.shape[0] : 1, tokens = ks.shape[ks.rank - 3];
-    check_append(check, *cache, layer, sequences, batch, tokens);
-    if (check.failed() || ks.empty()) {
-        return check.status();
+    CacheAppend append({cache, sequences, batch}, layer, 1);
+    check_append(check, append.sequences(), layer, tokens);
+    if (!check.failed() && !ks.empty()) {
+        append.run(check, layer, tokens, [&] {
+            backend_of(cache->on_cuda)
+                .kv_append(check, context_or_default(context), {cache, layer, sequences, Heads(ks), Heads(vs)});
+        });
     }
-    backend_of(cache->on_cuda)
-        .kv_append(check, context_or_default(context), {cache, layer, sequences, Heads(ks), Heads(vs)});
     return check.status();
 }
 

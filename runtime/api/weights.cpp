@@ -5,6 +5,7 @@
 
 #include "core/backend.h"
 #include "core/handles/packed_weights.h"
+#include "core/view.h"
 
 using halyard::Checker;
 
@@ -48,9 +49,7 @@ halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_
     if (!check.not_null("info", info)) {
         return check.status();
     }
-    const uint8_t code = weights->dtype == halyard::DType::bf16 ? kDLBfloat : kDLFloat;
-    const uint8_t bits = static_cast<uint8_t>(8 * halyard::size_of(weights->dtype));
-    *info = {weights->in_features, weights->out_features, {code, bits, 1},
+    *info = {weights->in_features, weights->out_features, halyard::dlpack_type(weights->dtype),
              weights->gated,       weights->norm_folded,  weights->bytes};
     return HALYARD_OK;
 }

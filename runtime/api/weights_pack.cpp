@@ -63,38 +63,25 @@ PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_
     const halyard_pack_options none = {};
     const halyard_pack_options &o = options ? *options : none;
     const SourceReader reader(check, with_data);
-    PackSources s;
-    s.weight = reader.matrix("weight", weight);
-    if (!check.failed()) {
-        const Place place = choose_place(check, "weight", weight->device, o.device);
-        s.to_cuda = place.on_cuda;
-        s.device_id = place.device_id;
+    const View matrix = reader.matrix("weight", weight);
+    const Device device = check.failed() ? Device() : choose_device(check, "weight", weight->device, o.device);
+    if (!check.failed() && o.layout != HALYARD_WEIGHT_OUT_IN && o.layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", o.layout);
     }
-    s.layout = o.layout;
-    if (s.layout != HALYARD_WEIGHT_OUT_IN && s.layout != HALYARD_WEIGHT_IN_OUT) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout", s.layout);
-        return s;
-    }
+    View up;
     if (o.up) {
-        s.up = reader.matrix("up", o.up);
-        check.same_shape(s.weight, s.up);
-        check.same_dtype(s.weight, s.up);
-        s.gated = true;
+        up = reader.matrix("up", o.up);
+        check.same_shape(matrix, up);
+        check.same_dtype(matrix, up);
     }
     if (check.failed()) {
-        return s;
+        return {};
     }
-    s.in_features = s.weight.shape[s.layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
-    s.out_features = s.weight.shape[s.layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
+    PackSources s = pack_sources(check, matrix, up, o.layout, device);
     s.norm_weight = reader.vector("norm_weight", o.norm_weight, s);
     s.norm_bias = reader.vector("norm_bias", o.norm_bias, s);
     s.unit_offset = o.norm_unit_offset != 0;
     s.norm_folded = o.norm_weight || o.norm_bias || s.unit_offset;
-    if (!check.failed() && !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype)) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
-                   static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));
-    }
     return s;
 }
 

@@ -1,139 +1,55 @@
 // Blocks: attention and a feed-forward network with norms and residuals, as calls of the functions that compute them.
 //
-// What lies between the calls is in the context's scratch, and f32 or, on a device, of the type of x and the weights:
-// q, k and v side by side, and two sets of rows as wide as x. Attention leaves its result where q was. Tensors of the
-// caller that are of this type are read and written where they are; others are cast once when they come and once when
-// they go. y is written last, by calls that take their memory before they write.
+// What lies between the calls is in a workspace, in the compute dtype, which is f32 or, on a device, that of x and the
+// weights: q, k and v side by side, and two tensors like x. Attention leaves its result where q was. Tensors of the caller
+// that are of this dtype are read and written where they are; others are cast once when they come and once when they go.
+// y is written last, by calls that take their memory before they write.
 #include "blocks/block.h"
 
-#include <cstring>
-
-#include "core/check_options.h"
 #include "core/check_shapes.h"
-#include "core/dltensor_view.h"
-#include "core/handles/kv_cache.h"
+#include "core/view.h"
 #include "core/workspace.h"
 
 namespace halyard {
-namespace {
 
-/** The calls that a block is made of, one after another until one fails. */
-class BlockCalls {
-public:
-    BlockCalls(const halyard_context *context, const halyard_block &block, const BlockArguments &arguments)
-        : context_(context), block_(block), arguments_(arguments) {}
-
-    halyard_status status() const { return status_; }
-    /** Whether keys and values went to the cache. */
-    bool appended() const { return appended_; }
-
-    void cast(const DLTensor *x, DLTensor *y) {
-        if (!failed()) {
-            status_ = halyard_cast(context_, x, y);
-        }
-    }
-    void add(const DLTensor *a, const DLTensor *b, DLTensor *y) {
-        if (!failed()) {
-            status_ = halyard_add(context_, a, b, y);
-        }
-    }
-    void norm(const NormVectors &vectors, const DLTensor *x, DLTensor *y) {
-        if (!failed()) {
-            status_ = apply_norm(context_, block_.norm_kind(), vectors, x, y);
-        }
-    }
-    void linear(const DLTensor *x, const halyard_weights *weights, const KeptVector &bias, const DLTensor *residual,
-                DLTensor *y) {
-        if (!failed()) {
-            halyard_linear_options options = {};
-            options.bias = bias.get();
-            options.residual = residual;
-            status_ = halyard_linear(context_, x, weights, &options, y);
-        }
-    }
-    /** y may be q. */
-    void attention(const DLTensor *q, const DLTensor *k, const DLTensor *v, const CachedSequences &sequences,
-                   int64_t layer, DLTensor *y) {
-        if (failed()) {
-            return;
-        }
-        if (!sequences.cache) {
-            status_ = halyard_attention(context_, q, k, v, &arguments_.attention, y);
-            return;
-        }
-        status_ = halyard_attention_cached(context_, q, k, v, sequences.cache, layer, sequences.indices,
-                                           &arguments_.attention, y);
-        appended_ = !failed();
-    }
-    void ffn(const DLTensor *x, DLTensor *y) {
-        if (!failed()) {
-            status_ = halyard_ffn(context_, x, block_.up, block_.down, &arguments_.ffn, y);
-        }
-    }
-
-private:
-    bool failed() const { return status_ != HALYARD_OK; }
-
-    const halyard_context *context_;
-    const halyard_block &block_;
-    const BlockArguments &arguments_;
-    halyard_status status_ = HALYARD_OK;
-    bool appended_ = false;
-};
-
-}  // namespace
-
-halyard_status fail_as(Checker &check, halyard_status status) {
-    char message[512];
-    strncpy(message, halyard_last_error(), sizeof(message) - 1);
-    message[sizeof(message) - 1] = '\0';
-    return check.fail(status, "%s", message);
+void Norm::set(Checker &check, const NormKind &kind, int64_t features) {
+    View row;
+    row.shape[0] = features;
+    norm = kind.norm;
+    scalars = norm == HALYARD_NORM_RMS ? rms_norm_scalars(check, "norm_flags", row, kind.eps, kind.flags, 1.0f)
+                                       : layer_norm_scalars(check, row, kind.eps);
 }
 
-halyard_status apply_norm(const halyard_context *context, const NormKind &kind, const NormVectors &vectors,
-                          const DLTensor *x, DLTensor *y) {
-    switch (kind.norm) {
-    case HALYARD_NORM_RMS:
-        return halyard_rms_norm(context, x, vectors.weight.get(), kind.eps, kind.flags, y);
-    case HALYARD_NORM_LAYER:
-        return halyard_layer_norm(context, x, vectors.weight.get(), vectors.bias.get(), kind.eps, y);
-    case HALYARD_NORM_NONE:
-        break;
+void run_norm(Checker &check, const halyard_context *context, const Norm &norm, const View &x, const View &y) {
+    if (norm.norm != HALYARD_NORM_NONE) {
+        run_call(check, context, &Backend::norm, {norm.norm, x, norm.weight, norm.bias, y, norm.scalars});
     }
-    return HALYARD_OK;
 }
 
-int64_t CachedSequences::length(int64_t layer, int64_t i) const {
-    return cache ? cache->length(layer, index(i)) : 0;
-}
-
-void CachedSequences::shorten(int64_t layer, int64_t i, int64_t length) const {
-    int64_t &present = cache->length(layer, index(i));
-    present = present < length ? present : length;
+void run_cast(Checker &check, const halyard_context *context, const View &x, const View &y) {
+    run_call(check, context, &Backend::elementwise, {x, y});
 }
 
 void check_sequences(Checker &check, const CachedSequences &sequences) {
     if (check.failed() || !sequences.cache) {
         return;
     }
-    halyard_kv_cache &cache = *sequences.cache;
-    const long long available = cache.n_sequences;
+    const long long available = sequences.cache->n_sequences;
     if (sequences.batch > available) {
         check.fail(HALYARD_INVALID_ARGUMENT, "cache has %lld sequences, but the batch has %lld", available,
                    static_cast<long long>(sequences.batch));
-        return;
     }
-    cache.calls++;
     for (int64_t i = 0; i < sequences.batch && !check.failed(); i++) {
-        const long long place = i, index = sequences.index(i);
+        const int64_t index = sequences.index(i);
         if (index < 0 || index >= available) {
             check.fail(HALYARD_INVALID_ARGUMENT, "sequences[%lld] is %lld, but must be in [0, %lld), which cache has",
-                       place, index, available);
-        } else if (cache.marks[index] == cache.calls) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "sequences[%lld] is %lld, as is one before it", place, index);
-        } else {
-            cache.marks[index] = cache.calls;
+                       static_cast<long long>(i), static_cast<long long>(index), available);
         }
+    }
+    const int64_t repeated = check.failed() ? -1 : sequences.find_repeated();
+    if (repeated >= 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "sequences[%lld] is %lld, as is one before it",
+                   static_cast<long long>(repeated), static_cast<long long>(sequences.index(repeated)));
     }
 }
 
@@ -175,86 +91,110 @@ void check_block_call(Checker &check, const halyard_block &block, const char *bl
 
 namespace {
 
-/** Those of run_block(). `memory`: two sets of rows as wide as x, and one of q, k and v. */
-void call_in_turn(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-                  const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y,
-                  char *const *memory) {
-    const int64_t width = block.config.hidden_size, head_dim = block.config.head_dim;
-    const int64_t qkv_width = block.qkv_features(), query = block.query_features(), key = block.key_features();
-    const int64_t query_heads = block.config.num_attention_heads, key_heads = block.config.num_key_value_heads;
-    const DType between = block.between(x.dtype);
-    LocalTensor rows_a(x, {memory[0], between}, width, width), rows_b(x, {memory[1], between}, width, width);
-    const TypedMemory rows_of_heads = {memory[2], between};
-    LocalTensor qkv(x, rows_of_heads, qkv_width, qkv_width), attended(x, rows_of_heads, qkv_width, query);
-    LocalTensor q(x, rows_of_heads, qkv_width, query_heads, head_dim);
-    LocalTensor k(x, rows_of_heads.from(query), qkv_width, key_heads, head_dim);
-    LocalTensor v(x, rows_of_heads.from(query + key), qkv_width, key_heads, head_dim);
-    LocalTensor given(x), result(y);
+/** The calls that a block is made of. */
+class BlockCalls {
+public:
+    BlockCalls(Checker &check, const halyard_context *context, const halyard_block &block)
+        : check_(check), context_(context), block_(block) {}
 
-    // `stream` holds x plus attention; `spare` is free for what is not added yet. An x of their type is the input
-    // itself, and y the place of the output; else the input becomes the stream in place.
-    const bool same = x.dtype == between;
-    DLTensor *const spare = rows_a.get(), *const stream = rows_b.get();
-    DLTensor *const input = same ? given.get() : stream, *const output = same ? result.get() : spare;
-    const BlockArguments &arguments = block.arguments(between);
-    BlockCalls calls(context, block, arguments);
+    void cast(const View &x, const View &y) { run_cast(check_, context_, x, y); }
+    void add(const View &a, const View &b, const View &y) {
+        run_call(check_, context_, &Backend::elementwise, {kernels::add, a, b, y});
+    }
+    void norm(const Norm &norm, const View &x, const View &y) { run_norm(check_, context_, norm, x, y); }
+    void linear(const View &x, const halyard_weights *weights, const View &bias, const View &residual, const View &y) {
+        run_call(check_, context_, &Backend::linear,
+                 {x, y, residual, bias, View(), View(), View(), weights, HALYARD_IDENTITY, 0.0f});
+    }
+    /** Its result goes to where q is, side by side with k and v. */
+    void attention(const AttentionCall &arguments, const View &qkv, CacheAppend &append, int64_t layer) {
+        const int axis = qkv.rank - 1;
+        const int64_t query = block_.query_features(), key = block_.key_features();
+        AttentionCall call = arguments;
+        call.q = call.y = Heads(split_heads(part_of(qkv, axis, 0, query), block_.config.num_attention_heads));
+        call.k = Heads(split_heads(part_of(qkv, axis, query, key), block_.config.num_key_value_heads));
+        call.v = Heads(split_heads(part_of(qkv, axis, query + key, key), block_.config.num_key_value_heads));
+        call.cache = append.sequences().cache;
+        call.sequences = append.sequences().indices;
+        call.layer = layer;
+        append.run(check_, layer, call.k.tokens, [&] { run_call(check_, context_, &Backend::attention, call); });
+    }
+    void ffn(const FfnCall &arguments, const View &x, const View &y) {
+        FfnCall call = arguments;
+        call.x = x;
+        call.y = y;
+        run_call(check_, context_, &Backend::ffn, call);
+    }
+
+private:
+    Checker &check_;
+    const halyard_context *context_;
+    const halyard_block &block_;
+};
+
+}  // namespace
+
+void run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
+               CacheAppend &append, int64_t layer, int64_t outputs, const View &y) {
+    const int64_t tokens = row_count(x), width = block.config.hidden_size, qkv_width = block.qkv_features();
+    const DType compute = block.compute_dtype(x.dtype);
+    const BlockArguments &arguments = block.arguments(compute);
+    Workspace workspace(context_or_default(context), block.device);
+    const auto spare_piece = workspace.book(tokens, width * size_of(compute));
+    const auto sum_piece = workspace.book(tokens, width * size_of(compute));
+    const auto qkv_piece = workspace.book(tokens, qkv_width * size_of(compute));
+    if (!workspace.allocate(check)) {
+        return;
+    }
+    // `sum` holds x plus attention; `spare` is free for what is not added yet. An x of their dtype is the input itself, and
+    // y the place of the output; else the input becomes the sum in place.
+    const bool same = x.dtype == compute;
+    View spare = view_like(x, workspace[spare_piece], compute, width, width);
+    View sum = view_like(x, workspace[sum_piece], compute, width, width);
+    const View qkv = view_like(x, workspace[qkv_piece], compute, qkv_width, qkv_width);
+    View input = same ? x : sum;
+    BlockCalls calls(check, context, block);
     if (!same) {
-        calls.cast(given.get(), input);
+        calls.cast(x, input);
     }
 
     if (block.norms_input()) {
         calls.norm(arguments.attention_norm, input, spare);
     }
-    calls.linear(block.norms_input() ? spare : input, block.qkv, arguments.qkv_bias, nullptr, qkv.get());
-    calls.attention(q.get(), k.get(), v.get(), sequences, layer, q.get());
-    for (LocalTensor *const tensor : {&rows_a, &rows_b, &attended, &given, &result}) {
-        tensor->keep_last(x.rank - 2, outputs);
-    }
+    calls.linear(block.norms_input() ? spare : input, block.qkv, arguments.qkv_bias, View(), qkv);
+    calls.attention(arguments.attention, qkv, append, layer);
+
+    const int token_axis = x.rank - 2;
+    const auto last = [&](const View &view) {
+        return part_of(view, token_axis, view.shape[token_axis] - outputs, outputs);
+    };
+    const View attended = last(part_of(qkv, x.rank - 1, 0, block.query_features())), result = last(y);
+    spare = last(spare);
+    sum = last(sum);
+    input = last(input);
+    const View &output = same ? result : spare;
     if (block.norms_output()) {
-        calls.linear(attended.get(), block.o, arguments.o_bias, nullptr, spare);
+        calls.linear(attended, block.o, arguments.o_bias, View(), spare);
         calls.norm(block.norms_input() ? arguments.attention_post_norm : arguments.attention_norm, spare, spare);
-        calls.add(input, spare, stream);
+        calls.add(input, spare, sum);
     } else {
-        calls.linear(attended.get(), block.o, arguments.o_bias, input, stream);
+        calls.linear(attended, block.o, arguments.o_bias, input, sum);
     }
     if (block.norms_sum()) {
-        calls.norm(arguments.attention_norm, stream, stream);
+        calls.norm(arguments.attention_norm, sum, sum);
     }
 
-    calls.ffn(stream, output);
+    calls.ffn(arguments.ffn, sum, output);
     if (block.norms_output()) {
         calls.norm(block.norms_input() ? arguments.ffn_post_norm : arguments.ffn_norm, output, output);
-        calls.add(stream, output, output);
+        calls.add(sum, output, output);
     }
     if (block.norms_sum()) {
         calls.norm(arguments.ffn_norm, output, output);
     }
     if (!same) {
-        calls.cast(output, result.get());
+        calls.cast(output, result);
     }
-
-    if (calls.status() != HALYARD_OK) {
-        for (int64_t i = 0; i < sequences.batch && calls.appended(); i++) {
-            sequences.shorten(layer, i, sequences.length(layer, i) - x.shape[x.rank - 2]);
-        }
-        fail_as(check, calls.status());
-    }
-}
-
-}  // namespace
-
-halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-                         const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y) {
-    const int64_t rows = row_count(x), width = block.config.hidden_size, qkv_width = block.qkv_features();
-    const int64_t size = size_of(block.between(x.dtype));
-    if (rows > INT64_MAX / (2 * size) / (qkv_width + 2 * width)) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld tokens", static_cast<long long>(rows));
-    }
-    const int64_t bytes[] = {rows * width * size, rows * width * size, rows * qkv_width * size};
-    with_scratch(check, context_or_default(context), block.place, rows, bytes, [&](char *const *memory) {
-        call_in_turn(check, context, block, x, sequences, layer, outputs, y, memory);
-    });
-    return check.status();
 }
 
 }  // namespace halyard
@@ -276,7 +216,7 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
         return check.fail(HALYARD_INVALID_ARGUMENT,
                           "x has rank %d, but must be [T, hidden_size] or [batch, T, hidden_size]", xs.rank);
     }
-    check_place(check, "block", block->place, "x", place_of(xs));
+    check_device(check, "block", block->device, "x", device_of(xs));
     check_width(check, xs, block->config.hidden_size, "the hidden_size of block");
     const CachedSequences cached = {cache, sequences, xs.rank == 3 ? xs.shape[0] : 1};
     check_sequences(check, cached);
@@ -289,5 +229,10 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
     if (check.failed() || xs.empty()) {
         return check.status();
     }
-    return run_block(check, context, *block, xs, cached, layer, xs.shape[xs.rank - 2], ys);
+    CacheAppend append(cached, layer, 1);
+    run_block(check, context, *block, xs, append, layer, xs.shape[xs.rank - 2], ys);
+    if (check.failed()) {
+        append.roll_back();
+    }
+    return check.status();
 }

@@ -3,10 +3,7 @@
 #define HALYARD_RUNTIME_BLOCKS_BLOCK_H
 
 #include "blocks/param_vectors.h"
-#include "core/check.h"
-#include "core/context.h"
-#include "core/device.h"
-#include "core/handles/weights.h"
+#include "core/backend.h"
 #include "halyard/block.h"
 
 namespace halyard {
@@ -19,14 +16,20 @@ struct NormKind {
     unsigned flags;
 };
 
-/** The vectors of one norm. */
-struct NormVectors {
-    KeptVector weight, bias;
+/** A norm with all but its tensors. */
+struct Norm {
+    halyard_norm norm = HALYARD_NORM_NONE;
+    RmsNormScalars scalars = {};
+    View weight, bias;
+
+    /** For rows of so many features. */
+    void set(Checker &check, const NormKind &kind, int64_t features);
 };
 
-/** x becomes y, both of the vectors' dtype; y may be x. With HALYARD_NORM_NONE nothing happens. */
-halyard_status apply_norm(const halyard_context *context, const NormKind &kind, const NormVectors &vectors,
-                          const DLTensor *x, DLTensor *y);
+/** y = norm(x); y may be x. With HALYARD_NORM_NONE nothing happens. */
+void run_norm(Checker &check, const halyard_context *context, const Norm &norm, const View &x, const View &y);
+/** y = x, rounded to the dtype of y. */
+void run_cast(Checker &check, const halyard_context *context, const View &x, const View &y);
 
 /** Refuses a norm that is none, and an eps or flags that do not go with it.
  * `flags_used`: they also serve another. */
@@ -37,41 +40,27 @@ void check_norm_kind(Checker &check, const NormKind &kind, bool flags_used);
 View check_norm_vector(Checker &check, const char *name, const DLTensor *vector, halyard_norm norm, bool is_bias,
                        const char *absent, int64_t features);
 
+// ---- Weights ----
+
+/** The matrix and, where that has data, `up` beside it, packed for a device. Null after a failure. */
+halyard_weights *pack_matrix(Checker &check, const halyard_context *context, const View &matrix, const View &up,
+                             halyard_weight_layout layout, Device device);
+
 // ---- Calls ----
-
-/** The cache of a call, if it has one, and the sequences in it that are the
- * call's. */
-struct CachedSequences {
-    halyard_kv_cache *cache;
-    const int64_t *indices;  // null: 0, 1, ...
-    int64_t batch;
-
-    int64_t index(int64_t i) const { return indices ? indices[i] : i; }
-    /** Positions that are filled in a layer of the i-th sequence; 0 without a
-     * cache. */
-    int64_t length(int64_t layer, int64_t i) const;
-    /** Forgets the positions from `length` on. */
-    void shorten(int64_t layer, int64_t i, int64_t length) const;
-};
 
 /** Refuses sequences that are out of range or not distinct. */
 void check_sequences(Checker &check, const CachedSequences &sequences);
 
-/** Refuses a cache that does not fit a block, and positions that its table of
- * angles or the cache does not have: where the tokens of a call go to `layer`.
- * `tokens_name`: the tensor they come from. `block_name`: what is put before
- * the names of the block's fields. */
+/** Refuses a cache that does not fit a block, and positions that its table of angles or the cache does not have: where
+ *  the tokens of a call go to `layer`. `tokens_name`: the tensor they come from. `block_name`: what is put before the
+ *  names of the block's fields. */
 void check_block_call(Checker &check, const halyard_block &block, const char *block_name,
                       const CachedSequences &sequences, int64_t layer, const char *tokens_name, int64_t tokens);
 
 /** y = block(x) for checked arguments, which are where the block is: the last `outputs` tokens of each sequence, for the
- * others only the keys and values. On failure nothing is written or appended. */
-halyard_status run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-                         const CachedSequences &sequences, int64_t layer, int64_t outputs, const View &y);
-
-/** Fails as a call inside of this one did: its message behind this function's
- * name. */
-halyard_status fail_as(Checker &check, halyard_status status);
+ *  others only the keys and values, which go to `append`. On failure nothing is written, and the caller rolls back. */
+void run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
+               CacheAppend &append, int64_t layer, int64_t outputs, const View &y);
 
 // ---- Configurations ----
 
@@ -79,12 +68,12 @@ halyard_status fail_as(Checker &check, halyard_status status);
  * k_norm are given. */
 void complete_block_config(Checker &check, halyard_block_config &config, bool head_norms);
 
-/** What the calls of a block get besides its matrices, made once. */
+/** What the calls of a block get besides the tensors of a call, made once: in a dtype in which the block computes. */
 struct BlockArguments {
-    KeptVector qkv_bias, o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
-    NormVectors attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
-    halyard_attention_options attention = {};
-    halyard_ffn_options ffn = {};
+    View qkv_bias, o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
+    Norm attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
+    AttentionCall attention;
+    FfnCall ffn;
 };
 
 }  // namespace halyard
@@ -93,20 +82,20 @@ struct halyard_block {
     halyard_block_config config = {};
     halyard_weights *qkv = nullptr, *o = nullptr, *up = nullptr, *down = nullptr;
     const halyard_rope *rope = nullptr;
-    halyard::Place place;
+    halyard::Device device;
     int64_t bytes = 0;
 
     // With vectors in f32 and, on a device, in the matrices' 16-bit dtype; and the memory that these lie in.
-    halyard::BlockArguments wide, narrow;
-    void *wide_vectors = nullptr, *narrow_vectors = nullptr;
+    halyard::BlockArguments arguments_f32, arguments_16_bit;
+    void *vectors_f32 = nullptr, *vectors_16_bit = nullptr;
 
-    /** The type in which the block computes with x: on a processor f32, on a device that of x and the matrices, if they
-     * have one. */
-    halyard::DType between(halyard::DType x) const {
-        return place.on_cuda && qkv->dtype == x ? x : halyard::DType::f32;
+    /** The dtype in which the block computes with x: on a processor f32, on a device that of x and the matrices, if they
+     *  have one. */
+    halyard::DType compute_dtype(halyard::DType x) const {
+        return device.on_cuda && qkv->dtype == x ? x : halyard::DType::f32;
     }
-    const halyard::BlockArguments &arguments(halyard::DType between) const {
-        return between == halyard::DType::f32 ? wide : narrow;
+    const halyard::BlockArguments &arguments(halyard::DType compute) const {
+        return compute == halyard::DType::f32 ? arguments_f32 : arguments_16_bit;
     }
 
     /** Which of the block's values go through a norm: what attention and

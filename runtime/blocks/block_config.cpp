@@ -4,7 +4,6 @@
 
 #include "blocks/block.h"
 #include "core/calls/norm.h"
-#include "core/check_options.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 

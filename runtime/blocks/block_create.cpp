@@ -5,13 +5,10 @@
 #include <new>
 
 #include "blocks/block.h"
-#include "core/check_options.h"
 #include "core/check_shapes.h"
-#include "core/dltensor_view.h"
 #include "core/handles/rope.h"
 #include "core/handles/shared_rope.h"
-#include "cuda/copies.h"
-#include "cuda/launch.h"
+#include "core/view.h"
 
 namespace halyard {
 namespace {
@@ -147,7 +144,7 @@ void check_norm_sources(Checker &check, const halyard_block_config &c, const hal
 class JoinedMatrix {
 public:
     JoinedMatrix() = default;
-    ~JoinedMatrix() { free_at(place_of(whole_), whole_.data); }
+    ~JoinedMatrix() { free_at(device_of(whole_), whole_.data); }
     JoinedMatrix(const JoinedMatrix &) = delete;
     JoinedMatrix &operator=(const JoinedMatrix &) = delete;
 
@@ -155,78 +152,49 @@ public:
     void join(Checker &check, const halyard_context *context, const View *parts, int count,
               halyard_weight_layout layout) {
         const int axis = layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1;  // of the outputs
-        whole_ = parts[0];
-        whole_.data = nullptr;
+        int64_t shape[] = {parts[0].shape[0], parts[0].shape[1]};
         for (int i = 1; i < count; i++) {
-            whole_.shape[axis] += parts[i].shape[axis];
+            shape[axis] += parts[i].shape[axis];
         }
-        whole_.strides[0] = whole_.shape[1];
-        whole_.strides[1] = 1;
-        const int64_t size = size_of(whole_.dtype);
-        whole_.data =
-            allocate_at(check, place_of(whole_), whole_.shape[0] * whole_.shape[1] * size, "q_proj, k_proj and v_proj");
-        View place = whole_;
+        const Device device = device_of(parts[0]);
+        const DType dtype = parts[0].dtype;
+        char *const memory =
+            allocate_at(check, device, shape[0] * shape[1] * size_of(dtype), "q_proj, k_proj and v_proj");
+        whole_ = view_of(memory, dtype, device, {shape[0], shape[1]}, {shape[1], 1});
+        int64_t first = 0;
         for (int i = 0; i < count && !check.failed(); i++) {
-            place.shape[axis] = parts[i].shape[axis];
-            copy(check, context, parts[i], place);
-            place.data += parts[i].shape[axis] * whole_.strides[axis] * size;
+            const int64_t outputs = parts[i].shape[axis];
+            backend_of(device.on_cuda)
+                .copy(check, context_or_default(context), device.device_id, parts[i],
+                      part_of(whole_, axis, first, outputs));
+            first += outputs;
         }
     }
 
     const View &get() const { return whole_; }
 
 private:
-    static void copy(Checker &check, const halyard_context *context, const View &from, const View &to) {
-        if (to.on_cuda) {
-            const halyard_status status = halyard_cast(context, LocalTensor(from).get(), LocalTensor(to).get());
-            if (status != HALYARD_OK) {
-                fail_as(check, status);
-            }
-            return;
-        }
-        const int64_t size = size_of(to.dtype);
-        for (int64_t row = 0; row < to.shape[0]; row++) {
-            memcpy(to.data + row * to.strides[0] * size, from.data + row * from.strides[0] * size,
-                   static_cast<size_t>(to.shape[1] * size));
-        }
-    }
-
     View whole_;
 };
 
-/** Null on failure. */
-halyard_weights *pack(Checker &check, const halyard_context *context, const halyard_block &block,
-                      const DLTensor *matrix, const DLTensor *up, halyard_weight_layout layout) {
-    halyard_weights *packed = nullptr;
-    if (!check.failed()) {
-        halyard_pack_options options = {};
-        options.layout = layout;
-        options.up = up;
-        options.device = block.place.dlpack();
-        const halyard_status status = halyard_weights_pack(context, matrix, &options, nullptr, 0, &packed);
-        if (status != HALYARD_OK) {
-            fail_as(check, status);
-        }
-    }
-    return packed;
-}
-
-void pack_matrices(Checker &check, const halyard_context *context, const halyard_block_weights &w,
+void pack_matrices(Checker &check, const halyard_context *context, halyard_weight_layout layout,
                    const BlockSources &sources, halyard_block &block) {
     if (check.failed()) {
         return;
     }
+    const auto pack = [&](const View &matrix, const View &up) {
+        return pack_matrix(check, context, matrix, up, layout, block.device);
+    };
     if (sources.joined) {
-        block.qkv = pack(check, context, block, w.qkv_proj, nullptr, w.layout);
+        block.qkv = pack(sources.qkv[0], View());
     } else {
         JoinedMatrix joined;
-        joined.join(check, context, sources.qkv, 3, w.layout);
-        block.qkv = pack(check, context, block, LocalTensor(joined.get()).get(), nullptr, w.layout);
+        joined.join(check, context, sources.qkv, 3, layout);
+        block.qkv = pack(joined.get(), View());
     }
-    block.o = pack(check, context, block, w.o_proj, nullptr, w.layout);
-    block.up = block.config.gated_mlp ? pack(check, context, block, w.gate_proj, w.up_proj, w.layout)
-                                      : pack(check, context, block, w.up_proj, nullptr, w.layout);
-    block.down = pack(check, context, block, w.down_proj, nullptr, w.layout);
+    block.o = pack(sources.o, View());
+    block.up = block.config.gated_mlp ? pack(sources.gate, sources.up) : pack(sources.up, View());
+    block.down = pack(sources.down, View());
 }
 
 /** Memory with the vectors in a dtype, to which `arguments` points then; null on failure. */
@@ -236,7 +204,7 @@ void *convert_vectors(Checker &check, const halyard_context *context, const Bloc
         return nullptr;
     }
     const int64_t hidden = block.config.hidden_size, intermediate = block.config.intermediate_size;
-    VectorSource qkv_bias(&arguments.qkv_bias);
+    ParamSource qkv_bias(&arguments.qkv_bias);
     if (s.joined) {
         qkv_bias.add(s.qkv_bias[0], block.qkv_features());
     } else {
@@ -244,7 +212,7 @@ void *convert_vectors(Checker &check, const halyard_context *context, const Bloc
         qkv_bias.add(s.qkv_bias[1], block.key_features());
         qkv_bias.add(s.qkv_bias[2], block.key_features());
     }
-    const VectorSource vectors[] = {
+    const ParamSource vectors[] = {
         qkv_bias,
         {&arguments.o_bias, s.o_bias, hidden},
         {&arguments.gate_bias, s.gate_bias, intermediate},
@@ -264,7 +232,7 @@ void *convert_vectors(Checker &check, const halyard_context *context, const Bloc
     constexpr int count = sizeof(vectors) / sizeof(vectors[0]);
     int64_t bytes = 0;
     void *const memory =
-        make_kept_vectors(check, context_or_default(context), block.place, dtype, vectors, count, bytes);
+        make_param_vectors(check, context_or_default(context), block.device, dtype, vectors, count, bytes);
     block.bytes += bytes;
     return memory;
 }
@@ -274,57 +242,50 @@ void make_table(Checker &check, const halyard_context *context, halyard_block &b
     if (check.failed() || options.rope_theta == 0) {
         return;
     }
-    halyard_status status = HALYARD_OK;
-    block.rope = acquire_rope(options, status);
-    if (status != HALYARD_OK && status != HALYARD_OUT_OF_MEMORY) {
-        fail_as(check, status);
-        return;
-    }
-    // The sizes of options that were refused may not even be computed.
-    const int64_t bytes = options.max_positions * options.rotary_dim * static_cast<int64_t>(sizeof(float));
-    if (status == HALYARD_OUT_OF_MEMORY) {
-        check.fail(status, "no memory for %lld bytes of angles, for %lld positions", static_cast<long long>(bytes),
-                   static_cast<long long>(options.max_positions));
-        return;
-    }
-    block.bytes += bytes;
-    if constexpr (has_cuda) {
-        if (block.place.on_cuda) {
-            // So that calls find it there.
-            cuda::Launches launches(check, context_or_default(context), block.place.device_id);
-            cuda::copy_on_device(launches, block.rope->on_devices, block.rope->mapped, block.rope->mapped_bytes);
-        }
+    block.rope = acquire_rope(check, options);
+    if (!check.failed()) {
+        block.bytes += block.rope->mapped_bytes;
+        backend_of(block.device.on_cuda)
+            .prepare_rope(check, context_or_default(context), block.device.device_id, *block.rope);
     }
 }
 
-/** The options of the calls that a block is made of. */
-void prepare_options(const halyard_block &block, BlockArguments &arguments) {
+/** What does not change from call to call. */
+void prepare_calls(Checker &check, const halyard_block &block, BlockArguments &arguments) {
     const halyard_block_config &c = block.config;
-    halyard_attention_options &a = arguments.attention;
-    a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
-    a.causal = c.causal;
-    a.sliding_window = c.sliding_window;
-    a.softcap = c.attn_logit_softcapping;
-    a.q_norm_weight = arguments.q_norm.get();
-    a.k_norm_weight = arguments.k_norm.get();
-    a.qk_norm_eps = c.rms_norm_eps;
-    a.qk_norm_flags = c.norm_flags;
-    a.rope = block.rope;
+    AttentionCall &a = arguments.attention;
+    a.options = {};
+    a.options.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
+    a.options.causal = c.causal;
+    a.options.sliding_window = c.sliding_window;
+    a.options.softcap = c.attn_logit_softcapping;
+    a.options.rope = block.rope;
+    a.q_norm_weight = arguments.q_norm;
+    a.k_norm_weight = arguments.k_norm;
+    Norm head_norm;
+    head_norm.set(check, {HALYARD_NORM_RMS, c.rms_norm_eps, c.norm_flags}, c.head_dim);
+    a.rms = head_norm.scalars;
 
-    halyard_ffn_options &f = arguments.ffn;
-    if (block.norms_input()) {
-        f.norm = c.norm;
-        f.norm_weight = arguments.ffn_norm.weight.get();
-        f.norm_bias = arguments.ffn_norm.bias.get();
-        f.eps = c.rms_norm_eps;
-        f.norm_flags = c.norm == HALYARD_NORM_RMS ? c.norm_flags : 0;
+    for (Norm *norm :
+         {&arguments.attention_norm, &arguments.ffn_norm, &arguments.attention_post_norm, &arguments.ffn_post_norm}) {
+        norm->set(check, block.norm_kind(), c.hidden_size);
     }
-    f.activation = c.hidden_act;
-    f.beta = c.swish_beta;
-    f.bias = c.gated_mlp ? arguments.gate_bias.get() : arguments.up_bias.get();
-    f.bias_up = c.gated_mlp ? arguments.up_bias.get() : nullptr;
-    f.bias_down = arguments.down_bias.get();
-    f.residual = !block.norms_output();
+    FfnCall &f = arguments.ffn;
+    f.up = block.up;
+    f.down = block.down;
+    f.options = {};
+    if (block.norms_input()) {
+        f.options.norm = c.norm;
+        f.norm_weight = arguments.ffn_norm.weight;
+        f.norm_bias = arguments.ffn_norm.bias;
+        f.rms = arguments.ffn_norm.scalars;
+    }
+    f.options.activation = c.hidden_act;
+    f.options.beta = c.swish_beta;
+    f.options.residual = !block.norms_output();
+    f.bias = c.gated_mlp ? arguments.gate_bias : arguments.up_bias;
+    f.bias_up = c.gated_mlp ? arguments.up_bias : View();
+    f.bias_down = arguments.down_bias;
 }
 
 }  // namespace
@@ -343,6 +304,16 @@ View check_norm_vector(Checker &check, const char *name, const DLTensor *vector,
         return View();
     }
     return check_vector(check, name, vector, features);
+}
+
+halyard_weights *pack_matrix(Checker &check, const halyard_context *context, const View &matrix, const View &up,
+                             halyard_weight_layout layout, Device device) {
+    const PackSources sources = pack_sources(check, matrix, up, layout, device);
+    halyard_weights *packed = nullptr;
+    if (!check.failed()) {
+        backend_of(device.on_cuda).pack(check, context_or_default(context), sources, nullptr, 0, &packed);
+    }
+    return packed;
 }
 
 }  // namespace halyard
@@ -371,8 +342,8 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     check_attention_sources(check, checks, complete, *weights, sources);
     check_ffn_sources(check, checks, complete, *weights, sources);
     check_norm_sources(check, complete, *weights, sources);
-    const Place place =
-        check.failed() ? Place() : choose_place(check, "o_proj", weights->o_proj->device, weights->device);
+    const Device device =
+        check.failed() ? Device() : choose_device(check, "o_proj", weights->o_proj->device, weights->device);
     if (check.failed()) {
         return check.status();
     }
@@ -383,13 +354,15 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     }
     halyard_block *const made = new (memory) halyard_block;
     made->config = complete;
-    made->place = place;
+    made->device = device;
     make_table(check, context, *made);
-    made->wide_vectors = convert_vectors(check, context, sources, *made, DType::f32, made->wide);
-    if (place.on_cuda && sources.o.dtype != DType::f32) {
-        made->narrow_vectors = convert_vectors(check, context, sources, *made, sources.o.dtype, made->narrow);
+    made->vectors_f32 = convert_vectors(check, context, sources, *made, DType::f32, made->arguments_f32);
+    if (device.on_cuda && sources.o.dtype != DType::f32) {
+        made->vectors_16_bit = convert_vectors(check, context, sources, *made, sources.o.dtype, made->arguments_16_bit);
     }
-    pack_matrices(check, context, *weights, sources, *made);
+    pack_matrices(check, context, weights->layout, sources, *made);
+    prepare_calls(check, *made, made->arguments_f32);
+    prepare_calls(check, *made, made->arguments_16_bit);
     if (check.failed()) {
         halyard_block_destroy(made);
         return check.status();
@@ -397,8 +370,6 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     for (const halyard_weights *packed : {made->qkv, made->o, made->up, made->down}) {
         made->bytes += packed->bytes;
     }
-    prepare_options(*made, made->wide);
-    prepare_options(*made, made->narrow);
     *block = made;
     return HALYARD_OK;
 }
@@ -409,8 +380,8 @@ void halyard_block_destroy(halyard_block *block) {
             halyard_weights_destroy(packed);
         }
         release_rope(block->rope);
-        free_at(block->place, block->wide_vectors);
-        free_at(block->place, block->narrow_vectors);
+        free_at(block->device, block->vectors_f32);
+        free_at(block->device, block->vectors_16_bit);
         free(block);
     }
 }

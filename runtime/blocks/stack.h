@@ -6,19 +6,18 @@
 
 struct halyard_stack {
     halyard_stack_config config = {};
-    halyard::Place place;                         // of the blocks and all that follows
-    halyard::DType stream = halyard::DType::f32;  // of the residual stream and the vectors of `norm`
+    halyard::Device device;  // of the blocks and all that follows
+    halyard::DType residual_dtype = halyard::DType::f32;
     // The caller's memory or, on a device, `tables` or lm_head's matrix; `data` of the second is null without.
     halyard::View embed_tokens, embed_positions;
-    halyard::NormVectors norm;
-    halyard::KeptVector softcaps;  // [vocab_size] times final_logit_softcapping in f32, where there is one
+    halyard::Norm norm;
+    // final_logit_softcapping [vocab_size] and its reciprocal [1] in f32, where there is one
+    halyard::View softcaps, softcap_reciprocal;
     void *norm_memory = nullptr, *softcap_memory = nullptr;
     char *tables[2] = {};  // copies on the device
     halyard_weights *lm_head = nullptr;
     const halyard_block **blocks = nullptr;
     int64_t n_layers = 0;
-
-    halyard::NormKind norm_kind() const { return {config.norm, config.rms_norm_eps, config.norm_flags}; }
 };
 
 #endif

@@ -5,10 +5,9 @@
 #include <new>
 
 #include "blocks/stack.h"
-#include "core/check_options.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
-#include "cuda/transfers.h"
+#include "core/view.h"
 
 namespace halyard {
 namespace {
@@ -56,10 +55,10 @@ void check_blocks(Checker &check, const halyard_block *const *blocks, int64_t n_
             check.fail(HALYARD_INVALID_ARGUMENT, "blocks[%lld] has hidden_size %lld, but the stack has %lld",
                        static_cast<long long>(i), static_cast<long long>(blocks[i]->config.hidden_size),
                        static_cast<long long>(hidden_size));
-        } else if (blocks[i]->place != blocks[0]->place) {
+        } else if (blocks[i]->device != blocks[0]->device) {
             char name[32];
             snprintf(name, sizeof(name), "blocks[%lld]", static_cast<long long>(i));
-            check_place(check, name, blocks[i]->place, "blocks[0]", blocks[0]->place);
+            check_device(check, name, blocks[i]->device, "blocks[0]", blocks[0]->device);
         }
     }
 }
@@ -86,74 +85,40 @@ bool copy_blocks(halyard_stack &stack, const halyard_block *const *blocks, int64
     return stack.blocks != nullptr;
 }
 
-/** The softcaps of all logits. */
-void make_softcaps(Checker &check, const halyard_context *context, halyard_stack &stack) {
+/** A soft cap for each logit of a token, and what they are divided by. */
+void make_softcaps(Checker &check, const halyard_context &context, halyard_stack &stack) {
     const int64_t count = stack.config.vocab_size;
     const float softcap = stack.config.final_logit_softcapping;
     if (check.failed() || softcap == 0.0f) {
         return;
     }
+    constexpr int64_t aligned = 64;  // elements, for the second to begin where any access is aligned
+    const int64_t second = (count + aligned - 1) / aligned * aligned;
     stack.softcap_memory =
-        allocate_at(check, stack.place, count * static_cast<int64_t>(sizeof(float)), "soft caps of logits");
+        allocate_at(check, stack.device, (second + 1) * static_cast<int64_t>(sizeof(float)), "soft caps of logits");
     if (check.failed()) {
         return;
     }
-    float *const softcaps = static_cast<float *>(stack.softcap_memory);
-    stack.softcaps.set(softcaps, DType::f32, stack.place.dlpack(), count);
-    if constexpr (has_cuda) {
-        if (stack.place.on_cuda) {
-            cuda::Launches launches(check, context_or_default(context), stack.place.device_id);
-            cuda::fill_floats(launches, softcaps, softcap, count);
-            cuda::wait(launches, "filling memory of the device");
-            return;
-        }
-    }
-    std::fill_n(softcaps, count, softcap);
-}
-
-/** The rows of a matrix [out, in] that is packed for a device. */
-View packed_rows(const halyard_weights &weights) {
-    View view;
-    view.name = "embed_tokens";
-    view.data = const_cast<char *>(weights.matrix);
-    view.dtype = weights.dtype;
-    view.on_cuda = true;
-    view.device_id = weights.device_id;
-    view.rank = 2;
-    view.shape[0] = weights.out_features;
-    view.shape[1] = weights.in_features;
-    view.strides[0] = weights.pitch;
-    view.strides[1] = 1;
-    view.elements = view.shape[0] * view.shape[1];
-    view.span = (view.shape[0] - 1) * view.strides[0] + view.shape[1];
-    return view;
+    float *const softcaps = static_cast<float *>(stack.softcap_memory), *const reciprocal = softcaps + second;
+    const Backend &backend = backend_of(stack.device.on_cuda);
+    backend.fill(check, context, stack.device.device_id, softcaps, softcap, count);
+    backend.fill(check, context, stack.device.device_id, reciprocal, 1.0f / softcap, 1);
+    stack.softcaps = view_of(softcaps, DType::f32, stack.device, {count}, {1});
+    stack.softcap_reciprocal = view_of(reciprocal, DType::f32, stack.device, {1}, {1});
 }
 
 /** Sees to it that a table is where the stack is. Null or the memory of the copy. */
-char *bring_table(Checker &check, const halyard_context *context, Place place, View &table) {
-    if constexpr (has_cuda) {
-        if (!check.failed() && table.data && place.on_cuda && !table.on_cuda) {
-            const int64_t row_bytes = table.width() * size_of(table.dtype), rows = table.shape[0];
-            char *const copy = allocate_at(check, place, rows * row_bytes, "a table");
-            cuda::Launches launches(check, context_or_default(context), place.device_id);
-            const char *const what = "copying a table to the device";
-            const int64_t pitch = table.strides[0] * size_of(table.dtype);
-            // The driver copies several rows where they share no memory and are not 2 GB apart.
-            const int64_t at_once = pitch >= row_bytes && pitch <= INT_MAX ? rows : 1;
-            for (int64_t row = 0; row < rows; row += at_once) {
-                cuda::copy_rows(launches, {copy + row * row_bytes, true, row_bytes},
-                                {table.data + row * pitch, false, pitch}, row_bytes, at_once, what);
-            }
-            cuda::wait(launches, what);
-            table.data = copy;
-            table.strides[0] = table.width();
-            table.span = table.elements;
-            table.on_cuda = true;
-            table.device_id = place.device_id;
-            return copy;
-        }
+char *bring_table(Checker &check, const halyard_context &context, Device device, View &table) {
+    if (check.failed() || !table.data || device_of(table) == device) {
+        return nullptr;
     }
-    return nullptr;
+    char *const memory = allocate_at(check, device, table.elements * size_of(table.dtype), "a table");
+    if (memory) {
+        const View copy = view_of(memory, table.dtype, device, {table.shape[0], table.width()}, {table.width(), 1});
+        backend_of(device.on_cuda).copy(check, context, device.device_id, table, copy);
+        table = copy;
+    }
+    return memory;
 }
 
 }  // namespace
@@ -179,13 +144,11 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     const View norm = check_norm_vector(check, "norm", weights->norm, c.norm, false, nullptr, c.hidden_size);
     const View norm_bias =
         check_norm_vector(check, "norm_bias", weights->norm_bias, c.norm, true, nullptr, c.hidden_size);
-    const DLTensor *const lm_head = weights->lm_head ? weights->lm_head : weights->embed_tokens;
-    if (weights->lm_head) {
-        check_table(check, "lm_head", lm_head, c.vocab_size, c.hidden_size);
-    }
+    const View lm_head =
+        weights->lm_head ? check_table(check, "lm_head", weights->lm_head, c.vocab_size, c.hidden_size) : embed_tokens;
     check_blocks(check, blocks, n_layers, c.hidden_size);
     if (!check.failed() && embed_tokens.on_cuda) {
-        check_place(check, "embed_tokens", place_of(embed_tokens), "blocks[0]", blocks[0]->place);
+        check_device(check, "embed_tokens", device_of(embed_tokens), "blocks[0]", blocks[0]->device);
     }
     if (check.failed()) {
         return check.status();
@@ -197,33 +160,30 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     }
     halyard_stack *const made = new (memory) halyard_stack;
     made->config = c;
-    made->place = blocks[0]->place;
-    made->stream = made->place.on_cuda ? common_dtype(blocks, n_layers) : DType::f32;
+    made->device = blocks[0]->device;
+    made->residual_dtype = made->device.on_cuda ? common_dtype(blocks, n_layers) : DType::f32;
     made->embed_tokens = embed_tokens;
     made->embed_positions = embed_positions;
-    const VectorSource vectors[] = {{&made->norm.weight, norm, c.hidden_size},
-                                    {&made->norm.bias, norm_bias, c.hidden_size}};
+    made->norm.set(check, {c.norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
+    const ParamSource vectors[] = {{&made->norm.weight, norm, c.hidden_size},
+                                   {&made->norm.bias, norm_bias, c.hidden_size}};
+    const halyard_context &with = context_or_default(context);
     int64_t bytes = 0;
-    made->norm_memory =
-        make_kept_vectors(check, context_or_default(context), made->place, made->stream, vectors, 2, bytes);
+    made->norm_memory = make_param_vectors(check, with, made->device, made->residual_dtype, vectors, 2, bytes);
     if (!check.failed() && !copy_blocks(*made, blocks, n_layers)) {
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a stack");
     }
-    make_softcaps(check, context, *made);
+    make_softcaps(check, with, *made);
     if (!check.failed()) {
-        halyard_pack_options options = {};
-        options.device = made->place.dlpack();
-        const halyard_status status = halyard_weights_pack(context, lm_head, &options, nullptr, 0, &made->lm_head);
-        if (status != HALYARD_OK) {
-            fail_as(check, status);
-        }
+        made->lm_head = pack_matrix(check, context, lm_head, View(), HALYARD_WEIGHT_OUT_IN, made->device);
     }
-    if (!check.failed() && made->place.on_cuda && !weights->lm_head) {
+    if (!check.failed() && made->device.on_cuda && !weights->lm_head) {
         // What the output projection reads are the table's own rows.
-        made->embed_tokens = packed_rows(*made->lm_head);
+        made->embed_tokens = view_of(const_cast<char *>(made->lm_head->matrix), made->lm_head->dtype, made->device,
+                                     {c.vocab_size, c.hidden_size}, {made->lm_head->pitch, 1});
     }
-    made->tables[0] = bring_table(check, context, made->place, made->embed_tokens);
-    made->tables[1] = bring_table(check, context, made->place, made->embed_positions);
+    made->tables[0] = bring_table(check, with, made->device, made->embed_tokens);
+    made->tables[1] = bring_table(check, with, made->device, made->embed_positions);
     if (check.failed()) {
         halyard_stack_destroy(made);
         return check.status();
@@ -235,10 +195,10 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
 void halyard_stack_destroy(halyard_stack *stack) {
     if (stack) {
         halyard_weights_destroy(stack->lm_head);
-        free_at(stack->place, stack->norm_memory);
-        free_at(stack->place, stack->softcap_memory);
+        free_at(stack->device, stack->norm_memory);
+        free_at(stack->device, stack->softcap_memory);
         for (char *const table : stack->tables) {
-            free_at(stack->place, table);
+            free_at(stack->device, table);
         }
         free(stack->blocks);
         free(stack);

@@ -4,9 +4,11 @@
 #define HALYARD_RUNTIME_CORE_BACKEND_H
 
 #include "core/calls/attention.h"
+#include "core/calls/embed.h"
 #include "core/calls/linear.h"
 #include "core/calls/ops.h"
 #include "core/calls/pack.h"
+#include "core/calls/param_vectors.h"
 #include "core/device.h"
 
 namespace halyard {
@@ -27,6 +29,7 @@ struct Backend {
     Operation<RopeCall> *rope;
     Operation<KvAppendCall> *kv_append;
     Operation<KvReadCall> *kv_read;
+    Operation<EmbedCall> *embed;
 
     // ---- Packed weights ----
     int64_t (*packed_bytes)(const PackSources &sources);
@@ -42,6 +45,22 @@ struct Backend {
     /** For a cache of keys and values: zeros, which take memory as they are written where that can be had. */
     char *(*allocate_cache)(Checker &check, int device, int64_t bytes);
     void (*free_cache)(int device, char *memory, int64_t bytes);
+
+    // ---- What blocks and stacks do besides. These have done it when they return ----
+    void (*convert_vectors)(Checker &check, const halyard_context &context, int device, const ParamSource *sources,
+                            int count);
+    /** Copies elements as they are, of rank 2 or 3. Either tensor may be in memory of the process. */
+    void (*copy)(Checker &check, const halyard_context &context, int device, const View &from, const View &to);
+    void (*fill)(Checker &check, const halyard_context &context, int device, float *data, float value, int64_t count);
+    /** Sees to it that calls find a table of angles. */
+    void (*prepare_rope)(Checker &check, const halyard_context &context, int device, const halyard_rope &rope);
+    /** Whether the context's stream is being captured, so that no call may wait for it. */
+    bool (*capturing)(Checker &check, const halyard_context &context, int device);
+
+    // ---- Memory for the intermediates of a call, which the context keeps: see core/workspace.h ----
+    /** `data` is null after a failure. */
+    ScratchMemory (*take_scratch)(Checker &check, const halyard_context &context, int device, int64_t bytes);
+    void (*give_back_scratch)(const halyard_context &context, const ScratchMemory &memory);
 
     // ---- Of devices alone: null in the processor's table ----
     /** Loads every kernel. */
@@ -70,12 +89,20 @@ inline const Backend &backend_of(bool on_cuda) {
     return has_cuda && on_cuda ? *device_backend() : cpu_backend;
 }
 
-/** Does what a call asks for, unless its arguments were refused or there is nothing to do. */
+inline const View &as_view(const View &view) {
+    return view;
+}
+inline const View &as_view(const Heads &heads) {
+    return heads.view;
+}
+
+/** Does what a call asks for, unless something has failed or there is nothing to do. */
 template<typename Call>
 halyard_status run_call(Checker &check, const halyard_context *context, Backend::Operation<Call> *Backend::*operation,
                         const Call &call) {
-    if (!check.failed() && !call.y.empty()) {
-        (backend_of(call.y.on_cuda).*operation)(check, context_or_default(context), call);
+    const View &y = as_view(call.y);
+    if (!check.failed() && !y.empty()) {
+        (backend_of(y.on_cuda).*operation)(check, context_or_default(context), call);
     }
     return check.status();
 }

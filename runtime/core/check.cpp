@@ -152,7 +152,7 @@ bool Checker::placed_off_processor(const char *name, DLDevice device) {
              cuda_too ? " or a CUDA device (kDLCUDA)" : "");
     } else if (type_of(device) != type_of(first_device_) ||
                (type_of(device) == kDLCUDA && device.device_id != first_device_.device_id)) {
-        const auto place = [](DLDevice d) { return PlaceName({type_of(d) == kDLCUDA, d.device_id}); };
+        const auto place = [](DLDevice d) { return DeviceName({type_of(d) == kDLCUDA, d.device_id}); };
         fail(HALYARD_UNSUPPORTED, "%s is on %s, but %s is on %s: all tensors of a call must be on one device", name,
              place(device).get(), first_tensor_, place(first_device_).get());
     }

@@ -123,6 +123,20 @@ private:
     halyard_status status_ = HALYARD_OK;
 };
 
+/** Refuses a number outside [least, most]. */
+inline void check_range(Checker &check, const char *name, int64_t value, int64_t least, int64_t most) {
+    if (check.failed() || (value >= least && value <= most)) {
+        return;
+    }
+    if (most == INT64_MAX) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is %lld, but must be at least %lld", name,
+                   static_cast<long long>(value), static_cast<long long>(least));
+    } else {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is %lld, but must be %lld to %lld", name,
+                   static_cast<long long>(value), static_cast<long long>(least), static_cast<long long>(most));
+    }
+}
+
 }  // namespace halyard
 
 #endif

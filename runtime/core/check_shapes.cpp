@@ -34,7 +34,7 @@ void check_same_rows(Checker &check, const View &x, const View &y) {
 }
 
 void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights) {
-    check_place(check, name, place_of(weights), x.name, place_of(x), "is packed for");
+    check_device(check, name, device_of(weights), x.name, device_of(x), "is packed for");
 }
 
 View check_vector(Checker &check, const char *name, const DLTensor *tensor, int64_t features) {

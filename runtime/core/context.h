@@ -2,7 +2,6 @@
 #ifndef HALYARD_RUNTIME_CORE_CONTEXT_H
 #define HALYARD_RUNTIME_CORE_CONTEXT_H
 
-#include "core/device_scratch_pool.h"
 #include "core/dispatch.h"
 #include "core/scratch.h"
 #include "halyard/halyard.h"

@@ -7,18 +7,19 @@
 
 namespace halyard {
 
-PlaceName::PlaceName(Place place) {
-    snprintf(text_, sizeof(text_), place.on_cuda ? "CUDA device %d" : "the CPU", place.device_id);
+DeviceName::DeviceName(Device device) {
+    snprintf(text_, sizeof(text_), device.on_cuda ? "CUDA device %d" : "the CPU", device.device_id);
 }
 
-void check_place(Checker &check, const char *name, Place place, const char *other_name, Place other, const char *is) {
-    if (!check.failed() && place != other) {
-        check.fail(HALYARD_UNSUPPORTED, "%s %s %s, but %s is on %s", name, is, PlaceName(place).get(), other_name,
-                   PlaceName(other).get());
+void check_device(Checker &check, const char *name, Device device, const char *other_name, Device other,
+                  const char *is) {
+    if (!check.failed() && device != other) {
+        check.fail(HALYARD_UNSUPPORTED, "%s %s %s, but %s is on %s", name, is, DeviceName(device).get(), other_name,
+                   DeviceName(other).get());
     }
 }
 
-Place choose_place(Checker &check, const char *tensor_name, DLDevice tensor, DLDevice wanted) {
+Device choose_device(Checker &check, const char *tensor_name, DLDevice tensor, DLDevice wanted) {
     if (check.failed()) {
         return {};
     }
@@ -36,16 +37,16 @@ Place choose_place(Checker &check, const char *tensor_name, DLDevice tensor, DLD
     return {has_cuda && type_of(chosen) == kDLCUDA, chosen.device_id};
 }
 
-char *allocate_at(Checker &check, Place place, int64_t bytes, const char *what) {
+char *allocate_at(Checker &check, Device device, int64_t bytes, const char *what) {
     if (check.failed()) {
         return nullptr;
     }
-    return backend_of(place.on_cuda).allocate(check, place.device_id, bytes, what);
+    return backend_of(device.on_cuda).allocate(check, device.device_id, bytes, what);
 }
 
-void free_at(Place place, void *memory) {
+void free_at(Device device, void *memory) {
     if (memory) {
-        backend_of(place.on_cuda).free(place.device_id, memory);
+        backend_of(device.on_cuda).free(device.device_id, memory);
     }
 }
 

@@ -6,27 +6,27 @@
 
 namespace halyard {
 
-struct Place {
+struct Device {
     bool on_cuda = false;
     int device_id = 0;  // of the CUDA device
 
-    bool operator==(const Place &other) const {
+    bool operator==(const Device &other) const {
         return on_cuda == other.on_cuda && (!on_cuda || device_id == other.device_id);
     }
-    bool operator!=(const Place &other) const { return !(*this == other); }
+    bool operator!=(const Device &other) const { return !(*this == other); }
     DLDevice dlpack() const { return {on_cuda ? kDLCUDA : kDLCPU, on_cuda ? device_id : 0}; }
 };
 
 /** Of a tensor, a cache, packed weights. */
 template<typename Thing>
-Place place_of(const Thing &thing) {
+Device device_of(const Thing &thing) {
     return {thing.on_cuda, thing.device_id};
 }
 
-/** A place in words. */
-class PlaceName {
+/** A device in words. */
+class DeviceName {
 public:
-    explicit PlaceName(Place place);
+    explicit DeviceName(Device device);
     const char *get() const { return text_; }
 
 private:
@@ -34,17 +34,17 @@ private:
 };
 
 /** Refuses a thing that is not where another is. `is`: how it came there. */
-void check_place(Checker &check, const char *name, Place place, const char *other_name, Place other,
-                 const char *is = "is on");
+void check_device(Checker &check, const char *name, Device device, const char *other_name, Device other,
+                  const char *is = "is on");
 
 /** Where something is to be made of a tensor: `wanted` or, where that is all zero, where the tensor is. What is on a
  *  device cannot be made elsewhere. */
-Place choose_place(Checker &check, const char *tensor_name, DLDevice tensor, DLDevice wanted);
+Device choose_device(Checker &check, const char *tensor_name, DLDevice tensor, DLDevice wanted);
 
 /** Memory at whole cache lines; null, with a message, if there is none for `what`. */
-char *allocate_at(Checker &check, Place place, int64_t bytes, const char *what);
+char *allocate_at(Checker &check, Device device, int64_t bytes, const char *what);
 /** Frees it when calls on a device are done with it. Null is allowed. */
-void free_at(Place place, void *memory);
+void free_at(Device device, void *memory);
 
 }  // namespace halyard
 

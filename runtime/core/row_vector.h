@@ -10,6 +10,16 @@ namespace halyard {
  *  and not required. `is_output`: it is written, and required. */
 View check_row_vector(Checker &check, const char *name, const DLTensor *tensor, const View &x, bool is_output);
 
+/** The same for rows of x of one element each. */
+inline View as_column(const View &vector, const View &x) {
+    View view = vector;
+    if (x.rank > 1) {
+        view.shape[view.rank] = view.strides[view.rank] = 1;
+        view.rank++;
+    }
+    return view;
+}
+
 /** The entries of rows [first, first + count), side by side. */
 void gather(const View &vector, int64_t first, int64_t count, float *values);
 void scatter(const View &vector, int64_t first, int64_t count, const float *values);

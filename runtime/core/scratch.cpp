@@ -54,40 +54,50 @@ void ScratchPool::release() {
     }
 }
 
-/** The smallest free block that is large enough; else the largest free one, which is to be made larger. */
-ScratchPool::Block *ScratchPool::best_for(int64_t wanted) {
-    Block *best = nullptr;
+/** The smallest free block that is large enough; else the largest free one, which is to be made larger; -1 if none is
+ *  free. Blocks are used from the first on, so that those after an unused one are of no interest. */
+int ScratchPool::best_for(int64_t wanted) const {
+    int best = -1;
     int64_t best_bytes = 0;
-    for (Block &block : blocks_) {
-        const int64_t bytes = block.bytes.load(std::memory_order_relaxed);
-        if (block.free() &&
-            (!best || (bytes >= wanted ? best_bytes < wanted || bytes < best_bytes : bytes > best_bytes))) {
-            best = &block;
-            best_bytes = bytes;
+    for (int i = 0; i < max_blocks; i++) {
+        const int64_t bytes = blocks_[i].bytes.load(std::memory_order_relaxed);
+        if (blocks_[i].free()) {
+            if (best < 0 || (bytes >= wanted ? best_bytes < wanted || bytes < best_bytes : bytes > best_bytes)) {
+                best = i;
+                best_bytes = bytes;
+            }
+            if (bytes == 0) {
+                break;
+            }
         }
     }
     return best;
 }
 
-Scratch::Scratch(ScratchPool &pool, int64_t bytes) {
+ScratchMemory ScratchPool::take(int64_t bytes) {
+    int i;
     do {
-        block_ = pool.best_for(bytes);
-    } while (block_ && !block_->take());
-    if (!block_) {
-        data_ = allocate(bytes);
-        return;
+        i = best_for(bytes);
+    } while (i >= 0 && !blocks_[i].take());
+    if (i < 0) {
+        return {allocate(bytes), -1};
     }
-    if (block_->bytes.load(std::memory_order_relaxed) < bytes) {
-        block_->resize(bytes);
+    Block &block = blocks_[i];
+    if (block.bytes.load(std::memory_order_relaxed) < bytes) {
+        block.resize(bytes);
     }
-    data_ = block_->data;
+    if (block.bytes.load(std::memory_order_relaxed) == 0) {
+        block.give_back();
+        return {};
+    }
+    return {block.data, i};
 }
 
-Scratch::~Scratch() {
-    if (block_) {
-        block_->give_back();
+void ScratchPool::give_back(const ScratchMemory &memory) {
+    if (memory.block >= 0) {
+        blocks_[memory.block].give_back();
     } else {
-        free(data_);
+        free(memory.data);
     }
 }
 

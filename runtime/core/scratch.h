@@ -1,12 +1,20 @@
-// Memory for the intermediates of a call, kept by the context from call to call.
+// Memory for the intermediates of calls, kept by the context from call to call.
 #ifndef HALYARD_RUNTIME_CORE_SCRATCH_H
 #define HALYARD_RUNTIME_CORE_SCRATCH_H
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace halyard {
+
+/** What a call has of a pool. */
+struct ScratchMemory {
+    char *data = nullptr;
+    int block = -1;  // its number in the pool; negative if the memory is the call's own
+};
 
 /** Blocks of memory, one for each call that was under way at the same time. Its owner must release() it. */
 class ScratchPool {
@@ -15,12 +23,14 @@ public:
     ScratchPool(const ScratchPool &) = delete;
     ScratchPool &operator=(const ScratchPool &) = delete;
 
+    /** So many bytes, which begin at a cache line; `data` is null where there is no memory. */
+    ScratchMemory take(int64_t bytes);
+    void give_back(const ScratchMemory &memory);
+
     /** Frees the blocks that no call uses. */
     void release();
 
 private:
-    friend class Scratch;
-
     // A call has a block for itself; there is no lock that a fork could leave locked.
     struct Block {
         std::atomic<uint32_t> user{0};  // the process_number() of the call that has it
@@ -35,39 +45,31 @@ private:
         void resize(int64_t wanted);
     };
 
-    Block *best_for(int64_t wanted);
+    int best_for(int64_t wanted) const;
 
     // More calls at once than this allocate for themselves.
     static constexpr int max_blocks = 64;
     Block blocks_[max_blocks];
 };
 
-/** The memory of one call, from which it takes piece by piece. */
-class Scratch {
-public:
-    /** `bytes`: of all pieces, each rounded up by piece_bytes(). */
-    Scratch(ScratchPool &pool, int64_t bytes);
-    ~Scratch();
-    Scratch(const Scratch &) = delete;
-    Scratch &operator=(const Scratch &) = delete;
+/** Blocks of memory of devices. A block serves one stream, in whose order the calls that use it run one after the
+ * other; calls under way at the same time have blocks of their own. Its owner must free them
+ *  (Backend::release_scratch). */
+struct DeviceScratchPool {
+    struct Block {
+        char *data = nullptr;
+        int64_t bytes = 0;
+        int device = 0;
+        void *stream = nullptr;
+        bool used = false;
+        bool captured = false;  // a graph may hold its address: it stays until release()
+    };
 
-    /** Whether there was no memory. */
-    bool failed() const { return data_ == nullptr; }
+    // A call that finds no place fails.
+    static constexpr int max_blocks = 64;
 
-    /** What a piece of `bytes` bytes takes of the scratch: whole cache lines, and one that keeps pieces apart. */
-    static constexpr int64_t piece_bytes(int64_t bytes) { return (bytes + 127) / 64 * 64; }
-
-    template<typename T>
-    T *take(int64_t count) {
-        char *piece = data_ + taken_;
-        taken_ += piece_bytes(count * static_cast<int64_t>(sizeof(T)));
-        return reinterpret_cast<T *>(piece);
-    }
-
-private:
-    ScratchPool::Block *block_;  // null if the memory is the call's own
-    char *data_ = nullptr;
-    int64_t taken_ = 0;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    Block blocks[max_blocks];
 };
 
 }  // namespace halyard

@@ -3,11 +3,15 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
+#include "core/check_shapes.h"
 #include "core/system/huge_pages.h"
 
 namespace halyard {
+namespace cpu {
 namespace {
 
 char *allocate(Checker &check, int, int64_t bytes, const char *what) {
@@ -36,12 +40,71 @@ void free_cache(int, char *memory, int64_t bytes) {
     munmap(memory, bytes);
 }
 
-}  // namespace
+void copy(Checker &, const halyard_context &, int, const View &from, const View &to) {
+    const int64_t row_axis = to.rank - 2, row_bytes = to.width() * size_of(to.dtype);
+    const int64_t rows = row_count(to), rows_of_axis = to.shape[row_axis];
+    const auto row_of = [&](const View &view, int64_t row) {
+        const int64_t outer = row_axis > 0 ? row / rows_of_axis * view.strides[0] : 0;
+        return view.data + (outer + row % rows_of_axis * view.strides[row_axis]) * size_of(view.dtype);
+    };
+    for (int64_t row = 0; row < rows; row++) {
+        memcpy(row_of(to, row), row_of(from, row), static_cast<size_t>(row_bytes));
+    }
+}
 
-const Backend cpu_backend = {
-    cpu::elementwise,  cpu::norm, cpu::softmax,   cpu::norm_statistics, cpu::linear,       cpu::ffn,
-    cpu::attention,    cpu::rope, cpu::kv_append, cpu::kv_read,         cpu::packed_bytes, cpu::pack,
-    cpu::free_weights, allocate,  free_memory,    allocate_cache,       free_cache,        nullptr,
-    nullptr,           nullptr,   nullptr};
+void fill(Checker &, const halyard_context &, int, float *data, float value, int64_t count) {
+    std::fill_n(data, count, value);
+}
+
+void prepare_rope(Checker &, const halyard_context &, int, const halyard_rope &) {}
+
+bool capturing(Checker &, const halyard_context &, int) {
+    return false;
+}
+
+ScratchMemory take_scratch(Checker &check, const halyard_context &context, int, int64_t bytes) {
+    const ScratchMemory memory = context.scratch.take(bytes);
+    if (!memory.data) {
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for intermediates of %lld bytes", static_cast<long long>(bytes));
+    }
+    return memory;
+}
+
+void give_back_scratch(const halyard_context &context, const ScratchMemory &memory) {
+    context.scratch.give_back(memory);
+}
+
+}  // namespace
+}  // namespace cpu
+
+const Backend cpu_backend = {cpu::elementwise,
+                             cpu::norm,
+                             cpu::softmax,
+                             cpu::norm_statistics,
+                             cpu::linear,
+                             cpu::ffn,
+                             cpu::attention,
+                             cpu::rope,
+                             cpu::kv_append,
+                             cpu::kv_read,
+                             cpu::embed,
+                             cpu::packed_bytes,
+                             cpu::pack,
+                             cpu::free_weights,
+                             cpu::allocate,
+                             cpu::free_memory,
+                             cpu::allocate_cache,
+                             cpu::free_cache,
+                             cpu::convert_vectors,
+                             cpu::copy,
+                             cpu::fill,
+                             cpu::prepare_rope,
+                             cpu::capturing,
+                             cpu::take_scratch,
+                             cpu::give_back_scratch,
+                             nullptr,
+                             nullptr,
+                             nullptr,
+                             nullptr};
 
 }  // namespace halyard

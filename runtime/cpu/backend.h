@@ -18,11 +18,14 @@ Backend::Operation<AttentionCall> attention;
 Backend::Operation<RopeCall> rope;
 Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;
+Backend::Operation<EmbedCall> embed;
 
 int64_t packed_bytes(const PackSources &sources);
 void pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
           halyard_weights **weights);
 void free_weights(const halyard_weights &weights);
+
+void convert_vectors(Checker &check, const halyard_context &context, int device, const ParamSource *sources, int count);
 
 }  // namespace cpu
 

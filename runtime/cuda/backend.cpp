@@ -1,6 +1,8 @@
 // The table of functions on CUDA devices.
 #include "cuda/backend.h"
 
+#include <climits>
+
 #include "cuda/copies.h"
 #include "cuda/driver.h"
 #include "cuda/launch.h"
@@ -8,21 +10,65 @@
 #include "cuda/transfers.h"
 
 namespace halyard {
+namespace cuda {
 namespace {
 
 char *allocate_on_device(Checker &check, int device, int64_t bytes, const char *) {
-    return cuda::allocate(check, device, bytes);
+    return allocate(check, device, bytes);
 }
 
 char *allocate_cache_on_device(Checker &check, int device, int64_t bytes) {
-    return cuda::allocate(check, device, bytes);
+    return allocate(check, device, bytes);
 }
 
 void free_cache_on_device(int device, char *memory, int64_t) {
-    cuda::release(device, memory);
+    release(device, memory);
+}
+
+void copy(Checker &check, const halyard_context &context, int device, const View &from, const View &to) {
+    const char *const what = to.on_cuda ? "copying a tensor to the device" : "copying a tensor from the device";
+    Launches launches(check, context, device);
+    if (!to.on_cuda) {
+        wait(launches, what);
+    }
+    const int row_axis = to.rank - 2;
+    const int64_t size = size_of(to.dtype), row_bytes = to.width() * size, rows = to.shape[row_axis];
+    const auto end_of = [&](const View &view, int64_t outer, int64_t row) {
+        const int64_t offset = (row_axis > 0 ? outer * view.strides[0] : 0) + row * view.strides[row_axis];
+        return CopyEnd{view.data + offset * size, view.on_cuda, view.strides[row_axis] * size};
+    };
+    // The driver copies several rows where they share no memory and are not 2 GB apart.
+    const auto copies_together = [&](const View &view) {
+        const int64_t pitch = view.strides[row_axis] * size;
+        return pitch >= row_bytes && pitch <= INT_MAX;
+    };
+    const int64_t at_once = copies_together(from) && copies_together(to) ? rows : 1;
+    for (int64_t outer = 0; outer < (row_axis > 0 ? to.shape[0] : 1); outer++) {
+        for (int64_t row = 0; row < rows; row += at_once) {
+            copy_rows(launches, end_of(to, outer, row), end_of(from, outer, row), row_bytes, at_once, what);
+        }
+    }
+    wait(launches, what);
+}
+
+void fill(Checker &check, const halyard_context &context, int device, float *data, float value, int64_t count) {
+    Launches launches(check, context, device);
+    fill_floats(launches, data, value, count);
+    wait(launches, "filling memory of the device");
+}
+
+void prepare_rope(Checker &check, const halyard_context &context, int device, const halyard_rope &rope) {
+    Launches launches(check, context, device);
+    copy_on_device(launches, rope.on_devices, rope.mapped, rope.mapped_bytes);
+}
+
+bool stream_is_captured(Checker &check, const halyard_context &context, int device) {
+    Launches launches(check, context, device);
+    return capturing(launches);
 }
 
 }  // namespace
+}  // namespace cuda
 
 const Backend cuda_backend = {cuda::elementwise,
                               cuda::norm,
@@ -34,13 +80,21 @@ const Backend cuda_backend = {cuda::elementwise,
                               cuda::rope,
                               cuda::kv_append,
                               cuda::kv_read,
+                              cuda::embed,
                               cuda::packed_bytes,
                               cuda::pack,
                               cuda::free_weights,
-                              allocate_on_device,
+                              cuda::allocate_on_device,
                               cuda::release,
-                              allocate_cache_on_device,
-                              free_cache_on_device,
+                              cuda::allocate_cache_on_device,
+                              cuda::free_cache_on_device,
+                              cuda::convert_vectors,
+                              cuda::copy,
+                              cuda::fill,
+                              cuda::prepare_rope,
+                              cuda::stream_is_captured,
+                              cuda::take_scratch,
+                              cuda::give_back_scratch,
                               cuda::prepare,
                               cuda::free_copies,
                               cuda::release_scratch,

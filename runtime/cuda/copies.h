@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/device_copies.h"
+#include "core/handles/device_copies.h"
 
 namespace halyard::cuda {
 

@@ -10,10 +10,12 @@ void convert_heads(Checker &check, const halyard_context &context, int ordinal, 
     const auto view = [&](const DeviceHeads &heads) {
         // What a launch takes are rows at an even pitch: the longer axis is the last one.
         if (heads.tokens > heads.heads) {
-            return view_of(heads.data, heads.dtype, ordinal, {heads.batch, heads.heads, heads.tokens, heads.head_dim},
+            return view_of(heads.data, heads.dtype, {true, ordinal},
+                           {heads.batch, heads.heads, heads.tokens, heads.head_dim},
                            {heads.batch_stride, heads.head_stride, heads.token_stride, 1});
         }
-        return view_of(heads.data, heads.dtype, ordinal, {heads.batch, heads.tokens, heads.heads, heads.head_dim},
+        return view_of(heads.data, heads.dtype, {true, ordinal},
+                       {heads.batch, heads.tokens, heads.heads, heads.head_dim},
                        {heads.batch_stride, heads.token_stride, heads.head_stride, 1});
     };
     const View source = view(from), target = view(to);

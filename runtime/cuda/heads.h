@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/calls/attention.h"
+#include "core/view.h"
 #include "cuda/ops/operations.h"
 
 namespace halyard::cuda {
@@ -49,24 +50,6 @@ inline DeviceHeads compact_heads(void *data, DType dtype, int64_t batch, int64_t
                                  int64_t head_dim) {
     return {static_cast<char *>(data), dtype,   batch, tokens, heads, head_dim, tokens * heads * head_dim,
             heads * head_dim,          head_dim};
-}
-
-/** Elements of a shape as the operations take them. */
-inline View view_of(char *data, DType dtype, int ordinal, std::initializer_list<int64_t> shape,
-                    std::initializer_list<int64_t> strides) {
-    View view;
-    view.data = data;
-    view.dtype = dtype;
-    view.on_cuda = true;
-    view.device_id = ordinal;
-    view.rank = static_cast<int>(shape.size());
-    std::copy(shape.begin(), shape.end(), view.shape);
-    std::copy(strides.begin(), strides.end(), view.strides);
-    view.elements = 1;
-    for (const int64_t extent : shape) {
-        view.elements *= extent;
-    }
-    return view;
 }
 
 /** to = from, of the same shape, rounded to the dtype of `to`. */

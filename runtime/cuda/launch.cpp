@@ -6,7 +6,7 @@
 namespace halyard::cuda {
 
 Launches::Launches(Checker &check, const halyard_context &context, int ordinal)
-    : check_(check), scratch_pool_(context.device_scratch), ordinal_(ordinal), driver_(cuda::driver(check)),
+    : check_(check), ordinal_(ordinal), driver_(cuda::driver(check)),
       stream_(static_cast<Stream>(context.cuda_stream)) {
     if (!driver_) {
         return;

@@ -35,7 +35,6 @@ public:
     Device *device() const { return device_; }
     int ordinal() const { return ordinal_; }
     Stream stream() const { return stream_; }
-    DeviceScratchPool &scratch_pool() const { return scratch_pool_; }
 
     /** What a kernel's host code calls. */
     int launch(const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, const size_t *sizes,
@@ -45,7 +44,6 @@ private:
     void run(Kernel kernel, DType dtype, Access access, void **arguments);
 
     Checker &check_;
-    DeviceScratchPool &scratch_pool_;
     const int ordinal_;
     const Driver *driver_;
     Device *device_ = nullptr;

@@ -57,7 +57,10 @@ void run_product(const ProductCase &c) {
     {
         cuda::Launches launches(check, context, 0);
         const std::int64_t workspace_bytes = cuda::product_workspace_bytes(launches);
-        cuda::DeviceScratch scratch(launches, cuda::DeviceScratch::piece_bytes(workspace_bytes));
+        ScratchMemory workspace;
+        if (workspace_bytes > 0) {
+            workspace = cuda::take_scratch(check, context, 0, workspace_bytes);
+        }
         cuda::DeviceProduct p;
         p.rows = c.rows;
         p.columns = c.columns;
@@ -85,10 +88,13 @@ void run_product(const ProductCase &c) {
             p.batches[0] = {s, x_step, 0, y_step, y_step};
             p.batches[1] = {c.inner / s, s * x_step, w_step, s * y_step, s * y_step};
         }
-        cuda::product(launches, p, scratch.take(workspace_bytes));
+        cuda::product(launches, p, workspace.data);
+        if (workspace.data != nullptr) {
+            cuda::give_back_scratch(context, workspace);
+        }
     }
     finished(check.status());
-    context.device_scratch.release();
+    cuda::release_scratch(context);
     ASSERT_EQ(check.status(), HALYARD_OK) << halyard_last_error();
 
     const double unit = unit_roundoff(Dtype::f32);

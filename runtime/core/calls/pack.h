@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_PACK_H
 #define HALYARD_RUNTIME_CORE_CALLS_PACK_H
 
+#include "core/device.h"
 #include "core/handles/packed_weights.h"
 
 namespace halyard {
@@ -17,6 +18,26 @@ struct PackSources {
     int device_id = 0;
     Geometry geometry = {};  // of the packed form for processors
 };
+
+/** The sources of a matrix and, where that has data, of `up` beside it; with no norm so far. Refuses what is too large. */
+inline PackSources pack_sources(Checker &check, const View &weight, const View &up, halyard_weight_layout layout,
+                                Device device) {
+    PackSources s;
+    s.weight = weight;
+    s.up = up;
+    s.layout = layout;
+    s.gated = up.data != nullptr;
+    s.to_cuda = device.on_cuda;
+    s.device_id = device.device_id;
+    s.in_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
+    s.out_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
+    if (!check.failed() && !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype)) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
+                   static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));
+    }
+    return s;
+}
 
 }  // namespace halyard
 

@@ -13,8 +13,6 @@ struct halyard_kv_cache {
     int64_t bytes;
     bool owned;        // `data` is freed with the cache
     int64_t *lengths;  // [layer][sequence]
-    uint64_t *marks;   // [sequence]: the last call that named it
-    uint64_t calls;    // that marked sequences
     bool on_cuda;      // where heads lie plainly, see cuda/kv_cache.h
     int device_id;
 
@@ -36,14 +34,56 @@ inline int64_t sequence_at(const int64_t *sequences, int64_t i) {
     return sequences ? sequences[i] : i;
 }
 
-/** Checks that a call may append `tokens` positions to a layer of `batch` sequences: that there are such a layer and
- *  sequences, that they are distinct, and that all have room. If so, memory for them is made ready. */
-void check_append(Checker &check, halyard_kv_cache &cache, int64_t layer, const int64_t *sequences, int64_t batch,
-                  int64_t tokens);
+/** Sequences of a cache, one for each of a call's batch. Without a cache they hold nothing. */
+struct CachedSequences {
+    halyard_kv_cache *cache;
+    const int64_t *indices;  // null: 0, 1, ...
+    int64_t batch;
 
-/** Asks for huge pages where the next `tokens` positions of a sequence will fill them. To be called before they are
- *  stored. */
-void expect_positions(const halyard_kv_cache &cache, int64_t layer, int64_t sequence, int64_t tokens);
+    int64_t index(int64_t i) const { return sequence_at(indices, i); }
+    /** Positions that a layer of the i-th sequence holds. */
+    int64_t length(int64_t layer, int64_t i) const { return cache ? cache->length(layer, index(i)) : 0; }
+    /** The first batch index whose sequence is also one before it; -1 if all are distinct. All are in range. */
+    int64_t find_repeated() const;
+};
+
+/** Checks that a call may append `tokens` positions to a layer: that there are such a layer and sequences, that they are
+ *  distinct, and that all have room. */
+void check_append(Checker &check, const CachedSequences &sequences, int64_t layer, int64_t tokens);
+
+/** What a call appends to `layers` layers from one on, which hold equally many positions of a sequence. The only place
+ *  where lengths grow. Without a cache nothing happens. */
+class CacheAppend {
+public:
+    CacheAppend(const CachedSequences &sequences, int64_t first_layer, int64_t layers)
+        : sequences_(sequences), first_layer_(first_layer), layers_(layers) {}
+
+    const CachedSequences &sequences() const { return sequences_; }
+
+    /** Calls store(), which writes the keys and values of so many tokens behind those of a layer. They count from then
+     *  on, unless that failed. */
+    template<typename Store>
+    void run(const Checker &check, int64_t layer, int64_t tokens, const Store &store) {
+        if (!check.failed()) {
+            expect(layer, tokens);
+            store();
+        }
+        if (!check.failed()) {
+            grow(layer, tokens);
+        }
+    }
+
+    /** Forgets everything. */
+    void roll_back();
+
+private:
+    void expect(int64_t layer, int64_t tokens) const;
+    void grow(int64_t layer, int64_t tokens);
+
+    const CachedSequences sequences_;
+    const int64_t first_layer_, layers_;
+    int64_t appended_ = 0;  // to the first layer
+};
 
 /** Checks that a tensor is where the cache is, and shares no memory with it. */
 void check_clear_of_cache(Checker &check, const View &view, const halyard_kv_cache &cache);

@@ -8,7 +8,6 @@
 #include <new>
 
 #include "core/backend.h"
-#include "core/check_options.h"
 #include "core/handles/rope_table.h"
 #include "core/system/huge_pages.h"
 

@@ -3,8 +3,8 @@
 #define HALYARD_RUNTIME_CORE_HANDLES_ROPE_H
 
 #include "core/check.h"
-#include "core/device_copies.h"
 #include "core/dispatch.h"
+#include "core/handles/device_copies.h"
 #include "halyard/attention.h"
 
 struct halyard_rope {

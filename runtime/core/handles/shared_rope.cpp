@@ -45,7 +45,7 @@ const halyard_rope *find(const halyard_rope_options &options) {
 }
 
 void destroy(SharedRope *shared) {
-    halyard_rope_destroy(shared->rope);
+    free_rope(shared->rope);
     free(shared);
 }
 
@@ -60,8 +60,7 @@ void unlock_shared_ropes() {
 }
 
 // A table takes long to fill: nobody waits for that with the lock. If two fill the same one, the first is kept.
-const halyard_rope *acquire_rope(const halyard_rope_options &options, halyard_status &status) {
-    status = HALYARD_OK;
+const halyard_rope *acquire_rope(Checker &check, const halyard_rope_options &options) {
     {
         const Locked lock;
         if (const halyard_rope *const known = find(options)) {
@@ -69,9 +68,11 @@ const halyard_rope *acquire_rope(const halyard_rope_options &options, halyard_st
         }
     }
     auto *const made = static_cast<SharedRope *>(malloc(sizeof(SharedRope)));
-    halyard_rope *rope = nullptr;
-    status = made ? halyard_rope_create(&options, &rope) : HALYARD_OUT_OF_MEMORY;
-    if (status != HALYARD_OK) {
+    if (!made) {
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a table of angles");
+    }
+    halyard_rope *const rope = check.failed() ? nullptr : make_rope(check, options);
+    if (!rope) {
         free(made);
         return nullptr;
     }

@@ -14,6 +14,7 @@
 
 #include "core/calls/attention.h"
 #include "core/cast.h"
+#include "core/workspace.h"
 #include "cpu/attention/attention_block.h"
 #include "cpu/attention/kv_pack.h"
 #include "cpu/attention/rope.h"
@@ -167,7 +168,7 @@ struct Work {
     int64_t staged_floats() const { return std::min(call.k.tokens, packed_positions) * layout.value_columns(); }
     int64_t thread_bytes() const {
         const int64_t floats = AttentionRows::scratch_floats(plan.max_rows(), layout) + 2 * staged_floats();
-        return Scratch::piece_bytes(floats * static_cast<int64_t>(sizeof(float)));
+        return Workspace::piece_bytes(floats * static_cast<int64_t>(sizeof(float)));
     }
 };
 
@@ -462,46 +463,34 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
         work.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(call.q.head_dim)));
     }
 
-    const int64_t copies = call.cache ? 0 : std::min(plan.threads, plan.key_heads) * layout.head_bytes();
     const int64_t row_blocks = plan.keys_shared ? plan.key_heads * plan.row_blocks() : 0;
-    const int64_t partial_floats = row_blocks * plan.max_blocks * work.partial_floats();
-    const int64_t weight_floats = 2 * call.q.head_dim;
-    const int64_t sizes[] = {copies,
-                             plan.threads * work.thread_bytes(),
-                             partial_floats * static_cast<int64_t>(sizeof(float)),
-                             weight_floats * static_cast<int64_t>(sizeof(float)),
-                             plan.key_heads * static_cast<int64_t>(sizeof(KeyHead)),
-                             row_blocks * static_cast<int64_t>(sizeof(SharedKeys))};
-    int64_t bytes = 0;
-    for (const int64_t size : sizes) {
-        bytes += Scratch::piece_bytes(size);
-    }
-    Scratch scratch(context.scratch, bytes);
-    if (scratch.failed()) {
-        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for intermediates of %lld bytes", static_cast<long long>(bytes));
+    Workspace workspace(context, device_of(call.q.view));
+    const auto copies = workspace.book(call.cache ? 0 : std::min(plan.threads, plan.key_heads) * layout.head_bytes());
+    const auto of_threads = workspace.book(plan.threads * work.thread_bytes());
+    const auto partials = workspace.book<float>(row_blocks * plan.max_blocks * work.partial_floats());
+    const auto q_weight = workspace.book<float>(widened_floats(call.q_norm_weight));
+    const auto k_weight = workspace.book<float>(widened_floats(call.k_norm_weight));
+    const auto heads = workspace.book<KeyHead>(plan.key_heads);
+    const auto shared_keys = workspace.book<SharedKeys>(row_blocks);
+    if (!workspace.allocate(check)) {
         return;
     }
-    work.copies = scratch.take<char>(copies);
-    char *const of_threads = scratch.take<char>(sizes[1]);
-    work.partials = scratch.take<float>(partial_floats);
-    float *const weights = scratch.take<float>(weight_floats);
-    work.q_norm_weight = widened(isa, call.q_norm_weight, weights);
-    work.k_norm_weight = widened(isa, call.k_norm_weight, weights + call.q.head_dim);
-    work.heads = scratch.take<KeyHead>(plan.key_heads);
+    work.copies = workspace[copies];
+    work.partials = workspace[partials];
+    work.q_norm_weight = widened(isa, call.q_norm_weight, workspace[q_weight]);
+    work.k_norm_weight = widened(isa, call.k_norm_weight, workspace[k_weight]);
+    work.heads = workspace[heads];
     for (int64_t i = 0; i < plan.key_heads; i++) {
         new (work.heads + i) KeyHead;
     }
-    work.shared = scratch.take<SharedKeys>(row_blocks);
+    work.shared = workspace[shared_keys];
     for (int64_t i = 0; i < row_blocks; i++) {
         new (work.shared + i) SharedKeys;
     }
 
     run_tasks(context, static_cast<int>(plan.threads), [&](int index) {
-        Worker(work, reinterpret_cast<float *>(of_threads + index * work.thread_bytes())).run(index);
+        Worker(work, reinterpret_cast<float *>(workspace[of_threads] + index * work.thread_bytes())).run(index);
     });
-    for (int64_t b = 0; b < call.q.batch && call.cache; b++) {
-        call.cache->length(call.layer, call.sequence(b)) += call.k.tokens;
-    }
 }
 
 }  // namespace halyard

@@ -102,9 +102,7 @@ void run_windows(const halyard_context &context, const Heads &of, const FirstOf 
 
 void cpu::kv_append(Checker &, const halyard_context &context, const KvAppendCall &call) {
     const halyard_isa isa = best_isa(context.max_isa);
-    const auto length = [&](int64_t b) -> int64_t & {
-        return call.cache->length(call.layer, sequence_at(call.sequences, b));
-    };
+    const auto length = [&](int64_t b) { return call.cache->length(call.layer, sequence_at(call.sequences, b)); };
     run_windows(context, call.k, length, [&](int64_t b, int64_t head, int64_t first, int64_t end) {
         char *const stored = call.cache->head(call.layer, sequence_at(call.sequences, b), head);
         const int64_t token = first - length(b);
@@ -115,9 +113,6 @@ void cpu::kv_append(Checker &, const halyard_context &context, const KvAppendCal
             store_keys_values(isa, call.cache->layout, stored, p.position, p.count, nullptr, 0, p.rows, p.pitch);
         });
     });
-    for (int64_t b = 0; b < call.k.batch; b++) {
-        length(b) += call.k.tokens;
-    }
 }
 
 void cpu::kv_read(Checker &, const halyard_context &context, const KvReadCall &call) {

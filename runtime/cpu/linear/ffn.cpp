@@ -6,6 +6,7 @@
 
 #include "core/cast.h"
 #include "core/check_shapes.h"
+#include "core/workspace.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/ops/norm_rows.h"
@@ -73,42 +74,31 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
 
     Layer up(call.up, o.activation, o.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
     const Product up_product(context, isa, rows, up), down_product(context, isa, rows, down);
-    const int64_t product_bytes = std::max(up_product.scratch_bytes(), down_product.scratch_bytes());
     InputNorm norm(context, isa, call);
     const int64_t x_floats = BlockedRows::floats(Tiling::max_rows(block), d_model);
     const int64_t hidden_floats = BlockedRows::floats(Tiling::max_rows(block), d_ff);
     const bool has_bias = call.bias.data || call.bias_up.data, has_bias_down = call.bias_down.data;
-    const int64_t floats[] = {x_floats,
-                              hidden_floats,
-                              has_bias ? up.bias_floats() : 0,
-                              has_bias_down ? down.bias_floats() : 0,
-                              plain_norm ? norm.scratch_floats() : 0,
-                              o.deferred_norm ? block : 0,
-                              o.deferred_norm ? block : 0};
-    int64_t bytes = Scratch::piece_bytes(product_bytes);
-    for (const int64_t count : floats) {
-        bytes += Scratch::piece_bytes(count * static_cast<int64_t>(sizeof(float)));
-    }
-    Scratch scratch(context.scratch, bytes);
-    if (scratch.failed()) {
-        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x", static_cast<long long>(block));
+    Workspace workspace(context, device_of(call.x));
+    const auto x_copy = workspace.book<float>(x_floats), hidden_rows = workspace.book<float>(hidden_floats);
+    const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
+    const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
+    const auto of_norm = workspace.book<float>(plain_norm ? norm.scratch_floats() : 0);
+    const auto scales = workspace.book<float>(o.deferred_norm ? block : 0);
+    const auto means = workspace.book<float>(o.deferred_norm && o.norm == HALYARD_NORM_LAYER ? block : 0);
+    const auto of_threads = workspace.book(std::max(up_product.scratch_bytes(), down_product.scratch_bytes()));
+    if (!workspace.allocate(check)) {
         return;
     }
-    float *memory[7];
-    for (int i = 0; i < 7; i++) {
-        memory[i] = scratch.take<float>(floats[i]);
-    }
-    char *const product_memory = scratch.take<char>(product_bytes);
     if (has_bias) {
-        up.set_bias(call.bias, call.bias_up, isa, memory[2]);
+        up.set_bias(call.bias, call.bias_up, isa, workspace[up_bias]);
     }
     if (has_bias_down) {
-        down.set_bias(call.bias_down, View(), isa, memory[3]);
+        down.set_bias(call.bias_down, View(), isa, workspace[down_bias]);
     }
     if (plain_norm) {
-        norm.prepare(memory[4]);
+        norm.prepare(workspace[of_norm]);
     }
-    float *const scale = memory[5], *const mean = memory[6];
+    float *const scale = workspace[scales], *const mean = workspace[means];
 
     Rows x(false), y(false);
     x.add(call.x);
@@ -121,7 +111,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         const Tiling tiling(isa, count);
-        const BlockedRows input = {memory[0], tiling.rows()}, hidden = {memory[1], tiling.rows()};
+        const BlockedRows input = {workspace[x_copy], tiling.rows()}, hidden = {workspace[hidden_rows], tiling.rows()};
         if (plain_norm) {
             norm.load(x, row, count, input);
         } else {
@@ -133,14 +123,12 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
             run_tasks(context, threads, [&](int index) {
                 const int64_t begin = count * index / threads, end = count * (index + 1) / threads;
                 row_statistics(isa, x, call.x.dtype, o.norm, call.rms, row + begin, end - begin, scale + begin,
-                               mean + begin);
+                               mean ? mean + begin : nullptr);
             });
         }
         Destination between;
         between.blocked = &hidden;
-        const bool has_mean = o.deferred_norm && o.norm == HALYARD_NORM_LAYER;
-        up_product.run(input, tiling, count, o.deferred_norm ? scale : nullptr, has_mean ? mean : nullptr, between,
-                       product_memory);
+        up_product.run(input, tiling, count, scale, mean, between, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         Destination destination;
@@ -148,7 +136,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         destination.dtype = call.y.dtype;
         destination.has_residual = o.residual != 0;
         destination.first_row = row;
-        down_product.run(hidden, tiling, count, nullptr, nullptr, destination, product_memory);
+        down_product.run(hidden, tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/cast.h"
 #include "core/system/environment.h"
+#include "core/workspace.h"
 #include "cpu/linear/microkernels.h"
 
 namespace halyard {
@@ -363,7 +364,7 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
     const int64_t sums = rows * max_group_panels * panel_width;
     const int64_t widened = layer.weights->dtype == DType::f32 ? 0 : int64_t{max_tile_panels} * k_block * panel_width;
-    thread_bytes_ = Scratch::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
+    thread_bytes_ = Workspace::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
 void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale,

@@ -8,7 +8,6 @@
 #include "core/context.h"
 #include "core/handles/weights.h"
 #include "core/row_iterator.h"
-#include "core/scratch.h"
 #include "layout/matmul.h"
 
 namespace halyard {

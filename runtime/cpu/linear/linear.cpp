@@ -3,6 +3,7 @@
 
 #include "core/check_shapes.h"
 #include "core/row_vector.h"
+#include "core/workspace.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"
 
@@ -16,21 +17,18 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     const Product product(context, isa, rows, layer);
     const bool has_bias = call.bias.data || call.bias_up.data;
     const int64_t x_floats = BlockedRows::floats(Tiling::max_rows(block), features);
-    const int64_t bias_floats = has_bias ? layer.bias_floats() : 0;
-    constexpr int64_t size = sizeof(float);
-    Scratch scratch(context.scratch, Scratch::piece_bytes(x_floats * size) + Scratch::piece_bytes(bias_floats * size) +
-                                         2 * Scratch::piece_bytes(block * size) +
-                                         Scratch::piece_bytes(product.scratch_bytes()));
-    if (scratch.failed()) {
-        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a block of %lld rows of x", static_cast<long long>(block));
+    Workspace workspace(context, device_of(call.x));
+    const auto x_copy = workspace.book<float>(x_floats);
+    const auto bias_copy = workspace.book<float>(has_bias ? layer.bias_floats() : 0);
+    const auto scales = workspace.book<float>(call.row_scale.data ? block : 0);
+    const auto means = workspace.book<float>(call.row_mean.data ? block : 0);
+    const auto of_threads = workspace.book(product.scratch_bytes());
+    if (!workspace.allocate(check)) {
         return;
     }
-    float *const x_memory = scratch.take<float>(x_floats);
-    float *const bias_memory = scratch.take<float>(bias_floats);
-    float *const scale = scratch.take<float>(block), *const mean = scratch.take<float>(block);
-    char *const product_memory = scratch.take<char>(product.scratch_bytes());
+    float *const scale = workspace[scales], *const mean = workspace[means];
     if (has_bias) {
-        layer.set_bias(call.bias, call.bias_up, isa, bias_memory);
+        layer.set_bias(call.bias, call.bias_up, isa, workspace[bias_copy]);
     }
 
     Rows x(false), y(false);
@@ -44,12 +42,12 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         const Tiling tiling(isa, count);
-        const BlockedRows blocked = {x_memory, tiling.rows()};
+        const BlockedRows blocked = {workspace[x_copy], tiling.rows()};
         load_rows(context, isa, x, call.x.dtype, row, count, features, blocked);
-        if (call.row_scale.data) {
+        if (scale) {
             gather(call.row_scale, row, count, scale);
         }
-        if (call.row_mean.data) {
+        if (mean) {
             gather(call.row_mean, row, count, mean);
         }
         Destination destination;
@@ -57,8 +55,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual.data != nullptr;
         destination.first_row = row;
-        product.run(blocked, tiling, count, call.row_scale.data ? scale : nullptr, call.row_mean.data ? mean : nullptr,
-                    destination, product_memory);
+        product.run(blocked, tiling, count, scale, mean, destination, workspace[of_threads]);
     }
 }
 

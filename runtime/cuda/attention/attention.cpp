@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/workspace.h"
 #include "cuda/attention/attention_plan.h"
 #include "cuda/attention/attention_products.h"
 #include "cuda/attention/kv_cache.h"
@@ -17,7 +18,6 @@
 #include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 #include "cuda/linear/gemm.h"
-#include "cuda/scratch.h"
 
 namespace halyard::cuda {
 namespace {
@@ -37,27 +37,32 @@ class DeviceAttention {
 public:
     DeviceAttention(Checker &check, const halyard_context &context, const AttentionCall &call, const DevicePlan &plan)
         : check_(check), context_(context), call_(call), plan_(plan), ordinal_(call.q.view.device_id),
-          launches_(check, context, ordinal_), workspace_bytes_(plan.products ? product_workspace_bytes(launches_) : 0),
-          scratch_(launches_, scratch_bytes(call, plan, workspace_bytes_)) {
-        partial_ = scratch_.take(plan.partial_bytes);
-        queries_ = scratch_.take(plan.query_bytes);
-        narrow_queries_ = scratch_.take(plan.narrow_query_bytes);
-        scores_ = scratch_.take(plan.score_bytes);
-        weights_ = scratch_.take(plan.weight_bytes);
-        workspace_ = scratch_.take(workspace_bytes_);
-        staged_ = scratch_.take(plan.staged_bytes);
-        key_copy_ = scratch_.take(plan.key_copy_bytes);
-        value_copy_ = scratch_.take(plan.value_copy_bytes);
-        q_norm_weight_ = scratch_.take(norm_weight_bytes(call));
-        k_norm_weight_ = scratch_.take(norm_weight_bytes(call));
-    }
+          launches_(check, context, ordinal_) {}
 
     void run() {
-        if (check_.failed()) {
+        Workspace workspace(context_, device_of(call_.q.view));
+        const int64_t norm_weight_bytes = call_.q.head_dim * static_cast<int64_t>(sizeof(float));
+        const auto partial = workspace.book(plan_.partial_bytes), queries = workspace.book(plan_.query_bytes);
+        const auto narrow_queries = workspace.book(plan_.narrow_query_bytes);
+        const auto scores = workspace.book(plan_.score_bytes), weights = workspace.book(plan_.weight_bytes);
+        const auto product_memory = workspace.book(plan_.products ? product_workspace_bytes(launches_) : 0);
+        const auto staged = workspace.book(plan_.staged_bytes);
+        const auto key_copy = workspace.book(plan_.key_copy_bytes), value_copy = workspace.book(plan_.value_copy_bytes);
+        const auto q_norm_weight = workspace.book(norm_weight_bytes), k_norm_weight = workspace.book(norm_weight_bytes);
+        if (!workspace.allocate(check_)) {
             return;
         }
-        q_weight_ = weight_in_f32(call_.q_norm_weight, q_norm_weight_);
-        k_weight_ = weight_in_f32(call_.k_norm_weight, k_norm_weight_);
+        partial_ = workspace[partial];
+        queries_ = workspace[queries];
+        narrow_queries_ = workspace[narrow_queries];
+        scores_ = workspace[scores];
+        weights_ = workspace[weights];
+        workspace_ = workspace[product_memory];
+        staged_ = workspace[staged];
+        key_copy_ = workspace[key_copy];
+        value_copy_ = workspace[value_copy];
+        q_weight_ = weight_in_f32(call_.q_norm_weight, workspace[q_norm_weight]);
+        k_weight_ = weight_in_f32(call_.k_norm_weight, workspace[k_norm_weight]);
         for (int64_t b = 0; b < call_.q.batch;) {
             SequenceRun run = {b, call_.q.batch - b};
             if (call_.cache) {
@@ -69,23 +74,10 @@ public:
     }
 
 private:
-    static int64_t norm_weight_bytes(const AttentionCall &call) {
-        return call.q.head_dim * static_cast<int64_t>(sizeof(float));
-    }
-    static int64_t scratch_bytes(const AttentionCall &call, const DevicePlan &plan, int64_t workspace_bytes) {
-        int64_t bytes = 0;
-        for (const int64_t piece : {plan.partial_bytes, plan.query_bytes, plan.narrow_query_bytes, plan.score_bytes,
-                                    plan.weight_bytes, workspace_bytes, plan.staged_bytes, plan.key_copy_bytes,
-                                    plan.value_copy_bytes, norm_weight_bytes(call), norm_weight_bytes(call)}) {
-            bytes += DeviceScratch::piece_bytes(piece);
-        }
-        return bytes;
-    }
-
     View weight_in_f32(const View &weight, char *memory) {
         View result = weight;
         if (weight.data && weight.dtype != DType::f32) {
-            result = view_of(memory, DType::f32, ordinal_, {weight.width()}, {1});
+            result = view_of(memory, DType::f32, {true, ordinal_}, {weight.width()}, {1});
             cast(check_, context_, weight, result);
         }
         return result;
@@ -97,7 +89,8 @@ private:
     void prepare(const DeviceHeads &heads, const View &weight, int64_t position) {
         if (weight.data) {
             const int64_t rows = heads.batch * heads.tokens * heads.heads;
-            const View view = view_of(heads.data, DType::f32, ordinal_, {rows, heads.head_dim}, {heads.head_dim, 1});
+            const View view =
+                view_of(heads.data, DType::f32, {true, ordinal_}, {rows, heads.head_dim}, {heads.head_dim, 1});
             norm(check_, context_, {HALYARD_NORM_RMS, view, weight, View(), view, call_.rms});
         }
         if (call_.options.rope) {
@@ -283,8 +276,8 @@ private:
     /** The loaded queries in the type that products take. */
     void narrow_queries(const QueryBlock &block, DType dtype) {
         const int64_t d = call_.q.head_dim, rows = block.batch * call_.k.heads * block.rows;
-        cast(check_, context_, view_of(queries_, DType::f32, ordinal_, {rows, d}, {d, 1}),
-             view_of(narrow_queries_, dtype, ordinal_, {rows, d}, {d, 1}));
+        cast(check_, context_, view_of(queries_, DType::f32, {true, ordinal_}, {rows, d}, {d, 1}),
+             view_of(narrow_queries_, dtype, {true, ordinal_}, {rows, d}, {d, 1}));
     }
 
     float score_scale() const {
@@ -300,16 +293,16 @@ private:
         char *const from = q.at(b, token, 0);
         // Tensors have four axes here: one of the first three goes into a loop unless it is short anyway.
         if (tokens == 1) {
-            convert(
-                view_of(from, q.view.dtype, ordinal_, {batch, heads, group, d},
-                        {q.batch_stride, group * q.head_stride, q.head_stride, 1}),
-                view_of(queries_, DType::f32, ordinal_, {batch, heads, group, d}, {sequence_floats, group * d, d, 1}));
+            convert(view_of(from, q.view.dtype, {true, ordinal_}, {batch, heads, group, d},
+                            {q.batch_stride, group * q.head_stride, q.head_stride, 1}),
+                    view_of(queries_, DType::f32, {true, ordinal_}, {batch, heads, group, d},
+                            {sequence_floats, group * d, d, 1}));
         } else {
             for (int64_t i = 0; i < batch; i++) {
                 char *const to = queries_ + i * sequence_floats * static_cast<int64_t>(sizeof(float));
-                convert(view_of(from + i * q.batch_stride * size, q.view.dtype, ordinal_, {heads, group, tokens, d},
-                                {group * q.head_stride, q.head_stride, q.token_stride, 1}),
-                        view_of(to, DType::f32, ordinal_, {heads, group, tokens, d},
+                convert(view_of(from + i * q.batch_stride * size, q.view.dtype, {true, ordinal_},
+                                {heads, group, tokens, d}, {group * q.head_stride, q.head_stride, q.token_stride, 1}),
+                        view_of(to, DType::f32, {true, ordinal_}, {heads, group, tokens, d},
                                 {tokens * group * d, d, group * d, 1}));
             }
         }
@@ -412,10 +405,8 @@ private:
     const DevicePlan &plan_;
     const int ordinal_;
     Launches launches_;
-    const int64_t workspace_bytes_;
-    DeviceScratch scratch_;
     char *partial_, *queries_, *narrow_queries_, *scores_, *weights_, *workspace_;
-    char *staged_, *key_copy_, *value_copy_, *q_norm_weight_, *k_norm_weight_;
+    char *staged_, *key_copy_, *value_copy_;
     View q_weight_, k_weight_;
 };
 
@@ -436,9 +427,6 @@ void attention(Checker &check, const halyard_context &context, const AttentionCa
         return;
     }
     DeviceAttention(check, context, call, plan).run();
-    for (int64_t b = 0; b < call.q.batch && call.cache && !check.failed(); b++) {
-        call.cache->length(call.layer, call.sequence(b)) += call.k.tokens;
-    }
 }
 
 }  // namespace halyard::cuda

@@ -52,7 +52,8 @@ void attend_by_products(const halyard_context &context, Launches &launches, cons
     product(launches, p, workspace);
 
     // Rows of padding have whatever comes of what lies there, and nobody reads it.
-    const View scores = view_of(split.scores, DType::f32, launches.ordinal(), {all_rows, positions}, {positions, 1});
+    const View scores =
+        view_of(split.scores, DType::f32, {true, launches.ordinal()}, {all_rows, positions}, {positions, 1});
     float score_scale = 1.0f;
     if (split.softcap > 0.0f) {
         constexpr float unused_beta = 1.0f;
@@ -61,8 +62,7 @@ void attend_by_products(const halyard_context &context, Launches &launches, cons
     }
     float *const top = reinterpret_cast<float *>(split.partial) + d;
     const auto number_of_rows = [&](float *first) {
-        return view_of(reinterpret_cast<char *>(first), DType::f32, launches.ordinal(), {all_rows},
-                       {split.partial_pitch});
+        return view_of(first, DType::f32, {true, launches.ordinal()}, {all_rows}, {split.partial_pitch});
     };
     attention_block_sums(launches.check(), context, k.dtype, score_scale, scores, number_of_rows(top),
                          number_of_rows(top + 1));

@@ -51,9 +51,6 @@ void kv_append(Checker &check, const halyard_context &context, const KvAppendCal
                       cached_values(cache, call.layer, sequence, run.count, position, keys.tokens));
         b += run.count;
     }
-    for (int64_t b = 0; b < keys.batch && !check.failed(); b++) {
-        cache.length(call.layer, sequence_at(call.sequences, b)) += keys.tokens;
-    }
 }
 
 void kv_read(Checker &check, const halyard_context &context, const KvReadCall &call) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/check_shapes.h"
+#include "core/row_vector.h"
 #include "cuda/backend.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/linear/layer_steps.h"
@@ -50,60 +51,58 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const int64_t block = std::min(rows, std::max(least_rows, most_intermediate_bytes / row_bytes));
 
     Launches launches(check, context, call.y.device_id);
-    Pieces pieces;
-    const int x_copy = pieces.add(copy_x ? rows * x_pitch * size_of(dtype) : 0);
-    const int y_copy = pieces.add(copy_y ? rows * y_pitch * size_of(down_dtype) : 0);
-    const int residual_copy = pieces.add(copy_residual ? rows * d_model * size : 0);
-    const int up_copy = pieces.add(up.dtype != dtype ? Steps::widened_bytes(up) : 0);
-    const int down_copy = pieces.add(down.dtype != dtype ? Steps::widened_bytes(down) : 0);
-    const int normed = pieces.add(plain_norm ? block * norm_pitch * size_of(dtype) : 0);
-    const int norm_weight = pieces.add(widen_norm && call.norm_weight.data ? d_model * size : 0);
-    const int norm_bias = pieces.add(widen_norm && call.norm_bias.data ? d_model * size : 0);
-    const int sums_piece = pieces.add(block * sums_pitch * size_of(sums_dtype));
-    const int hidden_piece = pieces.add(narrow_hidden ? block * hidden_pitch * size_of(dtype) : 0);
-    const int scale_piece = pieces.add(deferred ? rows * size : 0);
-    const int mean_piece = pieces.add(has_mean ? rows * size : 0);
-    const int bias_piece = pieces.add(has_bias ? up.columns * size : 0);
-    const int bias_down_piece = pieces.add(bias_down && call.bias_down.dtype != down_dtype ? d_model * size : 0);
-    const int workspace = pieces.add(product_workspace_bytes(launches));
-    DeviceScratch scratch(launches, pieces.total());
-    if (check.failed()) {
+    Workspace workspace(context, device_of(call.y));
+    const auto x_copy = workspace.book(copy_x ? rows * x_pitch * size_of(dtype) : 0);
+    const auto y_copy = workspace.book(copy_y ? rows * y_pitch * size_of(down_dtype) : 0);
+    const auto residual_copy = workspace.book(copy_residual ? rows * d_model * size : 0);
+    const auto up_copy = workspace.book(up.dtype != dtype ? Steps::widened_bytes(up) : 0);
+    const auto down_copy = workspace.book(down.dtype != dtype ? Steps::widened_bytes(down) : 0);
+    const auto normed = workspace.book(plain_norm ? block * norm_pitch * size_of(dtype) : 0);
+    const auto norm_weight = workspace.book(widen_norm && call.norm_weight.data ? d_model * size : 0);
+    const auto norm_bias = workspace.book(widen_norm && call.norm_bias.data ? d_model * size : 0);
+    const auto sums_piece = workspace.book(block * sums_pitch * size_of(sums_dtype));
+    const auto hidden_piece = workspace.book(narrow_hidden ? block * hidden_pitch * size_of(dtype) : 0);
+    const auto scale_piece = workspace.book(deferred ? rows * size : 0);
+    const auto mean_piece = workspace.book(has_mean ? rows * size : 0);
+    const auto bias_piece = workspace.book(has_bias ? up.columns * size : 0);
+    const auto bias_down_piece = workspace.book(bias_down && call.bias_down.dtype != down_dtype ? d_model * size : 0);
+    const auto product_memory = workspace.book(product_workspace_bytes(launches));
+    if (!workspace.allocate(check)) {
         return;
     }
-    pieces.take(scratch);
 
     Steps steps(launches, context);
-    steps.set_workspace(pieces[workspace]);
+    steps.set_workspace(workspace[product_memory]);
     View x = call.x;
     if (copy_x) {
-        x = tensor_like(call.x, pieces[x_copy], dtype, x_pitch);
+        x = view_like(call.x, workspace[x_copy], dtype, x_pitch);
         steps.cast(call.x, x);
     }
     if (up.dtype != dtype) {
-        steps.widen(up, pieces[up_copy]);
+        steps.widen(up, workspace[up_copy]);
     }
     if (down.dtype != dtype) {
-        steps.widen(down, pieces[down_copy]);
+        steps.widen(down, workspace[down_copy]);
     }
     if (copy_residual) {
-        steps.cast(call.x, tensor_like(call.x, pieces[residual_copy], down_dtype, d_model));
+        steps.cast(call.x, view_like(call.x, workspace[residual_copy], down_dtype, d_model));
     }
     const auto vector = [&](const void *data, DType type, int64_t count) {
         return steps.rows(data, type, 1, count, count);
     };
-    const auto converted = [&](const View &given, DType type, int piece) -> const char * {
+    const auto converted = [&](const View &given, DType type, Workspace::Piece<char> piece) -> const char * {
         if (!given.data || given.dtype == type) {
             return given.data;
         }
-        steps.cast(vector(given.data, given.dtype, given.width()), vector(pieces[piece], type, given.width()));
-        return pieces[piece];
+        steps.cast(vector(given.data, given.dtype, given.width()), vector(workspace[piece], type, given.width()));
+        return workspace[piece];
     };
     Shifts shifts;
     const void *product_bias = nullptr;
     if (bias_in_product) {
         product_bias = converted(call.bias, sums_dtype, bias_piece);
     } else {
-        shifts.bias = steps.join_biases(up, call.bias, call.bias_up, reinterpret_cast<float *>(pieces[bias_piece]));
+        shifts.bias = steps.join_biases(up, call.bias, call.bias_up, reinterpret_cast<float *>(workspace[bias_piece]));
     }
     const char *const down_bias = converted(call.bias_down, down_dtype, bias_down_piece);
 
@@ -114,18 +113,16 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
         weight.dtype = bias.dtype = dtype;
     }
     if (deferred) {
-        const auto vector_of_rows = [&](int piece) {
-            View view = rows_view(launches.ordinal(), pieces[piece], DType::f32, rows, 1, 1);
-            view.rank = 1;
-            return view;
+        const auto vector_of_rows = [&](Workspace::Piece<char> piece) {
+            return view_of(workspace[piece], DType::f32, {true, launches.ordinal()}, {rows}, {1});
         };
         const View scale = vector_of_rows(scale_piece), mean = has_mean ? vector_of_rows(mean_piece) : View();
         norm_statistics(check, context,
                         {o.norm, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean, scale, call.rms});
     }
 
-    char *const y = copy_y ? pieces[y_copy] : call.y.data;
-    const char *const added = copy_residual ? pieces[residual_copy] : residual ? x.data : nullptr;
+    char *const y = copy_y ? workspace[y_copy] : call.y.data;
+    const char *const added = copy_residual ? workspace[residual_copy] : residual ? x.data : nullptr;
     const int64_t added_pitch = copy_residual ? d_model : x_pitch;
     const Unit unit = {o.activation, o.beta};
     for (int64_t row = 0; row < rows; row += block) {
@@ -134,30 +131,30 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
         if (plain_norm) {
             norm(check, context,
                  {o.norm, steps.rows(input.data, dtype, count, d_model, x_pitch), weight, bias,
-                  steps.rows(pieces[normed], dtype, count, d_model, norm_pitch), call.rms});
-            input = {pieces[normed], norm_pitch};
+                  steps.rows(workspace[normed], dtype, count, d_model, norm_pitch), call.rms});
+            input = {workspace[normed], norm_pitch};
         }
-        char *const sums = pieces[sums_piece];
+        char *const sums = workspace[sums_piece];
         const Matrix none = {nullptr, 0};
-        steps.multiply(up, up.dtype != dtype ? pieces[up_copy] : up.matrix, dtype, input, count, sums, sums_dtype,
+        steps.multiply(up, up.dtype != dtype ? workspace[up_copy] : up.matrix, dtype, input, count, sums, sums_dtype,
                        sums_pitch, product_bias, none);
         if (finishes) {
-            shifts.row_scale = deferred ? reinterpret_cast<const float *>(pieces[scale_piece]) + row : nullptr;
-            shifts.row_mean = has_mean ? reinterpret_cast<const float *>(pieces[mean_piece]) + row : nullptr;
+            shifts.row_scale = deferred ? reinterpret_cast<const float *>(workspace[scale_piece]) + row : nullptr;
+            shifts.row_mean = has_mean ? reinterpret_cast<const float *>(workspace[mean_piece]) + row : nullptr;
             steps.finish(up, unit, shifts, sums, sums_dtype, sums_pitch, count, sums, sums_pitch);
         }
         Matrix hidden = {sums, sums_pitch};
         if (narrow_hidden) {
             steps.cast(steps.rows(sums, sums_dtype, count, d_ff, sums_pitch),
-                       steps.rows(pieces[hidden_piece], dtype, count, d_ff, hidden_pitch));
-            hidden = {pieces[hidden_piece], hidden_pitch};
+                       steps.rows(workspace[hidden_piece], dtype, count, d_ff, hidden_pitch));
+            hidden = {workspace[hidden_piece], hidden_pitch};
         }
         const Matrix c = {added ? added + row * added_pitch * size_of(down_dtype) : nullptr, added_pitch};
-        steps.multiply(down, down.dtype != dtype ? pieces[down_copy] : down.matrix, dtype, hidden, count,
+        steps.multiply(down, down.dtype != dtype ? workspace[down_copy] : down.matrix, dtype, hidden, count,
                        y + row * y_pitch * size_of(down_dtype), down_dtype, y_pitch, down_bias, c);
     }
     if (copy_y) {
-        steps.cast(tensor_like(call.y, y, down_dtype, y_pitch), call.y);
+        steps.cast(view_like(call.y, y, down_dtype, y_pitch), call.y);
     }
 }
 

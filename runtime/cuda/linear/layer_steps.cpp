@@ -71,33 +71,6 @@ int64_t even_pitch(const View &view) {
     return pitch < view.width() ? -1 : pitch;
 }
 
-View tensor_like(const View &like, void *data, DType dtype, int64_t pitch) {
-    View view = like;
-    view.data = static_cast<char *>(data);
-    view.dtype = dtype;
-    int64_t stride = pitch;
-    for (int i = view.rank - 2; i >= 0; i--) {
-        view.strides[i] = stride;
-        stride *= view.shape[i];
-    }
-    return view;
-}
-
-View rows_view(int device, const void *data, DType dtype, int64_t rows, int64_t columns, int64_t pitch) {
-    View view;
-    view.data = static_cast<char *>(const_cast<void *>(data));
-    view.dtype = dtype;
-    view.on_cuda = true;
-    view.device_id = device;
-    view.rank = 2;
-    view.shape[0] = rows;
-    view.shape[1] = columns;
-    view.strides[0] = pitch;
-    view.strides[1] = 1;
-    view.elements = rows * columns;
-    return view;
-}
-
 void Steps::cast(const View &x, const View &y) {
     cuda::cast(launches_.check(), context_, x, y);
 }

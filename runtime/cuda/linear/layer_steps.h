@@ -3,8 +3,9 @@
 #define HALYARD_RUNTIME_CUDA_LINEAR_LAYER_STEPS_H
 
 #include "core/calls/linear.h"
+#include "core/view.h"
+#include "core/workspace.h"
 #include "cuda/launch.h"
-#include "cuda/scratch.h"
 
 namespace halyard::cuda {
 
@@ -13,12 +14,6 @@ int64_t aligned_pitch(int64_t width, DType dtype);
 
 /** Elements between rows, of whatever axes; negative if there is no such number, or rows share memory. */
 int64_t even_pitch(const View &view);
-
-/** A tensor of the shape of `like`, at an even pitch. */
-View tensor_like(const View &like, void *data, DType dtype, int64_t pitch);
-
-/** Rows of a matrix as a tensor. */
-View rows_view(int device, const void *data, DType dtype, int64_t rows, int64_t columns, int64_t pitch);
 
 /** Whether a value of one type is the same in another. */
 inline bool exact(DType from, DType to) {
@@ -56,7 +51,7 @@ public:
     void cast(const View &x, const View &y);
     void add(const View &a, const View &b, const View &y);
     View rows(const void *data, DType dtype, int64_t count, int64_t columns, int64_t pitch) const {
-        return rows_view(launches_.ordinal(), data, dtype, count, columns, pitch);
+        return view_of(const_cast<void *>(data), dtype, {true, launches_.ordinal()}, {count, columns}, {pitch, 1});
     }
 
     /** The matrix of weights in f32, whose memory has widened_bytes(). */
@@ -83,33 +78,6 @@ private:
     Launches &launches_;
     const halyard_context &context_;
     void *workspace_ = nullptr;
-};
-
-/** Pieces of scratch memory: first their sizes, then, when there is memory, where they are. */
-class Pieces {
-public:
-    /** The number of the piece; pieces of 0 bytes are null. */
-    int add(int64_t bytes) {
-        bytes_[count_] = bytes;
-        total_ += DeviceScratch::piece_bytes(bytes);
-        return count_++;
-    }
-    int64_t total() const { return total_; }
-
-    void take(DeviceScratch &scratch) {
-        for (int i = 0; i < count_; i++) {
-            data_[i] = scratch.take(bytes_[i]);
-        }
-    }
-    char *operator[](int piece) const { return data_[piece]; }
-
-private:
-    static constexpr int most = 16;
-
-    int64_t bytes_[most];
-    char *data_[most] = {};
-    int count_ = 0;
-    int64_t total_ = 0;
 };
 
 }  // namespace halyard::cuda

@@ -5,25 +5,12 @@
 // or goes to y. Calls whose types differ are computed in f32 throughout, for which x and even the matrix are widened
 // first: they are right, and slow. So are rows that do not lie at an even pitch, which are copied.
 #include "core/check_shapes.h"
+#include "core/row_vector.h"
 #include "cuda/backend.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/linear/layer_steps.h"
 
 namespace halyard::cuda {
-namespace {
-
-/** A row vector as a tensor of rows with one element. */
-View one_wide(const View &vector, const View &x) {
-    View view = vector;
-    if (x.rank > 1) {
-        view.shape[view.rank] = view.strides[view.rank] = 1;
-        view.rank++;
-    }
-    return view;
-}
-
-}  // namespace
-
 void linear(Checker &check, const halyard_context &context, const LinearCall &call) {
     const halyard_weights &w = *call.weights;
     const int64_t rows = row_count(call.x);
@@ -53,40 +40,38 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     const int64_t sums_pitch = aligned_pitch(w.columns, sums_dtype), size = sizeof(float);
 
     Launches launches(check, context, call.y.device_id);
-    Pieces pieces;
-    const int x_copy = pieces.add(copy_x ? rows * x_pitch * size_of(dtype) : 0);
-    const int y_copy = pieces.add(copy_y ? rows * y_pitch * size_of(y_dtype) : 0);
-    const int w_copy = pieces.add(w.dtype != dtype ? Steps::widened_bytes(w) : 0);
-    const int sums_piece = pieces.add(alone ? 0 : rows * sums_pitch * size_of(sums_dtype));
-    const int residual_copy = pieces.add(copy_residual ? rows * residual_pitch * size_of(sums_dtype) : 0);
-    const int bias_piece = pieces.add(has_bias ? w.columns * size : 0);
-    const int scale_piece = pieces.add(call.row_scale.data ? rows * size : 0);
-    const int mean_piece = pieces.add(call.row_mean.data ? rows * size : 0);
-    const int workspace = pieces.add(product_workspace_bytes(launches));
-    DeviceScratch scratch(launches, pieces.total());
-    if (check.failed()) {
+    Workspace workspace(context, device_of(call.y));
+    const auto x_copy = workspace.book(copy_x ? rows * x_pitch * size_of(dtype) : 0);
+    const auto y_copy = workspace.book(copy_y ? rows * y_pitch * size_of(y_dtype) : 0);
+    const auto w_copy = workspace.book(w.dtype != dtype ? Steps::widened_bytes(w) : 0);
+    const auto sums_piece = workspace.book(alone ? 0 : rows * sums_pitch * size_of(sums_dtype));
+    const auto residual_copy = workspace.book(copy_residual ? rows * residual_pitch * size_of(sums_dtype) : 0);
+    const auto bias_piece = workspace.book(has_bias ? w.columns * size : 0);
+    const auto scale_piece = workspace.book(call.row_scale.data ? rows * size : 0);
+    const auto mean_piece = workspace.book(call.row_mean.data ? rows * size : 0);
+    const auto product_memory = workspace.book(product_workspace_bytes(launches));
+    if (!workspace.allocate(check)) {
         return;
     }
-    pieces.take(scratch);
 
     Steps steps(launches, context);
-    steps.set_workspace(pieces[workspace]);
+    steps.set_workspace(workspace[product_memory]);
     if (copy_x) {
-        steps.cast(call.x, tensor_like(call.x, pieces[x_copy], dtype, x_pitch));
+        steps.cast(call.x, view_like(call.x, workspace[x_copy], dtype, x_pitch));
     }
     if (w.dtype != dtype) {
-        steps.widen(w, pieces[w_copy]);
+        steps.widen(w, workspace[w_copy]);
     }
     if (copy_residual) {
-        steps.cast(call.residual, tensor_like(call.residual, pieces[residual_copy], sums_dtype, residual_pitch));
+        steps.cast(call.residual, view_like(call.residual, workspace[residual_copy], sums_dtype, residual_pitch));
     }
-    const auto side_by_side = [&](const View &vector, int piece) -> const float * {
+    const auto side_by_side = [&](const View &vector, Workspace::Piece<char> piece) -> const float * {
         if (!vector.data) {
             return nullptr;
         }
-        const View given = one_wide(vector, call.x);
-        steps.cast(given, tensor_like(given, pieces[piece], DType::f32, 1));
-        return reinterpret_cast<const float *>(pieces[piece]);
+        const View given = as_column(vector, call.x);
+        steps.cast(given, view_like(given, workspace[piece], DType::f32, 1));
+        return reinterpret_cast<const float *>(workspace[piece]);
     };
     Shifts shifts;
     shifts.row_scale = side_by_side(call.row_scale, scale_piece);
@@ -96,22 +81,22 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
         product_bias = call.bias.data;
         if (call.bias.dtype != sums_dtype) {
             steps.cast(steps.rows(call.bias.data, call.bias.dtype, 1, w.out_features, w.out_features),
-                       steps.rows(pieces[bias_piece], sums_dtype, 1, w.out_features, w.out_features));
-            product_bias = pieces[bias_piece];
+                       steps.rows(workspace[bias_piece], sums_dtype, 1, w.out_features, w.out_features));
+            product_bias = workspace[bias_piece];
         }
     } else if (bias_in_epilogue) {
-        shifts.bias = steps.join_biases(w, call.bias, call.bias_up, reinterpret_cast<float *>(pieces[bias_piece]));
+        shifts.bias = steps.join_biases(w, call.bias, call.bias_up, reinterpret_cast<float *>(workspace[bias_piece]));
     }
 
-    char *const y = copy_y ? pieces[y_copy] : call.y.data;
-    const Matrix x = {copy_x ? pieces[x_copy] : call.x.data, x_pitch};
-    const char *const matrix = w.dtype != dtype ? pieces[w_copy] : w.matrix;
+    char *const y = copy_y ? workspace[y_copy] : call.y.data;
+    const Matrix x = {copy_x ? workspace[x_copy] : call.x.data, x_pitch};
+    const char *const matrix = w.dtype != dtype ? workspace[w_copy] : w.matrix;
     const Matrix none = {nullptr, 0},
-                 residual = {copy_residual ? pieces[residual_copy] : call.residual.data, residual_pitch};
+                 residual = {copy_residual ? workspace[residual_copy] : call.residual.data, residual_pitch};
     if (alone) {
         steps.multiply(w, matrix, dtype, x, rows, y, y_dtype, y_pitch, product_bias, has_residual ? residual : none);
     } else {
-        char *const sums = pieces[sums_piece];
+        char *const sums = workspace[sums_piece];
         steps.multiply(w, matrix, dtype, x, rows, sums, sums_dtype, sums_pitch, product_bias, none);
         const Unit unit = {call.activation, call.beta};
         const bool to_y = direct || (y_dtype == DType::f32 && !has_residual);
@@ -129,7 +114,7 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
         }
     }
     if (copy_y) {
-        steps.cast(tensor_like(call.y, y, y_dtype, y_pitch), call.y);
+        steps.cast(view_like(call.y, y, y_dtype, y_pitch), call.y);
     }
 }
 

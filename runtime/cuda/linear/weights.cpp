@@ -5,10 +5,10 @@
 #include <cstdlib>
 
 #include "core/context.h"
+#include "core/workspace.h"
 #include "cuda/backend.h"
 #include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
-#include "cuda/scratch.h"
 #include "cuda/transfers.h"
 
 namespace halyard::cuda {
@@ -23,22 +23,24 @@ constexpr int64_t rounded_up(int64_t value, int64_t multiple) {
 /** Work on the device of the weights, in the context's stream. */
 class Packing {
 public:
-    Packing(Launches &launches, const PackSources &sources, const DeviceMatrix &matrix, char *block)
-        : launches_(launches), check_(launches.check()), sources_(sources), m_(matrix), block_(block),
-          size_(size_of(sources.weight.dtype)) {}
+    Packing(Launches &launches, const halyard_context &context, const PackSources &sources, const DeviceMatrix &matrix,
+            char *block)
+        : launches_(launches), context_(context), check_(launches.check()), sources_(sources), m_(matrix),
+          block_(block), size_(size_of(sources.weight.dtype)) {}
 
     void run() {
         const int64_t ones_bytes = rounded_up(sources_.in_features * size_, 4),
                       vector_bytes = sources_.in_features * size_;
-        DeviceScratch scratch(launches_, DeviceScratch::piece_bytes(ones_bytes) +
-                                             2 * DeviceScratch::piece_bytes(vector_bytes) +
-                                             DeviceScratch::piece_bytes(product_workspace_bytes(launches_)));
-        char *const ones = scratch.take(ones_bytes), *const norm_weight = scratch.take(vector_bytes),
-                    *const norm_bias = scratch.take(vector_bytes);
-        workspace_ = scratch.take(product_workspace_bytes(launches_));
-        if (check_.failed()) {
+        Workspace workspace(context_, {true, launches_.ordinal()});
+        const auto one_for_each = workspace.book(ones_bytes), weight_copy = workspace.book(vector_bytes),
+                   bias_copy = workspace.book(vector_bytes),
+                   product_memory = workspace.book(product_workspace_bytes(launches_));
+        if (!workspace.allocate(check_)) {
             return;
         }
+        char *const ones = workspace[one_for_each], *const norm_weight = workspace[weight_copy],
+                    *const norm_bias = workspace[bias_copy];
+        workspace_ = workspace[product_memory];
         fill_words(launches_, block_, 0u, m_.bytes);
         constexpr float one = 1.0f;
         copy(block_ + 3 * m_.vector_bytes, 0, &one, 0, sizeof(one), 1, false);
@@ -126,6 +128,7 @@ private:
     }
 
     Launches &launches_;
+    const halyard_context &context_;
     Checker &check_;
     const PackSources &sources_;
     const DeviceMatrix &m_;
@@ -187,7 +190,7 @@ void pack(Checker &check, const halyard_context &context, const PackSources &sou
         block = reinterpret_cast<char *>(pointer);
     }
     if (!check.failed()) {
-        Packing(launches, sources, matrix, block).run();
+        Packing(launches, context, sources, matrix, block).run();
     }
     handle->dtype = sources.weight.dtype;
     handle->gated = sources.gated;

@@ -1,10 +1,14 @@
-// Launches of the kernel of rows, whose numbers are its arguments.
-#include "cuda/ops/embedding.h"
-
+// Token embedding on a device: rows of tables by numbers in memory of the process, which are arguments of the kernel. All
+// is in f32 first, and then rounded to the dtype of y.
 #include <algorithm>
 #include <climits>
 
+#include "core/view.h"
+#include "core/workspace.h"
 #include "cuda/kernel_call.h"
+#include "cuda/launch.h"
+#include "cuda/ops/operations.h"
+#include "layout/embed_rows.h"
 
 namespace halyard::cuda {
 namespace {
@@ -15,7 +19,25 @@ bool kernel_reaches(const View &table) {
     return table.shape[0] <= INT_MAX && table.shape[0] - 1 <= (INT_MAX - table.width()) / pitch;
 }
 
-}  // namespace
+/** Makes rows in f32, one after another: multiplier times the table's row of each number that is added. */
+class RowGather {
+public:
+    RowGather(Launches &launches, const View &table, float multiplier, float *y);
+
+    /** A number that the table has. */
+    void add(int64_t row);
+    /** Puts what is left into the stream. */
+    void finish();
+
+private:
+    Launches &launches_;
+    const View &table_;
+    float multiplier_;
+    float *y_;
+    const int most_;  // rows of a launch
+    int64_t rows_[embedded_rows];
+    int count_ = 0;
+};
 
 RowGather::RowGather(Launches &launches, const View &table, float multiplier, float *y)
     : launches_(launches), table_(table), multiplier_(multiplier), y_(y),
@@ -47,6 +69,38 @@ void RowGather::finish() {
     launches_.run(kernels::embed_rows, table_.dtype, Access::elements, {table, multiplier_, numbers, y});
     y_ += count_ * width;
     count_ = 0;
+}
+
+}  // namespace
+
+void embed(Checker &check, const halyard_context &context, const EmbedCall &call) {
+    const View &y = call.y;
+    const int64_t batch = y.shape[0], tokens = y.shape[1], width = y.width();
+    Workspace workspace(context, device_of(y));
+    const auto embedded_piece = workspace.book<float>(batch * tokens, width);
+    const auto position_piece = workspace.book<float>(call.positions.data ? batch * tokens : 0, width);
+    if (!workspace.allocate(check)) {
+        return;
+    }
+    const auto gather = [&](const View &table, float multiplier, float *to, auto number) {
+        Launches launches(check, context, y.device_id);
+        RowGather rows(launches, table, multiplier, to);
+        for (int64_t i = 0; i < batch; i++) {
+            for (int64_t t = 0; t < tokens; t++) {
+                rows.add(number(i, t));
+            }
+        }
+        rows.finish();
+        return view_like(y, to, DType::f32, width, width);
+    };
+    const View embedded = gather(call.tokens, call.multiplier, workspace[embedded_piece],
+                                 [&](int64_t i, int64_t t) { return call.id(i, t); });
+    if (call.positions.data) {
+        const View positions = gather(call.positions, 1.0f, workspace[position_piece],
+                                      [&](int64_t i, int64_t t) { return call.position(i, t); });
+        elementwise(check, context, {halyard::kernels::add, embedded, positions, embedded});
+    }
+    cast(check, context, embedded, y);
 }
 
 }  // namespace halyard::cuda

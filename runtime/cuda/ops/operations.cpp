@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/row_iterator.h"
+#include "core/row_vector.h"
 #include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 
@@ -74,7 +75,7 @@ struct RowLaunch {
 
 /** Calls launch(launches, arguments) for pieces of the tensors, all with the rows of the first one, and with vectors of
  *  as many features, which may be empty. `reduced` features of a row enter its reductions. `statistics`: the tensors after
- *  the first hold an f32 for each row, see as_rows_of_one(). */
+ *  the first hold an f32 for each row, see as_column(). */
 template<typename Launch>
 void run_rows(Checker &check, const halyard_context &context, int64_t reduced,
               std::initializer_list<const View *> views, std::initializer_list<const View *> parameters,
@@ -125,16 +126,6 @@ void run_rows(Checker &check, const halyard_context &context, int64_t reduced,
         launch_part(piece, 0, whole_blocks, block_rows);
         launch_part(piece, whole_blocks, piece.rows, 1);
     });
-}
-
-/** A row vector as rows of one element. */
-View as_rows_of_one(const View &vector, const View &x) {
-    View view = vector;
-    if (x.rank > 1) {
-        view.rank++;
-        view.shape[view.rank - 1] = view.strides[view.rank - 1] = 1;
-    }
-    return view;
 }
 
 /** One launch of a norm's kernel; its tensors are x and y, or x, residual, residual_out and y. */
@@ -301,7 +292,7 @@ void softmax(Checker &check, const halyard_context &context, const SoftmaxCall &
 
 void norm_statistics(Checker &check, const halyard_context &context, const NormStatisticsCall &call) {
     const RmsNormScalars &scalars = call.scalars;
-    const View scales = as_rows_of_one(call.y, call.x), means = as_rows_of_one(call.mean, call.x);
+    const View scales = as_column(call.y, call.x), means = as_column(call.mean, call.x);
     if (call.norm == HALYARD_NORM_LAYER) {
         run_rows(check, context, call.x.width(), {&call.x, &scales, &means}, {}, true,
                  [&](Launches &launches, const RowLaunch &l) {
@@ -329,7 +320,7 @@ void norm_statistics(Checker &check, const halyard_context &context, const NormS
 
 void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float score_scale,
                           const View &scores, const View &top, const View &sum) {
-    const View tops = as_rows_of_one(top, scores), sums = as_rows_of_one(sum, scores);
+    const View tops = as_column(top, scores), sums = as_column(sum, scores);
     run_rows(check, context, scores.width(), {&scores, &tops, &sums}, {}, true,
              [&](Launches &launches, const RowLaunch &l) {
                  launches.run(kernels::attention_block_sums, dtype, l.access,

@@ -1,14 +1,16 @@
-// Vectors by kernels that convert: what is in memory of the process is copied to the device as it is before.
-#include "cuda/ops/vectors.h"
+// Parameter vectors by kernels that convert: what is in memory of the process is copied to the device as it is before.
+#include <algorithm>
 
-#include "core/handles/rope.h"
-#include "cuda/heads.h"
+#include "core/view.h"
+#include "core/workspace.h"
+#include "cuda/ops/operations.h"
 #include "cuda/transfers.h"
 
 namespace halyard::cuda {
 
-void convert_vectors(Checker &check, const halyard_context &context, int ordinal, DType dtype,
-                     const VectorSource *sources, int count, char *memory, int64_t bytes) {
+void convert_vectors(Checker &check, const halyard_context &context, int ordinal, const ParamSource *sources,
+                     int count) {
+    const halyard::Device device = {true, ordinal};
     int64_t staged_bytes = 0;
     for (int i = 0; i < count; i++) {
         for (int p = 0; p < sources[i].parts; p++) {
@@ -19,25 +21,32 @@ void convert_vectors(Checker &check, const halyard_context &context, int ordinal
         }
     }
     Launches launches(check, context, ordinal);
-    DeviceScratch scratch(launches, DeviceScratch::piece_bytes(staged_bytes));
-    char *const staged = scratch.take(staged_bytes);
-    const unsigned negative_zeros = dtype == DType::f32 ? 0x80000000u : 0x80008000u;
-    fill_words(launches, memory, negative_zeros, bytes);
-    for (int i = 0; i < count && !check.failed(); i++) {
-        const VectorSource &source = sources[i];
-        char *to = static_cast<char *>(source.target->tensor.data);
-        for (int p = 0; p < source.parts && source.present(); p++) {
+    Workspace workspace(context, device);
+    const auto staged = workspace.book(staged_bytes);
+    if (!workspace.allocate(check)) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        const ParamSource &source = sources[i];
+        if (!source.present()) {
+            continue;
+        }
+        const DType dtype = source.target->dtype;
+        const unsigned negative_zeros = dtype == DType::f32 ? 0x80000000u : 0x80008000u;
+        char *to = source.target->data;
+        // An odd half of a word more lies within the vector's memory, which is whole pieces.
+        fill_words(launches, to, negative_zeros, (source.total_width() * size_of(dtype) + 3) / 4 * 4);
+        for (int p = 0; p < source.parts; p++) {
             const View &part = source.part[p];
             const int64_t width = source.width[p];
-            if (part.data) {
-                if (!part.on_cuda) {
-                    copy_bytes(launches, {staged, true, 0}, {part.data, false, 0}, width * size_of(part.dtype),
-                               "copying a vector to the device");
-                }
-                const View from = view_of(part.on_cuda ? part.data : staged, part.dtype, ordinal, {width}, {1});
-                if (!check.failed()) {
-                    cast(check, context, from, view_of(to, dtype, ordinal, {width}, {1}));
-                }
+            if (part.data && !part.on_cuda) {
+                copy_bytes(launches, {workspace[staged], true, 0}, {part.data, false, 0}, width * size_of(part.dtype),
+                           "copying a vector to the device");
+            }
+            if (part.data && !check.failed()) {
+                char *const from = part.on_cuda ? part.data : workspace[staged];
+                cast(check, context, view_of(from, part.dtype, device, {width}, {1}),
+                     view_of(to, dtype, device, {width}, {1}));
             }
             to += width * size_of(dtype);
         }

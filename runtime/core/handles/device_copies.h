@@ -1,6 +1,6 @@
 // Memory of the process that does not change, and its copies on the devices that have asked for it.
-#ifndef HALYARD_RUNTIME_CORE_DEVICE_COPIES_H
-#define HALYARD_RUNTIME_CORE_DEVICE_COPIES_H
+#ifndef HALYARD_RUNTIME_CORE_HANDLES_DEVICE_COPIES_H
+#define HALYARD_RUNTIME_CORE_HANDLES_DEVICE_COPIES_H
 
 #include <atomic>
 

@@ -1,0 +1,26 @@
+// A call of token embedding, its arguments checked.
+#ifndef HALYARD_RUNTIME_CORE_CALLS_EMBED_H
+#define HALYARD_RUNTIME_CORE_CALLS_EMBED_H
+
+#include "core/handles/kv_cache.h"
+#include "core/integers.h"
+
+namespace halyard {
+
+/** y[i, t] = multiplier * tokens[id] + positions[position]: of ids[i, first + t], and of the t-th position after those that
+ *  sequence i holds. In f32, and then rounded to y's dtype. */
+struct EmbedCall {
+    const View &tokens, &positions;  // tables; `data` of positions is null where there are none
+    float multiplier;
+    const Integers &ids;
+    int64_t first;
+    const CachedSequences &sequences;
+    View y;  // [batch, tokens, width]
+
+    int64_t id(int64_t i, int64_t t) const { return ids.at(i, first + t); }
+    int64_t position(int64_t i, int64_t t) const { return sequences.length(0, i) + t; }
+};
+
+}  // namespace halyard
+
+#endif
