@@ -3,6 +3,7 @@
 #define HALYARD_RUNTIME_CPU_BACKEND_H
 
 #include "core/backend.h"
+#include "core/row_iterator.h"
 
 namespace halyard {
 

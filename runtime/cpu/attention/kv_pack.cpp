@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/handles/kv_cache.h"
+#include "core/kernel_call.h"
 #include "core/row_iterator.h"
 
 namespace halyard {

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/context.h"
 #include "core/handles/weights.h"
+#include "core/kernel_call.h"
 #include "core/row_iterator.h"
 #include "layout/matmul.h"
 
