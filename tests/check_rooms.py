@@ -56,6 +56,9 @@ def faults():
                 other = target and room_of(target)
                 if other and other != room and other not in MAY_INCLUDE[room]:
                     yield f"{name} includes {target}, but {room}/ may not know {other}/"
+    for room in MAY_INCLUDE:
+        if not (ROOT / room).is_dir():
+            yield f"{room}/ is no folder"
     for folder, files in folders.items():
         if len(files) > MOST_FILES and folder.name not in ("generators", "models"):
             yield f"{folder.relative_to(ROOT)}/ has {len(files)} sources, more than {MOST_FILES}"
