@@ -100,6 +100,7 @@ inline const View &as_view(const Heads &heads) {
 template<typename Call>
 halyard_status run_call(Checker &check, const halyard_context *context, Backend::Operation<Call> *Backend::*operation,
                         const Call &call) {
+    check.set_context(context);
     const View &y = as_view(call.y);
     if (!check.failed() && !y.empty()) {
         (backend_of(y.on_cuda).*operation)(check, context_or_default(context), call);

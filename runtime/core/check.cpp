@@ -56,7 +56,7 @@ bool Checker::not_null(const char *name, const void *pointer) {
 View Checker::tensor(const char *name, const DLTensor *tensor) {
     View view;
     view.name = name;
-    if (!not_null(name, tensor) || !placed_with_others(name, tensor->device) ||
+    if (!not_null(name, tensor) || !placed_with_others(name, *tensor) ||
         !known_type(name, tensor->dtype, &view.dtype)) {
         return view;
     }
@@ -131,21 +131,44 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     return view;
 }
 
-bool Checker::placed_with_others(const char *name, DLDevice device) {
+void Checker::begin_unusual() {
+    if (!before_.is_default()) {
+        FloatingPoint::by_default().set();
+    }
+    if (is_recorded_) {
+        record_.begin();
+    }
+}
+
+void Checker::end_unusual() {
+    if (!before_.is_default()) {
+        before_.set();
+    }
+    if (is_recorded_) {
+        record_.end(function_, context_, status_);
+    }
+}
+
+bool Checker::placed_with_others(const char *name, const DLTensor &tensor) {
     if (!first_tensor_) {
         first_tensor_ = name;
-        first_device_ = device;
+        first_device_ = tensor.device;
+        looks_at_devices_ = is_recorded_ | (type_of(tensor.device) != kDLCPU);
         if (!processor_has_kernels()) {
             fail(HALYARD_UNSUPPORTED, "this processor lacks %s, the least that the kernels need",
                  halyard_isa_name(isas[0]));
             return false;
         }
     }
-    const bool on_processor = type_of(device) == kDLCPU && type_of(first_device_) == kDLCPU;
-    return on_processor || placed_off_processor(name, device);
+    const bool on_processor = type_of(tensor.device) == kDLCPU && !looks_at_devices_;
+    return on_processor || placed_off_processor(name, tensor);
 }
 
-bool Checker::placed_off_processor(const char *name, DLDevice device) {
+bool Checker::placed_off_processor(const char *name, const DLTensor &tensor) {
+    const DLDevice device = tensor.device;
+    if (is_recorded_) {
+        record_.add(name, tensor);
+    }
     const bool cuda_too = has_cuda && devices_ == Devices::cpu_or_cuda;
     if (type_of(device) != kDLCPU && !(cuda_too && type_of(device) == kDLCUDA)) {
         fail(HALYARD_UNSUPPORTED, "%s is on device type %d, but must be on the CPU (kDLCPU)%s", name, type_of(device),
@@ -248,14 +271,9 @@ void Checker::same_shape(const View &a, const View &b) {
 }
 
 void Checker::same_dtype(const View &a, const View &b) {
-    constexpr const char *names[] = {
-#define HALYARD_DTYPE(name) #name,
-#include "kernels/dtypes.inc"
-#undef HALYARD_DTYPE
-    };
     if (!failed() && a.dtype != b.dtype) {
         fail(HALYARD_UNSUPPORTED, "%s has dtype %s, but must have the dtype of %s, which is %s", b.name,
-             names[static_cast<int>(b.dtype)], a.name, names[static_cast<int>(a.dtype)]);
+             dtype_name(b.dtype), a.name, dtype_name(a.dtype));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/system/floating_point.h"
+#include "core/verbose.h"
 #include "halyard/halyard.h"
 #include "layout/dtype.h"
 
@@ -68,7 +69,21 @@ enum class Devices { cpu, cpu_or_cuda };
  */
 class Checker {
 public:
-    explicit Checker(const char *function, Devices devices = Devices::cpu) : function_(function), devices_(devices) {}
+    explicit Checker(const char *function, Devices devices = Devices::cpu) : function_(function), devices_(devices) {
+        if (is_unusual()) {
+            begin_unusual();
+        }
+    }
+    ~Checker() {
+        if (is_unusual()) {
+            end_unusual();
+        }
+    }
+    Checker(const Checker &) = delete;
+    Checker &operator=(const Checker &) = delete;
+
+    /** The context of the call, for its line (verbose.h); null: the defaults. */
+    void set_context(const halyard_context *context) { context_ = context; }
 
     bool failed() const { return status_ != HALYARD_OK; }
     halyard_status status() const { return status_; }
@@ -106,12 +121,19 @@ public:
     void softcap(const char *name, float value);
 
 private:
-    const DefaultFloatingPoint floating_point_;
+    /** Whether there is more to do than the call: one look for all that mostly there is not. */
+    bool is_unusual() const { return is_recorded_ | !before_.is_default(); }
+    [[gnu::cold]] void begin_unusual();
+    [[gnu::cold]] void end_unusual();
+
+    const FloatingPoint before_ = FloatingPoint::now();
+    const bool is_recorded_ = verbose_level > 0;
+    bool looks_at_devices_ = false;  // of tensors; if not, they are on the processor and not recorded
 
     void overlapping(const View &output, const View &other, bool in_place);
     /** Whether a kernel runs where this tensor and those before it are. */
-    bool placed_with_others(const char *name, DLDevice device);
-    [[gnu::cold]] bool placed_off_processor(const char *name, DLDevice device);
+    bool placed_with_others(const char *name, const DLTensor &tensor);
+    [[gnu::cold]] bool placed_off_processor(const char *name, const DLTensor &tensor);
     bool known_type(const char *name, DLDataType type, DType *dtype);
     void refuse_self_overlap(const View &view);
     [[gnu::cold]] void refuse_negative(const char *name, const View &view);
@@ -121,6 +143,8 @@ private:
     const char *first_tensor_ = nullptr;  // on whose device the others must be
     DLDevice first_device_{};
     halyard_status status_ = HALYARD_OK;
+    const halyard_context *context_ = nullptr;
+    CallRecord record_;  // if is_recorded_
 };
 
 /** Refuses a number outside [least, most]. */

@@ -80,6 +80,33 @@ KernelFunction kernel_function(Kernel kernel, DType dtype, halyard_isa isa) {
     return variants[(static_cast<int>(kernel) * isa_count + index_of(isa)) * dtype_count + static_cast<int>(dtype)];
 }
 
+KernelVariant variant_of(KernelFunction function) {
+    int index = 0;
+    while (variants[index] != function) {
+        index++;
+    }
+    return {static_cast<Kernel>(index / dtype_count / isa_count), static_cast<DType>(index % dtype_count),
+            isas[index / dtype_count % isa_count]};
+}
+
+const char *kernel_name(Kernel kernel) {
+    static constexpr const char *names[] = {
+#define HALYARD_KERNEL(name) #name,
+#include "kernels/all.inc"
+#undef HALYARD_KERNEL
+    };
+    return names[static_cast<int>(kernel)];
+}
+
+const char *dtype_name(DType dtype) {
+    static constexpr const char *names[] = {
+#define HALYARD_DTYPE(name) #name,
+#include "kernels/dtypes.inc"
+#undef HALYARD_DTYPE
+    };
+    return names[static_cast<int>(dtype)];
+}
+
 halyard_isa best_isa(halyard_isa cap) {
     int isa = machine.best < cap ? machine.best : cap;
     while (isa > isas[0] && !machine.runs[index_of(static_cast<halyard_isa>(isa))]) {

@@ -33,6 +33,17 @@ using KernelFunction = int (*)(void **arguments);
  *  have it. */
 KernelFunction kernel_function(Kernel kernel, DType dtype, halyard_isa isa);
 
+/** What a function of the table is for, its instruction set being the least one that has it. */
+struct KernelVariant {
+    Kernel kernel;
+    DType dtype;
+    halyard_isa isa;
+};
+KernelVariant variant_of(KernelFunction function);
+
+const char *kernel_name(Kernel kernel);
+const char *dtype_name(DType dtype);
+
 /** The best instruction set of this machine not above `cap` and not above HALYARD_MAX_ISA. */
 halyard_isa best_isa(halyard_isa cap);
 

@@ -7,8 +7,11 @@
 #ifndef HALYARD_RUNTIME_CORE_KERNEL_CALL_H
 #define HALYARD_RUNTIME_CORE_KERNEL_CALL_H
 
+#include <iterator>
+
 #include "core/dispatch.h"
 #include "core/kernel_buffer.h"
+#include "core/verbose.h"
 
 namespace halyard {
 
@@ -19,7 +22,14 @@ template<typename Arguments>
 class KernelCall {
 public:
     explicit KernelCall(KernelFunction function) : function_(function) {}
-    void operator()(Arguments arguments) const { function_(arguments.pointers().of); }
+    void operator()(Arguments arguments) const {
+        auto pointers = arguments.pointers();
+        if (__builtin_expect(verbose_level > 1, false)) {
+            run_verbosely(function_, pointers.of, Arguments::parameters, std::size(Arguments::parameters));
+        } else {
+            function_(pointers.of);
+        }
+    }
 
 private:
     KernelFunction function_;

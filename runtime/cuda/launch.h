@@ -2,7 +2,10 @@
 #ifndef HALYARD_RUNTIME_CUDA_LAUNCH_H
 #define HALYARD_RUNTIME_CUDA_LAUNCH_H
 
+#include <iterator>
+
 #include "core/context.h"
+#include "core/verbose.h"
 #include "cuda/device.h"
 
 namespace halyard::cuda {
@@ -26,7 +29,14 @@ public:
             void *launches;
             decltype(arguments.pointers()) others;
         } pointers = {&self, arguments.pointers()};
+        const bool verbose = verbose_level > 1;
+        const int64_t start = verbose ? now_in_ns() : 0;
         run(kernel.kernel, dtype, access, &pointers.launches);
+        if (verbose && !check_.failed()) {
+            write_kernel(kernel_name(kernel.kernel), dtype, access == Access::words ? "cuda_words" : "cuda_elements",
+                         pointers.others.of, Arguments::parameters, std::size(Arguments::parameters),
+                         now_in_ns() - start);
+        }
     }
 
     Checker &check() { return check_; }

@@ -5,6 +5,8 @@
 
 /** Of an object: made when the library is loaded or, where it is linked with a program, before that makes its own. */
 #define HALYARD_AT_LOAD [[gnu::init_priority(101)]]
+/** Of one that needs all of those. */
+#define HALYARD_AT_LOAD_LAST [[gnu::init_priority(102)]]
 
 namespace halyard {
 

@@ -6,53 +6,68 @@
 
 namespace halyard {
 
-/** While one lives, its thread has the default environment: rounding to nearest, denormals kept, no traps. Threads of
- *  one call would else compute in different ones, and all of them in others than the kernels are made for. */
+/** The calling thread's: rounding, denormals, traps. */
+class FloatingPoint {
+public:
+#if defined(__x86_64__)
+    static FloatingPoint now() {
+        return FloatingPoint(__builtin_ia32_stmxcsr());
+    }
+    void set() const {
+        __builtin_ia32_ldmxcsr(control_);
+    }
+#elif defined(__aarch64__)
+    static FloatingPoint now() {
+        Control value;
+        asm volatile("mrs %0, fpcr" : "=r"(value));
+        return FloatingPoint(value);
+    }
+    void set() const {
+        asm volatile("msr fpcr, %0" : : "r"(control_) : "memory");
+    }
+#endif
+
+    /** Rounding to nearest, denormals kept, no traps. */
+    static FloatingPoint by_default() {
+        return FloatingPoint(default_control);
+    }
+    bool is_default() const {
+        return (control_ & settings) == default_control;
+    }
+
+private:
+#if defined(__x86_64__)
+    using Control = uint32_t;
+    static constexpr Control settings = 0xffc0, default_control = 0x1f80;  // the other bits of MXCSR are what happened
+#elif defined(__aarch64__)
+    using Control = uint64_t;
+    static constexpr Control settings = UINT64_MAX, default_control = 0;
+#endif
+
+    explicit FloatingPoint(Control control) : control_(control) {}
+
+    Control control_;
+};
+
+/** While one lives, its thread has the default environment. Threads of one call would else compute in different ones, and
+ *  all of them in others than the kernels are made for. */
 class DefaultFloatingPoint {
 public:
-    DefaultFloatingPoint() : before_(control()) {
-        if (differs()) {
-            set_control(by_default);
+    DefaultFloatingPoint() : before_(FloatingPoint::now()) {
+        if (!before_.is_default()) {
+            FloatingPoint::by_default().set();
         }
     }
     ~DefaultFloatingPoint() {
-        if (differs()) {
-            set_control(before_);
+        if (!before_.is_default()) {
+            before_.set();
         }
     }
     DefaultFloatingPoint(const DefaultFloatingPoint &) = delete;
     DefaultFloatingPoint &operator=(const DefaultFloatingPoint &) = delete;
 
 private:
-#if defined(__x86_64__)
-    using Control = uint32_t;
-    static constexpr Control settings = 0xffc0, by_default = 0x1f80;  // the other bits of MXCSR are what has happened
-
-    static Control control() {
-        return __builtin_ia32_stmxcsr();
-    }
-    static void set_control(Control value) {
-        __builtin_ia32_ldmxcsr(value);
-    }
-#elif defined(__aarch64__)
-    using Control = uint64_t;
-    static constexpr Control settings = UINT64_MAX, by_default = 0;
-
-    static Control control() {
-        Control value;
-        asm volatile("mrs %0, fpcr" : "=r"(value));
-        return value;
-    }
-    static void set_control(Control value) {
-        asm volatile("msr fpcr, %0" : : "r"(value) : "memory");
-    }
-#endif
-
-    bool differs() const {
-        return (before_ & settings) != by_default;
-    }
-
-    const Control before_;
+    const FloatingPoint before_;
 };
 
 }  // namespace halyard
