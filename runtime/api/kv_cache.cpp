@@ -208,6 +208,7 @@ halyard_status halyard_kv_cache_append(const halyard_context *context, halyard_k
                                        const int64_t *sequences, const DLTensor *k, const DLTensor *v) {
     using namespace halyard;
     Checker check("halyard_kv_cache_append", Devices::cpu_or_cuda);
+    check.set_context(context);
     check.not_null("cache", cache);
     const View ks = check.tensor("k", k), vs = check.tensor("v", v);
     if (check.failed()) {
@@ -236,6 +237,7 @@ halyard_status halyard_kv_cache_read(const halyard_context *context, const halya
                                      int64_t sequence, int64_t first, DLTensor *k, DLTensor *v) {
     using namespace halyard;
     Checker check("halyard_kv_cache_read", Devices::cpu_or_cuda);
+    check.set_context(context);
     if (!check.not_null("cache", cache)) {
         return check.status();
     }

@@ -105,6 +105,7 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
                                     halyard_weights **weights) {
     using namespace halyard;
     Checker check("halyard_weights_pack", Devices::cpu_or_cuda);
+    check.set_context(context);
     const PackSources sources = check_sources(check, weight, options, true);
     check.not_null("weights", weights);
     if (!check.failed()) {

@@ -204,6 +204,7 @@ using namespace halyard;
 halyard_status halyard_block_forward(const halyard_context *context, const halyard_block *block, const DLTensor *x,
                                      halyard_kv_cache *cache, int64_t layer, const int64_t *sequences, DLTensor *y) {
     Checker check("halyard_block_forward", Devices::cpu_or_cuda);
+    check.set_context(context);
     check.not_null("block", block);
     const View xs = check.tensor("x", x), ys = check.output("y", y);
     check.same_shape(xs, ys);

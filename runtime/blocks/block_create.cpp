@@ -323,6 +323,7 @@ using namespace halyard;
 halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
                                     const halyard_block_weights *weights, halyard_block **block) {
     Checker check("halyard_block_create", Devices::cpu_or_cuda);
+    check.set_context(context);
     check.not_null("config", config);
     check.not_null("weights", weights);
     if (!check.not_null("block", block)) {

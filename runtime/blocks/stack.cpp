@@ -251,6 +251,7 @@ halyard_status halyard_stack_forward(const halyard_context *context, const halya
                                      const DLTensor *input_ids, halyard_kv_cache *cache, const int64_t *sequences,
                                      const halyard_stack_options *options, DLTensor *logits) {
     Checker check("halyard_stack_forward", Devices::cpu_or_cuda);
+    check.set_context(context);
     const halyard_stack_options none = {};
     const halyard_stack_options &o = options ? *options : none;
     check.not_null("stack", stack);

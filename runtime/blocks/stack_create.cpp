@@ -130,6 +130,7 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
                                     const halyard_stack_weights *weights, const halyard_block *const *blocks,
                                     int64_t n_layers, halyard_stack **stack) {
     Checker check("halyard_stack_create", Devices::cpu_or_cuda);
+    check.set_context(context);
     check.not_null("config", config);
     check.not_null("weights", weights);
     if (!check.not_null("stack", stack)) {

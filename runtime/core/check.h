@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/system/floating_point.h"
-#include "core/verbose.h"
+#include "core/system/verbose.h"
 #include "halyard/halyard.h"
 #include "layout/dtype.h"
 

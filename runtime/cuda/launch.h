@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "core/context.h"
-#include "core/verbose.h"
+#include "core/system/verbose.h"
 #include "cuda/device.h"
 
 namespace halyard::cuda {

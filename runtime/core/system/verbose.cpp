@@ -1,5 +1,5 @@
 // See verbose.h.
-#include "core/verbose.h"
+#include "core/system/verbose.h"
 
 #include <fcntl.h>
 #include <time.h>
@@ -12,7 +12,7 @@
 
 #include "core/check.h"
 #include "core/context.h"
-#include "core/kernel_buffer.h"
+#include "core/kernel_call.h"
 #include "core/system/environment.h"
 
 namespace halyard {
