@@ -41,6 +41,12 @@
  *   alone knew is lost to the child. A child that is made inside a callback may not return from it. A process that has
  *   used CUDA keeps it to itself: in its children, calls on CUDA tensors fail with HALYARD_NO_DEVICE, and what is on a
  *   device is not freed.
+ *
+ * Environment variables
+ *   Read when the library is loaded: HALYARD_NUM_THREADS and HALYARD_MAX_ISA (see the contexts below); HALYARD_VERBOSE=1,
+ *   which writes a line for every call to stderr, or to the file that HALYARD_VERBOSE_FILE names, and 2, which writes one
+ *   for every kernel besides (docs/verbose.md). An empty one counts as not set, and a value that makes no sense is ignored,
+ *   which is said once on stderr.
  */
 #ifndef HALYARD_HALYARD_H
 #define HALYARD_HALYARD_H
@@ -135,9 +141,7 @@ HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *con
 
 /** Caps the instruction set: calls use the best supported variant not above `isa`. HALYARD_UNSUPPORTED if it is one of
  *  another processor than the library is built for. The environment variable
- *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. Of this and the other
- *  environment variables, an empty one counts as not set, and a value that makes no sense is ignored, which is said
- *  once on stderr. */
+ *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. */
 HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa);
 /** The variant that calls with this context (null: the default) use. */
 HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
