@@ -465,7 +465,9 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
 
     const int64_t row_blocks = plan.keys_shared ? plan.key_heads * plan.row_blocks() : 0;
     Workspace workspace(context, device_of(call.q.view));
-    const auto copies = workspace.book(call.cache ? 0 : std::min(plan.threads, plan.key_heads) * layout.head_bytes());
+    // Of no keys, too, a thread's copy has an address.
+    const int64_t copies_bytes = std::max<int64_t>(1, std::min(plan.threads, plan.key_heads) * layout.head_bytes());
+    const auto copies = workspace.book(call.cache ? 0 : copies_bytes);
     const auto of_threads = workspace.book(plan.threads * work.thread_bytes());
     const auto partials = workspace.book<float>(row_blocks * plan.max_blocks * work.partial_floats());
     const auto q_weight = workspace.book<float>(widened_floats(call.q_norm_weight));
