@@ -1,6 +1,7 @@
 // Attention: the public functions.
 #include "core/calls/attention.h"
 
+#include <cmath>
 #include <initializer_list>
 
 #include "core/backend.h"
@@ -19,7 +20,6 @@ void check_shapes(Checker &check, const AttentionCall &call) {
         check.fail(HALYARD_INVALID_ARGUMENT, "k has a batch of %lld, but must have that of q, which is %lld",
                    static_cast<long long>(k.batch), static_cast<long long>(q.batch));
     }
-    constexpr int64_t max_head_dim = 256;
     if (!check.failed() && (q.head_dim < 1 || q.head_dim > max_head_dim)) {
         check.fail(HALYARD_INVALID_ARGUMENT, "q has heads of %lld features, but must have 1 to %lld",
                    static_cast<long long>(q.head_dim), static_cast<long long>(max_head_dim));
@@ -36,8 +36,7 @@ void check_shapes(Checker &check, const AttentionCall &call) {
     check.same_shape(q.view, call.y.view);
 }
 
-void check_options(Checker &check, AttentionCall &call) {
-    const halyard_attention_options &o = call.options;
+void check_options(Checker &check, const halyard_attention_options &o, AttentionCall &call) {
     check.finite_not_negative("scale", o.scale);
     check.softcap("softcap", o.softcap);
     check.finite_not_negative("qk_norm_eps", o.qk_norm_eps);
@@ -59,10 +58,15 @@ void check_options(Checker &check, AttentionCall &call) {
                    "keys' positions",
                    static_cast<long long>(call.q.tokens), static_cast<long long>(call.k.tokens));
     }
+    call.scale = o.scale > 0.0f ? o.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(call.q.head_dim)));
+    call.softcap = o.softcap;
+    call.causal = o.causal != 0;
+    call.sliding_window = o.sliding_window;
+    call.rope = o.rope;
 }
 
 void check_positions(Checker &check, const AttentionCall &call) {
-    const halyard_rope *rope = call.options.rope;
+    const halyard_rope *rope = call.rope;
     for (int64_t b = 0; b < call.q.batch && rope && !check.failed(); b++) {
         if (call.keys(b) > rope->options.max_positions) {
             check.fail(HALYARD_INVALID_ARGUMENT, "rope has %lld positions, but k reaches to position %lld",
@@ -102,7 +106,6 @@ AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor 
                               const halyard_attention_options *options, DLTensor *y) {
     AttentionCall call;
     const halyard_attention_options none = {};
-    call.options = options ? *options : none;
     const View views[] = {check.tensor("q", q), check.tensor("k", k), check.tensor("v", v), check.output("y", y)};
     call.q = Heads(check, views[0]);
     call.k = Heads(check, views[1]);
@@ -110,7 +113,7 @@ AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor 
     call.y = Heads(check, views[3]);
     check_shapes(check, call);
     if (!check.failed()) {
-        check_options(check, call);
+        check_options(check, options ? *options : none, call);
     }
     return call;
 }

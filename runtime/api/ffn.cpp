@@ -12,7 +12,11 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     FfnCall call;
     call.up = up;
     call.down = down;
-    call.options = o;
+    call.norm = o.norm;
+    call.deferred_norm = o.deferred_norm != 0;
+    call.activation = o.activation;
+    call.beta = o.beta;
+    call.residual = o.residual != 0;
     call.x = check.tensor("x", x);
     check.not_null("up", up);
     check.not_null("down", down);

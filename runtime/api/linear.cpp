@@ -1,7 +1,7 @@
 // Linear layers: the public function.
 #include "core/backend.h"
+#include "core/calls/row_vector.h"
 #include "core/check_shapes.h"
-#include "core/row_vector.h"
 
 namespace halyard {
 namespace {

@@ -2,8 +2,8 @@
 #include <initializer_list>
 
 #include "core/backend.h"
+#include "core/calls/row_vector.h"
 #include "core/row_iterator.h"
-#include "core/row_vector.h"
 
 namespace halyard {
 namespace {

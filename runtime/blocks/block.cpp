@@ -103,8 +103,13 @@ public:
     }
     void norm(const Norm &norm, const View &x, const View &y) { run_norm(check_, context_, norm, x, y); }
     void linear(const View &x, const halyard_weights *weights, const View &bias, const View &residual, const View &y) {
-        run_call(check_, context_, &Backend::linear,
-                 {x, y, residual, bias, View(), View(), View(), weights, HALYARD_IDENTITY, 0.0f});
+        LinearCall call;
+        call.weights = weights;
+        call.x = x;
+        call.bias = bias;
+        call.residual = residual;
+        call.y = y;
+        run_call(check_, context_, &Backend::linear, call);
     }
     /** Its result goes to where q is, side by side with k and v. */
     void attention(const AttentionCall &arguments, const View &qkv, CacheAppend &append, int64_t layer) {

@@ -3,15 +3,12 @@
 #include <cstring>
 
 #include "blocks/block.h"
-#include "core/calls/norm.h"
+#include "core/calls/attention.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 
 namespace halyard {
 namespace {
-
-/** What the attention functions take. */
-constexpr int64_t max_head_dim = 256;
 
 // Vaswani et al. 2017: the encoder's block; LayerNorm's eps as in PyTorch.
 halyard_block_config original_2017() {

@@ -254,12 +254,11 @@ void make_table(Checker &check, const halyard_context *context, halyard_block &b
 void prepare_calls(Checker &check, const halyard_block &block, BlockArguments &arguments) {
     const halyard_block_config &c = block.config;
     AttentionCall &a = arguments.attention;
-    a.options = {};
-    a.options.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
-    a.options.causal = c.causal;
-    a.options.sliding_window = c.sliding_window;
-    a.options.softcap = c.attn_logit_softcapping;
-    a.options.rope = block.rope;
+    a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.query_pre_attn_scalar)));
+    a.causal = c.causal != 0;
+    a.sliding_window = c.sliding_window;
+    a.softcap = c.attn_logit_softcapping;
+    a.rope = block.rope;
     a.q_norm_weight = arguments.q_norm;
     a.k_norm_weight = arguments.k_norm;
     Norm head_norm;
@@ -273,16 +272,15 @@ void prepare_calls(Checker &check, const halyard_block &block, BlockArguments &a
     FfnCall &f = arguments.ffn;
     f.up = block.up;
     f.down = block.down;
-    f.options = {};
     if (block.norms_input()) {
-        f.options.norm = c.norm;
+        f.norm = c.norm;
         f.norm_weight = arguments.ffn_norm.weight;
         f.norm_bias = arguments.ffn_norm.bias;
         f.rms = arguments.ffn_norm.scalars;
     }
-    f.options.activation = c.hidden_act;
-    f.options.beta = c.swish_beta;
-    f.options.residual = !block.norms_output();
+    f.activation = c.hidden_act;
+    f.beta = c.swish_beta;
+    f.residual = !block.norms_output();
     f.bias = c.gated_mlp ? arguments.gate_bias : arguments.up_bias;
     f.bias_up = c.gated_mlp ? arguments.up_bias : View();
     f.bias_down = arguments.down_bias;

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/calls/integers.h"
 #include "core/check_shapes.h"
-#include "core/integers.h"
 #include "core/view.h"
 #include "core/workspace.h"
 
@@ -189,11 +189,10 @@ private:
     /** `in_f32`: the same as logits or, where soft caps come before they are rounded, a tensor like them. */
     void make_logits(const View &logits, const View &in_f32) {
         const int64_t batch = logits.shape[0], tokens = logits.shape[1], vocab = logits.shape[2];
-        LinearCall call = {};
+        LinearCall call;
         call.x = residual(ids_.tokens - tokens, tokens);
         call.y = in_f32;
         call.weights = stack_.lm_head;
-        call.activation = HALYARD_IDENTITY;
         if (stack_.softcaps.data) {
             // softcap tanh(x W / softcap): quotient and tanh in the matmul's epilogue.
             call.row_scale =

@@ -64,11 +64,11 @@ struct Backend {
 
     // ---- Of devices alone: null in the processor's table ----
     /** Loads every kernel. */
-    void (*prepare)(Checker &check, int device);
-    void (*free_copies)(DeviceCopies &copies);
+    void (*prepare)(Checker &check, int device) = nullptr;
+    void (*free_copies)(DeviceCopies &copies) = nullptr;
     /** Frees the memory that a context keeps for the intermediates of calls. */
-    void (*release_scratch)(const halyard_context &context);
-    void (*after_fork_in_child)();
+    void (*release_scratch)(const halyard_context &context) = nullptr;
+    void (*after_fork_in_child)() = nullptr;
 };
 
 extern const Backend cpu_backend;

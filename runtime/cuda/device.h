@@ -13,6 +13,9 @@ namespace halyard::cuda {
 enum class Access { words, elements };
 constexpr int access_count = 2;
 
+/** What a thread that takes words reads or writes at once: where buffers begin, rows too, is a multiple then. */
+constexpr int64_t cell_bytes = 16;
+
 /** What runs on the processor to launch a kernel; null where there is no such kernel for devices. */
 KernelFunction host_function(Kernel kernel, DType dtype, Access access);
 

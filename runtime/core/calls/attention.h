@@ -2,14 +2,16 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_ATTENTION_H
 #define HALYARD_RUNTIME_CORE_CALLS_ATTENTION_H
 
+#include "core/calls/integers.h"
 #include "core/calls/norm.h"
 #include "core/check.h"
 #include "core/context.h"
 #include "core/handles/kv_cache.h"
 #include "core/handles/rope.h"
-#include "core/integers.h"
 
 namespace halyard {
+
+constexpr int64_t max_head_dim = 256;  // of attention
 
 /** A tensor of heads: [batch, tokens, heads, head_dim]. */
 struct Heads {
@@ -50,9 +52,12 @@ struct Heads {
 
 struct AttentionCall {
     Heads q, k, v, y;
-    View q_norm_weight, k_norm_weight;
-    halyard_attention_options options;
-    RmsNormScalars rms = {};
+    float scale = 0.0f, softcap = 0.0f;  // softcap: 0 for none
+    bool causal = false;
+    int64_t sliding_window = 0;          // 0: none
+    View q_norm_weight, k_norm_weight;   // empty: none
+    RmsNormScalars rms = {};             // of both
+    const halyard_rope *rope = nullptr;  // null: none
     halyard_kv_cache *cache = nullptr;
     int64_t layer = 0;
     const int64_t *sequences = nullptr;

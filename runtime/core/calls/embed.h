@@ -2,8 +2,8 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_EMBED_H
 #define HALYARD_RUNTIME_CORE_CALLS_EMBED_H
 
+#include "core/calls/integers.h"
 #include "core/handles/kv_cache.h"
-#include "core/integers.h"
 
 namespace halyard {
 

@@ -10,18 +10,22 @@ namespace halyard {
 
 /** Views of what was not given are empty. */
 struct LinearCall {
+    const halyard_weights *weights = nullptr;
     View x, y, residual, bias, bias_up, row_scale, row_mean;
-    const halyard_weights *weights;
-    halyard_activation activation;
-    float beta;
+    halyard_activation activation = HALYARD_IDENTITY;
+    float beta = 0.0f;
 };
 
 /** The same. */
 struct FfnCall {
+    const halyard_weights *up = nullptr, *down = nullptr;
     View x, y, norm_weight, norm_bias, bias, bias_up, bias_down;
-    const halyard_weights *up, *down;
-    halyard_ffn_options options;
+    halyard_norm norm = HALYARD_NORM_NONE;
     RmsNormScalars rms = {};
+    bool deferred_norm = false;
+    halyard_activation activation = HALYARD_IDENTITY;
+    float beta = 0.0f;
+    bool residual = false;
 };
 
 }  // namespace halyard

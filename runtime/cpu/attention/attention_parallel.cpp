@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <climits>
-#include <cmath>
 #include <new>
 
 #include "core/calls/attention.h"
@@ -153,7 +152,6 @@ struct Work {
     const AttentionCall &call;
     const KvLayout &layout;
     halyard_isa isa;
-    float scale;
     View q_norm_weight, k_norm_weight;  // f32
     KeyHead *heads;
     char *copies;        // one head for each thread, where there is no cache
@@ -177,7 +175,7 @@ class Worker {
 public:
     Worker(Work &work, float *scratch)
         : work_(work), plan_(work.plan), call_(work.call),
-          rows_(work.isa, plan_.max_rows(), work.layout, work.scale, call_.options.softcap, scratch),
+          rows_(work.isa, plan_.max_rows(), work.layout, call_.scale, call_.softcap, scratch),
           staged_keys_(scratch + AttentionRows::scratch_floats(plan_.max_rows(), work.layout)),
           staged_values_(staged_keys_ + work.staged_floats()),
           q_norm_(work.isa, DType::f32, HALYARD_NORM_RMS, call_.rms, work.q_norm_weight, View()),
@@ -274,16 +272,16 @@ private:
             const int64_t after = std::min(packed_positions, end - position - count);
             fetch(call_.k, b, token + count, head, after);
             fetch(call_.v, b, token + count, head, after);
-            const bool plain = !call_.k_norm_weight.data && !call_.options.rope;
+            const bool plain = !call_.k_norm_weight.data && !call_.rope;
             const Source keys = source(call_.k, b, token, head, count, plain, staged_keys_);
             const Source values = source(call_.v, b, token, head, count, true, staged_values_);
             if (call_.k_norm_weight.data) {
                 char *const rows = reinterpret_cast<char *>(staged_keys_);
                 k_norm_(rows, keys.pitch, rows, keys.pitch, call_.k.head_dim, count);
             }
-            for (int64_t n = 0; n < count && call_.options.rope; n++) {
+            for (int64_t n = 0; n < count && call_.rope; n++) {
                 float *const row = staged_keys_ + n * keys.pitch;
-                rotate(work_.isa, *call_.options.rope, position + n, row, keys.pitch, 1, row, keys.pitch);
+                rotate(work_.isa, *call_.rope, position + n, row, keys.pitch, 1, row, keys.pitch);
             }
             store_keys_values(work_.isa, work_.layout, head_data(key_head), position, count, keys.rows, keys.pitch,
                               values.rows, values.pitch);
@@ -342,7 +340,7 @@ private:
         rows.block = {call_.first_query(rows.b) + rows.query, std::min(plan_.queries, call_.q.tokens - rows.query),
                       std::min(plan_.heads_per_block, group - in_group)};
         const int64_t keys = call_.keys(rows.b);
-        rows_.begin(rows.block, {keys, call_.options.causal != 0, std::min(call_.options.sliding_window, keys)});
+        rows_.begin(rows.block, {keys, call_.causal, std::min(call_.sliding_window, keys)});
         rows.first_block = rows_.first_block();
         rows.blocks = rows_.end_block() - rows.first_block;
         rows.index = key_head * plan_.row_blocks() + row_block;
@@ -395,9 +393,9 @@ private:
             char *const bytes = reinterpret_cast<char *>(data);
             q_norm_(bytes, x_pitch, bytes, x_pitch, q.head_dim, block.rows());
         }
-        for (int64_t i = 0; i < block.queries && call_.options.rope; i++) {
+        for (int64_t i = 0; i < block.queries && call_.rope; i++) {
             float *const row = data + i * block.heads * x_pitch;
-            rotate(work_.isa, *call_.options.rope, block.position + i, row, x_pitch, block.heads, row, x_pitch);
+            rotate(work_.isa, *call_.rope, block.position + i, row, x_pitch, block.heads, row, x_pitch);
         }
     }
 
@@ -458,14 +456,13 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
     const Plan plan(context, isa, call);
     const KvLayout copied = {DType::f32, call.k.head_dim, call.k.tokens};
     const KvLayout &layout = call.cache ? call.cache->layout : copied;
-    Work work = {plan, call, layout, isa, call.options.scale, View(), View(), nullptr, nullptr, nullptr, nullptr};
-    if (!(work.scale > 0.0f)) {
-        work.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(call.q.head_dim)));
-    }
+    Work work = {plan, call, layout, isa, View(), View(), nullptr, nullptr, nullptr, nullptr};
 
     const int64_t row_blocks = plan.keys_shared ? plan.key_heads * plan.row_blocks() : 0;
     Workspace workspace(context, device_of(call.q.view));
-    const auto copies = workspace.book(call.cache ? 0 : std::min(plan.threads, plan.key_heads) * layout.head_bytes());
+    // Of no keys, too, a thread's copy has an address.
+    const int64_t copies_bytes = std::max<int64_t>(1, std::min(plan.threads, plan.key_heads) * layout.head_bytes());
+    const auto copies = workspace.book(call.cache ? 0 : copies_bytes);
     const auto of_threads = workspace.book(plan.threads * work.thread_bytes());
     const auto partials = workspace.book<float>(row_blocks * plan.max_blocks * work.partial_floats());
     const auto q_weight = workspace.book<float>(widened_floats(call.q_norm_weight));

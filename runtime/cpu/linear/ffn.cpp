@@ -37,7 +37,7 @@ public:
     void load(const Rows &x, int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
         const int threads = static_cast<int>(std::min<int64_t>(threads_for(context_, rows * width_ * 4), rows));
         run_tasks(context_, threads, [&](int index) {
-            NormRows kernel(isa_, DType::f32, call_.options.norm, call_.rms, weight_, bias_);
+            NormRows kernel(isa_, DType::f32, call_.norm, call_.rms, weight_, bias_);
             float *const wide = rows_ + 2 * width_ * index, *const normalized = wide + width_;
             int64_t row = rows * index / threads;
             const Part part = {first_row + row, first_row + rows * (index + 1) / threads, 0, width_};
@@ -67,12 +67,11 @@ private:
 
 void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const halyard_isa isa = best_isa(context.max_isa);
-    const halyard_ffn_options &o = call.options;
     const int64_t rows = row_count(call.x), block = std::min(rows, block_rows());
     const int64_t d_model = call.x.width(), d_ff = call.up->out_features;
-    const bool plain_norm = o.norm != HALYARD_NORM_NONE && !o.deferred_norm;
+    const bool plain_norm = call.norm != HALYARD_NORM_NONE && !call.deferred_norm;
 
-    Layer up(call.up, o.activation, o.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
+    Layer up(call.up, call.activation, call.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
     const Product up_product(context, isa, rows, up), down_product(context, isa, rows, down);
     InputNorm norm(context, isa, call);
     const int64_t x_floats = BlockedRows::floats(Tiling::max_rows(block), d_model);
@@ -83,8 +82,8 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
     const auto of_norm = workspace.book<float>(plain_norm ? norm.scratch_floats() : 0);
-    const auto scales = workspace.book<float>(o.deferred_norm ? block : 0);
-    const auto means = workspace.book<float>(o.deferred_norm && o.norm == HALYARD_NORM_LAYER ? block : 0);
+    const auto scales = workspace.book<float>(call.deferred_norm ? block : 0);
+    const auto means = workspace.book<float>(call.deferred_norm && call.norm == HALYARD_NORM_LAYER ? block : 0);
     const auto of_threads = workspace.book(std::max(up_product.scratch_bytes(), down_product.scratch_bytes()));
     if (!workspace.allocate(check)) {
         return;
@@ -104,7 +103,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     x.add(call.x);
     x.merge();
     y.add(call.y);
-    if (o.residual) {
+    if (call.residual) {
         y.add(call.x);
     }
     y.merge();
@@ -117,12 +116,12 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         } else {
             load_rows(context, isa, x, call.x.dtype, row, count, d_model, input);
         }
-        if (o.deferred_norm) {
+        if (call.deferred_norm) {
             const int threads = static_cast<int>(
                 std::min<int64_t>(threads_for(context, count * d_model * size_of(call.x.dtype)), count));
             run_tasks(context, threads, [&](int index) {
                 const int64_t begin = count * index / threads, end = count * (index + 1) / threads;
-                row_statistics(isa, x, call.x.dtype, o.norm, call.rms, row + begin, end - begin, scale + begin,
+                row_statistics(isa, x, call.x.dtype, call.norm, call.rms, row + begin, end - begin, scale + begin,
                                mean ? mean + begin : nullptr);
             });
         }
@@ -134,7 +133,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         Destination destination;
         destination.rows = &y;
         destination.dtype = call.y.dtype;
-        destination.has_residual = o.residual != 0;
+        destination.has_residual = call.residual;
         destination.first_row = row;
         down_product.run(hidden, tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
     }

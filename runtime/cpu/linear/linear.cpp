@@ -1,8 +1,8 @@
 // Linear layers on the processor: blocks of rows, and the copy of x that the kernels read.
 #include <climits>
 
+#include "core/calls/row_vector.h"
 #include "core/check_shapes.h"
-#include "core/row_vector.h"
 #include "core/workspace.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "core/calls/row_vector.h"
 #include "core/row_iterator.h"
-#include "core/row_vector.h"
 #include "cpu/backend.h"
 #include "cpu/ops/norm_rows.h"
 #include "cpu/ops/streaming.h"

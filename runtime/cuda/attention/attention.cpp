@@ -8,7 +8,6 @@
 #include "cuda/backend.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/workspace.h"
 #include "cuda/attention/attention_plan.h"
@@ -93,18 +92,18 @@ private:
                 view_of(heads.data, DType::f32, {true, ordinal_}, {rows, heads.head_dim}, {heads.head_dim, 1});
             norm(check_, context_, {HALYARD_NORM_RMS, view, weight, View(), view, call_.rms});
         }
-        if (call_.options.rope) {
+        if (call_.rope) {
             DevicePositions positions;
             positions.first = position;
-            rotate(check_, context_, ordinal_, *call_.options.rope, positions, heads, heads);
+            rotate(check_, context_, ordinal_, *call_.rope, positions, heads, heads);
         }
     }
 
     /** Appends the new keys and values of sequences to the cache. */
     void append(const SequenceRun &run, int64_t position) {
         const int64_t sequence = call_.sequence(run.first), tokens = call_.k.tokens;
-        const DeviceHeads k = heads_on_device(call_.k).batch_from(run.first, run.count);
-        const DeviceHeads v = heads_on_device(call_.v).batch_from(run.first, run.count);
+        const DeviceHeads k = device_heads(call_.k).batch_from(run.first, run.count);
+        const DeviceHeads v = device_heads(call_.v).batch_from(run.first, run.count);
         const DeviceHeads keys = cached_keys(*call_.cache, call_.layer, sequence, run.count, position, tokens);
         convert_heads(check_, context_, ordinal_, v,
                       cached_values(*call_.cache, call_.layer, sequence, run.count, position, tokens));
@@ -142,7 +141,7 @@ private:
             return {cached_keys(*call_.cache, call_.layer, sequence, run.count, 0, keys),
                     cached_values(*call_.cache, call_.layer, sequence, run.count, 0, keys)};
         }
-        const DeviceHeads k = heads_on_device(call_.k), v = heads_on_device(call_.v);
+        const DeviceHeads k = device_heads(call_.k), v = device_heads(call_.v);
         const auto copy = [&](char *memory) {
             return compact_heads(memory, plan_.stored_dtype, k.batch, k.tokens, k.heads, k.head_dim);
         };
@@ -190,9 +189,8 @@ private:
     void attend(int64_t b, int64_t batch, int64_t token, int64_t tokens, int64_t position,
                 const KeysAndValues &stored) {
         load(b, batch, token, tokens, position);
-        const halyard_attention_options &o = call_.options;
         const int64_t window =
-            o.sliding_window > 0 ? std::min(o.sliding_window, max_device_positions) : max_device_positions;
+            call_.sliding_window > 0 ? std::min(call_.sliding_window, max_device_positions) : max_device_positions;
         const int64_t head_floats = plan_.padded_rows(tokens) * plan_.pitch;
         const QueryBlock block = {b,
                                   batch,
@@ -200,7 +198,7 @@ private:
                                   tokens,
                                   position,
                                   window,
-                                  o.causal ? 1 : window,
+                                  call_.causal ? 1 : window,
                                   tokens * plan_.group,
                                   head_floats,
                                   batch * call_.k.heads * head_floats};
@@ -268,8 +266,7 @@ private:
         attend_by_products(context_, launches_,
                            {narrow_queries_, stored.keys.tokens_from(first, count),
                             stored.values.tokens_from(first, count), block.rows, plan_.padded_rows(block.tokens),
-                            score_scale(), call_.options.softcap, scores_, weights_, partial_at(block, made),
-                            plan_.pitch},
+                            call_.scale, call_.softcap, scores_, weights_, partial_at(block, made), plan_.pitch},
                            workspace_);
     }
 
@@ -278,11 +275,6 @@ private:
         const int64_t d = call_.q.head_dim, rows = block.batch * call_.k.heads * block.rows;
         cast(check_, context_, view_of(queries_, DType::f32, {true, ordinal_}, {rows, d}, {d, 1}),
              view_of(narrow_queries_, dtype, {true, ordinal_}, {rows, d}, {d, 1}));
-    }
-
-    float score_scale() const {
-        return call_.options.scale > 0.0f ? call_.options.scale
-                                          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(call_.q.head_dim)));
     }
 
     /** The queries in f32 after norm and rope, [sequence][head of keys][query][head of the group]. */
@@ -354,8 +346,8 @@ private:
                       {.q = q,
                        .keys = keys,
                        .values = values,
-                       .scale = score_scale(),
-                       .softcap = call_.options.softcap,
+                       .scale = call_.scale,
+                       .softcap = call_.softcap,
                        .first_split = static_cast<int32_t>(piece.split),
                        .base = static_cast<int32_t>(base),
                        .end_position = static_cast<int32_t>(stored.keys.tokens),

@@ -26,13 +26,6 @@ inline int64_t divide_up(int64_t n, int64_t by) {
     return (n + by - 1) / by;
 }
 
-inline DeviceHeads heads_on_device(const Heads &heads) {
-    return {heads.view.data, heads.view.dtype,   heads.batch,        heads.tokens,     heads.heads,
-            heads.head_dim,  heads.batch_stride, heads.token_stride, heads.head_stride};
-}
-
-constexpr int64_t cell_bytes = 16;
-
 /** Whether each position of a head is whole cells. */
 inline bool in_cells(const DeviceHeads &heads) {
     const int64_t cell = cell_bytes / size_of(heads.dtype);
@@ -67,7 +60,7 @@ struct DevicePlan {
         for (int64_t b = 0; b < q.batch; b++) {
             longest = std::max(longest, call.keys(b));
         }
-        keys_change = call.k_norm_weight.data || call.options.rope;
+        keys_change = call.k_norm_weight.data || call.rope;
 
         const auto rows_of = [&](int64_t tokens) { return padded_rows(tokens) * k.heads; };
         const auto partial_of = [&](int64_t tokens, int64_t splits) {
@@ -92,7 +85,7 @@ struct DevicePlan {
         // Keys that change go to products in their own type, as they would from a cache; else nothing is rounded.
         stored_dtype = products || call.cache || !keys_change ? common_dtype : DType::f32;
         const auto must_move = [&](const Heads &heads) {
-            return !call.cache && (heads.view.dtype != stored_dtype || (products && !in_cells(heads_on_device(heads))));
+            return !call.cache && (heads.view.dtype != stored_dtype || (products && !in_cells(device_heads(heads))));
         };
         copy_keys = must_move(k) || (!call.cache && keys_change);
         copy_values = must_move(call.v);

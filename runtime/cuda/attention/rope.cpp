@@ -59,7 +59,6 @@ private:
 
     /** By words where every pair's place in x, y and the table is a whole cell. */
     Access access() const {
-        constexpr int64_t cell_bytes = 16;
         const int64_t cell = cell_bytes / size_, pairs = rope_.pairs();
         if ((interleaved_ && x_.dtype == DType::f32) || pairs % 4 != 0 || (!interleaved_ && pairs % cell != 0)) {
             return Access::elements;

@@ -1,8 +1,8 @@
 // Feed-forward networks on a device: two products with what lies between them in scratch memory, as linear.cpp has one.
 #include <algorithm>
 
+#include "core/calls/row_vector.h"
 #include "core/check_shapes.h"
-#include "core/row_vector.h"
 #include "cuda/backend.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/linear/layer_steps.h"
@@ -17,15 +17,14 @@ constexpr int64_t most_intermediate_bytes = int64_t{1} << 29, least_rows = 1024;
 }  // namespace
 
 void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
-    const halyard_ffn_options &o = call.options;
     const halyard_weights &up = *call.up, &down = *call.down;
     const int64_t rows = row_count(call.x), d_model = call.x.width(), d_ff = up.out_features, size = sizeof(float);
     const DType dtype = common(common(call.x.dtype, up.dtype), common(call.x.dtype, down.dtype)),
                 y_dtype = call.y.dtype;
-    const bool plain_norm = o.norm != HALYARD_NORM_NONE && !o.deferred_norm, deferred = o.deferred_norm != 0;
-    const bool has_mean = deferred && o.norm == HALYARD_NORM_LAYER, residual = o.residual != 0;
+    const bool plain_norm = call.norm != HALYARD_NORM_NONE && !call.deferred_norm, deferred = call.deferred_norm;
+    const bool has_mean = deferred && call.norm == HALYARD_NORM_LAYER, residual = call.residual;
     const bool has_bias = call.bias.data || call.bias_up.data, shifted = deferred || up.has_column_bias;
-    const bool has_unit = up.gated || o.activation != HALYARD_IDENTITY;
+    const bool has_unit = up.gated || call.activation != HALYARD_IDENTITY;
 
     // Sums in f16 that are yet to be scaled might overflow.
     const DType sums_dtype = dtype == DType::f16 && shifted ? DType::f32 : dtype;
@@ -118,19 +117,19 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
         };
         const View scale = vector_of_rows(scale_piece), mean = has_mean ? vector_of_rows(mean_piece) : View();
         norm_statistics(check, context,
-                        {o.norm, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean, scale, call.rms});
+                        {call.norm, steps.rows(x.data, dtype, rows, d_model, x_pitch), mean, scale, call.rms});
     }
 
     char *const y = copy_y ? workspace[y_copy] : call.y.data;
     const char *const added = copy_residual ? workspace[residual_copy] : residual ? x.data : nullptr;
     const int64_t added_pitch = copy_residual ? d_model : x_pitch;
-    const Unit unit = {o.activation, o.beta};
+    const Unit unit = {call.activation, call.beta};
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         Matrix input = {x.data + row * x_pitch * size_of(dtype), x_pitch};
         if (plain_norm) {
             norm(check, context,
-                 {o.norm, steps.rows(input.data, dtype, count, d_model, x_pitch), weight, bias,
+                 {call.norm, steps.rows(input.data, dtype, count, d_model, x_pitch), weight, bias,
                   steps.rows(workspace[normed], dtype, count, d_model, norm_pitch), call.rms});
             input = {workspace[normed], norm_pitch};
         }

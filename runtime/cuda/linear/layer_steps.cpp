@@ -11,8 +11,6 @@
 namespace halyard::cuda {
 namespace {
 
-constexpr int64_t access_bytes = 16;
-
 // Of each activation, in the order of halyard_activation: its kernel where nothing else is made of the sums, as activation
 // and as gated unit, null where there is none, and the epilogues.
 constexpr const KernelOf<halyard::arguments::Activation> *activations[] = {nullptr,
@@ -51,7 +49,7 @@ static_assert(std::size(activations) == HALYARD_EXP + 1 && std::size(gated_units
 }  // namespace
 
 int64_t aligned_pitch(int64_t width, DType dtype) {
-    const int64_t cell = access_bytes / size_of(dtype);
+    const int64_t cell = cell_bytes / size_of(dtype);
     return (width + cell - 1) / cell * cell;
 }
 
@@ -158,9 +156,9 @@ void Steps::launch_epilogue(const halyard_weights &w, const Unit &unit, const Sh
     const auto epilogue = epilogues[unit.activation];
     const auto gated_epilogue = gated_epilogues[unit.activation];
     const char *const up = sums + w.up_column * size_of(dtype);
-    const int64_t cell = access_bytes / size_of(dtype);
+    const int64_t cell = cell_bytes / size_of(dtype);
     const auto whole = [&](const char *data, int64_t pitch) {
-        return reinterpret_cast<uintptr_t>(data) % access_bytes == 0 && (count == 1 || pitch % cell == 0);
+        return reinterpret_cast<uintptr_t>(data) % cell_bytes == 0 && (count == 1 || pitch % cell == 0);
     };
     const bool by_words = w.out_features % cell == 0 && whole(sums, sums_pitch) && whole(up, sums_pitch) &&
                           whole(y, y_pitch) &&

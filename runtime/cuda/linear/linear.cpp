@@ -4,8 +4,8 @@
 // unit the sums lie in scratch memory, in the type of x and the weights, and the unit overwrites them (the gate's half)
 // or goes to y. Calls whose types differ are computed in f32 throughout, for which x and even the matrix are widened
 // first: they are right, and slow. So are rows that do not lie at an even pitch, which are copied.
+#include "core/calls/row_vector.h"
 #include "core/check_shapes.h"
-#include "core/row_vector.h"
 #include "cuda/backend.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/linear/layer_steps.h"

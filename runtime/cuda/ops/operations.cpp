@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/calls/row_vector.h"
 #include "core/row_iterator.h"
-#include "core/row_vector.h"
 #include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 
@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t max_piece_rows = int64_t{1} << 30;
 // The second axis of a grid ends here.
 constexpr int64_t max_grid_rows = 65535;
-
-constexpr int64_t cell_bytes = 16;
 
 /** Elements that a kernel for this type takes at a time when it takes words. */
 int64_t cell(DType dtype) {

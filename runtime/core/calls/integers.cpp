@@ -1,5 +1,5 @@
 // The check of tensors of integers.
-#include "core/integers.h"
+#include "core/calls/integers.h"
 
 namespace halyard {
 

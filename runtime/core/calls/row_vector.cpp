@@ -1,5 +1,5 @@
 // Checks and access of row vectors.
-#include "core/row_vector.h"
+#include "core/calls/row_vector.h"
 
 namespace halyard {
 namespace {

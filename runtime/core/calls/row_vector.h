@@ -1,6 +1,6 @@
 // Tensors that hold one f32 for each row of another.
-#ifndef HALYARD_RUNTIME_CORE_ROW_VECTOR_H
-#define HALYARD_RUNTIME_CORE_ROW_VECTOR_H
+#ifndef HALYARD_RUNTIME_CORE_CALLS_ROW_VECTOR_H
+#define HALYARD_RUNTIME_CORE_CALLS_ROW_VECTOR_H
 
 #include "core/check.h"
 

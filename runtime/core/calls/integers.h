@@ -1,6 +1,6 @@
 // Checked tensors of integers that name tokens: their ids, their positions.
-#ifndef HALYARD_RUNTIME_CORE_INTEGERS_H
-#define HALYARD_RUNTIME_CORE_INTEGERS_H
+#ifndef HALYARD_RUNTIME_CORE_CALLS_INTEGERS_H
+#define HALYARD_RUNTIME_CORE_CALLS_INTEGERS_H
 
 #include "core/check.h"
 
