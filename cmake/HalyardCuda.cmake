@@ -21,7 +21,7 @@ math(EXPR HALYARD_CUDA_VERSION "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10"
 list(GET HALYARD_CUDA_ARCHITECTURES 0 HALYARD_CUDA_MIN_CAPABILITY)
 message(STATUS "CUDA kernels: ${HALYARD_PTXAS} ${CMAKE_MATCH_1}.${CMAKE_MATCH_2} for sm_${HALYARD_CUDA_ARCHITECTURES}")
 
-# `words` for tensors of aligned rows, `elements` for all others (generators/row_storage.h). Some have one of them alone.
+# `words` for tensors of aligned rows, `elements` for all others (schedules/element_access.h). Some have one of them alone.
 set(HALYARD_DEVICE_ACCESS words elements)
 set(HALYARD_DEVICE_ACCESS_device_matmul elements)
 set(HALYARD_DEVICE_ACCESS_device_fold elements)
@@ -96,14 +96,11 @@ function(halyard_device_kernel name family generator)
         foreach(access IN LISTS accesses)
             set(symbol hk_${name}_${dtype}_cuda_${access})
             set(stem "${HALYARD_DEVICE_DIR}/${symbol}")
-            set(words)
-            if(NOT HALYARD_DEVICE_ACCESS_${family})
-                set(words words=false)
-                if(access STREQUAL "words")
-                    set(words words=true)
-                endif()
+            set(packed false)
+            if(access STREQUAL "words")
+                set(packed true)
             endif()
-            set(params dtype=${dtype} ${words} ${ARGN})
+            set(params dtype=${dtype} packed=${packed} ${ARGN})
             halyard_kernel_call(device_calls ${name} ${access} ${generator} ${params})
             add_custom_command(
                 OUTPUT "${stem}.o" "${stem}.device_code"

@@ -1,73 +1,55 @@
-# The programs that make the kernels: one for every file in generators/, with the schedules whose headers it includes, so
-# that a change of one rebuilds no kernel of another. They run on the machine that builds, whatever it builds for.
+# The programs that make the kernels: one for every file in generators/generators.cmake, with the schedules of the families
+# that stand there, so that a change of one rebuilds no kernel of another. They run on the machine that builds, whatever it
+# builds for.
 #
 # Needs HALYARD_ARCH and HALYARD_SOURCE_DIR. Sets, for the including scope:
 #   HALYARD_PROGRAMS              the programs
 #   HALYARD_GENERATORS_<program>  the generators in each
+#   HALYARD_GENERATOR_SOURCES     their files, HALYARD_SCHEDULE_SOURCES those of the schedules
 #   HALYARD_GENERATOR_OBJECTS     object libraries that the programs are linked of, where they are targets: for the tuner
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardKernelCalls.cmake")
-file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.cpp")
-file(GLOB HALYARD_GENERATOR_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/generators/*.cpp")
-
-# What can be read from a generator's source: generators and schedules.
 set(HALYARD_PROGRAMS)
-foreach(source IN LISTS HALYARD_GENERATOR_SOURCES)
-    get_filename_component(name "${source}" NAME_WE)
-    set(program halyard_generate_${name})
-    list(APPEND HALYARD_PROGRAMS ${program})
-    set(HALYARD_GENERATORS_${program})
-    set(HALYARD_SCHEDULES_${program})
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
-    file(STRINGS "${source}" lines REGEX "^(#include \"schedules/|HALIDE_REGISTER_GENERATOR)")
-    foreach(line IN LISTS lines)
-        if(line MATCHES "\"schedules/(.+)\\.h\"")
-            list(APPEND HALYARD_SCHEDULES_${program} halyard_schedule_${CMAKE_MATCH_1})
-        elseif(line MATCHES ", *([a-z0-9_]+)\\)")
-            list(APPEND HALYARD_GENERATORS_${program} ${CMAKE_MATCH_1})
-        endif()
-    endforeach()
-endforeach()
+set(HALYARD_FILES)
+function(halyard_generators file families)
+    list(APPEND HALYARD_FILES ${file})
+    list(APPEND HALYARD_PROGRAMS halyard_generate_${file})
+    list(APPEND HALYARD_GENERATOR_SOURCES "${HALYARD_SOURCE_DIR}/generators/${file}.cpp")
+    set(HALYARD_FAMILIES_${file} ${families} PARENT_SCOPE)
+    set(HALYARD_GENERATORS_halyard_generate_${file} ${ARGN} PARENT_SCOPE)
+    return(PROPAGATE HALYARD_FILES HALYARD_PROGRAMS HALYARD_GENERATOR_SOURCES)
+endfunction()
+include("${HALYARD_SOURCE_DIR}/generators/generators.cmake")
+file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.cpp"
+     "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
 
-function(_halyard_compile_for_host target)
-    target_include_directories(${target} PRIVATE "${HALYARD_SOURCE_DIR}")
-    target_compile_options(${target} PRIVATE -O1 -Wall)
-    target_link_libraries(${target} PRIVATE Halide::Halide)
+# An object library of sources that run on this machine; adds it to HALYARD_GENERATOR_OBJECTS.
+function(_halyard_add_objects name)
+    add_library(${name} OBJECT ${ARGN})
+    target_include_directories(${name} PRIVATE "${HALYARD_SOURCE_DIR}")
+    target_compile_options(${name} PRIVATE -O1 -Wall)
+    target_link_libraries(${name} PRIVATE Halide::Halide)
+    set(HALYARD_GENERATOR_OBJECTS ${HALYARD_GENERATOR_OBJECTS} ${name} PARENT_SCOPE)
 endfunction()
 
 # The programs as targets of this build.
 function(halyard_compile_generators)
-    # Whatever the processor: schedules/gpu.h, of rows and elementwise kernels, and a header gpu_<name>.h for every other
-    # file.
-    file(GLOB sources CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
-    set(common_sources ${sources})
-    list(FILTER common_sources INCLUDE REGEX "/(row|elementwise)\\.cpp$")
-    list(FILTER sources EXCLUDE REGEX "/(row|elementwise)\\.cpp$")
-    add_library(halyard_schedule_gpu OBJECT ${common_sources})
-    set(objects halyard_schedule_gpu)
-    foreach(source IN LISTS sources)
-        get_filename_component(name "${source}" NAME_WE)
-        add_library(halyard_schedule_gpu_${name} OBJECT "${source}")
-        list(APPEND objects halyard_schedule_gpu_${name})
+    set(families ${HALYARD_SCHEDULE_SOURCES})
+    list(TRANSFORM families REPLACE ".*/(.+)\\.cpp$" "\\1")
+    list(REMOVE_DUPLICATES families)
+    foreach(family IN LISTS families)
+        set(sources ${HALYARD_SCHEDULE_SOURCES})
+        list(FILTER sources INCLUDE REGEX "/${family}\\.cpp$")
+        _halyard_add_objects(halyard_schedule_${family} ${sources})
     endforeach()
-    foreach(target IN LISTS objects)
-        _halyard_compile_for_host(${target})
+    foreach(file program source IN ZIP_LISTS HALYARD_FILES HALYARD_PROGRAMS HALYARD_GENERATOR_SOURCES)
+        _halyard_add_objects(halyard_generator_${file} "${source}")
+        set(schedules ${HALYARD_FAMILIES_${file}})
+        list(TRANSFORM schedules PREPEND halyard_schedule_)
+        add_executable(${program})
+        target_link_libraries(${program} PRIVATE Halide::Generator halyard_generator_${file} ${schedules})
     endforeach()
-    foreach(source IN LISTS HALYARD_SCHEDULE_SOURCES)
-        get_filename_component(name "${source}" NAME_WE)
-        add_library(halyard_schedule_${name} OBJECT "${source}")
-        _halyard_compile_for_host(halyard_schedule_${name})
-        list(APPEND objects halyard_schedule_${name})
-    endforeach()
-    foreach(source program IN ZIP_LISTS HALYARD_GENERATOR_SOURCES HALYARD_PROGRAMS)
-        get_filename_component(name "${source}" NAME_WE)
-        add_library(halyard_generator_${name} OBJECT "${source}")
-        _halyard_compile_for_host(halyard_generator_${name})
-        list(APPEND objects halyard_generator_${name})
-        add_executable(${program} $<TARGET_OBJECTS:halyard_generator_${name}>)
-        target_link_libraries(${program} PRIVATE Halide::Generator ${HALYARD_SCHEDULES_${program}})
-    endforeach()
-    halyard_compile_kernel_calls(${objects})
-    set(HALYARD_GENERATOR_OBJECTS ${objects} PARENT_SCOPE)
+    halyard_compile_kernel_calls(${HALYARD_GENERATOR_OBJECTS})
+    set(HALYARD_GENERATOR_OBJECTS ${HALYARD_GENERATOR_OBJECTS} PARENT_SCOPE)
 endfunction()
 
 # The programs as files of a build of their own, cmake/host, with the compiler of this machine: for cross builds. Sets

@@ -36,7 +36,7 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_TARGET_avx512 ${HALYARD_TARGET_avx2}-avx512-avx512_skylake)
 else()
     # Conversions of halves belong to ARMv8.0, arithmetic with them to ARMv8.2; Halide's feature arm_fp16 stands for both
-    # (generators/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it
+    # (schedules/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it
     # refuses an instruction that the set lacks.
     set(HALYARD_ARCH arm)
     set(HALYARD_ISAS neon neon_fp16)

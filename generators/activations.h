@@ -16,6 +16,9 @@ inline Halide::Expr activation(const std::string &name, const Halide::Target &ta
                                Halide::Expr beta) {
     const bool derivative = name.find("_derivative") != std::string::npos;
     const Math math(target, derivative ? DType::f32 : dtype);
+    if (name == "identity") {
+        return x;
+    }
     if (name == "swish") {
         return math.swish(x, beta);
     }

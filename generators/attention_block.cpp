@@ -1,118 +1,81 @@
 // The softmax of attention between two matrix products, for GPUs: of a block of scores, every one of which counts, the
-// largest of each row, and the weights w(j) = exp(t(j) - top), t = score_scale x, with their sum. attention_split.cpp
-// says what becomes of the two numbers of a row.
+// maximum m of each row, and the probabilities exp(t(j) - m), t = score_scale x, with their sum. attention_split.cpp says
+// what becomes of the two numbers of a row.
 //
-// The sum is that of the weights as they are stored, so that what the second product makes of them is a mean.
+// The sum is that of the probabilities as they are stored, so that what the second product makes of them is a mean.
 #include <limits>
 
 #include "Halide.h"
 
-#include "roundings.h"
-#include "row_reduction.h"
-#include "row_storage.h"
-#include "row_threads.h"
-#include "schedules/gpu.h"
+#include "math.h"
 #include "schedules/gpu_attention.h"
+#include "schedules/row_kernel.h"
 
 namespace halyard {
 namespace {
 
 using namespace Halide;
 
-/** The weight of a score. */
-Expr weight_of(const Expr &score, const Expr &top, const Target &target) {
-    const Math math(target.with_feature(Target::StrictFloat));
-    return strict_float(math.exp(strict_float(score - top)));
-}
-
 class AttentionBlockSums : public Generator<AttentionBlockSums> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f16, dtype_names};  // of the weights
-    GeneratorParam<bool> words{"words", true};                      // see row_storage.h
-
-    Input<Buffer<float, 2>> scores{"scores"};
+    RowKernel row{RowWork::statistics, DType::f32};  // dtype is that of the probabilities
+    Input<Buffer<void, 2>> scores{"scores"};
     Input<float> score_scale{"score_scale"};
-    RowThreadInputs threads;
 
     void configure() {
-        threads.add_to(*this);
-        // [1] each: the largest, and the sum.
-        outputs = add_output<Func>("y", std::vector<Type>{Float(32), Float(32)}, 2);
+        row.configure(*this);
+        row.tensors.add(*this, scores, DType::f32);
+        row.add_statistics(*this, 2);  // maximum, sum
     }
 
     void generate() {
         constexpr int lanes = 64;
-        const RowThreads dealt = threads.threads(DType::f32, words);
-        const Expr width = scores.dim(0).extent();
-        const Feature score = [&](Expr i) { return strict_float(scores(i, t) * score_scale); };
-        const auto larger = [](Expr a, Expr b) { return strict_float(select(a > b, a, b)); };
-        // The least number, not -infinity: a row of -infinity has no weight at all.
-        top = reduce_row(
-            "top", width, lanes, t, {std::numeric_limits<float>::lowest()}, score,
-            [&](const Values &so_far, const Expr &x) { return Values{larger(so_far[0], x)}; }, larger, &dealt);
-        const RowStorage storage(dtype, get_target(), false);
-        sum = reduce_row(
-            "sum", width, lanes, t, {0.0f},
-            [&](Expr i) { return storage.rounded(weight_of(score(i), top.result(t), get_target())); },
-            [](const Values &so_far, const Expr &x) { return Values{so_far[0] + x}; }, exact_sum, &dealt);
-        y(value, t) = Tuple(top.result(t), sum.result(t));
-        *outputs = y;
+        const Math math(get_target());
+        const Expr width = row.width_of(scores);
+        const Element score = [&](const ElementAccess &at, const Expr &i) { return at(scores, i) * score_scale; };
+        // The least number, not -infinity: a row of -infinity has no probability at all.
+        const Expr least = std::numeric_limits<float>::lowest();
+        const Expr row_max = row.reduce("top", width, lanes, largest_element(least), score);
+        const Element probability = [&](const ElementAccess &at, const Expr &i) {
+            return row.tensors.access({}).rounded(math.exp(score(at, i) - row_max));
+        };
+        const Expr sum = row.reduce("sum", width, lanes, sum_of_elements(), probability);
+        row.write_statistics({row_max, sum});
     }
 
-    void schedule() {
-        keep_roundings(get_pipeline(), get_target());
-        y.output_buffers()[0].dim(0).set_bounds(0, 1);
-        if (using_autoscheduler()) {
-            return;
-        }
-        if (words) {
-            schedules::gpu::promise_cells(scores);
-        }
-        schedules::gpu::row({{top, sum}, {}, y, value, t, scores.dim(0).extent()}, threads.statistics_params(words),
-                            get_target());
-    }
-
-private:
-    GeneratorOutput<Func> *outputs = nullptr;
-    Func y{"y"};
-    Var value{"value"}, t{"t"};  // t: row
-    RowReduction top, sum;
+    void schedule() { row.schedule(*this); }
 };
 
 class AttentionBlockWeights : public Generator<AttentionBlockWeights> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f16, dtype_names};
-    GeneratorParam<bool> words{"words", true};  // see row_storage.h
-
-    Input<Buffer<float, 2>> scores{"scores"};
+    KernelTensors tensors;
+    Input<Buffer<void, 2>> scores{"scores"};
     Input<float> score_scale{"score_scale"};
-    Input<Buffer<float, 1>> top{"top"};  // of each row
+    Input<Buffer<float, 1>> row_max{"top"};
     Output<Buffer<void, 2>> y{"y"};
 
-    void configure() { y.set_type(storage().type()); }
+    void configure() {
+        tensors.configure(*this, y);
+        tensors.add(*this, scores, DType::f32);
+    }
 
     void generate() {
+        const Math math(get_target());
+        row_max.dim(0).set_min(0).set_stride(Expr());
         loaded(d, t) = scores(d, t);
-        const auto element = [&](Expr i) {
-            return weight_of(strict_float(loaded(i, t) * score_scale), top(t), get_target());
+        const Element probability = [&](const ElementAccess &, const Expr &i) {
+            return math.exp(loaded(i, t) * score_scale - row_max(t));
         };
-        results(d, t) = storage().store_result(element, d);
+        results(d, t) = tensors.access({t}).store(probability, d);
         y(d, t) = results(d, t);
     }
 
     void schedule() {
-        keep_roundings(get_pipeline(), get_target());
-        if (using_autoscheduler()) {
-            return;
-        }
-        top.dim(0).set_min(0).set_stride(Expr());
-        schedules::gpu::promise_cells(scores, y);
+        tensors.begin_schedule(*this);
         schedules::gpu::attention_block_weights({y, loaded, results, d, t}, get_target());
     }
 
 private:
-    RowStorage storage() const { return RowStorage(dtype, get_target(), words); }
-
     Var d{"d"}, t{"t"};  // position, row
     Func loaded{"loaded"}, results{"results"};
 };

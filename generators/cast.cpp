@@ -1,10 +1,7 @@
 // Conversion between storage types, through f32: y = round(x). Equal types copy bits.
 #include "Halide.h"
 
-#include "elementwise.h"
-#include "row_storage.h"
-#include "schedules/elementwise.h"
-#include "schedules/gpu.h"
+#include "schedules/elementwise_kernel.h"
 
 namespace halyard {
 namespace {
@@ -13,36 +10,24 @@ using namespace Halide;
 
 class Cast : public Generator<Cast> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    ElementwiseKernel kernel;
     GeneratorParam<DType> to{"to", DType::f16, dtype_names};
-    GeneratorParam<bool> words{"words", false};  // see row_storage.h
-    schedules::ElementwiseParams params;
-
     Input<Buffer<void, 2>> x{"x"};
     Output<Buffer<void, 2>> y{"y"};
 
     void configure() {
-        x.set_type(storage(dtype).type());
-        y.set_type(storage(to).type());
+        kernel.configure(*this, x);
+        kernel.tensors.add(*this, y, to);
     }
 
     void generate() {
-        const auto element = [&](Expr i) {
-            return strict_float(storage(dtype).load([&](Expr index) { return x(index, t); }, i));
-        };
-        y(d, t) = dtype.value() == to.value() ? Expr(x(d, t)) : storage(to).store(element, d);
+        const ElementAccess from = kernel.access(), into = kernel.access(to);
+        const Element element = [&](const ElementAccess &, const Expr &i) { return from(x, i); };
+        const bool equal = kernel.tensors.dtype.value() == to.value();
+        kernel.write_stored(y, equal ? Expr(x(kernel.d, kernel.t)) : into.store_any(element, kernel.d));
     }
 
-    void schedule() {
-        if (!using_autoscheduler()) {
-            schedule_elementwise({y, d, t}, words, params, get_target(), get_pipeline(), x, y);
-        }
-    }
-
-private:
-    RowStorage storage(DType stored) const { return RowStorage(stored, get_target(), words); }
-
-    Var d{"d"}, t{"t"};
+    void schedule() { kernel.schedule(*this); }
 };
 
 }  // namespace

@@ -4,9 +4,8 @@
 // the call.
 #include "Halide.h"
 
-#include "roundings.h"
 #include "schedules/gpu_matmul.h"
-#include "storage.h"
+#include "schedules/kernel_tensors.h"
 
 namespace halyard {
 namespace {
@@ -15,9 +14,9 @@ using namespace Halide;
 
 class DeviceProduct : public Generator<DeviceProduct> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of x and w
-    GeneratorParam<bool> to_f32{"to_f32", false};                   // the dtype of y, c and bias, if not that of x
-    GeneratorParam<bool> transposed{"transposed", true};            // w(input, column), not w(column, input)
+    KernelTensors tensors;                                // dtype: of x and w
+    GeneratorParam<bool> to_f32{"to_f32", false};         // the dtype of y, c and bias, if not that of x
+    GeneratorParam<bool> transposed{"transposed", true};  // w(input, column), not w(column, input)
 
     Input<Buffer<void, 3>> x{"x"};        // x(input, row, batch)
     Input<Buffer<void, 3>> w{"w"};        // (input, column, batch) or (column, input, batch)
@@ -28,23 +27,23 @@ public:
     Output<Buffer<void, 3>> y{"y"};  // y(column, row, batch); may be c
 
     void configure() {
-        x.set_type(storage().type());
-        w.set_type(storage().type());
+        tensors.configure(*this, x, w);
         c.set_type(result().type());
         bias.set_type(result().type());
         y.set_type(result().type());
     }
 
     void generate() {
+        const Storage storage = tensors.storage();
         const Expr depth = x.dim(0).extent(), rows = y.dim(1).extent(), columns = y.dim(0).extent();
         const int block = schedules::gpu::product_block;
         const auto within = [](const Expr &index, const Expr &extent) { return min(index, extent - 1); };
         // Beyond the ends there are zeros.
         x_block(input, row, batch) =
-            select(input < depth, storage().widen(x(within(input, depth), within(row, rows), batch)), 0.0f);
+            select(input < depth, storage.widen(x(within(input, depth), within(row, rows), batch)), 0.0f);
         const Expr i = within(input, depth), k = within(column, columns);
         w_block(input, column, batch) =
-            select(input < depth, storage().widen(transposed ? w(i, k, batch) : w(k, i, batch)), 0.0f);
+            select(input < depth, storage.widen(transposed ? w(i, k, batch) : w(k, i, batch)), 0.0f);
 
         const RDom in_block(0, block, "input"), blocks(0, (depth + block - 1) / block, "block");
         partial(column, row, batch, part) = 0.0f;
@@ -62,25 +61,19 @@ public:
     }
 
     void schedule() {
-        keep_roundings(get_pipeline(), get_target());
-        if (using_autoscheduler()) {
-            return;
-        }
-        for (auto *buffer : {&x, &w, &c}) {
-            for (int i = 0; i < 3; i++) {
-                buffer->dim(i).set_min(0);
-            }
-        }
+        tensors.begin_schedule(*this);
         for (int i = 0; i < 3; i++) {
-            y.dim(i).set_min(0);
+            for (OutputImageParam buffer :
+                 {OutputImageParam(x), OutputImageParam(w), OutputImageParam(c), OutputImageParam(y)}) {
+                buffer.dim(i).set_min(0);
+            }
         }
         bias.dim(0).set_min(0);
         schedules::gpu::product({x_block, w_block, partial, sum, y, input, column, row, batch, transposed});
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
-    Storage result() const { return Storage(to_f32 ? DType::f32 : dtype.value(), get_target()); }
+    Storage result() const { return Storage(to_f32 ? DType::f32 : tensors.dtype.value(), get_target()); }
 
     Var input{"input"}, column{"column"}, row{"row"}, batch{"batch"}, part{"part"};
     Func x_block{"x_block"}, w_block{"w_block"}, partial{"partial"}, sum{"sum"};

@@ -4,8 +4,8 @@
 
 #include "activations.h"
 #include "runtime/layout/matmul.h"
+#include "schedules/kernel_tensors.h"
 #include "schedules/matmul.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -14,7 +14,7 @@ using namespace Halide;
 
 class Epilogue : public Generator<Epilogue> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of residual and y
+    KernelTensors tensors;  // dtype: of residual and y
     GeneratorParam<std::string> function{"function", "identity"};
     GeneratorParam<bool> gated{"gated", false};  // panels of the gate and of up take turns
     schedules::EpilogueParams params;
@@ -29,10 +29,7 @@ public:
     Input<float> beta{"beta"};
     Output<Buffer<void, 2>> y{"y"};  // y(column, row)
 
-    void configure() {
-        residual.set_type(storage().type());
-        y.set_type(storage().type());
-    }
+    void configure() { tensors.configure(*this, residual, y); }
 
     void generate() {
         const auto linear = [&](const Expr &packed) {
@@ -41,7 +38,7 @@ public:
         };
         const auto activated = [&](const Expr &value) {
             // In f32 for every type of y: next to the product a longer polynomial costs nothing.
-            return function.value() == "identity" ? value : activation(function, get_target(), DType::f32, value, beta);
+            return activation(function, get_target(), DType::f32, value, beta);
         };
         Expr value;
         if (gated) {
@@ -50,20 +47,17 @@ public:
         } else {
             value = activated(linear(column));
         }
-        y(column, row) = storage().narrow_result(strict_float(value + storage().widen(residual(column, row))));
+        y(column, row) = tensors.storage().narrow_result(value + tensors.storage().widen(residual(column, row)));
     }
 
     void schedule() {
         y.dim(0).set_min(0);
-        if (using_autoscheduler()) {
-            return;
+        if (tensors.begin_schedule(*this)) {
+            schedules::epilogue({y, column, row}, params, get_target());
         }
-        schedules::epilogue({y, column, row}, params, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
-
     Var column{"column"}, row{"row"};
 };
 

@@ -7,8 +7,8 @@
 #include "Halide.h"
 
 #include "runtime/layout/matmul.h"
+#include "schedules/kernel_tensors.h"
 #include "schedules/kv_move.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -17,23 +17,26 @@ using namespace Halide;
 
 class KvMove : public Generator<KvMove> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of the panels
-    GeneratorParam<bool> transposed{"transposed", false};           // keys
-    GeneratorParam<bool> unpack{"unpack", false};                   // from panels to rows
+    KernelTensors tensors;                                 // dtype: of the panels
+    GeneratorParam<bool> transposed{"transposed", false};  // keys
+    GeneratorParam<bool> unpack{"unpack", false};          // from panels to rows
     schedules::KvMoveParams params;
 
     Input<Buffer<void, 3>> from{"from"};
     Output<Buffer<void, 3>> to{"to"};
 
     void configure() {
-        from.set_type(unpack ? storage().type() : Float(32));
-        to.set_type(unpack ? Float(32) : storage().type());
+        tensors.configure(*this);
+        const DType panels = tensors.dtype;
+        tensors.add(*this, from, unpack ? panels : DType::f32);
+        tensors.add(*this, to, unpack ? DType::f32 : panels);
     }
 
     void generate() {
         // element(inner, outer, panel) in the order of `from`.
         const Expr stored = from(inner, outer, panel);
-        element(inner, outer, panel) = unpack ? storage().widen(stored) : storage().narrow(stored);
+        const Storage storage = tensors.storage();
+        element(inner, outer, panel) = unpack ? storage.widen(stored) : storage.narrow(stored);
         to(inner, outer, panel) = transposed ? element(outer, inner, panel) : element(inner, outer, panel);
     }
 
@@ -47,16 +50,13 @@ public:
         } else {
             to.dim(1).set_stride(panel_width);
         }
-        if (using_autoscheduler()) {
-            return;
+        if (tensors.begin_schedule(*this)) {
+            schedules::kv_move({element, to, inner, outer, panel, to.dim(0).extent(), to.dim(1).extent(), transposed},
+                               params, get_target());
         }
-        schedules::kv_move({element, to, inner, outer, panel, to.dim(0).extent(), to.dim(1).extent(), transposed},
-                           params, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
-
     Var inner{"inner"}, outer{"outer"}, panel{"panel"};
     Func element{"element"};
 };

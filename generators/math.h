@@ -1,4 +1,4 @@
-// Elementary functions over f32 expressions, and the 16-bit storage conversions.
+// Elementary functions over f32 expressions.
 #ifndef HALYARD_GENERATORS_MATH_H
 #define HALYARD_GENERATORS_MATH_H
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
-#include "dtype.h"
+#include "schedules/dtype.h"
 
 namespace halyard {
 
@@ -41,6 +41,11 @@ public:
         if (!target.has_feature(Halide::Target::StrictFloat)) {
             throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
         }
+    }
+
+    /** For kernels that say strict_float expression by expression. */
+    static Math of_strict(const Halide::Target &target, DType result = DType::f32) {
+        return Math(target.with_feature(Halide::Target::StrictFloat), result);
     }
 
     /** a·b + c, rounded once where the target has FMA, twice on the x86 baseline. Halide has no FMA of its own and
@@ -490,17 +495,11 @@ private:
     const char *fma_name;
 };
 
-/** bf16, stored as its bits in u16, to f32: exact. */
-inline Halide::Expr bf16_to_f32(Halide::Expr x) {
-    return Halide::reinterpret<float>(Halide::cast<uint32_t>(x) << 16);
-}
-
-/** f32 to the bits of the nearest bf16, ties to even; from 3.3961775e38 on that is inf. NaN stays NaN: quiet, with its
- * sign and the upper bits of its payload. */
-inline Halide::Expr f32_to_bf16(Halide::Expr x) {
-    Halide::Expr u = Halide::reinterpret<uint32_t>(x);
-    Halide::Expr rounded = u + 0x7fff + ((u >> 16) & 1);
-    return Halide::cast<uint16_t>(Halide::select(Halide::is_nan(x), u | 0x400000, rounded) >> 16);
+/** `sum + a * b`, of which a fused multiply-add is to become; where there is none, only strict sums keep their order. */
+inline Halide::Expr contracted(const Halide::Target &target, const Halide::Expr &sum) {
+    using Halide::Target;
+    const bool has_fma = !target.has_feature(Target::SSE41) || target.has_feature(Target::FMA);
+    return has_fma ? sum : Halide::strict_float(sum);
 }
 
 }  // namespace halyard

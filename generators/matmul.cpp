@@ -5,9 +5,10 @@
 // depend on the shape of the call. What becomes of the sums is the epilogue's business (epilogue.cpp).
 #include "Halide.h"
 
+#include "math.h"
 #include "runtime/layout/matmul.h"
+#include "schedules/kernel_tensors.h"
 #include "schedules/matmul.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -16,9 +17,9 @@ using namespace Halide;
 
 class Matmul : public Generator<Matmul> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};  // of the weights
-    GeneratorParam<int> rows{"rows", max_tile_rows};                // of x in a tile
-    GeneratorParam<int> fetch_interval{"fetch_interval", 1};        // inputs from one fetch of `next` to the next
+    KernelTensors tensors;                                    // dtype: of the weights
+    GeneratorParam<int> rows{"rows", max_tile_rows};          // of x in a tile
+    GeneratorParam<int> fetch_interval{"fetch_interval", 1};  // inputs from one prefetch of `next` to the next
     schedules::MatmulParams params;
 
     Input<Buffer<float, 3>> x{"x"};            // x(input, row, tile)
@@ -30,22 +31,19 @@ public:
     Input<int> next_step{"next_step"};         // bytes of them per fetch
     Output<Buffer<float, 4>> sum{"sum"};       // sum(column, panel, row, tile)
 
-    void configure() { w.set_type(storage().type()); }
+    void configure() { tensors.configure(*this, w); }
 
     void generate() {
         const Expr groups = depth / fetch_interval, grouped = groups * fetch_interval;
         const RDom whole({{0, fetch_interval}, {0, groups}}, "input"), rest(grouped, depth - grouped, "rest_of_inputs");
         fetch(panel, group, tile) = schedules::fetch(next, (tile * groups + group) * next_step, panel);
+        const Storage storage = tensors.storage();
         weight(column, i, group, panel, tile) =
-            storage().widen(w(column, group * fetch_interval + i + fetch(panel, group, tile), panel));
-        rest_weight(column, i, panel) = storage().widen(w(column, i, panel));
+            storage.widen(w(column, group * fetch_interval + i + fetch(panel, group, tile), panel));
+        rest_weight(column, i, panel) = storage.widen(w(column, i, panel));
 
-        // `sum + a * b` becomes a fused multiply-add; where there is none, only strict sums keep their order.
         const auto accumulate = [&](const Expr &a, const Expr &b) {
-            const Expr sum_so_far = block(column, panel, row, tile) + a * b;
-            return get_target().has_feature(Target::SSE41) && !get_target().has_feature(Target::FMA)
-                       ? strict_float(sum_so_far)
-                       : sum_so_far;
+            return contracted(get_target(), block(column, panel, row, tile) + a * b);
         };
         block(column, panel, row, tile) = 0.0f;
         block(column, panel, row, tile) =
@@ -64,17 +62,14 @@ public:
         sum.dim(1).set_min(0).set_stride(panel_width);
         sum.dim(2).set_bounds(0, rows);
         so_far.dim(1).set_stride(panel_width);
-        if (using_autoscheduler()) {
-            return;
+        if (tensors.begin_schedule(*this)) {
+            schedules::matmul({fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(),
+                               first, fetch_interval},
+                              params, get_target());
         }
-        schedules::matmul({fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first,
-                           fetch_interval},
-                          params, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
-
     Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, group{"group"};
     Func fetch{"fetch"}, weight{"weight"}, rest_weight{"rest_weight"}, block{"block"};
 };

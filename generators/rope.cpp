@@ -2,8 +2,8 @@
 #include "Halide.h"
 
 #include "rotation.h"
+#include "schedules/kernel_tensors.h"
 #include "schedules/rope.h"
-#include "storage.h"
 
 namespace halyard {
 namespace {
@@ -12,7 +12,7 @@ using namespace Halide;
 
 class Rope : public Generator<Rope> {
 public:
-    GeneratorParam<DType> dtype{"dtype", DType::f32, dtype_names};
+    KernelTensors tensors;
     GeneratorParam<bool> interleaved{"interleaved", false};  // pairs of neighbours instead of halves
     schedules::RopeParams params;
 
@@ -20,42 +20,34 @@ public:
     Input<Buffer<void, 3>> x{"x"};                               // x(pair, part, head)
     Output<Buffer<void, 3>> y{"y"};                              // may be x
 
-    void configure() {
-        x.set_type(storage().type());
-        y.set_type(storage().type());
-    }
+    void configure() { tensors.configure(*this, x, y); }
 
     void generate() {
         const Math math(get_target());
-        loaded(pair, part, head) = storage().widen(x(pair, part, head));
+        loaded(pair, part, head) = tensors.storage().widen(x(pair, part, head));
         const Expr x0 = loaded(pair, 0, head), x1 = loaded(pair, 1, head), c = cosines(pair), s = sines(pair);
         const Expr first = rotated_first(math, x0, x1, c, s), second = rotated_second(math, x0, x1, c, s);
-        y(pair, part, head) = storage().narrow_result(strict_float(select(part == 0, first, second)));
+        y(pair, part, head) = tensors.storage().narrow_result(select(part == 0, first, second));
     }
 
     void schedule() {
         for (auto *buffer : {&cosines, &sines}) {
             buffer->dim(0).set_min(0);
         }
-        x.dim(0).set_min(0).set_stride(interleaved ? 2 : 1);
-        x.dim(1).set_bounds(0, 2);
-        x.dim(2).set_min(0);
-        y.dim(0).set_min(0).set_stride(interleaved ? 2 : 1);
-        y.dim(1).set_bounds(0, 2);
-        y.dim(2).set_min(0);
-        if (interleaved) {
-            x.dim(1).set_stride(1);
-            y.dim(1).set_stride(1);
+        for (OutputImageParam buffer : {OutputImageParam(x), OutputImageParam(y)}) {
+            buffer.dim(0).set_min(0).set_stride(interleaved ? 2 : 1);
+            buffer.dim(1).set_bounds(0, 2);
+            buffer.dim(2).set_min(0);
+            if (interleaved) {
+                buffer.dim(1).set_stride(1);
+            }
         }
-        if (using_autoscheduler()) {
-            return;
+        if (tensors.begin_schedule(*this)) {
+            schedules::rope({loaded, y, pair, part, head, y.dim(0).extent(), y.dim(2).extent()}, params, get_target());
         }
-        schedules::rope({loaded, y, pair, part, head, y.dim(0).extent(), y.dim(2).extent()}, params, get_target());
     }
 
 private:
-    Storage storage() const { return Storage(dtype, get_target()); }
-
     Var pair{"pair"}, part{"part"}, head{"head"};
     Func loaded{"loaded"};
 };

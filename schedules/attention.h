@@ -3,7 +3,7 @@
 #define HALYARD_SCHEDULES_ATTENTION_H
 
 #include "Halide.h"
-#include "generators/row_reduction.h"
+#include "schedules/row_reduction.h"
 
 namespace halyard::schedules {
 
@@ -17,8 +17,8 @@ struct AttentionParams {
 /** Three outputs: the maximum of each row, its exponentials, their sum. Rows are whole blocks of the reductions' lanes.
  */
 struct AttentionSoftmax {
-    RowReduction largest;
-    Halide::Func maximum;  // maximum(row), of `largest`
+    RowReduction row_max;
+    Halide::Func maximum;  // maximum(row), of `row_max`
     Halide::Func weights;  // weights(position, row)
     RowReduction total;    // of weights
     Halide::Func sum;      // sum(row), of `total`

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "Halide.h"
-#include "generators/row_reduction.h"
+#include "schedules/row_reduction.h"
 
 namespace halyard::schedules {
 
@@ -18,19 +18,19 @@ struct RowParams {
 };
 
 struct Row {
+    Halide::Func y;  // y(d, t)
+    Halide::Var d, t;
     std::vector<RowReduction> reductions;  // in the order in which they are computed
     std::vector<Halide::Func> scalars;     // f(t): computed once per row
-    Halide::Func y;                        // y(d, t)
-    Halide::Var d, t;
-    Halide::Expr width;    // extent of d
-    Halide::Func pairs{};  // pairs(pair, t): where it is defined, what y is made of if width % 64 == 0
-    Halide::Var pair{};
+    Halide::Func pairs{};  // pairs(d, t): where it is defined, what y is made of if its width is a multiple of 64
+    Halide::Func
+        first{};  // first(d, t), on GPUs: where it is defined, computed for each vector of y before that is written
 };
 
 /** y is the result of the pipeline, and may take the place of an input. */
 void row(const Row &stages, const RowParams &params, const Halide::Target &target, const Halide::Pipeline &pipeline);
 
-/** The reductions alone: y(d, t) holds a few numbers per row, `width` is that of the rows they are made from. */
+/** The reductions alone: y(d, t) holds a few numbers per row. */
 void row_statistics(const Row &stages, const RowParams &params, const Halide::Target &target);
 
 }  // namespace halyard::schedules

@@ -17,7 +17,7 @@ const Space space("attention", {{"vectors", 2, {1, 2, 4}}},
 
 void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Target &) {
     Func maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
-    arm::reduction(stages.largest, maximum, stages.row);
+    arm::reduction(stages.row_max, maximum, stages.row);
     maximum.specialize(!stages.masked);
 
     weights.compute_root().vectorize(stages.position, arm::f32_lanes, TailStrategy::RoundUp);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "generators/row_reduction.h"
 #include "schedules/arm/vectors.h"
+#include "schedules/row_reduction.h"
 
 namespace halyard::schedules::arm {
 

@@ -36,7 +36,8 @@ void row(const Row &stages, const RowParams &params, const Target &, const Pipel
 
     // Model widths are multiples of the lane count. Their branch has no masks to compute and keeps the accumulators out
     // of memory, which masked updates do not: a 64-wide row takes half the time.
-    Expr whole = stages.width % 64 == 0;
+    const Expr width = y.output_buffer().dim(0).extent();
+    Expr whole = width % 64 == 0;
     for (const RowReduction &r : stages.reductions) {
         whole = whole && r.width % r.lane_count == 0;
     }
@@ -60,7 +61,7 @@ void row_statistics(const Row &stages, const RowParams &, const Target &) {
     for (Func scalar : stages.scalars) {
         scalar.compute_at(y, stages.t);
     }
-    y.specialize(stages.width % 64 == 0);
+    y.specialize(stages.reductions.back().width % 64 == 0);
 }
 
 }  // namespace halyard::schedules

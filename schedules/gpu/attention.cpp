@@ -3,13 +3,14 @@
 // once. What the threads hand each other goes through shared memory.
 #include "schedules/gpu_attention.h"
 
+#include "schedules/gpu.h"
+
 namespace halyard::schedules::gpu {
 
 using namespace Halide;
 
-void attention_split(const AttentionSplit &s, bool words, const Target &target) {
+void attention_split(const AttentionSplit &s, Func out, int words, int elements, const Target &target) {
     const Var inner("inner"), outer("outer");
-    Func out = s.out;
     out.split(s.i, outer, inner, attention_lanes, TailStrategy::GuardWithIf)
         .reorder(outer, inner, s.r, s.tile, s.split, s.hb)
         .gpu_blocks(s.tile, s.split, s.hb)
@@ -36,39 +37,38 @@ void attention_split(const AttentionSplit &s, bool words, const Target &target) 
     // In registers, 16 bytes by one access.
     const auto load_at = [&](Func f, const Func &at, const RVar &loop, const Var &element, int extent) {
         f.compute_at(at, loop).store_in(MemoryType::Stack).bound(element, 0, extent);
-        if (words) {
+        if (words > 1) {
             const Var part("part");
-            by_cells(f.split(element, element, part, words_per_cell, TailStrategy::RoundUp), part, target);
+            by_one_access(f.split(element, element, part, words, TailStrategy::RoundUp), part, target);
             f.unroll(element);
         }
     };
-    const int words_in_cell = words ? words_per_cell : 1;
 
     by_position(s.score);
     Func dot = s.dot;
     dot.compute_at(s.score, inner).store_in(MemoryType::Stack).unroll(s.r);
-    dot.update().reorder(s.r, s.key_cells.x, s.j).unroll(s.r);
-    load_at(s.key_cell, dot, s.key_cells.x, s.w, words_in_cell);
-    load_at(s.q_cell, dot, s.key_cells.x, s.e, s.cell_features);
-    Func(s.q_cell).unroll(s.r);
+    dot.update().reorder(s.r, s.key_vectors.x, s.j).unroll(s.r);
+    load_at(s.key_vector, dot, s.key_vectors.x, s.w, words);
+    load_at(s.q_vector, dot, s.key_vectors.x, s.e, elements);
+    Func(s.q_vector).unroll(s.r);
 
-    by_lanes(s.lane_top);
-    by_rows(s.top);
-    by_position(s.weight);
+    by_lanes(s.lane_max);
+    by_rows(s.row_max);
+    by_position(s.probability);
     by_lanes(s.lane_sum);
     by_rows(s.total);
 
     Func of_slice = s.of_slice, weighted = s.weighted;
     per_block(of_slice);
-    of_slice.bound(s.e, 0, s.cell_features)
-        .split(s.cell, outer, inner, attention_lanes, TailStrategy::GuardWithIf)
+    of_slice.bound(s.e, 0, elements)
+        .split(s.vector, outer, inner, attention_lanes, TailStrategy::GuardWithIf)
         .reorder(s.e, s.r, outer, inner, s.slice)
         .unroll(s.e)
         .unroll(s.r)
         .gpu_threads(inner, s.slice);
     weighted.compute_at(of_slice, outer).store_in(MemoryType::Stack).unroll(s.e).unroll(s.r);
-    weighted.update().reorder(s.e, s.r, s.steps.x, s.cell, s.slice).unroll(s.e).unroll(s.r);
-    load_at(s.value_cell, weighted, s.steps.x, s.w, words_in_cell);
+    weighted.update().reorder(s.e, s.r, s.steps.x, s.vector, s.slice).unroll(s.e).unroll(s.r);
+    load_at(s.value_vector, weighted, s.steps.x, s.w, words);
 }
 
 void attention_join(const AttentionJoin &s, const Target &) {
@@ -91,15 +91,15 @@ void attention_block_weights(const AttentionBlockWeights &s, const Target &targe
     constexpr int threads = 256;
     const Var thread("thread"), word("word"), part("part");
     Func y = s.y;
-    y.split(s.d, s.d, word, words_per_cell, TailStrategy::RoundUp);
-    by_cells(y, word, target);
+    y.split(s.d, s.d, word, words_per_vector, TailStrategy::RoundUp);
+    by_one_access(y, word, target);
     y.split(s.d, s.d, thread, threads, TailStrategy::GuardWithIf).gpu_blocks(s.d, s.t).gpu_threads(thread);
     // In registers, read by 16 bytes, and taken from there element by element.
     const auto in_thread = [&](Func f) {
-        f.compute_at(y, thread).store_in(MemoryType::Stack).split(s.d, s.d, part, words_per_cell).unroll(s.d);
+        f.compute_at(y, thread).store_in(MemoryType::Stack).split(s.d, s.d, part, words_per_vector).unroll(s.d);
         return f;
     };
-    by_cells(in_thread(s.loaded), part, target);
+    by_one_access(in_thread(s.loaded), part, target);
     in_thread(s.results).unroll(part);
 }
 

@@ -10,20 +10,20 @@ using namespace Halide;
 class RowSchedule {
 public:
     RowSchedule(const Row &stages, const RowThreadParams &params, const Target &target)
-        : stages_(stages), y_(stages.y), target_(target), words_(params.words),
+        : stages_(stages), y_(stages.y), target_(target), packed_(params.packed),
           shuffles_(!target.has_feature(Target::OpenCL)) {
         const Var thread("thread"), word("word");
         Var d = stages.d;
-        const bool y_in_words = words_ && !params.statistics;
-        if (y_in_words) {
-            y_.split(d, d, word, words_per_cell, TailStrategy::RoundUp);
-            by_cells(y_, word, target);
+        const bool y_packed = packed_ && !params.statistics;
+        if (y_packed) {
+            y_.split(d, d, word, words_per_vector, TailStrategy::RoundUp);
+            by_one_access(y_, word, target);
         }
         // In place, no element may be computed twice: hence the guard.
         y_.split(d, d, thread, params.warps * threads_per_warp, TailStrategy::GuardWithIf)
             .split(thread, warp_, lane_, threads_per_warp, TailStrategy::RoundUp)
             .split(stages.t, block_, row_, params.rows, TailStrategy::RoundUp);
-        if (y_in_words) {
+        if (y_packed) {
             y_.reorder(word, d, lane_, warp_, row_, block_);
         } else {
             y_.reorder(d, lane_, warp_, row_, block_);
@@ -35,10 +35,10 @@ public:
     void reduction(ThreadReduction r) {
         const Var t = stages_.t;
         r.words.compute_at(r.thread, r.lane);
-        r.words.update().reorder(r.word, r.cells.x, r.lane, r.warp, t);
-        if (words_) {
-            by_cells(r.words, r.word, target_);
-            by_cells(r.words.update(), r.word, target_);
+        r.words.update().reorder(r.word, r.vectors.x, r.lane, r.warp, t);
+        if (packed_) {
+            by_one_access(r.words, r.word, target_);
+            by_one_access(r.words.update(), r.word, target_);
         } else {
             r.words.unroll(r.word);
             r.words.update().unroll(r.word);
@@ -57,8 +57,8 @@ public:
     void before_writing(Func f) {
         const Var word("word"), d = f.args()[0];
         f.compute_at(y_, stages_.d).store_in(MemoryType::Stack);
-        if (words_) {
-            by_cells(f.split(d, d, word, words_per_cell), word, target_);
+        if (packed_) {
+            by_one_access(f.split(d, d, word, words_per_vector), word, target_);
         }
     }
 
@@ -97,13 +97,13 @@ private:
     const Row &stages_;
     Func y_;
     const Target target_;
-    const bool words_, shuffles_;
+    const bool packed_, shuffles_;
     const Var block_{"block"}, row_{"row"}, warp_{"warp"}, lane_{"lane"}, only_{"only"};
 };
 
 }  // namespace
 
-void row(const Row &stages, const RowThreadParams &params, const Target &target, const Func &loaded) {
+void row(const Row &stages, const RowThreadParams &params, const Target &target) {
     auto rows = Func(stages.y).output_buffers()[0].dim(1);
     rows.set_extent(rows.extent() / params.rows * params.rows);
     RowSchedule schedule(stages, params, target);
@@ -113,8 +113,8 @@ void row(const Row &stages, const RowThreadParams &params, const Target &target,
     for (const Func &scalar : stages.scalars) {
         schedule.scalar(scalar);
     }
-    if (loaded.defined()) {
-        schedule.before_writing(loaded);
+    if (stages.first.defined()) {
+        schedule.before_writing(stages.first);
     }
 }
 

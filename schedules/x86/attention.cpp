@@ -56,7 +56,7 @@ void reduction(RowReduction r, Func y, Var row, int passes, const Target &target
 
 void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Target &target) {
     Func maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
-    reduction(stages.largest, maximum, stages.row, params.passes, target);
+    reduction(stages.row_max, maximum, stages.row, params.passes, target);
     maximum.specialize(!stages.masked);
 
     weights.compute_root();

@@ -89,7 +89,7 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
     const int chunk = std::min<int>(64, f32_lanes(target) * (params.vectors >= 4 ? 4 : 2));
     if (stages.pairs.defined()) {
         Func pairs = stages.pairs;
-        pairs.compute_at(y, stages.d).vectorize(stages.pair).unroll(t).store_in(MemoryType::Register);
+        pairs.compute_at(y, stages.d).vectorize(stages.d).unroll(t).store_in(MemoryType::Register);
     }
     for (const RowReduction &r : stages.reductions) {
         reduction(r, y, t, params.passes, target);
@@ -100,7 +100,8 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
 
     // Model widths are multiples of the lane count. Their branch has no masks to compute and keeps the accumulators out
     // of memory, which masked updates do not: a 64-wide row takes half the time.
-    Expr whole = stages.width % 64 == 0;
+    const Expr width = y.output_buffer().dim(0).extent();
+    Expr whole = width % 64 == 0;
     for (const RowReduction &r : stages.reductions) {
         whole = whole && r.width % (r.lane_count * r.features_per_lane) == 0;
     }
@@ -126,7 +127,7 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
     }
     last_pass(y.specialize(whole));
     if (stages.pairs.defined()) {
-        last_pass(y.specialize(stages.width % 64 == 0));  // with sums over a part of the row
+        last_pass(y.specialize(width % 64 == 0));  // with sums over a part of the row
     }
     y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
 }
@@ -140,7 +141,7 @@ void row_statistics(const Row &stages, const RowParams &params, const Target &ta
     for (Func scalar : stages.scalars) {
         scalar.compute_at(y, stages.t);
     }
-    y.specialize(stages.width % 64 == 0);
+    y.specialize(stages.reductions.back().width % 64 == 0);
 }
 
 }  // namespace halyard::schedules

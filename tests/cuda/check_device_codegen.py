@@ -29,7 +29,7 @@ ROW_INPUTS = re.compile(r"^hk_(rope_tokens|attention_block_weights)_")
 
 # What makes nothing in bf16 of bf16 by arithmetic.
 NOT_TO_BF16 = re.compile(r"^hk_(cast_to_\w+|\w+_norm_scale|attention_split|product_\w+_to_f32|embed_rows)_bf16_")
-# Either a NaN that rounding does not carry into the sign (generators/row_storage.h), or the question whether it is one.
+# Either a NaN that rounding does not carry into the sign (schedules/element_access.h), or the question whether it is one.
 KEEPS_NAN = re.compile(r"\b2143289344\b|setp\.(nan|num)\b")
 
 FUSED = re.compile(r"\bfma\.rn\.f32\b")

@@ -1,10 +1,9 @@
 // Storage types: what a tensor's elements are in memory. All arithmetic is f32.
-#ifndef HALYARD_GENERATORS_STORAGE_H
-#define HALYARD_GENERATORS_STORAGE_H
+#ifndef HALYARD_SCHEDULES_STORAGE_H
+#define HALYARD_SCHEDULES_STORAGE_H
 
 #include "Halide.h"
-#include "dtype.h"
-#include "math.h"
+#include "schedules/dtype.h"
 
 namespace halyard {
 
@@ -33,7 +32,7 @@ public:
     Halide::Expr widen(Halide::Expr stored) const {
         switch (dtype_) {
         case DType::bf16:
-            return bf16_to_f32(stored);
+            return Halide::reinterpret<float>(Halide::cast<uint32_t>(stored) << 16);
         case DType::f16:
             return native_f16_ ? unnarrowed(Halide::cast<float>(stored)) : f16_bits_to_f32(stored);
         default:
@@ -43,7 +42,12 @@ public:
 
     /** Any f32 value as it is stored: rounded to nearest even, overflow to infinity, NaN to a quiet NaN. */
     Halide::Expr narrow(Halide::Expr value) const {
-        return dtype_ == DType::bf16 ? f32_to_bf16(value) : narrow_result(value);
+        if (dtype_ != DType::bf16) {
+            return narrow_result(value);
+        }
+        const Halide::Expr bits = Halide::reinterpret<uint32_t>(value);
+        return Halide::cast<uint16_t>(Halide::select(Halide::is_nan(value), bits | 0x400000, rounded_to_bf16(value)) >>
+                                      16);
     }
 
     /** The same for what arithmetic makes of values of this dtype. Its NaNs are quiet and have no payload in the bits that

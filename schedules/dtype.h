@@ -1,6 +1,6 @@
 // The storage types of tensors, by name.
-#ifndef HALYARD_GENERATORS_DTYPE_H
-#define HALYARD_GENERATORS_DTYPE_H
+#ifndef HALYARD_SCHEDULES_DTYPE_H
+#define HALYARD_SCHEDULES_DTYPE_H
 
 #include <map>
 #include <string>

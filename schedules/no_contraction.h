@@ -1,6 +1,6 @@
 // Products that stay products on NVIDIA GPUs.
-#ifndef HALYARD_GENERATORS_ROUNDINGS_H
-#define HALYARD_GENERATORS_ROUNDINGS_H
+#ifndef HALYARD_SCHEDULES_NO_CONTRACTION_H
+#define HALYARD_SCHEDULES_NO_CONTRACTION_H
 
 #include "Halide.h"
 
@@ -26,7 +26,7 @@ class RoundedProducts : public Halide::Internal::IRMutator {
 };
 
 /** To be called by schedule(). */
-inline void keep_roundings(Halide::Pipeline pipeline, const Halide::Target &target) {
+inline void forbid_contraction(Halide::Pipeline pipeline, const Halide::Target &target) {
     if (target.has_feature(Halide::Target::CUDA)) {
         pipeline.add_custom_lowering_pass(new RoundedProducts);
     }

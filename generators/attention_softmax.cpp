@@ -1,0 +1,108 @@
+// Attention between its two products: scores -> probabilities, block by block of keys.
+//
+// A block's scores lie in rows of 512 at most. Its result is the maximum of the scores, the sum of the exponentials
+// exp(score - maximum), and the values weighted by them, which attention_combine.cpp takes. Each row is computed by itself,
+// in an order that no width of vectors changes.
+#include <limits>
+
+#include "Halide.h"
+
+#include "math.h"
+#include "schedules/attention.h"
+#include "schedules/kernel_tensors.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+// weights = exp(score - maximum), score = scale s, of the positions [visible(0), visible(1)) of a row; 0 for the
+// others. Every position counts where `masked` is false. weights may be s.
+class AttentionSoftmax : public Generator<AttentionSoftmax> {
+public:
+    KernelTensors tensors;
+    schedules::AttentionParams params;
+
+    Input<Buffer<float, 2>> s{"s"};                // s(position, row): as many positions as weights, a multiple of 64
+    Input<Buffer<int32_t, 2>> visible{"visible"};  // visible(first or end, row)
+    Input<bool> masked{"masked"};
+    Input<float> scale{"scale"};
+    Output<Buffer<float, 1>> maximum{"maximum"};  // of the visible scores, the lowest float if there are none
+    Output<Buffer<float, 2>> weights{"weights"};
+    Output<Buffer<float, 1>> sum{"sum"};  // of the weights
+
+    void configure() { tensors.configure(*this); }
+
+    void generate() {
+        constexpr int lanes = 64;
+        const Math math = Math::of_strict(get_target());
+        const RowForm form{tensors.access({row})};
+        const Expr width = weights.dim(0).extent() / lanes * lanes;
+        const auto seen = [&](const Expr &i, const Expr &value, const Expr &otherwise) {
+            return select(!masked || (i >= visible(0, row) && i < visible(1, row)), value, otherwise);
+        };
+
+        // The scale is positive, so that it may be applied to the maximum instead of to each score.
+        const Expr nothing = Float(32).min(), lowest = std::numeric_limits<float>::lowest();
+        const Element score = [&](const ElementAccess &at, const Expr &i) { return seen(i, at(s, i), nothing); };
+        row_max = reduce_row("row_max", width, lanes, row, largest_element(nothing), score, form);
+        maximum(row) = larger(strict_float(row_max.result(row) * scale), lowest);
+        const Expr exponential = math.exp(strict_float(math.fma(s(position, row), scale, -maximum(row))));
+        weights(position, row) = seen(position, strict_float(exponential), 0.0f);
+        total = reduce_row("total", width, lanes, row, sum_of_elements(), elements_of(weights), form);
+        sum(row) = total.result(row);
+    }
+
+    void schedule() {
+        s.dim(0).set_min(0);
+        s.dim(1).set_min(0);
+        visible.dim(0).set_bounds(0, 2).set_stride(1);
+        visible.dim(1).set_min(0).set_stride(2);
+        weights.dim(0).set_min(0);
+        weights.dim(1).set_min(0);
+        maximum.dim(0).set_bounds(0, weights.dim(1).extent());
+        sum.dim(0).set_bounds(0, weights.dim(1).extent());
+        if (tensors.begin_schedule(*this)) {
+            schedules::attention_softmax({row_max, maximum, weights, total, sum, position, row, masked}, params,
+                                         get_target());
+        }
+    }
+
+private:
+    Var position{"position"}, row{"row"};
+    RowReduction row_max, total;
+};
+
+// y = cap tanh(scale s / cap). y may be s.
+class AttentionSoftcap : public Generator<AttentionSoftcap> {
+public:
+    KernelTensors tensors;
+    schedules::AttentionParams params;
+
+    Input<Buffer<float, 2>> s{"s"};
+    Input<float> scale{"scale"};
+    Input<float> cap{"cap"};
+    Output<Buffer<float, 2>> y{"y"};
+
+    void configure() { tensors.configure(*this); }
+
+    void generate() {
+        const Math math = Math::of_strict(get_target());
+        y(position, row) = strict_float(math.tanh(strict_float(strict_float(s(position, row) * scale) / cap)) * cap);
+    }
+
+    void schedule() {
+        if (tensors.begin_schedule(*this)) {
+            schedules::attention_rows(y, position, params, get_target());
+        }
+    }
+
+private:
+    Var position{"position"}, row{"row"};
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::AttentionSoftmax, attention_softmax)
+HALIDE_REGISTER_GENERATOR(halyard::AttentionSoftcap, attention_softcap)

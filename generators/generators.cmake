@@ -1,0 +1,30 @@
+# The files of generators: each is a program that makes kernels (cmake/HalyardGenerators.cmake).
+#
+#   file        generators/<file>.cpp
+#   families    whose schedules it calls: schedules/<processor>/<family>.cpp, schedules/gpu/<family>.cpp or both
+#   generators  that it registers
+
+#                   file               families         generators
+halyard_generators( activation         elementwise      activation )
+halyard_generators( add                elementwise      add )
+halyard_generators( add_norm           row              add_rms_norm add_layer_norm )
+halyard_generators( attention_block    "row;attention"  attention_block_sums attention_block_weights )
+halyard_generators( attention_combine  attention        attention_merge attention_finish )
+halyard_generators( attention_join     attention        attention_join )
+halyard_generators( attention_softmax  attention        attention_softmax attention_softcap )
+halyard_generators( attention_split    attention        attention_split )
+halyard_generators( cast               elementwise      cast )
+halyard_generators( device_layer       elementwise      device_epilogue device_fold )
+halyard_generators( device_product     matmul           device_product )
+halyard_generators( embed_rows         elementwise      embed_rows )
+halyard_generators( epilogue           matmul           epilogue )
+halyard_generators( gated_unit         elementwise      gated_unit )
+halyard_generators( kv_move            kv_move          kv_move )
+halyard_generators( layer_norm         row              layer_norm )
+halyard_generators( matmul             matmul           matmul )
+halyard_generators( norm_scale         row              rms_norm_scale layer_norm_scale )
+halyard_generators( pack               pack             pack pack_sums )
+halyard_generators( rms_norm           row              rms_norm )
+halyard_generators( rope               rope             rope )
+halyard_generators( rope_tokens        heads            rope_tokens )
+halyard_generators( softmax            row              softmax softmax_normalize )

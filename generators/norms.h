@@ -1,0 +1,86 @@
+// RMSNorm and LayerNorm: what they know of a row before they write it, and their formulas. The kernels of the norms, those
+// that add first and those of the statistics alone share them, so that a norm deferred past a matrix product or fused with a
+// sum has the bits of one that is not.
+#ifndef HALYARD_GENERATORS_NORMS_H
+#define HALYARD_GENERATORS_NORMS_H
+
+#include "Halide.h"
+#include "math.h"
+#include "schedules/row_kernel.h"
+
+namespace halyard {
+
+/** RMSNorm's scale(t) = 1/sqrt(mean square + eps), or 1/(sqrt(mean square) + eps). */
+inline Halide::Expr rms_scale(RowKernel &row, const Element &feature, const Halide::Expr &width,
+                              const Halide::Expr &eps, const Halide::Expr &eps_outside_root) {
+    using namespace Halide;
+    const Expr sum =
+        row.reduce("sum_of_squares", width, 64, sums_of(1, [](const Expr &x) { return Values{x * x}; }), feature);
+    const Expr per_feature = strict_float(1.0f / cast<float>(width));
+    const Expr mean_square = sum * per_feature;
+    const Expr root = select(eps_outside_root, sqrt(mean_square) + eps, sqrt(mean_square + eps));
+    // A row of zeros with eps = 0 has no direction: it stays zero. NaN passes through the comparison.
+    return row.scalar("scale", select(root == 0.0f, 0.0f, 1.0f / root));
+}
+
+/** y = x scale (weight + offset) */
+inline Element rms_norm(const Element &x, const Halide::Expr &scale, const OptionalVector &weight,
+                        const Halide::Expr &offset) {
+    return [x, scale, &weight, offset](const ElementAccess &at, const Halide::Expr &i) {
+        const Halide::Expr normalized = x(at, i) * scale;
+        return weight ? normalized * (at(weight, i) + offset) : normalized;
+    };
+}
+
+/** LayerNorm: mean and variance come from one pass over x - p, p a pivot near the mean ("shifted data", Chan, Golub,
+ * LeVeque 1983): e = x - p,   shift = mean(e),   variance = mean(e^2) - shift^2,   y = (e - shift) / sqrt(variance +
+ * eps) The pivot is the mean of the row's first 64 features. Where |mean| >> deviation, e is exact by Sterbenz' lemma,
+ * so nothing of the deviation is lost, as it is in mean(x^2) - mean(x)^2 or in x - mean with a rounded mean. The
+ * subtraction cancels by a factor of 1 + (mean - p)^2 / variance, 1 + 1/64 for independent features and never more than
+ *  1 + d / 64, which is also the growth of the error of a sum over 64 lanes. A third pass that centres the variance
+ * costs a fifth of the time. */
+struct LayerStatistics {
+    Halide::Expr pivot;   // p
+    Halide::Expr mean_e;  // the mean is p + mean_e
+    Halide::Expr scale;   // 1/sqrt(variance + eps)
+};
+
+inline LayerStatistics layer_statistics(RowKernel &row, const Element &feature, const Halide::Expr &width,
+                                        const Halide::Expr &eps) {
+    using namespace Halide;
+    const Expr per_feature = strict_float(1.0f / cast<float>(width));
+    const Expr pivot = row.mean_of_some("pivot", width, 64, feature);
+    const auto terms = [&](const Expr &x) {
+        const Expr e = strict_float(x - pivot);
+        return Values{e, e * e};
+    };
+    // Half as many lanes as where one sum is kept: the accumulators of both then fit AVX2's registers.
+    const FuncRef moments = row.reduce("moments", width, 32, sums_of(2, terms), feature);
+    const Expr mean_e = row.derived_scalar("mean_e", moments[0] * per_feature);
+    const Expr mean_square = strict_float(moments[1] * per_feature);
+    // Squares that overflow are an infinite variance, not the difference of two infinities.
+    const Expr variance = select(is_finite(mean_square), max(mean_square - mean_e * mean_e, 0.0f), mean_square);
+    const Expr deviation = sqrt(variance + eps);
+    // A constant row with eps = 0 has no direction: it becomes the bias. A row with NaN or Inf becomes NaN.
+    const Expr nan = reinterpret<float>(cast<uint32_t>(0x7fc00000));
+    return {pivot, mean_e,
+            row.scalar("scale", select(!is_finite(mean_e), nan, deviation == 0.0f, 0.0f, 1.0f / deviation))};
+}
+
+/** y = (x - mean) scale weight + bias */
+inline Element layer_norm(RowKernel &row, const Element &x, const LayerStatistics &of, const OptionalVector &weight,
+                          const OptionalVector &bias) {
+    const Math math = Math::of_strict(row.tensors.target());
+    const Halide::Expr shift = row.hoisted_scalar("shift", math.minus(of.mean_e) * of.scale);
+    return [x, math, of, shift, &weight, &bias](const ElementAccess &at, const Halide::Expr &i) {
+        const Halide::Expr normalized = math.fma(x(at, i) - of.pivot, of.scale, shift);
+        if (weight && bias) {
+            return math.fma(normalized, at(weight, i), at(bias, i));
+        }
+        return weight ? normalized * at(weight, i) : bias ? normalized + at(bias, i) : normalized;
+    };
+}
+
+}  // namespace halyard
+
+#endif

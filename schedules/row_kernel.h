@@ -1,0 +1,204 @@
+// What a kernel over rows owns: its tensors, the parameters of its schedule, and the form in which the target reads, reduces
+// and writes rows. A generator says what is reduced and written; what there is to schedule is noted on the way.
+#ifndef HALYARD_SCHEDULES_ROW_KERNEL_H
+#define HALYARD_SCHEDULES_ROW_KERNEL_H
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "Halide.h"
+#include "schedules/gpu.h"
+#include "schedules/kernel_tensors.h"
+#include "schedules/machine.h"
+#include "schedules/row.h"
+
+namespace halyard {
+
+/** What is done with a row. */
+enum class RowWork {
+    light,       // a few operations an element: how these are read and written matters
+    heavy,       // exponentials
+    statistics,  // it is read, and a few numbers are the result
+};
+
+class RowKernel {
+    using Expr = Halide::Expr;
+    using Func = Halide::Func;
+
+public:
+    /** `read`: the type of the rows that are read, if not dtype. */
+    explicit RowKernel(RowWork work = RowWork::light, std::optional<DType> read = {})
+        : d(work == RowWork::statistics ? "value" : "d"), work_(work), read_(read) {}
+
+    KernelTensors tensors;
+    schedules::RowParams params;
+    Halide::Var d, t{"t"};  // feature, or which of the statistics; token
+
+    /** To be called by configure(), with the tensors of rows and vectors. */
+    template<typename... Tensors>
+    void configure(Halide::Internal::GeneratorBase &generator, Tensors &...of) {
+        tensors.configure(generator, of...);
+        if (tensors.on_gpu()) {
+            warps_ = generator.add_input<int>("warps");
+            rows_ = generator.add_input<int>("rows_per_block");
+        }
+    }
+
+    // ---- for configure(), where a kernel has not one output of rows ----
+
+    /** `count` numbers per row. On a GPU each is an output of its own: nothing brings them together there. */
+    void add_statistics(Halide::Internal::GeneratorBase &generator, int count) {
+        add_outputs(generator, Halide::Float(32), tensors.on_gpu() ? count : 1);
+    }
+
+    /** Two outputs of rows, on a GPU. */
+    void add_two_outputs(Halide::Internal::GeneratorBase &generator) { add_outputs(generator, tensors.type(), 2); }
+
+    // ---- for generate() ----
+
+    /** Features in a row of a tensor. */
+    Expr width_of(const Halide::OutputImageParam &tensor) const { return access().elements(tensor.dim(0).extent()); }
+
+    ElementAccess access() const { return tensors.access({t}, read_); }
+
+    /** The reduction of features 0 to width - 1 over so many virtual lanes (row_reduction.h). */
+    Halide::FuncRef reduce(const std::string &name, const Expr &width, int lanes, const Accumulation &accumulation,
+                           const Element &feature) {
+        return reduced(reduce_row(name, width, lanes, t, accumulation, feature, form()));
+    }
+
+    /** The mean of the first `count` features; of all where threads share a row, for whom that costs little. */
+    Expr mean_of_some(const std::string &name, const Expr &width, int count, const Element &feature) {
+        RowForm own = form();
+        own.pairs.reset();
+        const Expr features = own.threads ? width : min(width, count);
+        const Expr sum = reduced(reduce_row(name + "_sum", features, count, t, sum_of_elements(), feature, own));
+        return derived_scalar(name, sum / Halide::cast<float>(features));
+    }
+
+    /** A number that is computed once per row. */
+    Expr scalar(const std::string &name, const Expr &value) { return scalar_of(name, value, true); }
+
+    /** The same; where threads share a row, each computes it for itself. */
+    Expr derived_scalar(const std::string &name, const Expr &value) {
+        return scalar_of(name, value, !tensors.on_gpu());
+    }
+
+    /** The same for what the compiler for GPUs moves ahead of the last pass by itself. */
+    Expr hoisted_scalar(const std::string &name, const Expr &value) {
+        return tensors.on_gpu() ? Halide::strict_float(value) : scalar(name, value);
+    }
+
+    /** y(d, t) = element d of row t, stored as dtype or as what `stored` says. */
+    void write(Func y, const Element &element, std::optional<DType> stored = {}) {
+        const auto [access, pairs, rotated, threads] = form();
+        const Element exact = strict(element);
+        const Expr single = tensors.access({t}, stored)
+                                .store([&](const ElementAccess &, const Expr &i) { return exact(access, i); }, d);
+        if (pairs) {
+            stages_.pairs = Func("pairs");
+            stages_.pairs(d, t) = pairs->store(exact, d);
+            const auto width = y.output_buffer().dim(0).set_min(0).extent();
+            // The schedule has a branch of its own for such rows, where nothing is left of the condition.
+            y(d, t) = select(width % 64 == 0, half_of_pair(stages_.pairs(d / 2, t), d % 2), single);
+        } else {
+            y(d, t) = single;
+        }
+        stages_.y = y;
+    }
+
+    /** The statistics of row t. */
+    void write_statistics(const std::vector<Expr> &values) {
+        Func y = stages_.y;
+        if (tensors.on_gpu() || values.size() == 1) {
+            y(d, t) = Halide::Tuple(values);
+        } else {
+            y(d, t) = select(d == 0, values[0], values[1]);
+        }
+        y.output_buffers()[0].dim(0).set_bounds(0, tensors.on_gpu() ? 1 : static_cast<int>(values.size()));
+        *outputs_ = y;
+    }
+
+    /** The first of two outputs; what it is made of may lie where either is written. Returns it as it is stored. */
+    Func write_first(const Element &element) {
+        stages_.first = Func("stored");
+        stages_.first(d, t) = access().store(element, d);
+        return stages_.first;
+    }
+
+    void write_second(const Element &element) {
+        stages_.y(d, t) = Halide::Tuple(stages_.first(d, t), access().store(strict(element), d));
+        *outputs_ = stages_.y;
+    }
+
+    // ---- for schedule() ----
+
+    void schedule(Halide::Internal::GeneratorBase &generator) {
+        if (!tensors.begin_schedule(generator)) {
+            return;
+        }
+        const bool statistics = work_ == RowWork::statistics;
+        if (tensors.on_gpu()) {
+            std::vector<Halide::OutputImageParam> outputs = stages_.y.output_buffers();
+            if (outputs_ && tensors.by_vectors() && !statistics) {
+                schedules::gpu::promise_vectors(outputs[0]);
+                schedules::gpu::promise_pitches(outputs[1]);
+            }
+            schedules::gpu::row(stages_, {*warps_, *rows_, tensors.by_vectors(), statistics}, tensors.target());
+        } else if (statistics) {
+            schedules::row_statistics(stages_, params, tensors.target());
+        } else {
+            schedules::row(stages_, params, tensors.target(), generator.get_pipeline());
+        }
+    }
+
+private:
+    RowForm form() const {
+        RowForm form{access()};
+        if (tensors.on_gpu()) {
+            const DType read = read_.value_or(tensors.dtype);
+            form.threads = RowThreads{*warps_, read == DType::f32 ? 1 : 2, tensors.by_vectors()};
+        } else if (work_ == RowWork::light) {
+            form.pairs = tensors.pair_access({t});
+            if (tensors.target().arch == Halide::Target::X86 && !tensors.autoscheduled()) {
+                form.rotated_lanes = schedules::f32_lanes(tensors.target());
+            }
+        }
+        return form;
+    }
+
+    static Element strict(const Element &element) {
+        return [element](const ElementAccess &at, const Expr &i) { return Halide::strict_float(element(at, i)); };
+    }
+
+    Expr scalar_of(const std::string &name, const Expr &value, bool once) {
+        Func scalar(name);
+        scalar(t) = Halide::strict_float(value);
+        if (once) {
+            stages_.scalars.push_back(scalar);
+        }
+        return scalar(t);
+    }
+
+    Halide::FuncRef reduced(RowReduction reduction) {
+        stages_.reductions.push_back(std::move(reduction));
+        return stages_.reductions.back().result(t);
+    }
+
+    void add_outputs(Halide::Internal::GeneratorBase &generator, const Halide::Type &type, int count) {
+        stages_.y = Func("y");
+        outputs_ = generator.add_output<Func>("y", std::vector<Halide::Type>(count, type), 2);
+    }
+
+    const RowWork work_;
+    const std::optional<DType> read_;
+    Halide::GeneratorInput<int> *warps_ = nullptr, *rows_ = nullptr;
+    Halide::GeneratorOutput<Func> *outputs_ = nullptr;
+    schedules::Row stages_{{}, d, t, {}, {}};
+};
+
+}  // namespace halyard
+
+#endif
