@@ -47,7 +47,7 @@ Integers check_integers(Checker &check, const char *name, const DLTensor *tensor
         return result;
     }
     result.data = result.memory.data;
-    result.wide = words == 2;
+    result.is_int64 = words == 2;
     if (reinterpret_cast<uintptr_t>(result.data) % (type.bits / 8) != 0) {
         check.fail(HALYARD_INVALID_ARGUMENT,
                    "%s has misaligned data: the address must be a multiple of the element's %d bytes", name,

@@ -11,8 +11,8 @@
 // bytes before the panels that hold nothing. A gated matrix alternates panels of the gate and of `up`: panel 2 p holds the
 // gate's columns 16 p to 16 p + 15, panel 2 p + 1 the same of `up`.
 //
-// Where a norm's weight is folded, an element is narrow(w * f), f = norm_weight + (0 or 1), each operation rounded to f32
-// and the result once to the dtype; a NaN is 0x7fc00000 before it is narrowed. Both sums are accumulated in f64, input by
+// Where a norm's weight is folded, an element is round(w * f), f = norm_weight + (0 or 1), each operation rounded to f32
+// and the result once to the dtype; a NaN is 0x7fc00000 before it is rounded. Both sums are accumulated in f64, input by
 // input, and rounded once to f32: those of columns over the elements as packed, those of the bias over norm_bias times
 // the elements of the source.
 #ifndef HALYARD_RUNTIME_CORE_HANDLES_WEIGHTS_H

@@ -1,6 +1,6 @@
 // One block of queries and one block of keys at a time.
 //
-// Scores are a product of the rows of the queries and the packed keys, the result one of the rows of exponentials and
+// Scores are a GEMM of the rows of the queries and the packed keys, the result one of the rows of exponentials and
 // the packed values; both are made by the tile kernels of halyard_linear. Tiles of rows whose mask ends within the
 // block do not multiply what lies beyond. Rows never wait for others: what a row gets depends on its own keys alone.
 #include "cpu/attention/attention_block.h"
@@ -22,12 +22,12 @@ constexpr int64_t fetch_interval_of_tall = 4;
 
 // A single tile reads keys and values once, and takes no longer than that: 38 GB/s of the 41 that two threads of a Xeon
 // read at best, where they lie in memory one after the other, and are read so, fetched so many bytes before their use.
-// Four panels side by side, as in other products, made 32.
+// Four panels side by side, as in other GEMMs, made 32.
 constexpr int64_t stream_distance = 16 * 1024;
 
 // Panels of 16-bit values have to go side by side, or the additions of one would keep the next waiting. Each of them is
 // fetched so far ahead.
-constexpr int64_t narrow_distance = 1024;
+constexpr int64_t distance_16_bit = 1024;
 
 // The softmax takes whole blocks of its virtual lanes.
 constexpr int64_t softmax_lanes = 64;
@@ -39,7 +39,7 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-/** What the products of `rows` rows cost in tiles of `height`; 0 if there are no such tiles. A load of a panel's values
+/** What the GEMMs of `rows` rows cost in tiles of `height`; 0 if there are no such tiles. A load of a panel's values
  *  costs about as much as another row, and panels that are left over by the tiles' width half as much again as others.
  *  */
 int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int height) {
@@ -167,12 +167,12 @@ void AttentionRows::find_tiles(int64_t block) {
 
 AttentionRows::Matrix AttentionRows::widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input,
                                              int64_t inputs, float *memory) {
-    const Matrix wide = {reinterpret_cast<const char *>(memory), DType::f32, matrix.panel_stride};
+    const Matrix in_f32 = {reinterpret_cast<const char *>(memory), DType::f32, matrix.panel_stride};
     const auto rows = [&](const Matrix &m) {
         return TypedRows{const_cast<char *>(m.at(panel, input)), m.dtype, m.panel_stride};
     };
-    cast(isa_, rows(matrix), rows(wide), inputs * panel_width, panels);
-    return wide;
+    cast(isa_, rows(matrix), rows(in_f32), inputs * panel_width, panels);
+    return in_f32;
 }
 
 void AttentionRows::attend(const char *head, int64_t block, bool more, const PartialResult &result) {
@@ -278,7 +278,7 @@ void AttentionRows::weigh(const Matrix &values, const Matrix &next, const Partia
         }
         for (int64_t panel = 0; panel < panels && inputs > 0; panel += at_once) {
             const int64_t count = std::min<int64_t>(at_once, panels - panel), after = panel + count;
-            const Fetch fetch = tiles_ == 1      ? fetch_ahead(values, panel, tile.first, narrow_distance)
+            const Fetch fetch = tiles_ == 1      ? fetch_ahead(values, panel, tile.first, distance_16_bit)
                                 : after < panels ? fetch_next(values, after, tile.first, inputs, tiles)
                                                  : fetch_next(next, 0, 0, inputs, tiles);
             multiply(scores_ + row * x_pitch + tile.first, tile_rows_, tiles, tall_, values, panel, count, tile.first,

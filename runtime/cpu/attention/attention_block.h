@@ -24,7 +24,7 @@ struct Visibility {
     }
 };
 
-/** Rows that go through the products together: the (query, head) pairs of some queries and of some heads that share
+/** Rows that go through the GEMMs together: the (query, head) pairs of some queries and of some heads that share
  *  keys and values, query by query. */
 struct QueryBlock {
     int64_t position = 0;  // of the first query
@@ -100,7 +100,7 @@ private:
             return data + panel * panel_bytes() + input * panel_width * size_of(dtype);
         }
     };
-    /** What is fetched into the cache during a product: with each fetch so many bytes of every panel. */
+    /** What is fetched into the cache during a GEMM: with each fetch so many bytes of every panel. */
     struct Fetch {
         const char *data;
         int64_t panel_bytes;

@@ -1,6 +1,6 @@
-// Feed-forward networks on the processor as one call: norm, first product with its activation or gated unit, second product, residual.
+// Feed-forward networks on the processor as one call: norm, first GEMM with its activation or gated unit, second GEMM, residual.
 //
-// A block of rows at a time: what lies between the products is written as the second one reads it, in f32, and does not
+// A block of rows at a time: what lies between the GEMMs is written as the second one reads it, in f32, and does not
 // leave the caches but for its size. Nothing of it is rounded to the storage type.
 #include <climits>
 
@@ -38,14 +38,14 @@ public:
         const int threads = static_cast<int>(std::min<int64_t>(threads_for(context_, rows * width_ * 4), rows));
         run_tasks(context_, threads, [&](int index) {
             NormRows kernel(isa_, DType::f32, call_.norm, call_.rms, weight_, bias_);
-            float *const wide = rows_ + 2 * width_ * index, *const normalized = wide + width_;
+            float *const in_f32 = rows_ + 2 * width_ * index, *const normalized = in_f32 + width_;
             int64_t row = rows * index / threads;
             const Part part = {first_row + row, first_row + rows * (index + 1) / threads, 0, width_};
             x.for_each_piece(part, 1, width_, [&](const Rows::Piece &piece) {
                 char *source = piece.data[0];
                 if (call_.x.dtype != DType::f32) {
-                    widen(isa_, {source, call_.x.dtype}, wide, 0, width_, 1);
-                    source = reinterpret_cast<char *>(wide);
+                    widen(isa_, {source, call_.x.dtype}, in_f32, 0, width_, 1);
+                    source = reinterpret_cast<char *>(in_f32);
                 }
                 kernel(source, 0, reinterpret_cast<char *>(normalized), 0, width_, 1);
                 blocked.store_row(row++, normalized, width_);
@@ -125,9 +125,9 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
                                mean ? mean + begin : nullptr);
             });
         }
-        Destination between;
-        between.blocked = &hidden;
-        up_product.run(input, tiling, count, scale, mean, between, workspace[of_threads]);
+        Destination to_hidden;
+        to_hidden.blocked = &hidden;
+        up_product.run(input, tiling, count, scale, mean, to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         Destination destination;

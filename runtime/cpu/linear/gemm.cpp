@@ -171,7 +171,7 @@ void Layer::set_bias(const View &bias_view, const View &bias_up, halyard_isa isa
     bias = memory;
 }
 
-/** What the threads of one product share. */
+/** What the threads of one GEMM share. */
 struct Product::Call {
     const Product &product;
     const halyard_weights &weights;

@@ -1,4 +1,4 @@
-// Products of f32 rows with packed weights: what halyard_linear and halyard_ffn are made of.
+// GEMMs of f32 rows with packed weights: what halyard_linear and halyard_ffn are made of.
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 #define HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 
@@ -37,7 +37,7 @@ struct BlockedRows {
     void store_row(int64_t row, const float *values, int64_t features) const;
 };
 
-/** How many rows go through the products at a time: half of the second-level cache holds them for one k block, and
+/** How many rows go through the GEMMs at a time: half of the second-level cache holds them for one k block, and
  *  at most max_block_rows. The results do not depend on it. */
 constexpr int max_block_rows = 256;
 int64_t block_rows();
@@ -74,16 +74,16 @@ struct Layer {
 void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
                int64_t rows, int64_t features, const BlockedRows &blocked);
 
-/** Where the rows of a product go. */
+/** Where the rows of a GEMM go. */
 struct Destination {
-    const BlockedRows *blocked = nullptr;  // f32, for another product; or:
+    const BlockedRows *blocked = nullptr;  // f32, for another GEMM; or:
     const Rows *rows = nullptr;            // y, and after it the residual if there is one
     DType dtype = DType::f32;              // of y
     bool has_residual = false;
     int64_t first_row = 0;  // of y
 };
 
-/** One product of a block of rows. row_scale and row_mean: [rows], or null. */
+/** One GEMM of a block of rows. row_scale and row_mean: [rows], or null. */
 class Product {
 public:
     Product(const halyard_context &context, halyard_isa isa, int64_t max_rows, const Layer &layer);

@@ -1,4 +1,4 @@
-// The tile kernels of matrix products: which there are, and how many panels each is wide.
+// The tile kernels of GEMMs: which there are, and how many panels each is wide.
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_MICROKERNELS_H
 #define HALYARD_RUNTIME_CPU_LINEAR_MICROKERNELS_H
 

@@ -1,6 +1,6 @@
 // Attention on a device: new keys and values to where they are read, then block of queries by block the splits of the
 // positions that they see, and the joining of the splits. Where a block has many queries in 16 bits and cuBLASLt is
-// there, positions that all of them see are split by products; what only some see, and tokens one by one, by the
+// there, positions that all of them see are split by GEMMs; what only some see, and tokens one by one, by the
 // kernel that reads keys and values once for a few rows.
 //
 // A block has as many queries (of all heads, and of several sequences) as have room for their partial results and
@@ -42,7 +42,7 @@ public:
         Workspace workspace(context_, device_of(call_.q.view));
         const int64_t norm_weight_bytes = call_.q.head_dim * static_cast<int64_t>(sizeof(float));
         const auto partial = workspace.book(plan_.partial_bytes), queries = workspace.book(plan_.query_bytes);
-        const auto narrow_queries = workspace.book(plan_.narrow_query_bytes);
+        const auto rounded_queries = workspace.book(plan_.rounded_query_bytes);
         const auto scores = workspace.book(plan_.score_bytes), weights = workspace.book(plan_.weight_bytes);
         const auto product_memory = workspace.book(plan_.products ? product_workspace_bytes(launches_) : 0);
         const auto staged = workspace.book(plan_.staged_bytes);
@@ -53,7 +53,7 @@ public:
         }
         partial_ = workspace[partial];
         queries_ = workspace[queries];
-        narrow_queries_ = workspace[narrow_queries];
+        rounded_queries_ = workspace[rounded_queries];
         scores_ = workspace[scores];
         weights_ = workspace[weights];
         workspace_ = workspace[product_memory];
@@ -217,7 +217,7 @@ private:
 
         int64_t made = launch_splits(block, first_split, product_split, 0, stored);
         if (product_split < product_end) {
-            narrow_queries(block, plan_.stored_dtype);
+            round_queries(block, plan_.stored_dtype);
         }
         constexpr int64_t at_once = product_positions / split_positions;
         for (int64_t split = product_split; split < product_end; split += at_once) {
@@ -264,17 +264,17 @@ private:
     void multiply(const QueryBlock &block, int64_t from, int64_t end, int64_t made, const KeysAndValues &stored) {
         const int64_t first = from * split_positions, count = (end - from) * split_positions;
         attend_by_products(context_, launches_,
-                           {narrow_queries_, stored.keys.tokens_from(first, count),
+                           {rounded_queries_, stored.keys.tokens_from(first, count),
                             stored.values.tokens_from(first, count), block.rows, plan_.padded_rows(block.tokens),
                             call_.scale, call_.softcap, scores_, weights_, partial_at(block, made), plan_.pitch},
                            workspace_);
     }
 
-    /** The loaded queries in the type that products take. */
-    void narrow_queries(const QueryBlock &block, DType dtype) {
+    /** The loaded queries in the type that GEMMs take. */
+    void round_queries(const QueryBlock &block, DType dtype) {
         const int64_t d = call_.q.head_dim, rows = block.batch * call_.k.heads * block.rows;
         cast(check_, context_, view_of(queries_, DType::f32, {true, ordinal_}, {rows, d}, {d, 1}),
-             view_of(narrow_queries_, dtype, {true, ordinal_}, {rows, d}, {d, 1}));
+             view_of(rounded_queries_, dtype, {true, ordinal_}, {rows, d}, {d, 1}));
     }
 
     /** The queries in f32 after norm and rope, [sequence][head of keys][query][head of the group]. */
@@ -397,7 +397,7 @@ private:
     const DevicePlan &plan_;
     const int ordinal_;
     Launches launches_;
-    char *partial_, *queries_, *narrow_queries_, *scores_, *weights_, *workspace_;
+    char *partial_, *queries_, *rounded_queries_, *scores_, *weights_, *workspace_;
     char *staged_, *key_copy_, *value_copy_;
     View q_weight_, k_weight_;
 };

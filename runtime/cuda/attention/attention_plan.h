@@ -18,7 +18,7 @@ constexpr int64_t partial_bytes_at_once = int64_t{64} << 20;
 constexpr int64_t product_bytes_at_once = int64_t{64} << 20;
 constexpr int64_t staged_bytes_at_once = int64_t{16} << 20;
 
-// Products are for so many queries at least, and so many positions that all of them see. A block has so few queries
+// GEMMs are for so many queries at least, and so many positions that all of them see. A block has so few queries
 // that those are nearly all positions of a long prompt.
 constexpr int64_t least_product_queries = 16, least_product_positions = 2 * split_positions, product_queries = 128;
 
@@ -49,7 +49,7 @@ struct DevicePlan {
     bool copy_keys, copy_values;  // read from copies instead of where they are
     bool products;                // of many queries with positions that all of them see, by cells of both
     int64_t partial_bytes, query_bytes, staged_bytes, key_copy_bytes, value_copy_bytes;
-    int64_t narrow_query_bytes, score_bytes, weight_bytes;  // for products
+    int64_t rounded_query_bytes, score_bytes, weight_bytes;  // for GEMMs
 
     explicit DevicePlan(const AttentionCall &call) {
         const Heads &q = call.q, &k = call.k;
@@ -73,7 +73,7 @@ struct DevicePlan {
             common_dtype = k.view.dtype;
         }
         constexpr int64_t product_row_bytes = score_row_bytes + weight_row_bytes;
-        // By products: the splits at both ends of what queries see, and those between.
+        // By GEMMs: the splits at both ends of what queries see, and those between.
         const int64_t splits = divide_up(longest, split_positions) + 1,
                       product_splits = 2 * (divide_up(product_queries, split_positions) + 1) +
                                        divide_up(longest, product_positions) + 4;
@@ -82,7 +82,7 @@ struct DevicePlan {
                       product_bytes_at_once / (q.heads * product_row_bytes)});
         products = most >= least_product_queries && longest >= least_product_positions && common_dtype != DType::f32 &&
                    q.head_dim % (cell_bytes / size_of(common_dtype)) == 0 && has_blaslt();
-        // Keys that change go to products in their own type, as they would from a cache; else nothing is rounded.
+        // Keys that change go to GEMMs in their own type, as they would from a cache; else nothing is rounded.
         stored_dtype = products || call.cache || !keys_change ? common_dtype : DType::f32;
         const auto must_move = [&](const Heads &heads) {
             return !call.cache && (heads.view.dtype != stored_dtype || (products && !in_cells(device_heads(heads))));
@@ -98,7 +98,7 @@ struct DevicePlan {
             1, q.batch);
         partial_bytes *= batch;
         query_bytes = batch * queries * q.heads * q.head_dim * f32_bytes;
-        narrow_query_bytes = products ? query_bytes / 2 : 0;
+        rounded_query_bytes = products ? query_bytes / 2 : 0;
         score_bytes = batch * product_rows * score_row_bytes;
         weight_bytes = batch * product_rows * weight_row_bytes;
 

@@ -1,4 +1,4 @@
-// scores = queries x keys, weights = exp(scores - the largest of the row), values = weights x values. The products have
+// scores = queries x keys, weights = exp(scores - the largest of the row), values = weights x values. The GEMMs have
 // heads and sequences as their batch.
 #include "cuda/attention/attention_products.h"
 

@@ -1,4 +1,4 @@
-// Attention of many queries to positions that all of them see, as two matrix products with a softmax between them: its
+// Attention of many queries to positions that all of them see, as two GEMMs with a softmax between them: its
 // result is one more split of theirs (attention_split.cpp).
 #ifndef HALYARD_RUNTIME_CUDA_ATTENTION_ATTENTION_PRODUCTS_H
 #define HALYARD_RUNTIME_CUDA_ATTENTION_ATTENTION_PRODUCTS_H
@@ -27,7 +27,7 @@ struct ProductSplit {
     int64_t partial_pitch;  // in floats
 };
 
-/** Puts the work into the stream. `workspace`: see product.h. */
+/** Puts the work into the stream. `workspace`: see gemm.h. */
 void attend_by_products(const halyard_context &context, Launches &launches, const ProductSplit &split, void *workspace);
 
 }  // namespace halyard::cuda

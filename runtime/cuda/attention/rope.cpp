@@ -161,7 +161,7 @@ void rotate(Checker &check, const halyard_context &context, int ordinal, const h
 
 void rope(Checker &check, const halyard_context &context, const RopeCall &call) {
     const Integers &p = call.positions;
-    rotate(check, context, call.y.device_id, *call.rope, {p.data, p.wide, p.batch_stride, p.token_stride, 0},
+    rotate(check, context, call.y.device_id, *call.rope, {p.data, p.is_int64, p.batch_stride, p.token_stride, 0},
            device_heads(call.x), device_heads(Heads(call.y)));
 }
 

@@ -1,6 +1,6 @@
-// Products by cuBLASLt. It counts columns first: y, row by row, is to it the transpose of y, and so are x and w.
+// GEMMs by cuBLASLt. It counts columns first: y, row by row, is to it the transpose of y, and so are x and w.
 //
-// What it needs to know of a product, and the algorithm that its heuristics choose, are kept for each shape, so that
+// What it needs to know of a GEMM, and the algorithm that its heuristics choose, are kept for each shape, so that
 // calls in steady state ask and allocate nothing.
 #include "cuda/linear/blaslt.h"
 

@@ -6,7 +6,7 @@
 
 namespace halyard::cuda {
 
-/** The environment variable that, set to "off" before the first product, makes the kernels of this library compute all
+/** The environment variable that, set to "off" before the first GEMM, makes the kernels of this library compute all
  * of them. */
 constexpr const char *blaslt_variable = "HALYARD_CUBLASLT";
 
@@ -16,8 +16,8 @@ constexpr int64_t blaslt_workspace_bytes = 32 << 20;
 /** Whether cuBLASLt is there. */
 bool has_blaslt();
 
-/** Puts a product into the stream; batches[1] is one. False if cuBLASLt is not there or has no algorithm for it. Fails
- * the check where the product was refused for another reason. */
+/** Puts a GEMM into the stream; batches[1] is one. False if cuBLASLt is not there or has no algorithm for it. Fails
+ * the check where the GEMM was refused for another reason. */
 bool blaslt_product(Launches &launches, const DeviceProduct &product, void *workspace);
 
 }  // namespace halyard::cuda

@@ -1,4 +1,4 @@
-// Feed-forward networks on a device: two products with what lies between them in scratch memory, as linear.cpp has one.
+// Feed-forward networks on a device: two GEMMs with what lies between them in scratch memory, as linear.cpp has one.
 #include <algorithm>
 
 #include "core/calls/row_vector.h"
@@ -42,10 +42,10 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const bool copy_y = even_pitch(call.y) < 0 || down_dtype != y_dtype;
     const int64_t y_pitch = copy_y ? aligned_pitch(d_model, down_dtype) : even_pitch(call.y);
     const bool copy_residual = residual && down_dtype != dtype;
-    const bool widen_norm = plain_norm && call.x.dtype != dtype;
+    const bool converts_norm = plain_norm && call.x.dtype != dtype;
     const int64_t norm_pitch = aligned_pitch(d_model, dtype), sums_pitch = aligned_pitch(up.columns, sums_dtype);
-    const bool narrow_hidden = sums_dtype != dtype;
-    const int64_t hidden_pitch = narrow_hidden ? aligned_pitch(d_ff, dtype) : sums_pitch;
+    const bool rounds_hidden = sums_dtype != dtype;
+    const int64_t hidden_pitch = rounds_hidden ? aligned_pitch(d_ff, dtype) : sums_pitch;
     const int64_t row_bytes = sums_pitch * size_of(sums_dtype) + norm_pitch * size_of(dtype);
     const int64_t block = std::min(rows, std::max(least_rows, most_intermediate_bytes / row_bytes));
 
@@ -57,10 +57,10 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const auto up_copy = workspace.book(up.dtype != dtype ? Steps::widened_bytes(up) : 0);
     const auto down_copy = workspace.book(down.dtype != dtype ? Steps::widened_bytes(down) : 0);
     const auto normed = workspace.book(plain_norm ? block * norm_pitch * size_of(dtype) : 0);
-    const auto norm_weight = workspace.book(widen_norm && call.norm_weight.data ? d_model * size : 0);
-    const auto norm_bias = workspace.book(widen_norm && call.norm_bias.data ? d_model * size : 0);
+    const auto norm_weight = workspace.book(converts_norm && call.norm_weight.data ? d_model * size : 0);
+    const auto norm_bias = workspace.book(converts_norm && call.norm_bias.data ? d_model * size : 0);
     const auto sums_piece = workspace.book(block * sums_pitch * size_of(sums_dtype));
-    const auto hidden_piece = workspace.book(narrow_hidden ? block * hidden_pitch * size_of(dtype) : 0);
+    const auto hidden_piece = workspace.book(rounds_hidden ? block * hidden_pitch * size_of(dtype) : 0);
     const auto scale_piece = workspace.book(deferred ? rows * size : 0);
     const auto mean_piece = workspace.book(has_mean ? rows * size : 0);
     const auto bias_piece = workspace.book(has_bias ? up.columns * size : 0);
@@ -106,7 +106,7 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const char *const down_bias = converted(call.bias_down, down_dtype, bias_down_piece);
 
     View weight = call.norm_weight, bias = call.norm_bias;
-    if (widen_norm) {
+    if (converts_norm) {
         weight.data = const_cast<char *>(converted(call.norm_weight, dtype, norm_weight));
         bias.data = const_cast<char *>(converted(call.norm_bias, dtype, norm_bias));
         weight.dtype = bias.dtype = dtype;
@@ -143,7 +143,7 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
             steps.finish(up, unit, shifts, sums, sums_dtype, sums_pitch, count, sums, sums_pitch);
         }
         Matrix hidden = {sums, sums_pitch};
-        if (narrow_hidden) {
+        if (rounds_hidden) {
             steps.cast(steps.rows(sums, sums_dtype, count, d_ff, sums_pitch),
                        steps.rows(workspace[hidden_piece], dtype, count, d_ff, hidden_pitch));
             hidden = {workspace[hidden_piece], hidden_pitch};

@@ -1,4 +1,4 @@
-// The choice between cuBLASLt and the library's own kernel, and how a product is cut into launches of either.
+// The choice between cuBLASLt and the library's own kernel, and how a GEMM is cut into launches of either.
 #include "cuda/linear/gemm.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Pointer *advanced(Pointer *data, int64_t elements, DType dtype) {
                 : nullptr;
 }
 
-/** The product without its first `index` of the batch. */
+/** The GEMM without its first `index` of the batch. */
 DeviceProduct from(const DeviceProduct &product, int axis, int64_t index) {
     DeviceProduct p = product;
     const ProductBatch &batch = product.batches[axis];
@@ -96,7 +96,7 @@ void own_product(Launches &launches, const DeviceProduct &product) {
                               "library has no kernel: cuBLASLt is not there, or did not take it");
         return;
     }
-    // So many rows, columns and products that every index fits.
+    // So many rows, columns and GEMMs that every index fits.
     int64_t most_rows = max_grid * rows_per_block, most_columns = product.columns;
     for (const int64_t pitch : steps) {
         most_rows = std::min(most_rows, std::max<int64_t>(1, (addressable - product.columns - product.depth) /

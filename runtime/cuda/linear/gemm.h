@@ -1,4 +1,4 @@
-// Products of matrices on a device: y = alpha x w + beta c + bias, by cuBLASLt where it is there and has an algorithm
+// GEMMs on a device: y = alpha x w + beta c + bias, by cuBLASLt where it is there and has an algorithm
 // for the operands, else by a kernel of this library.
 //
 // Sums are in f32, and rounded once. Which order they are taken in is cuBLASLt's choice, and may depend on the number
@@ -10,7 +10,7 @@
 
 namespace halyard::cuda {
 
-/** Several products in one call: elements from the operand of one to that of the next, 0 where they share it. */
+/** Several GEMMs in one call: elements from the operand of one to that of the next, 0 where they share it. */
 struct ProductBatch {
     int64_t count = 1;
     int64_t x = 0, w = 0, c = 0, y = 0;
@@ -36,11 +36,11 @@ struct DeviceProduct {
     ProductBatch batches[2];
 };
 
-/** What a product needs of the scratch memory of its call; `workspace` has so many bytes, or is null where that is 0.
+/** What a GEMM needs of the scratch memory of its call; `workspace` has so many bytes, or is null where that is 0.
  */
 int64_t product_workspace_bytes(Launches &launches);
 
-/** Puts the product into the stream. Does nothing after a failure. */
+/** Puts the GEMM into the stream. Does nothing after a failure. */
 void product(Launches &launches, const DeviceProduct &product, void *workspace);
 
 }  // namespace halyard::cuda

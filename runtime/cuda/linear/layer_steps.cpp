@@ -1,4 +1,4 @@
-// Casts, products and the kernels of what is made of their sums, as layers put them together.
+// Casts, GEMMs and the kernels of what is made of their sums, as layers put them together.
 #include "cuda/linear/layer_steps.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@ inline bool exact(DType from, DType to) {
     return from == to || to == DType::f32;
 }
 
-/** The type that a product of x and weights is computed from. */
+/** The type that a GEMM of x and weights is computed from. */
 inline DType common(DType x, DType w) {
     return x == w ? x : DType::f32;
 }

@@ -1,6 +1,6 @@
-// Linear layers on a device: a product, and what Halide's kernels make of its sums.
+// Linear layers on a device: a GEMM, and what Halide's kernels make of its sums.
 //
-// What a product can do itself, it does: a bias of y's type, the residual as its beta. For an activation or a gated
+// What a GEMM can do itself, it does: a bias of y's type, the residual as its beta. For an activation or a gated
 // unit the sums lie in scratch memory, in the type of x and the weights, and the unit overwrites them (the gate's half)
 // or goes to y. Calls whose types differ are computed in f32 throughout, for which x and even the matrix are widened
 // first: they are right, and slow. So are rows that do not lie at an even pitch, which are copied.
@@ -19,7 +19,7 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     const bool shifted = call.row_scale.data || call.row_mean.data || w.has_column_bias;
     const bool has_unit = w.gated || call.activation != HALYARD_IDENTITY;
 
-    // The product alone; or the unit's result is y; or all in f32, and then the residual and y's type.
+    // The GEMM alone; or the unit's result is y; or all in f32, and then the residual and y's type.
     const auto bias_fits = [&](DType type) {
         return !call.bias_up.data && (!call.bias.data || exact(call.bias.dtype, type));
     };

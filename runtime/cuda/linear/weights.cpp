@@ -1,4 +1,4 @@
-// Packing for devices: copies, the folding of a norm by a kernel, and sums of columns as products.
+// Packing for devices: copies, the folding of a norm by a kernel, and sums of columns as GEMMs.
 #include "cuda/linear/weights.h"
 
 #include <algorithm>
