@@ -1,8 +1,8 @@
 // HALYARD_VERBOSE: a line for every public call, or for every kernel too, on stderr or in a file (docs/verbose.md).
 //
 // Lines are written whole, by one call of the system: those of several threads and processes do not mix.
-#ifndef HALYARD_RUNTIME_CORE_VERBOSE_H
-#define HALYARD_RUNTIME_CORE_VERBOSE_H
+#ifndef HALYARD_RUNTIME_CORE_SYSTEM_VERBOSE_H
+#define HALYARD_RUNTIME_CORE_SYSTEM_VERBOSE_H
 
 #include "core/dispatch.h"
 #include "halyard/halyard.h"
