@@ -66,12 +66,13 @@ std::string type_name(const Halide::Type &type, bool is_buffer) {
 Arguments arguments_of(const std::string &generator, const std::vector<std::string> &parameters,
                        const Halide::Target &target) {
     const auto instance = Halide::Internal::GeneratorRegistry::create(generator, Halide::GeneratorContext(target));
-    for (const std::string &parameter : parameters) {
-        const std::size_t equals = parameter.find('=');
-        instance->set_generatorparam_value(parameter.substr(0, equals), parameter.substr(equals + 1));
-    }
-    const auto infos = instance->arginfos();
+    std::vector<Halide::Internal::AbstractGenerator::ArgInfo> infos;
     try {
+        for (const std::string &parameter : parameters) {
+            const std::size_t equals = parameter.find('=');
+            instance->set_generatorparam_value(parameter.substr(0, equals), parameter.substr(equals + 1));
+        }
+        infos = instance->arginfos();
         instance->build_pipeline();  // which alone tells how long arrays are
     } catch (const Halide::Error &error) {
         fail(generator + ": " + error.what());  // the generator cannot be destroyed
