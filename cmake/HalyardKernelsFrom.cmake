@@ -17,9 +17,9 @@ if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL PROJECT_SOURCE_DIR)
     foreach(home IN ITEMS "${PROJECT_SOURCE_DIR}" "${_other_CMAKE_HOME_DIRECTORY}")
         file(GLOB files LIST_DIRECTORIES false RELATIVE "${home}"
              "${home}/kernels.cmake" "${home}/cmake/HalyardKernels.cmake" "${home}/cmake/HalyardTarget.cmake"
-             "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake" "${home}/cmake/kernel_calls.cpp" "${home}/generators/*"
-             "${home}/schedules/*" "${home}/schedules/${HALYARD_ARCH}/*" "${home}/schedules/gpu/*"
-             "${home}/schedules/tuned/${HALYARD_TARGET_PROCESSOR}.json" "${home}/runtime/layout/*.h")
+             "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake" "${home}/cmake/kernel_calls.cpp"
+             "${home}/generators/*" "${home}/schedules/*" "${home}/schedules/${HALYARD_ARCH}/*" "${home}/schedules/cpu/*"
+             "${home}/schedules/gpu/*" "${home}/schedules/tuned/${HALYARD_TARGET_PROCESSOR}.json" "${home}/runtime/layout/*.h")
         list(APPEND _kernel_sources ${files})
     endforeach()
     list(REMOVE_DUPLICATES _kernel_sources)
