@@ -86,7 +86,9 @@ halyard_kernel( product_in_out              device    device_matmul  device_prod
 halyard_kernel( product_in_out_to_f32       device    device_matmul  device_product  transposed=false to_f32=true )
 
 # What is made of their sums, and a norm's weight in the matrix, by inputs as columns or rows
-foreach(function identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+# In the order of halyard_activation.
+set(layer_activations identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+foreach(function IN LISTS layer_activations)
     halyard_kernel( device_epilogue_${function}        device  device_elementwise  device_epilogue  function=${function} )
     halyard_kernel( device_epilogue_${function}_gated  device  device_elementwise  device_epilogue  function=${function} gated=true )
 endforeach()
@@ -107,7 +109,7 @@ foreach(rows RANGE 1 8)
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
-foreach(function identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+foreach(function IN LISTS layer_activations)
     halyard_kernel( epilogue_${function}       epilogue        epilogue  epilogue  function=${function} )
     halyard_kernel( epilogue_${function}_gated epilogue_gated  epilogue  epilogue  function=${function} gated=true )
 endforeach()

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/check_shapes.h"
 #include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/ops/operations.h"
@@ -43,8 +44,7 @@ constexpr KernelOf<arguments::DeviceEpilogueIdentityGated> gated_epilogues[] = {
 #include "kernels/epilogue.inc"
 #undef HALYARD_KERNEL
 };
-static_assert(std::size(activations) == HALYARD_EXP + 1 && std::size(gated_units) == HALYARD_EXP + 1 &&
-              std::size(epilogues) == HALYARD_EXP + 1);
+static_assert(std::size(activations) == activation_count && std::size(gated_units) == activation_count);
 
 }  // namespace
 
