@@ -18,6 +18,7 @@
 
 #               name                      signature   family       generator    parameters
 halyard_kernel( relu                      unary       elementwise  activation   function=relu )
+halyard_kernel( relu2                     unary       elementwise  activation   function=relu2 )
 halyard_kernel( gelu                      unary       elementwise  activation   function=gelu )
 halyard_kernel( gelu_tanh                 unary       elementwise  activation   function=gelu_tanh )
 halyard_kernel( gelu_sigmoid              unary       elementwise  activation   function=gelu_sigmoid )
@@ -28,6 +29,7 @@ halyard_kernel( exp                       unary       elementwise  activation   
 halyard_kernel( swish                     unary_beta  elementwise  activation   function=swish )
 
 halyard_kernel( relu_derivative           unary       elementwise  activation   function=relu_derivative )
+halyard_kernel( relu2_derivative          unary       elementwise  activation   function=relu2_derivative )
 halyard_kernel( gelu_derivative           unary       elementwise  activation   function=gelu_derivative )
 halyard_kernel( gelu_tanh_derivative      unary       elementwise  activation   function=gelu_tanh_derivative )
 halyard_kernel( gelu_sigmoid_derivative   unary       elementwise  activation   function=gelu_sigmoid_derivative )
@@ -87,7 +89,7 @@ halyard_kernel( product_in_out_to_f32       device    device_matmul  device_prod
 
 # What is made of their sums, and a norm's weight in the matrix, by inputs as columns or rows
 # In the order of halyard_activation.
-set(layer_activations identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+set(layer_activations identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp relu2)
 foreach(function IN LISTS layer_activations)
     halyard_kernel( device_epilogue_${function}        device  device_elementwise  device_epilogue  function=${function} )
     halyard_kernel( device_epilogue_${function}_gated  device  device_elementwise  device_epilogue  function=${function} gated=true )

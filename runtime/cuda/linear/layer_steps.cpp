@@ -23,7 +23,8 @@ constexpr const KernelOf<halyard::arguments::Activation> *activations[] = {nullp
                                                                            &halyard::kernels::swish,
                                                                            &halyard::kernels::sigmoid,
                                                                            &halyard::kernels::tanh,
-                                                                           &halyard::kernels::exp};
+                                                                           &halyard::kernels::exp,
+                                                                           &halyard::kernels::relu2};
 constexpr const KernelOf<halyard::arguments::Glu> *gated_units[] = {&halyard::kernels::bilinear,
                                                                     &halyard::kernels::reglu,
                                                                     &halyard::kernels::geglu,
@@ -32,6 +33,7 @@ constexpr const KernelOf<halyard::arguments::Glu> *gated_units[] = {&halyard::ke
                                                                     &halyard::kernels::swiglu_beta1,
                                                                     &halyard::kernels::swiglu,
                                                                     &halyard::kernels::glu,
+                                                                    nullptr,
                                                                     nullptr,
                                                                     nullptr};
 constexpr KernelOf<arguments::DeviceEpilogueIdentity> epilogues[] = {
