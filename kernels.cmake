@@ -87,9 +87,10 @@ halyard_kernel( product_out_in_to_f32       device    device_matmul  device_prod
 halyard_kernel( product_in_out              device    device_matmul  device_product  transposed=false )
 halyard_kernel( product_in_out_to_f32       device    device_matmul  device_product  transposed=false to_f32=true )
 
-# What is made of their sums, and a norm's weight in the matrix, by inputs as columns or rows
 # In the order of halyard_activation.
 set(layer_activations identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp relu2)
+
+# What is made of their sums, and a norm's weight in the matrix, by inputs as columns or rows
 foreach(function IN LISTS layer_activations)
     halyard_kernel( device_epilogue_${function}        device  device_elementwise  device_epilogue  function=${function} )
     halyard_kernel( device_epilogue_${function}_gated  device  device_elementwise  device_epilogue  function=${function} gated=true )
