@@ -19,6 +19,7 @@
 
 #               name                      signature   family       generator    parameters
 halyard_kernel( relu                      unary       elementwise  activation   function=relu )
+halyard_kernel( relu2                     unary       elementwise  activation   function=relu2 )
 halyard_kernel( gelu                      unary       elementwise  activation   function=gelu )
 halyard_kernel( gelu_tanh                 unary       elementwise  activation   function=gelu_tanh )
 halyard_kernel( gelu_sigmoid              unary       elementwise  activation   function=gelu_sigmoid )
@@ -29,6 +30,7 @@ halyard_kernel( exp                       unary       elementwise  activation   
 halyard_kernel( swish                     unary_beta  elementwise  activation   function=swish )
 
 halyard_kernel( relu_derivative           unary       elementwise  activation   function=relu_derivative )
+halyard_kernel( relu2_derivative          unary       elementwise  activation   function=relu2_derivative )
 halyard_kernel( gelu_derivative           unary       elementwise  activation   function=gelu_derivative )
 halyard_kernel( gelu_tanh_derivative      unary       elementwise  activation   function=gelu_tanh_derivative )
 halyard_kernel( gelu_sigmoid_derivative   unary       elementwise  activation   function=gelu_sigmoid_derivative )
@@ -86,8 +88,11 @@ halyard_kernel( product_out_in_to_f32       device    device_matmul  device_prod
 halyard_kernel( product_in_out              device    device_matmul  device_product  transposed=false )
 halyard_kernel( product_in_out_to_f32       device    device_matmul  device_product  transposed=false to_f32=true )
 
+# In the order of halyard_activation.
+set(layer_activations identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp relu2)
+
 # What is made of their sums, and a norm's weight in the matrix, by inputs as columns or rows
-foreach(function identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+foreach(function IN LISTS layer_activations)
     halyard_kernel( device_epilogue_${function}        device  device_elementwise  device_epilogue  function=${function} )
     halyard_kernel( device_epilogue_${function}_gated  device  device_elementwise  device_epilogue  function=${function} gated=true )
 endforeach()
@@ -108,7 +113,7 @@ foreach(rows RANGE 1 8)
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
-foreach(function identity relu gelu gelu_tanh gelu_sigmoid silu swish sigmoid tanh exp)
+foreach(function IN LISTS layer_activations)
     halyard_kernel( epilogue_${function}       epilogue        epilogue  epilogue  function=${function} )
     halyard_kernel( epilogue_${function}_gated epilogue_gated  epilogue  epilogue  function=${function} gated=true )
 endforeach()

@@ -27,6 +27,7 @@ inline Halide::Expr activation(const std::string &name, const Halide::Target &ta
     }
     static const std::map<std::string, Halide::Expr (Math::*)(Halide::Expr) const> functions = {
         {"relu", &Math::relu},
+        {"relu2", &Math::relu2},
         {"gelu", &Math::gelu},
         {"gelu_tanh", &Math::gelu_tanh},
         {"gelu_sigmoid", &Math::gelu_sigmoid},
@@ -35,6 +36,7 @@ inline Halide::Expr activation(const std::string &name, const Halide::Target &ta
         {"tanh", &Math::tanh},
         {"exp", &Math::exp},
         {"relu_derivative", &Math::relu_derivative},
+        {"relu2_derivative", &Math::relu2_derivative},
         {"gelu_derivative", &Math::gelu_derivative},
         {"gelu_tanh_derivative", &Math::gelu_tanh_derivative},
         {"gelu_sigmoid_derivative", &Math::gelu_sigmoid_derivative},

@@ -175,6 +175,12 @@ public:
     /** max(0, x). Exact; NaN stays NaN, relu(-0) = -0. */
     Expr relu(Expr x) const { return at_least(x, 0.0f); }
 
+    /** max(0, x)². Error 0.5: one rounding. */
+    Expr relu2(Expr x) const {
+        const Expr positive = relu(x);
+        return positive * positive;
+    }
+
     /** x·Φ(x) = relu(x) - |x|·Φ(-|x|), which is accurate on both sides and needs no select. Error 4 for x >= -2,
      * 8.5 below. gelu(±0) = ±0, gelu(-inf) = 0, gelu(inf) = inf. */
     Expr gelu(Expr v) const {
@@ -189,6 +195,9 @@ public:
     Expr relu_derivative(Expr x) const {
         return Halide::select(Halide::is_nan(x), x, Halide::select(x > 0.0f, 1.0f, 0.0f));
     }
+
+    /** 2 max(0, x). Exact. */
+    Expr relu2_derivative(Expr x) const { return 2.0f * relu(x); }
 
     /** e^x, as exp. */
     Expr exp_derivative(Expr x) const { return exp(x); }

@@ -82,6 +82,7 @@ constexpr std::pair<const char *, Activation> activations[] = {
     {"silu", Activation::silu},
     {"swish", Activation::silu},
     {"relu", Activation::relu},
+    {"relu2", Activation::relu2},
     {"sigmoid", Activation::sigmoid},
     {"tanh", Activation::tanh},
     {"linear", Activation::identity},

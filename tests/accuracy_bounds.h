@@ -24,6 +24,7 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 /** The first row whose region holds the argument counts. */
 inline constexpr Bound bounds[] = {
     {"relu", -infinity, infinity, 0},
+    {"relu2", -infinity, infinity, 0.5},
     {"exp", -infinity, infinity, 2},
     {"sigmoid", -infinity, infinity, 3},
     {"tanh", -infinity, infinity, 4},
@@ -35,6 +36,7 @@ inline constexpr Bound bounds[] = {
     {"silu", -infinity, infinity, 4},
     {"swish", -infinity, infinity, 4},
     {"relu_derivative", -infinity, infinity, 0},
+    {"relu2_derivative", -infinity, infinity, 0},
     {"exp_derivative", -infinity, infinity, 2},
     {"sigmoid_derivative", -infinity, infinity, 6},
     {"tanh_derivative", -infinity, infinity, 6},

@@ -92,6 +92,10 @@ double exp(double x) {
     return std::exp(x);
 }
 
+double relu2(double x) {
+    return relu(x) * relu(x);
+}
+
 double gelu(double x) {
     return x == -infinity ? -0.0 : 0.5 * x * std::erfc(-x * inverse_root_two);
 }
@@ -119,6 +123,10 @@ double gelu_sigmoid(double x) {
 
 double relu_derivative(double x) {
     return std::isnan(x) ? x : x > 0 ? 1.0 : 0.0;
+}
+
+double relu2_derivative(double x) {
+    return 2 * relu(x);
 }
 
 double sigmoid_derivative(double x) {

@@ -30,6 +30,7 @@ namespace reference {
 
 // Activations; at +-Inf their limits, at NaN NaN.
 double relu(double x);
+double relu2(double x);
 double gelu(double x);
 double gelu_tanh(double x);
 double gelu_sigmoid(double x);
@@ -41,6 +42,7 @@ double exp(double x);
 
 // Their derivatives. relu's is 0 at 0.
 double relu_derivative(double x);
+double relu2_derivative(double x);
 double gelu_derivative(double x);
 double gelu_tanh_derivative(double x);
 double gelu_sigmoid_derivative(double x);

@@ -196,6 +196,8 @@ const std::vector<LayerActivation> &layer_activations() {
         {HALYARD_TANH, "tanh", "tanh", plain<r::tanh>, plain<r::tanh_derivative>, at_most<77>,
          without_beta<halyard_tanh>},
         {HALYARD_EXP, "exp", "exp", plain<r::exp>, plain<r::exp_derivative>, exp_curvature, without_beta<halyard_exp>},
+        {HALYARD_RELU2, "relu2", "relu2", plain<r::relu2>, plain<r::relu2_derivative>, at_most<200>,
+         without_beta<halyard_relu2>},
     };
     return all;
 }

@@ -75,6 +75,7 @@ FUNCTIONS = {
     "rms_norm": lambda row: [rms_norm(row, row.x)],
     "softmax": lambda row: [torch.softmax(row.x, -1)],
     "relu": lambda row: [torch.relu(row.x)],
+    "relu2": lambda row: [torch.square(torch.relu(row.x))],
     "gelu": lambda row: [F.gelu(row.x)],
     "gelu_tanh": lambda row: [F.gelu(row.x, approximate="tanh")],
     "gelu_sigmoid": lambda row: [quick_gelu(row.x)],

@@ -19,6 +19,7 @@ OPERATIONS = {
     "add_layer_norm": 9,
     "softmax": 4 + ELEMENTARY,
     "relu": 1,
+    "relu2": 2,
     "gelu": 4 + ELEMENTARY,
     "gelu_tanh": 8 + ELEMENTARY,
     "gelu_sigmoid": 4 + ELEMENTARY,

@@ -76,7 +76,7 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
         }
     }
 
-    check_activation(check, o.activation, o.beta);
+    check_activation(check, "activation", o.activation, "beta", o.beta);
     call.bias = check_vector(check, "bias", o.bias, up->out_features);
     if (!check.failed() && o.bias_up && !up->gated) {
         check.fail(HALYARD_INVALID_ARGUMENT, "bias_up is given, but up holds one matrix, not gate and up");

@@ -29,7 +29,7 @@ LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights
         check.fail(HALYARD_INVALID_ARGUMENT, "bias_up is given, but weights holds one matrix, not gate and up");
     }
     call.bias_up = check_vector(check, "bias_up", o.bias_up, weights->out_features);
-    check_activation(check, o.activation, o.beta);
+    check_activation(check, "activation", o.activation, "beta", o.beta);
     if (!check.failed() && o.residual) {
         call.residual = check.tensor("residual", o.residual);
         check.same_shape(call.y, call.residual);

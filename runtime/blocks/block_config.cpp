@@ -4,6 +4,7 @@
 
 #include "blocks/block.h"
 #include "core/calls/attention.h"
+#include "core/check_shapes.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 
@@ -177,12 +178,7 @@ void complete_block_config(Checker &check, halyard_block_config &c, bool head_no
         check.fail(HALYARD_INVALID_ARGUMENT, "norm_placement is %d, which is no value of halyard_norm_placement",
                    c.norm_placement);
     }
-    if (!check.failed() && (c.hidden_act < HALYARD_IDENTITY || c.hidden_act > HALYARD_EXP)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "hidden_act is %d, which is no value of halyard_activation", c.hidden_act);
-    }
-    if (c.hidden_act == HALYARD_SWISH) {
-        check.swish_beta("swish_beta", c.swish_beta);
-    }
+    check_activation(check, "hidden_act", c.hidden_act, "swish_beta", c.swish_beta);
 
     check_range(check, "sliding_window", c.sliding_window, 0, INT64_MAX);
     check.finite_not_negative("query_pre_attn_scalar", c.query_pre_attn_scalar);

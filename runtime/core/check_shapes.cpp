@@ -49,12 +49,12 @@ View check_vector(Checker &check, const char *name, const DLTensor *tensor, int6
     return view;
 }
 
-void check_activation(Checker &check, int activation, float beta) {
-    if (!check.failed() && (activation < HALYARD_IDENTITY || activation > HALYARD_EXP)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "activation is %d, which is no value of halyard_activation", activation);
+void check_activation(Checker &check, const char *name, int activation, const char *beta_name, float beta) {
+    if (!check.failed() && (activation < 0 || activation >= activation_count)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is %d, which is no value of halyard_activation", name, activation);
     }
     if (activation == HALYARD_SWISH) {
-        check.swish_beta("beta", beta);
+        check.swish_beta(beta_name, beta);
     }
 }
 

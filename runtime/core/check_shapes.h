@@ -17,7 +17,15 @@ void check_same_rows(Checker &check, const View &x, const View &y);
 void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights);
 /** [features] of any dtype, or an empty view if `tensor` is null. */
 View check_vector(Checker &check, const char *name, const DLTensor *tensor, int64_t features);
-void check_activation(Checker &check, int activation, float beta);
+/** Values of halyard_activation, in the order of the table of kernels. */
+constexpr int activation_count = 0
+#define HALYARD_KERNEL(name) +1
+#include "kernels/epilogue.inc"
+#undef HALYARD_KERNEL
+    ;
+
+/** `name`: of the field. */
+void check_activation(Checker &check, const char *name, int activation, const char *beta_name, float beta);
 
 }  // namespace halyard
 

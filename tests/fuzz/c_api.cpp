@@ -36,6 +36,7 @@ struct Packed {
 
 const Unary unary_functions[] = {
     {NAMED(halyard_relu)},
+    {NAMED(halyard_relu2)},
     {NAMED(halyard_gelu)},
     {NAMED(halyard_gelu_tanh)},
     {NAMED(halyard_gelu_sigmoid)},
@@ -44,6 +45,7 @@ const Unary unary_functions[] = {
     {NAMED(halyard_tanh)},
     {NAMED(halyard_exp)},
     {NAMED(halyard_relu_derivative)},
+    {NAMED(halyard_relu2_derivative)},
     {NAMED(halyard_gelu_derivative)},
     {NAMED(halyard_gelu_tanh_derivative)},
     {NAMED(halyard_gelu_sigmoid_derivative)},

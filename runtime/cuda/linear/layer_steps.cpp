@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/check_shapes.h"
 #include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
 #include "cuda/ops/operations.h"
@@ -22,7 +23,8 @@ constexpr const KernelOf<halyard::arguments::Activation> *activations[] = {nullp
                                                                            &halyard::kernels::swish,
                                                                            &halyard::kernels::sigmoid,
                                                                            &halyard::kernels::tanh,
-                                                                           &halyard::kernels::exp};
+                                                                           &halyard::kernels::exp,
+                                                                           &halyard::kernels::relu2};
 constexpr const KernelOf<halyard::arguments::Glu> *gated_units[] = {&halyard::kernels::bilinear,
                                                                     &halyard::kernels::reglu,
                                                                     &halyard::kernels::geglu,
@@ -31,6 +33,7 @@ constexpr const KernelOf<halyard::arguments::Glu> *gated_units[] = {&halyard::ke
                                                                     &halyard::kernels::swiglu_beta1,
                                                                     &halyard::kernels::swiglu,
                                                                     &halyard::kernels::glu,
+                                                                    nullptr,
                                                                     nullptr,
                                                                     nullptr};
 constexpr KernelOf<arguments::DeviceEpilogueIdentity> epilogues[] = {
@@ -43,8 +46,7 @@ constexpr KernelOf<arguments::DeviceEpilogueIdentityGated> gated_epilogues[] = {
 #include "kernels/epilogue.inc"
 #undef HALYARD_KERNEL
 };
-static_assert(std::size(activations) == HALYARD_EXP + 1 && std::size(gated_units) == HALYARD_EXP + 1 &&
-              std::size(epilogues) == HALYARD_EXP + 1);
+static_assert(std::size(activations) == activation_count && std::size(gated_units) == activation_count);
 
 }  // namespace
 

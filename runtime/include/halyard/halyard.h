@@ -232,6 +232,8 @@ HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const
 
 /** max(0, x) */
 HALYARD_API halyard_status halyard_relu(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** max(0, x)^2, squared ReLU (So et al. 2021, Primer) */
+HALYARD_API halyard_status halyard_relu2(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * Phi(x) = x/2 * erfc(-x / sqrt(2)), exact GELU (Hendrycks and Gimpel 2016); +0 at -Inf */
 HALYARD_API halyard_status halyard_gelu(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "gelu_new" or "gelu_pytorch_tanh" */
@@ -249,6 +251,7 @@ HALYARD_API halyard_status halyard_exp(const halyard_context *context, const DLT
 
 /* The derivative of each at x. relu's is 0 at 0, as in PyTorch. */
 HALYARD_API halyard_status halyard_relu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+HALYARD_API halyard_status halyard_relu2_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_gelu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_gelu_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 HALYARD_API halyard_status halyard_gelu_sigmoid_derivative(const halyard_context *context, const DLTensor *x,
@@ -398,6 +401,7 @@ typedef enum halyard_activation HALYARD_AS_INT {
     HALYARD_SIGMOID = 7,
     HALYARD_TANH = 8,
     HALYARD_EXP = 9,
+    HALYARD_RELU2 = 10,
 } halyard_activation;
 
 /** What happens to a product before it is stored, in this order, in f32 without rounding between the steps. All zero

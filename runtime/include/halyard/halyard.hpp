@@ -463,6 +463,13 @@ inline void relu(const ConstTensor &x, const Tensor &y, const halyard_context *c
 inline void relu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu_derivative(context, x.get("x"), y.get("y")));
 }
+/// max(0, x)^2
+inline void relu2(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_relu2(context, x.get("x"), y.get("y")));
+}
+inline void relu2_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
+    check(halyard_relu2_derivative(context, x.get("x"), y.get("y")));
+}
 /// x * Phi(x), the exact GELU
 inline void gelu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu(context, x.get("x"), y.get("y")));
@@ -730,6 +737,7 @@ enum class Activation {
     sigmoid = HALYARD_SIGMOID,
     tanh = HALYARD_TANH,
     exp = HALYARD_EXP,
+    relu2 = HALYARD_RELU2,
 };
 
 /// What happens to a product before it is stored, in this order. Tensors are optional.
