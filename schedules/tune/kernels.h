@@ -39,7 +39,7 @@ struct Variant {
     /** The parameters that make it, dtype among them. */
     std::map<std::string, std::string> parameters() const;
     /** Its family's space; null if there is nothing to choose. */
-    const SearchSpace *space() const { return Space::of(kernel->family); }
+    const SearchSpace *space() const;
     /** What its choices are judged by on a machine with these caches. */
     schedules::TargetInfo target_info(std::int64_t l1, std::int64_t l2) const;
 };
