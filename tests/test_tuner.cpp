@@ -117,8 +117,8 @@ bool always(const Choice &, const TargetInfo &) {
 }
 
 const TargetInfo nowhere = {8, 16, 32 << 10, 1 << 20, {}, ""};
-const SearchSpace plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}},
-                        always);
+const SearchSpace plane = {
+    "test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}}, always};
 const Choice usual = {{"a", 1}, {"b", 1}};
 
 /** Best at a = 6, b = 16: 1.5 times as fast as usual. */
@@ -365,9 +365,10 @@ TEST(Search, ASlowShapeOutweighsAGainInTheMean) {
 }
 
 TEST(Search, PrunesBeforeItAsks) {
-    const SearchSpace pruned(
-        "test_pruned", {{"a", 1, {1, 2, 3, 4}}, {"b", 1, {1, 2, 4}}},
-        [](const Choice &choice, const TargetInfo &c) { return choice.at("a") * choice.at("b") <= c.registers / 4; });
+    const SearchSpace pruned = {
+        "test_pruned", {{"a", 1, {1, 2, 3, 4}}, {"b", 1, {1, 2, 4}}}, [](const Choice &choice, const TargetInfo &c) {
+            return choice.at("a") * choice.at("b") <= c.registers / 4;
+        }};
     NoisyClock clock(1, 0.0);
     std::mt19937 random(1);
     SyntheticArena arena(clock, flat, usual, random);
