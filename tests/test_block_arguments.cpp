@@ -82,7 +82,7 @@ const MakingMistake making_mistakes[] = {
          m.w.q_norm = m.w.k_norm = nullptr;
          m.c.norm_flags = HALYARD_RMS_UNIT_OFFSET;
      }},
-    {"unknown", "hidden_act", invalid, [](Making &m) { m.c.hidden_act = static_cast<halyard_activation>(10); }},
+    {"unknown", "hidden_act", invalid, [](Making &m) { m.c.hidden_act = static_cast<halyard_activation>(1000); }},
     {"infinite", "swish_beta", invalid,
      [](Making &m) {
          m.c.hidden_act = HALYARD_SWISH;

@@ -114,7 +114,7 @@ const LinearMistake linear_mistakes[] = {
     {"not gated", "bias_up", HALYARD_INVALID_ARGUMENT,
      [](Spoiled &s) { s.call.options.bias_up = s.call.options.bias; }},
     {"unknown", "activation", HALYARD_INVALID_ARGUMENT,
-     [](Spoiled &s) { s.call.options.activation = static_cast<halyard_activation>(10); }},
+     [](Spoiled &s) { s.call.options.activation = static_cast<halyard_activation>(1000); }},
     {"NaN", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, NAN); }},
     {"infinite", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, INFINITY); }},
     {"too small", "beta", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.call.activate(HALYARD_SWISH, 1e-29f); }},
@@ -336,7 +336,7 @@ const FfnMistake ffn_mistakes[] = {
          s.options().norm_bias = &s.ffn.norm_bias->view;
      }},
     {"unknown", "activation", HALYARD_INVALID_ARGUMENT,
-     [](SpoiledFfn &s) { s.options().activation = static_cast<halyard_activation>(10); }},
+     [](SpoiledFfn &s) { s.options().activation = static_cast<halyard_activation>(1000); }},
     {"NaN", "beta", HALYARD_INVALID_ARGUMENT,
      [](SpoiledFfn &s) {
          s.options().activation = HALYARD_SWISH;

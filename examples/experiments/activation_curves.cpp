@@ -40,6 +40,7 @@ Activation with_beta(float beta) {
 void activation_curves(const std::filesystem::path &directory) {
     const Activation activations[] = {
         plain("relu", halyard_relu, halyard_relu_derivative),
+        plain("relu2", halyard_relu2, halyard_relu2_derivative),
         plain("gelu", halyard_gelu, halyard_gelu_derivative),
         plain("gelu_tanh", halyard_gelu_tanh, halyard_gelu_tanh_derivative),
         plain("gelu_sigmoid", halyard_gelu_sigmoid, halyard_gelu_sigmoid_derivative),

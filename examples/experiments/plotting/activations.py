@@ -4,7 +4,8 @@ import math
 
 from .common import COLOURS, INK, LINES, column, grouped, legend_below, plt, read, scientific
 
-NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU, tanh", "gelu_sigmoid": "GELU, sigmoid", "silu": "SiLU"}
+NAMES = {"relu": "ReLU", "relu2": "squared ReLU", "gelu": "GELU", "gelu_tanh": "GELU, tanh",
+         "gelu_sigmoid": "GELU, sigmoid", "silu": "SiLU"}
 
 
 def curve_name(function, beta):
