@@ -161,17 +161,20 @@ std::string member(const Argument &argument) {
 void write_struct(std::ostream &out, const std::string &name, const Arguments &arguments) {
     std::string parameters, pointers;
     int count = 0;
-    out << "struct " << name << " {\n";
+    std::string members;
     for (const Argument &argument : arguments) {
-        out << "    " << member(argument) << ";\n";
+        members += "    " + member(argument) + ";\n";
         for (int i = 0; i < argument.length; i++, count++) {
             const std::string separator = count == 0 ? "" : ", ", index = argument.length == 1 ? "" : std::to_string(i);
             parameters += separator + "{\"" + argument.name + index + "\", " + std::to_string(argument.rank) + "}";
             pointers += separator + argument.name + ".pointer(" + index + ")";
         }
     }
-    out << "\n    static constexpr Parameter parameters[] = {" << parameters << "};\n    Pointers<" << count
-        << "> pointers() {\n        return {" << pointers << "};\n    }\n};\n";
+    // The parameters are no member: that would be a symbol of its own, which nothing hides.
+    const std::string of_parameters = "parameters_of_" + name;
+    out << "constexpr Parameter " << of_parameters << "[] = {" << parameters << "};\nstruct " << name << " {\n"
+        << members << "\n    static const auto &parameters() { return " << of_parameters << "; }\n    Pointers<"
+        << count << "> pointers() { return {" << pointers << "}; }\n};\n";
 }
 
 void write(std::ostream &out, const std::vector<Kernel> &kernels) {

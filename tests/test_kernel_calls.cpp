@@ -56,7 +56,7 @@ TEST(KernelCalls, TakeNothingElse) {
 
 TEST(KernelCalls, ArgumentsGoByTheirNames) {
     std::string names;
-    for (const Parameter &parameter : Norm::parameters) {
+    for (const Parameter &parameter : Norm::parameters()) {
         names += std::string(parameter.name) + " " + std::to_string(parameter.rank) + ", ";
     }
     EXPECT_EQ(names, "x 2, eps -1, eps_outside_root -1, weight_offset -1, moment_width -1, weight 1, y 2, ");

@@ -149,7 +149,7 @@ public:
     void operator()(Arguments arguments) const {
         auto pointers = arguments.pointers();
         if (__builtin_expect(verbose_level > 1, false)) {
-            run_verbosely(function_, pointers.of, Arguments::parameters, std::size(Arguments::parameters));
+            run_verbosely(function_, pointers.of, Arguments::parameters(), std::size(Arguments::parameters()));
         } else {
             function_(pointers.of);
         }

@@ -34,7 +34,7 @@ public:
         run(kernel.kernel, dtype, access, &pointers.launches);
         if (verbose && !check_.failed()) {
             write_kernel(kernel_name(kernel.kernel), dtype, access == Access::words ? "cuda_words" : "cuda_elements",
-                         pointers.others.of, Arguments::parameters, std::size(Arguments::parameters),
+                         pointers.others.of, Arguments::parameters(), std::size(Arguments::parameters()),
                          now_in_ns() - start);
         }
     }
