@@ -12,7 +12,8 @@
 #                 internal    called by functions of the runtime that choose among several kernels
 #                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
 #                 device      the same, on GPUs alone (docs/cuda.md)
-#   family      whose schedule it has (schedules/<family>.h; statistics are in row.h)
+#   family      whose schedule and parameters it has: schedules/*/<family>.cpp; statistics are in row.cpp, epilogues in
+#               matmul.cpp, and the families of devices say how many threads a block has (cmake/HalyardCuda.cmake)
 #   generator   the class in generators/
 #   parameters  its GeneratorParams
 
@@ -97,13 +98,13 @@ halyard_kernel( device_fold_rows            device    device_fold  device_fold  
 halyard_kernel( embed_rows                  device    device_embed embed_rows )
 
 # Matrix products: tiles of 1 to 8 rows of x, dtype being that of the weights. An instruction set has those for which
-# schedules/tuned says how many panels they are wide. Calls with many tiles of rows take the tall ones, in which each tile
-# fetches a smaller part of the weights that come next.
+# schedules/tuned says how many panels they are wide. Calls with many tiles of rows take the tall ones, no taller but with
+# fewer prefetches: each tile prefetches a smaller part of the weights that come next.
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_${rows}          matmul    matmul       matmul       rows=${rows} )
 endforeach()
 foreach(rows RANGE 1 8)
-    halyard_kernel( matmul_tall_${rows}     matmul    matmul       matmul       rows=${rows} fetch_interval=4 )
+    halyard_kernel( matmul_tall_${rows}     matmul    matmul       matmul       rows=${rows} prefetch_interval=4 )
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.

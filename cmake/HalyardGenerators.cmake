@@ -1,5 +1,5 @@
-# The programs that make the kernels: one for every file in generators/generators.cmake, with the schedules of the families
-# that stand there, so that a change of one rebuilds no kernel of another. They run on the machine that builds, whatever it
+# The programs that make the kernels: one for every file in generators/generators.cmake, with the schedules of the family
+# that stands there, so that a change of one rebuilds no kernel of another. They run on the machine that builds, whatever it
 # builds for.
 #
 # Needs HALYARD_ARCH and HALYARD_SOURCE_DIR. Sets, for the including scope:
@@ -7,19 +7,17 @@
 #   HALYARD_GENERATORS_<program>  the generators in each
 #   HALYARD_GENERATOR_SOURCES     their files, HALYARD_SCHEDULE_SOURCES those of the schedules
 #   HALYARD_GENERATOR_OBJECTS     object libraries that the programs are linked of, where they are targets: for the tuner
-set(HALYARD_PROGRAMS)
-set(HALYARD_FILES)
-function(halyard_generators file families)
+function(halyard_generators file family)
     list(APPEND HALYARD_FILES ${file})
     list(APPEND HALYARD_PROGRAMS halyard_generate_${file})
     list(APPEND HALYARD_GENERATOR_SOURCES "${HALYARD_SOURCE_DIR}/generators/${file}.cpp")
-    set(HALYARD_FAMILIES_${file} ${families} PARENT_SCOPE)
+    list(APPEND HALYARD_FILE_FAMILIES ${family})
     set(HALYARD_GENERATORS_halyard_generate_${file} ${ARGN} PARENT_SCOPE)
-    return(PROPAGATE HALYARD_FILES HALYARD_PROGRAMS HALYARD_GENERATOR_SOURCES)
+    return(PROPAGATE HALYARD_FILES HALYARD_FILE_FAMILIES HALYARD_PROGRAMS HALYARD_GENERATOR_SOURCES)
 endfunction()
 include("${HALYARD_SOURCE_DIR}/generators/generators.cmake")
 file(GLOB HALYARD_SCHEDULE_SOURCES CONFIGURE_DEPENDS "${HALYARD_SOURCE_DIR}/schedules/${HALYARD_ARCH}/*.cpp"
-     "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
+     "${HALYARD_SOURCE_DIR}/schedules/cpu/*.cpp" "${HALYARD_SOURCE_DIR}/schedules/gpu/*.cpp")
 
 # An object library of sources that run on this machine; adds it to HALYARD_GENERATOR_OBJECTS.
 function(_halyard_add_objects name)
@@ -40,12 +38,11 @@ function(halyard_compile_generators)
         list(FILTER sources INCLUDE REGEX "/${family}\\.cpp$")
         _halyard_add_objects(halyard_schedule_${family} ${sources})
     endforeach()
-    foreach(file program source IN ZIP_LISTS HALYARD_FILES HALYARD_PROGRAMS HALYARD_GENERATOR_SOURCES)
+    foreach(file program family source IN ZIP_LISTS HALYARD_FILES HALYARD_PROGRAMS HALYARD_FILE_FAMILIES
+                                                    HALYARD_GENERATOR_SOURCES)
         _halyard_add_objects(halyard_generator_${file} "${source}")
-        set(schedules ${HALYARD_FAMILIES_${file}})
-        list(TRANSFORM schedules PREPEND halyard_schedule_)
         add_executable(${program})
-        target_link_libraries(${program} PRIVATE Halide::Generator halyard_generator_${file} ${schedules})
+        target_link_libraries(${program} PRIVATE Halide::Generator halyard_generator_${file} halyard_schedule_${family})
     endforeach()
     set(HALYARD_GENERATOR_OBJECTS ${HALYARD_GENERATOR_OBJECTS} PARENT_SCOPE)
 endfunction()

@@ -18,7 +18,7 @@ if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL PROJECT_SOURCE_DIR)
         file(GLOB files LIST_DIRECTORIES false RELATIVE "${home}"
              "${home}/kernels.cmake" "${home}/cmake/HalyardKernels.cmake" "${home}/cmake/HalyardTarget.cmake"
              "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake" "${home}/generators/*"
-             "${home}/schedules/*" "${home}/schedules/${HALYARD_ARCH}/*" "${home}/schedules/gpu/*"
+             "${home}/schedules/*" "${home}/schedules/${HALYARD_ARCH}/*" "${home}/schedules/cpu/*" "${home}/schedules/gpu/*"
              "${home}/schedules/tuned/${HALYARD_TARGET_PROCESSOR}.json" "${home}/runtime/*_layout.h")
         list(APPEND _kernel_sources ${files})
     endforeach()

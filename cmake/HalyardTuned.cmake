@@ -1,6 +1,6 @@
 # The parameters of the schedules: schedules/tuned/x86-64.json or arm-64.json, which hold those for any machine, and over
 # it the file that HALYARD_TUNED chooses, as the tuner writes it for one machine (docs/tuning.md). Both are checked against the
-# table of kernels and against the legal values that stand beside the schedules.
+# table of kernels and against the legal values in schedules/search_spaces.cmake.
 #
 #   halyard_tuned_params(out isa dtype family name)   the parameters of a kernel as name=value
 #
@@ -12,35 +12,18 @@ set(HALYARD_TUNED_BASE "${HALYARD_TUNED_DIR}/${HALYARD_TARGET_PROCESSOR}.json")
 
 # ---- what a file may name ----
 
-# The values of each family's parameters, from the declarations beside the schedules (schedules/space.h) of a folder: PREFIX_SPACES
-# lists the families, PREFIX_SPACE_<family> the parameters of each, PREFIX_VALUES_<family>_<parameter> the values.
-function(halyard_read_spaces folder prefix)
-    set(families)
-    file(GLOB sources "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../schedules/${folder}/*.cpp")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
-    foreach(source IN LISTS sources)
-        file(READ "${source}" text)
-        string(REGEX REPLACE "[ \n]+" " " text "${text}")
-        string(REGEX MATCHALL "const Space [a-z_]+\\( ?\"[a-z_]+\", {({\"[a-z_]+\", [0-9]+, {[0-9, ]+}},? ?)+}" spaces
-                              "${text}")
-        foreach(space IN LISTS spaces)
-            string(REGEX MATCH "\"([a-z_]+)\"" ignored "${space}")
-            set(family ${CMAKE_MATCH_1})
-            list(APPEND families ${family})
-            set(names)
-            string(REGEX MATCHALL "\"[a-z_]+\", [0-9]+, {[0-9, ]+}" parameters "${space}")
-            foreach(parameter IN LISTS parameters)
-                string(REGEX MATCH "\"([a-z_]+)\", [0-9]+, {([0-9, ]+)}" ignored "${parameter}")
-                list(APPEND names ${CMAKE_MATCH_1})
-                string(REPLACE ", " ";" values "${CMAKE_MATCH_2}")
-                set(${prefix}_VALUES_${family}_${CMAKE_MATCH_1} ${values} PARENT_SCOPE)
-            endforeach()
-            set(${prefix}_SPACE_${family} ${names} PARENT_SCOPE)
-        endforeach()
-    endforeach()
-    set(${prefix}_SPACES ${families} PARENT_SCOPE)
+# The families with parameters HALYARD_SPACES_<arch>, the parameters HALYARD_SPACE_<arch>_<family> of each, and their values
+# HALYARD_VALUES_<arch>_<family>_<parameter> and HALYARD_DEFAULT_<...>.
+function(halyard_search_space arch family parameter default)
+    list(APPEND HALYARD_SPACES_${arch} ${family})
+    list(REMOVE_DUPLICATES HALYARD_SPACES_${arch})
+    list(APPEND HALYARD_SPACE_${arch}_${family} ${parameter})
+    set(HALYARD_VALUES_${arch}_${family}_${parameter} ${ARGN})
+    set(HALYARD_DEFAULT_${arch}_${family}_${parameter} ${default})
+    return(PROPAGATE HALYARD_SPACES_${arch} HALYARD_SPACE_${arch}_${family}
+                     HALYARD_VALUES_${arch}_${family}_${parameter} HALYARD_DEFAULT_${arch}_${family}_${parameter})
 endfunction()
-halyard_read_spaces(${HALYARD_ARCH} HALYARD)
+include("${CMAKE_CURRENT_LIST_DIR}/../schedules/search_spaces.cmake")
 
 # The names of all kernels and the family of each, from the table of kernels.
 set(HALYARD_KERNEL_NAMES)
@@ -131,7 +114,7 @@ endfunction()
 
 # Sets `params`.
 function(_halyard_read_entry file where family entry)
-    if(NOT HALYARD_SPACE_${family})
+    if(NOT HALYARD_SPACE_${HALYARD_ARCH}_${family})
         message(FATAL_ERROR "${file}: ${where}: the family ${family} has no parameters.")
     endif()
     set(params)
@@ -139,8 +122,8 @@ function(_halyard_read_entry file where family entry)
     set(i 0)
     while(i LESS count)
         string(JSON parameter MEMBER "${entry}" ${i})
-        if(NOT parameter IN_LIST HALYARD_SPACE_${family})
-            _halyard_join(known ${HALYARD_SPACE_${family}})
+        if(NOT parameter IN_LIST HALYARD_SPACE_${HALYARD_ARCH}_${family})
+            _halyard_join(known ${HALYARD_SPACE_${HALYARD_ARCH}_${family}})
             message(FATAL_ERROR "${file}: ${where}.${parameter}: the family ${family} has no such "
                                 "parameter; it has ${known}.")
         endif()
@@ -149,8 +132,8 @@ function(_halyard_read_entry file where family entry)
         if(type STREQUAL "STRING")
             set(value "\"${value}\"")
         endif()
-        if(NOT "${value}" IN_LIST HALYARD_VALUES_${family}_${parameter})
-            _halyard_join(known ${HALYARD_VALUES_${family}_${parameter}})
+        if(NOT "${value}" IN_LIST HALYARD_VALUES_${HALYARD_ARCH}_${family}_${parameter})
+            _halyard_join(known ${HALYARD_VALUES_${HALYARD_ARCH}_${family}_${parameter}})
             message(FATAL_ERROR "${file}: ${where}.${parameter}: ${value} is no legal value; these are: "
                                 "${known}.")
         endif()

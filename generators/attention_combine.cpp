@@ -1,5 +1,5 @@
-// What becomes of the results of attention's blocks of keys (attention_softmax.cpp): they are combined in order by their
-// maxima, and the last result is divided by its sum.
+// The results of attention's blocks of keys (attention_softmax.cpp), combined in order by their maxima: the result of some
+// blocks and that of the block after them, as one.
 #include "Halide.h"
 
 #include "math.h"
@@ -11,7 +11,6 @@ namespace {
 
 using namespace Halide;
 
-// The result of some blocks and that of the block after them, as one.
 class AttentionMerge : public Generator<AttentionMerge> {
 public:
     KernelTensors tensors;
@@ -58,42 +57,7 @@ private:
     Var feature{"feature"}, row{"row"}, part{"part"};
 };
 
-// y = values / sum, 0 where the sum is 0.
-class AttentionFinish : public Generator<AttentionFinish> {
-public:
-    KernelTensors tensors;
-    schedules::AttentionParams params;
-
-    Input<Buffer<float, 2>> values{"values"};
-    Input<Buffer<float, 1>> sum{"sum"};
-    Output<Buffer<void, 2>> y{"y"};
-
-    void configure() { tensors.configure(*this, y); }
-
-    void generate() {
-        // A sum is 0 or at least about 1: it holds exp(0) of the maximum.
-        inverse(row) = select(sum(row) == 0.0f, 0.0f, strict_float(1.0f / sum(row)));
-        // Adding 0 makes +0 of the -0 that the products of a row may or may not have added up to, depending on how many
-        // zeros came with them.
-        const Expr value = strict_float(values(feature, row) + 0.0f);
-        y(feature, row) = tensors.storage().narrow(strict_float(value * inverse(row)));
-    }
-
-    void schedule() {
-        sum.dim(0).set_stride(Expr());
-        if (tensors.begin_schedule(*this)) {
-            inverse.compute_at(y, row);
-            schedules::attention_rows(y, feature, params, get_target());
-        }
-    }
-
-private:
-    Var feature{"feature"}, row{"row"};
-    Func inverse{"inverse"};
-};
-
 }  // namespace
 }  // namespace halyard
 
 HALIDE_REGISTER_GENERATOR(halyard::AttentionMerge, attention_merge)
-HALIDE_REGISTER_GENERATOR(halyard::AttentionFinish, attention_finish)

@@ -54,12 +54,9 @@ public:
     }
 
     void schedule() {
-        s.dim(0).set_min(0);
-        s.dim(1).set_min(0);
-        visible.dim(0).set_bounds(0, 2).set_stride(1);
-        visible.dim(1).set_min(0).set_stride(2);
-        weights.dim(0).set_min(0);
-        weights.dim(1).set_min(0);
+        begin_at_zero(s, visible, weights);
+        visible.dim(0).set_extent(2).set_stride(1);
+        visible.dim(1).set_stride(2);
         maximum.dim(0).set_bounds(0, weights.dim(1).extent());
         sum.dim(0).set_bounds(0, weights.dim(1).extent());
         if (tensors.begin_schedule(*this)) {
@@ -73,36 +70,7 @@ private:
     RowReduction row_max, total;
 };
 
-// y = cap tanh(scale s / cap). y may be s.
-class AttentionSoftcap : public Generator<AttentionSoftcap> {
-public:
-    KernelTensors tensors;
-    schedules::AttentionParams params;
-
-    Input<Buffer<float, 2>> s{"s"};
-    Input<float> scale{"scale"};
-    Input<float> cap{"cap"};
-    Output<Buffer<float, 2>> y{"y"};
-
-    void configure() { tensors.configure(*this); }
-
-    void generate() {
-        const Math math = Math::of_strict(get_target());
-        y(position, row) = strict_float(math.tanh(strict_float(strict_float(s(position, row) * scale) / cap)) * cap);
-    }
-
-    void schedule() {
-        if (tensors.begin_schedule(*this)) {
-            schedules::attention_rows(y, position, params, get_target());
-        }
-    }
-
-private:
-    Var position{"position"}, row{"row"};
-};
-
 }  // namespace
 }  // namespace halyard
 
 HALIDE_REGISTER_GENERATOR(halyard::AttentionSoftmax, attention_softmax)
-HALIDE_REGISTER_GENERATOR(halyard::AttentionSoftcap, attention_softcap)

@@ -37,11 +37,9 @@ public:
         const Storage storage = tensors.storage();
         const Expr depth = x.dim(0).extent(), rows = y.dim(1).extent(), columns = y.dim(0).extent();
         const int block = schedules::gpu::product_block;
-        const auto within = [](const Expr &index, const Expr &extent) { return min(index, extent - 1); };
         // Beyond the ends there are zeros.
-        x_block(input, row, batch) =
-            select(input < depth, storage.widen(x(within(input, depth), within(row, rows), batch)), 0.0f);
-        const Expr i = within(input, depth), k = within(column, columns);
+        const Expr i = min(input, depth - 1), j = min(row, rows - 1), k = min(column, columns - 1);
+        x_block(input, row, batch) = select(input < depth, storage.widen(x(i, j, batch)), 0.0f);
         w_block(input, column, batch) =
             select(input < depth, storage.widen(transposed ? w(i, k, batch) : w(k, i, batch)), 0.0f);
 
@@ -61,14 +59,8 @@ public:
     }
 
     void schedule() {
+        begin_at_zero(x, w, c, y, bias);
         tensors.begin_schedule(*this);
-        for (int i = 0; i < 3; i++) {
-            for (OutputImageParam buffer :
-                 {OutputImageParam(x), OutputImageParam(w), OutputImageParam(c), OutputImageParam(y)}) {
-                buffer.dim(i).set_min(0);
-            }
-        }
-        bias.dim(0).set_min(0);
         schedules::gpu::product({x_block, w_block, partial, sum, y, input, column, row, batch, transposed});
     }
 

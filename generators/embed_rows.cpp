@@ -23,8 +23,7 @@ public:
     void configure() { tensors.configure(*this, table); }
 
     void generate() {
-        table.dim(0).set_min(0);
-        table.dim(1).set_min(0);
+        begin_at_zero(table);
         Expr row = rows[0];
         for (int i = 1; i < embedded_rows; i++) {
             row = select(t == i, rows[i], row);

@@ -41,10 +41,7 @@ public:
     }
 
     void schedule() {
-        for (int dim = 0; dim < 3; dim++) {
-            from.dim(dim).set_min(0);
-            to.dim(dim).set_min(0);
-        }
+        begin_at_zero(from, to);
         if (unpack) {
             from.dim(1).set_stride(panel_width);
         } else {

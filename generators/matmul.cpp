@@ -17,29 +17,29 @@ using namespace Halide;
 
 class Matmul : public Generator<Matmul> {
 public:
-    KernelTensors tensors;                                    // dtype: of the weights
-    GeneratorParam<int> rows{"rows", max_tile_rows};          // of x in a tile
-    GeneratorParam<int> fetch_interval{"fetch_interval", 1};  // inputs from one prefetch of `next` to the next
+    KernelTensors tensors;                                          // dtype: of the weights
+    GeneratorParam<int> rows{"rows", max_tile_rows};                // of x in a tile
+    GeneratorParam<int> prefetch_interval{"prefetch_interval", 1};  // inputs from one prefetch of `next` to the next
     schedules::MatmulParams params;
-
     Input<Buffer<float, 3>> x{"x"};            // x(input, row, tile)
     Input<Buffer<void, 3>> w{"w"};             // w(column, input, panel)
     Input<Buffer<float, 4>> so_far{"so_far"};  // as sum; may be sum
     Input<bool> first{"first"};                // there is nothing so far
     Input<int> depth{"depth"};                 // inputs
-    Input<Buffer<uint8_t, 2>> next{"next"};    // next(byte, panel): the weights to fetch into the cache meanwhile
-    Input<int> next_step{"next_step"};         // bytes of them per fetch
+    Input<Buffer<uint8_t, 2>> next{"next"};    // next(byte, panel): the weights to prefetch meanwhile
+    Input<int> next_step{"next_step"};         // bytes of them per prefetch
     Output<Buffer<float, 4>> sum{"sum"};       // sum(column, panel, row, tile)
 
     void configure() { tensors.configure(*this, w); }
 
     void generate() {
-        const Expr groups = depth / fetch_interval, grouped = groups * fetch_interval;
-        const RDom whole({{0, fetch_interval}, {0, groups}}, "input"), rest(grouped, depth - grouped, "rest_of_inputs");
-        fetch(panel, group, tile) = schedules::fetch(next, (tile * groups + group) * next_step, panel);
+        const int group_size = prefetch_interval;
+        const Expr groups = depth / group_size, grouped = groups * group_size;
+        const RDom whole({{0, group_size}, {0, groups}}, "input"), rest(grouped, depth - grouped, "rest_of_inputs");
+        prefetch(panel, group, tile) = schedules::prefetch(next, (tile * groups + group) * next_step, panel);
         const Storage storage = tensors.storage();
         weight(column, i, group, panel, tile) =
-            storage.widen(w(column, group * fetch_interval + i + fetch(panel, group, tile), panel));
+            storage.widen(w(column, group * group_size + i + prefetch(panel, group, tile), panel));
         rest_weight(column, i, panel) = storage.widen(w(column, i, panel));
 
         const auto accumulate = [&](const Expr &a, const Expr &b) {
@@ -47,7 +47,7 @@ public:
         };
         block(column, panel, row, tile) = 0.0f;
         block(column, panel, row, tile) =
-            accumulate(x(whole.y * fetch_interval + whole.x, row, tile), weight(column, whole.x, whole.y, panel, tile));
+            accumulate(x(whole.y * group_size + whole.x, row, tile), weight(column, whole.x, whole.y, panel, tile));
         block(column, panel, row, tile) = accumulate(x(rest, row, tile), rest_weight(column, rest, panel));
         sum(column, panel, row, tile) =
             select(first, block(column, panel, row, tile),
@@ -63,15 +63,15 @@ public:
         sum.dim(2).set_bounds(0, rows);
         so_far.dim(1).set_stride(panel_width);
         if (tensors.begin_schedule(*this)) {
-            schedules::matmul({fetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(),
-                               first, fetch_interval},
+            schedules::matmul({prefetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(),
+                               first, prefetch_interval},
                               params, get_target());
         }
     }
 
 private:
     Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, group{"group"};
-    Func fetch{"fetch"}, weight{"weight"}, rest_weight{"rest_weight"}, block{"block"};
+    Func prefetch{"fetch"}, weight{"weight"}, rest_weight{"rest_weight"}, block{"block"};
 };
 
 }  // namespace

@@ -31,13 +31,10 @@ public:
     }
 
     void schedule() {
-        for (auto *buffer : {&cosines, &sines}) {
-            buffer->dim(0).set_min(0);
-        }
+        begin_at_zero(cosines, sines, x, y);
         for (OutputImageParam buffer : {OutputImageParam(x), OutputImageParam(y)}) {
-            buffer.dim(0).set_min(0).set_stride(interleaved ? 2 : 1);
-            buffer.dim(1).set_bounds(0, 2);
-            buffer.dim(2).set_min(0);
+            buffer.dim(0).set_stride(interleaved ? 2 : 1);
+            buffer.dim(1).set_extent(2);
             if (interleaved) {
                 buffer.dim(1).set_stride(1);
             }

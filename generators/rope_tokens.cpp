@@ -46,10 +46,7 @@ public:
     }
 
     void schedule() {
-        for (auto *table : {&cosines, &sines}) {
-            table->dim(0).set_min(0);
-            table->dim(1).set_min(0);
-        }
+        begin_at_zero(cosines, sines);
         positions.dim(0).set_bounds(0, 2).set_stride(Expr());
         kernel.schedule(*this, {cosine, sine});
     }

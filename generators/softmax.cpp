@@ -2,7 +2,7 @@
 // largest. The difference comes first: scale x alone would round away what a large mean leaves of the row.
 //
 // Best in two kernels, so that each exponential is computed once: the first writes the exponentials in f32 to a row in
-// cache, the second normalizes it. One kernel that computes them twice serves rows too wide for that. The bits are the same.
+// cache, the second (softmax_normalize.cpp) normalizes it. One kernel that computes them twice serves rows too wide for that. The bits are the same.
 #include "Halide.h"
 
 #include "math.h"
@@ -12,8 +12,6 @@ namespace halyard {
 namespace {
 
 using namespace Halide;
-
-constexpr int lanes = 64;
 
 class Softmax : public Generator<Softmax> {
 public:
@@ -34,6 +32,7 @@ public:
         const Math math = Math::of_strict(get_target(), dtype == DType::f32 ? DType::f32 : DType::f16);
         x.dim(0).set_extent(y.dim(0).extent());
         const Expr width = row.width_of(y);
+        constexpr int lanes = 64;
 
         // With a negative scale m is the least feature.
         const Expr direction = select(score_scale < 0.0f, -1.0f, 1.0f);
@@ -46,31 +45,13 @@ public:
         const Element exponential = [&](const ElementAccess &at, const Expr &i) {
             return strict_float(math.exp_not_above_one(strict_float((at(x, i) + minus_m) * score_scale)));
         };
-        if (!normalize) {
+        if (normalize) {
+            const Expr sum = row.reduce("sum", width, lanes, sum_of_elements(), exponential);
+            const Expr inverse = row.scalar("inverse", 1.0f / sum);
+            row.write(y, [&](const ElementAccess &at, const Expr &i) { return exponential(at, i) * inverse; });
+        } else {
             row.write(y, exponential, DType::f32);
-            return;
         }
-        const Expr sum = row.reduce("sum", width, lanes, sum_of_elements(), exponential);
-        const Expr inverse = row.scalar("inverse", 1.0f / sum);
-        row.write(y, [&](const ElementAccess &at, const Expr &i) { return exponential(at, i) * inverse; });
-    }
-
-    void schedule() { row.schedule(*this); }
-};
-
-class SoftmaxNormalize : public Generator<SoftmaxNormalize> {
-public:
-    RowKernel row{RowWork::heavy, DType::f32};
-    Input<Buffer<float, 2>> exponentials{"exponentials"};
-    Output<Buffer<void, 2>> y{"y"};
-
-    void configure() { row.configure(*this, y); }
-
-    void generate() {
-        exponentials.dim(0).set_extent(y.dim(0).extent());
-        const Expr sum = row.reduce("sum", row.width_of(y), lanes, sum_of_elements(), elements_of(exponentials));
-        const Expr inverse = row.scalar("inverse", 1.0f / sum);
-        row.write(y, [&](const ElementAccess &at, const Expr &i) { return at(exponentials, i) * inverse; });
     }
 
     void schedule() { row.schedule(*this); }
@@ -80,4 +61,3 @@ public:
 }  // namespace halyard
 
 HALIDE_REGISTER_GENERATOR(halyard::Softmax, softmax)
-HALIDE_REGISTER_GENERATOR(halyard::SoftmaxNormalize, softmax_normalize)

@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "Halide.h"
-#include "schedules/apart.h"
+#include "schedules/subprocess.h"
 
 namespace halyard::schedules {
 namespace {
@@ -60,7 +60,7 @@ const std::vector<std::string> &autoschedulers() {
 
 std::string autoschedule(const AutoscheduleRequest &request, const std::string &scheduler,
                          const std::string &plugin_folder, const std::string &object_file, int most_seconds) {
-    Apart process([&] { compile(request, scheduler, plugin_folder, object_file); }, most_seconds);
+    Subprocess process([&] { compile(request, scheduler, plugin_folder, object_file); }, most_seconds);
     return process.wait();
 }
 

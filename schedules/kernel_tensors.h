@@ -27,6 +27,16 @@ public:
     Halide::GeneratorInput<Halide::Buffer<>> *input = nullptr;
 };
 
+/** All coordinates of the tensors begin at 0. */
+template<typename... Tensors>
+void begin_at_zero(const Tensors &...tensors) {
+    for (Halide::OutputImageParam tensor : {Halide::OutputImageParam(tensors)...}) {
+        for (int dim = 0; dim < tensor.dimensions(); dim++) {
+            tensor.dim(dim).set_min(0);
+        }
+    }
+}
+
 class KernelTensors {
     using Form = ElementAccess::Form;
 

@@ -12,7 +12,7 @@ struct MatmulParams {
 };
 
 struct Matmul {
-    Halide::Func fetch;        // fetch(panel, group, tile): 0, see below
+    Halide::Func prefetch;     // prefetch(panel, group, tile): 0, see below
     Halide::Func weight;       // weight(column, input in group, group, panel, tile), widened
     Halide::Func rest_weight;  // rest_weight(column, input, panel)
     Halide::Func block;  // block(column, panel, row, tile): update 0 over whole groups of inputs, update 1 the rest
@@ -25,12 +25,12 @@ struct Matmul {
 
 void matmul(const Matmul &stages, const MatmulParams &params, const Halide::Target &target);
 
-/** 0, and on the way a hint to the processor to fetch into its second-level cache the line of `next` that holds byte
+/** 0, and on the way a hint to the processor to prefetch into its second-level cache the line of `next` that holds byte
  *  `offset` of `panel`. It has to be added to the index of a load.
  *
- *  Halide's own directive cannot fetch a block in portions, a different one in each tile of rows. So this is its
+ *  Halide's own directive cannot prefetch a block in portions, a different one in each tile of rows. So this is its
  *  intrinsic, whose value is folded away after it has done its work. */
-Halide::Expr fetch(const Halide::Func &next, const Halide::Expr &offset, const Halide::Expr &panel);
+Halide::Expr prefetch(const Halide::Func &next, const Halide::Expr &offset, const Halide::Expr &panel);
 
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct EpilogueParams {

@@ -13,7 +13,7 @@
 
 #include "bench/temporary_folder.h"
 #include "order.h"
-#include "schedules/apart.h"
+#include "schedules/subprocess.h"
 #include "search.h"
 #include "support/samples.h"
 #include "verdict.h"
@@ -22,7 +22,7 @@ namespace halyard::tune {
 namespace {
 
 using nlohmann::json;
-using schedules::Circumstances;
+using schedules::TargetInfo;
 
 // ---- machines that are made up ----
 
@@ -112,13 +112,13 @@ private:
     std::mt19937 &random;
 };
 
-bool always(const Choice &, const Circumstances &) {
+bool always(const Choice &, const TargetInfo &) {
     return true;
 }
 
-const Circumstances nowhere = {8, 16, 32 << 10, 1 << 20, {}, ""};
-const Space plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}},
-                  always);
+const TargetInfo nowhere = {8, 16, 32 << 10, 1 << 20, {}, ""};
+const SearchSpace plane("test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}},
+                        always);
 const Choice usual = {{"a", 1}, {"b", 1}};
 
 /** Best at a = 6, b = 16: 1.5 times as fast as usual. */
@@ -136,7 +136,7 @@ double hill(const Choice &choice) {
     return 1e-5 * (1 + 0.02 * (choice.at("a") + choice.at("b")));
 }
 
-Outcome run_search(const Space &space, double (*cost)(const Choice &), unsigned seed, double scatter,
+Outcome run_search(const SearchSpace &space, double (*cost)(const Choice &), unsigned seed, double scatter,
                    const std::string &rigor, bool two_speeds = false) {
     NoisyClock clock(seed, scatter);
     clock.two_speeds = two_speeds;
@@ -147,9 +147,9 @@ Outcome run_search(const Space &space, double (*cost)(const Choice &), unsigned 
 
 // ---- work in processes of their own ----
 
-TEST(Apart, SaysWhyItEndedBadly) {
+TEST(Subprocess, SaysWhyItEndedBadly) {
     const auto reason = [](const std::function<void()> &work, int most_seconds = 0) {
-        return schedules::Apart(work, most_seconds).wait();
+        return schedules::Subprocess(work, most_seconds).wait();
     };
     EXPECT_EQ(reason([] { std::puts("all is well"); }), "");
     EXPECT_EQ(reason([] { throw std::runtime_error("no such schedule"); }), "no such schedule");
@@ -165,13 +165,13 @@ TEST(Apart, SaysWhyItEndedBadly) {
     EXPECT_EQ(reason([] { pause(); }, 1), "it did not come to an end within 1 s");
 }
 
-TEST(Apart, WorksSideBySide) {
+TEST(Subprocess, WorksSideBySide) {
     const bench::TemporaryFolder temporary(testing::TempDir(), "halyard-test");
     const std::string folder = temporary.path();
-    std::vector<std::unique_ptr<schedules::Apart>> processes;
+    std::vector<std::unique_ptr<schedules::Subprocess>> processes;
     for (int i = 0; i < 4; i++) {
         const std::string file = folder + "/" + std::to_string(i);
-        processes.push_back(std::make_unique<schedules::Apart>([&] { std::ofstream(file) << i; }));
+        processes.push_back(std::make_unique<schedules::Subprocess>([&] { std::ofstream(file) << i; }));
     }
     processes.clear();  // waits
     for (int i = 0; i < 4; i++) {
@@ -182,7 +182,7 @@ TEST(Apart, WorksSideBySide) {
     }
 }
 
-TEST(Apart, ProgramsGetTheirArgumentsAsTheyAre) {
+TEST(Subprocess, ProgramsGetTheirArgumentsAsTheyAre) {
     const bench::TemporaryFolder folder(testing::TempDir(), "halyard-test");
     const std::string name = folder.path() / "it's $HOME; & \"more\"";
     schedules::run_program({"touch", name});
@@ -211,7 +211,7 @@ TEST(TemporaryFolder, IsForThisUserAloneAndGoesAway) {
 TEST(TemporaryFolder, RemovesWhatAKilledProcessLeft) {
     namespace fs = std::filesystem;
     const bench::TemporaryFolder parent(testing::TempDir(), "halyard-test");
-    schedules::Apart([&] {
+    schedules::Subprocess([&] {
         const bench::TemporaryFolder folder(parent.path(), "mine");
         std::ofstream(folder.path() / "file") << 1;
         raise(SIGKILL);
@@ -365,10 +365,9 @@ TEST(Search, ASlowShapeOutweighsAGainInTheMean) {
 }
 
 TEST(Search, PrunesBeforeItAsks) {
-    const Space pruned("test_pruned", {{"a", 1, {1, 2, 3, 4}}, {"b", 1, {1, 2, 4}}},
-                       [](const Choice &choice, const Circumstances &c) {
-                           return choice.at("a") * choice.at("b") <= c.registers / 4;
-                       });
+    const SearchSpace pruned(
+        "test_pruned", {{"a", 1, {1, 2, 3, 4}}, {"b", 1, {1, 2, 4}}},
+        [](const Choice &choice, const TargetInfo &c) { return choice.at("a") * choice.at("b") <= c.registers / 4; });
     NoisyClock clock(1, 0.0);
     std::mt19937 random(1);
     SyntheticArena arena(clock, flat, usual, random);

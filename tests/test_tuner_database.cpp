@@ -22,13 +22,13 @@ namespace {
 
 using bench::replace_file;
 using nlohmann::json;
-using schedules::Circumstances;
+using schedules::TargetInfo;
 
-bool always(const Choice &, const Circumstances &) {
+bool always(const Choice &, const TargetInfo &) {
     return true;
 }
 
-const Space plane("test_plane", {{"a", 1, {1, 2, 3}}, {"b", 1, {1, 2}}}, always);
+const SearchSpace plane("test_plane", {{"a", 1, {1, 2, 3}}, {"b", 1, {1, 2}}}, always);
 
 const Setting here = {{{"name", "x86-64-maker-6-1-32k-1024k"}, {"cpu", "Some CPU"}, {"processors", 2}},
                       {{"halyard", "0.1.0"}, {"halide", "21.0.0"}}};
@@ -169,8 +169,8 @@ TEST_F(DatabaseTest, ADamagedVerdictDoesNotCount) {
 }
 
 TEST_F(DatabaseTest, TheHashOfASpaceChangesWithItsValues) {
-    const Space other("test_plane", {{"a", 1, {1, 2}}, {"b", 1, {1, 2}}}, always);
-    const Space usual_differs("test_plane", {{"a", 2, {1, 2}}, {"b", 1, {1, 2}}}, always);
+    const SearchSpace other("test_plane", {{"a", 1, {1, 2}}, {"b", 1, {1, 2}}}, always);
+    const SearchSpace usual_differs("test_plane", {{"a", 2, {1, 2}}, {"b", 1, {1, 2}}}, always);
     EXPECT_NE(hash_of_space(plane), hash_of_space(other));
     EXPECT_NE(hash_of_space(other), hash_of_space(usual_differs));
 }

@@ -15,8 +15,8 @@
 
 #include "Halide.h"
 #include "kernel_calls.h"
-#include "schedules/apart.h"
 #include "schedules/autoschedule.h"
+#include "schedules/subprocess.h"
 #include "schedules/tune/kernels.h"
 #include "work_list.h"
 
@@ -88,7 +88,7 @@ AutoscheduleRequest request_for(const KernelCall &call, const std::string &isa) 
 /** Halide's own runtime, one for all kernels. (Halide 21 makes none for a target with strict_float.) */
 void make_runtime(const std::string &isa, const std::string &object) {
     const Variant any{&tune::kernel_table().front(), "f32", isa};
-    schedules::Apart process([&] {
+    schedules::Subprocess process([&] {
         const Halide::Target target(any.halide_target());
         Halide::compile_standalone_runtime(
             object, target.without_feature(Halide::Target::NoRuntime).without_feature(Halide::Target::StrictFloat));

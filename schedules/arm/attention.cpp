@@ -2,7 +2,7 @@
 #include "schedules/attention.h"
 
 #include "schedules/arm/reduction.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 
@@ -10,8 +10,9 @@ using namespace Halide;
 
 namespace {
 
-const Space space("attention", {{"vectors", 2, {1, 2, 4}}},
-                  [](const Choice &choice, const Circumstances &c) { return 2 * choice.at("vectors") <= c.registers; });
+const WorthCompiling choices("attention", [](const Choice &choice, const TargetInfo &target) {
+    return 2 * choice.at("vectors") <= target.registers;
+});
 
 }  // namespace
 

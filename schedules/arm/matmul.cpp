@@ -11,7 +11,7 @@
 
 #include "runtime/matmul_layout.h"
 #include "schedules/arm/vectors.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 
@@ -20,13 +20,13 @@ using namespace Halide;
 namespace {
 
 // The sums of a tile and the weights of one input are in registers at a time.
-const Space space("matmul", {{"panels", 1, {1, 2, 3, 4}}}, [](const Choice &choice, const Circumstances &c) {
+const WorthCompiling choices("matmul", [](const Choice &choice, const TargetInfo &target) {
     const int vectors = choice.at("panels") * panel_width / arm::f32_lanes;
-    return vectors * (c.number("rows", max_tile_rows) + 1) <= c.registers;
+    return vectors * (target.number("rows", max_tile_rows) + 1) <= target.registers;
 });
 
-const Space epilogue_space("epilogue", {{"panels", 1, {1, 2}}}, [](const Choice &choice, const Circumstances &c) {
-    return 2 * choice.at("panels") * panel_width / arm::f32_lanes <= c.registers;
+const WorthCompiling epilogue_choices("epilogue", [](const Choice &choice, const TargetInfo &target) {
+    return 2 * choice.at("panels") * panel_width / arm::f32_lanes <= target.registers;
 });
 
 }  // namespace
@@ -48,12 +48,12 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &) {
     }
 
     // The accumulators: every one is a register for as long as the loops over the inputs run. Loop control and
-    // addresses are shared by the inputs between two fetches.
+    // addresses are shared by the inputs between two prefetches.
     Func block = stages.block;
     block.compute_at(sum, tile).vectorize(column, vector).unroll(column).unroll(panel).unroll(row);
     const std::vector<RVar> groups = block.rvars(0), rest = block.rvars(1);
     // Four inputs at a time. One by one, LLVM takes an element of x for all lanes by a load that costs a slot of the
-    // multiply-adds, ld1r: a tile of 6 rows makes 86 to 98 % of the peak instead of 97 to 99.
+    // multiply-adds, ld1r.
     // 16-bit weights need registers to be widened in and go one by one: six rows of them would go to the stack.
     const auto *load = stages.weight.value().as<Internal::Call>();
     const int inputs = std::max(load && !load->is_intrinsic() ? 4 : 1, stages.group_size);
@@ -74,21 +74,11 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &) {
         .unroll(panel)
         .unroll(row);
 
-    // One load, widening and fetch for all rows of the tile.
-    Func fetch = stages.fetch, weight = stages.weight, rest_weight = stages.rest_weight;
-    fetch.compute_at(block, few).unroll(panel);
+    // One load, widening and prefetch for all rows of the tile.
+    Func prefetch = stages.prefetch, weight = stages.weight, rest_weight = stages.rest_weight;
+    prefetch.compute_at(block, few).unroll(panel);
     weight.compute_at(block, groups[0]).vectorize(column, panel_width).unroll(panel);
     rest_weight.compute_at(block, rest[0]).vectorize(column, panel_width).unroll(panel);
-}
-
-Expr fetch(const Func &next, const Expr &offset, const Expr &panel) {
-    const Internal::Call *access = next.value().as<Internal::Call>();
-    const Parameter buffer = access->param;
-    const Expr address = Internal::Variable::make(type_of<uint8_t *>(), buffer.name(), buffer);
-    const Expr stride = Internal::Variable::make(Int(32), buffer.name() + ".stride.1", buffer);
-    const Expr fetched = Internal::Call::make(UInt(8), Internal::Call::prefetch,
-                                              {address, offset + panel * stride, 1, 1}, Internal::Call::Intrinsic);
-    return unsafe_promise_clamped(cast<int>(fetched), 0, 1);
 }
 
 void epilogue(const Epilogue &stages, const EpilogueParams &params, const Target &) {

@@ -1,12 +1,9 @@
 // Row kernels on ARM: the row is read from cache once per pass, everything between the passes stays in registers. No
 // processor was at hand: what is said of speed is by the model of docs/arm.md.
-//
-// On a Neoverse N1 the sum of squares is bound by its loads, 32 bytes a cycle, and LayerNorm's moments by their three
-// operations a vector on two pipes, neither by the latency of a sum.
 #include "schedules/row.h"
 
 #include "schedules/arm/reduction.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 namespace {
@@ -14,8 +11,7 @@ namespace {
 using namespace Halide;
 
 // Beside one row's accumulators there is room for what comes next, not for those of another.
-const Space space("row", {{"vectors", 4, {1, 2, 4}}, {"rows", 1, {1, 2, 4}}},
-                  [](const Choice &choice, const Circumstances &) { return choice.at("rows") == 1; });
+const WorthCompiling choices("row", [](const Choice &choice, const TargetInfo &) { return choice.at("rows") == 1; });
 
 // At each step of y's loop over `t` a stage is computed for as many rows as y takes in that step.
 void per_step(Func stage, Func y, Var t) {

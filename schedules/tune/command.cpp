@@ -115,7 +115,7 @@ Choice choice_named(const std::string &text, const Variant &variant, const Usual
         }
         return known->best;
     }
-    const Space &space = *variant.space();
+    const SearchSpace &space = *variant.space();
     for (const std::string &word : words_of(text)) {
         const std::size_t equals = word.find('=');
         const std::string name = word.substr(0, equals),

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "Halide.h"
-#include "schedules/apart.h"
 #include "schedules/autoschedule.h"
+#include "schedules/subprocess.h"
 
 namespace halyard::tune {
 namespace {
@@ -111,10 +111,10 @@ void Compiler::require_room() const {
 
 std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vector<Choice> &choices) {
     const std::string stem = directory + "/" + variant.symbol() + "-";
-    std::vector<std::unique_ptr<schedules::Apart>> processes;
+    std::vector<std::unique_ptr<schedules::Subprocess>> processes;
     for (std::size_t i = 0; i < choices.size(); i++) {
         const std::string each = stem + std::to_string(i);
-        processes.push_back(std::make_unique<schedules::Apart>([&] { compile(variant, choices[i], each); }));
+        processes.push_back(std::make_unique<schedules::Subprocess>([&] { compile(variant, choices[i], each); }));
     }
     std::vector<Compiled> compiled;
     for (std::size_t i = 0; i < choices.size(); i++) {

@@ -43,11 +43,11 @@ std::string text_of_field(const nlohmann::json &object, const char *field) {
 
 }  // namespace
 
-std::string hash_of_space(const schedules::Space &space) {
+std::string hash_of_space(const schedules::SearchSpace &space) {
     std::ostringstream text;
     text << space.family;
     for (const schedules::Tunable &parameter : space.parameters) {
-        text << '\n' << parameter.name << ' ' << parameter.usual << ':';
+        text << '\n' << parameter.name << ' ' << parameter.by_default << ':';
         for (const int value : parameter.values) {
             text << ' ' << value;
         }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::tune {
 
@@ -30,7 +30,7 @@ struct Subject {
 };
 
 /** Of its parameters, their values and what a kernel gets that names none. */
-std::string hash_of_space(const schedules::Space &space);
+std::string hash_of_space(const schedules::SearchSpace &space);
 
 /** That something could not be kept. */
 struct DatabaseError : std::runtime_error {

@@ -81,7 +81,26 @@ std::map<std::string, std::string> Variant::parameters() const {
     return all;
 }
 
-schedules::Circumstances Variant::circumstances(std::int64_t l1, std::int64_t l2) const {
+const SearchSpace *Variant::space() const {
+    static const std::map<std::string, SearchSpace> spaces = [] {
+        std::map<std::string, SearchSpace> all;
+        const auto add = [&](const std::string &family, const std::string &name, int by_default,
+                             std::vector<int> values) {
+            SearchSpace &space = all[family];
+            space.family = family;
+            space.parameters.push_back({name, by_default, std::move(values)});
+            space.fits = schedules::WorthCompiling::of(family);
+        };
+#define HALYARD_TUNABLE(family, parameter, by_default, ...) add(family, parameter, by_default, {__VA_ARGS__});
+#include "tunables.inc"
+#undef HALYARD_TUNABLE
+        return all;
+    }();
+    const auto found = spaces.find(kernel->family);
+    return found == spaces.end() ? nullptr : &found->second;
+}
+
+schedules::TargetInfo Variant::target_info(std::int64_t l1, std::int64_t l2) const {
     return {lanes_of(isa), isa == "avx512" ? 32 : 16, l1, l2, parameters(), kernel->generator};
 }
 
@@ -122,9 +141,9 @@ Choice UsualParameters::named(const Variant &variant) const {
 
 Choice UsualParameters::complete(const Variant &variant) const {
     Choice choice = named(variant);
-    if (const Space *space = variant.space()) {
+    if (const SearchSpace *space = variant.space()) {
         for (const schedules::Tunable &parameter : space->parameters) {
-            choice.emplace(parameter.name, parameter.usual);
+            choice.emplace(parameter.name, parameter.by_default);
         }
     }
     return choice;

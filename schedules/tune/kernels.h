@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::tune {
 
 using schedules::Choice;
-using schedules::Space;
+using schedules::SearchSpace;
 
 /** A line of kernels.cmake. */
 struct KernelInfo {
@@ -39,9 +39,9 @@ struct Variant {
     /** The parameters that make it, dtype among them. */
     std::map<std::string, std::string> parameters() const;
     /** Its family's space; null if there is nothing to choose. */
-    const Space *space() const { return Space::of(kernel->family); }
+    const SearchSpace *space() const;
     /** What its choices are judged by on a machine with these caches. */
-    schedules::Circumstances circumstances(std::int64_t l1, std::int64_t l2) const;
+    schedules::TargetInfo target_info(std::int64_t l1, std::int64_t l2) const;
 };
 
 /** The parameters for any machine (schedules/tuned/x86-64.json). */

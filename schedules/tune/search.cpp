@@ -47,9 +47,9 @@ bool decide(const Choice &candidate, const Rigor &rigor, Arena &arena, Outcome &
 /** One search. */
 class Search {
 public:
-    Search(const Space &of, const schedules::Circumstances &met, const Choice &usual_choice, const Rigor &patience,
+    Search(const SearchSpace &of, const schedules::TargetInfo &met, const Choice &usual_choice, const Rigor &patience,
            std::mt19937 &generator, Arena &where)
-        : space(of), circumstances(met), usual(usual_choice), rigor(patience), random(generator), arena(where) {}
+        : space(of), target(met), usual(usual_choice), rigor(patience), random(generator), arena(where) {}
 
     Outcome run() {
         outcome.best = outcome.runner_up = usual;
@@ -89,7 +89,7 @@ private:
     }
 
     std::vector<Choice> random_start() {
-        std::vector<Choice> choices = worthy_choices(space, circumstances, usual);
+        std::vector<Choice> choices = worthy_choices(space, target, usual);
         const auto wanted = static_cast<std::size_t>(rigor.population);
         if (choices.size() > wanted) {
             std::shuffle(choices.begin(), choices.end(), random);
@@ -134,7 +134,7 @@ private:
         for (int move = 0; move < rigor.moves && !arena.stopped(); move++) {
             std::vector<Choice> near;
             for (const Choice &choice : neighbours_of(space, survivors.front().choice)) {
-                if (space.fits(choice, circumstances)) {
+                if (space.fits(choice, target)) {
                     near.push_back(choice);
                 }
             }
@@ -151,8 +151,8 @@ private:
         }
     }
 
-    const Space &space;
-    const schedules::Circumstances &circumstances;
+    const SearchSpace &space;
+    const schedules::TargetInfo &target;
     const Choice &usual;
     const Rigor &rigor;
     std::mt19937 &random;
@@ -181,8 +181,7 @@ const Rigor &rigor_named(const std::string &name) {
     throw std::invalid_argument("no rigor is called '" + name + "'");
 }
 
-std::vector<Choice> worthy_choices(const Space &space, const schedules::Circumstances &circumstances,
-                                   const Choice &usual) {
+std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual) {
     std::vector<Choice> choices = {Choice()};
     for (const schedules::Tunable &parameter : space.parameters) {
         std::vector<Choice> longer;
@@ -194,12 +193,12 @@ std::vector<Choice> worthy_choices(const Space &space, const schedules::Circumst
         }
         choices = std::move(longer);
     }
-    const auto unworthy = [&](const Choice &choice) { return choice == usual || !space.fits(choice, circumstances); };
+    const auto unworthy = [&](const Choice &choice) { return choice == usual || !space.fits(choice, target); };
     choices.erase(std::remove_if(choices.begin(), choices.end(), unworthy), choices.end());
     return choices;
 }
 
-std::vector<Choice> neighbours_of(const Space &space, const Choice &choice) {
+std::vector<Choice> neighbours_of(const SearchSpace &space, const Choice &choice) {
     std::vector<Choice> neighbours;
     for (const schedules::Tunable &parameter : space.parameters) {
         const auto &values = parameter.values;
@@ -226,9 +225,9 @@ Outcome challenge(const Choice &challenger, const Choice &usual, const Rigor &ri
     return outcome;
 }
 
-Outcome search(const Space &space, const schedules::Circumstances &circumstances, const Choice &usual,
-               const Rigor &rigor, std::mt19937 &random, Arena &arena) {
-    return Search(space, circumstances, usual, rigor, random, arena).run();
+Outcome search(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual, const Rigor &rigor,
+               std::mt19937 &random, Arena &arena) {
+    return Search(space, target, usual, rigor, random, arena).run();
 }
 
 }  // namespace halyard::tune

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "measure.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::tune {
 
 using schedules::Choice;
-using schedules::Space;
+using schedules::SearchSpace;
 
 /** How patient a search is. */
 struct Rigor {
@@ -66,17 +66,16 @@ struct Outcome {
 };
 
 /** All choices of a space that are worth compiling, but the usual one. */
-std::vector<Choice> worthy_choices(const Space &space, const schedules::Circumstances &circumstances,
-                                   const Choice &usual);
+std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual);
 
 /** The choices that differ from one in one parameter, by one step among its values. */
-std::vector<Choice> neighbours_of(const Space &space, const Choice &choice);
+std::vector<Choice> neighbours_of(const SearchSpace &space, const Choice &choice);
 
 /** The final alone, of one choice against the usual one: for what a search found too noisy to tell. */
 Outcome challenge(const Choice &challenger, const Choice &usual, const Rigor &rigor, Arena &arena);
 
-Outcome search(const Space &space, const schedules::Circumstances &circumstances, const Choice &usual,
-               const Rigor &rigor, std::mt19937 &random, Arena &arena);
+Outcome search(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual, const Rigor &rigor,
+               std::mt19937 &random, Arena &arena);
 
 }  // namespace halyard::tune
 

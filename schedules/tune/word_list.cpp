@@ -13,7 +13,7 @@ struct Declared {
     std::string target, family, parameters;
 };
 
-/** As the build found them beside the schedules. */
+/** Those of schedules/search_spaces.cmake. */
 const std::vector<Declared> &declared() {
     static const std::vector<Declared> all = {
 #define HALYARD_SPACE(target, family, parameters) {target, family, parameters},

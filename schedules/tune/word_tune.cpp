@@ -31,8 +31,8 @@ Jobs plan(const Options &options, Workshop &workshop, const UsualParameters &usu
     Jobs jobs;
     std::vector<std::string> groups;
     for (const Variant &variant : chosen_variants(options)) {
-        const auto circumstances = variant.circumstances(workshop.options.l1, workshop.options.l2);
-        if (worthy_choices(*variant.space(), circumstances, usual.complete(variant)).empty()) {
+        const auto target = variant.target_info(workshop.options.l1, workshop.options.l2);
+        if (worthy_choices(*variant.space(), target, usual.complete(variant)).empty()) {
             left_out.push_back(variant.name() + ": there is nothing to choose");
             continue;
         }
@@ -55,9 +55,9 @@ Jobs plan(const Options &options, Workshop &workshop, const UsualParameters &usu
 void print_plan(const Jobs &jobs, const std::vector<std::string> &left_out, const TuneOptions &tuning,
                 const UsualParameters &usual) {
     for (const auto &[variant, workloads] : jobs) {
-        const auto circumstances = variant.circumstances(tuning.l1, tuning.l2);
+        const auto target = variant.target_info(tuning.l1, tuning.l2);
         std::printf("%s: %zu choices beside %s, in", variant.name().c_str(),
-                    worthy_choices(*variant.space(), circumstances, usual.complete(variant)).size(),
+                    worthy_choices(*variant.space(), target, usual.complete(variant)).size(),
                     text_of(usual.complete(variant)).c_str());
         for (const Workload &workload : workloads) {
             std::printf(" %s", workload.name().c_str());
@@ -191,8 +191,8 @@ private:
                                  " (" + variant.name() + "); a winner must gain more than 2 % and three times that");
                 }
             }
-            const Outcome outcome = search(*variant.space(), variant.circumstances(tuning.l1, tuning.l2), usual,
-                                           tuning.rigor, random, arena);
+            const Outcome outcome =
+                search(*variant.space(), variant.target_info(tuning.l1, tuning.l2), usual, tuning.rigor, random, arena);
             if (!outcome.is_decided) {
                 return;
             }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "schedules/machine.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 
@@ -20,17 +20,16 @@ int accumulators(int vector, int registers, int passes) {
     return passes > 0 ? all_lanes / vector / passes : std::min(all_lanes / vector, registers / 2);
 }
 
-const Space space("attention", {{"vectors", 2, {1, 2, 4}}, {"passes", 0, {0, 1, 2}}},
-                  [](const Choice &choice, const Circumstances &c) {
-                      const int vectors = choice.at("vectors"), passes = choice.at("passes");
-                      const int kept = accumulators(c.lanes, c.registers, passes);
-                      if (c.generator != "attention_softmax" && passes != 0) {
-                          return false;  // there is no reduction
-                      }
-                      // Beside the accumulators a pass holds what comes next and its bounds.
-                      const bool as_usual = passes > 0 && kept == accumulators(c.lanes, c.registers, 0);
-                      return 2 * vectors <= c.registers && kept < c.registers && !as_usual;
-                  });
+const WorthCompiling choices("attention", [](const Choice &choice, const TargetInfo &target) {
+    const int vectors = choice.at("vectors"), passes = choice.at("passes");
+    const int kept = accumulators(target.lanes, target.registers, passes);
+    if (target.generator != "attention_softmax" && passes != 0) {
+        return false;  // there is no reduction
+    }
+    // Beside the accumulators a pass holds what comes next and its bounds.
+    const bool is_default = passes > 0 && kept == accumulators(target.lanes, target.registers, 0);
+    return 2 * vectors <= target.registers && kept < target.registers && !is_default;
+});
 
 void reduction(RowReduction r, Func y, Var row, int passes, const Target &target) {
     const int vector = f32_lanes(target);

@@ -1,9 +1,4 @@
 // Matrix products on x86: tiles of rows and panels whose sums stay in registers.
-//
-// Reached (halyard-bench, 2 threads of a Xeon with AVX-512, f32, 4096 x 11008, hot, 2026-11-21): of the time to read
-// the weights 90 to 99 % with one row, 91 % with 2, 77 to 93 % with 8; of the rate of multiply-adds without loads 81 % with
-// 128 and with 512 rows (79 to 83 % on AVX2). With its operands in cache the same loop reaches 88 to 95 %: the clock
-// falls when multiply-adds come with loads.
 #include "schedules/matmul.h"
 
 #include <algorithm>
@@ -11,7 +6,7 @@
 
 #include "runtime/matmul_layout.h"
 #include "schedules/machine.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 
@@ -21,16 +16,15 @@ namespace {
 
 // The sums of a tile and one weight of every panel are in registers at a time, and an element of x where several rows take
 // the same weights.
-const Space space("matmul", {{"panels", 1, {1, 2, 3, 4, 5, 6, 7, 8}}},
-                  [](const Choice &choice, const Circumstances &c) {
-                      const int vectors = choice.at("panels") * std::max(1, panel_width / c.lanes);
-                      const int rows = c.number("rows", max_tile_rows);
-                      return vectors * (rows + 1) + (rows > 1 ? 1 : 0) <= c.registers;
-                  });
+const WorthCompiling choices("matmul", [](const Choice &choice, const TargetInfo &target) {
+    const int vectors = choice.at("panels") * std::max(1, panel_width / target.lanes);
+    const int rows = target.number("rows", max_tile_rows);
+    return vectors * (rows + 1) + (rows > 1 ? 1 : 0) <= target.registers;
+});
 
 // As in the elementwise family.
-const Space epilogue_space("epilogue", {{"panels", 1, {1, 2, 3, 4}}}, [](const Choice &choice, const Circumstances &c) {
-    return 2 * choice.at("panels") * panel_width / c.lanes <= c.registers;
+const WorthCompiling epilogue_choices("epilogue", [](const Choice &choice, const TargetInfo &target) {
+    return 2 * choice.at("panels") * panel_width / target.lanes <= target.registers;
 });
 
 }  // namespace
@@ -52,7 +46,7 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &targ
     }
 
     // The accumulators: every one is a register for as long as the loops over the inputs run. Loop control and
-    // addresses are shared by the inputs between two fetches.
+    // addresses are shared by the inputs between two prefetches.
     Func block = stages.block;
     block.compute_at(sum, tile).vectorize(column, vector).unroll(column).unroll(panel).unroll(row);
     const std::vector<RVar> groups = block.rvars(0), rest = block.rvars(1);
@@ -70,21 +64,11 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &targ
         .unroll(panel)
         .unroll(row);
 
-    // One load, widening and fetch for all rows of the tile.
-    Func fetch = stages.fetch, weight = stages.weight, rest_weight = stages.rest_weight;
-    fetch.compute_at(block, groups[1]).unroll(panel);
+    // One load, widening and prefetch for all rows of the tile.
+    Func prefetch = stages.prefetch, weight = stages.weight, rest_weight = stages.rest_weight;
+    prefetch.compute_at(block, groups[1]).unroll(panel);
     weight.compute_at(block, groups[0]).vectorize(column, panel_width).unroll(panel);
     rest_weight.compute_at(block, rest[0]).vectorize(column, panel_width).unroll(panel);
-}
-
-Expr fetch(const Func &next, const Expr &offset, const Expr &panel) {
-    const Internal::Call *access = next.value().as<Internal::Call>();
-    const Parameter buffer = access->param;
-    const Expr address = Internal::Variable::make(type_of<uint8_t *>(), buffer.name(), buffer);
-    const Expr stride = Internal::Variable::make(Int(32), buffer.name() + ".stride.1", buffer);
-    const Expr fetched = Internal::Call::make(UInt(8), Internal::Call::prefetch,
-                                              {address, offset + panel * stride, 1, 1}, Internal::Call::Intrinsic);
-    return unsafe_promise_clamped(cast<int>(fetched), 0, 1);
 }
 
 void epilogue(const Epilogue &stages, const EpilogueParams &params, const Target &target) {

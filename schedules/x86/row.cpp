@@ -1,15 +1,10 @@
 // Row kernels on x86: the row is read from cache once per pass, everything between the passes stays in registers.
-//
-// Reached, of a copy that moves the same bytes (halyard-bench, 2 threads of a Zen 3 EPYC, AVX2, f32, 64 x 4096 in cache,
-// 2026-11-21): RMSNorm 77 %, LayerNorm 53 %, softmax 24 %. What LayerNorm lacks is mostly weight and bias, which do not
-// stay in a 32 KiB first-level cache beside x and y; softmax is bound by its exponentials.
-// The same on 2 threads of a Xeon with AVX-512 (48 KiB first-level cache): RMSNorm 83 %, LayerNorm 65 %, softmax 32 %.
 #include "schedules/row.h"
 
 #include <algorithm>
 
 #include "schedules/machine.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 namespace {
@@ -25,21 +20,21 @@ int accumulators(int lanes, int vector, int registers, int passes) {
 }
 
 /** Whether every row has as many registers for its lanes as it takes, and every pass a whole one. */
-bool reduction_fits(const Choice &choice, const Circumstances &c, int rows) {
+bool reduction_fits(const Choice &choice, const TargetInfo &target, int rows) {
     const int passes = choice.at("passes");
-    const int kept = accumulators(all_lanes, c.lanes, c.registers, passes);
-    const bool as_usual = passes > 0 && kept == accumulators(all_lanes, c.lanes, c.registers, 0);
-    return kept >= 1 && rows * kept <= c.registers && !as_usual;
+    const int kept = accumulators(all_lanes, target.lanes, target.registers, passes);
+    const bool is_default = passes > 0 && kept == accumulators(all_lanes, target.lanes, target.registers, 0);
+    return kept >= 1 && rows * kept <= target.registers && !is_default;
 }
 
-const Space space("row", {{"vectors", 4, {1, 2, 3, 4, 6, 8}}, {"rows", 1, {1, 2, 4}}, {"passes", 0, {0, 1, 2}}},
-                  [](const Choice &choice, const Circumstances &c) {
-                      const int rows = choice.at("rows");
-                      return reduction_fits(choice, c, rows) && 2 * rows * choice.at("vectors") <= c.registers;
-                  });
+const WorthCompiling choices("row", [](const Choice &choice, const TargetInfo &target) {
+    const int rows = choice.at("rows");
+    return reduction_fits(choice, target, rows) && 2 * rows * choice.at("vectors") <= target.registers;
+});
 
-const Space statistics_space("statistics", {{"passes", 0, {0, 1, 2}}},
-                             [](const Choice &choice, const Circumstances &c) { return reduction_fits(choice, c, 1); });
+const WorthCompiling statistics_choices("statistics", [](const Choice &choice, const TargetInfo &target) {
+    return reduction_fits(choice, target, 1);
+});
 
 // At each step of y's loop over `t` a stage is computed for as many rows as y takes in that step.
 void per_step(Func stage, Func y, Var t) {

@@ -1,8 +1,8 @@
-// Rotary position embedding on ARM. No processor was at hand.
+// Rotary position embedding on processors.
 #include "schedules/rope.h"
 
-#include "schedules/arm/vectors.h"
-#include "schedules/space.h"
+#include "schedules/machine.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 
@@ -11,15 +11,14 @@ using namespace Halide;
 namespace {
 
 // Both parts of each pair are in registers, before and after; cosines and sines serve all heads beside each other.
-const Space space("rope", {{"vectors", 1, {1, 2, 4}}, {"heads", 1, {1, 2, 4}}},
-                  [](const Choice &choice, const Circumstances &c) {
-                      return choice.at("vectors") * (2 * choice.at("heads") + 2) <= c.registers;
-                  });
+const WorthCompiling choices("rope", [](const Choice &choice, const TargetInfo &target) {
+    return choice.at("vectors") * (2 * choice.at("heads") + 2) <= target.registers;
+});
 
 }  // namespace
 
-void rope(const Rope &stages, const RopeParams &params, const Target &) {
-    const int vector = arm::f32_lanes * params.vectors;
+void rope(const Rope &stages, const RopeParams &params, const Target &target) {
+    const int vector = f32_lanes(target) * params.vectors;
     const Var lane("lane"), beside("beside");
     Func y = stages.y, loaded = stages.loaded;
     const auto by_vectors = [&](Stage stage, TailStrategy tail) {

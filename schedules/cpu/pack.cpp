@@ -1,15 +1,8 @@
-// Packing kernels on x86.
-//
-// Reached, of a memcpy that moves the same bytes (64 MiB each way, matrices 4096 wide, one thread of a Sapphire Rapids Xeon
-// whose memcpy made 14.6 GB/s, 2026-11-21), AVX-512 / AVX2 / SSE4.1:
-//   kernels alone, [out, in]   f32 88 / 81 / 82 %, bf16 85 / 87 / 80 %; folded f32 91 / 89 / 87 %, bf16 69 / 62 / 54 %
-//   kernels alone, [in, out]   f32 95 / 98 / 84 %, bf16 75 / 77 / 69 %; folded f32 75 / 88 / 89 %, bf16 31 / 27 / 40 %
-//   halyard_weights_pack, which sums and hashes too, [out, in]: f32 66 / 73 / 73 %, bf16 58 / 51 / 47 %; f16 on SSE4.1 34 %,
-//   where a half is widened by arithmetic. On two threads AVX-512 packs 25 GB/s of f32 and 19 GB/s of 16-bit weights.
+// Packing kernels on processors.
 #include "schedules/pack.h"
 
 #include "schedules/machine.h"
-#include "schedules/space.h"
+#include "schedules/search_space.h"
 
 namespace halyard::schedules {
 
@@ -17,22 +10,28 @@ using namespace Halide;
 
 namespace {
 
-// A kernel either turns squares or copies rows: the parameter of the other way keeps its usual value.
-const Space space("pack", {{"side", 0, {0, 8, 16}}, {"rows", 8, {2, 4, 8, 16}}},
-                  [](const Choice &choice, const Circumstances &c) {
-                      const auto transposed = c.kernel.find("transposed");
-                      if (transposed == c.kernel.end()) {
-                          return choice.at("side") == 0 && choice.at("rows") == 8;  // sums of columns
-                      }
-                      return transposed->second == "true" ? choice.at("rows") == 8 : choice.at("side") == 0;
-                  });
+// A kernel either turns squares or copies rows: the parameter of the other way keeps its default.
+const WorthCompiling choices("pack", [](const Choice &choice, const TargetInfo &target) {
+    const auto transposed = target.kernel.find("transposed");
+    if (transposed == target.kernel.end()) {
+        return choice.at("side") == 0 && choice.at("rows") == 8;  // sums of columns
+    }
+    return transposed->second == "true" ? choice.at("rows") == 8 : choice.at("side") == 0;
+});
 
-// Rows of the source become columns of the panel, a square of both at a time, which is turned in registers. 8 x 8 is best
-// but for f32 on AVX-512: 16-bit elements in larger squares cross the halves of wide registers and are a fifth slower.
+// The side of a square that is best for most: on ARM as wide as a register of the elements, else 8 but for f32 on AVX-512.
+// (16-bit elements in larger squares cross the halves of wide registers and are a fifth slower.)
+int best_side(int bytes, const Target &target) {
+    if (target.arch == Target::ARM) {
+        return 16 / bytes;
+    }
+    return bytes == 4 && f32_lanes(target) == 16 ? 16 : 8;
+}
+
+// Rows of the source become columns of the panel, a square of both at a time, which is turned in registers.
 void transpose(const Pack &stages, int preferred_side, const Target &target) {
     const Var tile("tile"), block("block");
-    const int best = stages.panels.type().bytes() == 4 && f32_lanes(target) == 16 ? 16 : 8;
-    const int side = preferred_side > 0 ? preferred_side : best;
+    const int side = preferred_side > 0 ? preferred_side : best_side(stages.panels.type().bytes(), target);
     static_assert(min_transposed_inputs >= 16, "a square must fit into a call");
     Func panels = stages.panels, element = stages.element;
     panels.split(stages.input, tile, stages.input, side, TailStrategy::ShiftInwards)

@@ -1,5 +1,5 @@
-// See apart.h.
-#include "schedules/apart.h"
+// See subprocess.h.
+#include "schedules/subprocess.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -38,7 +38,7 @@ std::string reason_in(int log) {
 
 }  // namespace
 
-Apart::Apart(const std::function<void()> &work, int most_seconds)
+Subprocess::Subprocess(const std::function<void()> &work, int most_seconds)
     : log(memfd_create("log", MFD_CLOEXEC)), limit(most_seconds) {
     std::fflush(nullptr);
     process = log < 0 ? -1 : fork();
@@ -61,11 +61,11 @@ Apart::Apart(const std::function<void()> &work, int most_seconds)
     _exit(status);
 }
 
-Apart::~Apart() {
+Subprocess::~Subprocess() {
     wait();
 }
 
-std::string Apart::wait() {
+std::string Subprocess::wait() {
     if (process == 0) {
         return {};
     }

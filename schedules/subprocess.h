@@ -1,8 +1,8 @@
 // Work in a process of its own: what crashes there, never ends or keeps its memory does no harm here. Halide never
-// gives back all the memory that a compilation took (9 GB after a thousand candidates of the tuner, which made every
-// fork slow), and assertions of its autoschedulers end their process.
-#ifndef HALYARD_SCHEDULES_APART_H
-#define HALYARD_SCHEDULES_APART_H
+// gives back all the memory that a compilation took, which after a thousand candidates of the tuner makes every fork slow,
+// and assertions of its autoschedulers end their process.
+#ifndef HALYARD_SCHEDULES_SUBPROCESS_H
+#define HALYARD_SCHEDULES_SUBPROCESS_H
 
 #include <sys/types.h>
 
@@ -12,14 +12,14 @@
 
 namespace halyard::schedules {
 
-class Apart {
+class Subprocess {
 public:
     /** Starts. It gets `most_seconds`, or with 0 as long as it takes. What it prints is kept in memory: a full disk must
      *  not hide the reason of a failure. */
-    explicit Apart(const std::function<void()> &work, int most_seconds = 0);
-    ~Apart();
-    Apart(const Apart &) = delete;
-    Apart &operator=(const Apart &) = delete;
+    explicit Subprocess(const std::function<void()> &work, int most_seconds = 0);
+    ~Subprocess();
+    Subprocess(const Subprocess &) = delete;
+    Subprocess &operator=(const Subprocess &) = delete;
 
     /** Waits for the end. Returns nothing, or why it was no good one: what was thrown, or the last line that was
      *  printed. */
