@@ -11,9 +11,7 @@
 #include "Halide.h"
 
 #include "math.h"
-#include "runtime/attention_device_layout.h"
-#include "schedules/gpu_attention.h"
-#include "schedules/kernel_tensors.h"
+#include "schedules/split_kernel.h"
 
 namespace halyard {
 namespace {
@@ -22,7 +20,7 @@ using namespace Halide;
 
 class AttentionSplit : public Generator<AttentionSplit> {
 public:
-    KernelTensors tensors;                                  // dtype: of keys and values
+    SplitKernel kernel;                                     // dtype: of keys and values
     Input<Buffer<float, 4>> q{"q"};                         // (feature, row, head of keys, batch)
     Input<Buffer<void, 4>> keys{"keys"}, values{"values"};  // (feature, position - base, head, batch)
     Input<float> scale{"scale"}, softcap{"softcap"};        // softcap 0: none
@@ -34,78 +32,43 @@ public:
     Output<Buffer<float, 5>> out{"out"};  // (feature or statistic, row of a tile, tile of rows, split, head and batch)
 
     void configure() {
-        tensors.configure(*this);
-        keys.set_type(tensors.type());
-        values.set_type(tensors.type());
+        kernel.tensors.configure(*this);
+        keys.set_type(kernel.tensors.type());
+        values.set_type(kernel.tensors.type());
     }
 
     void generate() {
         const Math math(get_target());
-        const Var e = s.e, w = s.w, r = s.r, j = s.j, lane = s.lane, vector = s.vector, slice = s.slice, tile = s.tile,
-                  split = s.split, hb = s.hb;
-        const auto in = [&](const Func &f, const auto &...where) {
-            return f(std::vector<Expr>{where..., tile, split, hb});
-        };
-        const Expr features = q.dim(0).extent(), heads = q.dim(2).extent(), head = hb % heads, batch = hb / heads;
-        const Expr row = min(tile * split_rows + r, q.dim(1).extent() - 1);  // the last tile may be short
-        const auto position = [&](const Expr &of) { return (first_split + split) * split_positions + of; };
-        const auto stored_at = [&](const Expr &of) { return min(position(of), end_position - 1) - base; };
-        const Expr p = first_query + row / group;
-        const Expr seen = position(j) < end_position && position(j) > p - before && position(j) < p + after;
+        const auto &s = kernel.s;
+        const auto fma = [&](const Expr &a, const Expr &b, const Expr &c) { return math.fma(a, b, c); };
+        const Expr features = q.dim(0).extent(), heads = q.dim(2).extent(), head = s.hb % heads, batch = s.hb / heads;
+        const Expr row = min(s.tile * split_rows + s.r, q.dim(1).extent() - 1);  // the last tile may be short
+        const Expr position = (first_split + s.split) * split_positions + s.j, p = first_query + row / group;
+        const Expr seen = position < end_position && position > p - before && position < p + after;
+        const Expr stored = min(position, end_position - 1) - base;
 
-        // Scores, feature by feature.
-        const int words = tensors.vector_words(), elements = tensors.vector_elements();
-        s.q_vector(e, r, vector, tile, hb) = q(vector * elements + e, row, head, batch);
-        s.key_vector(w, vector, j, split, hb) = keys(vector * words + w, stored_at(j), head, batch);
-        s.value_vector(w, vector, j, split, hb) = values(vector * words + w, stored_at(j), head, batch);
-        s.key_vectors = RDom(0, features / elements, "key_cells");
-        in(s.dot, r, j) = 0.0f;
-        Expr sum = in(s.dot, r, j);
-        for (int f = 0; f < elements; f++) {
-            const Expr key = tensors.access({s.key_vectors, j, split, hb})(s.key_vector, f);
-            sum = math.fma(s.q_vector(f, r, s.key_vectors, tile, hb), key, sum);
-        }
-        in(s.dot, r, j) = sum;
-        const Expr plain = in(s.dot, r, j) * scale, capped = math.tanh(plain / softcap) * softcap;
-        in(s.score, r, j) = select(seen, select(softcap > 0.0f, capped, plain), Float(32).min());
-
-        // The maximum and the sum, by as many threads as a row of the block has, and then by one.
-        constexpr int lanes = schedules::gpu::attention_lanes, slices = schedules::gpu::attention_slices;
-        s.parts = RDom(0, split_positions / lanes, "parts");
-        s.each_lane = RDom(0, lanes, "each_lane");
-        in(s.lane_max, lane, r) = std::numeric_limits<float>::lowest();
-        in(s.lane_max, lane, r) = larger(in(s.lane_max, lane, r), in(s.score, r, s.parts * lanes + lane));
-        in(s.row_max, r) = std::numeric_limits<float>::lowest();
-        in(s.row_max, r) = larger(in(s.row_max, r), in(s.lane_max, s.each_lane, r));
+        const Expr dot = kernel.dot(
+            features, [&](const Expr &i) { return q(i, row, head, batch); },
+            [&](const Expr &i) { return keys(i, stored, head, batch); }, fma);
+        const Expr plain = dot * scale, capped = math.tanh(plain / softcap) * softcap;
+        kernel.in(s.score, s.r, s.j) = select(seen, select(softcap > 0.0f, capped, plain), Float(32).min());
+        const Expr lowest = std::numeric_limits<float>::lowest();
+        const Expr row_max = kernel.reduce(s.lane_max, s.row_max, s.score, lowest, larger, larger);
         // What a row does not see has the probability -1, so that 0 times infinity is NaN where it should be, and only
         // there.
-        in(s.probability, r, j) = select(seen, math.exp(in(s.score, r, j) - in(s.row_max, r)), -1.0f);
-        const Expr one = in(s.probability, r, s.parts * lanes + lane);
-        in(s.lane_sum, lane, r) = 0.0f;
-        in(s.lane_sum, lane, r) = select(one < 0.0f, in(s.lane_sum, lane, r), in(s.lane_sum, lane, r) + one);
-        in(s.total, r) = 0.0f;
-        in(s.total, r) += in(s.lane_sum, s.each_lane, r);
-
-        // Values: every slice of the threads takes every so manieth position.
-        s.steps = RDom(0, split_positions / slices, "steps");
-        const Expr at = s.steps * slices + slice, probability = in(s.probability, r, at);
-        in(s.weighted, e, r, vector, slice) = 0.0f;
-        const Expr so_far = in(s.weighted, e, r, vector, slice);
-        std::vector<Expr> value;
-        for (int f = 0; f < elements; f++) {
-            value.push_back(tensors.access({vector, at, split, hb})(s.value_vector, f));
-        }
-        in(s.weighted, e, r, vector, slice) =
-            select(probability < 0.0f, so_far, math.fma(probability, elements == 1 ? value[0] : mux(e, value), so_far));
-        in(s.of_slice, e, vector, r, slice) = in(s.weighted, e, r, vector, slice);
-
-        const Expr feature = min(s.i, features - 1);
-        Expr combined = 0.0f;
-        for (int k = 0; k < slices; k++) {
-            combined += in(s.of_slice, feature % elements, feature / elements, r, k);
-        }
-        out(s.i, r, tile, split, hb) =
-            select(s.i < features, combined, s.i == features, in(s.row_max, r), in(s.total, r));
+        const auto if_seen = [](const Expr &probability, const Expr &sum, const Expr &next) {
+            return select(probability < 0.0f, sum, next);
+        };
+        kernel.in(s.probability, s.r, s.j) = select(seen, math.exp(kernel.in(s.score, s.r, s.j) - row_max), -1.0f);
+        const Expr total = kernel.reduce(
+            s.lane_sum, s.total, s.probability, 0.0f,
+            [&](const Expr &sum, const Expr &one) { return if_seen(one, sum, sum + one); }, std::plus<Expr>());
+        const Expr weighted = kernel.weighted(
+            min(s.i, features - 1), [&](const Expr &i) { return values(i, stored, head, batch); },
+            [&](const Expr &weight, const Expr &value, const Expr &sum) {
+                return if_seen(weight, sum, fma(weight, value, sum));
+            });
+        out(s.i, s.r, s.tile, s.split, s.hb) = select(s.i < features, weighted, s.i == features, row_max, total);
     }
 
     void schedule() {
@@ -115,13 +78,9 @@ public:
         }
         out.dim(0).set_min(0);
         out.dim(1).set_bounds(0, split_rows);
-        tensors.promise_heads(q, keys, values);
-        tensors.begin_schedule(*this);
-        schedules::gpu::attention_split(s, out, tensors.vector_words(), tensors.vector_elements(), get_target());
+        kernel.tensors.promise_heads(q, keys, values);
+        kernel.schedule(*this, out);
     }
-
-private:
-    schedules::gpu::AttentionSplit s;
 };
 
 }  // namespace
