@@ -5,6 +5,7 @@
 #include "math.h"
 #include "schedules/attention.h"
 #include "schedules/kernel_tensors.h"
+#include "schedules/thread_reduction.h"
 
 namespace halyard {
 namespace {

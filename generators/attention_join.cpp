@@ -7,6 +7,7 @@
 #include "math.h"
 #include "schedules/gpu_attention.h"
 #include "schedules/kernel_tensors.h"
+#include "schedules/thread_reduction.h"
 
 namespace halyard {
 namespace {

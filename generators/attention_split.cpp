@@ -12,6 +12,7 @@
 
 #include "math.h"
 #include "schedules/split_kernel.h"
+#include "schedules/thread_reduction.h"
 
 namespace halyard {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "Halide.h"
 #include "schedules/element_access.h"
-#include "schedules/gpu.h"
+#include "schedules/gpu_vectors.h"
 #include "schedules/no_contraction.h"
 
 namespace halyard {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "schedules/gpu_vectors.h"
 
 namespace halyard {
 
@@ -73,7 +74,6 @@ inline Accumulation largest_element(const Halide::Expr &least) {
 }
 
 constexpr int threads_per_warp = 32;
-constexpr int words_per_vector = 4;
 
 /** The threads that reduce a row. */
 struct RowThreads {

@@ -3,7 +3,7 @@
 // once. What the threads hand each other goes through shared memory.
 #include "schedules/gpu_attention.h"
 
-#include "schedules/gpu.h"
+#include "schedules/gpu_vectors.h"
 
 namespace halyard::schedules::gpu {
 

@@ -2,7 +2,7 @@
 // of the table are in the multiprocessor's cache then.
 #include "schedules/gpu_heads.h"
 
-#include "schedules/gpu.h"
+#include "schedules/gpu_vectors.h"
 
 namespace halyard::schedules::gpu {
 
