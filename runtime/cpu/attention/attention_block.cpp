@@ -20,9 +20,8 @@ constexpr int64_t min_tiles_to_widen_keys = 3;
 // With this many, the tall kernels fetch all of the panels that come next, a line for every so many inputs of a tile.
 constexpr int64_t fetch_interval_of_tall = 4;
 
-// A single tile reads keys and values once, and takes no longer than that: 38 GB/s of the 41 that two threads of a Xeon
-// read at best, where they lie in memory one after the other, and are read so, fetched so many bytes before their use.
-// Four panels side by side, as in other GEMMs, made 32.
+// A single tile reads keys and values once, and takes no longer than that where they lie in memory one after the other, and
+// are read so, prefetched so many bytes before their use. Four panels side by side, as in other GEMMs, are slower.
 constexpr int64_t stream_distance = 16 * 1024;
 
 // Panels of 16-bit values have to go side by side, or the additions of one would keep the next waiting. Each of them is

@@ -10,18 +10,14 @@ namespace {
 
 // Elements of a tile: so few that the copy out of one, which waits in the core's store buffer, overlaps the arithmetic of
 // the next, and a multiple of what any kernel takes at once (1, 2, 3, 4 or 6 vectors of 4 to 16, by pairs in 16 bits),
-// since the rest of a row takes longer than its share. (Two threads of a Zen 3, kernels with 6 vectors: SiLU of
-// 2048 x 8192 in bf16 takes 4.2 ms so, 5.6 by tiles of 512 when a rest was one masked step, as it still is in f32; there
-// all sizes from 256 to 768 are alike.)
+// since the rest of a row takes longer than its share.
 constexpr int64_t tile_elements(int64_t size) {
     return size == 4 ? 384 : 576;
 }
 constexpr int64_t tile_bytes = 1536;
 
-// Tiles between the one that is done and the one whose inputs are asked for, where they are: memory answers later than
-// the arithmetic of one tile takes. (Two threads of a Xeon with AVX-512, tiles of 256: SiLU of 2048 x 8192 in f32 takes
-// 5.5 ms so, 6.2 with 1; 6.0 with 8. The same loop in intrinsics gains nothing more from a fetch for every line inside
-// the loop, or from no tile at all.)
+// Tiles between the one that is done and the one whose inputs are prefetched, where they are: memory answers later than
+// the arithmetic of one tile takes. 1 is too late, 8 no better.
 constexpr int64_t tiles_ahead = 4;
 
 /** An elementwise kernel of any form. */

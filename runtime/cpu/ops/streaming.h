@@ -2,9 +2,8 @@
 //
 // An ordinary store of a line that is not in cache first reads the line: a norm then moves three streams through memory
 // instead of two. Halide has no non-temporal stores, so a task's kernel writes into a tile that stays in cache, and the
-// tile is copied out by stores that bypass it. While that lasts the task reads nothing, so it may also ask for input that
-// it will read later. (On a Xeon with AVX-512, SiLU of 2048 x 8192 takes 4.4 ms so, 5.5 without asking ahead, 6.3 with
-// ordinary stores.)
+// tile is copied out by stores that bypass it. While that lasts the task reads nothing, so it may also prefetch input
+// that it will read later (docs/results/kernel-notes.md has what both bought).
 #ifndef HALYARD_RUNTIME_CPU_OPS_STREAMING_H
 #define HALYARD_RUNTIME_CPU_OPS_STREAMING_H
 

@@ -34,9 +34,8 @@ __attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, con
 
 const bool streams_by_default = true;
 
-// A core that runs AVX-512 has done a tile before the processor's own fetching has caught up (streaming.h). With AVX2 the
-// arithmetic takes longer, and requests are in its way: two threads of a Zen 3 take 6.5 ms for GELU of 2048 x 8192 in f32 and
-// 5.2 for the tanh form, 7.5 and 5.6 with them. (Tasks that copy whole rows out always ask: RMSNorm takes 4.8, 5.4 without.)
+// A core that runs AVX-512 has done a tile before the processor's own prefetching has caught up (streaming.h). With AVX2 the
+// arithmetic takes longer, and requests are in its way. (Tasks that copy whole rows out always prefetch.)
 bool asks_ahead(halyard_isa isa) {
     return isa >= HALYARD_ISA_AVX512;
 }
