@@ -109,7 +109,7 @@ foreach(rows RANGE 1 8)
     halyard_kernel( matmul_${rows}          matmul    matmul       matmul       rows=${rows} )
 endforeach()
 foreach(rows RANGE 1 8)
-    halyard_kernel( matmul_tall_${rows}     matmul    matmul       matmul       rows=${rows} prefetch_interval=4 )
+    halyard_kernel( matmul_prefetch4_${rows}     matmul    matmul       matmul       rows=${rows} prefetch_interval=4 )
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.

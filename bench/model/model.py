@@ -22,7 +22,7 @@ VECTOR_BYTES = {"neon": 16, "neon_fp16": 16, "avx2": 32, "avx512": 64}
 ARM_PROCESSORS = ["cortex-a76", "neoverse-n1", "neoverse-v1", "neoverse-v2", "apple-m1"]
 # (kernel, kind of loop)
 SHOWN = [("matmul_6_f32", "sum"), ("matmul_5_f32", "sum"), ("matmul_4_f32", "sum"), ("matmul_3_f32", "sum"),
-         ("matmul_2_f32", "sum"), ("matmul_1_f32", "sum"), ("matmul_tall_6_f32", "sum"), ("matmul_1_bf16", "sum"),
+         ("matmul_2_f32", "sum"), ("matmul_1_f32", "sum"), ("matmul_prefetch4_6_f32", "sum"), ("matmul_1_bf16", "sum"),
          ("matmul_1_f16", "sum"), ("rms_norm_weight_f32", "sum"), ("rms_norm_weight_f32", "write"),
          ("layer_norm_weight_bias_f32", "sum"), ("layer_norm_weight_bias_f32", "write"),
          ("softmax_exponentials_f32", "sum"), ("softmax_exponentials_f32", "write"), ("softmax_normalize_f32", "sum"),

@@ -9,7 +9,7 @@
 
 namespace halyard::cuda {
 
-/** Whether buffers are given in words of 32 bits (see generators/row_storage.h) or element by element. */
+/** Whether buffers are given in words of 32 bits (see schedules/element_access.h) or element by element. */
 enum class Access { words, elements };
 constexpr int access_count = 2;
 

@@ -17,15 +17,12 @@ namespace {
 // With this many tiles it pays to widen a block of 16-bit keys and values once, before the first of them.
 constexpr int64_t min_tiles_to_widen_keys = 3;
 
-// With this many, the tall kernels fetch all of the panels that come next, a line for every so many inputs of a tile.
-constexpr int64_t fetch_interval_of_tall = 4;
-
 // A single tile reads keys and values once, and takes no longer than that where they lie in memory one after the other, and
 // are read so, prefetched so many bytes before their use. Four panels side by side, as in other GEMMs, are slower.
 constexpr int64_t stream_distance = 16 * 1024;
 
 // Panels of 16-bit values have to go side by side, or the additions of one would keep the next waiting. Each of them is
-// fetched so far ahead.
+// prefetched so far ahead.
 constexpr int64_t distance_16_bit = 1024;
 
 // The softmax takes whole blocks of its virtual lanes.
@@ -43,8 +40,8 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
  *  */
 int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int height) {
     const int64_t tiles = (rows + height - 1) / height;
-    const bool tall = tiles >= fetch_interval_of_tall && tile_kernels().width(isa, DType::f32, true, height) > 0;
-    const int width = tile_kernels().width(isa, DType::f32, tall, height);
+    const bool prefetch4 = tiles >= prefetch4_interval && tile_kernels().width(isa, DType::f32, true, height) > 0;
+    const int width = tile_kernels().width(isa, DType::f32, prefetch4, height);
     if (width == 0) {
         return 0;
     }
@@ -89,15 +86,15 @@ int64_t best_attention_rows(halyard_isa isa, int64_t head_dim) {
     return best;
 }
 
-int64_t AttentionRows::scratch_floats(int64_t rows, const KvLayout &layout) {
+int64_t AttentionBlock::scratch_floats(int64_t rows, const KvLayout &layout) {
     const int64_t columns = layout.value_columns();
     const int64_t widened = layout.dtype == DType::f32 ? 0 : k_block * (layout.head_dim + columns);
     return 2 * PartialResult::tile_rows(rows) * x_pitch + 6 * PartialResult::statistics_pitch(rows) +
            2 * PartialResult::floats(rows, columns) + widened;
 }
 
-AttentionRows::AttentionRows(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
-                             float *scratch)
+AttentionBlock::AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
+                               float *scratch)
     : isa_(isa), max_rows_(max_rows), layout_(layout), scale_(scale), softcap_(softcap) {
     const int64_t rows = PartialResult::tile_rows(max_rows), pitch = PartialResult::statistics_pitch(max_rows);
     const auto take = [&scratch](int64_t floats) {
@@ -117,28 +114,28 @@ AttentionRows::AttentionRows(halyard_isa isa, int64_t max_rows, const KvLayout &
     widened_ = scratch;
 }
 
-void AttentionRows::begin(const QueryBlock &block, const Visibility &visibility) {
+void AttentionBlock::begin(const QueryBlock &block, const Visibility &visibility) {
     block_ = block;
     visibility_ = visibility;
     has_result_ = false;
     tile_rows_ = best_tile_rows(isa_, layout_.head_dim, block.rows());
     tiles_ = (block.rows() + tile_rows_ - 1) / tile_rows_;
     widen_ = layout_.dtype != DType::f32 && tiles_ >= min_tiles_to_widen_keys;
-    tall_ = tiles_ >= fetch_interval_of_tall &&
-            tile_kernels().width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
+    prefetch4_ = tiles_ >= prefetch4_interval &&
+                 tile_kernels().width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
     const int64_t idle = tiles_ * tile_rows_ - block.rows();
     memset(queries_ + block.rows() * x_pitch, 0, static_cast<size_t>(idle * x_pitch) * sizeof(float));
 }
 
-int64_t AttentionRows::first_block() const {
+int64_t AttentionBlock::first_block() const {
     return visibility_.first(block_.position) / k_block;
 }
 
-int64_t AttentionRows::end_block() const {
+int64_t AttentionBlock::end_block() const {
     return (visibility_.end(block_.position + block_.queries - 1) + k_block - 1) / k_block;
 }
 
-void AttentionRows::find_tiles(int64_t block) {
+void AttentionBlock::find_tiles(int64_t block) {
     const int64_t base = block * k_block, positions = std::min<int64_t>(k_block, visibility_.keys - base);
     const auto in_block = [&](int64_t position) { return std::clamp<int64_t>(position - base, 0, positions); };
     for (int64_t i = 0; i < tiles_; i++) {
@@ -164,8 +161,8 @@ void AttentionRows::find_tiles(int64_t block) {
     }
 }
 
-AttentionRows::Matrix AttentionRows::widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input,
-                                             int64_t inputs, float *memory) {
+AttentionBlock::Matrix AttentionBlock::widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input,
+                                               int64_t inputs, float *memory) {
     const Matrix in_f32 = {reinterpret_cast<const char *>(memory), DType::f32, matrix.panel_stride};
     const auto rows = [&](const Matrix &m) {
         return TypedRows{const_cast<char *>(m.at(panel, input)), m.dtype, m.panel_stride};
@@ -174,7 +171,7 @@ AttentionRows::Matrix AttentionRows::widened(const Matrix &matrix, int64_t panel
     return in_f32;
 }
 
-void AttentionRows::attend(const char *head, int64_t block, bool more, const PartialResult &result) {
+void AttentionBlock::attend(const char *head, int64_t block, bool more, const PartialResult &result) {
     find_tiles(block);
     const int64_t size = size_of(layout_.dtype);
     Matrix keys = {head + layout_.block_offset(block) * size, layout_.dtype, layout_.key_panel_stride()};
@@ -192,8 +189,8 @@ void AttentionRows::attend(const char *head, int64_t block, bool more, const Par
     weigh(values, after_values, result);
 }
 
-int64_t AttentionRows::panels_at_once(DType dtype, int64_t panels) const {
-    const int64_t width = tile_kernels().width(isa_, dtype, tall_, tile_rows_);
+int64_t AttentionBlock::panels_at_once(DType dtype, int64_t panels) const {
+    const int64_t width = tile_kernels().width(isa_, dtype, prefetch4_, tile_rows_);
     if (tiles_ > 1 || dtype != DType::f32) {
         return width;
     }
@@ -201,21 +198,22 @@ int64_t AttentionRows::panels_at_once(DType dtype, int64_t panels) const {
     return panels == width ? std::max<int64_t>(1, panels - 1) : panels;
 }
 
-AttentionRows::Fetch AttentionRows::fetch_ahead(const Matrix &w, int64_t panel, int64_t input, int64_t bytes) const {
+AttentionBlock::Prefetch AttentionBlock::prefetch_ahead(const Matrix &w, int64_t panel, int64_t input,
+                                                        int64_t bytes) const {
     return {w.at(panel, input) + (w.dtype == DType::f32 ? stream_distance : bytes), w.panel_bytes(),
             panel_width * size_of(w.dtype)};
 }
 
-/** All of what comes next, if that is not more than a line with each fetch. */
-AttentionRows::Fetch AttentionRows::fetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs,
-                                               int64_t tiles) const {
-    const int64_t interval = tall_ ? fetch_interval_of_tall : 1, line = interval * panel_width * size_of(next.dtype);
-    const int64_t fetches = std::max<int64_t>(1, inputs / interval * tiles), bytes = next.panel_bytes();
+/** All of what comes next, if that is not more than a line with each prefetch. */
+AttentionBlock::Prefetch AttentionBlock::prefetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs,
+                                                       int64_t tiles) const {
+    const int64_t interval = prefetch4_ ? prefetch4_interval : 1, line = interval * panel_width * size_of(next.dtype);
+    const int64_t prefetches = std::max<int64_t>(1, inputs / interval * tiles), bytes = next.panel_bytes();
     return {next.data ? next.at(panel, input) : nullptr, next.panel_bytes(),
-            next.data ? std::min(line, (bytes + fetches - 1) / fetches) : 0};
+            next.data ? std::min(line, (bytes + prefetches - 1) / prefetches) : 0};
 }
 
-void AttentionRows::scores(const Matrix &keys, const Matrix &next) {
+void AttentionBlock::scores(const Matrix &keys, const Matrix &next) {
     const int64_t first_panel = tile_[0].first / panel_width;
     const int64_t end_panel = (tile_[tiles_ - 1].end + panel_width - 1) / panel_width;
     const int64_t at_once = panels_at_once(keys.dtype, end_panel - first_panel);
@@ -229,15 +227,15 @@ void AttentionRows::scores(const Matrix &keys, const Matrix &next) {
             end_tile++;
         }
         const int64_t row = tile_row(first_tile), tiles = end_tile - first_tile;
-        const Fetch fetch = tiles_ == 1         ? fetch_ahead(keys, panel, 0, panels * keys.panel_bytes())
-                            : after < end_panel ? fetch_next(keys, after, 0, layout_.head_dim, tiles)
-                                                : fetch_next(next, 0, 0, layout_.head_dim, tiles);
-        multiply(queries_ + row * x_pitch, tile_rows_, tiles, tall_, keys, panel, panels, 0, layout_.head_dim,
-                 scores_ + row * x_pitch + panel * panel_width, x_pitch, fetch);
+        const Prefetch prefetch = tiles_ == 1         ? prefetch_ahead(keys, panel, 0, panels * keys.panel_bytes())
+                                  : after < end_panel ? prefetch_next(keys, after, 0, layout_.head_dim, tiles)
+                                                      : prefetch_next(next, 0, 0, layout_.head_dim, tiles);
+        multiply(queries_ + row * x_pitch, tile_rows_, tiles, prefetch4_, keys, panel, panels, 0, layout_.head_dim,
+                 scores_ + row * x_pitch + panel * panel_width, x_pitch, prefetch);
     }
 }
 
-void AttentionRows::softmax(const PartialResult &result) {
+void AttentionBlock::softmax(const PartialResult &result) {
     const auto cap = kernel_function(kernels::attention_softcap, DType::f32, isa_);
     const auto exponentials = kernel_function(kernels::attention_softmax, DType::f32, isa_);
     const int64_t pitch = PartialResult::statistics_pitch(max_rows_);
@@ -261,7 +259,7 @@ void AttentionRows::softmax(const PartialResult &result) {
     }
 }
 
-void AttentionRows::weigh(const Matrix &values, const Matrix &next, const PartialResult &result) {
+void AttentionBlock::weigh(const Matrix &values, const Matrix &next, const PartialResult &result) {
     const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
     const int64_t at_once = panels_at_once(values.dtype, panels);
     for (int64_t i = 0; i < tiles_;) {
@@ -277,11 +275,11 @@ void AttentionRows::weigh(const Matrix &values, const Matrix &next, const Partia
         }
         for (int64_t panel = 0; panel < panels && inputs > 0; panel += at_once) {
             const int64_t count = std::min<int64_t>(at_once, panels - panel), after = panel + count;
-            const Fetch fetch = tiles_ == 1      ? fetch_ahead(values, panel, tile.first, distance_16_bit)
-                                : after < panels ? fetch_next(values, after, tile.first, inputs, tiles)
-                                                 : fetch_next(next, 0, 0, inputs, tiles);
-            multiply(scores_ + row * x_pitch + tile.first, tile_rows_, tiles, tall_, values, panel, count, tile.first,
-                     inputs, sums + panel * panel_width, columns, fetch);
+            const Prefetch prefetch = tiles_ == 1      ? prefetch_ahead(values, panel, tile.first, distance_16_bit)
+                                      : after < panels ? prefetch_next(values, after, tile.first, inputs, tiles)
+                                                       : prefetch_next(next, 0, 0, inputs, tiles);
+            multiply(scores_ + row * x_pitch + tile.first, tile_rows_, tiles, prefetch4_, values, panel, count,
+                     tile.first, inputs, sums + panel * panel_width, columns, prefetch);
         }
         i = end;
     }
@@ -295,7 +293,7 @@ void AttentionRows::weigh(const Matrix &values, const Matrix &next, const Partia
     }
 }
 
-void AttentionRows::repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row) {
+void AttentionBlock::repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row) {
     const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
     const int64_t first = tile.column + visible_[row][0], inputs = tile.column + visible_[row][1] - first;
     float *const sums = result.values + row * columns;
@@ -310,9 +308,9 @@ void AttentionRows::repair(const Matrix &values, const PartialResult &result, co
     }
 }
 
-void AttentionRows::multiply(const float *x, int rows, int64_t tiles, bool tall, const Matrix &w, int64_t panel,
-                             int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
-                             const Fetch &fetch) {
+void AttentionBlock::multiply(const float *x, int rows, int64_t tiles, bool prefetch4, const Matrix &w, int64_t panel,
+                              int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
+                              const Prefetch &prefetch) {
     x_.set_data(x);
     x_.set_dim(0, inputs, 1);
     x_.set_dim(1, rows, x_pitch);
@@ -326,25 +324,26 @@ void AttentionRows::multiply(const float *x, int rows, int64_t tiles, bool tall,
     sums_.set_dim(1, panels, panel_width);
     sums_.set_dim(2, rows, sums_pitch);
     sums_.set_dim(3, tiles, rows * sums_pitch);
-    next_.set_data(fetch.data ? fetch.data : w.data);
-    next_.set_dim(1, panels, fetch.panel_bytes);
-    kernel_function(TileKernels::kernel(tall, rows), w.dtype, isa_)({.x = x_,
-                                                                     .w = w_,
-                                                                     .so_far = sums_,
-                                                                     .first = true,
-                                                                     .depth = static_cast<int32_t>(inputs),
-                                                                     .next = next_,
-                                                                     .next_step = static_cast<int32_t>(fetch.step),
-                                                                     .sum = sums_});
+    next_.set_data(prefetch.data ? prefetch.data : w.data);
+    next_.set_dim(1, panels, prefetch.panel_bytes);
+    kernel_function(TileKernels::kernel(prefetch4, rows), w.dtype,
+                    isa_)({.x = x_,
+                           .w = w_,
+                           .so_far = sums_,
+                           .first = true,
+                           .depth = static_cast<int32_t>(inputs),
+                           .next = next_,
+                           .next_step = static_cast<int32_t>(prefetch.step),
+                           .sum = sums_});
 }
 
-void AttentionRows::add(const char *head, int64_t block, bool more) {
+void AttentionBlock::add(const char *head, int64_t block, bool more) {
     const PartialResult result = PartialResult::at(results_[has_result_], max_rows_);
     attend(head, block, more, result);
     add(result);
 }
 
-void AttentionRows::add(const PartialResult &block) {
+void AttentionBlock::add(const PartialResult &block) {
     if (!has_result_) {
         so_far_ = block;
         has_result_ = true;
@@ -369,7 +368,7 @@ void AttentionRows::add(const PartialResult &block) {
     so_far_.statistics = merged;
 }
 
-PartialResult AttentionRows::result() {
+PartialResult AttentionBlock::result() {
     if (!has_result_) {
         so_far_ = PartialResult::at(results_[0], max_rows_);
         memset(results_[0], 0,

@@ -54,14 +54,14 @@ struct PartialResult {
 };
 
 /** One thread's part: buffers and scratch. */
-class AttentionRows {
+class AttentionBlock {
 public:
     /** Of scratch, for query blocks of `rows` rows at most. */
     static int64_t scratch_floats(int64_t rows, const KvLayout &layout);
 
     /** softcap: 0 for none. */
-    AttentionRows(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
-                  float *scratch);
+    AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
+                   float *scratch);
 
     /** Starts a block of queries. Its rows are to be stored at queries(), x_pitch from one to the next. */
     void begin(const QueryBlock &block, const Visibility &visibility);
@@ -100,8 +100,8 @@ private:
             return data + panel * panel_bytes() + input * panel_width * size_of(dtype);
         }
     };
-    /** What is fetched into the cache during a GEMM: with each fetch so many bytes of every panel. */
-    struct Fetch {
+    /** What is prefetched into the cache during a GEMM: with each prefetch so many bytes of every panel. */
+    struct Prefetch {
         const char *data;
         int64_t panel_bytes;
         int64_t step;
@@ -114,10 +114,11 @@ private:
     void repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row);
     Matrix widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs, float *memory);
     int64_t panels_at_once(DType dtype, int64_t panels) const;
-    Fetch fetch_ahead(const Matrix &w, int64_t panel, int64_t input, int64_t bytes) const;
-    Fetch fetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs, int64_t tiles) const;
-    void multiply(const float *x, int rows, int64_t tiles, bool tall, const Matrix &w, int64_t panel, int64_t panels,
-                  int64_t input, int64_t inputs, float *sums, int64_t sums_pitch, const Fetch &fetch);
+    Prefetch prefetch_ahead(const Matrix &w, int64_t panel, int64_t input, int64_t bytes) const;
+    Prefetch prefetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs, int64_t tiles) const;
+    void multiply(const float *x, int rows, int64_t tiles, bool prefetch4, const Matrix &w, int64_t panel,
+                  int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
+                  const Prefetch &prefetch);
 
     int64_t tile_row(int64_t tile) const { return tile * tile_rows_; }
     int64_t tile_end_row(int64_t tile) const { return std::min((tile + 1) * tile_rows_, block_.rows()); }
@@ -139,7 +140,7 @@ private:
     bool has_result_ = false;
     int tile_rows_ = 0;
     int64_t tiles_ = 0;
-    bool tall_ = false, widen_ = false;
+    bool prefetch4_ = false, widen_ = false;
     Tile tile_[max_attention_rows];
 
     Buffer<3, float> x_;

@@ -165,7 +165,7 @@ struct Work {
     }
     int64_t staged_floats() const { return std::min(call.k.tokens, packed_positions) * layout.value_columns(); }
     int64_t thread_bytes() const {
-        const int64_t floats = AttentionRows::scratch_floats(plan.max_rows(), layout) + 2 * staged_floats();
+        const int64_t floats = AttentionBlock::scratch_floats(plan.max_rows(), layout) + 2 * staged_floats();
         return Workspace::piece_bytes(floats * static_cast<int64_t>(sizeof(float)));
     }
 };
@@ -176,7 +176,7 @@ public:
     Worker(Work &work, float *scratch)
         : work_(work), plan_(work.plan), call_(work.call),
           rows_(work.isa, plan_.max_rows(), work.layout, call_.scale, call_.softcap, scratch),
-          staged_keys_(scratch + AttentionRows::scratch_floats(plan_.max_rows(), work.layout)),
+          staged_keys_(scratch + AttentionBlock::scratch_floats(plan_.max_rows(), work.layout)),
           staged_values_(staged_keys_ + work.staged_floats()),
           q_norm_(work.isa, DType::f32, HALYARD_NORM_RMS, call_.rms, work.q_norm_weight, View()),
           k_norm_(work.isa, DType::f32, HALYARD_NORM_RMS, call_.rms, work.k_norm_weight, View()) {}
@@ -270,8 +270,8 @@ private:
         for (int64_t position = std::max(first, block * k_block); position < end; position += packed_positions) {
             const int64_t count = std::min(packed_positions, end - position), token = position - first;
             const int64_t after = std::min(packed_positions, end - position - count);
-            fetch(call_.k, b, token + count, head, after);
-            fetch(call_.v, b, token + count, head, after);
+            prefetch(call_.k, b, token + count, head, after);
+            prefetch(call_.v, b, token + count, head, after);
             const bool plain = !call_.k_norm_weight.data && !call_.rope;
             const Source keys = source(call_.k, b, token, head, count, plain, staged_keys_);
             const Source values = source(call_.v, b, token, head, count, true, staged_values_);
@@ -290,7 +290,7 @@ private:
     }
 
     /** Into the cache: the processor does not foresee rows as short and as far apart as those of one head. */
-    static void fetch(const Heads &tensor, int64_t b, int64_t token, int64_t head, int64_t tokens) {
+    static void prefetch(const Heads &tensor, int64_t b, int64_t token, int64_t head, int64_t tokens) {
         constexpr int64_t line = 64;
         const int64_t bytes = tensor.head_dim * size_of(tensor.view.dtype);
         for (int64_t i = 0; i < tokens; i++) {
@@ -437,7 +437,7 @@ private:
     Work &work_;
     const Plan &plan_;
     const AttentionCall &call_;
-    AttentionRows rows_;
+    AttentionBlock rows_;
     float *staged_keys_, *staged_values_;  // [position][value columns]
     char *copy_ = nullptr;
     NormRows q_norm_, k_norm_;

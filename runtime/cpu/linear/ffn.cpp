@@ -125,12 +125,12 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
                                mean ? mean + begin : nullptr);
             });
         }
-        Destination to_hidden;
+        OutputView to_hidden;
         to_hidden.blocked = &hidden;
         up_product.run(input, tiling, count, scale, mean, to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
-        Destination destination;
+        OutputView destination;
         destination.rows = &y;
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual;

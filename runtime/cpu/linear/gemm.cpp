@@ -2,7 +2,7 @@
 //
 // For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory,
 // and when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
-// kernels fetch the one after it, a portion with each tile. Threads take groups from a common counter.
+// kernels prefetch the one after it, a portion with each tile. Threads take groups from a common counter.
 #include "cpu/linear/gemm.h"
 
 #include <unistd.h>
@@ -20,17 +20,12 @@ namespace {
 // With this many tiles it pays to widen a block of 16-bit weights once, before the first of them.
 constexpr int64_t min_tiles_to_widen = 3;
 
-// In a single tile of rows, weights are fetched so many bytes, of all panels of the tile together, before they are
-// used: far enough for memory to answer, and near enough that a panel's first inputs, which nobody fetched, are few.
-constexpr int64_t fetch_distance = 8192;
+// In a single tile of rows, weights are prefetched so many bytes, of all panels of the tile together, before they are
+// used: far enough for memory to answer, and near enough that a panel's first inputs, which nobody prefetched, are few.
+constexpr int64_t prefetch_distance = 8192;
 
 // A thread more pays from about so many bytes of weights.
 constexpr int64_t min_weight_bytes_per_thread = 64 * 1024;
-
-// With this many, the tall kernels fetch all of the weights that come next: one line for every so many inputs of a
-// tile.
-constexpr int tall_fetch_interval = 4;
-constexpr int64_t min_tiles_of_tall = tall_fetch_interval;
 
 /** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
 constexpr int max_group_panels = 2 * max_tile_panels;
@@ -179,10 +174,10 @@ struct Product::Call {
     const Tiling &tiling;
     int64_t rows;
     const float *row_scale, *row_mean;
-    const Destination &y;
+    const OutputView &y;
 
     bool widen;        // 16-bit weights block by block, before they are multiplied
-    bool tall;         // many tiles of rows
+    bool prefetch4;    // many tiles of rows
     int tile_panels;   // of a kernel call
     int group_panels;  // whose sums are held at a time
     int64_t groups;
@@ -199,13 +194,13 @@ class Product::Call::Worker {
 public:
     Worker(const Call &call, char *scratch)
         : call_(call), weights_(call.weights),
-          multiply_(kernel_function(TileKernels::kernel(call.tall, call.tiling.tile_rows),
+          multiply_(kernel_function(TileKernels::kernel(call.prefetch4, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
           widened_(sums_ + call.tiling.rows() * sums_pitch_), input_bytes_(panel_width * size_of(weights_.dtype)) {}
 
-    /** Computes group `group`, and fetches what group `following` begins with (none if negative). */
+    /** Computes group `group`, and prefetches what group `following` begins with (none if negative). */
     void operator()(int64_t group, int64_t following) {
         const int64_t begin = group * call_.group_panels, end = std::min(begin + call_.group_panels, weights_.panels);
         for (int64_t panel = begin; panel < end; panel += call_.tile_panels) {
@@ -255,15 +250,16 @@ private:
         sum_.set_dim(1, panels, panel_width);
         sum_.set_dim(2, tiling.tile_rows, sums_pitch_);
         sum_.set_dim(3, tiling.tiles, tiling.tile_rows * sums_pitch_);
-        const int64_t fetch_pitch = weights_.panel_bytes() <= INT32_MAX / max_group_panels ? weights_.panel_bytes() : 0;
-        const int64_t interval = call_.tall ? tall_fetch_interval : 1;
+        const int64_t prefetch_pitch =
+            weights_.panel_bytes() <= INT32_MAX / max_group_panels ? weights_.panel_bytes() : 0;
+        const int64_t interval = call_.prefetch4 ? prefetch4_interval : 1;
         int32_t step = static_cast<int32_t>((input_bytes_ * interval + tiling.tiles - 1) / tiling.tiles);
         if (tiling.tiles == 1) {
-            after = address(panel, k) + fetch_distance / panels;
+            after = address(panel, k) + prefetch_distance / panels;
             step = static_cast<int32_t>(input_bytes_);
         }
         next_.set_data(after);
-        next_.set_dim(1, panels, fetch_pitch);
+        next_.set_dim(1, panels, prefetch_pitch);
         multiply_({.x = x_,
                    .w = w_,
                    .so_far = sum_,
@@ -280,7 +276,7 @@ private:
         const int64_t columns_end = std::min(end / stripes * panel_width, weights_.out_features);
         int64_t column = begin / stripes * panel_width;
         const int64_t first_column = column;
-        const Destination &y = call_.y;
+        const OutputView &y = call_.y;
         if (y.rows) {
             const Part part = {y.first_row, y.first_row + call_.rows, column, columns_end};
             int64_t row = 0;
@@ -348,7 +344,7 @@ private:
 
 void Product::Call::work(char *scratch) {
     Worker worker(*this, scratch);
-    // The group after the next is claimed before the next is begun, so that its weights can be fetched.
+    // The group after the next is claimed before the next is begun, so that its weights can be prefetched.
     int64_t group = next.fetch_add(1, std::memory_order_relaxed);
     while (group < groups) {
         const int64_t following = next.fetch_add(1, std::memory_order_relaxed);
@@ -368,7 +364,7 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
 }
 
 void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale,
-                  const float *row_mean, const Destination &y, char *scratch) const {
+                  const float *row_mean, const OutputView &y, char *scratch) const {
     const halyard_weights &weights = *layer_.weights;
     Call call{*this,
               weights,
@@ -385,8 +381,8 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0};
     const auto &widths =
         tile_kernels().panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
-    call.tall = tiling.tiles >= min_tiles_of_tall && widths[true][tiling.tile_rows] > 0;
-    call.tile_panels = widths[call.tall][tiling.tile_rows];
+    call.prefetch4 = tiling.tiles >= prefetch4_interval && widths[true][tiling.tile_rows] > 0;
+    call.tile_panels = widths[call.prefetch4][tiling.tile_rows];
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.
     if (weights.in_features * panel_width > INT32_MAX / max_group_panels) {
         call.tile_panels = 1;

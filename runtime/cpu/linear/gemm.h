@@ -75,7 +75,7 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
                int64_t rows, int64_t features, const BlockedRows &blocked);
 
 /** Where the rows of a GEMM go. */
-struct Destination {
+struct OutputView {
     const BlockedRows *blocked = nullptr;  // f32, for another GEMM; or:
     const Rows *rows = nullptr;            // y, and after it the residual if there is one
     DType dtype = DType::f32;              // of y
@@ -93,7 +93,7 @@ public:
 
     /** y[row] = epilogue(x[row]) for the first `rows` rows of x. */
     void run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale, const float *row_mean,
-             const Destination &y, char *scratch) const;
+             const OutputView &y, char *scratch) const;
 
 private:
     struct Call;

@@ -50,7 +50,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         if (mean) {
             gather(call.row_mean, row, count, mean);
         }
-        Destination destination;
+        OutputView destination;
         destination.rows = &y;
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual.data != nullptr;

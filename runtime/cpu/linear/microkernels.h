@@ -7,7 +7,11 @@
 
 namespace halyard {
 
-/** Tiles by instruction set, dtype of the weights, kind (tall: for calls with many tiles of rows) and rows. */
+/** Inputs from one prefetch of a matmul_prefetch4 kernel to the next. With as many tiles of rows they prefetch all of the
+ *  weights that come next, a line each time. */
+constexpr int prefetch4_interval = 4;
+
+/** Tiles by instruction set, dtype of the weights, kind (prefetch4 or not) and rows. */
 struct TileKernels {
     int8_t panels[isa_count][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
     int8_t max_rows[isa_count] = {};
@@ -21,16 +25,17 @@ struct TileKernels {
 #undef HALYARD_TILE
     }
 
-    static constexpr KernelOf<arguments::Matmul> kernel(bool tall, int rows) {
-        return {static_cast<Kernel>(static_cast<int>(tall ? Kernel::matmul_tall_1 : Kernel::matmul_1) + rows - 1)};
+    static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
+        return {static_cast<Kernel>(static_cast<int>(prefetch4 ? Kernel::matmul_prefetch4_1 : Kernel::matmul_1) + rows -
+                                    1)};
     }
-    constexpr int width(halyard_isa isa, DType dtype, bool tall, int rows) const {
-        return panels[index_of(isa)][static_cast<int>(dtype)][tall][rows];
+    constexpr int width(halyard_isa isa, DType dtype, bool prefetch4, int rows) const {
+        return panels[index_of(isa)][static_cast<int>(dtype)][prefetch4][rows];
     }
     constexpr void set(Kernel tile, DType dtype, int isa, int width) {
-        const bool tall = tile >= Kernel::matmul_tall_1;
-        const int rows = static_cast<int>(tile) - static_cast<int>(kernel(tall, 1).kernel) + 1;
-        panels[isa][static_cast<int>(dtype)][tall][rows] = static_cast<int8_t>(width);
+        const bool prefetch4 = tile >= Kernel::matmul_prefetch4_1;
+        const int rows = static_cast<int>(tile) - static_cast<int>(kernel(prefetch4, 1).kernel) + 1;
+        panels[isa][static_cast<int>(dtype)][prefetch4][rows] = static_cast<int8_t>(width);
         max_rows[isa] = max_rows[isa] < rows ? static_cast<int8_t>(rows) : max_rows[isa];
     }
 };

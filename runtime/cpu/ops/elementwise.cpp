@@ -82,7 +82,7 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
             return;
         }
         Tile<tile_bytes> tile(true, isa);
-        const bool ask_ahead = asks_ahead(isa);
+        const bool prefetches = prefetches_ahead(isa);
         const int64_t size = size_of(y.dtype), input_size = size_of(dtype);
         rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
             char *a = piece.data[0], *b = piece.data[input_count - 1], *out = piece.data[input_count];
@@ -98,10 +98,10 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
                 kernel(first, second, output);
                 a += a_bytes;
                 b += b_bytes;
-                if (ask_ahead) {
-                    fetch(a + tiles_ahead * a_bytes, a_bytes);
+                if (prefetches) {
+                    prefetch(a + tiles_ahead * a_bytes, a_bytes);
                     if (input_count > 1) {
-                        fetch(b + tiles_ahead * b_bytes, b_bytes);
+                        prefetch(b + tiles_ahead * b_bytes, b_bytes);
                     }
                 }
                 tile.store(out, columns * size, 1, 0);

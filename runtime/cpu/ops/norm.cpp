@@ -50,8 +50,8 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
             const int64_t x_pitch = piece.pitch[0] * size;
-            tile.store_and_fetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
-                                 piece.data[0] + piece.rows * x_pitch, x_pitch);
+            tile.store_and_prefetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
+                                    piece.data[0] + piece.rows * x_pitch, x_pitch);
         });
     });
 }
@@ -83,13 +83,13 @@ void run_fused(const halyard_context &c, const NormCall &call) {
             kernel(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
             if (stream_sum) {
                 const int64_t next = piece.pitch[0] * size;
-                sum_tile.store_and_fetch(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size,
-                                         piece.data[0] + piece.rows * next, next);
+                sum_tile.store_and_prefetch(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size,
+                                            piece.data[0] + piece.rows * next, next);
             }
             if (stream_y) {
                 const int64_t next = piece.pitch[1] * size;
-                y_tile.store_and_fetch(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size,
-                                       piece.data[1] + piece.rows * next, next);
+                y_tile.store_and_prefetch(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size,
+                                          piece.data[1] + piece.rows * next, next);
             }
         });
     });
@@ -167,8 +167,8 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
             });
             if (stream) {
                 const int64_t x_pitch = piece.pitch[0] * size;
-                tile.store_and_fetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
-                                     piece.data[0] + piece.rows * x_pitch, x_pitch);
+                tile.store_and_prefetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
+                                        piece.data[0] + piece.rows * x_pitch, x_pitch);
             }
         });
     });

@@ -58,7 +58,7 @@ bool should_stream(const halyard_context &context, int64_t bytes_moved) {
     return streams_by_default && bytes_moved > smallest_last_level_cache && bytes_moved > last_level_cache();
 }
 
-void fetch(const char *data, int64_t bytes) {
+void prefetch(const char *data, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i += streamed_line) {
         // Into the second level: the first is full of the tile.
         __builtin_prefetch(data + i, 0, 2);

@@ -20,7 +20,7 @@ namespace halyard {
 extern const bool streams_by_default;
 
 /** Whether elementwise tasks that stream ask ahead for their input, or leave that to the processor. */
-bool asks_ahead(halyard_isa isa);
+bool prefetches_ahead(halyard_isa isa);
 
 /** Whether a call that moves `bytes_moved` in all should stream. */
 bool should_stream(const halyard_context &context, int64_t bytes_moved);
@@ -32,7 +32,7 @@ using StreamCopy = void (*)(char *destination, const char *source, int64_t bytes
 StreamCopy stream_copy(halyard_isa isa);
 
 /** Asks for bytes that will be read soon. They need not exist. */
-void fetch(const char *data, int64_t bytes);
+void prefetch(const char *data, int64_t bytes);
 
 /** Orders streamed stores before whatever the thread does next. */
 void stream_fence();
@@ -83,13 +83,13 @@ public:
     }
 
     /** The same, and asks for as many bytes of rows at `next`, `next_pitch` bytes apart. */
-    void store_and_fetch(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
-                         int64_t next_pitch) const {
+    void store_and_prefetch(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
+                            int64_t next_pitch) const {
         constexpr int64_t slice = 1024;
         for (int64_t row = 0; row < rows; row++) {
             for (int64_t i = 0; i < row_bytes; i += slice) {
                 const int64_t bytes = std::min(slice, row_bytes - i);
-                fetch(next + row * next_pitch + i, bytes);
+                prefetch(next + row * next_pitch + i, bytes);
                 copy_(destination + row * pitch + i, bytes_ + row * row_bytes + i, bytes);
             }
         }

@@ -96,7 +96,7 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
         steps.cast(vector(given.data, given.dtype, given.width()), vector(workspace[piece], type, given.width()));
         return workspace[piece];
     };
-    Shifts shifts;
+    EpilogueArgs shifts;
     const void *product_bias = nullptr;
     if (bias_in_product) {
         product_bias = converted(call.bias, sums_dtype, bias_piece);
@@ -123,7 +123,7 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     char *const y = copy_y ? workspace[y_copy] : call.y.data;
     const char *const added = copy_residual ? workspace[residual_copy] : residual ? x.data : nullptr;
     const int64_t added_pitch = copy_residual ? d_model : x_pitch;
-    const Unit unit = {call.activation, call.beta};
+    const Activation unit = {call.activation, call.beta};
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         Matrix input = {x.data + row * x_pitch * size_of(dtype), x_pitch};

@@ -128,8 +128,8 @@ void Steps::multiply(const halyard_weights &w, const char *matrix, DType dtype, 
     product(launches_, p, workspace_);
 }
 
-void Steps::finish(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums, DType dtype,
-                   int64_t sums_pitch, int64_t count, char *y, int64_t y_pitch) {
+void Steps::finish(const halyard_weights &w, const Activation &unit, const EpilogueArgs &shifts, const char *sums,
+                   DType dtype, int64_t sums_pitch, int64_t count, char *y, int64_t y_pitch) {
     const char *const up = sums + w.up_column * size_of(dtype);
     if (!shifts.row_scale && !shifts.row_mean && !shifts.bias) {
         const auto *const activation = activations[unit.activation];
@@ -152,9 +152,9 @@ void Steps::finish(const halyard_weights &w, const Unit &unit, const Shifts &shi
     }
 }
 
-void Steps::launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums,
-                            DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count, char *y,
-                            int64_t y_pitch) {
+void Steps::launch_epilogue(const halyard_weights &w, const Activation &unit, const EpilogueArgs &shifts,
+                            const char *sums, DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count,
+                            char *y, int64_t y_pitch) {
     const auto epilogue = epilogues[unit.activation];
     const auto gated_epilogue = gated_epilogues[unit.activation];
     const char *const up = sums + w.up_column * size_of(dtype);

@@ -31,12 +31,12 @@ struct Matrix {
 };
 
 /** What an epilogue adds and multiplies beside the sums; null where there is nothing. */
-struct Shifts {
+struct EpilogueArgs {
     const float *row_scale = nullptr, *row_mean = nullptr;  // side by side
     const float *bias = nullptr;                            // by column of the matrix
 };
 
-struct Unit {
+struct Activation {
     halyard_activation activation;
     float beta;
 };
@@ -68,11 +68,11 @@ public:
                   DType sums_dtype, int64_t sums_pitch, const void *bias, Matrix c);
 
     /** y = unit(sums); y may be the gate's half of the sums. All are of one type. */
-    void finish(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums, DType dtype,
-                int64_t sums_pitch, int64_t count, char *y, int64_t y_pitch);
+    void finish(const halyard_weights &w, const Activation &unit, const EpilogueArgs &shifts, const char *sums,
+                DType dtype, int64_t sums_pitch, int64_t count, char *y, int64_t y_pitch);
 
 private:
-    void launch_epilogue(const halyard_weights &w, const Unit &unit, const Shifts &shifts, const char *sums,
+    void launch_epilogue(const halyard_weights &w, const Activation &unit, const EpilogueArgs &shifts, const char *sums,
                          DType dtype, int64_t sums_pitch, int64_t first_row, int64_t count, char *y, int64_t y_pitch);
 
     Launches &launches_;

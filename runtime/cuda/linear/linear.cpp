@@ -73,7 +73,7 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
         steps.cast(given, view_like(given, workspace[piece], DType::f32, 1));
         return reinterpret_cast<const float *>(workspace[piece]);
     };
-    Shifts shifts;
+    EpilogueArgs shifts;
     shifts.row_scale = side_by_side(call.row_scale, scale_piece);
     shifts.row_mean = side_by_side(call.row_mean, mean_piece);
     const void *product_bias = nullptr;
@@ -98,7 +98,7 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     } else {
         char *const sums = workspace[sums_piece];
         steps.multiply(w, matrix, dtype, x, rows, sums, sums_dtype, sums_pitch, product_bias, none);
-        const Unit unit = {call.activation, call.beta};
+        const Activation unit = {call.activation, call.beta};
         const bool to_y = direct || (y_dtype == DType::f32 && !has_residual);
         const bool nothing_left = !has_unit && !shifted && !shifts.bias;
         if (to_y || !nothing_left) {

@@ -24,7 +24,7 @@ void copy_lines(char *destination, const char *source, int64_t lines) {
 // being told. Whether telling them gains anything is to be measured on one.
 const bool streams_by_default = false;
 
-bool asks_ahead(halyard_isa) {
+bool prefetches_ahead(halyard_isa) {
     return true;
 }
 

@@ -36,7 +36,7 @@ const bool streams_by_default = true;
 
 // A core that runs AVX-512 has done a tile before the processor's own prefetching has caught up (streaming.h). With AVX2 the
 // arithmetic takes longer, and requests are in its way. (Tasks that copy whole rows out always prefetch.)
-bool asks_ahead(halyard_isa isa) {
+bool prefetches_ahead(halyard_isa isa) {
     return isa >= HALYARD_ISA_AVX512;
 }
 
