@@ -95,6 +95,10 @@ def main():
         accepted, text = written({"schedules": {"avx2": {"matmul_8": {"panels": 1}}}})
         check(accepted and "matmul_8 f32 avx2: \n" in text + "\n", "a tuned file adds a tile")
 
+        # Files with names of before.
+        accepted, text = written({"schedules": {"avx512": {"matmul_tall_5": {"panels": 2}}}})
+        check(accepted and "matmul_prefetch4_5 f32 avx512: panels=2\n" in text, "an old name of a kernel is not read")
+
         # The file for any machine over itself.
         accepted, text = written(base_file.read_text())
         check(accepted, f"the file for any machine is refused: {text}")
