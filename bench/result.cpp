@@ -194,7 +194,13 @@ json to_json(const Run &run) {
                         {"contradictions", run.limits.contradictions}};
     object["peers"] = json::array();
     for (const Run::PeerInfo &peer : run.peers) {
-        object["peers"].push_back({{"name", peer.name}, {"version", peer.version}, {"missing", peer.missing}});
+        object["peers"].push_back({{"name", peer.name},
+                                   {"version", peer.version},
+                                   {"missing", peer.missing},
+                                   {"family", peer.about.family},
+                                   {"how", peer.about.how},
+                                   {"lacks", peer.about.lacks},
+                                   {"interface", peer.about.interface}});
     }
     object["rows"] = json::array();
     for (const RowResult &row : run.rows) {

@@ -81,6 +81,14 @@ struct Bar {
     bool is_met = false;
 };
 
+/** What readers of a report should know of a peer. */
+struct PeerAbout {
+    std::string family;     // the library it speaks for: peers of one family are no two opinions
+    std::string how;        // a sentence: how it is run
+    std::string lacks;      // the same: what it cannot do
+    std::string interface;  // "C" or "Python": in which language its calls are timed
+};
+
 struct Run {
     std::string mode, date;
     int threads;
@@ -90,7 +98,8 @@ struct Run {
     Limits limits;
     std::string work_list;
     struct PeerInfo {
-        std::string name, version, missing;  // `missing`: why it is not there
+        std::string name, version = {}, missing = {};  // `missing`: why it is not there
+        PeerAbout about = {};
     };
     std::vector<PeerInfo> peers;
     std::vector<RowResult> rows;

@@ -37,7 +37,7 @@ std::vector<std::string> variables_for(const PeerOptions &options) {
     // call and pays for new pages in the next; these keep it, which is PyTorch at its best and the same in every run.
     std::vector<std::string> variables = {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=33554432",
                                           // Large tensors on huge pages, as the library's packed weights are.
-                                          "THP_MEM_ALLOC_ENABLE=1"};
+                                          "THP_MEM_ALLOC_ENABLE=1", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"};
 #if defined(__x86_64__)
     if (options.caps_isa()) {
         const bool avx2 = options.isa == HALYARD_ISA_AVX2;
@@ -71,12 +71,6 @@ Process::Process(const PeerOptions &options, std::vector<std::string> program,
     }
     signal(SIGPIPE, SIG_IGN);
     start();
-}
-
-Process Process::python(const PeerOptions &options, const std::string &script,
-                        const std::vector<std::string> &more_variables) {
-    const fs::path path = fs::path(HALYARD_BENCH_PEERS_DIR) / script;  // `script` itself if that is a whole path
-    return Process(options, {options.python, "-u", path.string()}, more_variables);
 }
 
 void Process::start() {

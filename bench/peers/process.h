@@ -18,10 +18,7 @@ class Process {
 public:
     /** Runs `command` with more environment variables ("NAME=value") than this process has. */
     Process(const PeerOptions &options, std::vector<std::string> command,
-            const std::vector<std::string> &more_variables = {});
-    /** Runs `script`, a path or a name beside the peers' sources, with the Python of `options`. */
-    static Process python(const PeerOptions &options, const std::string &script,
-                          const std::vector<std::string> &more_variables = {});
+            const std::vector<std::string> &more_variables);
     ~Process();
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
