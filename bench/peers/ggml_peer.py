@@ -1,7 +1,7 @@
 """The peer "ggml": graphs of the library inside llama.cpp, as bench/peers/install builds it.
 
 A row is one graph, made beforehand, with tensors of its own for each operand set; what is timed is its computation.
-GELU and the gated units on it are ggml's, which for the tanh form is a table in f16. Matrices of 16-bit types meet
+GELU's tanh and sigmoid forms are tables in f16, which are no results in f32. Matrices of 16-bit types meet
 activations in f32, as in all its models.
 """
 
@@ -24,17 +24,19 @@ VERSION = os.path.basename(FILES[-1]).split(".so.")[1] if FILES else "unknown"
 FAMILY = "ggml"
 HOW = "a graph made beforehand and computed by its CPU backend; called in C"
 INTERFACE = "C"
-LACKS = "norms, softmax and activations of layers in f32 alone; no interleaved units; tanh GELU is a table in f16"
+LACKS = "norms and softmax in f32 alone; no interleaved units; no tanh GELU in f32, which is a table in f16"
 DTYPES = ["f32", "f16", "bf16"]
 
 IN_ALL_TYPES = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp"}
-IN_F32_AND_F16 = {"gelu": "gelu_erf", "gelu_tanh": "gelu", "gelu_sigmoid": "gelu_quick", "silu": "silu", "swish": "silu"}
-UNARY = {**IN_ALL_TYPES, **IN_F32_AND_F16, "softmax": "soft_max"}
+IN_F32_AND_F16 = {"gelu": "gelu_erf", "silu": "silu", "swish": "silu"}
+BY_TABLE = {"gelu_tanh": "gelu", "gelu_sigmoid": "gelu_quick"}  # of f16 values: no result in f32
+UNARY = {**IN_ALL_TYPES, **IN_F32_AND_F16, **BY_TABLE, "softmax": "soft_max"}
 GATED = {"swiglu": "swiglu", "geglu": "geglu_erf", "geglu_tanh": "geglu", "reglu": "reglu"}
 BINARY = {"add": "add", "bilinear": "mul"}
 TYPES_OF = {
     **dict.fromkeys([*IN_ALL_TYPES, *BINARY, "glu", "cast", "linear", "ffn"], DTYPES),
     **dict.fromkeys([*IN_F32_AND_F16, *GATED, *[name + "_packed" for name in GATED]], ["f32", "f16"]),
+    **dict.fromkeys([*BY_TABLE, "geglu_tanh", "geglu_tanh_packed"], ["f16"]),
 }
 NORMS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]
 OPERATIONS = [*TYPES_OF, "softmax", *NORMS]
@@ -163,8 +165,11 @@ class Graph:
 
 def prepare(request):
     is_layer = "layer" in request
+    activation = request["layer"]["activation"] if is_layer else request["operation"]
     if request["dtype"] not in TYPES_OF.get(request["operation"], ["f32"]):
         raise NotImplementedError("has it in no such type")
+    if request["dtype"] == "f32" and activation in BY_TABLE:
+        raise NotImplementedError("computes this activation by a table in f16")
     set_threads(BACKEND, request["threads"])
     arrays, matrices = inputs_of(request), matrices_of(request)
     if is_layer:

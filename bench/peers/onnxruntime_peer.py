@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from row_tensors import BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ort.__version__
-FAMILY = "onnxruntime"
+FAMILY = "ONNX Runtime"
 HOW = "an ONNX model for the row with all optimizations, in a session; called in C with memory bound beforehand"
 INTERFACE = "C"
 LACKS = "no bf16 on CPUs, no norms without weight, no blocks; packed units are slices of a tensor"

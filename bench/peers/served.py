@@ -20,7 +20,8 @@ cannot do the row. Modules beside the file and beside this one can be imported; 
 request's tensors.
 
 A peer whose packages contradict those of others has a virtual environment of its own: peers/NAME in that of the
-interpreter. If the file cannot be imported, the peer is missing and the error says why. One JSON object per line comes
+interpreter. If the file cannot be imported, the peer is missing and the error says why: a NotImplementedError that it is
+not for this machine. One JSON object per line comes
 on standard input and goes to standard output; a process of its own keeps the peer's threads and crashes from the
 benchmark.
 """
@@ -117,7 +118,9 @@ def main(path, repeat_library):
     rows, missing = {}, None
     try:
         peer = load(path)
-    except Exception as error:  # whatever its import throws is why it is not there
+    except NotImplementedError as error:
+        missing = f"not for this machine: {error}"
+    except Exception as error:  # whatever else its import throws is why it is not there
         missing = text_of(error)
     gc.disable()
     for line in sys.stdin:

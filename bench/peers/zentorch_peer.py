@@ -1,12 +1,11 @@
 """The peer "zentorch": torch.compile with AMD's backend, in an environment of its own (bench/peers/install)."""
 
-import torch
-import torch_compiled
-
 with open("/proc/cpuinfo") as processors:
     if "AuthenticAMD" not in processors.read():
-        raise ImportError("is for processors of AMD")
+        raise NotImplementedError("its processor is not one of AMD's")
 
+import torch  # noqa: E402
+import torch_compiled  # noqa: E402
 import zentorch  # noqa: E402
 
 VERSION = f"{zentorch.__version__} (PyTorch {torch.__version__})"
