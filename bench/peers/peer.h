@@ -21,6 +21,8 @@ class PeerContender {
 public:
     virtual ~PeerContender() = default;
     virtual Contender &contender() = 0;
+    /** Waits until it is ready, where that happens in another process: empty, or why it cannot do the work. Once. */
+    virtual std::string wait() { return {}; }
     /** Does the work once and returns the errors of what came out. */
     virtual Accuracy accuracy() = 0;
     /** What a reader should know, such as that it allocates its output; may be empty. */
@@ -42,7 +44,7 @@ public:
     virtual bool slow_to_prepare() const { return false; }
     /** Empty, or why it does no such row: asked before anything is made for it. */
     virtual std::string refusal(const WorkId &) const { return {}; }
-    /** Its side of the work; null, with `reason` saying why, if it cannot do it. */
+    /** Its side of the work, which may have to be waited for; null, with `reason` saying why, if it cannot do it. */
     virtual std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) = 0;
 };
 

@@ -120,11 +120,20 @@ Process::~Process() {
 }
 
 json Process::ask(const json &request, double limit) {
+    tell(request);
+    return hear(limit);
+}
+
+void Process::tell(const json &request) {
+    const std::string line = request.dump() + "\n";
+    is_told = process > 0 && write(to, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
+json Process::hear(double limit) {
     if (process <= 0) {
         return {{"error", starts < most_starts ? "its process is gone" : "its process ended too often in this run"}};
     }
-    const std::string line = request.dump() + "\n";
-    if (write(to, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    if (!is_told) {
         return died();
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit);
@@ -209,17 +218,20 @@ RemoteContender::RemoteContender(Work &owner, Process &with)
 }
 
 RemoteContender::~RemoteContender() {
+    if (is_awaited) {
+        wait();
+    }
     process.ask({{"do", "release"}, {"id", id}}, start_limit);
 }
 
-json RemoteContender::ask(const json &request) {
+json RemoteContender::hear() {
     const auto start = std::chrono::steady_clock::now();
-    json reply = process.ask(request, seconds_left);
+    json reply = process.hear(seconds_left);
     seconds_left -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return reply;
 }
 
-std::string RemoteContender::prepare(json request) {
+void RemoteContender::prepare(json request) {
     process.revive();
     request["do"] = "prepare";
     request["id"] = id;
@@ -227,7 +239,13 @@ std::string RemoteContender::prepare(json request) {
     for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
         request["output_paths"].push_back((process.folder() / output_name(i)).string());
     }
-    const json reply = ask(request);
+    process.tell(request);
+    is_awaited = true;
+}
+
+std::string RemoteContender::wait() {
+    is_awaited = false;
+    const json reply = hear();
     if (reply.contains("error")) {
         return reply["error"];
     }
@@ -252,7 +270,8 @@ Accuracy RemoteContender::accuracy() {
 
 void RemoteContender::run(benchmark::State &state) {
     while (state.KeepRunningBatch(state.max_iterations)) {
-        const json reply = ask({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}});
+        process.tell({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}});
+        const json reply = hear();
         if (reply.contains("error")) {
             failure = reply["error"];
             state.SkipWithError(failure.c_str());

@@ -6,7 +6,7 @@ from torch_rows import F, NumPy, prepared, row_of
 
 VERSION = torch.__version__
 FAMILY = "PyTorch"
-HOW = "eager, called from Python, into given outputs where it can; its f32 GEMM is MKL, of 16-bit types oneDNN"
+HOW = "eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-bit types oneDNN"
 LACKS = "has no derivatives of activations and no partial norm; without out= it allocates its output"
 OPERATIONS = torch_rows.OPERATIONS
 DTYPES = list(torch_rows.DTYPES)

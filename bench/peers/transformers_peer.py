@@ -7,7 +7,7 @@ from torch_rows import DTYPES as TYPES
 
 VERSION = transformers.__version__
 FAMILY = "PyTorch"
-HOW = "LlamaForCausalLM, eager, called from Python; keys and values in its own cache"
+HOW = "LlamaForCausalLM, eager; keys and values in its own cache"
 LACKS = "is compared for whole models"
 OPERATIONS = ["model"]
 DTYPES = list(TYPES)

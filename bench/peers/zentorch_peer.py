@@ -10,7 +10,7 @@ import zentorch  # noqa: E402
 
 VERSION = f"{zentorch.__version__} (PyTorch {torch.__version__})"
 FAMILY = "PyTorch"
-HOW = "torch.compile with the backend zentorch for the very shape, weights frozen; called from Python"
+HOW = "torch.compile with the backend zentorch for the very shape, weights frozen"
 LACKS = "is not compared in f16, nor where pytorch-compile has nothing"
 OPERATIONS = torch_compiled.OPERATIONS
 DTYPES = ["f32", "bf16"]
