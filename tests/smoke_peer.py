@@ -51,17 +51,19 @@ def main(program, peer):
     with tempfile.TemporaryDirectory() as name:
         shapes, results = Path(name) / "list.txt", Path(name) / "bench.json"
         shapes.write_text(LIST)
-        options = ["--shapes", shapes, "--python", python, "--peers", peer, "--rounds", "1", "--threads", "1"]
-        listed = subprocess.run([program, *options, "--list-peers"], capture_output=True, text=True)
-        print(listed.stdout, end="")
-        if listed.returncode == 2 or "MISSING" in listed.stdout:
-            return 77
+        options = ["--shapes", shapes, "--python", python, "--peers", peer, "--rounds", "1", "--threads", "1",
+                   "--peer-limit", "600"]
         done = subprocess.run([program, *options, "--json", results], capture_output=True, text=True)
         print(done.stderr, end="")
+        if f"'{peer}' is no peer of this build" in done.stderr:
+            return 77
         if done.returncode != 0:
             return 1
-        lines = [json.loads(line) for line in results.read_text().splitlines()]
-    rows = {line["name"]: line["peers"][peer] for line in lines if "peers" in line and "name" in line}
+        head, *lines = [json.loads(line) for line in results.read_text().splitlines()]
+    if head["peers"][0]["missing"]:
+        print(f"{peer} is missing: {head['peers'][0]['missing']}")
+        return 77
+    rows = {line["name"]: line["peers"][peer] for line in lines if "peers" in line}
     faults = []
     for name, result in rows.items():
         if result.get("is_wrong"):
