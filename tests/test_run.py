@@ -71,7 +71,7 @@ class Run(unittest.TestCase):
         self.root = Path(folder.name).resolve() / "check out's"
         self.venv, self.log = self.root / ".venv", self.root / "log"
         self.report = self.root / "build/release/report"
-        for each in ("run", "requirements.txt", "bench/compare.py", "tools/build.py", "tools/prepare.py"):
+        for each in ("run", "requirements.txt", "CMakePresets.json", "bench/compare.py", "tools/build.py", "tools/prepare.py"):
             (self.root / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, self.root / each)
         shutil.copytree(ROOT / "tools/words", self.root / "tools/words")
@@ -318,6 +318,30 @@ esac
         self.assertEqual(first.returncode, 0)
         self.assertEqual((self.report / "bench.json").read_text(), "new\n")
         self.assertEqual(self.run_it("bench").returncode, 0)
+
+    def test_it_names_the_packages_that_are_missing(self):
+        self.prepared()
+        self.script("bin/c++", "#!/bin/sh\ncat >/dev/null\necho MISSING xxhash.h\n")
+        done = self.run_it("build")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "apt-get install -y libxxhash-dev")
+        self.script("bin/sudo", "#!/bin/sh\nshift\nexec \"$@\"\n")
+        self.script("bin/apt-get", "#!/bin/sh\necho apt-get \"$*\" >>\"$LOG\"\n")
+        (self.root / "halyard.pc").touch()
+        done = self.run_it("build")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(self.logged(), "^apt-get .*install .*libxxhash-dev\n.*--preset release")
+
+    def test_a_second_call_configures_nothing(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        (self.root / "build/release/build.ninja").touch()
+        for more, again in (({}, True), ({}, False), ({"CC": "other"}, True), ({"CC": "other"}, False)):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("build", **more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("--preset release -B" in self.logged(), again)
+            self.assertEqual("--fresh" in self.logged(), again and "CC" in more)  # a cache for another compiler is no use
 
     def test_a_folder_that_cmake_cannot_build_in_is_named(self):
         self.prepared()

@@ -32,7 +32,8 @@ def configure(preset, *options, folder=None, again=False):
     stamp = folder / ".halyard"
     here = shlex.join([str(folder), str(VENV), os.environ.get("CXX", ""), os.environ.get("CC", ""), *options])
     before, *presets = stamp.read_text().splitlines() if stamp.exists() else [here]
-    if again or before != here or preset not in presets or not (folder / "build.ninja").exists():
+    is_old = stamp.exists() and stamp.stat().st_mtime < (ROOT / "CMakePresets.json").stat().st_mtime
+    if again or is_old or before != here or preset not in presets or not (folder / "build.ninja").exists():
         say(f"configuring {folder.relative_to(ROOT)} by the preset {preset}")
         fresh = [] if before == here else ["--fresh"]  # a cache from another place or compiler is no use
         cmake("configuration", "--preset", preset, "-B", folder, *fresh, *options)
@@ -74,7 +75,7 @@ def report_installed(folder, prefix):
     pkg_config = ["pkg-config", "--cflags", "--libs", "halyard"]
     if set(str(prefix)) & set("'\"\\"):  # pkg-config takes quotes in the path of its file for quotes of its own
         pkg_config.insert(1, "--define-variable=prefix=" + re.sub(r"([^\w/.-])", r"\\\1", str(prefix)))
-    print("Use it with CMake:       find_package(halyard REQUIRED) and target_link_libraries(program PRIVATE halyard::halyard),\n"
-          "                         configured with", shlex.quote("-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")))
+    print("Use it with CMake:       find_package(halyard REQUIRED) and target_link_libraries(program PRIVATE halyard::halyard),")
+    print("                         configured with", shlex.quote("-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")))
     print(f"Use it with pkg-config:  PKG_CONFIG_PATH={shlex.quote(str(library / 'pkgconfig'))} {shlex.join(pkg_config)}\n"
           f"                         and {shlex.quote(f'-Wl,-rpath,{library}')}, so that the program finds the shared library")
