@@ -295,7 +295,7 @@ esac
 
     def test_a_signal_ends_it_and_what_it_started(self):
         self.prepared()
-        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             self.log.unlink(missing_ok=True)
             with self.start("build", HELD="--build") as run:
                 while "--build" not in self.logged():

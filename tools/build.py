@@ -76,6 +76,6 @@ def report_installed(folder, prefix):
     if set(str(prefix)) & set("'\"\\"):  # pkg-config takes quotes in the path of its file for quotes of its own
         pkg_config.insert(1, "--define-variable=prefix=" + re.sub(r"([^\w/.-])", r"\\\1", str(prefix)))
     print("Use it with CMake:       find_package(halyard REQUIRED) and target_link_libraries(program PRIVATE halyard::halyard),")
-    print("                         configured with", shlex.quote("-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")))
+    print(f"{'':24} configured with", shlex.quote("-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")))
     print(f"Use it with pkg-config:  PKG_CONFIG_PATH={shlex.quote(str(library / 'pkgconfig'))} {shlex.join(pkg_config)}\n"
           f"                         and {shlex.quote(f'-Wl,-rpath,{library}')}, so that the program finds the shared library")

@@ -5,6 +5,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,15 +37,23 @@ def die(text):
     sys.exit(f"run: {text}")
 
 
-def call(*command, **more):
-    """Its exit status. Where a signal ends this program, the command is told to end too, and waited for."""
-    process = subprocess.Popen([str(each) for each in command], stdin=subprocess.DEVNULL, **more)
+def call(*command, preexec_fn=os.setpgrp, **more):
+    """Its exit status. Where a signal ends this program, the command and what it started are ended and waited for."""
+    process = subprocess.Popen([str(each) for each in command], stdin=subprocess.DEVNULL, preexec_fn=preexec_fn, **more)
     try:
         return process.wait()
     except BaseException:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM) if preexec_fn else process.terminate()
         process.wait()
         raise
+
+
+def call_until_interrupted(*command):
+    """Its exit status. Ctrl-C goes to the command, which ends by itself with what it has by then."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    status = call(*command, preexec_fn=None)
+    signal.signal(signal.SIGINT, before)
+    return status
 
 
 def output(*command, text=""):
