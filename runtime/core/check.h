@@ -36,7 +36,7 @@ struct View {
 };
 
 /** A tensor that is not there. */
-inline const View no_view;
+extern const View no_view;
 
 /** Memory of so many bytes, a multiple of 4, as f32 in one row. */
 View memory_view(const char *name, const void *data, int64_t bytes);

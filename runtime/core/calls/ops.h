@@ -44,7 +44,7 @@ struct ElementwiseCall {
 struct NormCall {
     halyard_norm norm;
     const View &x, &weight, &bias, &y;
-    RmsNormScalars scalars;  // a LayerNorm has only the eps
+    const RmsNormScalars &scalars;  // a LayerNorm has only the eps
     const View &residual = no_view, &residual_out = no_view;
 };
 
@@ -58,7 +58,7 @@ struct SoftmaxCall {
 struct NormStatisticsCall {
     halyard_norm norm;
     const View &x, &mean, &y;  // y: the scale
-    RmsNormScalars scalars;
+    const RmsNormScalars &scalars;
 };
 
 }  // namespace halyard
