@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 
 from prepare import ROOT, VENV, call, die, prepare, say
 
@@ -22,7 +23,7 @@ def cmake(what, *arguments):
         except OSError:
             say("waiting for another ./run in this checkout")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if call(VENV / "bin/cmake", *arguments, cwd=ROOT) != 0:
+        if call(VENV / "bin/cmake", *arguments, cwd=ROOT, stdout=sys.stderr) != 0:
             die(f"the {what} failed; the messages above say why.")
 
 
