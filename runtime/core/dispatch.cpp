@@ -34,6 +34,12 @@ constexpr KernelFunction variants[] = {
 #undef HALYARD_VARIANT
 };
 
+constexpr const char *operations[] = {
+#define HALYARD_OPERATION(name) #name,
+#include "kernels/operations.inc"
+#undef HALYARD_OPERATION
+};
+
 /** HALYARD_MAX_ISA. */
 int read_cap() {
     const char *const variable = "HALYARD_MAX_ISA", *const value = environment(variable);
@@ -109,7 +115,7 @@ const char *dtype_name(DType dtype) {
 
 halyard_isa best_isa(halyard_isa cap) {
     int isa = machine.best < cap ? machine.best : cap;
-    while (isa > isas[0] && !machine.runs[index_of(static_cast<halyard_isa>(isa))]) {
+    while (isa_count > 1 && isa > isas[0] && !machine.runs[index_of(static_cast<halyard_isa>(isa))]) {
         isa--;
     }
     return static_cast<halyard_isa>(isa);
@@ -131,4 +137,13 @@ const char *halyard_isa_name(halyard_isa isa) {
 
 int halyard_isa_supported(halyard_isa isa) {
     return halyard::is_built(isa) && halyard::machine.runs[halyard::index_of(isa)];
+}
+
+int halyard_operation_supported(const char *operation) {
+    for (const char *name : halyard::operations) {
+        if (operation && strcmp(operation, name) == 0) {
+            return 1;
+        }
+    }
+    return 0;
 }
