@@ -57,6 +57,7 @@ endif()
 
 function(halyard_kernel name signature family generator)
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all "HALYARD_KERNEL(${name})")
+    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
     set(program ${HALYARD_GENERATOR_${generator}})
     if(NOT program AND generator IN_LIST HALYARD_NEEDED_GENERATORS)
         message(FATAL_ERROR "kernels.cmake: kernel ${name} names the generator '${generator}', which no file in generators/ registers.")
@@ -67,7 +68,7 @@ function(halyard_kernel name signature family generator)
         if(signature STREQUAL "internal_f32")
             set(built_dtypes f32)
         endif()
-        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_built_${signature} "HALYARD_KERNEL(${name})")
         if(family MATCHES "^(elementwise|row)$")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
         endif()
@@ -160,9 +161,10 @@ if(HALYARD_CUDA)
     list(APPEND HALYARD_KERNEL_HEADERS "${header}")
 endif()
 
-# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, and for `tensorwise` ones,
-# which take nothing but tensors of one shape or of rows; HALYARD_DTYPE(name) for all dtypes; HALYARD_ISA(name) and HALYARD_OPERATION(name) for what is built. For the dispatch table
-# HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
+# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, for those of them that are
+# built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows. HALYARD_DTYPE(name)
+# for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
+# HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
 # other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "parameters"),
 # HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
@@ -170,7 +172,7 @@ function(_halyard_write_list file)
     list(JOIN ARGN "\n" text)
     file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@\n" @ONLY)
 endfunction()
-foreach(list all tensorwise unary unary_beta gated gated_beta epilogue epilogue_gated variants tiles generated
+foreach(list all tensorwise unary unary_beta gated gated_beta built_unary built_unary_beta built_gated built_gated_beta epilogue epilogue_gated variants tiles generated
              device_variants device_images)
     get_property(entries GLOBAL PROPERTY HALYARD_LIST_${list})
     _halyard_write_list(${list} ${entries})
@@ -179,8 +181,6 @@ list(TRANSFORM HALYARD_ALL_DTYPES REPLACE "(.+)" "HALYARD_DTYPE(\\1)" OUTPUT_VAR
 _halyard_write_list(dtypes ${entries})
 list(TRANSFORM HALYARD_ISAS REPLACE "(.+)" "HALYARD_ISA(\\1)" OUTPUT_VARIABLE entries)
 _halyard_write_list(isas ${entries})
-list(TRANSFORM HALYARD_OPERATIONS REPLACE "(.+)" "HALYARD_OPERATION(\\1)" OUTPUT_VARIABLE entries)
-_halyard_write_list(operations ${entries})
 set(entries)
 foreach(isa IN LISTS HALYARD_ISAS)
     list(APPEND entries "HALYARD_TARGET(${isa}, \"${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}\")")

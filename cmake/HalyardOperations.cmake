@@ -178,57 +178,54 @@ list(REMOVE_DUPLICATES HALYARD_NEEDED_GENERATORS)
 
 # ---- the runtime ----
 
-# Public functions of operations that are left out: they say so. Appends the file to `sources`, which loses what is unused.
-function(halyard_select_sources sources folder)
+# Takes what is not built out of the list `sources` and adds a file, in which public functions of operations that were left out
+# say so. Writes the lists of operations and functions.
+function(halyard_select_sources sources)
     foreach(name IN LISTS HALYARD_UNUSED_SOURCES)
         list(FILTER ${sources} EXCLUDE REGEX "runtime/${name}$")
     endforeach()
+    set(entries)
+    foreach(name IN LISTS HALYARD_ALL_OPERATIONS)
+        string(TOUPPER ${name} macro)
+        list(APPEND entries "HALYARD_OPERATION(${name}, HALYARD_HAS_${macro})")
+    endforeach()
+    _halyard_write_list(operations ${entries})
+    set(entries)
     set(functions)
     file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/include/halyard/*.h")
     foreach(header IN LISTS headers)
         file(READ "${header}" text)
         string(REGEX MATCHALL "HALYARD_API [a-zA-Z0-9_* \n]+\\([^;]*\\)" declarations "${text}")
         foreach(declaration IN LISTS declarations)
-            string(REGEX MATCH "^HALYARD_API ([^(]*[* ])halyard_([a-z0-9_]+)" match "${declaration}")
+            string(REGEX MATCH "^HALYARD_API ([^(]*[* ])halyard_([a-z0-9_]+)(.*)$" match "${declaration}")
             set(type "${CMAKE_MATCH_1}")
-            set(function ${CMAKE_MATCH_2})
+            set(function "${CMAKE_MATCH_2}")
+            set(parameters "${CMAKE_MATCH_3}")
             foreach(name IN LISTS HALYARD_ALL_OPERATIONS)
-                if(function MATCHES "${HALYARD_FUNCTIONS_${name}}" AND NOT name IN_LIST HALYARD_OPERATIONS)
-                    set(body "return {};")
-                    if(type STREQUAL "halyard_status ")
-                        set(body "return halyard::left_out(\"halyard_${function}\", \"${name}\");")
-                    elseif(type STREQUAL "void ")
-                        set(body "")
-                    elseif(type MATCHES "[*].*[*]")  # a list that ends with null
-                        set(body "static constexpr const char *none = nullptr;\n    return &none;")
-                    endif()
-                    string(REGEX REPLACE "^HALYARD_API " "" declaration "${declaration}")
-                    string(APPEND functions "${declaration} {\n    ${body}\n}\n")
+                if(NOT function MATCHES "${HALYARD_FUNCTIONS_${name}}")
+                    continue()
                 endif()
+                list(APPEND entries "HALYARD_FUNCTION(${function}, ${name})")
+                if(name IN_LIST HALYARD_OPERATIONS)
+                    continue()
+                endif()
+                set(body "return {};")
+                if(type STREQUAL "halyard_status ")
+                    set(body "return halyard::left_out(\"halyard_${function}\", \"${name}\");")
+                elseif(type STREQUAL "void ")
+                    set(body "")
+                elseif(type MATCHES "[*].*[*]")  # a list that ends with null
+                    set(body "static constexpr const char *none = nullptr; return &none;")
+                endif()
+                string(APPEND functions "${type}halyard_${function}${parameters} { ${body} }\n")
             endforeach()
         endforeach()
     endforeach()
+    _halyard_write_list(functions ${entries})
     if(functions)
-        file(CONFIGURE OUTPUT "${folder}/left_out.cpp" @ONLY CONTENT [[
-// Public functions of operations that this library was built without (operations.cmake).
-#include "core/check.h"
-#include "halyard/attention.h"
-#include "halyard/block.h"
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-namespace halyard {
-static halyard_status left_out(const char *function, const char *operation) {
-    Checker check(function);
-    return check.fail(HALYARD_UNSUPPORTED,
-                      "this library was built without %s; configure with -DHALYARD_OPERATIONS=@HALYARD_ASKED_OPERATIONS@,%s",
-                      operation, operation);
-}
-}  // namespace halyard
-
-@functions@#pragma GCC diagnostic pop
-]])
-        list(APPEND ${sources} "${folder}/left_out.cpp")
+        set(file "${HALYARD_KERNEL_LIST_DIR}/left_out.cpp")
+        configure_file("${PROJECT_SOURCE_DIR}/cmake/left_out.cpp.in" "${file}" @ONLY)
+        list(APPEND ${sources} "${file}")
     endif()
     set(${sources} ${${sources}} PARENT_SCOPE)
 endfunction()

@@ -25,12 +25,12 @@ namespace kernels = halyard::kernels;
     halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, DLTensor *y) {                    \
         return halyard::unary("halyard_" #name, kernels::name, context, x, 0.0f, y);                                   \
     }
-#include "kernels/unary.inc"
+#include "kernels/built_unary.inc"
 #undef HALYARD_KERNEL
 
 #define HALYARD_KERNEL(name)                                                                                           \
     halyard_status halyard_##name(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y) {        \
         return halyard::unary("halyard_" #name, kernels::name, context, x, beta, y);                                   \
     }
-#include "kernels/unary_beta.inc"
+#include "kernels/built_unary_beta.inc"
 #undef HALYARD_KERNEL

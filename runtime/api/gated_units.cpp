@@ -83,7 +83,7 @@ namespace kernels = halyard::kernels;
         return halyard::gated_packed("halyard_" #name "_packed", kernels::name, kernels::name##_interleaved, context,  \
                                      x, layout, 0.0f, y);                                                              \
     }
-#include "kernels/gated.inc"
+#include "kernels/built_gated.inc"
 #undef HALYARD_KERNEL
 
 #define HALYARD_KERNEL(name)                                                                                           \
@@ -96,5 +96,5 @@ namespace kernels = halyard::kernels;
         return halyard::gated_packed("halyard_" #name "_packed", kernels::name, kernels::name##_interleaved, context,  \
                                      x, layout, beta, y);                                                              \
     }
-#include "kernels/gated_beta.inc"
+#include "kernels/built_gated_beta.inc"
 #undef HALYARD_KERNEL

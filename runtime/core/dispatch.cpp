@@ -34,8 +34,11 @@ constexpr KernelFunction variants[] = {
 #undef HALYARD_VARIANT
 };
 
-constexpr const char *operations[] = {
-#define HALYARD_OPERATION(name) #name,
+constexpr struct {
+    const char *name;
+    bool built;
+} operations[] = {
+#define HALYARD_OPERATION(name, built) {#name, built},
 #include "kernels/operations.inc"
 #undef HALYARD_OPERATION
 };
@@ -140,9 +143,9 @@ int halyard_isa_supported(halyard_isa isa) {
 }
 
 int halyard_operation_supported(const char *operation) {
-    for (const char *name : halyard::operations) {
-        if (operation && strcmp(operation, name) == 0) {
-            return 1;
+    for (const auto &each : halyard::operations) {
+        if (operation && strcmp(operation, each.name) == 0) {
+            return each.built;
         }
     }
     return 0;

@@ -1,6 +1,8 @@
 // Hashes of results, in files and compared.
 #include "support/golden.h"
 
+#include "halyard/config.h"
+
 #include <gtest/gtest.h>
 
 #include <cinttypes>
@@ -12,6 +14,12 @@
 
 namespace halyard::tests {
 namespace {
+
+constexpr bool everything_is_built = HALYARD_HAS_F32 && HALYARD_HAS_F16 && HALYARD_HAS_BF16
+#define HALYARD_OPERATION(name, built) &&built
+#include "kernels/operations.inc"
+#undef HALYARD_OPERATION
+    ;
 
 void write(const std::string &path, const Hashes &hashes) {
     std::ofstream file(path);
@@ -77,7 +85,9 @@ void expect_golden_bits(const std::string &group, const std::function<Hashes(hal
     }
     for (const halyard_isa isa : isas) {
         const Hashes got = hashes(isa);
-        EXPECT_EQ(golden.size(), got.size()) << path << " does not fit what there is";
+        if (everything_is_built) {
+            EXPECT_EQ(golden.size(), got.size()) << path << " does not fit what there is";
+        }
         for (const auto &[label, hash] : got) {
             const auto found = golden.find(label);
             ASSERT_NE(found, golden.end()) << label << " is not in " << path;

@@ -1,9 +1,11 @@
 // The list of operations.
 #include "support/operations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -442,6 +444,13 @@ void add_add_and_cast(std::vector<Operation> &all) {
     }
 }
 
+/** Whether the library was built with the types that an operation always has. */
+bool has_types(const Operation &operation) {
+    return std::all_of(operation.operands.begin(), operation.operands.end(), [](const Operand &operand) {
+        return !operand.type || std::count(std::begin(all_dtypes), std::end(all_dtypes), *operand.type) > 0;
+    });
+}
+
 std::vector<Operation> make_operations() {
     std::vector<Operation> all;
     add_layer_norms(all);
@@ -450,6 +459,10 @@ std::vector<Operation> make_operations() {
     add_unary(all);
     add_gated(all);
     add_add_and_cast(all);
+    const auto left_out = [](const Operation &operation) {
+        return !is_built(operation.function) || !has_types(operation);
+    };
+    all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
     return all;
 }
 
@@ -463,6 +476,20 @@ std::vector<std::size_t> Operation::with_role(Role role) const {
         }
     }
     return found;
+}
+
+bool is_built(std::string_view function) {
+    static constexpr struct {
+        std::string_view function;
+        const char *operation;
+    } functions[] = {
+#define HALYARD_FUNCTION(function, operation) {"halyard_" #function, #operation},
+#include "kernels/functions.inc"
+#undef HALYARD_FUNCTION
+    };
+    const auto found = std::find_if(std::begin(functions), std::end(functions),
+                                    [&](const auto &each) { return each.function == function; });
+    return found != std::end(functions) && halyard_operation_supported(found->operation) != 0;
 }
 
 bool Operation::one_type() const {
