@@ -245,7 +245,7 @@ TEST_P(Forms, AddNormIsAddThenNorm) {
 }
 
 TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
-    HALYARD_TEST_NEEDS(is_built("halyard_glu"))
+    HALYARD_TEST_NEEDS(is_built("glu"))
     int compared = 0;
     for (const Operation &packed : operations()) {
         const std::size_t infix = packed.label.find("_packed");
@@ -286,7 +286,7 @@ TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
 }
 
 TEST_P(Forms, CastsThereAndBackKeepTheBits) {
-    HALYARD_TEST_NEEDS(is_built("halyard_cast"))
+    HALYARD_TEST_NEEDS(is_built("cast"))
     // 16 bits to f32 and back, and equal types: nothing is lost but the payload of a NaN.
     for (const Dtype between : {Dtype::f32, type}) {
         for (const halyard_isa isa : supported_isas()) {
@@ -309,7 +309,7 @@ TEST_P(Forms, CastsThereAndBackKeepTheBits) {
 }
 
 TEST_P(Forms, CastsRoundToNearestEven) {
-    HALYARD_TEST_NEEDS(is_built("halyard_cast"))
+    HALYARD_TEST_NEEDS(is_built("cast"))
     // Values, midpoints and the numbers beside them, from f32 to the 16-bit types, overflow and NaN among them. f32
     // holds every value of the other types.
     if (type == Dtype::f32) {

@@ -9,6 +9,8 @@
 #include <limits>
 #include <set>
 
+#include "support/built.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -460,7 +462,7 @@ std::vector<Operation> make_operations() {
     add_gated(all);
     add_add_and_cast(all);
     const auto left_out = [](const Operation &operation) {
-        return !is_built(operation.function) || !has_types(operation);
+        return !is_built(operation.function.substr(std::string_view("halyard_").size())) || !has_types(operation);
     };
     all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
     return all;
@@ -476,20 +478,6 @@ std::vector<std::size_t> Operation::with_role(Role role) const {
         }
     }
     return found;
-}
-
-bool is_built(std::string_view function) {
-    static constexpr struct {
-        std::string_view function;
-        const char *operation;
-    } functions[] = {
-#define HALYARD_FUNCTION(function, operation) {"halyard_" #function, #operation},
-#include "kernels/functions.inc"
-#undef HALYARD_FUNCTION
-    };
-    const auto found = std::find_if(std::begin(functions), std::end(functions),
-                                    [&](const auto &each) { return each.function == function; });
-    return found != std::end(functions) && halyard_operation_supported(found->operation) != 0;
 }
 
 bool Operation::one_type() const {

@@ -64,9 +64,6 @@ struct Operation {
 /** Those that the library was built with. */
 const std::vector<Operation> &operations();
 
-/** Whether it was built with a function. */
-bool is_built(std::string_view function);
-
 /** The operation with this label; stops the program if there is none. */
 const Operation &operation(const std::string &label);
 
