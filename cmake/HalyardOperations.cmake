@@ -2,11 +2,11 @@
 #
 # Needs the table of kernels as cmake/HalyardTuned.cmake reads it. Replaces the three by lists of what is built, what that needs
 # included, and sets, for the including scope:
-#   HALYARD_BUILT_KERNELS      the kernels of the operations (those of devices are in every build with HALYARD_CUDA)
+#   HALYARD_BUILT_KERNELS      the kernels of the operations, without those of devices
 #   HALYARD_DECLARED_KERNELS   these, and others that are named by C++ that is compiled
-#   HALYARD_NEEDED_GENERATORS  the generators of these
+#   HALYARD_NEEDED_GENERATORS  the generators of these, and where nothing is left out those of devices
 #   HALYARD_IS_SUBSET          whether anything is left out
-#   HALYARD_NAMES_OPERATIONS   what HALYARD_OPERATIONS may name, HALYARD_GROUP_<group> what a group stands for
+#   HALYARD_ASKED_OPERATIONS   HALYARD_OPERATIONS as it was given
 # and the function halyard_select_sources() for the runtime.
 
 # Sets `out` to the values of an option, which `names` lists.
@@ -22,18 +22,6 @@ function(_halyard_read_choice out option names)
         endif()
     endforeach()
     set(${out} ${values} PARENT_SCOPE)
-endfunction()
-
-# Those of `all` that are in `chosen`, in the order of `all`.
-function(_halyard_in_order out all)
-    set(chosen ${ARGN})
-    set(${out} ${all})
-    foreach(name IN LISTS all)
-        if(NOT name IN_LIST chosen)
-            list(REMOVE_ITEM ${out} ${name})
-        endif()
-    endforeach()
-    set(${out} ${${out}} PARENT_SCOPE)
 endfunction()
 
 # ---- the table ----
@@ -60,11 +48,10 @@ function(halyard_operation name)
     endif()
 endfunction()
 include("${CMAKE_CURRENT_LIST_DIR}/../operations.cmake")
-set(HALYARD_NAMES_OPERATIONS ${HALYARD_GROUPS} ${HALYARD_ALL_OPERATIONS})
 
 # ---- the choice, and what it needs ----
 
-_halyard_read_choice(pending HALYARD_OPERATIONS "${HALYARD_NAMES_OPERATIONS}")
+_halyard_read_choice(pending HALYARD_OPERATIONS "${HALYARD_GROUPS};${HALYARD_ALL_OPERATIONS}")
 _halyard_read_choice(dtypes HALYARD_DTYPES "${HALYARD_ALL_DTYPES}")
 _halyard_read_choice(isas HALYARD_ISAS "${HALYARD_ALL_ISAS}")
 set(operations)
@@ -82,14 +69,16 @@ endwhile()
 foreach(isa IN LISTS isas)
     list(APPEND isas ${HALYARD_BASE_${isa}})
 endforeach()
-# As they were asked for, for messages.
 string(REPLACE ";" "," HALYARD_ASKED_OPERATIONS "${HALYARD_OPERATIONS}")
 set(HALYARD_IS_SUBSET FALSE)
 foreach(list IN ITEMS OPERATIONS DTYPES ISAS)
     string(TOLOWER ${list} chosen)
-    _halyard_in_order(HALYARD_${list} "${HALYARD_ALL_${list}}" ${${chosen}})
-    if(NOT HALYARD_${list} STREQUAL HALYARD_ALL_${list})
+    set(left_out ${HALYARD_ALL_${list}})
+    list(REMOVE_ITEM left_out ${${chosen}})
+    set(HALYARD_${list} ${HALYARD_ALL_${list}})
+    if(left_out)
         set(HALYARD_IS_SUBSET TRUE)
+        list(REMOVE_ITEM HALYARD_${list} ${left_out})
         list(JOIN HALYARD_${list} " " text)
         message(STATUS "HALYARD_${list}: ${text}")
     endif()
@@ -100,10 +89,8 @@ string(FIND ", ${all}, " ", ${built}, " found)
 if(found LESS 0)
     message(FATAL_ERROR "HALYARD_ISAS: ${built} leaves out one between. What is built must be neighbours in: ${all}.")
 endif()
-if((HALYARD_CUDA AND NOT "${HALYARD_OPERATIONS};${HALYARD_DTYPES}" STREQUAL "${HALYARD_ALL_OPERATIONS};${HALYARD_ALL_DTYPES}")
-   OR (HALYARD_BUILD_TUNER AND HALYARD_IS_SUBSET))
-    message(FATAL_ERROR "HALYARD_CUDA needs all of HALYARD_OPERATIONS and HALYARD_DTYPES; so does HALYARD_BUILD_TUNER, and all of "
-                        "HALYARD_ISAS.")
+if((HALYARD_CUDA OR HALYARD_BUILD_TUNER) AND HALYARD_IS_SUBSET)
+    message(FATAL_ERROR "HALYARD_CUDA and HALYARD_BUILD_TUNER need all of HALYARD_ISAS, HALYARD_DTYPES and HALYARD_OPERATIONS.")
 endif()
 
 # halyard/config.h
@@ -132,16 +119,15 @@ file(CONFIGURE OUTPUT "${HALYARD_CONFIG_DIR}/halyard/config.h" @ONLY CONTENT [[
 
 # ---- kernels and sources ----
 
-# What is named by core/calls/ops.h, which is always compiled, and by no operation alone.
+# Every build has its kernels' arguments, which core/calls/ops.h names.
 set(sources cpu/ops/elementwise.cpp)
-set(listed)
+set(HALYARD_UNUSED_SOURCES)
 foreach(name IN LISTS HALYARD_ALL_OPERATIONS)
-    list(APPEND listed ${HALYARD_SOURCES_${name}})
+    list(APPEND HALYARD_UNUSED_SOURCES ${HALYARD_SOURCES_${name}})
     if(name IN_LIST HALYARD_OPERATIONS)
         list(APPEND sources ${HALYARD_SOURCES_${name}})
     endif()
 endforeach()
-set(HALYARD_UNUSED_SOURCES ${listed})
 list(REMOVE_ITEM HALYARD_UNUSED_SOURCES ${sources})
 
 set(HALYARD_BUILT_KERNELS)
@@ -155,7 +141,7 @@ foreach(name IN LISTS HALYARD_ALL_OPERATIONS)
     if(name IN_LIST HALYARD_OPERATIONS)
         list(APPEND HALYARD_BUILT_KERNELS ${kernels})
     endif()
-    # A file names the kernels of all that it is for.
+    # A file of the backend names the kernels of all operations that it is for.
     set(used ${HALYARD_SOURCES_${name}})
     list(REMOVE_ITEM used ${HALYARD_UNUSED_SOURCES})
     list(FILTER used INCLUDE REGEX "^cpu/")
@@ -165,7 +151,7 @@ foreach(name IN LISTS HALYARD_ALL_OPERATIONS)
 endforeach()
 foreach(kernel IN LISTS HALYARD_KERNEL_NAMES)
     if(HALYARD_SIGNATURE_OF_${kernel} STREQUAL "device")
-        if(HALYARD_CUDA)
+        if(NOT HALYARD_IS_SUBSET)
             list(APPEND HALYARD_NEEDED_GENERATORS ${HALYARD_GENERATOR_OF_${kernel}})
         endif()
     elseif(NOT kernel IN_LIST owned)
