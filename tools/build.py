@@ -56,7 +56,7 @@ def make(preset, *targets, needs=(), subset=()):
     again = prepare(*needs)
     if subset:
         folder = configure(preset, *subset, folder=BUILD / (FOLDERS.get(preset, preset) + "-subset"), again=again)
-        cmake("build", "--build", folder, "--target", "halyard_libraries" if preset == "release" else "all", *targets)
+        cmake("build", "--build", folder, "--target", "all" if preset == "test" else "halyard_libraries", *targets)
         return folder
     if preset in ("asan", "tsan", "clang", "clang-asan", "fuzz", "cuda", "cuda-test"):
         build_kernels()  # which these take from there
