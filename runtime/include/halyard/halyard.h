@@ -1,4 +1,5 @@
-/* halyard: the kernels between the matrix products of a transformer, compiled ahead of time.
+/** @file
+ * halyard: the kernels of transformers, compiled ahead of time.
  *
  * The C interface. Every function takes tensors as DLPack `DLTensor` views, returns a status and never
  * aborts, throws or keeps a pointer beyond the call.
@@ -56,29 +57,33 @@
 
 #include "dlpack/dlpack.h"
 
+/** What the library exports. */
 #if defined(_WIN32)
 #define HALYARD_API
 #else
 #define HALYARD_API __attribute__((visibility("default")))
 #endif
 
-/* In C++ too, an enumeration may hold any int: one that is none of its values is refused. */
+/** @cond In C++ too, an enumeration may hold any int: one that is none of its values is refused. */
 #ifdef __cplusplus
 #define HALYARD_AS_INT : int
 extern "C" {
 #else
 #define HALYARD_AS_INT
 #endif
+/** @endcond */
 
-/* ---- Status ------------------------------------------------------------------------------------------- */
+/** @defgroup status Status
+ *  @{ */
 
+/** What a call returns: HALYARD_OK, or the kind of failure. */
 typedef enum halyard_status HALYARD_AS_INT {
-    HALYARD_OK = 0,
-    HALYARD_INVALID_ARGUMENT = 1, /* null, wrong rank, mismatched shape, overlap, value out of range */
-    HALYARD_UNSUPPORTED = 2,      /* well formed, but a dtype, device or instruction set this library lacks */
-    HALYARD_OUT_OF_MEMORY = 3,
-    HALYARD_NO_DEVICE = 4,    /* no CUDA driver, one that is too old, no GPU or none of this number: see the message */
-    HALYARD_DEVICE_ERROR = 5, /* the CUDA driver refused to load or launch a kernel; the message has its words */
+    HALYARD_OK = 0,               /**< the outputs are written */
+    HALYARD_INVALID_ARGUMENT = 1, /**< null, wrong rank, mismatched shape, overlap, value out of range */
+    HALYARD_UNSUPPORTED = 2,      /**< well formed, but a dtype, device or instruction set this library lacks */
+    HALYARD_OUT_OF_MEMORY = 3,    /**< memory for intermediates or a handle could not be had */
+    HALYARD_NO_DEVICE = 4, /**< no CUDA driver, one that is too old, no GPU or none of this number: see the message */
+    HALYARD_DEVICE_ERROR = 5, /**< the CUDA driver refused to load or launch a kernel; the message has its words */
 } halyard_status;
 
 /** The name of a status: "ok", "invalid argument", ... Never null. */
@@ -88,18 +93,31 @@ HALYARD_API const char *halyard_status_name(halyard_status status);
  *  failed. Valid until the thread's next failing call. */
 HALYARD_API const char *halyard_last_error(void);
 
-/** Version of the library: "major.minor.patch". */
+/** Version of this header. A later patch has the same interface; before 1.0 a later minor version may have another. */
+#define HALYARD_VERSION_MAJOR 0
+/** See HALYARD_VERSION_MAJOR. */
+#define HALYARD_VERSION_MINOR 1
+/** See HALYARD_VERSION_MAJOR. */
+#define HALYARD_VERSION_PATCH 0
+/** The same as one number to compare: 10203 is 1.2.3. */
+#define HALYARD_VERSION_NUMBER (HALYARD_VERSION_MAJOR * 10000 + HALYARD_VERSION_MINOR * 100 + HALYARD_VERSION_PATCH)
+
+/** Version of the library that is linked: "major.minor.patch". */
 HALYARD_API const char *halyard_version(void);
 
-/* ---- Instruction sets --------------------------------------------------------------------------------- */
+/** @} */
+
+/** @defgroup isa Instruction sets
+ *  @{ */
 
 /** Variants the kernels are built for, weakest first. A library holds those of one processor. */
 typedef enum halyard_isa HALYARD_AS_INT {
-    HALYARD_ISA_SSE41 = 0,     /* "sse41":     x86-64 with SSE4.1 */
-    HALYARD_ISA_AVX2 = 1,      /* "avx2":      AVX2, FMA, F16C */
-    HALYARD_ISA_AVX512 = 2,    /* "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
-    HALYARD_ISA_NEON = 3,      /* "neon":      any 64-bit ARM */
-    HALYARD_ISA_NEON_FP16 = 4, /* "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
+    HALYARD_ISA_SSE41 = 0,  /**< "sse41":     x86-64 with SSE4.1 */
+    HALYARD_ISA_AVX2 = 1,   /**< "avx2":      AVX2, FMA, F16C */
+    HALYARD_ISA_AVX512 = 2, /**< "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
+    HALYARD_ISA_NEON = 3,   /**< "neon":      any 64-bit ARM */
+    HALYARD_ISA_NEON_FP16 =
+        4, /**< "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
 } halyard_isa;
 
 /** Number of values of halyard_isa, those of other processors included: 0 to halyard_isa_count() - 1. */
@@ -109,7 +127,10 @@ HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
 
-/* ---- Context ------------------------------------------------------------------------------------------ */
+/** @} */
+
+/** @defgroup context Context
+ *  @{ */
 
 /** What a call needs beside its tensors. A null context means the defaults: all processors this process may
  *  use, the library's own threads, the best instruction set. A context may be shared by threads; the setters
@@ -160,29 +181,37 @@ HALYARD_API halyard_status halyard_context_set_cuda_stream(halyard_context *cont
  *  calls in steady state allocate nothing. */
 HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
 
-/* ---- CUDA ---------------------------------------------------------------------------------------------
- * Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and block.h
- * declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
- * the stream and returns: it neither waits nor, in steady state, allocates (linear layers, networks and attention have scratch
- * memory on the device, in the context; a rope has its table there), and it can be captured in a graph if its kernels have been
- * loaded and such a call has been made before. Products of linear layers are cuBLASLt's if that is found at run time, unless
- * the environment variable HALYARD_CUBLASLT is "off", else the library's. A call uses the device's primary context, which is
- * the one of the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so
- * (HALYARD_NO_DEVICE). Rows are read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other
- * tensors take longer, and give the same bits. */
+/** @} */
+
+/** @defgroup cuda CUDA
+ *
+ *  Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and block.h
+ *  declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
+ *  the stream and returns: it neither waits nor, in steady state, allocates (linear layers, networks and attention have scratch
+ *  memory on the device, in the context; a rope has its table there), and it can be captured in a graph if its kernels have been
+ *  loaded and such a call has been made before. Products of linear layers are cuBLASLt's if that is found at run time, unless
+ *  the environment variable HALYARD_CUBLASLT is "off", else the library's. A call uses the device's primary context, which is
+ *  the one of the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so
+ *  (HALYARD_NO_DEVICE). Rows are read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other
+ *  tensors take longer, and give the same bits.
+ *  @{ */
 
 /** Opens the driver and loads all kernels for a device (0 is the first), so that no later call has to. Also the way to ask
  *  whether calls on that device can work: HALYARD_UNSUPPORTED if the library has no CUDA kernels, HALYARD_NO_DEVICE
  *  otherwise. */
 HALYARD_API halyard_status halyard_cuda_prepare(int device);
 
-/* ---- Normalization ------------------------------------------------------------------------------------
- * x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
- * eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
- * stays in that row.
- * Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
- * least 2^-126 (1.2e-38) and its sum of squares (of deviations from the mean) is below 2^128 (3.4e38): with eps = 0
- * features of 1e-18 to 1e19 / sqrt(d). docs/numerics.md says what is beyond. */
+/** @} */
+
+/** @defgroup norms Normalization
+ *
+ *  x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
+ *  eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
+ *  stays in that row.
+ *  Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
+ *  least 2^-126 (1.2e-38) and its sum of squares (of deviations from the mean) is below 2^128 (3.4e38): with eps = 0
+ *  features of 1e-18 to 1e19 / sqrt(d). docs/numerics.md says what is beyond.
+ *  @{ */
 
 /** y = weight * (x - mean) / sqrt(var + eps) + bias; mean and biased variance (divided by d) over the row
  *  (Ba, Kiros, Hinton 2016). The variance is centred and the mean carried beyond f32, so rows with
@@ -193,8 +222,8 @@ HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, co
 
 /** Options of the RMSNorm functions, combined with |. */
 enum {
-    HALYARD_RMS_EPS_OUTSIDE_ROOT = 1, /* divide by sqrt(mean square) + eps, the form printed in many texts */
-    HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention; no change without a weight */
+    HALYARD_RMS_EPS_OUTSIDE_ROOT = 1, /**< divide by sqrt(mean square) + eps, the form printed in many texts */
+    HALYARD_RMS_UNIT_OFFSET = 2,      /**< multiply by 1 + weight: Gemma's convention; no change without a weight */
 };
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
@@ -227,8 +256,12 @@ HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, 
  *  throughout, as in PyTorch; other -Inf give 0. */
 HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y);
 
-/* ---- Activations --------------------------------------------------------------------------------------
- * Element by element, x and y of one shape; y may be x. NaN gives NaN; limits at +-Inf. */
+/** @} */
+
+/** @defgroup activations Activations
+ *
+ *  Element by element, x and y of one shape; y may be x. NaN gives NaN; limits at +-Inf.
+ *  @{ */
 
 /** max(0, x) */
 HALYARD_API halyard_status halyard_relu(const halyard_context *context, const DLTensor *x, DLTensor *y);
@@ -246,25 +279,45 @@ HALYARD_API halyard_status halyard_silu(const halyard_context *context, const DL
 HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y);
 /** 1 / (1 + exp(-x)) */
 HALYARD_API halyard_status halyard_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** tanh(x) */
 HALYARD_API halyard_status halyard_tanh(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** exp(x); overflow gives Inf, underflow is gradual */
 HALYARD_API halyard_status halyard_exp(const halyard_context *context, const DLTensor *x, DLTensor *y);
 
-/* The derivative of each at x. relu's is 0 at 0, as in PyTorch. */
+/** @name Derivatives
+ *  The derivative of each activation at x.
+ *  @{ */
+
+/** The derivative of halyard_relu; 0 at 0, as in PyTorch. */
 HALYARD_API halyard_status halyard_relu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_relu2. */
 HALYARD_API halyard_status halyard_relu2_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_gelu. */
 HALYARD_API halyard_status halyard_gelu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_gelu_tanh. */
 HALYARD_API halyard_status halyard_gelu_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_gelu_sigmoid. */
 HALYARD_API halyard_status halyard_gelu_sigmoid_derivative(const halyard_context *context, const DLTensor *x,
                                                            DLTensor *y);
+/** The derivative of halyard_silu. */
 HALYARD_API halyard_status halyard_silu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_swish with respect to x. */
 HALYARD_API halyard_status halyard_swish_derivative(const halyard_context *context, const DLTensor *x, float beta,
                                                     DLTensor *y);
+/** The derivative of halyard_sigmoid. */
 HALYARD_API halyard_status halyard_sigmoid_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_tanh. */
 HALYARD_API halyard_status halyard_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_exp. */
 HALYARD_API halyard_status halyard_exp_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** @} */
 
-/* ---- Gated linear units (Dauphin et al. 2016, Shazeer 2020) ---------------------------------------------
- * gate, up, y: [..., h], one shape; y may be gate or up. The gate goes through the activation. */
+/** @} */
+
+/** @defgroup gated_units Gated linear units (Dauphin et al. 2016, Shazeer 2020)
+ *
+ *  gate, up, y: [..., h], one shape; y may be gate or up. The gate goes through the activation.
+ *  @{ */
 
 /** sigmoid(gate) * up */
 HALYARD_API halyard_status halyard_glu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
@@ -287,27 +340,40 @@ HALYARD_API halyard_status halyard_swiglu(const halyard_context *context, const 
 
 /** Where gate and up lie in the rows of one tensor [..., 2h]. */
 typedef enum halyard_glu_layout HALYARD_AS_INT {
-    HALYARD_GLU_GATE_UP = 0,     /* two halves, gate first: Hugging Face's gate_up_proj */
-    HALYARD_GLU_UP_GATE = 1,     /* two halves, gate second: torch.nn.functional.glu */
-    HALYARD_GLU_INTERLEAVED = 2, /* g0 u0 g1 u1 ... */
+    HALYARD_GLU_GATE_UP = 0,     /**< two halves, gate first: Hugging Face's gate_up_proj */
+    HALYARD_GLU_UP_GATE = 1,     /**< two halves, gate second: torch.nn.functional.glu */
+    HALYARD_GLU_INTERLEAVED = 2, /**< g0 u0 g1 u1 ... */
 } halyard_glu_layout;
 
-/* The same on one tensor x: [..., 2h] -> y: [..., h]. For the two halved layouts y may be the half of x that
- * holds the gate or the one that holds up (the same data and strides); otherwise y may not overlap x. */
+/** @name Gate and up in one tensor
+ *  The same on one tensor x: [..., 2h] -> y: [..., h]. For the two halved layouts y may be the half of x that
+ *  holds the gate or the one that holds up (the same data and strides); otherwise y may not overlap x.
+ *  @{ */
+
+/** sigmoid(gate) * up */
 HALYARD_API halyard_status halyard_glu_packed(const halyard_context *context, const DLTensor *x,
                                               halyard_glu_layout layout, DLTensor *y);
+/** gate * up */
 HALYARD_API halyard_status halyard_bilinear_packed(const halyard_context *context, const DLTensor *x,
                                                    halyard_glu_layout layout, DLTensor *y);
+/** max(0, gate) * up */
 HALYARD_API halyard_status halyard_reglu_packed(const halyard_context *context, const DLTensor *x,
                                                 halyard_glu_layout layout, DLTensor *y);
+/** gelu(gate) * up */
 HALYARD_API halyard_status halyard_geglu_packed(const halyard_context *context, const DLTensor *x,
                                                 halyard_glu_layout layout, DLTensor *y);
+/** gelu_tanh(gate) * up */
 HALYARD_API halyard_status halyard_geglu_tanh_packed(const halyard_context *context, const DLTensor *x,
                                                      halyard_glu_layout layout, DLTensor *y);
+/** swish(gate, beta) * up; beta as for halyard_swish */
 HALYARD_API halyard_status halyard_swiglu_packed(const halyard_context *context, const DLTensor *x,
                                                  halyard_glu_layout layout, float beta, DLTensor *y);
+/** @} */
 
-/* ---- Elementwise ---------------------------------------------------------------------------------------*/
+/** @} */
+
+/** @defgroup elementwise Elementwise
+ *  @{ */
 
 /** y = a + b, one shape; y may be a or b. */
 HALYARD_API halyard_status halyard_add(const halyard_context *context, const DLTensor *a, const DLTensor *b,
@@ -317,23 +383,28 @@ HALYARD_API halyard_status halyard_add(const halyard_context *context, const DLT
  *  equal dtypes this is a strided copy, and y may be x. */
 HALYARD_API halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, DLTensor *y);
 
-/* ---- Weights of linear layers --------------------------------------------------------------------------
- * A weight matrix is packed once into the form the kernels read: panels 16 outputs wide, input by input, in the
- * dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers). The packed bytes
- * are the same on every CPU target, hold no pointers, and are what a file of weights holds. */
+/** @} */
 
+/** @defgroup weights Weights of linear layers
+ *
+ *  A weight matrix is packed once into the form the kernels read: panels 16 outputs wide, input by input, in the
+ *  dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers). The packed bytes
+ *  are the same on every CPU target, hold no pointers, and are what a file of weights holds.
+ *  @{ */
+
+/** A packed weight matrix. May be used by any number of threads. */
 typedef struct halyard_weights halyard_weights;
 
 /** How a weight matrix lies in memory. */
 typedef enum halyard_weight_layout HALYARD_AS_INT {
-    HALYARD_WEIGHT_OUT_IN = 0, /* [out_features, in_features]: torch.nn.Linear, safetensors */
-    HALYARD_WEIGHT_IN_OUT = 1, /* [in_features, out_features]: GPT-2's Conv1D */
+    HALYARD_WEIGHT_OUT_IN = 0, /**< [out_features, in_features]: torch.nn.Linear, safetensors */
+    HALYARD_WEIGHT_IN_OUT = 1, /**< [in_features, out_features]: GPT-2's Conv1D */
 } halyard_weight_layout;
 
 /** What halyard_weights_pack does beside packing. All zero (or a null pointer for the whole) means: [out, in], one
  *  matrix, nothing folded. */
 typedef struct halyard_pack_options {
-    halyard_weight_layout layout;
+    halyard_weight_layout layout; /**< of `weight` and `up` */
     /** Null, or a second matrix of the same shape and dtype: `weight` is then the gate, this one is `up`, and the two
      *  are interleaved so that one pass computes both (a *gated* matrix: halyard_linear then multiplies
      *  activation(gate) by up, and `out_features` counts the columns of one of them). */
@@ -351,12 +422,14 @@ typedef struct halyard_pack_options {
     DLDevice device;
 } halyard_pack_options;
 
+/** What packed weights are. */
 typedef struct halyard_weights_info {
-    int64_t in_features, out_features;
-    DLDataType dtype;
-    int gated;       /* 1: gate and up, interleaved */
-    int norm_folded; /* 1: packed with norm_weight, norm_bias or norm_unit_offset */
-    int64_t bytes;   /* of the packed form: header, column sums, panels */
+    int64_t in_features;  /**< inputs */
+    int64_t out_features; /**< outputs: of one matrix, where gate and up are interleaved */
+    DLDataType dtype;     /**< of the source */
+    int gated;            /**< 1: gate and up, interleaved */
+    int norm_folded;      /**< 1: packed with norm_weight, norm_bias or norm_unit_offset */
+    int64_t bytes;        /**< of the packed form: header, column sums, panels */
 } halyard_weights_info;
 
 /* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded
@@ -383,11 +456,15 @@ HALYARD_API halyard_status halyard_weights_load(const char *path, halyard_weight
 HALYARD_API halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights);
 /** The packed bytes, halyard_weights_info's `bytes` of them; null if `weights` is. */
 HALYARD_API const void *halyard_weights_data(const halyard_weights *weights);
+/** Describes packed weights. */
 HALYARD_API halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_weights_info *info);
 /** Frees what pack and load made; null is allowed. No call that uses the weights may be running. */
 HALYARD_API void halyard_weights_destroy(halyard_weights *weights);
 
-/* ---- Linear layers -------------------------------------------------------------------------------------- */
+/** @} */
+
+/** @defgroup linear Linear layers
+ *  @{ */
 
 /** The activations that a linear layer can apply: those above, computed by the same code. */
 typedef enum halyard_activation HALYARD_AS_INT {
@@ -397,7 +474,7 @@ typedef enum halyard_activation HALYARD_AS_INT {
     HALYARD_GELU_TANH = 3,
     HALYARD_GELU_SIGMOID = 4,
     HALYARD_SILU = 5,
-    HALYARD_SWISH = 6, /* with beta */
+    HALYARD_SWISH = 6, /**< with beta */
     HALYARD_SIGMOID = 7,
     HALYARD_TANH = 8,
     HALYARD_EXP = 9,
@@ -420,7 +497,7 @@ typedef struct halyard_linear_options {
     /** Of the product; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
      *  gelu GeGLU, silu SwiGLU. */
     halyard_activation activation;
-    float beta; /* of HALYARD_SWISH, as for halyard_swish */
+    float beta; /**< of HALYARD_SWISH, as for halyard_swish */
     /** Null, or shape and dtype of y: added last. May be y. */
     const DLTensor *residual;
 } halyard_linear_options;
@@ -446,32 +523,36 @@ HALYARD_API halyard_status halyard_rms_norm_scale(const halyard_context *context
 HALYARD_API halyard_status halyard_layer_norm_scale(const halyard_context *context, const DLTensor *x, float eps,
                                                     DLTensor *mean, DLTensor *scale);
 
-/* ---- Feed-forward networks ------------------------------------------------------------------------------ */
+/** @} */
 
+/** @defgroup ffn Feed-forward networks
+ *  @{ */
+
+/** The norm before a feed-forward network, and those of a block. */
 typedef enum halyard_norm HALYARD_AS_INT {
-    HALYARD_NORM_NONE = 0,
-    HALYARD_NORM_RMS = 1,
-    HALYARD_NORM_LAYER = 2,
+    HALYARD_NORM_NONE = 0,  /**< none */
+    HALYARD_NORM_RMS = 1,   /**< halyard_rms_norm */
+    HALYARD_NORM_LAYER = 2, /**< halyard_layer_norm */
 } halyard_norm;
 
 /** All zero (or a null pointer for the whole): down(up(x)), no norm, no biases, no activation, no residual. */
 typedef struct halyard_ffn_options {
-    halyard_norm norm;           /* of x, before the first product */
-    const DLTensor *norm_weight; /* null or [d_model], dtype of x */
-    const DLTensor *norm_bias;   /* null or [d_model], dtype of x; LayerNorm only */
-    float eps;                   /* of the norm: finite and >= 0 */
-    unsigned norm_flags;         /* HALYARD_RMS_...; RMSNorm only */
+    halyard_norm norm;           /**< of x, before the first product */
+    const DLTensor *norm_weight; /**< null or [d_model], dtype of x */
+    const DLTensor *norm_bias;   /**< null or [d_model], dtype of x; LayerNorm only */
+    float eps;                   /**< of the norm: finite and >= 0 */
+    unsigned norm_flags;         /**< HALYARD_RMS_...; RMSNorm only */
     /** Not 0: `up` was packed with the norm's weight (and bias) folded. The norm then only computes each row's scale (and
      *  mean), which is applied to the product, and the normalized tensor is never made; norm_weight and norm_bias must
      *  be null. The result is that of the plain form within rounding; the mean of rows with |mean| >> deviation cancels
      *  in the product's accuracy, as it does in every implementation of this form. */
     int deferred_norm;
-    halyard_activation activation;
-    float beta;                /* of HALYARD_SWISH, as for halyard_swish */
-    const DLTensor *bias;      /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
-    const DLTensor *bias_up;   /* null or [d_ff]: of `up` where the first product is gated */
-    const DLTensor *bias_down; /* null or [d_model] */
-    int residual;              /* not 0: y = x + FFN(Norm(x)) */
+    halyard_activation activation; /**< of the first product; of the gate if it is gated */
+    float beta;                    /**< of HALYARD_SWISH, as for halyard_swish */
+    const DLTensor *bias;          /**< null or [d_ff], any dtype: of the first product; of the gate if it is gated */
+    const DLTensor *bias_up;       /**< null or [d_ff]: of `up` where the first product is gated */
+    const DLTensor *bias_down;     /**< null or [d_model] */
+    int residual;                  /**< not 0: y = x + FFN(Norm(x)) */
 } halyard_ffn_options;
 
 /** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.
@@ -488,6 +569,8 @@ HALYARD_API halyard_status halyard_ffn(const halyard_context *context, const DLT
  *  integer and up to a multiple of `multiple_of` (Shazeer 2020; Llama: 4096, 256 -> 11008). 0 if an argument is < 1 or
  *  the result does not fit. */
 HALYARD_API int64_t halyard_ffn_hidden_size(int64_t d_model, int64_t multiple_of);
+
+/** @} */
 
 #ifdef __cplusplus
 }
