@@ -3,7 +3,7 @@
  *
  * The rules of halyard.h hold: DLPack tensors on kDLCPU or kDLCUDA, a status and a message for every error, nothing written
  * on failure. Tensors of heads are [T, n_heads, head_dim] or [batch, T, n_heads, head_dim]: rank 3 or 4, the last axis
- * contiguous, any strides before it, so that q, k and v may be slices of one product.
+ * contiguous, any strides before it, so that q, k and v may be slices of one GEMM's output.
  */
 #ifndef HALYARD_ATTENTION_H
 #define HALYARD_ATTENTION_H
@@ -82,9 +82,9 @@ typedef struct halyard_kv_cache halyard_kv_cache;
 /** Bytes that a cache takes: 2 n_layers n_sequences n_kv_heads max_positions head_dim elements, max_positions and head_dim
  *  rounded up to 16, and less than 256 bytes for each (layer, sequence, head). */
 HALYARD_API halyard_status halyard_kv_cache_size(const halyard_kv_cache_options *options, int64_t *bytes);
-/** Makes an empty cache. `memory` holds `bytes` bytes, 64-byte aligned, and must outlive the cache; null (and 0) lets the library allocate:
- *  physically only as the cache fills, and long sequences on huge pages where the system gives them. So a cache may be
- *  larger than memory; if it is filled beyond that, the system stops the process. */
+/** Makes an empty cache. `memory` holds `bytes` bytes, 64-byte aligned, and must outlive the cache; null (and 0) lets
+ *  the library allocate: physically only as the cache fills, and long sequences on huge pages where the system gives
+ *  them. So a cache may be larger than memory; if it is filled beyond that, the system stops the process. */
 HALYARD_API halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
                                                    halyard_kv_cache **cache);
 /** The same in the memory of a device, kDLCPU or kDLCUDA: calls that use the cache then take tensors there. `memory` is the
@@ -142,16 +142,16 @@ typedef struct halyard_attention_options {
  *  k and v in f32, and a block of scores whose size does not depend on T or S.
  *
  *  Numerics: keys go in blocks of 512 by absolute position; a block's scores, its maximum, exponentials, their sum and the
- *  weighted values are f32, and the blocks' results are merged in order by their maxima. So a query's result depends on
+ *  weighted values are f32, and the blocks' results are combined in order by their row max. So a query's result depends on
  *  its own keys alone: not on the other queries, the threads, or whether k and v came at once or through a cache.
  *
- *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the largest score at once. Positions that
+ *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the row max at once. Positions that
  *  at least 16 queries all see are multiplied as matrices, up to 1024 at once, where k and v have one dtype of 16 bits and
- *  cuBLASLt is there: queries, keys after norm and `rope`, and weights are rounded to that dtype, and a query's result then
+ *  cuBLASLt is there: queries, keys after norm and `rope`, and probabilities are rounded to that dtype, and a query's result then
  *  differs by roundings with what comes with it. Memory there: up to 64 MB for the blocks' results, more if those of one
- *  query take more; as much for scores and their weights, and 32 MB for cuBLASLt; 16 MB and a copy of k where that goes
+ *  query take more; as much for scores and their probabilities, and 32 MB for cuBLASLt; 16 MB and a copy of k where that goes
  *  through a norm or `rope`, and copies of k and v where they have two dtypes or do not lie at multiples of 16 bytes: in
- *  their dtype for products, else in f32. At most 2^30 - 1 positions. */
+ *  their dtype for GEMMs, else in f32. At most 2^30 - 1 positions. */
 HALYARD_API halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                              const DLTensor *v, const halyard_attention_options *options, DLTensor *y);
 

@@ -336,7 +336,7 @@ private:
 
 /* ---- Attention ------------------------------------------------------------------------------------------------- */
 
-/// What attention does beside its two products: by default every query sees every key, and scores are divided by
+/// What attention does besides: by default every query sees every key, and scores are divided by
 /// sqrt(head_dim). Tensors are optional.
 struct AttentionOptions {
     float scale = 0.0f;                  ///< of the scores; 0: 1/sqrt(head_dim)

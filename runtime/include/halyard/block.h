@@ -5,13 +5,13 @@
  * last norm and the output projection. Both hold their weights packed and are constant after they are made: any number
  * of threads may run one, each with a cache of its own. The rules of halyard.h hold.
  *
- * Between its products a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
+ * Between its GEMMs a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
  * the residual stream in f32 from the embedding to the logits.
  *
  * Both are for processors or, in a library that was built with HALYARD_CUDA, for a CUDA device, where their weights lie
  * then: calls take tensors and caches of that device, put their work into the context's stream and return. There a block
  * computes in the 16-bit dtype of x and its matrices if they have one, else in f32, and rounds to it what lies between its
- * products; the residual stream of a stack has the dtype of its blocks' matrices, or f32 if they differ.
+ * GEMMs; the residual stream of a stack has the dtype of its blocks' matrices, or f32 if they differ.
  */
 #ifndef HALYARD_BLOCK_H
 #define HALYARD_BLOCK_H
@@ -159,7 +159,8 @@ typedef struct halyard_stack_weights {
 /** A stack: constant after it is made, as a block is. */
 typedef struct halyard_stack halyard_stack;
 
-/** Makes a stack and packs lm_head. blocks: n_layers of them, one hidden_size, in one place, in order; not copied, must outlive the stack. */
+/** Makes a stack and packs lm_head. blocks: n_layers of them, one hidden_size, in one place, in order; not copied,
+ *  must outlive the stack. */
 HALYARD_API halyard_status halyard_stack_create(const halyard_context *context, const halyard_stack_config *config,
                                                 const halyard_stack_weights *weights,
                                                 const halyard_block *const *blocks, int64_t n_layers,

@@ -4,8 +4,9 @@
  * The C interface. Every function takes tensors as DLPack `DLTensor` views, returns a status and never
  * aborts, throws or keeps a pointer beyond the call.
  *
- * Tensors
- *   - device kDLCPU, or kDLCUDA where a function and the library have kernels for it (see CUDA below); dtype f32, f16 or bf16 (kDLFloat 32/16, kDLBfloat 16), one lane;
+ * @par Tensors
+ *   - device kDLCPU, or kDLCUDA where a function and the library have kernels for it (see CUDA below); dtype f32, f16
+ *     or bf16 (kDLFloat 32/16, kDLBfloat 16), one lane;
  *   - rank 1 to 4. A *row* is the last axis: it must be contiguous (stride 1). Leading axes may have any
  *     non-negative stride, so a padded pitch or a slice of a larger tensor is fine. `strides == NULL` means
  *     compact row-major, as in DLPack;
@@ -15,35 +16,35 @@
  *   - an axis of extent 0 makes the call do nothing, except that row operations (norms, softmax) refuse an
  *     empty last axis: its mean or maximum is not defined.
  *
- * In place
+ * @par In place
  *   An output may be exactly the same view as an input (same data, same strides) where the function says so.
  *   Any other overlap of an output with an input or another output is refused. Views of one allocation overlap if they
  *   share an element: two ranges of its columns do not, whatever its strides. Strides of three axes or more that are
  *   made to be intricate may be refused because the question would take too long to decide; the message says so.
  *
- * Errors
+ * @par Errors
  *   Arguments are checked before anything is written. On failure the outputs are untouched, the status says
  *   what kind of failure it was and halyard_last_error() holds a sentence that names the argument.
  *
- * Numerics
+ * @par Numerics
  *   The result of a row does not depend on the other rows of the call, on the row's place among them or on the
  *   number of threads. f32 results are the same bits on AVX2, AVX-512 and NEON (and every later target with fused
  *   multiply-add). docs/numerics.md has the accuracy of each function. Calls compute in the default floating-point
  *   environment (rounding to nearest, denormals kept, no traps) whatever the caller's, to which they return; they may
  *   raise its exception flags.
  *
- * Threads
+ * @par Threads
  *   Every function may be called from any number of threads at once, with the same or different contexts. A call needs
  *   up to 160 KiB of stack.
  *
- * fork()
+ * @par fork()
  *   The child may call every function, with the parent's handles too, whatever other threads of the parent were doing.
  *   Their calls end in the middle: what they were writing, outputs and caches, is half written, and memory that they
  *   alone knew is lost to the child. A child that is made inside a callback may not return from it. A process that has
  *   used CUDA keeps it to itself: in its children, calls on CUDA tensors fail with HALYARD_NO_DEVICE, and what is on a
  *   device is not freed.
  *
- * Environment variables
+ * @par Environment variables
  *   Read when the library is loaded: HALYARD_NUM_THREADS and HALYARD_MAX_ISA (see the contexts below); HALYARD_VERBOSE=1,
  *   which writes a line for every call to stderr, or to the file that HALYARD_VERBOSE_FILE names, and 2, which writes one
  *   for every kernel besides (docs/verbose.md). An empty one counts as not set, and a value that makes no sense is ignored,
@@ -185,15 +186,16 @@ HALYARD_API void halyard_context_release_scratch(const halyard_context *context)
 
 /** @defgroup cuda CUDA
  *
- *  Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and block.h
- *  declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
- *  the stream and returns: it neither waits nor, in steady state, allocates (linear layers, networks and attention have scratch
- *  memory on the device, in the context; a rope has its table there), and it can be captured in a graph if its kernels have been
- *  loaded and such a call has been made before. Products of linear layers are cuBLASLt's if that is found at run time, unless
- *  the environment variable HALYARD_CUBLASLT is "off", else the library's. A call uses the device's primary context, which is
- *  the one of the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so
- *  (HALYARD_NO_DEVICE). Rows are read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other
- *  tensors take longer, and give the same bits.
+ *  Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and
+ *  block.h declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks
+ *  its arguments, puts kernels into the stream and returns: it neither waits nor, in steady state, allocates (linear
+ *  layers, networks and attention have scratch memory on the device, in the context; a rope has its table there), and
+ *  it can be captured in a graph if its kernels have been loaded and such a call has been made before. Products of
+ *  linear layers are cuBLASLt's if that is found at run time, unless the environment variable HALYARD_CUBLASLT is
+ *  "off", else the library's. A call uses the device's primary context, which is the one of the CUDA runtime and
+ *  PyTorch. The driver is opened at the first use; without one, calls say so (HALYARD_NO_DEVICE). Rows are read by 16
+ *  bytes where data and pitch are multiples of 16 bytes and the width is whole; other tensors take longer, and give
+ *  the same bits.
  *  @{ */
 
 /** Opens the driver and loads all kernels for a device (0 is the first), so that no later call has to. Also the way to ask
@@ -481,10 +483,10 @@ typedef enum halyard_activation HALYARD_AS_INT {
     HALYARD_RELU2 = 10,
 } halyard_activation;
 
-/** What happens to a product before it is stored, in this order, in f32 without rounding between the steps. All zero
- *  (or a null pointer for the whole): nothing. */
+/** The epilogue of a GEMM: what happens to its sums before they are stored, in this order, in f32 without rounding
+ *  between the steps. All zero (or a null pointer for the whole): nothing. */
 typedef struct halyard_linear_options {
-    /** Null, or f32 with the leading shape of x (rank 1 and extent 1 if x has rank 1): each row of the product is
+    /** Null, or f32 with the leading shape of x (rank 1 and extent 1 if x has rank 1): each row of sums is
      *  multiplied by its entry. With weights that have a norm folded this is the norm's 1/sqrt(...) of the row. */
     const DLTensor *row_scale;
     /** Null, or like row_scale: the row's mean, for weights with a LayerNorm folded; row_mean times the sums of the
@@ -494,7 +496,7 @@ typedef struct halyard_linear_options {
     const DLTensor *bias;
     /** Null, or the same for `up` of gated weights. */
     const DLTensor *bias_up;
-    /** Of the product; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
+    /** Of the sums; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
      *  gelu GeGLU, silu SwiGLU. */
     halyard_activation activation;
     float beta; /**< of HALYARD_SWISH, as for halyard_swish */
@@ -537,20 +539,20 @@ typedef enum halyard_norm HALYARD_AS_INT {
 
 /** All zero (or a null pointer for the whole): down(up(x)), no norm, no biases, no activation, no residual. */
 typedef struct halyard_ffn_options {
-    halyard_norm norm;           /**< of x, before the first product */
+    halyard_norm norm;           /**< of x, before the first GEMM */
     const DLTensor *norm_weight; /**< null or [d_model], dtype of x */
     const DLTensor *norm_bias;   /**< null or [d_model], dtype of x; LayerNorm only */
     float eps;                   /**< of the norm: finite and >= 0 */
     unsigned norm_flags;         /**< HALYARD_RMS_...; RMSNorm only */
     /** Not 0: `up` was packed with the norm's weight (and bias) folded. The norm then only computes each row's scale (and
-     *  mean), which is applied to the product, and the normalized tensor is never made; norm_weight and norm_bias must
+     *  mean), which is applied to the sums, and the normalized tensor is never made; norm_weight and norm_bias must
      *  be null. The result is that of the plain form within rounding; the mean of rows with |mean| >> deviation cancels
-     *  in the product's accuracy, as it does in every implementation of this form. */
+     *  in the sums' accuracy, as it does in every implementation of this form. */
     int deferred_norm;
-    halyard_activation activation; /**< of the first product; of the gate if it is gated */
+    halyard_activation activation; /**< of the first GEMM; of the gate if it is gated */
     float beta;                    /**< of HALYARD_SWISH, as for halyard_swish */
-    const DLTensor *bias;          /**< null or [d_ff], any dtype: of the first product; of the gate if it is gated */
-    const DLTensor *bias_up;       /**< null or [d_ff]: of `up` where the first product is gated */
+    const DLTensor *bias;          /**< null or [d_ff], any dtype: of the first GEMM; of the gate if it is gated */
+    const DLTensor *bias_up;       /**< null or [d_ff]: of `up` where the first GEMM is gated */
     const DLTensor *bias_down;     /**< null or [d_model] */
     int residual;                  /**< not 0: y = x + FFN(Norm(x)) */
 } halyard_ffn_options;
@@ -558,7 +560,7 @@ typedef struct halyard_ffn_options {
 /** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.
  *  up: d_model -> d_ff, plain or gated; down: d_ff -> d_model, plain. x: [..., d_model]; y: shape of x, any dtype (that of x
  *  with `residual`); y may not overlap x or the weights. Rows are done in blocks of at most 256. What lies between norm,
- *  products and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
+ *  GEMMs and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
  *  2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes per thread at most.
  *  On a CUDA device what lies between is of the one 16-bit type of x and weights, if they have one, else f32, and so many rows
  *  go through at a time that it takes about 512 MB at most. */

@@ -795,13 +795,13 @@ enum class Activation {
     relu2 = HALYARD_RELU2,
 };
 
-/// What happens to a product before it is stored, in this order. Tensors are optional.
+/// What happens to the sums of a GEMM before they are stored, in this order. Tensors are optional.
 struct LinearOptions {
     ConstTensor row_scale;                         ///< f32, the leading shape of x
     ConstTensor row_mean;                          ///< f32, the leading shape of x
     ConstTensor bias;                              ///< [out_features]; of the gate where weights are gated
     ConstTensor bias_up;                           ///< [out_features], of gated weights
-    Activation activation = Activation::identity;  ///< of the product; of the gate where weights are gated
+    Activation activation = Activation::identity;  ///< of the sums; of the gate where weights are gated
     float beta = 1.0f;                             ///< of Activation::swish
     ConstTensor residual;                          ///< shape and dtype of y; may be y
 };
@@ -851,18 +851,18 @@ enum class Norm {
     layer = HALYARD_NORM_LAYER,
 };
 
-/// What a feed-forward network does round its two products. Tensors are optional.
+/// What a feed-forward network does around its two GEMMs. Tensors are optional.
 struct FfnOptions {
-    Norm norm = Norm::none;                        ///< of x, before the first product
+    Norm norm = Norm::none;                        ///< of x, before the first GEMM
     ConstTensor norm_weight;                       ///< [d_model], dtype of x
     ConstTensor norm_bias;                         ///< [d_model], dtype of x; of Norm::layer
     float eps = 0.0f;                              ///< of the norm
     unsigned norm_flags = 0;                       ///< HALYARD_RMS_..., of Norm::rms
     bool deferred_norm = false;                    ///< `up` was packed with the norm's weight (and bias) folded
-    Activation activation = Activation::identity;  ///< of the first product; of the gate if it is gated
+    Activation activation = Activation::identity;  ///< of the first GEMM; of the gate if it is gated
     float beta = 1.0f;                             ///< of Activation::swish
-    ConstTensor bias;                              ///< [d_ff], of the first product; of the gate if it is gated
-    ConstTensor bias_up;                           ///< [d_ff], of `up` where the first product is gated
+    ConstTensor bias;                              ///< [d_ff], of the first GEMM; of the gate if it is gated
+    ConstTensor bias_up;                           ///< [d_ff], of `up` where the first GEMM is gated
     ConstTensor bias_down;                         ///< [d_model]
     bool residual = false;                         ///< y = x + FFN(Norm(x))
 };
