@@ -134,7 +134,7 @@ typedef struct halyard_attention_options {
     const halyard_rope *rope;      /**< null, or what q and k (never v) are rotated by */
 } halyard_attention_options;
 
-/** y = softmax(scale q k^T + mask) v, head by head.
+/** y = softmax(scale q k^T + mask) v, head by head (Vaswani et al. 2017; grouped queries: Ainslie et al. 2023).
  *  q, y: [(batch,) T, n_heads, head_dim]; k, v: [(batch,) S, n_kv_heads, head_dim]; n_kv_heads >= 1 divides n_heads, and head h
  *  of q uses head h / (n_heads / n_kv_heads) of k and v. head_dim 1 to 256; dtypes f32, f16, bf16 in any combination; y may
  *  be q, and overlap nothing else. The T queries are the last T of the S positions (T <= S where a mask, a window or `rope`

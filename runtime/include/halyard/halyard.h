@@ -271,11 +271,12 @@ HALYARD_API halyard_status halyard_relu(const halyard_context *context, const DL
 HALYARD_API halyard_status halyard_relu2(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * Phi(x) = x/2 * erfc(-x / sqrt(2)), exact GELU (Hendrycks and Gimpel 2016); +0 at -Inf */
 HALYARD_API halyard_status halyard_gelu(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "gelu_new" or "gelu_pytorch_tanh" */
+/** x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "gelu_new" or "gelu_pytorch_tanh"
+ *  (Hendrycks and Gimpel 2016) */
 HALYARD_API halyard_status halyard_gelu_tanh(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * sigmoid(1.702 x), "quick_gelu" */
+/** x * sigmoid(1.702 x), "quick_gelu" (Hendrycks and Gimpel 2016) */
 HALYARD_API halyard_status halyard_gelu_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * sigmoid(x), also called Swish-1 */
+/** x * sigmoid(x), also called Swish-1 (Elfwing et al. 2017) */
 HALYARD_API halyard_status halyard_silu(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is 0, or from 1e-28 to 1e28 in magnitude */
 HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y);
