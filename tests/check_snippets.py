@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The code in README.md and docs/ is compiled and run as it stands there, against the installed package, and links lead
-somewhere. CONTRIBUTING.md says what becomes of which block, and how a block says that it is not run.
+"""The code in README.md and docs/ is compiled and run as it stands there, against the installed package, and links and
+names of files lead somewhere. CONTRIBUTING.md says what becomes of which block, and how a block says that it is not run.
 usage: check_snippets.py --build BUILD [--cmake PROGRAM] [PAGE...]"""
 
 import argparse
@@ -60,6 +60,10 @@ def anchors_of(page):
 
 
 def check_links(page):
+    folders = "generators|schedules|runtime|models|tests|bench|examples|cmake|tools|docs"
+    for name in re.findall(rf"`((?:{folders})/[\w./-]*)[`\s]", prose_of(page.read_text())):
+        if not (ROOT / name).exists():
+            raise Wrong(f"it names {name}, which is not there")
     for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(page.read_text())):
         if re.match(r"[a-z]+:", target):
             continue
