@@ -86,7 +86,16 @@ private:
 /* ---- config.json ----------------------------------------------------------------------------------------------- */
 
 /// The models that can be loaded.
-enum class Architecture { gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3 };
+enum class Architecture {
+    gpt2,     ///< GPT2LMHeadModel
+    llama,    ///< LlamaForCausalLM
+    mistral,  ///< MistralForCausalLM
+    qwen2,    ///< Qwen2ForCausalLM
+    qwen3,    ///< Qwen3ForCausalLM
+    gemma,    ///< GemmaForCausalLM
+    gemma2,   ///< Gemma2ForCausalLM
+    gemma3,   ///< Gemma3ForCausalLM
+};
 
 /// The name in config.json: "LlamaForCausalLM", ...
 const char *to_string(Architecture architecture) noexcept;

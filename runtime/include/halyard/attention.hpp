@@ -136,7 +136,7 @@ private:
 
 /// How the angles of positions are stretched for contexts longer than a model was trained on.
 enum class RopeScaling {
-    none = HALYARD_ROPE_UNSCALED,
+    none = HALYARD_ROPE_UNSCALED,  ///< as trained
     linear = HALYARD_ROPE_LINEAR,  ///< positions divided by `factor`
     llama3 = HALYARD_ROPE_LLAMA3,  ///< low frequencies divided by `factor`, high ones kept, those between interpolated
 };

@@ -471,17 +471,17 @@ HALYARD_API void halyard_weights_destroy(halyard_weights *weights);
 
 /** The activations that a linear layer can apply: those above, computed by the same code. */
 typedef enum halyard_activation HALYARD_AS_INT {
-    HALYARD_IDENTITY = 0,
-    HALYARD_RELU = 1,
-    HALYARD_GELU = 2,
-    HALYARD_GELU_TANH = 3,
-    HALYARD_GELU_SIGMOID = 4,
-    HALYARD_SILU = 5,
-    HALYARD_SWISH = 6, /**< with beta */
-    HALYARD_SIGMOID = 7,
-    HALYARD_TANH = 8,
-    HALYARD_EXP = 9,
-    HALYARD_RELU2 = 10,
+    HALYARD_IDENTITY = 0,     /**< x */
+    HALYARD_RELU = 1,         /**< halyard_relu */
+    HALYARD_GELU = 2,         /**< halyard_gelu */
+    HALYARD_GELU_TANH = 3,    /**< halyard_gelu_tanh */
+    HALYARD_GELU_SIGMOID = 4, /**< halyard_gelu_sigmoid */
+    HALYARD_SILU = 5,         /**< halyard_silu */
+    HALYARD_SWISH = 6,        /**< halyard_swish, with beta */
+    HALYARD_SIGMOID = 7,      /**< halyard_sigmoid */
+    HALYARD_TANH = 8,         /**< halyard_tanh */
+    HALYARD_EXP = 9,          /**< halyard_exp */
+    HALYARD_RELU2 = 10,       /**< halyard_relu2 */
 } halyard_activation;
 
 /** The epilogue of a GEMM: what happens to its sums before they are stored, in this order, in f32 without rounding

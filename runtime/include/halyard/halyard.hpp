@@ -67,11 +67,11 @@ inline const char *version() noexcept {
 
 /// Instruction sets, weakest first. A library holds those of one processor.
 enum class Isa {
-    sse41 = HALYARD_ISA_SSE41,
-    avx2 = HALYARD_ISA_AVX2,
-    avx512 = HALYARD_ISA_AVX512,
-    neon = HALYARD_ISA_NEON,
-    neon_fp16 = HALYARD_ISA_NEON_FP16,
+    sse41 = HALYARD_ISA_SSE41,          ///< x86-64 with SSE4.1
+    avx2 = HALYARD_ISA_AVX2,            ///< AVX2, FMA, F16C
+    avx512 = HALYARD_ISA_AVX512,        ///< AVX-512 F, BW, CD, DQ, VL
+    neon = HALYARD_ISA_NEON,            ///< any 64-bit ARM
+    neon_fp16 = HALYARD_ISA_NEON_FP16,  ///< ARMv8.2 with half-precision arithmetic
 };
 
 /// "sse41", "avx2", "avx512", "neon", "neon_fp16".
@@ -782,17 +782,17 @@ private:
 
 /// The activations that a linear layer can apply.
 enum class Activation {
-    identity = HALYARD_IDENTITY,
-    relu = HALYARD_RELU,
-    gelu = HALYARD_GELU,
-    gelu_tanh = HALYARD_GELU_TANH,
-    gelu_sigmoid = HALYARD_GELU_SIGMOID,
-    silu = HALYARD_SILU,
-    swish = HALYARD_SWISH,  ///< with beta
-    sigmoid = HALYARD_SIGMOID,
-    tanh = HALYARD_TANH,
-    exp = HALYARD_EXP,
-    relu2 = HALYARD_RELU2,
+    identity = HALYARD_IDENTITY,          ///< x
+    relu = HALYARD_RELU,                  ///< `relu`
+    gelu = HALYARD_GELU,                  ///< `gelu`
+    gelu_tanh = HALYARD_GELU_TANH,        ///< `gelu_tanh`
+    gelu_sigmoid = HALYARD_GELU_SIGMOID,  ///< `gelu_sigmoid`
+    silu = HALYARD_SILU,                  ///< `silu`
+    swish = HALYARD_SWISH,                ///< `swish`, with beta
+    sigmoid = HALYARD_SIGMOID,            ///< `sigmoid`
+    tanh = HALYARD_TANH,                  ///< `tanh`
+    exp = HALYARD_EXP,                    ///< `exp`
+    relu2 = HALYARD_RELU2,                ///< `relu2`
 };
 
 /// What happens to the sums of a GEMM before they are stored, in this order. Tensors are optional.
@@ -846,9 +846,9 @@ inline void layer_norm_scale(const ConstTensor &x, float eps, const Tensor &mean
 
 /// The norm before a feed-forward network, and those of a block.
 enum class Norm {
-    none = HALYARD_NORM_NONE,
-    rms = HALYARD_NORM_RMS,
-    layer = HALYARD_NORM_LAYER,
+    none = HALYARD_NORM_NONE,    ///< none
+    rms = HALYARD_NORM_RMS,      ///< `rms_norm`
+    layer = HALYARD_NORM_LAYER,  ///< `layer_norm`
 };
 
 /// What a feed-forward network does around its two GEMMs. Tensors are optional.
