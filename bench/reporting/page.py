@@ -119,9 +119,9 @@ def peers_section(run):
     parts = ['<h2 id="peers">Peers</h2>']
     if not run.peers_of(run.rows, with_own=False):
         parts.append(
-            "<p>No other library took part in this run. <code>./run bench --peers all</code> installs those that can be "
-            "had and measures beside them; <code>./run bench --list-peers</code> says which are here, and "
-            "docs/benchmarks.md where each is found. The roofline and the fractions of the limits below need none.</p>"
+            "<p><code>./run bench --peers all</code> installs other libraries and measures beside them; <code>./run bench "
+            "--list-peers</code> says which are here, and docs/benchmarks.md where each is found. The roofline and the "
+            "fractions of the limits below need none.</p>"
         )
     families = tables.families(run)
     turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide

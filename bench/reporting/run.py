@@ -423,8 +423,9 @@ class Run:
                 f"† {len(beyond)} row{'s' if len(beyond) > 1 else ''} took less time than the limit by more than the "
                 f"noise, measured three times: {why} ({', '.join(row['name'] for row in beyond)})."
             )
-        for limit in self.limits["contradictions"]:
-            texts.append(f"The limit '{limit}' stayed below what another measurement of the run shows to be possible.")
+        if self.limits["contradictions"]:
+            limits = "; ".join(self.limits["contradictions"])
+            texts.append(f"Limits that stayed below what another measurement of the run shows to be possible: {limits}.")
         for sentences in self.abnormal().values():
             texts += [f"‡ {each}: it does not count." for each in sentences]
         return texts

@@ -234,6 +234,8 @@ def levels(run):
 
 
 def missing_text(run):
+    if not run.data["peers"]:
+        return "No other library took part: './run bench --peers all' installs those that can be had."
     return "Not here: " + "; ".join(f"{name} ({reason})" for name, reason in run.missing) + "." if run.missing else ""
 
 
