@@ -63,29 +63,6 @@ json to_json(const PeerResult &peer, const RowResult &row) {
     return object;
 }
 
-/** Of attention, blocks and models. */
-void add_transformer(json &object, const RowResult &row) {
-    const WorkId &id = row.id;
-    object["family"] = id.kernel->operation;
-    object["heads"] = id.heads().heads;
-    object["kv_heads"] = id.heads().kv_heads;
-    object["head_dim"] = id.heads().head_dim;
-    object["sequences"] = id.sequences();
-    object["tokens"] = id.tokens();
-    object["cached"] = id.cached;
-    object["flops"] = id.flops();
-    object["weight_bytes"] = id.weight_bytes();
-    object["cache_bytes"] = id.cache_bytes();
-    if (row.rounds > 0) {
-        object["sets"] = row.sets;
-        object["read_seconds"] = to_json(row.read_seconds);
-        object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
-    }
-    if (row.resident != 0) {
-        object["resident"] = row.resident;
-    }
-}
-
 std::string format(const char *pattern, double value) {
     char text[64];
     std::snprintf(text, sizeof(text), pattern, value);
@@ -146,18 +123,22 @@ json to_json(const RowResult &row) {
         object["ours_over_ours_again"] = to_json(row.again);
         object["noise"] = row.own_noise();
     }
-    if (row.id.kernel->layer) {
-        object["d_out"] = row.id.d_out;
+    if (row.id.has_roofline()) {
         object["flops"] = row.id.flops();
         object["weight_bytes"] = row.id.weight_bytes();
     }
-    if (row.id.kernel->layer && row.rounds > 0) {
-        object["weight_set"] = row.id.weight_bytes() * row.sets;
+    if (row.id.has_roofline() && row.rounds > 0) {
+        object["sets"] = row.sets;
         object["read_seconds"] = to_json(row.read_seconds);
         object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
     }
-    if (row.id.has_heads()) {
-        add_transformer(object, row);
+    if (row.id.kernel->layer) {
+        object["d_out"] = row.id.d_out;
+    } else if (row.id.has_heads()) {
+        object["family"] = row.id.kernel->operation;
+    }
+    if (row.resident != 0) {
+        object["resident"] = row.resident;
     }
     object["peers"] = json::object();
     for (const PeerResult &peer : row.peers) {
