@@ -165,9 +165,8 @@ PeerResult Runner::prepare_peer(Peer &peer, Work &work, std::vector<std::unique_
     if (result.reason.empty() && interrupted != 0) {
         result.reason = "the run was interrupted before its turn";
     }
-    if (result.reason.empty() && peer.slow_to_prepare() && !options.all_slow &&
-        !has_bar(work.id, peer.name(), options.threads)) {
-        result.reason = "left out of this mode, where it would take most of the time";
+    if (result.reason.empty() && peer.slow_to_prepare() && !options.with_slow_peers) {
+        result.reason = "left out by --quick, where it would take most of the time";
     }
     if (!result.reason.empty()) {
         return result;

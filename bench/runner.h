@@ -16,9 +16,8 @@ namespace halyard::bench {
 extern volatile std::sig_atomic_t interrupted;
 
 struct RunnerOptions {
-    int rounds = 0;         // 0: as suits the row
-    bool all_slow = false;  // prepare slow peers for every row, not only for those with a bar to reach
-    int threads = 0;        // of the run
+    int rounds = 0;  // 0: as suits the row
+    bool with_slow_peers = true;
 };
 
 class Runner {

@@ -34,7 +34,7 @@ public:
     virtual std::string version() const = 0;
     /** Other processes that work for it. */
     virtual std::vector<pid_t> processes() const { return {}; }
-    /** True if preparing a row takes seconds: the quick mode then does it only for rows with a bar to reach. */
+    /** True if preparing a row takes seconds: --quick then leaves it out. */
     virtual bool slow_to_prepare() const { return false; }
     /** Empty, or why it does no such row: asked before anything is made for it. */
     virtual std::string refusal(const WorkId &) const { return {}; }
