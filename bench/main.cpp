@@ -132,11 +132,12 @@ std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &want
                                               Run &run) {
     std::vector<std::unique_ptr<Peer>> peers;
     for (const KnownPeer &each : wanted) {
-        Run::PeerInfo info{each.name, "", ""};
+        Run::PeerInfo info{each.name};
         std::unique_ptr<Peer> peer = each.where == Runs::isolated ? make_isolated(each.name, peer_options, info.missing)
                                                                   : each.make(peer_options, info.missing);
         if (peer) {
             info.version = peer->version();
+            info.about = peer->about();
             peers.push_back(std::move(peer));
         }
         run.peers.push_back(info);
