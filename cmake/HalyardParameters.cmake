@@ -1,4 +1,4 @@
-# The parameters of the runtime that the files of HalyardTuned.cmake name in their section "runtime". They are checked against
+# The parameters of the runtime that the file of HalyardTuned.cmake names in its section "runtime", checked against
 # runtime/core/parameters.inc.
 #
 #   HALYARD_RUNTIME_PARAMETERS   name=value of those that are not left as that file has them
@@ -8,7 +8,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${_parameters}")
 file(STRINGS "${_parameters}" _lines REGEX "^HALYARD_PARAMETER\\(")
 set(_names)
 foreach(_line IN LISTS _lines)
-    if(NOT _line MATCHES "^HALYARD_PARAMETER\\(([a-z_]+), ([a-z0-9_]+), (-?[0-9]+), ([-0-9, ]+)\\)$")
+    if(NOT _line MATCHES "^HALYARD_PARAMETER\\(([a-z0-9_]+), ([a-z0-9_]+), (-?[0-9]+), ([-0-9, ]+)\\)$")
         message(FATAL_ERROR "runtime/core/parameters.inc: '${_line}' is no line like HALYARD_PARAMETER(group, name, default, values...)")
     endif()
     list(APPEND _names ${CMAKE_MATCH_2})
@@ -42,9 +42,9 @@ function(_halyard_read_runtime file)
     endwhile()
 endfunction()
 
-foreach(_file IN ITEMS "${HALYARD_TUNED_BASE}" ${HALYARD_TUNED_FILE})
-    _halyard_read_runtime("${_file}")
-endforeach()
+if(HALYARD_TUNED_FILE)
+    _halyard_read_runtime("${HALYARD_TUNED_FILE}")
+endif()
 set(HALYARD_RUNTIME_PARAMETERS)
 foreach(_name IN LISTS _names)
     if(DEFINED HALYARD_RUNTIME_${_name})
