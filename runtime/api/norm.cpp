@@ -47,7 +47,7 @@ halyard_status partial_rms_norm(const char *name, const halyard_context *context
     check.no_overlap(ys, xs, true);
     check.no_overlap(ys, w, false);
     const RmsNormScalars scalars = rms_norm_scalars(check, "flags", xs, eps, flags, p);
-    return run_call(check, context, &Backend::norm, {HALYARD_NORM_RMS, xs, w, View(), ys, scalars});
+    return run_call(check, context, &Backend::norm, {HALYARD_NORM_RMS, xs, w, no_view, ys, scalars});
 }
 
 halyard_status norm_statistics(Checker &check, const halyard_context *context, halyard_norm norm, const DLTensor *x,
@@ -133,7 +133,7 @@ halyard_status halyard_add_rms_norm(const halyard_context *context, const DLTens
     check.no_overlap(t.y, w, false);
     const RmsNormScalars scalars = rms_norm_scalars(check, "flags", t.x, eps, flags, 1.0f);
     return run_call(check, context, &Backend::norm,
-                    {HALYARD_NORM_RMS, t.x, w, View(), t.y, scalars, t.residual, t.residual_out});
+                    {HALYARD_NORM_RMS, t.x, w, no_view, t.y, scalars, t.residual, t.residual_out});
 }
 
 halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y) {

@@ -25,6 +25,8 @@ bool same_view(const View &a, const View &b) {
 
 }  // namespace
 
+const View no_view;
+
 View memory_view(const char *name, const void *data, int64_t bytes) {
     View view;
     view.name = name;

@@ -35,6 +35,9 @@ struct View {
     const char *end() const { return data + span * size_of(dtype); }
 };
 
+/** A tensor that is not there. */
+extern const View no_view;
+
 /** Memory of so many bytes, a multiple of 4, as f32 in one row. */
 View memory_view(const char *name, const void *data, int64_t bytes);
 

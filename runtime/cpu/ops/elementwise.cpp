@@ -26,7 +26,7 @@ int64_t tiles_ahead(halyard_isa isa) {
 class ElementwiseKernel {
 public:
     ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
-        : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0].dtype, isa)), beta_(call.beta) {}
+        : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0]->dtype, isa)), beta_(call.beta) {}
 
     // Inlined into a loop, it would have GCC prepare the arguments of all forms in front of that.
     [[gnu::noinline]] void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
@@ -57,19 +57,19 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     const int pair = call.pair(), input_count = call.input_count();
     Rows rows(true);
     for (int i = 0; i < input_count; i++) {
-        rows.add(call.inputs[i], i == 0 ? pair : 1);
+        rows.add(*call.inputs[i], i == 0 ? pair : 1);
     }
     rows.add(y);
     rows.merge();
 
-    const DType dtype = call.inputs[0].dtype;
+    const DType dtype = call.inputs[0]->dtype;
     const halyard_isa isa = best_isa(c.max_isa);
     const ElementwiseKernel kernel(call, isa);
 
     bool stream = rows.width() * size_of(y.dtype) >= min_streamed_row_bytes &&
                   should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
     for (int i = 0; i < input_count; i++) {
-        stream = stream && call.inputs[i].data != y.data;  // in place, the lines of y are in cache already
+        stream = stream && call.inputs[i]->data != y.data;  // in place, the lines of y are in cache already
     }
 
     Split(c, rows).run([&](const Part &part) {
