@@ -81,44 +81,47 @@ int command_list(const Options &options) {
     return 0;
 }
 
-std::string markdown_of(const std::vector<json> &decisions, const Setting &setting) {
-    struct Family {
-        std::vector<Gain> gains, best;  // as tuned, and if every best one counted
-        int faster = 0, near = 0;
-        double largest = 1;
-    };
-    std::map<std::string, Family> families;
-    std::ostringstream rows;
-    for (const json &record : decisions) {
-        const Decision decision = decision_of(record);
-        const double best = std::max(1.0, decision.gain.ratio);
-        for (const std::string &name : {record.at("family").get<std::string>(), std::string("all")}) {
-            Family &family = families[name];
+std::map<std::string, FamilySummary> summary_of(const std::vector<Decided> &decided) {
+    std::map<std::string, FamilySummary> families;
+    for (const Decided &each : decided) {
+        for (const std::string &name : {each.family, std::string("all")}) {
+            const Decision &decision = each.decision;
+            const double best = std::max(1.0, decision.gain.ratio);
+            FamilySummary &family = families[name];
             family.gains.push_back(decision.is_better ? decision.gain : Gain());
             family.best.push_back({best});
             family.faster += decision.is_better ? 1 : 0;
             family.near += best <= 1.02 ? 1 : 0;
             family.largest = std::max(family.largest, best);
         }
-        if (decision.best != decision.defaults) {
-            rows << "| " << record.at("kernel").get<std::string>() << ' ' << record.at("dtype").get<std::string>()
-                 << ' ' << record.at("isa").get<std::string>() << " | " << text_of(decision.defaults) << " | "
-                 << text_of(decision.best) << " | " << number("%.3f", decision.gain.ratio) << " | "
-                 << number("%.1f %%", 100 * decision.noise) << " | " << decision.tried << " | "
-                 << (decision.is_better ? "yes" : "") << " |\n";
-        }
+    }
+    return families;
+}
+
+std::string markdown_of(const std::vector<json> &records, const Setting &setting) {
+    std::vector<Decided> decided;
+    for (const json &record : records) {
+        decided.push_back({record.at("kernel").get<std::string>() + " " + record.at("dtype").get<std::string>() + " " +
+                               record.at("isa").get<std::string>(),
+                           record.at("family"), decision_of(record)});
     }
     std::ostringstream text;
     text << "Tuned on " << setting.machine.at("cpu").get<std::string>() << ".\n\n"
          << "| family | decided | get other parameters | geometric mean of the gains | if every best one counted | "
             "largest | default within 2 % of the best |\n|---|---|---|---|---|---|---|\n";
-    for (const auto &[name, family] : families) {
+    for (const auto &[name, family] : summary_of(decided)) {
         text << "| " << name << " | " << family.gains.size() << " | " << family.faster << " | "
              << number("%.3f", mean_gain(family.gains).ratio) << " | " << number("%.3f", mean_gain(family.best).ratio)
              << " | " << number("%.3f", family.largest) << " | " << family.near << " |\n";
     }
-    text << "\n| | default | best found | gain | noise | tried | taken |\n|---|---|---|---|---|---|---|\n"
-         << rows.str();
+    text << "\n| | default | best found | gain | noise | tried | taken |\n|---|---|---|---|---|---|---|\n";
+    for (const auto &[name, family, decision] : decided) {
+        if (decision.best != decision.defaults) {
+            text << "| " << name << " | " << text_of(decision.defaults) << " | " << text_of(decision.best) << " | "
+                 << number("%.3f", decision.gain.ratio) << " | " << number("%.1f %%", 100 * decision.noise) << " | "
+                 << decision.tried << " | " << (decision.is_better ? "yes" : "") << " |\n";
+        }
+    }
     return text.str();
 }
 

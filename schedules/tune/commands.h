@@ -3,6 +3,7 @@
 #define HALYARD_TUNE_COMMANDS_H
 
 #include <csignal>
+#include <map>
 
 #include "session.h"
 
@@ -23,8 +24,22 @@ int command_object(const Options &options);
 
 /** On standard error, a line each. */
 void print_lines(const std::vector<std::string> &lines);
-/** Decisions as tables: what they came to per family, and each that found something else than the default. */
-std::string markdown_of(const std::vector<nlohmann::json> &decisions, const Setting &setting);
+/** A decision and what it is about. */
+struct Decided {
+    std::string name, family;
+    Decision decision;
+};
+
+struct FamilySummary {
+    std::vector<Gain> gains, best;  // as tuned, and if every best one counted
+    int faster = 0, near = 0;       // beyond the noise; whose default is within 2 % of the best
+    double largest = 1;
+};
+
+/** By family, and "all". */
+std::map<std::string, FamilySummary> summary_of(const std::vector<Decided> &decided);
+/** As tables: what decisions came to per family, and each that found something else than the default. */
+std::string markdown_of(const std::vector<nlohmann::json> &records, const Setting &setting);
 /** Writes the file of parameters. */
 int export_decisions(TuningSession &session);
 

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <map>
 #include <stdexcept>
 
 #include "bench/replace_file.h"
@@ -57,10 +56,11 @@ private:
     const bool is_terminal = isatty(STDERR_FILENO) != 0;
 };
 
-std::string sentence_of(const Subject &subject, const Decision &decision) {
-    std::string text = subject.name() + ": " + text_of(decision.defaults) + " stays";
+std::string sentence_of(const Decided &decided) {
+    const Decision &decision = decided.decision;
+    std::string text = decided.name + ": " + text_of(decision.defaults) + " stays";
     if (decision.is_better) {
-        text = subject.name() + ": " + text_of(decision.best) + " is " + number("%.3fx", decision.gain.ratio) +
+        text = decided.name + ": " + text_of(decision.best) + " is " + number("%.3fx", decision.gain.ratio) +
                " as fast as " + text_of(decision.defaults);
     } else if (decision.best != decision.defaults) {
         text += "; " + text_of(decision.best) + " is " + number("%.3fx", decision.gain.ratio);
@@ -130,39 +130,26 @@ public:
 
     /** What was gained and where. */
     void print_summary() const {
-        struct Family {
-            std::vector<Gain> gains;
-            int faster = 0;
-        };
-        std::map<std::string, Family> families;
-        std::vector<std::pair<double, std::string>> best;
-        std::vector<Gain> gains;
-        for (const auto &[subject, decision] : decisions) {
-            Family &family = families[subject->family()];
-            family.gains.push_back(decision.is_better ? decision.gain : Gain());
-            gains.push_back(family.gains.back());
-            if (decision.is_better) {
-                family.faster++;
-                best.emplace_back(-decision.gain.ratio, sentence_of(*subject, decision));
-            }
-        }
-        std::sort(best.begin(), best.end());
         progress.say(std::to_string(decisions.size()) + " of " + std::to_string(subjects.size()) + " decided (" +
                      std::to_string(known) + " known before), " + std::to_string(candidates) + " candidates in " +
                      readable(elapsed()));
-        progress.say(best.empty()
-                         ? "Nothing is faster than the default parameters beyond the noise."
-                         : std::to_string(best.size()) + " get other parameters; the geometric mean of the gains is " +
-                               number("%.3fx", mean_gain(gains).ratio) + ". Per family:");
-        for (const auto &[name, family] : families) {
+        if (faster == 0) {
+            progress.say("Nothing is faster than the default parameters beyond the noise.");
+        }
+        for (const auto &[name, family] : summary_of(decisions)) {
             if (family.faster > 0) {
-                progress.say("  " + name + ": " + std::to_string(family.faster) + " of " +
-                             std::to_string(family.gains.size()) + " faster, mean over all " +
+                progress.say(name + ": " + std::to_string(family.faster) + " of " +
+                             std::to_string(family.gains.size()) +
+                             " get other parameters, and the geometric mean of the gains of all of them is " +
                              number("%.3fx", mean_gain(family.gains).ratio));
             }
         }
-        for (std::size_t i = 0; i < std::min<std::size_t>(3, best.size()); i++) {
-            progress.say((i == 0 ? "Most: " : "      ") + best[i].second);
+        std::vector<Decided> best = decisions;
+        std::sort(best.begin(), best.end(), [](const Decided &a, const Decided &b) {
+            return a.decision.is_better * a.decision.gain.ratio > b.decision.is_better * b.decision.gain.ratio;
+        });
+        for (std::size_t i = 0; i < std::min<std::size_t>(3, faster); i++) {
+            progress.say((i == 0 ? "Most: " : "      ") + sentence_of(best[i]));
         }
         if (decisions.size() < subjects.size() && !failed) {
             progress.say(std::string(interrupted != 0 ? "interrupted" : "the time is up") +
@@ -208,9 +195,9 @@ private:
         }
         known += decision->is_remembered ? 1 : 0;
         faster += decision->is_better ? 1 : 0;
-        decisions.emplace_back(&subject, *decision);
+        decisions.push_back({subject.name(), subject.family(), *decision});
         progress.say("[" + std::to_string(decisions.size()) + "/" + std::to_string(subjects.size()) + ", " +
-                     time_left() + "] " + sentence_of(subject, *decision));
+                     time_left() + "] " + sentence_of(decisions.back()));
     }
 
     TuningSession &session;
@@ -218,7 +205,7 @@ private:
     const double budget;
     const Clock::time_point begin = Clock::now();
     Progress progress;
-    std::vector<std::pair<const Subject *, Decision>> decisions;
+    std::vector<Decided> decisions;
     std::size_t known = 0, faster = 0;
     int candidates = 0;
     bool failed = false;
