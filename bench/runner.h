@@ -33,7 +33,10 @@ private:
     void measure_into(RowResult &row);
     std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most);
     int rounds_of(const WorkId &id) const;
-    PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides);
+    /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, Work &work, PeerResult &result);
+    /** Whether it is ready and right. */
+    static bool finish_peer(PeerContender &side, Work &work, PeerResult &result);
 
     RunnerOptions options;
     PeerOptions peer_options;

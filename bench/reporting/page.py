@@ -127,7 +127,7 @@ def peers_section(run):
     turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide
     if turned and families.lines:
         families = families._replace(header=["peer", *turned[0][1:]], lines=turned[1:])
-    parts += [part(tables.peers(run)), part(families)]
+    parts += [part(tables.peers(run)), part(tables.ways(run)), part(families)]
     parts += [part(tables.stopped(run)), part(tables.wrong(run)), part(tables.behind(run, 20))]
     return "\n".join(parts)
 

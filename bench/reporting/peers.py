@@ -10,6 +10,7 @@ class Peer(NamedTuple):
     title: str
     library: str  # peers of one library are one opponent
     in_c: bool = False  # timed in a loop of C or C++; otherwise in one of Python, whose cost is that of a small row
+    how: str = ""  # it is run
 
 
 # The order decides the colours, so that a peer has the same in every report.
@@ -35,6 +36,14 @@ PEERS = {
     "halide-mullapudi2016": Peer("Halide Mullapudi2016", OWN, in_c=True),
 }
 COMPILED = "pytorch-compile"
+
+
+def learn(declared):
+    """What the peers of a result say of themselves; results from before they did have what stands above."""
+    for each in declared:
+        if each.get("family"):
+            known = peer(each["name"])
+            PEERS[each["name"]] = Peer(known.title, each["family"], each["interface"] == "C", each["how"])
 
 
 def peer(name):

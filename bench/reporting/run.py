@@ -9,7 +9,7 @@ import statistics
 from collections import Counter, OrderedDict
 from functools import cached_property
 
-from .peers import COMPILED, OWN, peer
+from .peers import COMPILED, OWN, learn, peer
 
 SCHEMA = 3
 
@@ -221,6 +221,7 @@ class Run:
         self.data = data
         self.every_row = [Row(row) for row in rows]
         self.rows = [row for row in self.every_row if row.is_measured]
+        learn(data["peers"])
         self.peers = [each["name"] for each in data["peers"] if not each["missing"]]
         self.missing = [(each["name"], each["missing"]) for each in data["peers"] if each["missing"]]
         self.versions = {each["name"]: each["version"] for each in data["peers"]}

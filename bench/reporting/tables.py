@@ -93,6 +93,18 @@ def peers(run):
     )
 
 
+def ways(run):
+    lines = [[each["name"], each["family"], each["interface"], each["how"], each["lacks"]]
+             for each in run.data["peers"] if each.get("how")]
+    return Table(
+        "How each peer is run",
+        "As its own users would. Peers of one library are one opinion; calls timed in Python have its price.",
+        ["peer", "library", "called in", "how it is run", "what it has not"],
+        lines,
+        (1, 2, 3, 4),
+    )
+
+
 def families(run):
     names = run.peers_of(run.rows)
     lines = [
