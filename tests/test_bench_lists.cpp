@@ -8,7 +8,6 @@
 
 #include "kernel_calls.h"
 #include "machine_limits.h"
-#include "pace.h"
 #include "result.h"
 #include "support/isas.h"
 #include "temporary_folder.h"
@@ -335,23 +334,6 @@ TEST(KernelCalls, KnowWhereTheOperandsLie) {
             EXPECT_EQ(std::get<int>(call.arguments[4].value), 256);
         }
     }
-}
-
-TEST(Pace, WritesSeldomAndForASmallPartOfTheTime) {
-    Pace pace;
-    int quick = 0;
-    for (double now = 0; now < 100; now += 0.5) {
-        if (pace.is_due(now)) {
-            pace.was_done(now, now);
-            quick++;
-        }
-    }
-    EXPECT_EQ(quick, 10);
-    // What takes two seconds is due again after forty.
-    EXPECT_TRUE(pace.is_due(100));
-    pace.was_done(100, 102);
-    EXPECT_FALSE(pace.is_due(141));
-    EXPECT_TRUE(pace.is_due(142));
 }
 
 }  // namespace
