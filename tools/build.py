@@ -50,9 +50,14 @@ def build_kernels():
     build("kernels")
 
 
-def make(preset, *targets, needs=()):
-    """What the preset builds, or these targets of it, with what that needs. The build folder."""
+def make(preset, *targets, needs=(), subset=()):
+    """What the preset builds, or these targets of it, with what that needs. `subset`: options of CMake for a library of some
+    operations, in a folder of its own. The build folder."""
     again = prepare(*needs)
+    if subset:
+        folder = configure(preset, *subset, folder=BUILD / (FOLDERS.get(preset, preset) + "-subset"), again=again)
+        cmake("build", "--build", folder, "--target", "all" if preset == "test" else "halyard_libraries", *targets)
+        return folder
     if preset in ("asan", "tsan", "clang", "clang-asan", "fuzz", "cuda", "cuda-test"):
         build_kernels()  # which these take from there
     folder = configure(preset, again=again)

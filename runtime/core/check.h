@@ -98,6 +98,8 @@ public:
 
     /** The tensor as a view, if it is one that this library can read. */
     View tensor(const char *name, const DLTensor *tensor);
+    /** Whether the library has kernels for the dtype of `name`. */
+    bool built_type(const char *name, DType dtype);
     /** The same for one that is written: no two of its elements may share memory. */
     View output(const char *name, const DLTensor *tensor);
     /** [d], or nothing if `tensor` is null: a weight or bias for rows of x. */

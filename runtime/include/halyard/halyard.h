@@ -128,6 +128,10 @@ HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
 
+/** 1 if this library was built with the operation, whose name is one of operations.cmake ("layer_norm", "ffn"), else 0: its
+ *  functions then answer HALYARD_UNSUPPORTED. halyard/config.h says the same to the preprocessor. */
+HALYARD_API int halyard_operation_supported(const char *operation);
+
 /** @} */
 
 /** @defgroup context Context
