@@ -156,8 +156,11 @@ ResultFile open_result(const std::string &name) {
 std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
     const std::regex filter(options.filter);
     std::vector<WorkId> chosen;
+    int not_built = 0;
     for (const WorkId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
-        if (std::regex_search(row.name(), filter)) {
+        if (!is_built(row)) {
+            not_built++;
+        } else if (std::regex_search(row.name(), filter)) {
             const std::string reason = too_large(row, machine);
             if (reason.empty()) {
                 chosen.push_back(row);
@@ -165,6 +168,9 @@ std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, 
                 std::cerr << "left out: " << row.name() << ": " << reason << '\n';
             }
         }
+    }
+    if (not_built > 0) {
+        std::cerr << "left out: " << not_built << " rows of what the library was built without\n";
     }
     if (chosen.empty()) {
         throw UsageError("no row matches '" + options.filter + "'; --list shows the names");

@@ -79,8 +79,8 @@ def text_of(run):
         ),
         paragraph(f"Furthest behind: {', '.join(text for _, text in behind[:MOST_BEHIND])}.") if behind else "",
         paragraph(
-            "The peers' columns are their time over ours, above 1 halyard is faster; outputs are preallocated where the peer can. A dash: the peer has no such operation or "
-            "was not measured in that row."
+            "The peers' columns are their time over ours, above 1 halyard is faster; outputs are preallocated where the "
+            "peer can. A dash: the peer has no such operation or was not measured in that row."
         ),
         "![Time of each peer over halyard's, by family of kernels](docs/results.svg)",
     ]

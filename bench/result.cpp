@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 namespace halyard::bench {
@@ -61,29 +62,6 @@ json to_json(const PeerResult &peer, const RowResult &row) {
         object["verdict"] = name_of(row.verdict(peer));
     }
     return object;
-}
-
-/** Of attention, blocks and models. */
-void add_transformer(json &object, const RowResult &row) {
-    const WorkId &id = row.id;
-    object["family"] = id.kernel->operation;
-    object["heads"] = id.heads().heads;
-    object["kv_heads"] = id.heads().kv_heads;
-    object["head_dim"] = id.heads().head_dim;
-    object["sequences"] = id.sequences();
-    object["tokens"] = id.tokens();
-    object["cached"] = id.cached;
-    object["flops"] = id.flops();
-    object["weight_bytes"] = id.weight_bytes();
-    object["cache_bytes"] = id.cache_bytes();
-    if (row.rounds > 0) {
-        object["sets"] = row.sets;
-        object["read_seconds"] = to_json(row.read_seconds);
-        object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
-    }
-    if (row.resident != 0) {
-        object["resident"] = row.resident;
-    }
 }
 
 std::string format(const char *pattern, double value) {
@@ -146,18 +124,22 @@ json to_json(const RowResult &row) {
         object["ours_over_ours_again"] = to_json(row.again);
         object["noise"] = row.own_noise();
     }
-    if (row.id.kernel->layer) {
-        object["d_out"] = row.id.d_out;
+    if (row.id.has_roofline()) {
         object["flops"] = row.id.flops();
         object["weight_bytes"] = row.id.weight_bytes();
     }
-    if (row.id.kernel->layer && row.rounds > 0) {
-        object["weight_set"] = row.id.weight_bytes() * row.sets;
+    if (row.id.has_roofline() && row.rounds > 0) {
+        object["sets"] = row.sets;
         object["read_seconds"] = to_json(row.read_seconds);
         object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
     }
-    if (row.id.has_heads()) {
-        add_transformer(object, row);
+    if (row.id.kernel->layer) {
+        object["d_out"] = row.id.d_out;
+    } else if (row.id.has_heads()) {
+        object["family"] = row.id.kernel->operation;
+    }
+    if (row.resident != 0) {
+        object["resident"] = row.resident;
     }
     object["peers"] = json::object();
     for (const PeerResult &peer : row.peers) {
@@ -226,9 +208,14 @@ std::string summary_of(const RowResult &row) {
 
 ResultFile::ResultFile(const std::string &file_name) : name(file_name) {
     if (!name.empty()) {
+        const bool is_new = !std::filesystem::exists(name);
         file.open(name, std::ios::app);
         if (!file) {
             throw std::runtime_error("cannot write '" + name + "': " + std::strerror(errno));
+        }
+        file.close();
+        if (is_new) {
+            std::filesystem::remove(name);
         }
     }
 }
@@ -237,10 +224,8 @@ void ResultFile::write(const json &line) {
     if (name.empty()) {
         return;
     }
-    if (!is_begun) {
-        file.close();
+    if (!file.is_open()) {
         file.open(name, std::ios::trunc);
-        is_begun = true;
     }
     file << line.dump() << std::endl;
     if (!file) {

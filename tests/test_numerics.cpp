@@ -161,6 +161,7 @@ INSTANTIATE_TEST_SUITE_P(All, Bits, testing::ValuesIn(operation_cases()), name_o
 INSTANTIATE_TEST_SUITE_P(All, BitsOfElementwise,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return !each.needs_features; })),
                          name_of_case);
+HALYARD_TEST_MAY_BE_EMPTY(BitsOfElementwise);
 
 // ---- Bits that every target with fused multiply-add must give ----------------------------------------------------
 
@@ -192,6 +193,7 @@ std::string results_hash(const Operation &operation, halyard_isa isa) {
 }
 
 TEST(GoldenBits, EveryInstructionSetWithFusedMultiplyAddGivesThem) {
+    HALYARD_TEST_NEEDS(HALYARD_HAS_F32)
     expect_golden_bits("operations", [](halyard_isa isa) {
         Hashes hashes;
         for (const Operation &operation : operations()) {
@@ -244,6 +246,7 @@ TEST_P(Forms, AddNormIsAddThenNorm) {
 }
 
 TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
+    HALYARD_TEST_NEEDS(is_built("glu"))
     int compared = 0;
     for (const Operation &packed : operations()) {
         const std::size_t infix = packed.label.find("_packed");
@@ -284,6 +287,7 @@ TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
 }
 
 TEST_P(Forms, CastsThereAndBackKeepTheBits) {
+    HALYARD_TEST_NEEDS(is_built("cast"))
     // 16 bits to f32 and back, and equal types: nothing is lost but the payload of a NaN.
     for (const Dtype between : {Dtype::f32, type}) {
         for (const halyard_isa isa : supported_isas()) {
@@ -306,6 +310,7 @@ TEST_P(Forms, CastsThereAndBackKeepTheBits) {
 }
 
 TEST_P(Forms, CastsRoundToNearestEven) {
+    HALYARD_TEST_NEEDS(is_built("cast"))
     // Values, midpoints and the numbers beside them, from f32 to the 16-bit types, overflow and NaN among them. f32
     // holds every value of the other types.
     if (type == Dtype::f32) {

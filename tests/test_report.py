@@ -245,6 +245,13 @@ class Counting(unittest.TestCase):
         self.assertFalse(counts(["pytorch", "onednn", "mkl"], seconds=1e-6))
         self.assertTrue(counts(["onednn", "mkl"], seconds=1e-6))
 
+    def test_small_rows_stand_apart(self):
+        ratios = {"pytorch": peer(1.5, "ahead"), "onednn": peer(1.2, "ahead")}
+        run = made(run_of([row("exp", ratios, "activations"), row("exp", ratios, "activations", rows=1, seconds=1e-6)]))
+        groups = {group: len(rows) for group, rows in run.compared_groups().items()}
+        self.assertEqual(groups, {"activations": 1, "under 2 µs, not counted": 1})
+        self.assertEqual(run.tally()["small"], 1)
+
     def test_a_missing_compile_is_said(self):
         ratios = {"pytorch": peer(1.5, "ahead"), "onednn": peer(1.2, "ahead")}
         run = made(run_of([row("exp", ratios), row("silu", {**ratios, "pytorch-compile": peer(1.1, "ahead")})]))

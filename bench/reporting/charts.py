@@ -420,7 +420,7 @@ def picture(means, names):
     left, right, step, line = 116, 776, 30, 22
     keys, place, keys_bottom = [], 12, 42
     for name in names:
-        width = 30 + 7.2 * len(peer(name).title)
+        width = 36 + 7.4 * len(peer(name).title)
         if place + width > 790:
             place, keys_bottom = 12, keys_bottom + line
         mark = outline(palette.shape(name), place + 6, keys_bottom - 4, 6)

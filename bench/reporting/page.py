@@ -116,18 +116,18 @@ def summary(run):
 
 
 def peers_section(run):
-    parts = ['<h2 id="peers">Peers</h2>']
+    parts = ['<h2 id="peers">Peers</h2>', f"<p>{escape(tables.missing_text(run))}</p>"]
     if not run.peers_of(run.rows, with_own=False):
         parts.append(
-            "<p>No other library took part in this run. <code>./run bench --peers all</code> installs those that can be "
-            "had and measures beside them; <code>./run bench --list-peers</code> says which are here, and "
-            "docs/benchmarks.md where each is found. The roofline and the fractions of the limits below need none.</p>"
+            "<p><code>./run bench --peers all</code> installs other libraries and measures beside them; <code>./run bench "
+            "--list-peers</code> says which are here, and docs/benchmarks.md where each is found. The roofline and the "
+            "fractions of the limits below need none.</p>"
         )
     families = tables.families(run)
     turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide
     if turned and families.lines:
         families = families._replace(header=["peer", *turned[0][1:]], lines=turned[1:])
-    parts += [part(tables.peers(run)), part(tables.ways(run)), part(families), note(tables.missing_text(run))]
+    parts += [part(tables.peers(run)), part(tables.ways(run)), part(families)]
     parts += [part(tables.stopped(run)), part(tables.wrong(run)), part(tables.behind(run, 20))]
     return "\n".join(parts)
 
@@ -172,7 +172,7 @@ def families_section(run, palette):
             "the scale are beyond it: the number beside them is the farthest."
         ),
     ]
-    for group, rows in run.groups().items():
+    for group, rows in run.compared_groups().items():
         names = run.peers_of(rows)
         if names:
             bars = charts.ratio_bars(run.worst(rows, MOST_BARS), names, palette)

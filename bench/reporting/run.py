@@ -166,6 +166,8 @@ class Row:
 
     @property
     def rate_text(self):
+        if self.get("family") in ("block", "model"):
+            return f"{significant(self['rows'] / self.seconds)} tokens/s"
         if self.has_roofline:
             return f"{significant(self['flops'] / self.seconds / 1e9)} GFLOP/s"
         return f"{significant(self.bytes_per_second / 1e9)} GB/s"
@@ -244,6 +246,12 @@ class Run:
         for row in self.rows:
             groups.setdefault(row["group"], []).append(row)
         return groups
+
+    def compared_groups(self):
+        """The same with small rows apart."""
+        groups = {group: [row for row in rows if not row.is_small] for group, rows in self.groups().items()}
+        groups["under 2 µs, not counted"] = [row for row in self.rows if row.is_small]
+        return {group: rows for group, rows in groups.items() if rows}
 
     def worst(self, rows, most):
         """At most so many of the rows: those where the fastest peer, or else the limit, is furthest ahead; in their
@@ -424,8 +432,9 @@ class Run:
                 f"† {len(beyond)} row{'s' if len(beyond) > 1 else ''} took less time than the limit by more than the "
                 f"noise, measured three times: {why} ({', '.join(row['name'] for row in beyond)})."
             )
-        for limit in self.limits["contradictions"]:
-            texts.append(f"The limit '{limit}' stayed below what another measurement of the run shows to be possible.")
+        if self.limits["contradictions"]:
+            limits = "; ".join(self.limits["contradictions"])
+            texts.append(f"Limits that stayed below what another measurement of the run shows to be possible: {limits}.")
         for sentences in self.abnormal().values():
             texts += [f"‡ {each}: it does not count." for each in sentences]
         return texts

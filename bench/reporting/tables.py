@@ -246,6 +246,8 @@ def levels(run):
 
 
 def missing_text(run):
+    if not run.data["peers"]:
+        return "No other library took part: './run bench --peers all' installs those that can be had."
     return "Not here: " + "; ".join(f"{name} ({reason})" for name, reason in run.missing) + "." if run.missing else ""
 
 
@@ -261,7 +263,7 @@ def summary(run):
 def document(run):
     parts = [headline(run), run.tally_text(), *run.faults(), *run.reservations(), peers(run), families(run)]
     parts += [missing_text(run), stopped(run), wrong(run), behind(run, 20), ROWS_NOTE]
-    parts += [rows(group, members, run.peers_of(members)) for group, members in run.groups().items()]
+    parts += [rows(group, members, run.peers_of(members)) for group, members in run.compared_groups().items()]
     parts += [resident(run), accuracy(run, [row for row in run.rows if "ulps" in row.data]), machine(run), levels(run)]
     return parts
 

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/built.h"
 #include "support/operations.h"
 #include "support/tensor.h"
 
@@ -28,6 +29,19 @@ public:
 private:
     halyard_context *context = nullptr;
 };
+
+/** A suite for which a library of few operations has no case. */
+#ifdef HALYARD_TESTS_SUBSET
+#define HALYARD_TEST_MAY_BE_EMPTY(suite) GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(suite)
+#else
+#define HALYARD_TEST_MAY_BE_EMPTY(suite) static_assert(true)
+#endif
+
+/** Skips a test of what the library was built without. */
+#define HALYARD_TEST_NEEDS(condition)                                                                                  \
+    if (!(condition)) {                                                                                                \
+        GTEST_SKIP() << "this library was built without what the test is about";                                       \
+    }
 
 /** The instruction sets that this machine can run. */
 std::vector<halyard_isa> supported_isas();

@@ -1,18 +1,26 @@
-// The instruction sets of the processor that this is compiled for.
+// The instruction sets that the library was built for.
 #ifndef HALYARD_TESTS_SUPPORT_ISAS_H
 #define HALYARD_TESTS_SUPPORT_ISAS_H
 
+#include <iterator>
 #include <vector>
 
 #include "halyard/halyard.h"
 
 namespace halyard::tests {
 
-#if defined(__aarch64__)
-constexpr halyard_isa weakest_isa = HALYARD_ISA_NEON, strongest_isa = HALYARD_ISA_NEON_FP16;
-#else
-constexpr halyard_isa weakest_isa = HALYARD_ISA_SSE41, strongest_isa = HALYARD_ISA_AVX512;
-#endif
+namespace isa_named {
+constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512;
+constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16;
+}  // namespace isa_named
+
+/** Weakest first, without a gap. */
+constexpr halyard_isa built_isas[] = {
+#define HALYARD_ISA(name) isa_named::name,
+#include "kernels/isas.inc"
+#undef HALYARD_ISA
+};
+constexpr halyard_isa weakest_isa = *std::begin(built_isas), strongest_isa = *std::rbegin(built_isas);
 
 /** Those of this machine that have fused multiply-add. */
 inline std::vector<halyard_isa> fused_isas() {

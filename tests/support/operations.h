@@ -61,6 +61,7 @@ struct Operation {
     bool one_type() const;
 };
 
+/** Those that the library was built with. */
 const std::vector<Operation> &operations();
 
 /** The operation with this label; stops the program if there is none. */
