@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 namespace halyard::bench {
@@ -207,9 +208,14 @@ std::string summary_of(const RowResult &row) {
 
 ResultFile::ResultFile(const std::string &file_name) : name(file_name) {
     if (!name.empty()) {
+        const bool is_new = !std::filesystem::exists(name);
         file.open(name, std::ios::app);
         if (!file) {
             throw std::runtime_error("cannot write '" + name + "': " + std::strerror(errno));
+        }
+        file.close();
+        if (is_new) {
+            std::filesystem::remove(name);
         }
     }
 }
@@ -218,10 +224,8 @@ void ResultFile::write(const json &line) {
     if (name.empty()) {
         return;
     }
-    if (!is_begun) {
-        file.close();
+    if (!file.is_open()) {
         file.open(name, std::ios::trunc);
-        is_begun = true;
     }
     file << line.dump() << std::endl;
     if (!file) {

@@ -94,15 +94,14 @@ struct Run {
 /** A file that results are appended to, a line each, so that a run that is killed leaves what it measured. */
 class ResultFile {
 public:
-    /** Throws std::runtime_error if `name` cannot be written; what it holds stays until the first line. No name: no
-     * file. */
+    /** Throws std::runtime_error if `name` cannot be written, and leaves what it holds until the first line. Without a
+     *  name nothing is written. */
     explicit ResultFile(const std::string &name);
     void write(const nlohmann::ordered_json &line);
 
 private:
     std::string name;
     std::ofstream file;
-    bool is_begun = false;
 };
 
 /** The lines of a file: what is known before the rows are measured, a row, and what is known after them. */

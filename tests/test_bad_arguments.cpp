@@ -388,6 +388,9 @@ INSTANTIATE_TEST_SUITE_P(All, BadArgumentsPacked, testing::ValuesIn(operation_ca
 INSTANTIATE_TEST_SUITE_P(All, BadArgumentsOfRows,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return each.needs_features; })),
                          name_of_case);
+HALYARD_TEST_MAY_BE_EMPTY(BadArgumentsOfOneType);
+HALYARD_TEST_MAY_BE_EMPTY(BadArgumentsPacked);
+HALYARD_TEST_MAY_BE_EMPTY(BadArgumentsOfRows);
 
 /** Whether an enumeration of C++ may hold any int: braces make it from one then. */
 template<typename Enumeration, typename = void>

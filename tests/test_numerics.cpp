@@ -161,6 +161,7 @@ INSTANTIATE_TEST_SUITE_P(All, Bits, testing::ValuesIn(operation_cases()), name_o
 INSTANTIATE_TEST_SUITE_P(All, BitsOfElementwise,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return !each.needs_features; })),
                          name_of_case);
+HALYARD_TEST_MAY_BE_EMPTY(BitsOfElementwise);
 
 // ---- Bits that every target with fused multiply-add must give ----------------------------------------------------
 

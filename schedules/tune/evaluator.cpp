@@ -271,6 +271,9 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
             for (std::size_t k = begin; k < end; k++) {
                 result.gains[to_measure[k]].push_back(gain_over(seconds[0], seconds[2 + k - begin]));
             }
+            if (is_large(workload) && !workload.id.cold) {
+                work = nullptr;  // several of these at a time may be more than there is memory
+            }
         }
         result.again = again;
         for (std::size_t k = begin; k < end && !is_final; k++) {

@@ -79,7 +79,7 @@ void expect_golden_bits(const std::string &group, const std::function<Hashes(hal
     }
     for (const halyard_isa isa : isas) {
         const Hashes got = hashes(isa);
-        if (everything_is_built) {
+        if (!is_subset) {
             EXPECT_EQ(golden.size(), got.size()) << path << " does not fit what there is";
         }
         for (const auto &[label, hash] : got) {
