@@ -15,7 +15,7 @@
 #include "plan.h"
 #include "replace_file.h"
 #include "runner.h"
-#include "support/isas.h"
+#include "tests/support/isas.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -104,7 +104,7 @@ std::vector<KnownPeer> wanted_peers(const Options &options) {
     const auto &names = options.peers;
     std::set<std::string> there_are;
     for (const KnownPeer &each : known) {
-        there_are.insert({each.name, each.group.empty() ? each.name : each.group});
+        there_are.insert(each.name);
     }
     for (const std::string &name : names) {
         if (name != "all" && name != "none" && there_are.count(name) == 0) {
@@ -117,9 +117,7 @@ std::vector<KnownPeer> wanted_peers(const Options &options) {
     }
     std::vector<KnownPeer> wanted;
     for (const KnownPeer &each : known) {
-        const auto is_meant = [&each](const std::string &name) {
-            return name == "all" || name == each.name || (!each.group.empty() && name == each.group);
-        };
+        const auto is_meant = [&each](const std::string &name) { return name == "all" || name == each.name; };
         if (std::any_of(names.begin(), names.end(), is_meant)) {
             wanted.push_back(each);
         }

@@ -40,7 +40,7 @@ public:
         if (!holds(operations, id.kernel->operation)) {
             return "has no such operation, or is not compared for it";
         }
-        return holds(types, tests::name_of(id.dtype)) && holds(types, tests::name_of(id.output_dtype()))
+        return holds(types, operations::name_of(id.dtype)) && holds(types, operations::name_of(id.output_dtype()))
                    ? ""
                    : "is not compared for this type";
     }

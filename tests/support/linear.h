@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "reference_linear.h"
+#include "operations/reference_linear.h"
 #include "support/invocation.h"
 #include "support/isas.h"
 
