@@ -18,15 +18,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-SCHEMAS = (1, 2)
+from reporting.run import Failure, load
+
 LEAST_CHANGE = 0.02  # less is not worth a word
 NOISES = 3  # how many times its noise a change must be
 
 SAME, FASTER, SLOWER = "same", "faster", "SLOWER"
-
-
-class Failure(Exception):
-    """A sentence for the user."""
 
 
 def percent(text):
@@ -51,40 +48,14 @@ def parse_arguments(arguments):
     return parser.parse_args(arguments)
 
 
-def load(path):
-    try:
-        run = json.loads(path.read_text())
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise Failure(f"{path} is damaged: {error}") from None
-    if not isinstance(run, dict) or run.get("schema") not in SCHEMAS or not isinstance(run.get("rows"), list):
-        raise Failure(f"{path} is no result of halyard-bench that is known here (schema 1 or 2)")
-    if not isinstance(run.get("machine"), dict):
-        raise Failure(f"{path} is damaged: it does not say on which machine it was measured")
-    return run
-
-
-def median(estimate):
-    value = float(estimate["median"])
-    if not 0 < value < math.inf or isinstance(estimate["median"], str):
-        raise ValueError(f"a median of {estimate['median']!r}")
-    return value
-
-
-def times_of(run, path):
+def times_of(run):
     """{row: (time in units of its limit, its noise, seconds)} of the rows that were measured."""
     rows = {}
-    for index, row in enumerate(run["rows"]):
-        try:
-            if row["failure"] or row["is_wrong"]:
-                continue
-            fraction = median(row["fraction_of_limit"])
-            spread = 1.4826 * row["fraction_of_limit"]["mad"] / fraction
-            noise = max(spread, abs(median(row["ours_over_ours_again"]) - 1))
-            rows[row["name"]] = (1 / fraction, noise, median(row["seconds"]))
-        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            raise Failure(f"{path}: row {index} is damaged ({type(error).__name__}: {error})") from None
+    for row in run.rows:
+        fraction = row["fraction_of_limit"]
+        spread = 1.4826 * fraction["mad"] / fraction["median"]
+        noise = max(spread, abs(row["ours_over_ours_again"]["median"] - 1))
+        rows[row["name"]] = (1 / fraction["median"], noise, row.seconds)
     return rows
 
 
@@ -154,7 +125,7 @@ def measure(build, options, directory):
     done = subprocess.run([*command, "--json", str(out)], stdout=subprocess.DEVNULL)
     if done.returncode != 0 or not out.exists():
         raise Failure(f"{program} ended with status {done.returncode}")
-    return times_of(load(out), out)
+    return times_of(load(out))
 
 
 def measure_builds(options):
@@ -207,10 +178,10 @@ def main(arguments):
     else:
         a, b = load(options.a), load(options.b)
         for what in ("cpu", "processors"):
-            if a["machine"].get(what) != b["machine"].get(what):
-                print(f"compare: the runs are from different machines ({what}: {a['machine'].get(what)} and "
-                      f"{b['machine'].get(what)}); the changes say little", file=sys.stderr)
-        rows = compare_rows(times_of(a, options.a), times_of(b, options.b))
+            if a.machine.get(what) != b.machine.get(what):
+                print(f"compare: the runs are from different machines ({what}: {a.machine.get(what)} and "
+                      f"{b.machine.get(what)}); the changes say little", file=sys.stderr)
+        rows = compare_rows(times_of(a), times_of(b))
     if not rows:
         raise Failure("the two have no measured row in common")
     too_slow = report(rows, options.fail_above)

@@ -1,21 +1,20 @@
 // halyard-bench: measures the machine's limits, then each kernel against them and against every peer that is present.
+// It prints its progress and writes what it finds to a file, of which bench/report.py makes tables and pages.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <iostream>
 #include <regex>
 #include <set>
-#include <sstream>
 
+#include "google_benchmark.h"
 #include "machine_limits.h"
-#include "pace.h"
+#include "operations/isas.h"
 #include "plan.h"
-#include "replace_file.h"
 #include "runner.h"
-#include "tests/support/isas.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -23,11 +22,12 @@ namespace {
 
 struct Options {
     bool full = false, quick = false, list = false, list_peers = false;
-    std::string filter, json_file, text_file, isa, work_list;
+    std::string filter, json_file, isa, work_list;
     std::string python = "python3";
     std::vector<std::string> peers{"all"};
     std::vector<std::string> peer_folders;
     std::string serve;
+    std::vector<std::string> google_benchmark;  // those that begin with --benchmark_
     double row_limit = 120;
     int threads = 0, rounds = 0;
 
@@ -61,19 +61,19 @@ std::string compiler() {
 /** Those that this library holds. */
 std::vector<std::string> isa_names() {
     std::vector<std::string> names;
-    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
         names.emplace_back(halyard_isa_name(static_cast<halyard_isa>(isa)));
     }
     return names;
 }
 
 halyard_isa isa_cap(const std::string &name) {
-    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
         if (name == halyard_isa_name(static_cast<halyard_isa>(isa))) {
             return static_cast<halyard_isa>(isa);
         }
     }
-    return tests::strongest_isa;
+    return operations::strongest_isa;
 }
 
 /** Watches how much of the machine others use while this program and its peers measure. */
@@ -130,11 +130,12 @@ std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &want
                                               Run &run) {
     std::vector<std::unique_ptr<Peer>> peers;
     for (const KnownPeer &each : wanted) {
-        Run::PeerInfo info{each.name, "", ""};
+        Run::PeerInfo info{each.name};
         std::unique_ptr<Peer> peer = each.where == Runs::isolated ? make_isolated(each.name, peer_options, info.missing)
                                                                   : each.make(peer_options, info.missing);
         if (peer) {
             info.version = peer->version();
+            info.about = peer->about();
             peers.push_back(std::move(peer));
         }
         run.peers.push_back(info);
@@ -142,18 +143,9 @@ std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &want
     return peers;
 }
 
-void write_json(const Run &run, const std::string &file) {
-    if (!file.empty()) {
-        replace_file(file, to_json(run).dump(1) + "\n");
-    }
-}
-
-/** Nothing is measured for hours to find at its end that there is no place for the result. */
-void require_writable(const std::string &file) {
+ResultFile open_result(const std::string &name) {
     try {
-        if (!file.empty()) {
-            require_replaceable(file);
-        }
+        return ResultFile(name);
     } catch (const std::runtime_error &error) {
         throw UsageError(error.what());
     }
@@ -162,8 +154,11 @@ void require_writable(const std::string &file) {
 std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
     const std::regex filter(options.filter);
     std::vector<WorkId> chosen;
+    int not_built = 0;
     for (const WorkId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
-        if (std::regex_search(row.name(), filter)) {
+        if (!is_built(row)) {
+            not_built++;
+        } else if (std::regex_search(row.name(), filter)) {
             const std::string reason = too_large(row, machine);
             if (reason.empty()) {
                 chosen.push_back(row);
@@ -171,6 +166,9 @@ std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, 
                 std::cerr << "left out: " << row.name() << ": " << reason << '\n';
             }
         }
+    }
+    if (not_built > 0) {
+        std::cerr << "left out: " << not_built << " rows of what the library was built without\n";
     }
     if (chosen.empty()) {
         throw UsageError("no row matches '" + options.filter + "'; --list shows the names");
@@ -204,27 +202,16 @@ PeerOptions peer_options_of(const Options &options, const Machine &machine) {
     return {options.python, machine.cold_set(), chosen_isa(options), options.row_limit};
 }
 
-/** The row's place, name and result, each when it is known. */
-void measure_rows(Runner &runner, const std::vector<WorkId> &rows, const Options &options,
-                  const BusyElsewhere &busy_elsewhere, Run &run) {
+/** Prints and writes each row when it is known. */
+void measure_rows(Runner &runner, const std::vector<WorkId> &rows, ResultFile &file, Run &run) {
     const auto start = std::chrono::steady_clock::now();
-    const auto seconds = [start] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    };
-    Pace pace;
     for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
         std::cerr << "[" << i + 1 << "/" << rows.size() << time_left(start, i, rows.size()) << "] " << rows[i].name()
                   << "  " << std::flush;
         run.rows.push_back(runner.measure_row(rows[i]));
         std::cerr << summary_of(run.rows.back()) << std::endl;
-        const double begin = seconds();
-        if (pace.is_due(begin)) {
-            run.busy_elsewhere = busy_elsewhere.share();
-            write_json(run, options.json_file);
-            pace.was_done(begin, seconds());
-        }
+        file.write(to_json(run.rows.back()));
     }
-    run.busy_elsewhere = busy_elsewhere.share();
 }
 
 /** The rates that rows reached, and the multiply-adds that they were held against: no peak can be below them. */
@@ -247,7 +234,6 @@ std::string file_name(const std::string &name) {
 int run_benchmark(const Options &options) {
     Run run;
     run.work_list = options.list_name();
-    run.mode = options.full ? "full" : options.quick ? "quick" : "default";
     run.date = utc_now();
     run.machine = describe_machine();
     run.threads = options.threads != 0 ? options.threads : run.machine.processors;
@@ -263,13 +249,7 @@ int run_benchmark(const Options &options) {
         return 0;
     }
 
-    require_writable(options.json_file);
-    require_writable(options.text_file);
-    const bool is_device =
-        std::filesystem::exists(options.json_file) && !std::filesystem::is_regular_file(options.json_file);
-    if (!options.json_file.empty() && options.json_file == options.text_file && !is_device) {
-        throw UsageError("--json and --text name the same file, '" + options.json_file + "'");
-    }
+    ResultFile file = open_result(options.json_file);  // nothing is measured for hours to find no place for it
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });
     const PeerOptions peer_options = peer_options_of(options, run.machine);
@@ -291,20 +271,30 @@ int run_benchmark(const Options &options) {
     std::cerr << (is_terminal ? "\r\x1b[Kmeasured the limits of the machine" : "") << std::endl;
     run.loop_overhead = loop_overhead();
 
-    Runner runner({options.rounds, options.full || !options.filter.empty(), run.threads}, peer_options, peers);
-    measure_rows(runner, rows, options, busy_elsewhere, run);
+    file.write(header_of(run));
+
+    Runner runner({options.rounds, !options.quick}, peer_options, peers);
+    measure_rows(runner, rows, file, run);
     repeat_contradicted(run.limits, rates_of(run), run.machine, [] { return interrupted != 0; });
     run.interrupted = interrupted != 0;
-    write_json(run, options.json_file);
-    if (!options.text_file.empty()) {
-        std::ostringstream text;
-        print_tables(run, text);
-        replace_file(options.text_file, text.str());
-    }
-    print_short(run, std::cout);
+    run.busy_elsewhere = busy_elsewhere.share();
+    file.write(end_of(run));
     const bool all_right = std::all_of(run.rows.begin(), run.rows.end(),
                                        [](const RowResult &row) { return !row.is_wrong && row.failure.empty(); });
     return run.interrupted ? exit_interrupted : all_right ? 0 : exit_wrong_result;
+}
+
+/** The rows of the library alone, as Google Benchmark's options say. */
+int run_as_google_benchmark(const Options &options) {
+    if (!options.json_file.empty()) {
+        throw UsageError("--json and --benchmark_ options do not go together; Google Benchmark has --benchmark_out");
+    }
+    const Machine machine = describe_machine();
+    const std::vector<WorkId> rows =
+        chosen_rows(options, machine, options.threads != 0 ? options.threads : machine.processors);
+    return run_google_benchmark(rows, options.google_benchmark, machine.cold_set(), chosen_isa(options))
+               ? 0
+               : exit_wrong_result;
 }
 
 /** Which peers there are, and why the others are not. */
@@ -346,8 +336,10 @@ int main(int argc, char **argv) {
     app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
     app.add_flag("--list", options.list, "print the names of the rows and stop");
     app.add_flag("--list-peers", options.list_peers, "print the peers that are here, and why others are not, and stop");
-    app.add_option("--json", options.json_file, "write the results to this file")->take_last()->check(file_name);
-    app.add_option("--text", options.text_file, "write all tables to this file")->take_last()->check(file_name);
+    app.add_option("--json", options.json_file,
+                   "write the results to this file, a line each (bench/report.py shows them)")
+        ->take_last()
+        ->check(file_name);
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
     app.add_option("--isa", options.isa, "use no instruction set above this one")->check(CLI::IsMember(isa_names()));
@@ -366,13 +358,26 @@ int main(int argc, char **argv) {
     app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")
         ->check(CLI::Range(1, 1000));
     app.add_option("--serve", options.serve)->group("");  // hidden: how this program starts itself for a peer
+    app.footer(
+        "Options that begin with --benchmark_ (list_tests, filter, repetitions, out, format=json|csv|console, ...)\n"
+        "run the rows of the library alone with Google Benchmark, whose own they are.");
+    std::vector<char *> arguments;
+    for (int i = 0; i < argc; i++) {
+        if (std::strncmp(argv[i], "--benchmark_", 12) == 0) {
+            options.google_benchmark.emplace_back(argv[i]);
+        } else {
+            arguments.push_back(argv[i]);
+        }
+    }
     try {
-        app.parse(argc, argv);
+        app.parse(static_cast<int>(arguments.size()), arguments.data());
         if (!options.serve.empty()) {
             return serve(options);
         }
         options.peer_folders.push_back(HALYARD_BENCH_PEERS_DIR);
-        return options.list_peers ? list_peers(options) : run_benchmark(options);
+        return options.list_peers                  ? list_peers(options)
+               : !options.google_benchmark.empty() ? run_as_google_benchmark(options)
+                                                   : run_benchmark(options);
     } catch (const CLI::CallForHelp &help) {
         return app.exit(help);
     } catch (const CLI::ParseError &error) {

@@ -24,6 +24,8 @@ public:
     virtual ~Contender() = default;
     /** Some untimed calls, then the timed loop. */
     virtual void run(benchmark::State &state) = 0;
+    /** One call without a clock, of what is a call in this process. */
+    virtual void step() {}
     /** True if run() reports the time itself. */
     virtual bool times_itself() const { return false; }
     /** Why it stopped working, if it did. */
@@ -36,6 +38,10 @@ class Local : public Contender {
 public:
     Local(Call work, std::size_t set_count) : call(std::move(work)), sets(set_count) {}
     void run(benchmark::State &state) override;
+    void step() override {
+        call(next);
+        next = next + 1 == sets ? 0 : next + 1;
+    }
 
 private:
     Call call;
@@ -83,13 +89,9 @@ void warm_up(const Call &call, bool cold) {
 
 template<typename Call>
 void Local<Call>::run(benchmark::State &state) {
-    const auto step = [this] {
-        call(next);
-        next = next + 1 == sets ? 0 : next + 1;
-    };
-    warm_up(step, sets > 1);
+    warm_up([this] { Local::step(); }, sets > 1);
     for (auto _ : state) {
-        step();
+        Local::step();
     }
 }
 

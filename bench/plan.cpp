@@ -1,6 +1,11 @@
 // See plan.h.
 #include "plan.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "operations/built.h"
+
 namespace halyard::bench {
 namespace {
 
@@ -14,6 +19,16 @@ std::string memory_error(std::size_t bytes, std::size_t share, const Machine &ma
 }
 
 }  // namespace
+
+bool is_built(const WorkId &row) {
+    const auto has = [](Dtype dtype) {
+        return std::count(std::begin(operations::all_dtypes), std::end(operations::all_dtypes), dtype) > 0;
+    };
+    const bool function = row.is_model()      ? operations::is_built("stack_forward")
+                          : row.kernel->block ? operations::is_built("block_forward")
+                                              : operations::is_built(row.kernel->operation);
+    return function && has(row.dtype) && has(row.kernel->cast_to.value_or(row.dtype));
+}
 
 std::string too_large(const WorkId &row, const Machine &machine) {
     if (!row.has_roofline()) {

@@ -12,6 +12,9 @@ namespace halyard::bench {
 /** Empty, or why this machine's memory does not hold a row's matrices, keys and values in the forms of all peers. */
 std::string too_large(const WorkId &row, const Machine &machine);
 
+/** Whether the library was built with a row's operation and dtypes. */
+bool is_built(const WorkId &row);
+
 }  // namespace halyard::bench
 
 #endif

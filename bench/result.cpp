@@ -2,12 +2,16 @@
 #include "result.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json to_json(const Estimate &estimate) {
     return {
@@ -20,6 +24,25 @@ void add_accuracy(json &object, const Accuracy &accuracy) {
     if (accuracy.ulps >= 0) {
         object["ulps"] = std::isfinite(accuracy.ulps) ? json(accuracy.ulps) : json();
     }
+}
+
+json to_json(const Limits &limits) {
+    json flops = json::array(), bandwidth = json::array();
+    for (const FlopsLimit &limit : limits.flops) {
+        flops.push_back(
+            {{"isa", halyard_isa_name(limit.isa)}, {"threads", limit.threads}, {"flops_per_second", limit.flops}});
+    }
+    for (const BandwidthLimit &limit : limits.bandwidth) {
+        bandwidth.push_back({{"stream", name_of(limit.stream)},
+                             {"level", limit.level},
+                             {"working_set", limit.working_set},
+                             {"threads", limit.threads},
+                             {"bytes_per_second", limit.bandwidth}});
+    }
+    return {{"isa", halyard_isa_name(limits.isa)},
+            {"flops", flops},
+            {"bandwidth", bandwidth},
+            {"contradictions", limits.contradictions}};
 }
 
 json to_json(const PeerResult &peer, const RowResult &row) {
@@ -40,80 +63,16 @@ json to_json(const PeerResult &peer, const RowResult &row) {
     return object;
 }
 
-/** Of attention, blocks and models. */
-void add_transformer(json &object, const RowResult &row) {
-    const WorkId &id = row.id;
-    object["family"] = id.kernel->operation;
-    object["heads"] = id.heads().heads;
-    object["kv_heads"] = id.heads().kv_heads;
-    object["head_dim"] = id.heads().head_dim;
-    object["sequences"] = id.sequences();
-    object["tokens"] = id.tokens();
-    object["cached"] = id.cached;
-    object["flops"] = id.flops();
-    object["weight_bytes"] = id.weight_bytes();
-    object["cache_bytes"] = id.cache_bytes();
-    if (row.rounds > 0) {
-        object["sets"] = row.sets;
-        object["tokens_per_second"] = row.tokens_per_second();
-        object["flops_per_second"] = row.flops_per_second();
-        object["read_seconds"] = to_json(row.read_seconds);
-        object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
-    }
-    if (row.resident != 0) {
-        object["resident"] = row.resident;
-    }
+std::string format(const char *pattern, double value) {
+    char text[64];
+    std::snprintf(text, sizeof(text), pattern, value);
+    return text;
 }
 
-json to_json(const RowResult &row) {
-    json object = {{"name", row.id.name()},
-                   {"kernel", row.id.kernel->name},
-                   {"group", row.id.kernel->group},
-                   {"dtype", operations::name_of(row.id.dtype)},
-                   {"rows", row.id.rows},
-                   {"d", row.id.d},
-                   {"state", row.id.cold ? "cold" : "hot"},
-                   {"threads", row.id.threads},
-                   {"isa", row.isa},
-                   {"bytes", row.id.bytes_moved()},
-                   {"traffic", name_of(row.id.stream())},
-                   {"rounds", row.rounds},
-                   {"failure", row.failure},
-                   {"tolerance", row.tolerance},
-                   {"is_wrong", row.is_wrong}};
-    add_accuracy(object, row.accuracy);
-    if (row.rounds > 0) {
-        object["seconds"] = to_json(row.seconds);
-        object["bytes_per_second"] = row.bytes_per_second();
-        object["elements_per_second"] = row.elements_per_second();
-        object["limit_seconds"] = to_json(row.limit_seconds);
-        object["limit_stores"] = row.limit_stores == Stores::ordinary ? "ordinary" : "non-temporal";
-        object["fraction_of_limit"] = to_json(row.fraction);
-        object["is_beyond_limit"] = row.is_beyond_limit();
-        object["attempts"] = row.attempts;
-        object["ours_over_ours_again"] = to_json(row.again);
-        object["noise"] = row.own_noise();
-    }
-    if (row.id.kernel->layer) {
-        object["d_out"] = row.id.d_out;
-        object["flops"] = row.id.flops();
-        object["weight_bytes"] = row.id.weight_bytes();
-    }
-    if (row.id.kernel->layer && row.rounds > 0) {
-        object["weight_set"] = row.weight_set();
-        object["flops_per_second"] = row.flops_per_second();
-        object["weight_bytes_per_second"] = row.weight_bytes_per_second();
-        object["read_seconds"] = to_json(row.read_seconds);
-        object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
-    }
-    if (row.id.has_heads()) {
-        add_transformer(object, row);
-    }
-    object["peers"] = json::object();
-    for (const PeerResult &peer : row.peers) {
-        object["peers"][peer.peer] = to_json(peer, row);
-    }
-    return object;
+std::string readable_time(double seconds) {
+    return seconds < 1e-6   ? format("%.1f ns", seconds * 1e9)
+           : seconds < 1e-3 ? format("%.2f us", seconds * 1e6)
+                            : format("%.2f ms", seconds * 1e3);
 }
 
 }  // namespace
@@ -137,79 +96,137 @@ bool RowResult::is_beyond_limit() const {
     return rounds > 0 && verdict_of(fraction, noise_of(again, fraction)) == Verdict::ahead;
 }
 
-const PeerResult *RowResult::find(const std::string &peer) const {
-    for (const PeerResult &result : peers) {
-        if (result.peer == peer) {
-            return &result;
-        }
+json to_json(const RowResult &row) {
+    json object = {{"name", row.id.name()},
+                   {"kernel", row.id.kernel->name},
+                   {"group", row.id.kernel->group},
+                   {"dtype", operations::name_of(row.id.dtype)},
+                   {"rows", row.id.rows},
+                   {"d", row.id.d},
+                   {"state", row.id.cold ? "cold" : "hot"},
+                   {"threads", row.id.threads},
+                   {"isa", row.isa},
+                   {"bytes", row.id.bytes_moved()},
+                   {"traffic", name_of(row.id.stream())},
+                   {"rounds", row.rounds},
+                   {"failure", row.failure},
+                   {"tolerance", row.tolerance},
+                   {"is_wrong", row.is_wrong}};
+    add_accuracy(object, row.accuracy);
+    if (row.rounds > 0) {
+        object["seconds"] = to_json(row.seconds);
+        object["limit_seconds"] = to_json(row.limit_seconds);
+        object["limit_stores"] = row.limit_stores == Stores::ordinary ? "ordinary" : "non-temporal";
+        object["fraction_of_limit"] = to_json(row.fraction);
+        object["is_beyond_limit"] = row.is_beyond_limit();
+        object["attempts"] = row.attempts;
+        object["ours_over_ours_again"] = to_json(row.again);
+        object["noise"] = row.own_noise();
     }
-    return nullptr;
-}
-
-double Run::noise() const {
-    std::vector<double> distances;
-    for (const RowResult &row : rows) {
-        if (row.rounds > 0) {
-            distances.push_back(std::fabs(row.again.median - 1));
-        }
+    if (row.id.has_roofline()) {
+        object["flops"] = row.id.flops();
+        object["weight_bytes"] = row.id.weight_bytes();
     }
-    return estimate(distances).median;
-}
-
-json to_json(const Run &run) {
-    json object = {{"schema", 2},
-                   {"date", run.date},
-                   {"mode", run.mode},
-                   {"work_list", run.work_list},
-                   {"interrupted", run.interrupted},
-                   {"library", {{"version", run.library_version}, {"isa", run.isa}, {"compiler", run.compiler}}},
-                   {"threads", run.threads},
-                   {"pinned", false},
-                   {"loop_overhead_seconds", run.loop_overhead},
-                   {"noise", run.noise()},
-                   {"busy_elsewhere", run.busy_elsewhere},
-                   {"machine",
-                    {{"cpu", run.machine.cpu},
-                     {"system", run.machine.system},
-                     {"processors", run.machine.processors},
-                     {"l1", run.machine.l1},
-                     {"l2", run.machine.l2},
-                     {"l3", run.machine.l3},
-                     {"memory", run.machine.memory}}}};
-    json flops = json::array(), bandwidth = json::array();
-    for (const FlopsLimit &limit : run.limits.flops) {
-        flops.push_back(
-            {{"isa", halyard_isa_name(limit.isa)}, {"threads", limit.threads}, {"flops_per_second", limit.flops}});
+    if (row.id.has_roofline() && row.rounds > 0) {
+        object["sets"] = row.sets;
+        object["read_seconds"] = to_json(row.read_seconds);
+        object["multiply_add_seconds"] = to_json(row.multiply_add_seconds);
     }
-    for (const BandwidthLimit &limit : run.limits.bandwidth) {
-        bandwidth.push_back({{"stream", name_of(limit.stream)},
-                             {"level", limit.level},
-                             {"working_set", limit.working_set},
-                             {"threads", limit.threads},
-                             {"bytes_per_second", limit.bandwidth}});
+    if (row.id.kernel->layer) {
+        object["d_out"] = row.id.d_out;
+    } else if (row.id.has_heads()) {
+        object["family"] = row.id.kernel->operation;
     }
-    object["limits"] = {{"isa", halyard_isa_name(run.limits.isa)},
-                        {"flops", flops},
-                        {"bandwidth", bandwidth},
-                        {"contradictions", run.limits.contradictions}};
-    object["peers"] = json::array();
-    for (const Run::PeerInfo &peer : run.peers) {
-        object["peers"].push_back({{"name", peer.name}, {"version", peer.version}, {"missing", peer.missing}});
+    if (row.resident != 0) {
+        object["resident"] = row.resident;
     }
-    object["rows"] = json::array();
-    for (const RowResult &row : run.rows) {
-        object["rows"].push_back(to_json(row));
-    }
-    object["bars"] = json::array();
-    for (const Bar &bar : judge_bars(run)) {
-        object["bars"].push_back({{"text", bar.text},
-                                  {"row", bar.row},
-                                  {"value", bar.value},
-                                  {"bound", bar.bound},
-                                  {"measured", !bar.value.empty()},
-                                  {"is_met", bar.is_met}});
+    object["peers"] = json::object();
+    for (const PeerResult &peer : row.peers) {
+        object["peers"][peer.peer] = to_json(peer, row);
     }
     return object;
+}
+
+json header_of(const Run &run) {
+    json peers = json::array();
+    for (const Run::PeerInfo &peer : run.peers) {
+        peers.push_back({{"name", peer.name},
+                         {"version", peer.version},
+                         {"missing", peer.missing},
+                         {"family", peer.about.family},
+                         {"how", peer.about.how},
+                         {"lacks", peer.about.lacks},
+                         {"interface", peer.about.interface}});
+    }
+    const Machine &machine = run.machine;
+    return {{"schema", 3},
+            {"date", run.date},
+            {"work_list", run.work_list},
+            {"library", {{"version", run.library_version}, {"isa", run.isa}, {"compiler", run.compiler}}},
+            {"threads", run.threads},
+            {"pinned", false},
+            {"loop_overhead_seconds", run.loop_overhead},
+            {"machine",
+             {{"cpu", machine.cpu},
+              {"system", machine.system},
+              {"processors", machine.processors},
+              {"l1", machine.l1},
+              {"l2", machine.l2},
+              {"l3", machine.l3},
+              {"memory", machine.memory}}},
+            {"peers", peers},
+            {"limits", to_json(run.limits)}};
+}
+
+json end_of(const Run &run) {
+    return {{"interrupted", run.interrupted}, {"busy_elsewhere", run.busy_elsewhere}, {"limits", to_json(run.limits)}};
+}
+
+std::string summary_of(const RowResult &row) {
+    if (!row.failure.empty()) {
+        return "FAILED: " + row.failure;
+    }
+    if (row.is_wrong) {
+        return "WRONG: error " + format("%.1e", row.accuracy.error) + " of the row's largest value";
+    }
+    if (row.rounds == 0) {
+        return "interrupted";
+    }
+    std::string text = readable_time(row.seconds.median) + ", " + format("%.0f %%", 100 * row.fraction.median) +
+                       (row.is_beyond_limit() ? " (!)" : "") + (row.id.has_roofline() ? " of roofline" : " of limit");
+    for (const PeerResult &peer : row.peers) {
+        if (peer.reason.empty()) {
+            text += ", " + peer.peer + " " +
+                    (peer.is_wrong
+                         ? "wrong"
+                         : format("%.2fx", peer.ratio.median) + (row.verdict(peer) == Verdict::tie ? " tie" : ""));
+        }
+    }
+    return text;
+}
+
+ResultFile::ResultFile(const std::string &file_name) : name(file_name) {
+    if (!name.empty()) {
+        file.open(name, std::ios::app);
+        if (!file) {
+            throw std::runtime_error("cannot write '" + name + "': " + std::strerror(errno));
+        }
+    }
+}
+
+void ResultFile::write(const json &line) {
+    if (name.empty()) {
+        return;
+    }
+    if (!is_begun) {
+        file.close();
+        file.open(name, std::ios::trunc);
+        is_begun = true;
+    }
+    file << line.dump() << std::endl;
+    if (!file) {
+        throw std::runtime_error("cannot write '" + name + "': " + std::strerror(errno));
+    }
 }
 
 }  // namespace halyard::bench

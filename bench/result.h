@@ -1,8 +1,9 @@
-// What a run found, and how it is shown: JSON for programs, tables for people.
+// What a run found, and the file that keeps it: one line of JSON for the machine, one for each row, one for the end.
+// bench/report.py makes tables and pages of it.
 #ifndef HALYARD_BENCH_RESULT_H
 #define HALYARD_BENCH_RESULT_H
 
-#include <iosfwd>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -56,33 +57,24 @@ struct RowResult {
     std::size_t resident = 0;                     // bytes, of models
     std::vector<PeerResult> peers;
 
-    double bytes_per_second() const { return static_cast<double>(id.bytes_moved()) / seconds.median; }
-    double elements_per_second() const { return static_cast<double>(id.rows * id.d) / seconds.median; }
-    double tokens_per_second() const { return static_cast<double>(id.rows) / seconds.median; }
-    double flops_per_second() const { return id.flops() / seconds.median; }
-    double weight_bytes_per_second() const { return static_cast<double>(id.weight_bytes()) / seconds.median; }
-    bool reads_longer() const { return read_seconds.median >= multiply_add_seconds.median; }
-    /** Bytes of matrices that the calls go through before they come round. */
-    std::size_t weight_set() const { return id.weight_bytes() * sets; }
     double noise(const PeerResult &peer) const { return noise_of(again, peer.ratio); }
     Verdict verdict(const PeerResult &peer) const { return verdict_of(peer.ratio, noise(peer)); }
     /** Of ours against ours again alone. */
     double own_noise() const { return noise_of(again, {}); }
     /** Whether it took less time than its limit by more than the noise: then the limit is none. */
     bool is_beyond_limit() const;
-    const PeerResult *find(const std::string &peer) const;
 };
 
-/** A number that the project set out to reach. */
-struct Bar {
-    std::string text;
-    std::string row;  // the row it was judged by; empty if none was measured
-    std::string value, bound;
-    bool is_met = false;
+/** What readers of a report should know of a peer. */
+struct PeerAbout {
+    std::string family;     // the library it speaks for: peers of one family are no two opinions
+    std::string how;        // a sentence: how it is run
+    std::string lacks;      // the same: what it cannot do
+    std::string interface;  // "C" or "Python": in which language its calls are timed
 };
 
 struct Run {
-    std::string mode, date;
+    std::string date;
     int threads;
     Machine machine;
     std::string isa, library_version, compiler;
@@ -90,31 +82,36 @@ struct Run {
     Limits limits;
     std::string work_list;
     struct PeerInfo {
-        std::string name, version, missing;  // `missing`: why it is not there
+        std::string name, version = {}, missing = {};  // `missing`: why it is not there
+        PeerAbout about = {};
     };
     std::vector<PeerInfo> peers;
     std::vector<RowResult> rows;
     double busy_elsewhere = 0;  // share of all processors that other programs and virtual machines used meanwhile
     bool interrupted = false;
-
-    /** Whether others used so much of the processors that rows on all threads may be wrong. */
-    bool is_disturbed() const { return busy_elsewhere > 0.05; }
-    /** Median over the rows of how far ours was from ours again. */
-    double noise() const;
 };
 
-/** The bars, with what this run says about each; those that no row of the run speaks about come without a value. */
-std::vector<Bar> judge_bars(const Run &run);
+/** A file that results are appended to, a line each, so that a run that is killed leaves what it measured. */
+class ResultFile {
+public:
+    /** Throws std::runtime_error if `name` cannot be written; what it holds stays until the first line. No name: no
+     * file. */
+    explicit ResultFile(const std::string &name);
+    void write(const nlohmann::ordered_json &line);
 
-/** The peers that a bar compares this row with: the quick mode prepares slow peers for these alone. */
-bool has_bar(const WorkId &id, const std::string &peer, int threads);
+private:
+    std::string name;
+    std::ofstream file;
+    bool is_begun = false;
+};
 
-nlohmann::json to_json(const Run &run);
-/** One line for a row, without its name. */
+/** The lines of a file: what is known before the rows are measured, a row, and what is known after them. */
+nlohmann::ordered_json header_of(const Run &run);
+nlohmann::ordered_json to_json(const RowResult &row);
+nlohmann::ordered_json end_of(const Run &run);
+
+/** A row's result in one line, without its name. */
 std::string summary_of(const RowResult &row);
-/** Everything, and what fits a screen. */
-void print_tables(const Run &run, std::ostream &out);
-void print_short(const Run &run, std::ostream &out);
 
 }  // namespace halyard::bench
 

@@ -121,9 +121,20 @@ std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, s
         contenders.insert(contenders.end(), own.limits.begin(), own.limits.end());
     }
     std::size_t place = contenders.size(), next = first;
-    std::vector<std::unique_ptr<PeerContender>> sides;
+    std::vector<std::unique_ptr<PeerContender>> sides, begun;
     for (; next < peers.size() && sides.size() < most; next++) {
-        row.peers.push_back(prepare_peer(*peers[next], work, sides));
+        row.peers.push_back(PeerResult{});
+        begun.push_back(begin_peer(*peers[next], work, row.peers.back()));
+        if (sides.size() + begun.size() < most && next + 1 < peers.size()) {
+            continue;  // they prepare at the same time
+        }
+        for (std::size_t i = 0; i < begun.size(); i++) {
+            PeerResult &result = row.peers[row.peers.size() - begun.size() + i];
+            if (begun[i] != nullptr && finish_peer(*begun[i], work, result)) {
+                sides.push_back(std::move(begun[i]));
+            }
+        }
+        begun.clear();
     }
     if (first > 0 && sides.empty()) {
         return next;
@@ -154,36 +165,32 @@ std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, s
 }
 
 int Runner::rounds_of(const WorkId &id) const {
-    constexpr double long_call = 2e11;  // multiplications and additions: half a second or more
-    return options.rounds != 0 ? options.rounds : id.has_heads() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
+    constexpr double long_call = 4e10;  // multiplications and additions: a tenth of a second
+    return options.rounds != 0 ? options.rounds : id.has_roofline() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
 }
 
-PeerResult Runner::prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides) {
-    PeerResult result;
+std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, Work &work, PeerResult &result) {
     result.peer = peer.name();
     result.reason = peer.refusal(work.id);
     if (result.reason.empty() && interrupted != 0) {
         result.reason = "the run was interrupted before its turn";
     }
-    if (result.reason.empty() && peer.slow_to_prepare() && !options.all_slow &&
-        !has_bar(work.id, peer.name(), options.threads)) {
-        result.reason = "left out of this mode, where it would take most of the time";
+    if (result.reason.empty() && peer.slow_to_prepare() && !options.with_slow_peers) {
+        result.reason = "left out by --quick, where it would take most of the time";
     }
+    return result.reason.empty() ? peer.prepare(work, result.reason) : nullptr;
+}
+
+bool Runner::finish_peer(PeerContender &side, Work &work, PeerResult &result) {
+    result.reason = side.wait();
     if (!result.reason.empty()) {
-        return result;
+        return false;
     }
-    std::unique_ptr<PeerContender> side = peer.prepare(work, result.reason);
-    if (side == nullptr) {
-        return result;
-    }
-    result.accuracy = side->accuracy();
+    result.accuracy = side.accuracy();
     result.is_wrong = !(result.accuracy.error <= work.peer_tolerance());
-    result.note = side->note;
-    result.resident = side->resident;
-    if (!result.is_wrong) {
-        sides.push_back(std::move(side));
-    }
-    return result;
+    result.note = side.note;
+    result.resident = side.resident;
+    return !result.is_wrong;
 }
 
 std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers) {

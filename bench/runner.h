@@ -16,9 +16,8 @@ namespace halyard::bench {
 extern volatile std::sig_atomic_t interrupted;
 
 struct RunnerOptions {
-    int rounds = 0;         // 0: as suits the row
-    bool all_slow = false;  // prepare slow peers for every row, not only for those with a bar to reach
-    int threads = 0;        // of the run
+    int rounds = 0;  // 0: as suits the row
+    bool with_slow_peers = true;
 };
 
 class Runner {
@@ -34,7 +33,10 @@ private:
     void measure_into(RowResult &row);
     std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most);
     int rounds_of(const WorkId &id) const;
-    PeerResult prepare_peer(Peer &peer, Work &work, std::vector<std::unique_ptr<PeerContender>> &sides);
+    /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, Work &work, PeerResult &result);
+    /** Whether it is ready and right. */
+    static bool finish_peer(PeerContender &side, Work &work, PeerResult &result);
 
     RunnerOptions options;
     PeerOptions peer_options;

@@ -2,13 +2,19 @@
 # that stands there, so that a change of one rebuilds no kernel of another. They run on the machine that builds, whatever it
 # builds for.
 #
-# Needs HALYARD_ARCH and HALYARD_SOURCE_DIR. Sets, for the including scope:
+# Needs HALYARD_ARCH, HALYARD_SOURCE_DIR and HALYARD_NEEDED_GENERATORS, the generators that are used. Sets, for the including
+# scope:
 #   HALYARD_PROGRAMS              the programs
 #   HALYARD_GENERATORS_<program>  the generators in each
 #   HALYARD_GENERATOR_SOURCES     their files, HALYARD_SCHEDULE_SOURCES those of the schedules
 #   HALYARD_GENERATOR_OBJECTS     object libraries that the programs are linked of, where they are targets: for the tuner
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardKernelCalls.cmake")
 function(halyard_generators file family)
+    set(needed ${ARGN})
+    list(REMOVE_ITEM needed ${HALYARD_NEEDED_GENERATORS})
+    if(needed STREQUAL "${ARGN}")
+        return()
+    endif()
     list(APPEND HALYARD_FILES ${file})
     list(APPEND HALYARD_PROGRAMS halyard_generate_${file})
     list(APPEND HALYARD_GENERATOR_SOURCES "${HALYARD_SOURCE_DIR}/generators/${file}.cpp")
@@ -31,8 +37,7 @@ endfunction()
 
 # The programs as targets of this build.
 function(halyard_compile_generators)
-    set(families ${HALYARD_SCHEDULE_SOURCES})
-    list(TRANSFORM families REPLACE ".*/(.+)\\.cpp$" "\\1")
+    set(families ${HALYARD_FILE_FAMILIES})
     list(REMOVE_DUPLICATES families)
     foreach(family IN LISTS families)
         set(sources ${HALYARD_SCHEDULE_SOURCES})
@@ -57,7 +62,7 @@ function(halyard_compile_generators_for_host)
         COMMAND ${CMAKE_COMMAND} -E env --unset=CMAKE_TOOLCHAIN_FILE --unset=CFLAGS --unset=CXXFLAGS --unset=LDFLAGS
                 ${CMAKE_COMMAND} -S "${HALYARD_SOURCE_DIR}/cmake/host" -B "${HALYARD_HOST_DIR}" -G "${CMAKE_GENERATOR}"
                 "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH}" -DCMAKE_BUILD_TYPE=Release
-                -DHALYARD_ARCH=${HALYARD_ARCH} -Wno-dev
+                -DHALYARD_ARCH=${HALYARD_ARCH} "-DHALYARD_NEEDED_GENERATORS=${HALYARD_NEEDED_GENERATORS}" -Wno-dev
         OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE failed)
     if(failed)
         message(FATAL_ERROR "The programs that make the kernels could not be configured for this machine:\n${output}")

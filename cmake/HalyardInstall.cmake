@@ -8,7 +8,7 @@ install(
     EXPORT halyardTargets
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(DIRECTORY runtime/include/halyard DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY runtime/include/halyard "${HALYARD_CONFIG_DIR}/halyard" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 # halyard.h includes "dlpack/dlpack.h", so the copy beside it is found first and a user needs no DLPack package.
 install(FILES "${DLPACK_INCLUDE_DIR}/dlpack/dlpack.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/halyard/dlpack")
 install(FILES LICENSE LICENSE-xxHash DESTINATION "${CMAKE_INSTALL_DOCDIR}")
@@ -22,6 +22,14 @@ if(HALYARD_BUILD_MODELS)
     install(DIRECTORY models/include/halyard DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
     install(FILES LICENSE-nlohmann-json DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 endif()
+set(HALYARD_COMPONENTS ${HALYARD_ISAS} ${HALYARD_DTYPES} ${HALYARD_OPERATIONS})
+foreach(group IN LISTS HALYARD_GROUPS)
+    set(missing ${HALYARD_GROUP_${group}})
+    list(REMOVE_ITEM missing ${HALYARD_OPERATIONS})
+    if(NOT missing)
+        list(APPEND HALYARD_COMPONENTS ${group})
+    endif()
+endforeach()
 configure_package_config_file(
     cmake/halyardConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/halyardConfig.cmake"
     INSTALL_DESTINATION "${HALYARD_PACKAGE_DIR}" NO_SET_AND_CHECK_MACRO)

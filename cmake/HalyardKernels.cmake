@@ -4,8 +4,6 @@
 #   HALYARD_KERNEL_OBJECTS   every generated object file
 #   halyard_kernel_lists     an interface target with the include directory of kernels/*.inc
 
-set(HALYARD_DTYPES f32 f16 bf16)
-
 # runtime/ checks every argument once and builds the buffers itself, so that Halide's own checks could not fail; they
 # would double the time of a 64-wide row. Kernels allocate nothing and start no threads: no Halide runtime is needed.
 set(HALYARD_TARGET_FEATURES no_asserts-no_bounds_query-no_runtime)
@@ -19,6 +17,7 @@ set(HALYARD_FAMILY_FEATURES_rope -strict_float)
 set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/HalyardOperations.cmake")
 
 set(HALYARD_HOST_DIR)
 set(HALYARD_TAKES_KERNELS OFF)
@@ -57,28 +56,36 @@ if(HALYARD_CUDA)
 endif()
 
 function(halyard_kernel name signature family generator)
-    set(program ${HALYARD_GENERATOR_${generator}})
-    if(NOT program)
-        message(FATAL_ERROR "kernels.cmake: kernel ${name} names the generator '${generator}', which no file in generators/ registers.")
-    endif()
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all "HALYARD_KERNEL(${name})")
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
-    if(NOT signature STREQUAL "device")
+    set(program ${HALYARD_GENERATOR_${generator}})
+    if(NOT program AND generator IN_LIST HALYARD_NEEDED_GENERATORS)
+        message(FATAL_ERROR "kernels.cmake: kernel ${name} names the generator '${generator}', which no file in generators/ registers.")
+    endif()
+    set(built_dtypes)
+    if(name IN_LIST HALYARD_BUILT_KERNELS)
+        set(built_dtypes ${HALYARD_DTYPES})
+        if(signature STREQUAL "internal_f32")
+            set(built_dtypes f32)
+        endif()
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_built_${signature} "HALYARD_KERNEL(${name})")
+        if(family MATCHES "^(elementwise|row)$")
+            set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
+        endif()
         list(JOIN ARGN " " fixed_params)
         set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_generated
                      "HALYARD_GENERATED(${name}, ${family}, ${generator}, \"${fixed_params}\")")
     endif()
-    if(family MATCHES "^(elementwise|row)$")
-        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
+    if(name IN_LIST HALYARD_DECLARED_KERNELS)
+        foreach(dtype IN LISTS HALYARD_ALL_DTYPES)
+            if(NOT signature STREQUAL "internal_f32" OR dtype STREQUAL "f32")
+                halyard_kernel_call(calls ${name} memory ${generator} dtype=${dtype} ${ARGN})
+            endif()
+        endforeach()
     endif()
-    foreach(dtype IN LISTS HALYARD_DTYPES)
-        if(NOT signature STREQUAL "device" AND NOT (signature STREQUAL "internal_f32" AND NOT dtype STREQUAL "f32"))
-            halyard_kernel_call(calls ${name} memory ${generator} dtype=${dtype} ${ARGN})
-        endif()
-    endforeach()
     foreach(isa IN LISTS HALYARD_ISAS)
-        foreach(dtype IN LISTS HALYARD_DTYPES)
-            if(signature STREQUAL "device" OR (signature STREQUAL "internal_f32" AND NOT dtype STREQUAL "f32"))
+        foreach(dtype IN LISTS HALYARD_ALL_DTYPES)
+            if(NOT dtype IN_LIST built_dtypes)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_ABSENT(${name}, ${dtype}, ${isa})")
                 continue()
             endif()
@@ -154,9 +161,10 @@ if(HALYARD_CUDA)
     list(APPEND HALYARD_KERNEL_HEADERS "${header}")
 endif()
 
-# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, and for `tensorwise` ones,
-# which take nothing but tensors of one shape or of rows; HALYARD_DTYPE(name); HALYARD_ISA(name). For the dispatch table
-# HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
+# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, for those of them that are
+# built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows. HALYARD_DTYPE(name)
+# for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
+# HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
 # other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "parameters"),
 # HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
@@ -164,12 +172,12 @@ function(_halyard_write_list file)
     list(JOIN ARGN "\n" text)
     file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@\n" @ONLY)
 endfunction()
-foreach(list all tensorwise unary unary_beta gated gated_beta epilogue epilogue_gated variants tiles generated
+foreach(list all tensorwise unary unary_beta gated gated_beta built_unary built_unary_beta built_gated built_gated_beta epilogue epilogue_gated variants tiles generated
              device_variants device_images)
     get_property(entries GLOBAL PROPERTY HALYARD_LIST_${list})
     _halyard_write_list(${list} ${entries})
 endforeach()
-list(TRANSFORM HALYARD_DTYPES REPLACE "(.+)" "HALYARD_DTYPE(\\1)" OUTPUT_VARIABLE entries)
+list(TRANSFORM HALYARD_ALL_DTYPES REPLACE "(.+)" "HALYARD_DTYPE(\\1)" OUTPUT_VARIABLE entries)
 _halyard_write_list(dtypes ${entries})
 list(TRANSFORM HALYARD_ISAS REPLACE "(.+)" "HALYARD_ISA(\\1)" OUTPUT_VARIABLE entries)
 _halyard_write_list(isas ${entries})
@@ -187,4 +195,4 @@ _halyard_write_list(features ${entries})
 add_custom_target(halyard_kernel_headers DEPENDS ${HALYARD_KERNEL_HEADERS})
 add_library(halyard_kernel_lists INTERFACE)
 add_dependencies(halyard_kernel_lists halyard_kernel_headers)
-target_include_directories(halyard_kernel_lists INTERFACE "${HALYARD_KERNEL_LIST_DIR}")
+target_include_directories(halyard_kernel_lists INTERFACE "${HALYARD_KERNEL_LIST_DIR}" "${HALYARD_CONFIG_DIR}")

@@ -11,13 +11,20 @@ if(NOT EXISTS "${HALYARD_KERNELS_FROM}/CMakeCache.txt")
     message(FATAL_ERROR "HALYARD_KERNELS_FROM is '${HALYARD_KERNELS_FROM}', and nothing was configured there.")
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HALYARD_KERNELS_FROM}/CMakeCache.txt")
-load_cache("${HALYARD_KERNELS_FROM}" READ_WITH_PREFIX _other_ CMAKE_HOME_DIRECTORY HALYARD_TUNED_FILE)
+load_cache("${HALYARD_KERNELS_FROM}" READ_WITH_PREFIX _other_ CMAKE_HOME_DIRECTORY HALYARD_TUNED_FILE HALYARD_ISAS
+           HALYARD_DTYPES HALYARD_OPERATIONS)
+foreach(option IN ITEMS HALYARD_ISAS HALYARD_DTYPES HALYARD_OPERATIONS)
+    if(_other_${option} AND NOT _other_${option} STREQUAL "all" AND NOT _other_${option} STREQUAL "$CACHE{${option}}")
+        message(FATAL_ERROR "HALYARD_KERNELS_FROM is '${HALYARD_KERNELS_FROM}', a build of ${option}=${_other_${option}} alone.")
+    endif()
+endforeach()
 # A build of another checkout will do if all that makes a kernel is the same there.
 if(NOT _other_CMAKE_HOME_DIRECTORY STREQUAL PROJECT_SOURCE_DIR)
     foreach(home IN ITEMS "${PROJECT_SOURCE_DIR}" "${_other_CMAKE_HOME_DIRECTORY}")
         file(GLOB files LIST_DIRECTORIES false RELATIVE "${home}"
-             "${home}/kernels.cmake" "${home}/cmake/HalyardKernels.cmake" "${home}/cmake/HalyardTarget.cmake"
-             "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake" "${home}/cmake/kernel_calls.cpp"
+             "${home}/kernels.cmake" "${home}/operations.cmake" "${home}/cmake/HalyardKernels.cmake" "${home}/cmake/HalyardTarget.cmake"
+             "${home}/cmake/HalyardOperations.cmake" "${home}/cmake/HalyardTuned.cmake" "${home}/cmake/PrefetchIntoCache.cmake"
+             "${home}/cmake/kernel_calls.cpp"
              "${home}/generators/*" "${home}/schedules/*" "${home}/schedules/${HALYARD_ARCH}/*" "${home}/schedules/cpu/*"
              "${home}/schedules/gpu/*" "${home}/schedules/tuned/${HALYARD_TARGET_PROCESSOR}.json" "${home}/runtime/layout/*.h")
         list(APPEND _kernel_sources ${files})

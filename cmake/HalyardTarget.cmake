@@ -1,13 +1,16 @@
-# The processor that is built for: its instruction sets, and the Halide target of each.
+# The processor that is built for: its instruction sets, the Halide target of each, and the storage types.
 #
 # Sets, for the including scope:
 #   HALYARD_TARGET_PROCESSOR what Halide and schedules/tuned call the processor
 #   HALYARD_ARCH             the folder of its schedules and of its part of the runtime: x86 or arm
-#   HALYARD_ISAS             its instruction sets, weakest first
+#   HALYARD_ALL_ISAS         its instruction sets, weakest first
+#   HALYARD_ALL_DTYPES       the storage types, as DType numbers them
 #   HALYARD_TARGET_<isa>     their Halide targets
 #   HALYARD_ASSEMBLE_<isa>   what the assembler is told about them; if set, kernels are made by way of assembly
 #   HALYARD_BASE_<isa>       if set, the one whose kernels and parameters it has, but for those that are its own:
 #   HALYARD_OWN_<isa>        <family>_<dtype>
+
+set(HALYARD_ALL_DTYPES f32 f16 bf16)
 
 # The compiler says which it is: it is native, or a toolchain file in cmake/toolchains names another.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -30,7 +33,7 @@ endif()
 
 if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_ARCH x86)
-    set(HALYARD_ISAS sse41 avx2 avx512)
+    set(HALYARD_ALL_ISAS sse41 avx2 avx512)
     set(HALYARD_TARGET_sse41 ${HALYARD_TARGET_PROCESSOR}-${HALYARD_TARGET_SYSTEM}-sse41)
     set(HALYARD_TARGET_avx2 ${HALYARD_TARGET_sse41}-avx-avx2-fma-f16c)
     set(HALYARD_TARGET_avx512 ${HALYARD_TARGET_avx2}-avx512-avx512_skylake)
@@ -39,7 +42,7 @@ else()
     # (schedules/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it
     # refuses an instruction that the set lacks.
     set(HALYARD_ARCH arm)
-    set(HALYARD_ISAS neon neon_fp16)
+    set(HALYARD_ALL_ISAS neon neon_fp16)
     set(HALYARD_TARGET_neon ${HALYARD_TARGET_PROCESSOR}-${HALYARD_TARGET_SYSTEM}-arm_fp16)
     set(HALYARD_TARGET_neon_fp16 ${HALYARD_TARGET_neon}-armv82a)
     set(HALYARD_ASSEMBLE_neon -march=armv8-a)

@@ -32,11 +32,7 @@ public:
     Input<int> first_query{"first_query"}, group{"group"}, before{"before"}, after{"after"};
     Output<Buffer<float, 5>> out{"out"};  // (feature or statistic, row of a tile, tile of rows, split, head and batch)
 
-    void configure() {
-        kernel.tensors.configure(*this);
-        keys.set_type(kernel.tensors.type());
-        values.set_type(kernel.tensors.type());
-    }
+    void configure() { kernel.configure(*this, keys, values); }
 
     void generate() {
         const Math math(get_target());
@@ -72,16 +68,7 @@ public:
         out(s.i, s.r, s.tile, s.split, s.hb) = select(s.i < features, weighted, s.i == features, row_max, total);
     }
 
-    void schedule() {
-        for (auto *buffer : {&keys, &values}) {
-            buffer->dim(0).set_min(0);
-            buffer->dim(1).set_min(0);
-        }
-        out.dim(0).set_min(0);
-        out.dim(1).set_bounds(0, split_rows);
-        kernel.tensors.promise_heads(q, keys, values);
-        kernel.schedule(*this, out);
-    }
+    void schedule() { kernel.schedule(*this, q, keys, values, out); }
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// One block of a matrix product: sum(row, column) = [so_far +] sum over at most 512 inputs of x(input, row) w(input,
-// column).
+// One block of a GEMM: sum(row, column) = [so_far +] the sum of x(input, row) w(input, column) over at most 512 inputs.
 //
 // Each element is accumulated input by input with a fused multiply-add, whatever the tile, so that its bits do not
 // depend on the shape of the call. What becomes of the sums is the epilogue's business (epilogue.cpp).

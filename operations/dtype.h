@@ -7,12 +7,24 @@
 #include <cstdint>
 
 #include "dlpack/dlpack.h"
+#include "halyard/config.h"
 
 namespace halyard::operations {
 
 enum class Dtype { f32, f16, bf16 };
 
-inline constexpr Dtype all_dtypes[] = {Dtype::f32, Dtype::f16, Dtype::bf16};
+/** Those that the library was built with. */
+inline constexpr Dtype all_dtypes[] = {
+#if HALYARD_HAS_F32
+    Dtype::f32,
+#endif
+#if HALYARD_HAS_F16
+    Dtype::f16,
+#endif
+#if HALYARD_HAS_BF16
+    Dtype::bf16,
+#endif
+};
 
 const char *name_of(Dtype dtype);
 std::size_t size_of(Dtype dtype);

@@ -1,10 +1,14 @@
 // The list of operations.
 #include "operations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
+
+#include "built.h"
 
 namespace halyard::operations {
 namespace {
@@ -487,6 +491,13 @@ void add_add_and_cast(std::vector<Operation> &all) {
     }
 }
 
+/** Whether the library was built with the types that an operation always has. */
+bool has_types(const Operation &operation) {
+    return std::all_of(operation.operands.begin(), operation.operands.end(), [](const Operand &operand) {
+        return !operand.type || std::count(std::begin(all_dtypes), std::end(all_dtypes), *operand.type) > 0;
+    });
+}
+
 std::vector<Operation> make_operations() {
     std::vector<Operation> all;
     add_norms(all);
@@ -494,6 +505,10 @@ std::vector<Operation> make_operations() {
     add_unary(all);
     add_gated(all);
     add_add_and_cast(all);
+    const auto left_out = [](const Operation &operation) {
+        return !is_built(operation.function.substr(std::string_view("halyard_").size())) || !has_types(operation);
+    };
+    all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
     return all;
 }
 

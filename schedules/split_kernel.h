@@ -17,12 +17,19 @@ class SplitKernel {
     using Expr = Halide::Expr;
     using Func = Halide::Func;
     using FuncRef = Halide::FuncRef;
+    using Input = Halide::GeneratorInput<Halide::Buffer<void, 4>>;
     using MultiplyAdd = std::function<Expr(const Expr &a, const Expr &b, const Expr &c)>;
     using Combine = std::function<Expr(const Expr &a, const Expr &b)>;
 
 public:
     KernelTensors tensors;  // dtype: of keys and values
     schedules::gpu::AttentionSplit s;
+
+    void configure(Halide::Internal::GeneratorBase &generator, Input &keys, Input &values) {
+        tensors.configure(generator);
+        keys.set_type(tensors.type());
+        values.set_type(tensors.type());
+    }
 
     /** f at a place, of the block's tile, split, head and batch. */
     template<typename... Place>
@@ -84,8 +91,16 @@ public:
         return combined;
     }
 
-    /** To be called by schedule(). */
-    void schedule(Halide::Internal::GeneratorBase &generator, const Func &out) {
+    template<typename Queries, typename Output>
+    void schedule(Halide::Internal::GeneratorBase &generator, const Queries &q, Input &keys, Input &values,
+                  Output &out) {
+        for (Input *buffer : {&keys, &values}) {
+            buffer->dim(0).set_min(0);
+            buffer->dim(1).set_min(0);
+        }
+        out.dim(0).set_min(0);
+        out.dim(1).set_bounds(0, split_rows);
+        tensors.promise_heads(q, keys, values);
         tensors.begin_schedule(generator);
         schedules::gpu::attention_split(s, out, tensors.vector_words(), tensors.vector_elements(), tensors.target());
     }

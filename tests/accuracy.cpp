@@ -1,5 +1,5 @@
 // halyard-accuracy: walks f32 inputs through every activation and prints, per function and region, the worst error in
-// ULP and where it is, as the table of docs/numerics.md. With --step 1 it walks all 2^32 inputs.
+// ULP and where it is, as the table of docs/results/accuracy.md. With --step 1 it walks all 2^32 inputs.
 #include "walk.h"
 
 #include <algorithm>

@@ -36,6 +36,12 @@ REFUSED = [
     ({"schedules": {"avx2": {"kv_pack_keys": {"side": 5}}}}, "schedules.avx2.kv_pack_keys.side", "5 is no legal value"),
     ({"schedules": {"avx2": {"matmul_9": {"panels": 1}}}}, "schedules.avx2.matmul_9", "no such family or kernel"),
     ({"other": {}}, "schedules", "no JSON with an object"),
+    ({"schedules": {}, "runtime": {"task_bites": 16384}}, "runtime.task_bites", "no such parameter"),
+    ({"schedules": {}, "runtime": {"": 1}}, "runtime.:", "no such parameter"),
+    ({"schedules": {}, "runtime": {"task_bytes;row_streams": 1}}, "runtime.task_bytes;row_streams", "no such parameter"),
+    *(({"schedules": {}, "runtime": {"task_bytes": value}}, "runtime.task_bytes", "is no legal value")
+      for value in (16385, 0, -1, 16384.5, "16384", "", None, True, [16384], {"a": 16384})),
+    *(({"schedules": {}, "runtime": value}, "runtime:", "it is no object") for value in (3, "x", None, [], [{}])),
 ]
 
 
@@ -85,6 +91,15 @@ def main():
         check(changed and all(name.startswith("epilogue_") and name.endswith(" avx512") and value == "panels=3"
                               for name, value in changed.items()), f"unexpected changes: {changed}")
         check(written({"schedules": {"avx512": tuned}})[1] == text, "the same file gives other parameters")
+
+        # Parameters of the runtime, in their own section; schedules stay.
+        runtime = {"task_bytes": 16384, "row_streams": -1, "gemm_block_rows": 64}
+        accepted, text = written({"schedules": {}, "runtime": runtime})
+        check(accepted, f"parameters of the runtime are refused: {text}")
+        got = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+        check(set(got.pop("runtime").split(";")) == {f"{name}={value}" for name, value in runtime.items()},
+              "the runtime has other parameters than the file says")
+        check({**got, "file": "", "runtime": ""} == usual, "parameters of the runtime change schedules")
 
         # A kernel that is called as its family is meant alone.
         accepted, text = written({"schedules": {"avx2": {"rope_f32": {"vectors": 2}}}})

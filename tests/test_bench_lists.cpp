@@ -6,10 +6,9 @@
 #include <fstream>
 
 #include "machine_limits.h"
-#include "pace.h"
+#include "operations/isas.h"
 #include "result.h"
 #include "temporary_folder.h"
-#include "tests/support/isas.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -273,23 +272,6 @@ TEST(Accuracy, UnitsInTheLastPlaceOfTheExactResult) {
     work.spoil_outputs();
     EXPECT_TRUE(std::isinf(work.accuracy().error));
     EXPECT_TRUE(std::isinf(work.accuracy().ulps));
-}
-
-TEST(Pace, WritesSeldomAndForASmallPartOfTheTime) {
-    Pace pace;
-    int quick = 0;
-    for (double now = 0; now < 100; now += 0.5) {
-        if (pace.is_due(now)) {
-            pace.was_done(now, now);
-            quick++;
-        }
-    }
-    EXPECT_EQ(quick, 10);
-    // What takes two seconds is due again after forty.
-    EXPECT_TRUE(pace.is_due(100));
-    pace.was_done(100, 102);
-    EXPECT_FALSE(pace.is_due(141));
-    EXPECT_TRUE(pace.is_due(142));
 }
 
 }  // namespace

@@ -11,14 +11,24 @@ from pathlib import Path
 COMPARE = Path(__file__).resolve().parent.parent / "bench" / "compare.py"
 
 
+def estimate(median, mad=0.0):
+    return {"median": median, "mad": mad}
+
+
 def run_of(rows, cpu="a processor"):
-    """rows: {name: (seconds, seconds of the limit, relative spread)}"""
+    """rows: {name: (seconds, seconds of the limit, relative spread)}; the lines of a file."""
     def row(name, seconds, limit, spread):
         fraction = limit / seconds
-        return {"name": name, "failure": "", "is_wrong": False, "seconds": {"median": seconds},
-                "fraction_of_limit": {"median": fraction, "mad": fraction * spread / 1.4826},
-                "ours_over_ours_again": {"median": 1.0}}
-    return {"schema": 1, "machine": {"cpu": cpu, "processors": 2}, "rows": [row(name, *each) for name, each in rows.items()]}
+        return {"name": name, "kernel": name, "group": "", "dtype": "f32", "state": "hot", "isa": "", "failure": "",
+                "is_wrong": False, "rows": 1, "d": 1, "threads": 1, "rounds": 7, "bytes": 8, "noise": 0.0, "peers": {},
+                "seconds": estimate(seconds), "fraction_of_limit": estimate(fraction, fraction * spread / 1.4826),
+                "ours_over_ours_again": estimate(1.0)}
+    head = {"schema": 3, "machine": {"cpu": cpu, "processors": 2}, "threads": 1, "peers": [], "limits": {}, "library": {}}
+    return [head, *[row(name, *each) for name, each in rows.items()], {"interrupted": False, "busy_elsewhere": 0.0}]
+
+
+def text_of(lines):
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 class Compare(unittest.TestCase):
@@ -28,7 +38,7 @@ class Compare(unittest.TestCase):
 
     def file(self, name, content):
         path = Path(self.folder.name) / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        path.write_text(content if isinstance(content, str) else text_of(content))
         return str(path)
 
     def compare(self, a, b, *options):
@@ -82,7 +92,7 @@ class Compare(unittest.TestCase):
             folder = Path(self.folder.name) / name / "bench"
             folder.mkdir(parents=True)
             for number, each in enumerate(seconds):
-                (folder / str(number)).write_text(json.dumps(run_of({"row": (each, 5e-4, 0.001)})))
+                (folder / str(number)).write_text(text_of(run_of({"row": (each, 5e-4, 0.001)})))
             program = folder / "halyard-bench"
             program.write_text("""#!/bin/sh
 cd "$(dirname "$0")"
@@ -117,16 +127,16 @@ echo $((number + 1)) >count
     def test_damaged_files(self):
         good = run_of({"row": (1e-3, 5e-4, 0.001)})
         broken_row = run_of({"row": (1e-3, 5e-4, 0.001)})
-        del broken_row["rows"][0]["seconds"]
+        del broken_row[1]["seconds"]
         odd_times = []
         for field in ("seconds", "fraction_of_limit", "ours_over_ours_again"):
             for value in (0, -1, "1e-3", float("nan"), 10**400):
                 odd = run_of({"row": (1e-3, 5e-4, 0.001)})
-                odd["rows"][0][field]["median"] = value
+                odd[1][field]["median"] = value
                 odd_times.append((odd, "damaged"))
-        for bad, word in (("{", "damaged"), ({"schema": 99, "rows": []}, "schema"), ([], "schema"), (broken_row, "row 0"),
-                          (run_of({"other": (1e-3, 5e-4, 0.001)}), "in common"), ("[" * 100000, "damaged"),
-                          ({**good, "machine": [1]}, "machine"), *odd_times):
+        for bad, word in (("{\n", "damaged"), ([{"schema": 99}], "schema"), ([], "schema"), (broken_row, "row 0"),
+                          (run_of({"other": (1e-3, 5e-4, 0.001)}), "in common"), ("[" * 100000 + "\n", "damaged"),
+                          ([{**good[0], "machine": [1]}, *good[1:]], "machine"), *odd_times):
             done, _ = self.compare(good, bad)
             self.assertEqual(done.returncode, 1)
             self.assertIn(word, done.stderr)

@@ -1,6 +1,6 @@
 // Contexts, statuses and messages, instruction sets, and calls from many threads at once.
+#include "operations/isas.h"
 #include "support/invocation.h"
-#include "support/isas.h"
 #include "support/threads.h"
 
 #include <pthread.h>
@@ -16,6 +16,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <string>
 #include <thread>
 
 namespace halyard::tests {
@@ -32,6 +33,9 @@ TEST(Queries, NamesOfStatuses) {
 
 TEST(Queries, VersionIsThatOfTheProject) {
     EXPECT_STREQ(halyard_version(), HALYARD_TEST_VERSION);
+    EXPECT_EQ(std::to_string(HALYARD_VERSION_MAJOR) + "." + std::to_string(HALYARD_VERSION_MINOR) + "." +
+                  std::to_string(HALYARD_VERSION_PATCH),
+              HALYARD_TEST_VERSION);
 }
 
 TEST(Queries, InstructionSets) {

@@ -192,6 +192,7 @@ std::string results_hash(const Operation &operation, halyard_isa isa) {
 }
 
 TEST(GoldenBits, EveryInstructionSetWithFusedMultiplyAddGivesThem) {
+    HALYARD_TEST_NEEDS(HALYARD_HAS_F32)
     expect_golden_bits("operations", [](halyard_isa isa) {
         Hashes hashes;
         for (const Operation &operation : all_operations()) {
@@ -244,6 +245,7 @@ TEST_P(Forms, AddNormIsAddThenNorm) {
 }
 
 TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
+    HALYARD_TEST_NEEDS(is_built("glu"))
     int compared = 0;
     for (const Operation &packed : all_operations()) {
         if (packed.function.find("_packed") == std::string::npos) {
@@ -282,6 +284,7 @@ TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
 }
 
 TEST_P(Forms, CastsThereAndBackKeepTheBits) {
+    HALYARD_TEST_NEEDS(is_built("cast"))
     // 16 bits to f32 and back, and equal types: nothing is lost but the payload of a NaN.
     for (const Dtype between : {Dtype::f32, type}) {
         for (const halyard_isa isa : supported_isas()) {
@@ -304,6 +307,7 @@ TEST_P(Forms, CastsThereAndBackKeepTheBits) {
 }
 
 TEST_P(Forms, CastsRoundToNearestEven) {
+    HALYARD_TEST_NEEDS(is_built("cast"))
     // Values, midpoints and the numbers beside them, from f32 to the 16-bit types, overflow and NaN among them. f32
     // holds every value of the other types.
     if (type == Dtype::f32) {

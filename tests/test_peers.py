@@ -2,7 +2,6 @@
 """halyard-bench with the peers of tests/data/peers: one works, others are wrong, crash, hang or are absent; and what
 it says to wrong command lines. usage: test_peers.py [EMULATOR...] HALYARD_BENCH"""
 
-import json
 import os
 import shutil
 import signal
@@ -15,6 +14,11 @@ import unittest
 from pathlib import Path
 
 PROGRAM = sys.argv[1:]
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+sys.path.insert(0, str(BENCH))
+sys.dont_write_bytecode = True
+from reporting.run import load  # noqa: E402
+
 PEERS = Path(__file__).resolve().parent / "data" / "peers"
 LIST = "rows kernel=silu type=f32 shape=4x64,4x128 state=hot threads=1\n"
 CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
@@ -62,9 +66,12 @@ class Peers(unittest.TestCase):
             text=True,
             timeout=300,
         )
-        run = json.loads((path / "bench.json").read_text())
-        cls.rows = {row["name"]: row["peers"] for row in run["rows"]}
-        cls.peers = {peer["name"]: peer for peer in run["peers"]}
+        run = load(path / "bench.json")
+        cls.rows = {row["name"]: row["peers"] for row in run.rows}
+        cls.peers = {peer["name"]: peer for peer in run.data["peers"]}
+        cls.report = subprocess.run(
+            [sys.executable, str(BENCH / "report.py"), str(path / "bench.json")], capture_output=True, text=True
+        )
 
     def test_the_run_ends_well(self):
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
@@ -96,7 +103,7 @@ class Peers(unittest.TestCase):
     def test_an_absent_one_says_so(self):
         self.assertEqual(self.peers["absent"]["missing"], "ImportError: the library is not on this machine")
         self.assertEqual(self.peers["good"]["missing"], "")
-        self.assertIn("no absent: ImportError", self.done.stdout)
+        self.assertIn("absent (ImportError: the library is not", " ".join(self.report.stdout.split()))
 
 
 class Folders(unittest.TestCase):
@@ -155,12 +162,12 @@ class Odd(unittest.TestCase):
             options = ["--more-peers", name, "--peers", ",".join(peers), "--peer-limit", "5"]
             done = subprocess.run(command(folder, *options), capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stderr)
-            run = json.loads((folder / "bench.json").read_text())
-        self.assertEqual({each["name"]: each["missing"] for each in run["peers"] if each["missing"]},
+            run = load(folder / "bench.json")
+        self.assertEqual({each["name"]: each["missing"] for each in run.data["peers"] if each["missing"]},
                          {"types": "TypeError: 'NoneType' object is not iterable"})
-        found = {each["name"]: each["version"] for each in run["peers"]}
+        found = run.versions
         self.assertEqual(found["version"], "3")
-        for row in run["rows"]:
+        for row in run.rows:
             self.assertEqual(row["peers"]["notes"]["note"], "None")
             self.assertEqual(row["peers"]["few"]["reason"], "ValueError: 0 outputs instead of 1")
         end = time.monotonic() + 10  # a killed process may take a moment to go
@@ -199,16 +206,29 @@ class Bench(unittest.TestCase):
             command(self.folder, "--peers", "none"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as process:
             end = time.monotonic() + 60
-            while not self.json.exists() and time.monotonic() < end:
+            while text_of(self.json).count("\n") < 2 and time.monotonic() < end:
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=60)
+            process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
-        run = json.loads(self.json.read_text())
-        self.assertTrue(run["interrupted"])
-        self.assertGreater(len(run["rows"]), 0)
-        self.assertLess(len(run["rows"]), 399)
-        self.assertIn("Interrupted", output)
+        run = load(self.json)
+        self.assertTrue(run.data["interrupted"])
+        self.assertTrue(text_of(self.json).splitlines()[-1].startswith('{"interrupted":true'))
+        self.assertGreater(len(run.rows), 0)
+        self.assertLess(len(run.rows), 399)
+
+    def test_a_killed_run_keeps_what_was_measured(self):
+        self.list.write_text("rows kernel=silu type=f32 rows=4,8,16,32,64 d=64,128,256,512 state=hot threads=1\n")
+        with subprocess.Popen(
+            command(self.folder, "--peers", "none"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            end = time.monotonic() + 60
+            while text_of(self.json).count("\n") < 2 and time.monotonic() < end:
+                time.sleep(0.02)
+            process.kill()
+        run = load(self.json)
+        self.assertGreater(len(run.rows), 0)
+        self.assertTrue(run.data["interrupted"])
 
     def test_unknown_names_list_what_there_is(self):
         for options, words in (
@@ -229,24 +249,10 @@ class Bench(unittest.TestCase):
                 self.assertIn(word, done.stderr)
 
     def test_no_place_for_the_result_is_said_before_anything_is_measured(self):
-        for option in ("--json", "--text"):
-            done = subprocess.run(
-                command(self.folder, "--peers", "none", option, str(self.folder / "none" / "result")),
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn(f"cannot write '{self.folder / 'none' / 'result'}'", done.stderr)
-            self.assertNotIn("measur", done.stderr)
-
-    def test_results_that_would_be_lost_are_refused(self):
         self.json.write_text("old")
         for options, word in (
-            (["--text", str(self.json)], "name the same file"),
-            (["--json", str(self.folder / "new"), "--text", str(self.folder / "new")], "name the same file"),
+            (["--json", str(self.folder / "none" / "result")], f"cannot write '{self.folder / 'none' / 'result'}'"),
             (["--json", ""], "takes the name of a file"),
-            (["--text", ""], "takes the name of a file"),
             (["--json", str(self.folder)], "Is a directory"),
             (["--peer-limit", "nan"], "--peer-limit"),
         ):

@@ -9,19 +9,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
+#include <set>
 
 #include "bench/temporary_folder.h"
-#include "order.h"
 #include "schedules/subprocess.h"
 #include "search.h"
 #include "support/samples.h"
-#include "verdict.h"
+#include "verify.h"
 
 namespace halyard::tune {
 namespace {
 
-using nlohmann::json;
 using schedules::TargetInfo;
 
 // ---- machines that are made up ----
@@ -54,43 +54,36 @@ private:
     double deviation, drift = 0;
 };
 
-class Synthetic : public Competitor {
+/** Costs that are known; one call takes somewhat longer than the other. */
+class SyntheticEvaluator : public Evaluator {
 public:
-    Synthetic(NoisyClock &on, double seconds_per_call) : clock(on), cost(seconds_per_call) {}
-    double seconds(std::int64_t calls) override { return clock.passed(static_cast<double>(calls) * cost); }
+    SyntheticEvaluator(NoisyClock &on, double (*of)(const Choice &), Choice default_choice)
+        : clock(on), cost(of), defaults(std::move(default_choice)) {}
 
-private:
-    NoisyClock &clock;
-    double cost;
-};
-
-/** Costs that are known; one piece of work takes somewhat longer than the other. */
-class SyntheticArena : public Arena {
-public:
-    SyntheticArena(NoisyClock &on, double (*of)(const Choice &), const Choice &usual_choice, std::mt19937 &generator)
-        : clock(on), cost(of), usual(usual_choice), random(generator) {}
-
-    bool admits(const Choice &choice) override {
-        asked.push_back(choice);
-        return !is_wrong || !is_wrong(choice);
+    std::vector<Choice> admitted(const std::vector<Choice> &choices) override {
+        std::vector<Choice> good;
+        for (const Choice &choice : choices) {
+            asked.push_back(choice);
+            if (!is_wrong || !is_wrong(choice)) {
+                good.push_back(choice);
+            }
+        }
+        return good;
     }
 
-    Result compare(const std::vector<Choice> &choices, const Effort &effort, bool) override {
+    Result compare(const std::vector<Choice> &choices, const Sampling &sampling, bool) override {
         compared += choices.size();
         Result result;
         result.gains.resize(choices.size());
         for (const double size : {1.0, 3.0}) {
-            std::vector<Synthetic> all;
-            all.emplace_back(clock, size * cost(usual));
-            all.emplace_back(clock, size * cost(usual));
-            for (const Choice &choice : choices) {
-                all.emplace_back(clock, size * cost(choice));
+            std::vector<Choice> all = {defaults, defaults};
+            all.insert(all.end(), choices.begin(), choices.end());
+            std::vector<std::vector<double>> seconds(all.size());
+            for (int round = 0; round < sampling.rounds; round++) {
+                for (std::size_t i = 0; i < all.size(); i++) {
+                    seconds[i].push_back(clock.passed(size * cost(all[i])));
+                }
             }
-            std::vector<Competitor *> competitors;
-            for (Synthetic &each : all) {
-                competitors.push_back(&each);
-            }
-            const auto seconds = sample_rounds(competitors, effort, random, [] { return false; });
             result.again.push_back(gain_over(seconds[0], seconds[1]));
             for (std::size_t i = 0; i < choices.size(); i++) {
                 result.gains[i].push_back(gain_over(seconds[0], seconds[i + 2]));
@@ -108,8 +101,7 @@ public:
 private:
     NoisyClock &clock;
     double (*cost)(const Choice &);
-    Choice usual;
-    std::mt19937 &random;
+    const Choice defaults;
 };
 
 bool always(const Choice &, const TargetInfo &) {
@@ -119,9 +111,9 @@ bool always(const Choice &, const TargetInfo &) {
 const TargetInfo nowhere = {8, 16, 32 << 10, 1 << 20, {}, ""};
 const SearchSpace plane = {
     "test_plane", {{"a", 1, {1, 2, 3, 4, 6, 8, 12, 16}}, {"b", 1, {1, 2, 4, 8, 16, 32, 64, 128}}}, always};
-const Choice usual = {{"a", 1}, {"b", 1}};
+const Choice defaults = {{"a", 1}, {"b", 1}};
 
-/** Best at a = 6, b = 16: 1.5 times as fast as usual. */
+/** Best at a = 6, b = 16: 1.5 times as fast as the default. */
 double bowl(const Choice &choice) {
     const double a = std::log2(choice.at("a") / 6.0), b = std::log2(choice.at("b") / 16.0);
     return 1e-5 * (1 + 0.5 * (a * a + b * b) / 22.68);
@@ -131,18 +123,18 @@ double flat(const Choice &) {
     return 1e-5;
 }
 
-/** The usual choice is the best. */
+/** The default choice is the best. */
 double hill(const Choice &choice) {
     return 1e-5 * (1 + 0.02 * (choice.at("a") + choice.at("b")));
 }
 
-Outcome run_search(const SearchSpace &space, double (*cost)(const Choice &), unsigned seed, double scatter,
-                   const std::string &rigor, bool two_speeds = false) {
+Decision run_search(double (*cost)(const Choice &), unsigned seed, double scatter, const std::string &effort,
+                    bool two_speeds = false) {
     NoisyClock clock(seed, scatter);
     clock.two_speeds = two_speeds;
     std::mt19937 random(seed);
-    SyntheticArena arena(clock, cost, usual, random);
-    return search(space, nowhere, usual, rigor_named(rigor), random, arena);
+    SyntheticEvaluator evaluator(clock, cost, defaults);
+    return search(plane, nowhere, defaults, effort_named(effort), random, evaluator);
 }
 
 // ---- work in processes of their own ----
@@ -191,6 +183,44 @@ TEST(Subprocess, ProgramsGetTheirArgumentsAsTheyAre) {
     EXPECT_THROW(schedules::run_program({"no-such-program-anywhere"}), std::runtime_error);
 }
 
+// ---- candidates in processes of their own ----
+
+TEST(Verify, RefusesWhatIsWrongCrashesOrHangs) {
+    const auto failure = [](const std::function<Result()> &call, const std::vector<std::string> &right = {}) {
+        const Check good{"the first call", [] { return Result{"abc", 0.5, 1.0}; }};
+        std::vector<std::string> hashes;
+        return verify(
+            {good, {"the second call", call}}, [] {}, right, hashes, 2);
+    };
+    EXPECT_EQ(failure([] { return Result{"def", 1.0, 1.0}; }), "");
+    EXPECT_EQ(failure([] { return Result{"def", 1.0, 1.0}; }, {"abc", "def"}), "");
+    EXPECT_EQ(failure([] { return Result{"dee", 1.0, 1.0}; }, {"abc", "def"}), "gives other bits at the second call");
+    EXPECT_EQ(failure([] { return Result{"def", 1.1, 1.0}; }), "is wrong at the second call");
+    EXPECT_EQ(failure([] { return Result{"def", std::nan(""), 1.0}; }), "is wrong at the second call");
+    EXPECT_EQ(failure([]() -> Result { std::_Exit(0); }), "stopped before its end");
+    EXPECT_EQ(failure([]() -> Result {
+                  raise(SIGKILL);
+                  std::_Exit(0);
+              }),
+              "crashed: Killed");
+    EXPECT_EQ(failure([]() -> Result {
+                  pause();
+                  std::_Exit(0);
+              }),
+              "did not come to an end");
+}
+
+TEST(Verify, InstallsInTheOtherProcessAlone) {
+    int installed = 0;
+    std::vector<std::string> hashes;
+    const Check check{"call", [&] { return Result{"x", installed == 1 ? 0.0 : 1.0, 0.5}; }};
+    EXPECT_EQ(verify(
+                  {check}, [&] { installed++; }, {}, hashes),
+              "");
+    EXPECT_EQ(installed, 0);
+    EXPECT_EQ(hashes, std::vector<std::string>{"x"});
+}
+
 // ---- temporary folders ----
 
 TEST(TemporaryFolder, IsForThisUserAloneAndGoesAway) {
@@ -233,50 +263,21 @@ TEST(TemporaryFolder, RemovesWhatAKilledProcessLeft) {
     EXPECT_EQ(std::distance(fs::directory_iterator(parent.path()), fs::directory_iterator()), 5);
 }
 
-// ---- measuring ----
+// ---- judging times ----
 
-TEST(Measuring, MakesSamplesOfTheWantedLength) {
-    NoisyClock clock(1, 0.0);
-    Synthetic fast(clock, 1e-6), slow(clock, 2e-6);
-    std::mt19937 random(1);
-    const auto seconds = sample_rounds({&fast, &slow}, {7, 5e-3}, random, [] { return false; });
-    ASSERT_EQ(seconds.size(), 2U);
-    ASSERT_EQ(seconds[0].size(), 7U);
-    EXPECT_NEAR(median_of(seconds[0]), 1e-6, 1e-12);
-    EXPECT_NEAR(gain_over(seconds[0], seconds[1]).ratio, 0.5, 0.01);
-}
-
-TEST(Measuring, KeepsWholeRoundsWhenStopped) {
-    NoisyClock clock(1, 0.0);
-    Synthetic a(clock, 1e-6), b(clock, 2e-6);
-    std::mt19937 random(1);
-    int left = 9;
-    const auto seconds = sample_rounds({&a, &b}, {7, 1e-6}, random, [&left] { return --left < 0; });
-    EXPECT_EQ(seconds[0].size(), seconds[1].size());
-    EXPECT_LT(seconds[0].size(), 7U);
-}
-
-TEST(Measuring, DriftCancelsInRatios) {
+TEST(Gain, DriftCancelsInRatios) {
     // The machine becomes a tenth slower with every round.
-    class Slowing : public Competitor {
-    public:
-        Slowing(double &shared_time, double seconds_per_call) : time(shared_time), cost(seconds_per_call) {}
-        double seconds(std::int64_t calls) override {
-            time *= 1.001;
-            return static_cast<double>(calls) * cost * time;
-        }
-
-    private:
-        double &time, cost;
-    };
+    std::vector<double> a, b;
     double time = 1;
-    Slowing a(time, 1.0e-5), b(time, 1.1e-5);
-    std::mt19937 random(1);
-    const auto seconds = sample_rounds({&a, &b}, {15, 1e-3}, random, [] { return false; });
-    EXPECT_NEAR(gain_over(seconds[0], seconds[1]).ratio, 1 / 1.1, 0.002);
+    for (int round = 0; round < 15; round++, time *= 1.1) {
+        a.push_back(1.0e-5 * time);
+        b.push_back(1.1e-5 * time);
+    }
+    EXPECT_NEAR(gain_over(a, b).ratio, 1 / 1.1, 1e-9);
+    EXPECT_NEAR(gain_over(a, b).error, 0, 1e-9);
 }
 
-TEST(Measuring, TwoPercentAndThreeTimesTheNoiseAreBothWanted) {
+TEST(Gain, TwoPercentAndThreeTimesTheNoiseAreBothWanted) {
     EXPECT_FALSE(is_beyond_noise({1.019, 0.0}, 0.0));
     EXPECT_TRUE(is_beyond_noise({1.021, 0.0}, 0.0));
     EXPECT_FALSE(is_beyond_noise({1.05, 0.0}, 0.02));
@@ -290,7 +291,7 @@ TEST(Measuring, TwoPercentAndThreeTimesTheNoiseAreBothWanted) {
     EXPECT_FALSE(is_slower_beyond_noise({0.8, 0.0, 0.7, 1.01}, 0.0));
 }
 
-TEST(Measuring, TheMedianOfEqualSidesIsSeldomOutside) {
+TEST(Gain, TheMedianOfEqualSidesIsSeldomOutside) {
     const std::vector<double> ones(15, 1.0);
     std::vector<double> times;
     for (int i = 0; i < 15; i++) {
@@ -303,65 +304,104 @@ TEST(Measuring, TheMedianOfEqualSidesIsSeldomOutside) {
     EXPECT_DOUBLE_EQ(gain.high, 13);
 }
 
-TEST(Measuring, EqualCodeIsNoWinnerInTwentyTries) {
+TEST(Search, EqualCodeIsNoWinnerInTwentyTries) {
     for (const double scatter : {0.003, 0.01, 0.03, 0.1}) {
         for (unsigned seed = 0; seed < 40; seed++) {
-            const Outcome outcome = run_search(plane, flat, seed % 20, scatter, "quick", seed >= 20);
-            EXPECT_TRUE(outcome.is_decided);
-            EXPECT_FALSE(outcome.is_better) << "scatter " << scatter << ", seed " << seed << ": gain "
-                                            << outcome.gain.ratio << ", noise " << outcome.noise;
+            const Decision decision = run_search(flat, seed % 20, scatter, "quick", seed >= 20);
+            EXPECT_TRUE(decision.is_made);
+            EXPECT_FALSE(decision.is_better) << "scatter " << scatter << ", seed " << seed << ": gain "
+                                             << decision.gain.ratio << ", noise " << decision.noise;
         }
     }
 }
 
-// ---- searching ----
-
 TEST(Search, FindsTheBestOfAKnownSpaceDespiteNoise) {
     int best = 0;
     for (unsigned seed = 0; seed < 10; seed++) {
-        const Outcome outcome = run_search(plane, bowl, seed, 0.01, "normal");
-        ASSERT_TRUE(outcome.is_decided);
-        ASSERT_TRUE(outcome.is_better) << seed;
-        EXPECT_LT(bowl(outcome.best), 1.03 * 1e-5)
-            << seed << ": " << outcome.best.at("a") << " " << outcome.best.at("b");
-        EXPECT_NEAR(outcome.gain.ratio, bowl(usual) / bowl(outcome.best), 0.05);
-        best += outcome.best == Choice{{"a", 6}, {"b", 16}} ? 1 : 0;
+        const Decision decision = run_search(bowl, seed, 0.01, "exhaustive");
+        ASSERT_TRUE(decision.is_made);
+        ASSERT_TRUE(decision.is_better) << seed;
+        EXPECT_EQ(decision.tried, 63);
+        EXPECT_LT(bowl(decision.best), 1.03 * 1e-5)
+            << seed << ": " << decision.best.at("a") << " " << decision.best.at("b");
+        EXPECT_NEAR(decision.gain.ratio, bowl(defaults) / bowl(decision.best), 0.05);
+        best += decision.best == Choice{{"a", 6}, {"b", 16}} ? 1 : 0;
     }
     EXPECT_GE(best, 5);
 }
 
-TEST(Search, LeavesTheUsualChoiceWhereItIsBest) {
+TEST(Search, TriesARandomPartOfALargeSpace) {
+    NoisyClock clock(1, 0.01);
+    std::set<Choice> all;
+    for (unsigned seed = 1; seed <= 30; seed++) {
+        std::mt19937 random(seed);
+        SyntheticEvaluator evaluator(clock, bowl, defaults);
+        search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
+        const std::set<Choice> asked(evaluator.asked.begin(), evaluator.asked.end());
+        EXPECT_EQ(evaluator.asked.size(), 12U);
+        EXPECT_EQ(asked.size(), 12U);
+        all.insert(asked.begin(), asked.end());
+    }
+    EXPECT_EQ(all.size(), 63U);  // sooner or later each, and never the default
+    EXPECT_EQ(all.count(defaults), 0U);
+}
+
+TEST(Search, LeavesTheDefaultWhereItIsBest) {
     for (unsigned seed = 0; seed < 10; seed++) {
-        const Outcome outcome = run_search(plane, hill, seed, 0.02, "normal");
-        EXPECT_TRUE(outcome.is_decided);
-        EXPECT_FALSE(outcome.is_better);
-        EXPECT_EQ(outcome.best, usual);
+        const Decision decision = run_search(hill, seed, 0.02, "normal");
+        EXPECT_TRUE(decision.is_made);
+        EXPECT_FALSE(decision.is_better);
     }
 }
 
 TEST(Search, NeitherComparesNorChoosesWhatIsWrong) {
     NoisyClock clock(1, 0.01);
     std::mt19937 random(1);
-    SyntheticArena arena(clock, bowl, usual, random);
-    arena.is_wrong = [](const Choice &choice) { return choice.at("b") == 16; };
-    const Outcome outcome = search(plane, nowhere, usual, rigor_named("normal"), random, arena);
-    EXPECT_TRUE(outcome.is_better);
-    EXPECT_NE(outcome.best.at("b"), 16);
+    SyntheticEvaluator evaluator(clock, bowl, defaults);
+    evaluator.is_wrong = [](const Choice &choice) { return choice.at("b") == 16; };
+    const Decision decision = search(plane, nowhere, defaults, effort_named("exhaustive"), random, evaluator);
+    EXPECT_TRUE(decision.is_better);
+    EXPECT_NE(decision.best.at("b"), 16);
+    evaluator.is_wrong = [](const Choice &) { return true; };
+    const Decision none = search(plane, nowhere, defaults, effort_named("exhaustive"), random, evaluator);
+    EXPECT_TRUE(none.is_made);
+    EXPECT_FALSE(none.is_better);
+    EXPECT_EQ(none.best, defaults);
 }
 
-TEST(Search, ASlowShapeOutweighsAGainInTheMean) {
-    // Twice as fast on one piece of work and a fifth slower on the other.
-    class Uneven : public Arena {
-    public:
-        bool admits(const Choice &) override { return true; }
-        Result compare(const std::vector<Choice> &choices, const Effort &, bool) override {
-            return {std::vector<std::vector<Gain>>(choices.size(), {{2.0, 0.001}, {0.8, 0.001}}),
-                    {{1.0, 0.001}, {1.0, 0.001}}};
-        }
-        bool stopped() override { return false; }
-    } arena;
+/** Gains that are given, one result after the other. */
+class GivenEvaluator : public Evaluator {
+public:
+    std::vector<Choice> admitted(const std::vector<Choice> &choices) override { return {choices.front()}; }
+    Result compare(const std::vector<Choice> &choices, const Sampling &, bool) override {
+        const std::vector<Gain> gains = given[std::min(comparisons++, given.size() - 1)];
+        return {std::vector<std::vector<Gain>>(choices.size(), gains),
+                std::vector<Gain>(gains.size(), {1.0, 0.001, 0.99, 1.01})};
+    }
+    bool stopped() override { return false; }
+
+    std::vector<std::vector<Gain>> given;
+    std::size_t comparisons = 0;
+};
+
+TEST(Search, ALossOnOneCallOutweighsTheMean) {
     std::mt19937 random(1);
-    EXPECT_FALSE(search(plane, nowhere, usual, rigor_named("quick"), random, arena).is_better);
+    GivenEvaluator evaluator;
+    evaluator.given = {{{2.0, 0.001, 1.9, 2.1}, {0.8, 0.001, 0.79, 0.81}}};
+    EXPECT_FALSE(search(plane, nowhere, defaults, effort_named("quick"), random, evaluator).is_better);
+    evaluator.given = {{{2.0, 0.001, 1.9, 2.1}, {1.0, 0.001, 0.99, 1.01}}};
+    EXPECT_TRUE(search(plane, nowhere, defaults, effort_named("quick"), random, evaluator).is_better);
+}
+
+TEST(Search, AWinnerMustWinAgainInSamplesThatDidNotChooseIt) {
+    std::mt19937 random(1);
+    GivenEvaluator evaluator;
+    evaluator.given = {{{1.3, 0.001, 1.2, 1.4}}, {{1.01, 0.001, 0.99, 1.02}}};
+    const Decision decision = search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
+    EXPECT_TRUE(decision.is_made);
+    EXPECT_FALSE(decision.is_better);
+    EXPECT_EQ(decision.gain.ratio, 1.01);
+    EXPECT_EQ(evaluator.comparisons, 2U);
 }
 
 TEST(Search, PrunesBeforeItAsks) {
@@ -371,90 +411,32 @@ TEST(Search, PrunesBeforeItAsks) {
         }};
     NoisyClock clock(1, 0.0);
     std::mt19937 random(1);
-    SyntheticArena arena(clock, flat, usual, random);
-    search(pruned, nowhere, usual, rigor_named("patient"), random, arena);
-    EXPECT_EQ(arena.asked.size(), 6U);  // of 12, without the usual one
-    for (const Choice &choice : arena.asked) {
+    SyntheticEvaluator evaluator(clock, flat, defaults);
+    search(pruned, nowhere, defaults, effort_named("exhaustive"), random, evaluator);
+    EXPECT_EQ(evaluator.asked.size(), 6U);  // of 12, without the default
+    for (const Choice &choice : evaluator.asked) {
         EXPECT_LE(choice.at("a") * choice.at("b"), 4);
     }
 }
 
 TEST(Search, DecidesNothingWhenStopped) {
-    for (std::size_t stop_after = 0; stop_after < 60; stop_after += 7) {
+    // 32 in the screen, 3 in the final, 1 in its confirmation.
+    for (const std::size_t stop_after : {0, 1, 32, 33, 35, 36}) {
         NoisyClock clock(1, 0.01);
         std::mt19937 random(1);
-        SyntheticArena arena(clock, bowl, usual, random);
-        arena.stop_after = stop_after;
-        const Outcome outcome = search(plane, nowhere, usual, rigor_named("normal"), random, arena);
-        EXPECT_FALSE(outcome.is_decided);
+        SyntheticEvaluator evaluator(clock, bowl, defaults);
+        evaluator.stop_after = stop_after;
+        const Decision decision = search(plane, nowhere, defaults, effort_named("normal"), random, evaluator);
+        EXPECT_FALSE(decision.is_made) << stop_after;
+        EXPECT_FALSE(decision.is_better && decision.is_made) << stop_after;
     }
 }
 
-TEST(Search, AnotherLookFindsWhatIsFasterAndNothingElse) {
-    for (unsigned seed = 0; seed < 10; seed++) {
-        NoisyClock clock(seed, 0.01);
-        std::mt19937 random(seed);
-        const Rigor &patient = rigor_named("patient");
-        const Choice faster = {{"a", 6}, {"b", 16}};
-        SyntheticArena bowls(clock, bowl, usual, random);
-        const Outcome won = challenge(faster, usual, patient, bowls);
-        EXPECT_TRUE(won.is_decided && won.is_better && won.best == faster) << seed;
-        SyntheticArena plains(clock, flat, usual, random);
-        const Outcome tied = challenge(faster, usual, patient, plains);
-        EXPECT_TRUE(tied.is_decided && !tied.is_better && tied.best == usual) << seed;
-        bowls.is_wrong = [](const Choice &) { return true; };
-        EXPECT_FALSE(challenge(faster, usual, patient, bowls).is_better);
+TEST(Search, EffortsAreNamed) {
+    for (const Effort &effort : efforts()) {
+        EXPECT_EQ(effort_named(effort.name).name, effort.name);
     }
-}
-
-TEST(Verdicts, AreDoubtfulWhereSomethingSeemsFasterAndNobodyLookedAgain) {
-    Verdict verdict;
-    verdict.usual = verdict.best = usual;
-    verdict.runner_up = {{"a", 6}, {"b", 16}};
-    verdict.gain.ratio = 1.05;
-    verdict.noise = 0.1;
-    EXPECT_TRUE(is_doubtful(verdict));
-    const json kept = record_of(verdict);
-    EXPECT_TRUE(is_doubtful(verdict_of(kept)));
-    verdict.looks = 2;
-    EXPECT_FALSE(is_doubtful(verdict));
-    EXPECT_FALSE(is_doubtful(verdict_of(record_of(verdict))));
-    verdict.looks = 1;
-    verdict.gain.ratio = 1.01;
-    EXPECT_FALSE(is_doubtful(verdict));
-    verdict.gain.ratio = 1.05;
-    verdict.is_better = true;
-    EXPECT_FALSE(is_doubtful(verdict));
-}
-
-TEST(Order, EveryGroupHasItsShareOfEveryRound) {
-    using Places = std::vector<std::size_t>;
-    EXPECT_EQ(in_shares({}, 4), Places());
-    EXPECT_EQ(in_shares({"x", "x", "x"}, 4), (Places{0, 1, 2}));
-    EXPECT_EQ(in_shares({"x", "x", "x", "x", "y", "y", "z"}, 2), (Places{0, 1, 4, 2, 3, 5, 6}));
-    // Whatever the groups, each place comes once.
-    std::vector<std::string> groups;
-    for (int i = 0; i < 263; i++) {
-        groups.push_back(std::to_string(i * i % 7));
-    }
-    Places order = in_shares(groups, 4);
-    std::sort(order.begin(), order.end());
-    for (std::size_t i = 0; i < groups.size(); i++) {
-        ASSERT_EQ(order[i], i);
-    }
-    EXPECT_EQ(order.size(), groups.size());
-}
-
-TEST(Search, TheSameSeedTriesTheSame) {
-    std::vector<std::vector<Choice>> asked;
-    for (int i = 0; i < 2; i++) {
-        NoisyClock clock(5, 0.0);
-        std::mt19937 random(5);
-        SyntheticArena arena(clock, bowl, usual, random);
-        search(plane, nowhere, usual, rigor_named("quick"), random, arena);
-        asked.push_back(arena.asked);
-    }
-    EXPECT_EQ(asked[0], asked[1]);
+    EXPECT_THROW(effort_named("heroic"), std::invalid_argument);
 }
 
 }  // namespace

@@ -13,9 +13,7 @@
 
 #include "bench/replace_file.h"
 #include "bench/temporary_folder.h"
-#include "export.h"
-#include "search.h"
-#include "verdict.h"
+#include "tuned_file.h"
 
 namespace halyard::tune {
 namespace {
@@ -33,21 +31,20 @@ const SearchSpace plane = {"test_plane", {{"a", 1, {1, 2, 3}}, {"b", 1, {1, 2}}}
 const Setting here = {{{"name", "x86-64-maker-6-1-32k-1024k"}, {"cpu", "Some CPU"}, {"processors", 2}},
                       {{"halyard", "0.1.0"}, {"halide", "21.0.0"}}};
 
-Subject some_subject() {
-    return {"silu", "f32", "avx2", 1, {"silu/f32/64x4096/hot/1t"}, hash_of_space(plane), "0123"};
+SubjectKey some_subject() {
+    return {"silu", "f32", "avx2", "elementwise", 1, {"silu/f32/64x4096/hot/1t"}, hash_of_space(plane), "0123"};
 }
 
-json verdict_record(const Setting &setting, const Subject &subject, bool is_better, const std::string &time) {
-    Verdict verdict;
-    verdict.usual = {{"vectors", 2}};
-    verdict.best = {{"vectors", is_better ? 4 : 2}};
-    verdict.is_better = is_better;
-    verdict.gain = {1.0825, 0.002};
-    verdict.noise = 0.004;
-    verdict.runner_up = verdict.usual;
+json decision_record(const Setting &setting, const SubjectKey &subject, bool is_better, const std::string &time) {
+    Decision decision;
+    decision.defaults = {{"vectors", 2}};
+    decision.best = {{"vectors", 4}};
+    decision.is_better = is_better;
+    decision.gain = {1.0825, 0.002};
+    decision.noise = 0.004;
     json record = record_of(setting, subject);
-    record.update(record_of(verdict));
-    record.update({{"kind", "verdict"}, {"rigor", "normal"}, {"time", time}});
+    record.update(record_of(decision));
+    record.update({{"effort", "normal"}, {"time", time}});
     return record;
 }
 
@@ -66,41 +63,41 @@ TEST_F(DatabaseTest, RemembersAndGoesOn) {
     {
         Database database(file);
         EXPECT_TRUE(database.records().empty());
-        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+        database.append(decision_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
     }
     const Database database(file);
     EXPECT_TRUE(database.complaints().empty());
-    const auto verdict = known_verdict(database, here, some_subject(), rigor_named("normal"));
-    ASSERT_TRUE(verdict.has_value());
-    EXPECT_TRUE(verdict->is_better);
-    EXPECT_EQ(verdict->best, (Choice{{"vectors", 4}}));
-    EXPECT_TRUE(known_verdict(database, here, some_subject(), rigor_named("quick")).has_value());
-    EXPECT_FALSE(known_verdict(database, here, some_subject(), rigor_named("patient")).has_value());
+    const auto decision = known_decision(database, here, some_subject(), effort_named("normal"));
+    ASSERT_TRUE(decision.has_value());
+    EXPECT_TRUE(decision->is_better);
+    EXPECT_EQ(decision->best, (Choice{{"vectors", 4}}));
+    EXPECT_TRUE(known_decision(database, here, some_subject(), effort_named("quick")).has_value());
+    EXPECT_FALSE(known_decision(database, here, some_subject(), effort_named("exhaustive")).has_value());
 }
 
 TEST_F(DatabaseTest, LeavesOutALineThatWasCutOffAndAppendsAfterIt) {
     {
         Database database(file);
-        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+        database.append(decision_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
     }
     {
         std::ofstream out(file, std::ios::app);
-        out << R"({"kind":"verdict","kernel":"si)";
+        out << R"({"kind":"decision","kernel":"si)";
     }
     {
         Database database(file);
         ASSERT_EQ(database.records().size(), 1U);
         ASSERT_EQ(database.complaints().size(), 1U);
         EXPECT_NE(database.complaints()[0].find(":2: the last line is cut off"), std::string::npos);
-        database.append(verdict_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
+        database.append(decision_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
     }
     const Database database(file);
     EXPECT_EQ(database.records().size(), 2U);
-    EXPECT_FALSE(known_verdict(database, here, some_subject(), rigor_named("normal"))->is_better);
+    EXPECT_FALSE(known_decision(database, here, some_subject(), effort_named("normal"))->is_better);
 }
 
 TEST_F(DatabaseTest, RefusesForeignAndStaleRecordsWithASentence) {
-    const json record = verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
+    const json record = decision_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
     EXPECT_EQ(why_foreign(record, here), "");
     EXPECT_EQ(why_stale(record, some_subject()), "");
 
@@ -113,32 +110,33 @@ TEST_F(DatabaseTest, RefusesForeignAndStaleRecordsWithASentence) {
     EXPECT_EQ(why_foreign(record, later), "it was measured with halide 21.0.0, and this is 22.0.0");
     json other_schema = record;
     other_schema["schema"] = 7;
-    EXPECT_EQ(why_foreign(other_schema, here), "it has schema 7, and this program reads 1");
-    EXPECT_NE(why_foreign(json{{"kind", "verdict"}, {"schema", 1}}, here), "");
+    EXPECT_EQ(why_foreign(other_schema, here), "it has schema 7, and this program reads 2");
+    EXPECT_NE(why_foreign(json{{"kind", "decision"}, {"schema", 2}}, here), "");
 
     const auto changed = [](const auto &change) {
-        Subject subject = some_subject();
+        SubjectKey subject = some_subject();
         change(subject);
         return subject;
     };
-    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.space = "other"; })).find("parameters"), std::string::npos);
-    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.code = "other"; })).find("code"), std::string::npos);
-    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.threads = 2; })).find("threads"), std::string::npos);
-    EXPECT_NE(why_stale(record, changed([](Subject &s) { s.workloads = {"x"}; })).find("shapes"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](SubjectKey &s) { s.space = "other"; })).find("parameters"),
+              std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](SubjectKey &s) { s.code = "other"; })).find("code"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](SubjectKey &s) { s.threads = 2; })).find("threads"), std::string::npos);
+    EXPECT_NE(why_stale(record, changed([](SubjectKey &s) { s.cases = {"x"}; })).find("shapes"), std::string::npos);
 
     Database database(file);
     database.append(record);
-    EXPECT_FALSE(known_verdict(database, elsewhere, some_subject(), rigor_named("quick")).has_value());
+    EXPECT_FALSE(known_decision(database, elsewhere, some_subject(), effort_named("quick")).has_value());
     std::vector<std::string> complaints;
-    EXPECT_TRUE(current_verdicts(database, elsewhere, complaints).empty());
+    EXPECT_TRUE(current_decisions(database, elsewhere, complaints).empty());
     ASSERT_EQ(complaints.size(), 1U);
-    EXPECT_EQ(complaints[0], "1 verdict does not count: it was measured on another machine: cpu is Some CPU there and "
+    EXPECT_EQ(complaints[0], "1 decision does not count: it was measured on another machine: cpu is Some CPU there and "
                              "Another CPU here.");
 }
 
-TEST_F(DatabaseTest, ADamagedVerdictDoesNotCount) {
+TEST_F(DatabaseTest, ADamagedDecisionDoesNotCount) {
     Database database(file);
-    const json record = verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
+    const json record = decision_record(here, some_subject(), true, "2026-11-21T10:00:00Z");
     database.append(record);
     const json changes[] = {{{"isa", 7}},
                             {{"kernel", nullptr}},
@@ -148,10 +146,10 @@ TEST_F(DatabaseTest, ADamagedVerdictDoesNotCount) {
                             {{"time", 5}},
                             {{"is_better", "yes"}},
                             {{"noise", "none"}},
-                            {{"rigor", 3}},
+                            {{"effort", 3}},
                             {{"threads", "one"}},
                             {{"code", 1}},
-                            {{"workloads", {1, 2}}}};
+                            {{"cases", {1, 2}}}};
     int count = 0;
     for (const json &change : changes) {
         json damaged = record;
@@ -159,12 +157,12 @@ TEST_F(DatabaseTest, ADamagedVerdictDoesNotCount) {
         database.append(damaged);
         count++;
         std::vector<std::string> complaints;
-        const std::vector<json> verdicts = current_verdicts(database, here, complaints);
-        EXPECT_EQ(verdicts, std::vector<json>{record}) << change;
+        const std::vector<json> decisions = current_decisions(database, here, complaints);
+        EXPECT_EQ(decisions, std::vector<json>{record}) << change;
         ASSERT_EQ(complaints.size(), 1U) << change;
-        EXPECT_NE(complaints[0].find(std::to_string(count) + " verdict"), std::string::npos) << complaints[0];
+        EXPECT_NE(complaints[0].find(std::to_string(count) + " decision"), std::string::npos) << complaints[0];
         EXPECT_NE(complaints[0].find("damaged"), std::string::npos) << complaints[0];
-        EXPECT_TRUE(known_verdict(database, here, some_subject(), rigor_named("quick")).has_value()) << change;
+        EXPECT_TRUE(known_decision(database, here, some_subject(), effort_named("quick")).has_value()) << change;
     }
 }
 
@@ -185,7 +183,7 @@ TEST_F(DatabaseTest, SaysWhenItCannotBeWritten) {
 TEST_F(DatabaseTest, AFullDiskLeavesTheFileAsItWas) {
     {
         Database database(file);
-        database.append(verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
+        database.append(decision_record(here, some_subject(), true, "2026-11-21T10:00:00Z"));
     }
     const std::string before = text_of(file);
     const pid_t process = fork();
@@ -197,7 +195,7 @@ TEST_F(DatabaseTest, AFullDiskLeavesTheFileAsItWas) {
         setrlimit(RLIMIT_FSIZE, &limit);
         Database database(file);
         try {
-            database.append(verdict_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
+            database.append(decision_record(here, some_subject(), false, "2026-11-21T11:00:00Z"));
         } catch (const DatabaseError &) {
             _exit(0);
         }
@@ -211,24 +209,24 @@ TEST_F(DatabaseTest, AFullDiskLeavesTheFileAsItWas) {
 
 // ---- the file of parameters ----
 
-TEST_F(DatabaseTest, ExportsTheNewestVerdictsSorted) {
+TEST_F(DatabaseTest, ExportsTheNewestDecisionsSorted) {
     Database database(file);
-    database.append(verdict_record(here, some_subject(), false, "2026-11-21T10:00:00Z"));
-    database.append(verdict_record(here, some_subject(), true, "2026-11-21T11:00:00Z"));
-    Subject other = some_subject();
+    database.append(decision_record(here, some_subject(), false, "2026-11-21T10:00:00Z"));
+    database.append(decision_record(here, some_subject(), true, "2026-11-21T11:00:00Z"));
+    SubjectKey other = some_subject();
     other.kernel = "gelu";
-    database.append(verdict_record(here, other, true, "2026-11-20T11:00:00Z"));
+    database.append(decision_record(here, other, true, "2026-11-20T11:00:00Z"));
     other.kernel = "add";
-    database.append(verdict_record(here, other, false, "2026-11-20T11:00:00Z"));
+    database.append(decision_record(here, other, false, "2026-11-20T11:00:00Z"));
     std::vector<std::string> complaints;
-    const std::vector<json> verdicts = current_verdicts(database, here, complaints);
-    const json exported = tuned_file(verdicts, here, json::object());
+    const std::vector<json> decisions = current_decisions(database, here, complaints);
+    const json exported = tuned_file(decisions, here, json::object());
     EXPECT_EQ(exported["schedules"],
               (json{{"avx2", {{"gelu_f32", {{"vectors", 4}}}, {"silu_f32", {{"vectors", 4}}}}}}));
     EXPECT_EQ(exported["measured"]["avx2"]["silu_f32"], (json{{"gain", 1.083}, {"noise", 0.004}}));
     EXPECT_EQ(exported["date"], "2026-11-21");
-    EXPECT_EQ(exported.dump(), tuned_file(verdicts, here, json::object()).dump());
-    EXPECT_EQ(exported.dump(), tuned_file(verdicts, here, exported).dump());
+    EXPECT_EQ(exported.dump(), tuned_file(decisions, here, json::object()).dump());
+    EXPECT_EQ(exported.dump(), tuned_file(decisions, here, exported).dump());
 }
 
 TEST_F(DatabaseTest, KeepsTheEntriesOfTheFileThatWereNotMeasured) {
@@ -242,19 +240,42 @@ TEST_F(DatabaseTest, KeepsTheEntriesOfTheFileThatWereNotMeasured) {
           {"sse41", {{"add_f32", {{"vectors", 3}}}}},
           {"avx512", {{"gelu_bf16", {{"vectors", 3}}}}}}},
         {"measured", {{"avx2", {{"silu_f32", measured}, {"gelu_f32", measured}}}, {"sse41", {{"add_f32", measured}}}}}};
-    Subject lost = some_subject(), lost_alone = some_subject();
+    SubjectKey lost = some_subject(), lost_alone = some_subject();
     lost.kernel = "gelu";
     lost_alone.kernel = "add";
     lost_alone.isa = "sse41";
-    const std::vector<json> verdicts = {verdict_record(here, some_subject(), true, "2026-11-21T10:00:00Z"),
-                                        verdict_record(here, lost, false, "2026-11-21T10:00:00Z"),
-                                        verdict_record(here, lost_alone, false, "2026-11-21T10:00:00Z")};
-    const json exported = tuned_file(verdicts, here, before);
+    const std::vector<json> decisions = {decision_record(here, some_subject(), true, "2026-11-21T10:00:00Z"),
+                                         decision_record(here, lost, false, "2026-11-21T10:00:00Z"),
+                                         decision_record(here, lost_alone, false, "2026-11-21T10:00:00Z")};
+    const json exported = tuned_file(decisions, here, before);
     EXPECT_EQ(exported["schedules"], (json{{"avx2", {{"silu_f32", {{"vectors", 4}}}, {"row", {{"rows", 2}}}}},
                                            {"avx512", {{"gelu_bf16", {{"vectors", 3}}}}}}));
     EXPECT_EQ(exported["measured"], (json{{"avx2", {{"silu_f32", {{"gain", 1.083}, {"noise", 0.004}}}}}}));
     EXPECT_EQ(exported["date"], "2026-11-25");
     EXPECT_EQ(exported["remark"], "by hand");
+}
+
+TEST_F(DatabaseTest, ParametersOfTheRuntimeHaveTheirOwnSection) {
+    const auto of_group = [](bool is_better, const Choice &best) {
+        SubjectKey subject = some_subject();
+        subject.kernel = "runtime.stream";
+        subject.family = "runtime";
+        subject.dtype = "all";
+        json record = decision_record(here, subject, is_better, "2026-11-21T10:00:00Z");
+        record["defaults"] = Choice{{"tile", 384}, {"ahead", -1}};
+        record["best"] = best;
+        return record;
+    };
+    const json before = {{"schedules", {{"avx2", {{"silu_f32", {{"vectors", 6}}}}}}},
+                         {"runtime", {{"tile", 192}, {"gemm_rows", 64}}}};
+    const json won = tuned_file({of_group(true, {{"tile", 384}, {"ahead", 2}})}, here, before);
+    EXPECT_EQ(won["runtime"], (json{{"ahead", 2}, {"gemm_rows", 64}}));  // what is as everywhere needs no entry
+    EXPECT_EQ(won["schedules"], before["schedules"]);
+    EXPECT_EQ(won["measured"]["runtime"]["stream"]["gain"], 1.083);
+    const json lost = tuned_file({of_group(false, {{"tile", 768}, {"ahead", 2}})}, here, won);
+    EXPECT_EQ(lost["runtime"], (json{{"gemm_rows", 64}}));
+    EXPECT_FALSE(lost["measured"].contains("runtime"));
+    EXPECT_EQ(tuned_file({of_group(true, {})}, here, before)["runtime"], (json{{"gemm_rows", 64}}));
 }
 
 TEST_F(DatabaseTest, RefusesAFileThatItCouldNotKeep) {
@@ -278,6 +299,7 @@ TEST_F(DatabaseTest, RefusesAFileThatItCouldNotKeep) {
           R"({"schedules": {}, "measured": {"avx2": []}})"}) {
         EXPECT_NE(refusal(text).find("that are no objects"), std::string::npos) << text;
     }
+    EXPECT_NE(refusal(R"({"schedules": {}, "runtime": [3]})").find("no object"), std::string::npos);
     EXPECT_NE(refusal(R"({"schedules": {}, "machine": {"name": "another"}})").find("another machine"),
               std::string::npos);
     EXPECT_EQ(refusal(R"({"schedules": {"avx2": {"a": {"vectors": 3}}}})"), "accepted");

@@ -97,10 +97,12 @@ private:
 
 class Blas : public Peer {
 public:
-    Blas(std::string of, Library from, void (*set_number_of_threads)(int), std::string told)
-        : label(std::move(of)), library(from), set_threads(set_number_of_threads), told_version(std::move(told)) {}
+    Blas(std::string of, Library from, void (*set_number_of_threads)(int), std::string told, PeerAbout says)
+        : label(std::move(of)), library(from), set_threads(set_number_of_threads), told_version(std::move(told)),
+          told_about(std::move(says)) {}
     std::string name() const override { return label; }
     std::string version() const override { return told_version; }
+    PeerAbout about() const override { return told_about; }
 
     std::string refusal(const WorkId &id) const override {
         return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
@@ -117,6 +119,7 @@ private:
     Library library;
     void (*set_threads)(int);
     std::string told_version;
+    PeerAbout told_about;
 };
 
 /** The number in what a library says of itself: "0.3.21", "2026.2". */
@@ -142,7 +145,8 @@ std::unique_ptr<Peer> make_openblas(const PeerOptions &options, std::string &rea
         return nullptr;
     }
     const auto config = library.find<const char *(*)()>("openblas_get_config");
-    return std::make_unique<Blas>("openblas", library, set_threads, config != nullptr ? version_in(config()) : "");
+    return std::make_unique<Blas>("openblas", library, set_threads, config != nullptr ? version_in(config()) : "",
+                                  PeerAbout{"OpenBLAS", "cblas_sgemm", "is compared for plain f32 products", "C"});
 }
 
 std::unique_ptr<Peer> make_mkl(const PeerOptions &options, std::string &reason) {
@@ -169,7 +173,9 @@ std::unique_ptr<Peer> make_mkl(const PeerOptions &options, std::string &reason) 
     if (const auto get = library.find<void (*)(char *, int)>("MKL_Get_Version_String")) {
         get(version, sizeof(version) - 1);
     }
-    return std::make_unique<Blas>("mkl", library, set_threads, version_in(version));
+    return std::make_unique<Blas>("mkl", library, set_threads, version_in(version),
+                                  PeerAbout{"MKL", "cblas_sgemm_compute on weights packed beforehand",
+                                            "is compared for plain f32 products; slower on AMD than on Intel", "C"});
 }
 
 const PeerRegistration openblas("openblas", make_openblas, Runs::isolated), mkl("mkl", make_mkl, Runs::isolated);

@@ -1,6 +1,8 @@
 // See describe.h.
 #include "peers/describe.h"
 
+#include <cmath>
+
 #include "block.h"
 #include "layer.h"
 #include "model.h"
@@ -9,6 +11,17 @@ namespace halyard::bench {
 namespace {
 
 using nlohmann::json;
+
+const Kernel *find_kernel(const std::string &name) {
+    for (const auto *kernels : {&catalogue(), &layer_catalogue()}) {
+        for (const Kernel &kernel : *kernels) {
+            if (kernel.name == name) {
+                return &kernel;
+            }
+        }
+    }
+    throw std::runtime_error("there is no kernel '" + name + "'");
+}
 
 const char *const norm_names[] = {"none", "rms", "layer"};
 
@@ -85,6 +98,26 @@ json describe_block(const Process &process, const std::string &prefix, const Blo
     return result;
 }
 
+json describe_model(const Process &process, const Work &work) {
+    const Model &model = *work.model;
+    const BlockForm &form = model.form();
+    json request = {{"vocabulary", form.vocabulary},
+                    {"cached", work.id.cached},
+                    {"period", random_period},
+                    {"heads", form.heads.heads},
+                    {"kv_heads", form.heads.kv_heads},
+                    {"head_dim", form.heads.head_dim},
+                    {"token_ids", model.tokens()},
+                    {"embedding", describe(process, "embedding", model.embedding())},
+                    {"head", describe(process, "head", model.head())},
+                    {"last_norm", process.send("last_norm", model.last_norm())}};
+    for (std::size_t i = 0; i < model.blocks().size(); i++) {
+        const std::string prefix = "block" + std::to_string(i) + "_";
+        request["blocks"].push_back(describe_block(process, prefix, form, *model.blocks()[i]));
+    }
+    return request;
+}
+
 }  // namespace
 
 json describe_row(const Process &process, const Work &work) {
@@ -114,6 +147,8 @@ json describe_row(const Process &process, const Work &work) {
         request["layer"] = describe_layer(process, work);
     } else if (kernel.attention) {
         request["attention"] = describe_positions(process, work.id, work.attention->history());
+    } else if (work.id.is_model()) {
+        request["model"] = describe_model(process, work);
     } else if (kernel.block) {
         request["block"] = describe_block(process, "", *kernel.block, *work.block);
         request["block"].update(describe_positions(process, work.id, work.block->history()));
@@ -121,25 +156,34 @@ json describe_row(const Process &process, const Work &work) {
     return request;
 }
 
-json describe_model(const Process &process, const Work &work) {
-    const Model &model = *work.model;
-    const BlockForm &form = model.form();
-    json request = {{"dtype", operations::name_of(work.id.dtype)},
-                    {"vocabulary", form.vocabulary},
-                    {"cached", work.id.cached},
-                    {"period", random_period},
-                    {"heads", form.heads.heads},
-                    {"kv_heads", form.heads.kv_heads},
-                    {"head_dim", form.heads.head_dim},
-                    {"token_ids", model.tokens()},
-                    {"embedding", describe(process, "embedding", model.embedding())},
-                    {"head", describe(process, "head", model.head())},
-                    {"last_norm", process.send("last_norm", model.last_norm())}};
-    for (std::size_t i = 0; i < model.blocks().size(); i++) {
-        const std::string prefix = "block" + std::to_string(i) + "_";
-        request["blocks"].push_back(describe_block(process, prefix, form, *model.blocks()[i]));
-    }
-    return request;
+json describe_id(const WorkId &id) {
+    return {{"kernel", id.kernel->name}, {"dtype", static_cast<int>(id.dtype)},
+            {"rows", id.rows},           {"d", id.d},
+            {"d_out", id.d_out},         {"cold", id.cold},
+            {"threads", id.threads}};
+}
+
+WorkId id_of(const json &row) {
+    return {find_kernel(row.at("kernel")),
+            static_cast<Dtype>(row.at("dtype").get<int>()),
+            row.at("rows"),
+            row.at("d"),
+            row.at("cold"),
+            row.at("threads"),
+            row.at("d_out")};
+}
+
+json describe(const Accuracy &accuracy) {
+    // JSON has no infinity: null.
+    return {{"error", std::isfinite(accuracy.error) ? json(accuracy.error) : json()},
+            {"ulps", std::isfinite(accuracy.ulps) ? json(accuracy.ulps) : json()}};
+}
+
+Accuracy accuracy_of(const json &described) {
+    const auto number = [](const json &value) {
+        return value.is_number() ? value.get<double>() : std::numeric_limits<double>::infinity();
+    };
+    return {number(described.at("error")), number(described.at("ulps"))};
 }
 
 }  // namespace halyard::bench

@@ -1,5 +1,5 @@
-// Requests to peers in Python: what a row computes, with its tensors in files. Of a matrix only what it repeats is
-// sent.
+// Requests to peers in other processes. Those in Python are told what a row computes, with its tensors in files; of a
+// matrix only what it repeats is sent.
 #ifndef HALYARD_BENCH_PEERS_DESCRIBE_H
 #define HALYARD_BENCH_PEERS_DESCRIBE_H
 
@@ -7,10 +7,11 @@
 
 namespace halyard::bench {
 
-/** Of any row but models. */
 nlohmann::json describe_row(const Process &process, const Work &work);
-/** Of a model. */
-nlohmann::json describe_model(const Process &process, const Work &work);
+
+/** A row as another process of this program makes it anew. */
+nlohmann::json describe_id(const WorkId &id);
+WorkId id_of(const nlohmann::json &row);
 
 nlohmann::json describe(const Accuracy &accuracy);
 Accuracy accuracy_of(const nlohmann::json &described);

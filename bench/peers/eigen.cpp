@@ -18,6 +18,10 @@ public:
                std::to_string(EIGEN_MINOR_VERSION) + " (" + Eigen::SimdInstructionSetsInUse() + ")";
     }
 
+    PeerAbout about() const override {
+        return {"Eigen", "compiled for this machine, on OpenMP", "is compared for plain f32 products", "C"};
+    }
+
     std::string refusal(const WorkId &id) const override {
         return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
     }

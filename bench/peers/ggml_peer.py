@@ -1,7 +1,8 @@
-"""The peer "ggml": graphs of the library inside llama.cpp, as peers/install builds it, called through ctypes.
+"""The peer "ggml": graphs of the library inside llama.cpp, as bench/peers/install builds it.
 
 A row is one graph, made beforehand, with tensors of its own for each operand set; what is timed is its computation.
-GELU and the gated units on it are ggml's, which for the tanh form is a table in f16.
+GELU's tanh and sigmoid forms are tables in f16, which are no results in f32. Matrices of 16-bit types meet
+activations in f32, as in all its models.
 """
 
 import ctypes
@@ -10,41 +11,39 @@ import importlib.util
 import os
 
 import numpy as np
-from row_tensors import eps_of, inputs_of, layer_vector, matrices_of, vector
+from c_calls import POINTER, CCall, function
+from row_tensors import as_f32, eps_of, from_f32, inputs_of, layer_vector, matrices_of, output_width, vector
 
 PACKAGE = importlib.util.find_spec("llama_cpp")
 if PACKAGE is None:
     raise ImportError("llama_cpp is not installed, whose ggml is used")
 FOLDER = os.path.join(os.path.dirname(PACKAGE.origin), "lib")
+FILES = sorted(glob.glob(os.path.join(FOLDER, "libggml-base.so.*.*")))
 
+VERSION = os.path.basename(FILES[-1]).split(".so.")[1] if FILES else "unknown"
+FAMILY = "ggml"
+HOW = "a graph made beforehand and computed by its CPU backend; called in C"
+INTERFACE = "C"
+LACKS = "norms and softmax in f32 alone; no interleaved units; no tanh GELU in f32, which is a table in f16"
+DTYPES = ["f32", "f16", "bf16"]
 
-def version_of_library():
-    files = sorted(glob.glob(os.path.join(FOLDER, "libggml-base.so.*.*")))
-    return os.path.basename(files[-1]).split(".so.")[1] if files else "unknown"
-
-
-VERSION = version_of_library()
-DTYPES = ["f32"]
-
-UNARY = {
-    "relu": "relu",
-    "gelu": "gelu_erf",
-    "gelu_tanh": "gelu",
-    "gelu_sigmoid": "gelu_quick",
-    "silu": "silu",
-    "swish": "silu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "exp": "exp",
-    "softmax": "soft_max",
+IN_ALL_TYPES = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp"}
+IN_F32_AND_F16 = {"gelu": "gelu_erf", "silu": "silu", "swish": "silu"}
+BY_TABLE = {"gelu_tanh": "gelu", "gelu_sigmoid": "gelu_quick"}  # of f16 values: no result in f32
+UNARY = {**IN_ALL_TYPES, **IN_F32_AND_F16, **BY_TABLE, "softmax": "soft_max"}
+GATED = {"swiglu": "swiglu", "geglu": "geglu_erf", "geglu_tanh": "geglu", "reglu": "reglu"}
+BINARY = {"add": "add", "bilinear": "mul"}
+TYPES_OF = {
+    **dict.fromkeys([*IN_ALL_TYPES, *BINARY, "glu", "cast", "linear", "ffn"], DTYPES),
+    **dict.fromkeys([*IN_F32_AND_F16, *GATED, *[name + "_packed" for name in GATED]], ["f32", "f16"]),
+    **dict.fromkeys([*BY_TABLE, "geglu_tanh", "geglu_tanh_packed"], ["f16"]),
 }
-GATED = {"swiglu": "swiglu_split", "geglu": "geglu_erf_split", "geglu_tanh": "geglu_split", "reglu": "reglu_split"}
-OTHERS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "add", "bilinear", "linear", "ffn"]
-OPERATIONS = [*UNARY, *GATED, *OTHERS]
+NORMS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]
+OPERATIONS = [*TYPES_OF, "softmax", *NORMS]
 
 
 class InitParams(ctypes.Structure):
-    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", POINTER), ("no_alloc", ctypes.c_bool)]
 
 
 def load(name):
@@ -53,37 +52,43 @@ def load(name):
 
 BASE = load("libggml-base.so")
 CPU = load("libggml-cpu.so")
-POINTER, FLOAT, INT, INT64 = ctypes.c_void_p, ctypes.c_float, ctypes.c_int, ctypes.c_int64
-F32 = 0
-
-
-def function(library, name, result, *arguments):
-    found = getattr(library, name)
-    found.restype, found.argtypes = result, arguments
-    return found
-
+FLOAT, INT, INT64 = ctypes.c_float, ctypes.c_int, ctypes.c_int64
+TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.uint16): 30}
+CODES = {"f32": 0, "f16": 1, "bf16": 30}
+ELEMENTS = {0: ctypes.c_float, 1: ctypes.c_uint16, 30: ctypes.c_uint16}
 
 init = function(BASE, "ggml_init", POINTER, InitParams)
 free = function(BASE, "ggml_free", None, POINTER)
 new_tensor = function(BASE, "ggml_new_tensor_2d", POINTER, POINTER, INT, INT64, INT64)
+cast = function(BASE, "ggml_cast", POINTER, POINTER, POINTER, INT)
 new_graph = function(BASE, "ggml_new_graph", POINTER, POINTER)
 expand = function(BASE, "ggml_build_forward_expand", None, POINTER, POINTER)
 get_data = function(BASE, "ggml_get_data", POINTER, POINTER)
 allocate = function(BASE, "ggml_backend_alloc_ctx_tensors", POINTER, POINTER, POINTER)
 free_buffer = function(BASE, "ggml_backend_buffer_free", None, POINTER)
 compute = function(BASE, "ggml_backend_graph_compute", INT, POINTER, POINTER)
-backend_init = function(CPU, "ggml_backend_cpu_init", POINTER)
 set_threads = function(CPU, "ggml_backend_cpu_set_n_threads", None, POINTER, INT)
-BACKEND = backend_init()
+BACKEND = function(CPU, "ggml_backend_cpu_init", POINTER)()
 
 
 class Graph:
     """The graph of one operand set."""
 
-    def __init__(self):
+    def __init__(self, request, arrays, matrices):
         self.context = init(InitParams(1 << 20, None, True))  # holds descriptions alone
-        self.values, self.shapes, self.outputs = {}, {}, []
-        self.buffer = self.graph = None
+        self.request, self.values, self.buffer = request, {}, None
+        inputs = [self.tensor(array) for array in arrays]
+        self.outputs = self.layer(inputs, matrices) if matrices else self.row(inputs)
+        self.graph = new_graph(self.context)
+        for output in self.outputs:
+            expand(self.graph, output)
+        self.buffer = allocate(self.context, BACKEND)
+        if not self.buffer:
+            raise MemoryError("ggml could not allocate its tensors")
+        for tensor, array in self.values.items():
+            source = np.ascontiguousarray(array)
+            ctypes.memmove(get_data(tensor), source.ctypes.data, source.nbytes)
+        self.values.clear()
 
     def __del__(self):
         if self.buffer:
@@ -92,95 +97,84 @@ class Graph:
 
     def tensor(self, array):
         rows, width = array.shape if array.ndim == 2 else (1, array.size)
-        made = new_tensor(self.context, F32, width, rows)
+        made = new_tensor(self.context, TYPES[array.dtype], width, rows)
         self.values[made] = array
         return made
 
     def op(self, name, *tensors):
         return function(BASE, "ggml_" + name, POINTER, *[POINTER] * (1 + len(tensors)))(self.context, *tensors)
 
-    def norm(self, x, request, rms):
+    def plus(self, x, values):
+        return x if values is None else self.op("add", x, self.tensor(as_f32(values)))
+
+    def norm(self, x, rms):
         name = "ggml_rms_norm" if rms else "ggml_norm"
-        y = function(BASE, name, POINTER, POINTER, POINTER, FLOAT)(self.context, x, eps_of(request))
-        weight, bias = vector(request, "weight"), vector(request, "bias")
+        y = function(BASE, name, POINTER, POINTER, POINTER, FLOAT)(self.context, x, eps_of(self.request))
+        weight, bias = vector(self.request, "weight"), vector(self.request, "bias")
         if weight is not None:
-            y = self.op("mul", y, self.tensor(weight))
-        return y if bias is None else self.op("add", y, self.tensor(bias))
+            y = self.op("mul", y, self.tensor(as_f32(weight)))
+        return self.plus(y, bias)
 
-    def finish(self, outputs):
-        """Makes it ready to be called; `outputs`: (tensor, rows, width)."""
-        graph = new_graph(self.context)
-        for output, _, _ in outputs:
-            expand(graph, output)
-        self.buffer = allocate(self.context, BACKEND)
-        if not self.buffer:
-            raise MemoryError("ggml could not allocate its tensors")
-        for tensor, array in self.values.items():
-            source = np.ascontiguousarray(array, np.float32)
-            ctypes.memmove(get_data(tensor), source.ctypes.data, source.nbytes)
-        self.values.clear()
-        self.outputs = outputs
+    def row(self, inputs):
+        operation, layout = self.request["operation"], self.request["layout"]
+        if operation in UNARY:
+            return [self.op(UNARY[operation], *inputs)]
+        if operation in GATED:
+            return [self.op(GATED[operation] + "_split", *inputs)]
+        if operation == "glu":
+            return [self.op("mul", self.op("sigmoid", inputs[0]), inputs[1])]
+        if operation.endswith("_packed"):
+            swapped = {"gate_up": "", "up_gate": "_swapped"}
+            if layout not in swapped:
+                raise NotImplementedError("keeps gate and up in halves")
+            return [self.op(GATED[operation.removesuffix("_packed")] + swapped[layout], *inputs)]
+        if operation in BINARY:
+            return [self.op(BINARY[operation], *inputs)]
+        if operation == "cast":
+            return [cast(self.context, inputs[0], CODES[self.request["output_dtype"]])]
+        if operation.startswith("add_"):
+            total = self.op("add", *inputs)
+            return [total, self.norm(total, "rms" in operation)]
+        return [self.norm(inputs[0], operation == "rms_norm")]
 
-        self.graph = graph
+    def layer(self, inputs, matrices):
+        form, x = self.request["layer"], inputs[0]
+        y = self.norm(x, form["norm"] == "rms") if form["norm"] != "none" else x
+        weights = {name: self.tensor(matrix) for name, matrix in matrices.items()}
+        hidden = self.plus(self.op("mul_mat", weights["first"], y), layer_vector(self.request, "bias"))
+        if form["gated"]:
+            up = self.op("mul_mat", weights["up"], y)
+            hidden = self.op("swiglu_split" if form["activation"] == "silu" else "geglu_split", hidden, up)
+        elif form["activation"] != "identity":
+            hidden = self.op(UNARY[form["activation"]], hidden)
+        if form["is_ffn"]:
+            hidden = self.plus(self.op("mul_mat", weights["down"], hidden), layer_vector(self.request, "bias_down"))
+        if form["has_residual"]:
+            hidden = self.op("add", hidden, inputs[0 if form["is_ffn"] else 1])
+        return [hidden]
 
-    def __call__(self):
-        if compute(BACKEND, self.graph) != 0:
-            raise RuntimeError("ggml could not compute the graph")
+    def call(self):
+        return CCall(compute, BACKEND, self.graph, kept=self)
 
-    def results(self):
-        return [
-            np.ctypeslib.as_array(ctypes.cast(get_data(tensor), ctypes.POINTER(FLOAT)), (rows, width)).copy()
-            for tensor, rows, width in self.outputs
-        ]
-
-
-def layer(graph, request, inputs, matrices):
-    form, x = request["layer"], inputs[0]
-    y = graph.norm(x, request, form["norm"] == "rms") if form["norm"] != "none" else x
-    weights = {name: graph.tensor(matrix) for name, matrix in matrices.items()}
-    bias, bias_down = layer_vector(request, "bias"), layer_vector(request, "bias_down")
-    hidden = graph.op("mul_mat", weights["first"], y)
-    if bias is not None:
-        hidden = graph.op("add", hidden, graph.tensor(bias))
-    if form["gated"]:
-        up = graph.op("mul_mat", weights["up"], y)
-        hidden = graph.op("swiglu_split" if form["activation"] == "silu" else "geglu_split", hidden, up)
-    elif form["activation"] != "identity":
-        hidden = graph.op(UNARY[form["activation"]], hidden)
-    if form["is_ffn"]:
-        hidden = graph.op("mul_mat", weights["down"], hidden)
-        if bias_down is not None:
-            hidden = graph.op("add", hidden, graph.tensor(bias_down))
-    if form["has_residual"]:
-        hidden = graph.op("add", hidden, inputs[0 if form["is_ffn"] else 1])
-    return [hidden]
-
-
-def row(graph, request, inputs):
-    operation, x = request["operation"], inputs[0]
-    if operation in UNARY:
-        return [graph.op(UNARY[operation], x)]
-    if operation in GATED:
-        return [graph.op(GATED[operation], x, inputs[1])]
-    if operation in ("add", "bilinear"):
-        return [graph.op("add" if operation == "add" else "mul", x, inputs[1])]
-    if operation.startswith("add_"):
-        total = graph.op("add", x, inputs[1])
-        return [total, graph.norm(total, request, "rms" in operation)]
-    return [graph.norm(x, request, operation == "rms_norm")]
+    def results(self, kind):
+        shape = self.request["rows"], output_width(self.request)
+        for output in self.outputs:
+            values = np.ctypeslib.as_array(ctypes.cast(get_data(output), ctypes.POINTER(ELEMENTS[kind])), shape).copy()
+            yield from_f32(values, self.request["output_dtype"]) if kind == CODES["f32"] else values
 
 
 def prepare(request):
-    set_threads(BACKEND, request["threads"])
-    arrays = inputs_of(request)
     is_layer = "layer" in request
-    matrices = matrices_of(request) if is_layer else {}
-    width = request["d"] if not is_layer or request["layer"]["is_ffn"] else request["layer"]["d_out"]
-    graphs = []
-    for _ in range(request["sets"]):
-        graph = Graph()
-        inputs = [graph.tensor(array) for array in arrays]
-        outputs = layer(graph, request, inputs, matrices) if is_layer else row(graph, request, inputs)
-        graph.finish([(output, request["rows"], width) for output in outputs])
-        graphs.append(graph)
-    return graphs, graphs[0].results, ""
+    activation = request["layer"]["activation"] if is_layer else request["operation"]
+    if request["dtype"] not in TYPES_OF.get(request["operation"], ["f32"]):
+        raise NotImplementedError("has it in no such type")
+    if request["dtype"] == "f32" and activation in BY_TABLE:
+        raise NotImplementedError("computes this activation by a table in f16")
+    set_threads(BACKEND, request["threads"])
+    arrays, matrices = inputs_of(request), matrices_of(request)
+    if is_layer:
+        arrays = [as_f32(array) for array in arrays]
+    graphs = [Graph(request, arrays, matrices) for _ in range(request["sets"])]
+    note = "activations in f32" if is_layer and request["dtype"] != "f32" else ""
+    kind = CODES["f32" if is_layer else request["output_dtype"]]
+    return [graph.call() for graph in graphs], lambda: graphs[0].results(kind), note

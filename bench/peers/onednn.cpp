@@ -1,8 +1,8 @@
 // The peer "onednn": oneDNN's primitives, made once for the shape and executed on the same tensors.
 //
 // Gated units are an eltwise primitive with a binary multiplication as post-op, which is how oneDNN fuses them, or two
-// primitives where it has only reference code for that; add+norm is two primitives. Works with versions 2 (Debian 12)
-// and 3; RMSNorm exists since its flag was added to version 3.
+// primitives where it has only reference code for that; add+norm is two primitives. Works with every version 3; RMSNorm
+// came in one of them.
 #include "peers/onednn.h"
 
 #include <omp.h>
@@ -52,8 +52,6 @@ const std::map<std::string, Activation> &activations() {
     return table;
 }
 
-// The interface changed with version 3: operation descriptors became arguments of the primitive descriptors.
-#if DNNL_VERSION_MAJOR >= 3
 dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, const memory::desc &shape,
                                                    Activation activation, const dnnl::primitive_attr &attributes) {
     return {engine,    dnnl::prop_kind::forward_inference, activation.kind, shape, shape, activation.alpha, 0.0f,
@@ -69,22 +67,6 @@ dnnl::layer_normalization_forward::primitive_desc make_norm(const dnnl::engine &
                                                             float eps, dnnl::normalization_flags flags) {
     return {engine, dnnl::prop_kind::forward_inference, shape, shape, eps, flags};
 }
-#else
-dnnl::eltwise_forward::primitive_desc make_eltwise(const dnnl::engine &engine, const memory::desc &shape,
-                                                   Activation activation, const dnnl::primitive_attr &attributes) {
-    return {{dnnl::prop_kind::forward_inference, activation.kind, shape, activation.alpha, 0.0f}, attributes, engine};
-}
-dnnl::binary::primitive_desc make_binary(const dnnl::engine &engine, const memory::desc &shape, algorithm kind) {
-    return {{kind, shape, shape, shape}, engine};
-}
-dnnl::softmax_forward::primitive_desc make_softmax(const dnnl::engine &engine, const memory::desc &shape) {
-    return {{dnnl::prop_kind::forward_inference, shape, 1}, engine};
-}
-dnnl::layer_normalization_forward::primitive_desc make_norm(const dnnl::engine &engine, const memory::desc &shape,
-                                                            float eps, dnnl::normalization_flags flags) {
-    return {{dnnl::prop_kind::forward_inference, shape, eps, flags}, engine};
-}
-#endif
 
 class OneDnn : public Peer {
 public:
@@ -94,6 +76,16 @@ public:
         std::string text = std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
         const std::string hash = v->hash != nullptr ? v->hash : "";
         return hash.empty() || hash == "N/A" ? text : text + " (" + hash.substr(0, 10) + ")";
+    }
+
+    PeerAbout about() const override {
+#ifdef HALYARD_BENCH_ONEDNN_RMS_NORM
+        const std::string without;
+#else
+        const std::string without = "; this version has no RMSNorm";
+#endif
+        return {"oneDNN", "primitives made for the shape beforehand, weights in the format it chooses, on OpenMP",
+                "no packed units, no attention, no blocks" + without, "C"};
     }
 
     std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {

@@ -14,28 +14,12 @@ namespace {
 using dnnl::algorithm;
 using dnnl::memory;
 
-// The interface changed with version 3, see onednn.cpp.
-#if DNNL_VERSION_MAJOR >= 3
 dnnl::matmul::primitive_desc make_product(const dnnl::engine &engine, const memory::desc &x,
                                           const memory::desc &weights, const memory::desc &bias, const memory::desc &y,
                                           const dnnl::primitive_attr &attributes) {
     return bias.get_ndims() == 0 ? dnnl::matmul::primitive_desc(engine, x, weights, y, attributes)
                                  : dnnl::matmul::primitive_desc(engine, x, weights, bias, y, attributes);
 }
-void append_activation(dnnl::post_ops &operations, algorithm kind) {
-    operations.append_eltwise(kind, 1.0f, 0.0f);
-}
-#else
-dnnl::matmul::primitive_desc make_product(const dnnl::engine &engine, const memory::desc &x,
-                                          const memory::desc &weights, const memory::desc &bias, const memory::desc &y,
-                                          const dnnl::primitive_attr &attributes) {
-    return bias.data.ndims == 0 ? dnnl::matmul::primitive_desc({x, weights, y}, attributes, engine)
-                                : dnnl::matmul::primitive_desc({x, weights, bias, y}, attributes, engine);
-}
-void append_activation(dnnl::post_ops &operations, algorithm kind) {
-    operations.append_eltwise(1.0f, kind, 1.0f, 0.0f);
-}
-#endif
 
 std::shared_ptr<void> huge_pages(std::size_t bytes) {
     constexpr std::size_t page = std::size_t{2} << 20;
@@ -121,7 +105,7 @@ private:
             bias != nullptr ? memory::desc({1, out}, type, memory::format_tag::ab) : memory::desc();
         dnnl::post_ops operations;
         if (product.activation != algorithm::undef) {
-            append_activation(operations, product.activation);
+            operations.append_eltwise(product.activation, 1.0f, 0.0f);
         }
         if (product.binary != algorithm::undef) {
             operations.append_binary(product.binary, product.y[0].get_desc());

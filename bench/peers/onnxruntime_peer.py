@@ -1,17 +1,26 @@
 """The peer "onnxruntime": a small ONNX model for each row, through one session for each set of weights.
 
-Inputs and outputs are bound beforehand to memory that stays. Operators are those that its optimizer knows as fused:
-SimplifiedLayerNormalization, SkipSimplifiedLayerNormalization, SkipLayerNormalization, QuickGelu (x sigmoid(a x)),
-FastGelu, Attention of opset 23; matrices are initializers, which it packs beforehand.
+Operators are those that its optimizer knows as fused: SimplifiedLayerNormalization, SkipSimplifiedLayerNormalization,
+SkipLayerNormalization, QuickGelu (x sigmoid(a x)), Attention of opset 23; matrices are initializers, which it packs
+beforehand. Models are made in Python and run through the C interface, with inputs and outputs bound to memory that
+stays.
 """
+
+import ctypes
+import glob
+import os
 
 import numpy as np
 import onnxruntime as ort
+from c_calls import POINTER, CCall
 from onnx import TensorProto, helper, numpy_helper
-from row_tensors import DTYPES as NUMPY_TYPES
-from row_tensors import attention_inputs, eps_of, inputs_of, layer_vector, matrices_of, vector
+from row_tensors import BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ort.__version__
+FAMILY = "ONNX Runtime"
+HOW = "an ONNX model for the row with all optimizations, in a session; called in C with memory bound beforehand"
+INTERFACE = "C"
+LACKS = "no bf16 on CPUs, no norms without weight, no blocks; packed units are slices of a tensor"
 DTYPES = ["f32", "f16"]
 MS = "com.microsoft"
 QUICK = {"gelu_sigmoid": 1.702, "silu": 1.0, "swish": 1.0}
@@ -21,6 +30,8 @@ OPERATIONS = [
     *QUICK,
     *UNARY,
     *GATES,
+    *[name + "_packed" for name in GATES],
+    "bilinear_packed",
     "gelu",
     "gelu_tanh",
     "rms_norm",
@@ -73,24 +84,12 @@ class Model:
         kind = "SimplifiedLayerNormalization" if rms else "LayerNormalization"
         return self.node(kind, names, axis=-1, epsilon=eps_of(request))
 
-    def add_norm(self, request, rms, total, y):
-        weight, bias = self.constant(vector(request, "weight")), vector(request, "bias")
-        if rms:
-            self.node(
-                "SkipSimplifiedLayerNormalization",
-                ["x0", "x1", weight],
-                [y, "", "", total],
-                MS,
-                epsilon=eps_of(request),
-            )
-        else:
-            self.node(
-                "SkipLayerNormalization",
-                ["x0", "x1", weight, self.constant(bias)],
-                [y, "", "", total],
-                MS,
-                epsilon=eps_of(request),
-            )
+    def add_norm(self, request, rms):
+        parameters = [self.constant(vector(request, "weight"))]
+        if not rms:
+            parameters.append(self.constant(vector(request, "bias")))
+        kind = "SkipSimplifiedLayerNormalization" if rms else "SkipLayerNormalization"
+        self.node(kind, ["x0", "x1", *parameters], ["y1", "", "", "y0"], MS, epsilon=eps_of(request))
 
     def layer(self, request, matrices):
         form = request["layer"]
@@ -113,16 +112,22 @@ class Model:
         return y
 
     def build(self, request, matrices):
-        operation = request["operation"]
+        operation, gate, up = request["operation"], "x0", "x1"
+        if operation.endswith("_packed"):
+            operation = operation.removesuffix("_packed")
+            gate, up = [
+                self.node("Slice", ["x0", *[self.constant(np.array([each])) for each in (start, stop, 1, step)]])
+                for start, stop, step in gate_and_up(request)
+            ]
         if operation in ("add_rms_norm", "add_layer_norm"):
-            self.add_norm(request, operation == "add_rms_norm", "y0", "y1")
-            return 2
+            self.add_norm(request, operation == "add_rms_norm")
+            return
         if operation in ("rms_norm", "layer_norm"):
             self.norm("x0", request, operation == "rms_norm")
         elif operation in GATES:
-            self.node("Mul", [self.activation(GATES[operation], "x0"), "x1"])
+            self.node("Mul", [self.activation(GATES[operation], gate), up])
         elif operation in ("add", "bilinear"):
-            self.node("Add" if operation == "add" else "Mul", ["x0", "x1"])
+            self.node("Add" if operation == "add" else "Mul", [gate, up])
         elif operation == "cast":
             self.node("Cast", ["x0"], to=ONNX_TYPES[request["output_dtype"]])
         elif operation in ("linear", "ffn"):
@@ -132,61 +137,112 @@ class Model:
         else:
             self.activation(operation, "x0")
         self.nodes[-1].output[0] = "y0"  # the last node made it
-        return 1
 
-    def serialized(self, inputs, request, output_shape, outputs):
+    def serialized(self, row, request):
         def info(name, dtype, shape):
             return helper.make_tensor_value_info(name, ONNX_TYPES[dtype], shape)
 
         graph = helper.make_graph(
             self.nodes,
             "row",
-            [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(inputs)],
-            [info(f"y{i}", request["output_dtype"], output_shape) for i in range(outputs)],
+            [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(row.inputs[0])],
+            [info(f"y{i}", request["output_dtype"], each.shape) for i, each in enumerate(row.outputs[0])],
             self.constants,
         )
         opsets = [helper.make_opsetid("", 23), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
-def sessions(model_bytes, threads, count):
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.log_severity_level = 4
-    return [ort.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"]) for _ in range(count)]
+# ---- its C interface ----
+# A table of functions whose places never change.
+
+LIBRARY = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(ort.__file__), "capi", "libonnxruntime.so*"))[0])
+PLACES = {
+    "GetErrorMessage": 2, "CreateEnv": 3, "CreateSessionFromArray": 8, "CreateSessionOptions": 10,
+    "SetSessionGraphOptimizationLevel": 23, "SetIntraOpNumThreads": 24, "CreateTensorWithDataAsOrtValue": 49,
+    "CreateCpuMemoryInfo": 69, "ReleaseSession": 95, "ReleaseValue": 96, "ReleaseSessionOptions": 100,
+    "RunWithBinding": 133, "CreateIoBinding": 134, "ReleaseIoBinding": 135, "BindInput": 136, "BindOutput": 137,
+}  # fmt: skip
+API_VERSION, WARNINGS_OF_ERRORS, ALL_OPTIMIZATIONS, ARENA, DEFAULT_MEMORY = 13, 4, 99, 1, 0
+
+
+class ApiBase(ctypes.Structure):
+    _fields_ = [("get_api", ctypes.CFUNCTYPE(POINTER, ctypes.c_uint32)), ("version", POINTER)]
+
+
+LIBRARY.OrtGetApiBase.restype = ctypes.POINTER(ApiBase)
+API = ctypes.cast(LIBRARY.OrtGetApiBase().contents.get_api(API_VERSION), ctypes.POINTER(POINTER))
+
+
+def api(name, result, *arguments):
+    return ctypes.CFUNCTYPE(result, *arguments)(API[PLACES[name]])
+
+
+def call(name, *arguments):
+    status = api(name, POINTER, *[type(each) for each in arguments])(*arguments)
+    if status:
+        raise RuntimeError(api("GetErrorMessage", ctypes.c_char_p, POINTER)(status).decode())
+
+
+def made(name, *arguments):
+    """What a function makes, whose last argument is where it goes."""
+    result = POINTER()
+    call(name, *arguments, ctypes.cast(ctypes.byref(result), POINTER))
+    return result
+
+
+def release(kind, each):
+    api("Release" + kind, None, POINTER)(each)
+
+
+ENVIRONMENT = made("CreateEnv", ctypes.c_int(WARNINGS_OF_ERRORS), ctypes.c_char_p(b"halyard-bench"))
+MEMORY = made("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
+run_with_binding = api("RunWithBinding", POINTER, POINTER, POINTER, POINTER)
+
+
+class Session:
+    def __init__(self, model, threads):
+        options = made("CreateSessionOptions")
+        call("SetSessionGraphOptimizationLevel", options, ctypes.c_int(ALL_OPTIMIZATIONS))
+        call("SetIntraOpNumThreads", options, ctypes.c_int(threads))
+        self.session = made("CreateSessionFromArray", ENVIRONMENT, ctypes.c_char_p(model),
+                            ctypes.c_size_t(len(model)), options)
+        release("SessionOptions", options)
+
+    def __del__(self):
+        release("Session", self.session)
+
+
+class Binding:
+    """A session with the tensors of one operand set."""
+
+    def __init__(self, session, request, inputs, outputs):
+        self.kept = session, inputs, outputs
+        self.binding = made("CreateIoBinding", session.session)
+        for way, name, dtype, arrays in (("Input", "x", "dtype", inputs), ("Output", "y", "output_dtype", outputs)):
+            for index, array in enumerate(arrays):
+                shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+                value = made("CreateTensorWithDataAsOrtValue", MEMORY, POINTER(array.ctypes.data),
+                             ctypes.c_size_t(array.nbytes), shape, ctypes.c_size_t(array.ndim),
+                             ctypes.c_int(ONNX_TYPES[request[dtype]]))
+                call("Bind" + way, self.binding, ctypes.c_char_p(f"{name}{index}".encode()), value)
+                release("Value", value)
+
+    def __del__(self):
+        release("IoBinding", self.binding)
 
 
 def prepare(request):
-    is_attention = request["operation"] == "attention"
-    inputs = attention_inputs(request) if is_attention else inputs_of(request)
-    matrices = matrices_of(request) if "layer" in request else {}
-    width = request["d"] if "layer" not in request or request["layer"]["is_ffn"] else request["layer"]["d_out"]
-    shape = inputs[0].shape if is_attention else (request["rows"], width)
+    matrices = matrices_of(request)
+    row = BoundRow(request, 2 if request["operation"].startswith("add_") else 1)
     model = Model()
-    outputs = model.build(request, matrices)
+    model.build(request, matrices)
+    serialized = model.serialized(row, request)
     # Weights live in a session: as many as there are sets, if they are to come from memory.
-    made = sessions(
-        model.serialized(inputs, request, shape, outputs), request["threads"], request["sets"] if matrices else 1
-    )
-    bindings, arrays = [], []
-    for i in range(request["sets"]):
-        session = made[i % len(made)]
-        binding = session.io_binding()
-        x = [array if i == 0 else array.copy() for array in inputs]
-        y = [np.zeros(shape, NUMPY_TYPES[request["output_dtype"]]) for _ in range(outputs)]
-        for number, array in enumerate(x):
-            binding.bind_ortvalue_input(f"x{number}", ort.OrtValue.ortvalue_from_numpy(array))
-        for number, array in enumerate(y):
-            binding.bind_output(f"y{number}", "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        arrays.append((x, y))
-        bindings.append((session, binding))
-
-    def results():
-        y = arrays[0][1]
-        return [np.ascontiguousarray(y[0].swapaxes(1, 2))] if is_attention else y
-
-    calls = [
-        lambda session=session, binding=binding: session.run_with_iobinding(binding) for session, binding in bindings
-    ]
-    return calls, results, ""
+    sessions = [Session(serialized, request["threads"]) for _ in range(request["sets"] if matrices else 1)]
+    calls = []
+    for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
+        session = sessions[index % len(sessions)]
+        binding = Binding(session, request, inputs, outputs)
+        calls.append(CCall(run_with_binding, session.session, None, binding.binding, kept=binding))
+    return calls, row.results, ""

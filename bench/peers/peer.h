@@ -1,6 +1,7 @@
 // What a peer is to the benchmark: something a user could call instead, present in some builds and on some machines.
-// One file per peer: in C++ one that ends in a registration, which nothing else names but the line in CMakeLists.txt;
-// in Python one called NAME_peer.py (served.py says how), which nothing else names at all.
+// One file per peer, which says all that there is to know of it: in C++ one that ends in a registration, which nothing
+// else names but the line in CMakeLists.txt; in Python one called NAME_peer.py (served.py says how), which nothing else
+// names at all.
 #ifndef HALYARD_BENCH_PEERS_PEER_H
 #define HALYARD_BENCH_PEERS_PEER_H
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "measure.h"
+#include "result.h"
 #include "work.h"
 
 namespace halyard::bench {
@@ -19,6 +21,8 @@ class PeerContender {
 public:
     virtual ~PeerContender() = default;
     virtual Contender &contender() = 0;
+    /** Waits until it is ready, where that happens in another process: empty, or why it cannot do the work. Once. */
+    virtual std::string wait() { return {}; }
     /** Does the work once and returns the errors of what came out. */
     virtual Accuracy accuracy() = 0;
     /** What a reader should know, such as that it allocates its output; may be empty. */
@@ -32,13 +36,15 @@ public:
     virtual ~Peer() = default;
     virtual std::string name() const = 0;
     virtual std::string version() const = 0;
+    /** Without more it is this library, called in another way. */
+    virtual PeerAbout about() const { return {"halyard", "", "", "C"}; }
     /** Other processes that work for it. */
     virtual std::vector<pid_t> processes() const { return {}; }
-    /** True if preparing a row takes seconds: the quick mode then does it only for rows with a bar to reach. */
+    /** True if preparing a row takes seconds: --quick then leaves it out. */
     virtual bool slow_to_prepare() const { return false; }
     /** Empty, or why it does no such row: asked before anything is made for it. */
     virtual std::string refusal(const WorkId &) const { return {}; }
-    /** Its side of the work; null, with `reason` saying why, if it cannot do it. */
+    /** Its side of the work, which may have to be waited for; null, with `reason` saying why, if it cannot do it. */
     virtual std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) = 0;
 };
 
@@ -71,11 +77,12 @@ struct PeerRegistration {
 /** All of them and those that are Python files, sorted by name. */
 std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders);
 
-/** The peers that are NAME_peer.py in these folders (python_peer.cpp). */
+/** The peers that are NAME_peer.py in these folders (remote_peer.cpp). */
 std::vector<KnownPeer> python_peers(const std::vector<std::string> &folders);
-/** A peer that does its work in another process of this program (isolated.cpp). */
+/** A peer that does its work in another process of this program (remote_peer.cpp). */
 std::unique_ptr<Peer> make_isolated(const std::string &name, const PeerOptions &options, std::string &reason);
-/** What that process does: answers on standard output what it is asked on standard input, until that ends. */
+/** What that process does (serve.cpp): answers on standard output what it is asked on standard input, until that
+ * ends. */
 int serve_peer(const KnownPeer &peer, const PeerOptions &options);
 
 /** One matrix product without anything round it: what a BLAS has. */

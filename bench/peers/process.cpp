@@ -37,7 +37,7 @@ std::vector<std::string> variables_for(const PeerOptions &options) {
     // call and pays for new pages in the next; these keep it, which is PyTorch at its best and the same in every run.
     std::vector<std::string> variables = {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=33554432",
                                           // Large tensors on huge pages, as the library's packed weights are.
-                                          "THP_MEM_ALLOC_ENABLE=1"};
+                                          "THP_MEM_ALLOC_ENABLE=1", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"};
 #if defined(__x86_64__)
     if (options.caps_isa()) {
         const bool avx2 = options.isa == HALYARD_ISA_AVX2;
@@ -71,12 +71,6 @@ Process::Process(const PeerOptions &options, std::vector<std::string> program,
     }
     signal(SIGPIPE, SIG_IGN);
     start();
-}
-
-Process Process::python(const PeerOptions &options, const std::string &script,
-                        const std::vector<std::string> &more_variables) {
-    const fs::path path = fs::path(HALYARD_BENCH_PEERS_DIR) / script;  // `script` itself if that is a whole path
-    return Process(options, {options.python, "-u", path.string()}, more_variables);
 }
 
 void Process::start() {
@@ -126,11 +120,20 @@ Process::~Process() {
 }
 
 json Process::ask(const json &request, double limit) {
+    tell(request);
+    return hear(limit);
+}
+
+void Process::tell(const json &request) {
+    const std::string line = request.dump() + "\n";
+    is_told = process > 0 && write(to, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
+json Process::hear(double limit) {
     if (process <= 0) {
         return {{"error", starts < most_starts ? "its process is gone" : "its process ended too often in this run"}};
     }
-    const std::string line = request.dump() + "\n";
-    if (write(to, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    if (!is_told) {
         return died();
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit);
@@ -215,17 +218,20 @@ RemoteContender::RemoteContender(Work &owner, Process &with)
 }
 
 RemoteContender::~RemoteContender() {
+    if (is_awaited) {
+        wait();
+    }
     process.ask({{"do", "release"}, {"id", id}}, start_limit);
 }
 
-json RemoteContender::ask(const json &request) {
+json RemoteContender::hear() {
     const auto start = std::chrono::steady_clock::now();
-    json reply = process.ask(request, seconds_left);
+    json reply = process.hear(seconds_left);
     seconds_left -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return reply;
 }
 
-std::string RemoteContender::prepare(json request) {
+void RemoteContender::prepare(json request) {
     process.revive();
     request["do"] = "prepare";
     request["id"] = id;
@@ -233,7 +239,13 @@ std::string RemoteContender::prepare(json request) {
     for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
         request["output_paths"].push_back((process.folder() / output_name(i)).string());
     }
-    const json reply = ask(request);
+    process.tell(request);
+    is_awaited = true;
+}
+
+std::string RemoteContender::wait() {
+    is_awaited = false;
+    const json reply = hear();
     if (reply.contains("error")) {
         return reply["error"];
     }
@@ -258,7 +270,8 @@ Accuracy RemoteContender::accuracy() {
 
 void RemoteContender::run(benchmark::State &state) {
     while (state.KeepRunningBatch(state.max_iterations)) {
-        const json reply = ask({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}});
+        process.tell({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}});
+        const json reply = hear();
         if (reply.contains("error")) {
             failure = reply["error"];
             state.SkipWithError(failure.c_str());

@@ -18,17 +18,16 @@ class Process {
 public:
     /** Runs `command` with more environment variables ("NAME=value") than this process has. */
     Process(const PeerOptions &options, std::vector<std::string> command,
-            const std::vector<std::string> &more_variables = {});
-    /** Runs `script`, a path or a name beside the peers' sources, with the Python of `options`. */
-    static Process python(const PeerOptions &options, const std::string &script,
-                          const std::vector<std::string> &more_variables = {});
+            const std::vector<std::string> &more_variables);
     ~Process();
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
     pid_t id() const { return process; }
     double row_limit() const { return limit_per_row; }
+    void tell(const nlohmann::json &request);
     /** The reply; {"error": ...} if there is none within `limit` seconds, which ends the process. */
+    nlohmann::json hear(double limit);
     nlohmann::json ask(const nlohmann::json &request, double limit);
     /** Starts it again if it has ended, unless it has done so too often. */
     void revive();
@@ -51,6 +50,7 @@ private:
     int starts = 0;
     pid_t process = -1;
     int to = -1, from = -1;
+    bool is_told = false;  // the last request went out
     std::string received;
     TemporaryFolder files;
 };
@@ -65,24 +65,24 @@ public:
     ~RemoteContender() override;
     Contender &contender() override { return *this; }
 
-    /** Sends the request with `id`, threads and the names of the output files added. Empty, or why it cannot do the
-     * work. */
-    std::string prepare(nlohmann::json request);
+    /** Sends the request with `id`, threads and the names of the output files added; wait() has the answer. */
+    void prepare(nlohmann::json request);
+    std::string wait() override;
     /** Of the outputs in those files, or as the reply had it. */
     Accuracy accuracy() override;
 
 private:
     bool times_itself() const override { return true; }
     void run(benchmark::State &state) override;
-    /** Asks within what is left of the row's time. */
-    nlohmann::json ask(const nlohmann::json &request);
+    /** The reply within what is left of the row's time. */
+    nlohmann::json hear();
     static std::string output_name(std::size_t i) { return "output" + std::to_string(i); }
 
     Work &work;
     Process &process;
     int id;
     double seconds_left;
-    bool has_told = false;
+    bool is_awaited = false, has_told = false;
     Accuracy told{};
 };
 

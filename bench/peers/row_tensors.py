@@ -1,18 +1,44 @@
-"""Tensors of a row for peers in Python: NumPy arrays from the files that a request names."""
+"""Tensors of a row for peers in Python: NumPy arrays from the files that a request names. bf16 are its bits."""
 
 import numpy as np
 
-DTYPES = {"f32": np.float32, "f16": np.float16}
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
 
 
 def read(path, dtype, *shape):
     return np.fromfile(path, DTYPES[dtype]).reshape(shape)
 
 
+def as_f32(array):
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32, copy=False)
+
+
+def from_f32(array, dtype):
+    if dtype == "bf16":
+        bits = array.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return array.astype(DTYPES[dtype], copy=False)
+
+
 def inputs_of(request):
     """The inputs of set 0. Rows of layers with a residual have one as wide as their output."""
     rows, width = request["rows"], request["input_width"]
     return [read(path, request["dtype"], rows, -1 if "layer" in request else width) for path in request["inputs"]]
+
+
+def output_width(request):
+    return request["layer"]["d_out"] if "layer" in request and not request["layer"]["is_ffn"] else request["d"]
+
+
+def gate_and_up(request):
+    """(start, stop, step) of the columns of gate and up in a packed gated unit."""
+    d = request["d"]
+    if request["layout"] == "interleaved":
+        return (0, 2 * d, 2), (1, 2 * d, 2)
+    first, second = (0, d, 1), (d, 2 * d, 1)
+    return (second, first) if request["layout"] == "up_gate" else (first, second)
 
 
 def vector(request, key):
@@ -26,8 +52,10 @@ def matrix(part, dtype):
 
 
 def matrices_of(request):
-    """Of a layer: first or gate, up, down, as far as it has them; in a dictionary."""
-    layer = request["layer"]
+    """Of a layer: first or gate, up, down, as far as it has them; in a dictionary, empty for other rows."""
+    layer = request.get("layer")
+    if layer is None:
+        return {}
     names = ["first"] + (["up"] if layer["gated"] else []) + (["down"] if layer["is_ffn"] else [])
     return {name: matrix(part, request["dtype"]) for name, part in zip(names, layer["matrices"])}
 
@@ -58,3 +86,19 @@ def attention_inputs(request):
         past = heads_first(matrix(part, dtype), shape["kv_heads"])
         arrays[1 + i] = np.concatenate([past, arrays[1 + i]], axis=2)
     return arrays
+
+
+class BoundRow:
+    """Inputs and outputs of every operand set, for libraries that are told once where they are."""
+
+    def __init__(self, request, output_count):
+        self.is_attention = request["operation"] == "attention"
+        x = attention_inputs(request) if self.is_attention else inputs_of(request)
+        shape = x[0].shape if self.is_attention else (request["rows"], output_width(request))
+        self.inputs = [x if i == 0 else [array.copy() for array in x] for i in range(request["sets"])]
+        self.outputs = [[np.zeros(shape, DTYPES[request["output_dtype"]]) for _ in range(output_count)] for _ in
+                        self.inputs]
+
+    def results(self):
+        y = self.outputs[0]
+        return [np.ascontiguousarray(y[0].swapaxes(1, 2))] if self.is_attention else y

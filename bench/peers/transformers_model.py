@@ -1,15 +1,11 @@
-"""Whole models for pytorch.py: LlamaForCausalLM of Hugging Face's transformers with the benchmark's weights.
-
-A prompt fills a new cache and gives the logits of its last token; a decode adds one token to a cache, which is then cut
-back.
+"""Whole models for the peers that are PyTorch: LlamaForCausalLM of Hugging Face's transformers with the benchmark's
+weights. A prompt fills a cache and gives the logits of its last token; a decode adds one token, which is then forgotten.
 """
 
-import ctypes
-import gc
-import os
-
 import torch
-from pytorch_tensors import DTYPES, latest, make_matrix, read_vector
+from torch_rows import DTYPES, NumPy, make_matrix, read_vector
+from transformers.models.llama import modeling_llama
+from transformers import StaticCache
 
 # Of a block's matrices and norms in the request, by their names in the model.
 PARTS = {"self_attn.q_proj": "q", "self_attn.k_proj": "k", "self_attn.v_proj": "v", "self_attn.o_proj": "o",
@@ -17,69 +13,69 @@ PARTS = {"self_attn.q_proj": "q", "self_attn.k_proj": "k", "self_attn.v_proj": "
 NORMS = ["input_layernorm", "post_attention_layernorm"]
 
 
-def resident_bytes():
-    """Physical memory of the process, without what its allocator keeps for later."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def make_model(request):
+    model, block = request["model"], request["model"]["blocks"][0]
+    dtype, period = DTYPES[request["dtype"]], model["period"]
+    config = modeling_llama.LlamaConfig(
+        vocab_size=model["vocabulary"], hidden_size=block["d"], intermediate_size=block["d_ff"],
+        num_hidden_layers=len(model["blocks"]), num_attention_heads=model["heads"],
+        num_key_value_heads=model["kv_heads"], head_dim=model["head_dim"], rms_norm_eps=block["eps"],
+        rope_theta=block["rope_theta"], tie_word_embeddings=False, max_position_embeddings=2048)
+    state = {
+        "model.embed_tokens.weight": make_matrix(model["embedding"], dtype, period),
+        "lm_head.weight": make_matrix(model["head"], dtype, period),
+        "model.norm.weight": read_vector(model["last_norm"], dtype, block["d"]),
+    }
+    for index, each in enumerate(model["blocks"]):
+        prefix = f"model.layers.{index}."
+        for name, part in PARTS.items():
+            state[f"{prefix}{name}.weight"] = make_matrix(each["matrices"][part], dtype, period)
+        for name, (weight, _) in zip(NORMS, each["norms"]):
+            state[f"{prefix}{name}.weight"] = read_vector(weight, dtype, block["d"])
+    with torch.device("meta"):  # without values, which all come from `state`
+        made = modeling_llama.LlamaForCausalLM(config)
+    made.load_state_dict(state, strict=True, assign=True)
+    made.model.rotary_emb = modeling_llama.LlamaRotaryEmbedding(config)
+    return made.eval()
 
 
-class ModelRow:
-    def __init__(self, request):
-        from transformers.models.llama import modeling_llama  # takes seconds
+def calls_of(request, make_cache, forget, compile_model=lambda model: model):
+    """`forget` makes a cache hold the cached positions alone again."""
+    torch.set_num_threads(request["threads"])
+    model = make_model(request)
+    tokens, cached = torch.tensor(request["model"]["token_ids"]).view(1, -1), request["model"]["cached"]
+    cache = make_cache(model.config, tokens.shape[1])
+    if cached:
+        model(tokens[:, :cached], past_key_values=cache, use_cache=True, logits_to_keep=1)
+    run = compile_model(model)
 
-        latest.drop_all_but()
-        request = request["model"]
-        before = resident_bytes()
-        self.model = self.make_model(modeling_llama, request)
-        self.tokens = torch.tensor(request["token_ids"]).view(1, -1)
-        self.cached, self.cache = request["cached"], None
-        if self.cached:
-            self.cache = modeling_llama.DynamicCache()
-            self.model(self.tokens[:, : self.cached], past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        self.calls()[0]()
-        self.resident = resident_bytes() - before
+    def call():
+        logits = run(tokens[:, cached:], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        forget(cache, cached)
+        return logits
 
-    @staticmethod
-    def make_model(library, request):
-        dtype, period, block = DTYPES[request["dtype"]], request["period"], request["blocks"][0]
-        config = library.LlamaConfig(
-            vocab_size=request["vocabulary"], hidden_size=block["d"], intermediate_size=block["d_ff"],
-            num_hidden_layers=len(request["blocks"]), num_attention_heads=request["heads"],
-            num_key_value_heads=request["kv_heads"], head_dim=request["head_dim"], rms_norm_eps=block["eps"],
-            rope_theta=block["rope_theta"], tie_word_embeddings=False, max_position_embeddings=2048)
-        state = {
-            "model.embed_tokens.weight": make_matrix(request["embedding"], dtype, period),
-            "lm_head.weight": make_matrix(request["head"], dtype, period),
-            "model.norm.weight": read_vector(request["last_norm"], dtype, block["d"]),
-        }
-        for index, each in enumerate(request["blocks"]):
-            prefix = f"model.layers.{index}."
-            for name, part in PARTS.items():
-                state[f"{prefix}{name}.weight"] = make_matrix(each["matrices"][part], dtype, period)
-            for name, (weight, _) in zip(NORMS, each["norms"]):
-                state[f"{prefix}{name}.weight"] = read_vector(weight, dtype, block["d"])
-        with torch.device("meta"):  # without values, which all come from `state`
-            model = library.LlamaForCausalLM(config)
-        model.load_state_dict(state, strict=True, assign=True)
-        model.model.rotary_emb = library.LlamaRotaryEmbedding(config)
-        model.eval()
-        return model
+    return [call], lambda: [NumPy(call().float())], "allocates its output"
 
-    def calls(self, mode="eager"):
-        def prompt():
-            return self.model(self.tokens, use_cache=True, logits_to_keep=1).logits
 
-        def decode():
-            logits = self.model(self.tokens[:, self.cached :], past_key_values=self.cache, use_cache=True).logits
-            self.cache.crop(-1)  # takes the token away again
-            return logits
+def eager(request):
+    def forget(cache, cached):
+        cache.crop(-1) if cached else cache.reset()
 
-        return [decode if self.cached else prompt]
+    return calls_of(request, lambda config, positions: modeling_llama.DynamicCache(), forget)
 
-    @staticmethod
-    def rows_of(logits):
-        return [logits.float()]
 
-    note = "allocates its output"
+def compiled(request, **options):
+    """With the cache that its documentation has for torch.compile."""
+
+    def make_cache(config, positions):
+        cache = StaticCache(config=config, max_cache_len=positions)
+        cache.early_initialization(1, config.num_key_value_heads, config.head_dim, DTYPES[request["dtype"]],
+                                   torch.device("cpu"))
+        return cache
+
+    def forget(cache, cached):
+        for layer in cache.layers:
+            layer.cumulative_length.fill_(cached)
+
+    torch._inductor.config.freezing_discard_parameters = True  # or the weights would be there twice
+    return calls_of(request, make_cache, forget, lambda model: torch.compile(model, dynamic=False, **options))

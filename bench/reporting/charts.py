@@ -1,34 +1,80 @@
-"""Charts of the report, as SVG and as HTML that flows with the page. Colours and fonts are in page.css: each peer has
-a class p0, p1, ...; the library has "ours"."""
+"""Charts of the report, as SVG and as HTML that flows with the page, and the colour and shape of each peer."""
 
 import html
 import math
 
-from .run import bytes_text, ratio_text, significant, threads_text, time_text, ulp_text
-
-SHAPES = ("circle", "square", "diamond")
+from .peers import OWN, PEERS, peer
+from .run import ratio_text, significant, threads_text, time_text
 
 
 def escape(text):
     return html.escape(str(text), quote=True)
 
 
+# ---- colours and shapes ----
+
+# Each is readable on white and on black (a contrast of 3 or more), and far from the others also for those who do not
+# tell red from green. The library itself has the colour of the text.
+COLOURS = (
+    "#db5612 #255ce8 #2ba2a5 #a07dfb #924b99 #ff4983 #bc2c4f #1f83cb #91865c #3c6f61 #9531c5 #ca44c3 #aa4d0a #636de6 "
+    "#b45894 #b08089 #5d8e2a #bd0782 #db2478 #e85856 #e462ac #3795df #3670fd #3c723d"
+).split()
+
+
+def regular(corners, turn, inner=1.0):
+    """Points on the unit circle; every other one on a circle within it, for a star."""
+    angles = [math.radians(turn + 360 * i / corners) for i in range(corners)]
+    radii = [inner if i % 2 else 1.0 for i in range(corners)]
+    return [(radius * math.cos(angle), radius * math.sin(angle)) for radius, angle in zip(radii, angles)]
+
+
+SHAPES = {
+    "circle": regular(20, 0),
+    "square": [(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
+    "up": regular(3, -90),
+    "diamond": regular(4, 0),
+    "down": regular(3, 90),
+    "star": regular(10, -90, 0.45),
+    "plus": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35), (0.35, 1), (-0.35, 1)]
+    + [(-0.35, 0.35), (-1, 0.35), (-1, -0.35), (-0.35, -0.35)],
+    "glass": [(-0.9, -0.9), (0.9, -0.9), (-0.9, 0.9), (0.9, 0.9)],
+}
+
+
 class Palette:
-    """Which colour and shape each peer has, the same on the whole page."""
+    """Which colour and shape each peer has: the same in every report, and others for peers that are not known."""
 
-    def __init__(self, peers):
-        self.index = {name: i for i, name in enumerate(peers)}
-
-    def css(self, name):
-        return f"p{self.index[name] % 12} {SHAPES[self.index[name] % len(SHAPES)]}"
+    def __init__(self, names):
+        order = [*PEERS, *sorted(set(names) - set(PEERS))]
+        self.index = {name: i for i, name in enumerate(order)}
 
     def colour(self, name):
-        return "ours" if name == "halyard" else f"p{self.index[name] % 12}"
+        return COLOURS[self.index[name] % len(COLOURS)]
 
-    def legend(self, names, ours=None):
-        entries = [f'<span class="key"><i class="mark ours"></i>{escape(ours)}</span>'] if ours else []
-        entries += [f'<span class="key"><i class="mark {self.css(name)}"></i>{escape(name)}</span>' for name in names]
-        return f'<p class="legend">{"".join(entries)}</p>'
+    def shape(self, name):
+        return list(SHAPES)[self.index[name] % len(SHAPES)]
+
+    def css(self, name):
+        return "ours circle" if name == OWN else f"p{self.index[name] % len(COLOURS)} {self.shape(name)}"
+
+    def legend(self, names):
+        keys = "".join(f'<span class="key"><i class="mark {self.css(name)}"></i>{escape(name)}</span>' for name in names)
+        return f'<p class="legend">{keys}</p>'
+
+
+def style():
+    """The classes of colours and shapes."""
+    colours = "".join(f".p{i} {{ --c: {colour} }}\n" for i, colour in enumerate(COLOURS))
+
+    def polygon(points):
+        return ", ".join(f"{50 + 50 * x:.1f}% {50 + 50 * y:.1f}%" for x, y in points)
+
+    return colours + "".join(f".{name} {{ clip-path: polygon({polygon(at)}) }}\n" for name, at in SHAPES.items())
+
+
+def outline(shape, x, y, size):
+    """The path of a shape round a point."""
+    return "M" + "L".join(f"{x + size * a:.1f} {y + size * b:.1f}" for a, b in SHAPES[shape]) + "Z"
 
 
 # ---- axes ----
@@ -37,7 +83,7 @@ class Palette:
 class Log:
     """A logarithmic axis from `low` to `high` over the pixels from `start` to `end`."""
 
-    def __init__(self, low, high, start, end, base=10):
+    def __init__(self, low, high, start=0, end=0, base=10):
         self.low, self.high, self.start, self.end, self.base = low, high, start, end, base
 
     def __call__(self, value):
@@ -50,19 +96,6 @@ class Log:
         powers = list(range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1))
         step = max(1, math.ceil(len(powers) / most))
         return [self.base**power for power in powers[::step]]
-
-
-class Linear:
-    def __init__(self, low, high, start, end):
-        self.low, self.high, self.start, self.end = low, high, start, end
-
-    def __call__(self, value):
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
-
-    def ticks(self, most=5):
-        step = 10 ** math.floor(math.log10((self.high - self.low) / most))
-        step = next(step * factor for factor in (1, 2, 5, 10) if (self.high - self.low) / (step * factor) <= most)
-        return [i * step for i in range(math.ceil(self.low / step), math.floor(self.high / step + 1e-9) + 1)]
 
 
 def short_number(value):
@@ -85,32 +118,27 @@ class Plot:
         self.titles = x_title, y_title
         self.parts = []
 
-    def add(self, text):
-        self.parts.append(text)
-
     def line(self, points, css, title=""):
         path = "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
-        self.add(f'<path class="line {css}" d="{path}">{self.title(title)}</path>')
+        self.parts.append(f'<path class="line {css}" d="{path}">{self.title(title)}</path>')
 
-    def point(self, x, y, css, title="", radius=4):
-        self.add(
-            f'<circle class="{css}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}">{self.title(title)}'
-            "</circle>"
-        )
+    def mark(self, x, y, css, title, shape="circle", size=5.5):
+        path = outline(shape, self.x(x), self.y(y), size)
+        self.parts.append(f'<path class="point {css}" d="{path}">{self.title(title)}</path>')
 
-    def text(self, x, y, text, css="", anchor="start", dx=0, dy=0):
-        self.add(
-            f'<text class="{css}" x="{self.x(x) + dx:.1f}" y="{self.y(y) + dy:.1f}" text-anchor="{anchor}">'
+    def text(self, x, y, text, dy, anchor="start"):
+        self.parts.append(
+            f'<text class="roof-name" x="{self.x(x):.1f}" y="{self.y(y) + dy:.1f}" text-anchor="{anchor}">'
             f"{escape(text)}</text>"
         )
 
-    def text_along(self, x, slope, text, css=""):
-        """Above the line y = slope x, from x on."""
+    def text_along(self, x, slope, text, dy):
+        """Along the line y = slope x, from x on."""
         places = [(self.x(each), self.y(slope * each)) for each in (x, 2 * x)]
         angle = math.degrees(math.atan2(places[1][1] - places[0][1], places[1][0] - places[0][0]))
-        self.add(
-            f'<text class="{css}" transform="translate({places[0][0]:.1f} {places[0][1]:.1f}) rotate({angle:.1f})" '
-            f'x="6" y="-5">{escape(text)}</text>'
+        self.parts.append(
+            f'<text class="roof-name" transform="translate({places[0][0]:.1f} {places[0][1]:.1f}) '
+            f'rotate({angle:.1f})" x="6" y="{dy}">{escape(text)}</text>'
         )
 
     @staticmethod
@@ -132,22 +160,22 @@ class Plot:
                 f'<path class="grid" d="M{left} {place}H{right}"/><text class="tick" x="{left - 5}" '
                 f'y="{float(place) + 4:.1f}" text-anchor="end">{y_format(value)}</text>'
             )
-        frame.append(
-            f'<text class="axis" x="{(left + right) / 2}" y="{self.height - 6}" text-anchor="middle">'
-            f"{escape(self.titles[0])}</text>"
-        )
         middle = (top + bottom) / 2
-        frame.append(
-            f'<text class="axis" transform="translate(11 {middle}) rotate(-90)" text-anchor="middle">'
-            f"{escape(self.titles[1])}</text>"
-        )
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" role="img" '
-            f'aria-label="{escape(label)}">{"".join(frame)}{"".join(self.parts)}</svg>'
+            f'aria-label="{escape(label)}">{"".join(frame)}<text class="axis" x="{(left + right) / 2}" '
+            f'y="{self.height - 6}" text-anchor="middle">{escape(self.titles[0])}</text>'
+            f'<text class="axis" transform="translate(15 {middle}) rotate(-90)" text-anchor="middle">'
+            f'{escape(self.titles[1])}</text>{"".join(self.parts)}</svg>'
         )
 
 
 # ---- the roofline ----
+
+
+def group_css(groups, group):
+    index = list(groups).index(group)
+    return f"p{index % len(COLOURS)}", list(SHAPES)[index % len(SHAPES)]
 
 
 def roofline(run, groups, most, width, height):
@@ -161,90 +189,93 @@ def roofline(run, groups, most, width, height):
     levels = [(level, speed) for level, speed in levels if speed]
     intensities = [row.operations / row["bytes"] for row in rows]
     rates = [row.operations / row.seconds / 1e9 for row in rows]
-    x = Log(min(intensities + [0.1]) / 1.5, max(intensities + [100]) * 1.5, 0, 0)
-    y = Log(min(rates) / 2, max(rates + [peak / 1e9]) * 1.8, 0, 0)
+    x = Log(min(intensities + [0.1]) / 1.5, max(intensities + [100]) * 1.5)
+    y = Log(min(rates) / 2, max(rates + [peak / 1e9]) * 1.8)
     plot = Plot(width, height, x, y, "operations per byte of tensors", "Gop/s")
+    above = math.inf
     for level, speed in levels:
         corner = peak / speed
         if corner <= x.low:
             continue
         start = max(x.low, y.low * 1e9 / speed)
-        plot.line(
-            [(start, start * speed / 1e9), (min(corner, x.high), min(peak, x.high * speed) / 1e9)],
-            "roof",
-            f"{level}: {speed / 1e9:.0f} GB/s of reads",
-        )
-        plot.text_along(start, speed / 1e9, f"{level} {speed / 1e9:.0f} GB/s", "roof-name")
+        end = (min(corner, x.high), min(peak, x.high * speed) / 1e9)
+        plot.line([(start, start * speed / 1e9), end], "roof", f"{level}: {speed / 1e9:.0f} GB/s of reads")
+        plot.text_along(start, speed / 1e9, f"{level} {speed / 1e9:.0f} GB/s", 15 if above < 1.5 * speed else -5)
+        above = speed
     lowest = min((peak / speed for _, speed in levels), default=x.low)
     plot.line([(max(x.low, lowest), peak / 1e9), (x.high, peak / 1e9)], "roof", "peak of multiply-adds")
-    plot.text(x.high, peak / 1e9, f"peak {peak / 1e9:.0f} GFLOP/s", "roof-name", "end", dy=-5)
-    order = list(groups)
+    plot.text(x.high, peak / 1e9, f"peak {peak / 1e9:.0f} GFLOP/s", -5, "end")
     for row, intensity, rate in zip(rows, intensities, rates):
-        css = f"g{order.index(row['group']) % 9}" + (" hollow" if row["state"] == "cold" else "")
-        plot.point(
-            intensity, rate, css, f"{row['name']}: {significant(rate)} Gop/s, {row.fraction_text} of its own limit"
-        )
+        css, shape = group_css(groups, row["group"])
+        css += " hollow" if row["state"] == "cold" else ""
+        title = f"{row['name']}: {significant(rate)} Gop/s, {row.fraction_text} of its own limit"
+        plot.mark(intensity, rate, css, title, shape)
     return plot.svg("Roofline of the machine with every kernel")
 
 
 def group_legend(groups):
     keys = "".join(
-        f'<span class="key"><i class="mark circle g{i % 9}"></i>{escape(name)}</span>' for i, name in enumerate(groups)
+        f'<span class="key"><i class="mark {" ".join(group_css(groups, name))}"></i>{escape(name)}</span>'
+        for name in groups
     )
+    return f'<p class="legend">{keys}<span class="key">hollow: out of cache</span></p>'
+
+
+# ---- bars: a line of HTML for each row ----
+
+
+def bar_line(name, text, marks, hint=""):
+    title = f' title="{escape(hint)}"' if hint else ""
     return (
-        f'<p class="legend">{keys}<span class="key"><i class="mark circle hollow"></i>hollow: out of cache</span></p>'
+        f'<div class="row"><span class="name"{title}>{escape(name)}</span><span class="time">{text}</span>'
+        f'<span class="track">{"".join(marks)}</span></div>'
     )
 
 
-# ---- ratios of a group ----
+def bars(lines):
+    return f'<div class="bars">{"".join(lines)}</div>'
+
+
+def span(css, low, high):
+    return f'<i class="{css}" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>'
+
+
+def at(css, place, title):
+    return f'<i class="mark {css}" style="left:{place:.2f}%" title="{escape(title)}"></i>'
+
+
+def row_label(row):
+    return " ".join(row["name"].split("/"))
 
 
 LEAST_RATIO, MOST_RATIO = 0.25, 16
-
-
-def ratio_place(ratio):
-    """Percent of the track; the ends hold what is beyond."""
-    return Log(LEAST_RATIO, MOST_RATIO, 0, 100)(ratio)
+ratio_place = Log(LEAST_RATIO, MOST_RATIO, 0, 100)
 
 
 def ratio_bars(rows, peers, palette):
     """A track per row: the peers' times over ours on a logarithmic scale, with the noise of the row round 1."""
     ticks = (0.25, 0.5, 1, 2, 4, 8, 16)
     scale = "".join(f'<span style="left:{ratio_place(tick):.2f}%">{tick:g}×</span>' for tick in ticks)
-    lines = []
+    lines = [f'<div class="row scale"><span class="track">{scale}</span></div>']
     for row in rows:
+        ratios = {name: row.ratio(name) for name in peers if row.ratio(name)}
         marks = []
-        nearest = min((row.ratio(peer) for peer in peers if row.ratio(peer)), default=None)
-        if nearest is not None:  # a bar from 1 to the fastest peer
-            low, high = sorted((ratio_place(1), ratio_place(nearest)))
-            css = "gain" if nearest > 1 else "loss"
-            marks.append(f'<i class="{css}" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
+        if ratios:  # a bar from 1 to the fastest peer
+            nearest = min(ratios.values())
+            marks.append(span("gain" if nearest > 1 else "loss", *sorted((ratio_place(1), ratio_place(nearest)))))
         noise = min(row["noise"], 0.9)
-        low, high = ratio_place(1 / (1 + noise)), ratio_place(1 + noise)
-        marks.append(f'<i class="noise" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
-        for peer in peers:
-            ratio = row.ratio(peer)
-            if ratio:
-                beyond = " beyond" if not LEAST_RATIO <= ratio <= MOST_RATIO else ""
-                tie = " (tie)" if row.peer(peer)["verdict"] == "tie" else ""
-                marks.append(
-                    f'<i class="mark {palette.css(peer)}{beyond}" style="left:{ratio_place(ratio):.2f}%" '
-                    f'title="{escape(peer)}: {ratio_text(ratio)}{tie}"></i>'
-                )
-        label = row_label(row)
-        lines.append(
-            f'<div class="row"><span class="name" title="{escape(row["name"])}">{escape(label)}</span>'
-            f'<span class="time">{time_text(row.seconds)}</span><span class="track">{"".join(marks)}</span></div>'
-        )
-    return f'<div class="bars"><div class="row scale"><span class="track">{scale}</span></div>{"".join(lines)}</div>'
-
-
-def row_label(row):
-    parts = row["name"].split("/")
-    return f"{parts[0]} {' '.join(parts[1:])}"
-
-
-# ---- fractions of the limit ----
+        marks.append(span("noise", ratio_place(1 / (1 + noise)), ratio_place(1 + noise)))
+        for name, ratio in ratios.items():
+            tie = " (tie)" if row.peer(name)["verdict"] == "tie" else ""
+            marks.append(at(palette.css(name), ratio_place(ratio), f"{name}: {ratio_text(ratio)}{tie}"))
+        for css, beyond in (
+            ("below", [ratio for ratio in ratios.values() if ratio < LEAST_RATIO]),
+            ("above", [ratio for ratio in ratios.values() if ratio > MOST_RATIO]),
+        ):
+            if beyond:
+                marks.append(f'<b class="{css}">{significant(max(beyond), 2)}×</b>')
+        lines.append(bar_line(row_label(row), time_text(row.seconds), marks))
+    return bars(lines)
 
 
 def limit_bars(rows, most):
@@ -252,69 +283,10 @@ def limit_bars(rows, most):
     lines = []
     for row in sorted(rows, key=lambda each: each.fraction)[:most]:
         part = min(row.fraction, 1.25) / 1.25 * 100
-        lines.append(
-            f'<div class="row"><span class="name">{escape(row_label(row))}</span><span class="time">'
-            f'{row.fraction_text}</span><span class="track"><i class="fill {row.bound_by}" '
-            f'style="left:0;width:{part:.1f}%" title="{row.fraction_text} of {row.bound_by}"></i>'
-            f'<i class="one" style="left:80%"></i></span></div>'
-        )
-    return f'<div class="bars">{"".join(lines)}</div>'
-
-
-# ---- scaling ----
-
-
-def scaling(rows, key, palette, peers, title, x_title):
-    """Rates against rows or width, with the peers and the limit: a small plot."""
-    rows = sorted(rows, key=lambda row: row[key])
-    use_flops = rows[0].has_roofline
-    amount = (lambda row: row["flops"]) if use_flops else (lambda row: row["bytes"])
-    values = [row[key] for row in rows]
-    series = {"halyard": [(row[key], amount(row) / row.seconds / 1e9) for row in rows]}
-    for peer in peers:
-        points = [(row[key], amount(row) / (row.seconds * row.ratio(peer)) / 1e9) for row in rows if row.ratio(peer)]
-        if len(points) > 1:
-            series[peer] = points
-    limit = [(row[key], amount(row) / row["limit_seconds"]["median"] / 1e9) for row in rows]
-    rates = [rate for points in [*series.values(), limit] for _, rate in points]
-    x = Log(min(values) / 1.15, max(values) * 1.15, 0, 0)
-    y = Log(min(rates) / 1.3, max(rates) * 1.3, 0, 0, base=2 if max(rates) / min(rates) < 30 else 10)
-    plot = Plot(340, 230, x, y, x_title, "GFLOP/s" if use_flops else "GB/s")
-    plot.line(limit, "limit", "limit of the machine, measured beside each row")
-    for name, points in series.items():
-        plot.line(points, palette.colour(name), name)
-        for place, rate in points:
-            plot.point(place, rate, palette.colour(name), f"{name}, {place}: {significant(rate)}", 3)
-    step = math.ceil(len(values) / 6)
-    drawing = plot.svg(
-        title,
-        x_ticks=list(dict.fromkeys(values))[::step],
-        x_format=lambda value: f"{value:g}",
-        y_format=lambda value: short_number(round(value, 3)),
-    )
-    legend = palette.legend(list(series)[1:], ours="halyard")
-    return f'<figure class="small"><figcaption>{escape(title)}</figcaption>{drawing}{legend}</figure>'
-
-
-def scaling_figures(run, palette, most=12):
-    """Rows that differ in their number of rows or in their width alone, the longest series first."""
-    figures = []
-    for key, title in (("rows", "rows"), ("d", "width d")):
-        series = {}
-        for row in run.rows:
-            if "family" in row.data or "d_out" in row.data and key == "d":
-                continue
-            other = row["d"] if key == "rows" else row["rows"]
-            same = (row["kernel"], row["dtype"], other, row.get("d_out"), row["state"], row["threads"])
-            series.setdefault(same, []).append(row)
-        for (kernel, dtype, other, d_out, state, threads), rows in series.items():
-            if len({row[key] for row in rows}) >= 3:
-                fixed = (f"d {other}" + (f"→{d_out}" if d_out else "")) if key == "rows" else f"{other} rows"
-                name = f"{kernel} {dtype}, {fixed}, {state}, {threads_text(threads)}"
-                peers = run.peers_of(rows, with_own=False)
-                figures.append((len(rows), scaling(rows, key, palette, peers, name, title)))
-    figures.sort(key=lambda each: -each[0])
-    return [figure for _, figure in figures[:most]]
+        marks = [span(f"fill {row.bound_by}", 0, part), '<i class="one"></i>']
+        marks += [f'<b class="above">{row.fraction:.0%}</b>'] if row.fraction > 1.25 else []
+        lines.append(bar_line(row_label(row), row.fraction_text, marks))
+    return bars(lines)
 
 
 def thread_pairs(run):
@@ -333,13 +305,11 @@ def thread_bars(run, pairs):
     lines = []
     for one, row in pairs:
         gain = one.seconds / row.seconds
-        lines.append(
-            f'<div class="row"><span class="name">{escape(row_label(row).rsplit(" ", 1)[0])}</span>'
-            f'<span class="time">{gain:.2f}×</span><span class="track"><i class="fill reading" '
-            f'style="left:0;width:{min(gain / run.threads, 1.25) / 1.25 * 100:.1f}%"></i>'
-            '<i class="one" style="left:80%"></i></span></div>'
-        )
-    return f'<div class="bars">{"".join(lines)}</div>'
+        part = min(gain / run.threads, 1.25) / 1.25 * 100
+        marks = [span("fill reading", 0, part), '<i class="one"></i>']
+        marks += [f'<b class="above">{gain:.1f}×</b>'] if gain / run.threads > 1.25 else []
+        lines.append(bar_line(row_label(row).rsplit(" ", 1)[0], f"{gain:.2f}×", marks))
+    return bars(lines)
 
 
 def hot_and_cold(run):
@@ -363,67 +333,129 @@ def hot_cold_bars(pairs):
     scale = Log(min(speeds) / 1.2, max(speeds) * 1.2, 0, 100)
     lines = []
     for name, hot, cold in pairs:
-        marks = []
-        places = [scale(row.bytes_per_second / 1e9) for row in (hot, cold)]
-        low, high = min(places), max(places)
-        marks.append(f'<i class="bridge" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
-        for css, row, place in zip(("hot", "cold"), (hot, cold), places):
-            rate = row.bytes_per_second / 1e9
-            marks.append(
-                f'<i class="mark circle {css}" style="left:{place:.2f}%" '
-                f'title="{escape(row["name"])}: {rate:.1f} GB/s, {row.fraction_text} of its limit"></i>'
-            )
+        rates = [row.bytes_per_second / 1e9 for row in (hot, cold)]
+        marks = [span("bridge", *sorted(map(scale, rates)))]
+        for css, row, rate in zip(("circle hot", "diamond cold"), (hot, cold), rates):
+            title = f"{row['name']}: {rate:.1f} GB/s, {row.fraction_text} of its limit"
+            marks.append(at(css, scale(rate), title))
         name += f" {hot.shape}" if hot.shape == cold.shape else f" {hot.shape} and {cold.shape}"
-        rates = f"{significant(hot.bytes_per_second / 1e9)} / {significant(cold.bytes_per_second / 1e9)}"
-        lines.append(
-            f'<div class="row"><span class="name">{escape(name)}</span><span class="time wide">{rates}</span>'
-            f'<span class="track">{"".join(marks)}</span></div>'
-        )
+        lines.append(bar_line(name, " / ".join(map(significant, rates)), marks))
     keys = (
         '<p class="legend"><span class="key"><i class="mark circle hot"></i>in cache</span><span class="key">'
-        '<i class="mark circle cold"></i>out of cache</span></p>'
+        '<i class="mark diamond cold"></i>out of cache</span></p>'
     )
-    return f'{keys}<div class="bars">{"".join(lines)}</div>'
+    return keys + bars(lines)
 
 
-# ---- accuracy ----
+# ---- scaling ----
 
 
-def accuracy_plot(run, palette, rows, width, height):
-    """Each peer's largest error and time, both against ours at 1."""
-    peers = [name for name in run.peers if name not in run.own_peers]
-    points = []
-    for row in rows:
-        for peer in peers:
-            result, ratio = row.peer(peer), row.ratio(peer)
-            if ratio and result.get("ulps"):
-                points.append((result["ulps"], ratio, peer, row))
-    ours = [(row["ulps"], 1.0, "halyard", row) for row in rows if row.get("ulps")]
-    if not points:
-        return ""
-    errors = [each[0] for each in points + ours]
-    x = Log(max(min(errors) / 1.5, 0.05), max(max(errors) * 1.5, 10), 0, 0)
-    y = Log(
-        min([each[1] for each in points] + [0.5]) / 1.2, max([each[1] for each in points] + [2]) * 1.2, 0, 0, base=2
+def scaling(rows, key, palette, peers, title, x_title):
+    """Rates against rows or width, with the peers and the limit: a small plot."""
+    rows = sorted(rows, key=lambda row: row[key])
+    use_flops = rows[0].has_roofline
+    amount = (lambda row: row["flops"]) if use_flops else (lambda row: row["bytes"])
+    values = [row[key] for row in rows]
+    series = {OWN: [(row[key], amount(row) / row.seconds / 1e9) for row in rows]}
+    for name in peers:
+        points = [(row[key], amount(row) / (row.seconds * row.ratio(name)) / 1e9) for row in rows if row.ratio(name)]
+        if len(points) > 1:
+            series[name] = points
+    limit = [(row[key], amount(row) / row["limit_seconds"]["median"] / 1e9) for row in rows]
+    rates = [rate for points in [*series.values(), limit] for _, rate in points]
+    x = Log(min(values) / 1.15, max(values) * 1.15)
+    y = Log(min(rates) / 1.3, max(rates) * 1.3, base=2 if max(rates) / min(rates) < 30 else 10)
+    plot = Plot(340, 230, x, y, x_title, "GFLOP/s" if use_flops else "GB/s")
+    plot.line(limit, "limit", "limit of the machine, measured beside each row")
+    for name, points in series.items():
+        css = palette.css(name).split()[0]
+        plot.line(points, css, name)
+        for place, rate in points:
+            shape = "circle" if name == OWN else palette.shape(name)
+            plot.mark(place, rate, css, f"{name}, {place}: {significant(rate)}", shape, 4)
+    step = math.ceil(len(values) / 6)
+    drawing = plot.svg(
+        title,
+        x_ticks=list(dict.fromkeys(values))[::step],
+        x_format=lambda value: f"{value:g}",
+        y_format=lambda value: short_number(round(value, 3)),
     )
-    plot = Plot(width, height, x, y, "largest error, ULP", "time over ours")
-    plot.line([(x.low, 1), (x.high, 1)], "limit", "our time")
-    for error, ratio, name, row in points + ours:
-        plot.point(
-            error,
-            ratio,
-            palette.colour(name) + " dot",
-            f"{name}, {row_label(row)}: {ulp_text(error)} ULP, {ratio_text(ratio)}",
-            3.5,
+    return f"<figure><figcaption>{escape(title)}</figcaption>{drawing}{palette.legend(series)}</figure>"
+
+
+def scaling_figures(run, palette, most=12):
+    """Rows that differ in their number of rows or in their width alone, the longest series first."""
+    figures = []
+    for key, title in (("rows", "rows"), ("d", "width d")):
+        series = {}
+        for row in run.rows:
+            if "family" in row.data or "d_out" in row.data and key == "d":
+                continue
+            other = row["d"] if key == "rows" else row["rows"]
+            same = (row["kernel"], row["dtype"], other, row.get("d_out"), row["state"], row["threads"])
+            series.setdefault(same, []).append(row)
+        for (kernel, dtype, other, d_out, state, threads), rows in series.items():
+            if len({row[key] for row in rows}) >= 3:
+                fixed = (f"d {other}" + (f"→{d_out}" if d_out else "")) if key == "rows" else f"{other} rows"
+                name = f"{kernel} {dtype}, {fixed}, {state}, {threads_text(threads)}"
+                peers = run.peers_of(rows, with_own=False)
+                figures.append((len(rows), scaling(rows, key, palette, peers, name, title)))
+    figures.sort(key=lambda each: -each[0])
+    return [figure for _, figure in figures[:most]]
+
+
+# ---- the README's picture ----
+
+PICTURE_STYLE = """
+.paper { fill: #fff } .ink { fill: #1d2129 } .soft { fill: #5c6470 } .rule { stroke: #d0d4da } .one { stroke: #1d2129 }
+@media (prefers-color-scheme: dark) {
+  .paper { fill: #0d1117 } .ink { fill: #e6edf3 } .soft { fill: #9da7b3 } .rule { stroke: #30363d } .one { stroke: #e6edf3 }
+}"""
+
+
+def picture(means, names):
+    """Geometric means by family, a mark for each peer. means: [(family, {peer: ratio})]"""
+    palette = Palette(names)
+    values = [ratio for _, ratios in means for ratio in ratios.values()] + [0.7, 4]
+    left, right, step, line = 116, 776, 30, 22
+    keys, place, keys_bottom = [], 12, 42
+    for name in names:
+        width = 36 + 7.4 * len(peer(name).title)
+        if place + width > 790:
+            place, keys_bottom = 12, keys_bottom + line
+        mark = outline(palette.shape(name), place + 6, keys_bottom - 4, 6)
+        keys.append(
+            f'<path d="{mark}" fill="{palette.colour(name)}"/><text class="soft" x="{place + 17}" y="{keys_bottom}">'
+            f"{escape(peer(name).title)}</text>"
         )
-    return plot.svg("Largest error against time", y_format=lambda value: f"{value:g}×")
-
-
-def level_table(run):
-    """Bandwidth by level and stream."""
-    streams = list(dict.fromkeys(each["stream"] for each in run.limits["bandwidth"]))
-    lines = {}
-    for each in run.limits["bandwidth"]:
-        level = f"{each['level']}, {threads_text(each['threads'])} ({bytes_text(each['working_set'])})"
-        lines.setdefault(level, [level]).append(f"{each['bytes_per_second'] / 1e9:.1f}")
-    return [""] + streams, list(lines.values())
+        place += width
+    top = keys_bottom + 24
+    bottom = top + step * len(means)
+    axis = Log(min(values) / 1.1, max(values) * 1.1, left, right, base=2)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {bottom + 34}" width="800" height="{bottom + 34}" '
+        f'font-family="system-ui, sans-serif" font-size="13"><style>{PICTURE_STYLE}</style>',
+        f'<rect class="paper" width="800" height="{bottom + 34}" rx="6"/>',
+        '<text class="ink" x="12" y="20" font-weight="600">Time of each peer over ours, geometric mean by family; right '
+        "of 1×, halyard is faster</text>",
+        *keys,
+    ]
+    for tick in axis.ticks():
+        x = axis(tick)
+        parts.append(
+            f'<path class="{"one" if tick == 1 else "rule"}" d="M{x:.1f} {top - 6}V{bottom}" '
+            f'stroke-width="{1.6 if tick == 1 else 0.7}"/><text class="soft" x="{x:.1f}" y="{bottom + 18}" '
+            f'text-anchor="middle">{tick:g}×</text>'
+        )
+    for number, (group, ratios) in enumerate(means):
+        y = top + step * number + step / 2
+        parts.append(
+            f'<text class="ink" x="{left - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(group)}</text>'
+            f'<path class="rule" d="M{left} {y}H{right}" stroke-width="0.7"/>'
+        )
+        for name, ratio in ratios.items():
+            parts.append(
+                f'<path d="{outline(palette.shape(name), axis(ratio), y, 6)}" fill="{palette.colour(name)}">'
+                f"<title>{escape(peer(name).title)}, {escape(group)}: {ratio_text(ratio)}</title></path>"
+            )
+    return "\n".join(parts) + "\n</svg>\n"

@@ -24,7 +24,7 @@ for (const table of document.querySelectorAll("table.rows")) {
       rows.sort((a, b) => {
         const x = cellValue(a, index), y = cellValue(b, index);
         const missing = (typeof x !== "number") - (typeof y !== "number");
-        if (head[index].dataset.kind === "number" && missing) return missing;
+        if (missing) return missing;
         return up ? compare(x, y) : compare(y, x);
       });
       table.tBodies[0].append(...rows);

@@ -1,10 +1,11 @@
 """The report as one HTML page that needs nothing else."""
 
+import math
 import os
 
-from . import charts
+from . import charts, tables
 from .charts import escape
-from .run import bytes_text, geometric_mean, ratio_text, significant, threads_text, time_text, ulp_text
+from .run import ratio_text, threads_text
 
 # A page of all rows of a full run would be too large to open: each part shows at most so many, the worst.
 MOST_TABLE_ROWS, MOST_BARS, MOST_POINTS = 250, 40, 300
@@ -19,61 +20,60 @@ def asset(name):
 # ---- tables ----
 
 
-class Cell(str):
-    """HTML of a cell; any other string is text."""
+def heat(value):
+    """The background of a cell that says how far ahead the library is."""
+    strength = min(abs(math.log2(value)) / 2, 1) * 45
+    colour = "var(--good)" if value > 1 else "var(--bad)"
+    return f' style="background:color-mix(in srgb, {colour} {strength:.0f}%, transparent)"'
 
 
-def cell(content, value=None, css=""):
-    data = f' data-v="{value:.6g}"' if value is not None else ""
-    return Cell(f'<td{f" class={chr(34)}{css}{chr(34)}" if css else ""}{data}>{content}</td>')
+def cell_html(content, is_text):
+    value, hint = getattr(content, "value", None), getattr(content, "hint", "")
+    css = " ".join(filter(None, [getattr(content, "css", ""), "text" if is_text else ""]))
+    attributes = f' class="{css}"' if css else ""
+    attributes += heat(value) if css == "heat" and value else ""
+    attributes += f' data-v="{value:.6g}"' if value is not None else ""
+    attributes += f' title="{escape(hint)}"' if hint else ""
+    inner = escape(content).replace("/", "/<wbr>") if is_text else escape(content)  # where a name may be broken
+    return f"<td{attributes}>{inner}</td>"
 
 
-def line_of(cells, data=""):
-    return f"<tr{data}>" + "".join(each if isinstance(each, Cell) else cell(escape(each)) for each in cells) + "</tr>"
-
-
-def table(header, lines, css="", identity=""):
-    """header: texts, or (text, "number"); lines: made by line_of, or cells and values."""
-
-    def heading(entry):
-        text, kind = entry if isinstance(entry, tuple) else (entry, "text")
-        inner = f"<button>{escape(text)}</button>" if "rows" in css else escape(text)
-        return f'<th scope="col" data-kind="{kind}">{inner}</th>'
-
-    body = "\n".join(line if isinstance(line, str) else line_of(line) for line in lines)
-    attributes = (f' class="{css}"' if css else "") + (f' id="{identity}"' if identity else "")
-    return f'<table{attributes}><thead><tr>{"".join(map(heading, header))}</tr></thead>\n<tbody>{body}</tbody></table>'
-
-
-def scroll(content):
-    return f'<div class="scroll">{content}</div>'
-
-
-def verdict_css(verdict):
-    return {"ahead": "good", "tie": "even", "behind": "bad"}.get(verdict, "")
-
-
-def ratio_cell(row, peer):
-    result = row.peer(peer)
-    if result.get("is_wrong"):
-        return cell("wrong", None, "bad")
-    ratio = row.ratio(peer)
-    if ratio is None:
-        return Cell(f'<td title="{escape(result.get("reason", ""))}">–</td>')
-    tie = " tie" if result["verdict"] == "tie" else ""
-    return cell(f"{ratio_text(ratio)}{tie}", ratio, verdict_css(result["verdict"]))
-
-
-def heat(ratio):
-    """A cell whose background says how far ahead the library is."""
-    if ratio is None:
-        return cell("–")
-    strength = min(abs(charts.math.log2(ratio)) / 2, 1) * 55
-    colour = "var(--good)" if ratio > 1 else "var(--bad)"
-    return Cell(
-        f'<td class="heat" data-v="{ratio:.4g}" style="background:color-mix(in srgb, {colour} {strength:.0f}%, '
-        f'transparent)">{ratio_text(ratio)}</td>'
+def table_html(table, css="", identity="", line_data=None):
+    """line_data: attributes of each line, for the filters. A table of class "rows" sorts at a click."""
+    texts = {0, *table.texts}
+    header = "".join(
+        f'<th scope="col"{" class=text" if i in texts else ""}>'
+        + (f"<button>{escape(text)}</button>" if css else escape(text))
+        + "</th>"
+        for i, text in enumerate(table.header)
     )
+    lines = []
+    for number, line in enumerate(table.lines):
+        cells = "".join(cell_html(each, i in texts) for i, each in enumerate(line))
+        lines.append(f"<tr{line_data[number] if line_data else ''}>{cells}</tr>")
+    attributes = (f' class="{css}"' if css else "") + (f' id="{identity}"' if identity else "")
+    body = "\n".join(lines)
+    box = "rows-box" if identity else "scroll"
+    return (
+        f'<div class="{box}"><table{attributes}><thead><tr>{header}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    )
+
+
+def part(table, level="h3", identity="", css=""):
+    """The table with its title and note; nothing without lines."""
+    if not table.lines and not identity:
+        return ""
+    title = f'<{level}{f" id={identity}" if identity else ""}>{escape(table.title)}</{level}>'
+    return title + (note(table.note) + table_html(table, css) if table.lines else "<p>No row was measured for it.</p>")
+
+
+def note(text):
+    return f'<p class="note">{escape(text)}</p>' if text else ""
+
+
+def left_out(rows, most):
+    """A sentence on those beyond the most that are shown; empty without such."""
+    return note(f"The worst {most} of {len(rows)} rows; bench.json has all.") if len(rows) > most else ""
 
 
 # ---- sections ----
@@ -83,196 +83,58 @@ def tile(value, text, css=""):
     return f'<div class="tile"><b class="{css}">{value}</b><span>{escape(text)}</span></div>'
 
 
-def left_out(rows, most):
-    """A sentence on those beyond the most that are shown; empty without such."""
-    if len(rows) <= most:
-        return ""
-    return f'<p class="note">The worst {most} of {len(rows)} rows; bench.json has all.</p>'
+LINKS = {
+    "peers": "Peers",
+    "roofline": "Roofline",
+    "families": "Families",
+    "scaling": "Scaling",
+    "hot-cold": "Hot and cold",
+    "accuracy": "Accuracy",
+    "rows": "All rows",
+    "machine": "Machine",
+    "reading": "How to read it",
+}
 
 
 def summary(run):
-    fastest = run.against_fastest()
-    machine = run.machine
-    parts = [
-        "<h1>halyard benchmark</h1>",
-        f'<p class="soft">halyard {escape(run.library["version"])} ({escape(run.library["isa"])}), '
-        f'{threads_text(run.threads)} on {escape(machine["cpu"])}, {escape(run.data["date"])}; '
-        f"{escape(run.mode)} mode, {len(run.rows)} rows.</p>",
-    ]
+    tally = run.tally()
     tiles = [tile(len(run.rows), "rows measured")]
-    if fastest["rows"]:
+    if tally["rows"]:
         tiles += [
-            tile(fastest["ahead"], f"of {fastest['rows']} rows faster than every peer", "good"),
-            tile(fastest["tied"], "tied with the fastest peer", "even"),
-            tile(fastest["behind"], "behind the fastest peer", "bad" if fastest["behind"] else ""),
-            tile(ratio_text(fastest["mean"]), "time of the fastest peer over ours, geometric mean"),
+            tile(tally["ahead"], f"of {tally['rows']} rows faster than at least two independent libraries", "good"),
+            tile(tally["tied"], "tied with the fastest of them", "even"),
+            tile(tally["behind"], "behind the fastest of them", "bad" if tally["behind"] else ""),
+            tile(ratio_text(tally["mean"]), "time of the fastest over ours, geometric mean"),
+            tile(f"{run.noise():.1%}", "noise of the ratios, median"),
         ]
-    tiles.append(tile(f"{run.data['noise']:.1%}", "noise: ours against ours again, median over rows"))
-    parts.append(f'<div class="tiles">{"".join(tiles)}</div>')
-    parts += alarms(run)
-    parts.append(
-        "<nav>"
-        + "".join(
-            f'<a href="#{name}">{text}</a>'
-            for name, text in (
-                ("peers", "Peers"),
-                ("behind", "Worst rows"),
-                ("roofline", "Roofline"),
-                ("families", "Families"),
-                ("scaling", "Scaling"),
-                ("hot-cold", "Hot and cold"),
-                ("accuracy", "Accuracy"),
-                ("rows", "All rows"),
-                ("machine", "Machine"),
-                ("reading", "How to read it"),
-            )
-        )
-        + "</nav>"
+    alarms = [f'<p class="alarm">{escape(text)}</p>' for text in [*run.faults(), *run.reservations()]]
+    links = "".join(f'<a href="#{name}">{text}</a>' for name, text in LINKS.items())
+    return (
+        f'<h1>halyard benchmark</h1><p class="soft">{escape(tables.headline(run))}</p>'
+        f'<div class="tiles">{"".join(tiles)}</div><p>{escape(run.tally_text())}</p>{"".join(alarms)}<nav>{links}</nav>'
     )
-    return "\n".join(parts)
-
-
-def alarms(run):
-    return [f'<p class="alarm">{escape(text)}</p>' for text in [*run.reservations(), *run.faults()]]
 
 
 def peers_section(run):
-    parts = [
-        '<h2 id="peers">Against each peer</h2>',
-        '<p class="note">Ahead, tied, behind: rows where ours takes less time, where the difference is within the '
-        "noise of the row, and where the peer takes less. Wrong: rows where its result missed the tolerance, so that "
-        "its time does not count.</p>",
-    ]
-    lines = []
-    for name in run.peers:
-        tally = run.tally(name)
-        if not tally["rows"] and not tally["wrong"]:
-            continue
-        share = "".join(
-            f'<i class="{each}" style="width:{100 * tally[each] / max(tally["rows"], 1):.1f}%"></i>'
-            for each in ("ahead", "tied", "behind")
-        )
-        version = run.versions[name]
-        lines.append(
-            [
-                cell(f'<b>{escape(name)}</b> <span class="soft version">{escape(version[:44])}</span>'),
-                cell(f"<b>{ratio_text(tally['mean'])}</b>"),
-                cell(f'<span class="share">{share}</span>'),
-                tally["rows"],
-                cell(tally["ahead"], css="good"),
-                tally["tied"],
-                cell(tally["behind"], css="bad" if tally["behind"] else ""),
-                cell(tally["wrong"], css="bad" if tally["wrong"] else ""),
-            ]
-        )
-    if lines:
+    parts = ['<h2 id="peers">Peers</h2>', f"<p>{escape(tables.missing_text(run))}</p>"]
+    if not run.peers_of(run.rows, with_own=False):
         parts.append(
-            scroll(table(["peer", "mean of its time over ours", "", "rows", "ahead", "tied", "behind", "wrong"], lines))
+            "<p><code>./run bench --peers all</code> installs other libraries and measures beside them; <code>./run bench "
+            "--list-peers</code> says which are here, and docs/benchmarks.md where each is found. The roofline and the "
+            "fractions of the limits below need none.</p>"
         )
-    groups = run.groups()
-    peers = run.peers_of(run.rows)
-    lines = []
-    for group, rows in groups.items():
-        means = []
-        for peer in peers:
-            ratios = [row.ratio(peer) for row in rows if row.ratio(peer)]
-            means.append(heat(geometric_mean(ratios)))
-        lines.append([f"{group} ({len(rows)})", *means])
-    if peers:
-        parts += [
-            "<h3>By family: geometric mean of the peer's time over ours</h3>",
-            scroll(table(["family (rows)", *peers], lines)),
-        ]
-    if run.missing:
-        parts.append(
-            '<p class="note">Not here: '
-            + "; ".join(f"<b>{escape(name)}</b> ({escape(reason)})" for name, reason in run.missing)
-            + ".</p>"
-        )
-    stopped = run.stopped()
-    if stopped:
-        parts += [
-            "<h3>Peers that stopped working in a row</h3>",
-            scroll(
-                table(
-                    ["row", "peer", "what happened"],
-                    [[row["name"], peer, cell(escape(reason), css="text")] for row, peer, reason in stopped],
-                )
-            ),
-        ]
-    wrong = run.wrong()
-    if wrong:
-        parts += [
-            "<h3>Wrong results of peers</h3>",
-            '<p class="note">Errors relative to the largest value of the same row of the result; beyond the tolerance '
-            "a time does not count.</p>",
-            scroll(
-                table(
-                    ["row", "peer", "error", "tolerance"],
-                    [
-                        [row["name"], peer, error_text(row.peer(peer).get("error")), f"{row['tolerance']:.1e}"]
-                        for row, peer in wrong
-                    ],
-                )
-            ),
-        ]
+    families = tables.families(run)
+    turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide
+    if turned and families.lines:
+        families = families._replace(header=["peer", *turned[0][1:]], lines=turned[1:])
+    parts += [part(tables.peers(run)), part(tables.ways(run)), part(families)]
+    parts += [part(tables.stopped(run)), part(tables.wrong(run)), part(tables.behind(run, 20))]
     return "\n".join(parts)
-
-
-def error_text(error):
-    return "not a number" if error is None else f"{error:.1e}"
-
-
-def behind_section(run, most=20):
-    behind = run.behind()
-    parts = ['<h2 id="behind">Where a peer is faster</h2>']
-    if not behind:
-        return parts[0] + "<p>In no row, beyond the noise.</p>"
-    lines = [
-        [
-            cell(escape(row["name"]), css="left"),
-            cell(ratio_text(ratio), ratio, "bad"),
-            peer,
-            time_text(row.seconds),
-            row.fraction_text,
-            f"{row.peer(peer)['noise']:.1%}",
-            cell(escape(row.peer(peer).get("note", "")), css="text"),
-        ]
-        for ratio, row, peer in behind[:most]
-    ]
-    parts.append(
-        scroll(table(["row", "its time over ours", "peer", "our time", "of our limit", "noise", "note"], lines))
-    )
-    if len(behind) > most:
-        parts.append(f'<p class="note">And {len(behind) - most} more, in the table of all rows.</p>')
-    return "\n".join(parts)
-
-
-def bars_section(run):
-    bars = [bar for bar in run.bars if bar["measured"]]
-    if not bars:
-        return ""
-    missed = [bar for bar in bars if not bar["is_met"]]
-    lines = [
-        [
-            cell(escape(bar["text"].removesuffix(", " + bar["row"])), css="text"),
-            cell("reached" if bar["is_met"] else "missed", css="good" if bar["is_met"] else "bad"),
-            bar["value"],
-            bar["bound"],
-            cell(escape(bar["row"]), css="left"),
-        ]
-        for bar in missed + [bar for bar in bars if bar["is_met"]]
-    ]
-    return f"<h2>Numbers to reach</h2><p>{len(bars) - len(missed)} of {len(bars)} reached.</p>" + scroll(
-        table(["what", "", "measured", "bound", "row"], lines)
-    )
 
 
 def roofline_section(run):
     groups = run.groups()
-    wide, narrow = [
-        charts.roofline(run, groups, MOST_POINTS, *size) for size in ((1240, 560), (370, 400))
-    ]
+    wide, narrow = [charts.roofline(run, groups, MOST_POINTS, *size) for size in ((1240, 560), (370, 400))]
     parts = ['<h2 id="roofline">Roofline</h2>']
     if wide:
         parts += [
@@ -281,55 +143,57 @@ def roofline_section(run):
             "run: reads from each level of memory, and multiply-adds. Operations of kernels without products are those "
             "of their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
             charts.group_legend(groups),
-            f'<div class="wide-only">{wide}</div>',
-            f'<div class="narrow-only">{narrow}</div>',
+            f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>',
         ]
     parts.append(
         "<h3>Fraction of the limit, each family's rows from the least</h3>"
         '<p class="note">The line is the limit, measured in the rounds of the row: '
-        '<span class="key"><i class="mark" style="background:#1b9e9e"></i>a copy that moves the same bytes</span> '
-        '<span class="key"><i class="mark" style="background:var(--ours)"></i>reading matrices, keys and values</span> '
-        '<span class="key"><i class="mark" style="background:#7b4fd0"></i>multiply-adds</span>. In cache, a row is '
-        "limited by arithmetic and by the call more than by the copy.</p>"
+        '<span class="key"><i class="fill copy"></i>a copy that moves the same bytes</span> '
+        '<span class="key"><i class="fill reading"></i>reading matrices, keys and values</span> '
+        '<span class="key"><i class="fill arithmetic"></i>multiply-adds</span>. In cache, a row is limited by '
+        "arithmetic and by the call more than by the copy. A bar that ends at the right with a number goes on.</p>"
     )
+    is_open = "" if run.peers_of(run.rows, with_own=False) else " open"
     for group, rows in groups.items():
-        parts += [
-            f"<details><summary>{escape(group)}: {len(rows)} rows, {min(row.fraction for row in rows):.0%} to "
-            f"{max(row.fraction for row in rows):.0%}</summary>{charts.limit_bars(rows, MOST_BARS)}"
-            f"{left_out(rows, MOST_BARS)}</details>"
-        ]
+        low, high = min(row.fraction for row in rows), max(row.fraction for row in rows)
+        parts.append(
+            f"<details{is_open}><summary>{escape(group)}: {len(rows)} rows, {low:.0%} to {high:.0%}</summary>"
+            f"{charts.limit_bars(rows, MOST_BARS)}{left_out(rows, MOST_BARS)}</details>"
+        )
     return "\n".join(parts)
 
 
 def families_section(run, palette):
     parts = [
         '<h2 id="families">Families against peers</h2>',
-        '<p class="note">Each mark is a peer: its time over ours on a logarithmic scale, right of 1× ours is faster. '
-        "The band round 1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours.</p>",
+        note(
+            "Each mark is a peer: its time over ours on a logarithmic scale, right of 1× ours is faster. The band round "
+            "1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours. Marks at an end of "
+            "the scale are beyond it: the number beside them is the farthest."
+        ),
     ]
-    for group, rows in run.groups().items():
-        peers = run.peers_of(rows)
-        if not peers:
-            continue
-        bars = charts.ratio_bars(run.worst(rows, MOST_BARS), peers, palette)
-        parts += [f"<h3>{escape(group)}</h3>", palette.legend(peers), bars, left_out(rows, MOST_BARS)]
-    return "\n".join(parts)
+    for group, rows in run.compared_groups().items():
+        names = run.peers_of(rows)
+        if names:
+            bars = charts.ratio_bars(run.worst(rows, MOST_BARS), names, palette)
+            parts += [f"<h3>{escape(group)}</h3>", palette.legend(names), bars, left_out(rows, MOST_BARS)]
+    return "\n".join(parts) if len(parts) > 2 else f"{parts[0]}<p>No peer took part.</p>"
 
 
 def scaling_section(run, palette):
     figures = charts.scaling_figures(run, palette)
     pairs = charts.thread_pairs(run)
+    parts = ['<h2 id="scaling">Scaling with rows, width and threads</h2>']
     if not figures and not pairs:
-        return '<h2 id="scaling">Scaling</h2><p>No kernel was measured at three sizes or on two numbers of threads.</p>'
-    parts = [
-        '<h2 id="scaling">Scaling with rows, width and threads</h2>',
-        '<p class="note">Rates at growing sizes; the dashed line is the limit, measured beside each row.</p>',
+        return f"{parts[0]}<p>No kernel was measured at three sizes or on two numbers of threads.</p>"
+    parts += [
+        note("Rates at growing sizes; the dashed line is the limit, measured beside each row."),
         f'<div class="plots">{"".join(figures)}</div>',
     ]
     if pairs:
         parts += [
             f"<h3>From one thread to {run.threads}</h3>",
-            f'<p class="note">Time on one thread over time on {run.threads}; the line is {run.threads}×.</p>',
+            note(f"Time on one thread over time on {run.threads}; the line is {run.threads}×."),
             charts.thread_bars(run, sorted(pairs, key=lambda each: each[0].seconds / each[1].seconds)[:MOST_BARS]),
             left_out(pairs, MOST_BARS),
         ]
@@ -340,100 +204,32 @@ def hot_cold_section(run):
     pairs = charts.hot_and_cold(run)
     parts = ['<h2 id="hot-cold">In cache and out of cache</h2>']
     if not pairs:
-        return parts[0] + "<p>No kernel was measured in both.</p>"
-    parts += [
-        f'<p class="note">GB/s of each kernel on {threads_text(run.threads)}, at the same shape or the largest of each '
-        "state.</p>",
-        charts.hot_cold_bars(sorted(pairs, key=lambda each: each[2].fraction)[:MOST_BARS]),
-        left_out(pairs, MOST_BARS),
-    ]
-    return "\n".join(parts)
+        return f"{parts[0]}<p>No kernel was measured in both.</p>"
+    where = f"GB/s of each kernel on {threads_text(run.threads)}, at the same shape or the largest of each state."
+    bars = charts.hot_cold_bars(sorted(pairs, key=lambda each: each[2].fraction)[:MOST_BARS])
+    return "\n".join([*parts, note(where), bars, left_out(pairs, MOST_BARS)])
 
 
-def accuracy_section(run, palette):
-    rows = [row for row in run.rows if "ulps" in row.data and row["dtype"] == "f32"]
-    parts = ['<h2 id="accuracy">Accuracy beside speed</h2>']
-    if not rows:
-        return parts[0] + "<p>No row was measured whose errors are counted in units in the last place.</p>"
-    latest = {}
-    for row in rows:  # one row for each kernel: the one with most elements
-        kernel = row["kernel"]
-        if kernel not in latest or row["rows"] * row["d"] > latest[kernel]["rows"] * latest[kernel]["d"]:
-            latest[kernel] = row
-    rows = run.worst(list(latest.values()), MOST_BARS)
-    peers = [name for name in run.peers if name not in run.own_peers and any("ulps" in row.peer(name) for row in rows)]
-    parts += [
-        '<p class="note">The largest error on the data of the row against float64, in units in the last place of the '
-        "exact f32 result (ULP), and beside it the time over ours. Where a formula cancels, as a LayerNorm does near "
-        "its mean, small results have large errors whoever computes them. A wrong result has no time.</p>",
-        palette.legend(peers, ours="halyard"),
-        f'<div class="wide-only">{charts.accuracy_plot(run, palette, rows, 1240, 420)}</div>',
-        f'<div class="narrow-only">{charts.accuracy_plot(run, palette, rows, 370, 340)}</div>',
-    ]
-    lines = []
-    for row in rows:
-        cells = [cell(escape(row_title(row)), css="left"), cell(ulp_text(row["ulps"]), row["ulps"])]
-        for peer in peers:
-            result = row.peer(peer)
-            if "ulps" not in result:
-                cells.append(cell("–"))
-                continue
-            worse = result["ulps"] is None or result["ulps"] > 4 * max(row["ulps"], 1)
-            time = "wrong" if result["is_wrong"] else ratio_text(row.ratio(peer))
-            cells.append(
-                cell(
-                    f'<span class="{"bad" if worse else ""}">{ulp_text(result["ulps"])}</span>'
-                    f' <span class="soft">{time}</span>',
-                    result["ulps"],
-                )
-            )
-        lines.append(cells)
-    parts.append(scroll(table(["row", ("halyard", "number"), *[(peer, "number") for peer in peers]], lines, "rows")))
-    return "\n".join(parts)
-
-
-def row_title(row):
-    return f"{row['kernel']} {row.shape} {row['state']}"
+def accuracy_rows(run):
+    """One row for each kernel in f32: the one with most elements."""
+    largest = {}
+    for row in run.rows:
+        other = largest.get(row["kernel"])
+        if "ulps" in row.data and row["dtype"] == "f32":
+            if other is None or row["rows"] * row["d"] > other["rows"] * other["d"]:
+                largest[row["kernel"]] = row
+    return run.worst(list(largest.values()), MOST_BARS)
 
 
 def rows_section(run):
-    peers = run.peers_of(run.rows)
-    header = [
-        "row",
-        ("time", "number"),
-        ("± MAD", "number"),
-        ("samples", "number"),
-        ("noise", "number"),
-        ("GB/s", "number"),
-        ("GFLOP/s", "number"),
-        ("of limit", "number"),
-        "bound by",
-        "isa",
-        *[(peer, "number") for peer in peers],
-    ]
-    lines = []
-    for row in run.worst(run.rows, MOST_TABLE_ROWS):
-        rate = row["flops"] / row.seconds / 1e9 if row.has_roofline else None
-        verdicts = sorted({row.peer(peer).get("verdict", "") for peer in peers} - {""})
-        cells = [
-            cell(escape(row["name"])),
-            cell(time_text(row.seconds), row.seconds),
-            cell(f"{row.spread:.1%}", row.spread),
-            cell(row["rounds"], row["rounds"]),
-            cell(f"{row['noise']:.1%}", row["noise"]),
-            cell(significant(row.bytes_per_second / 1e9), row.bytes_per_second),
-            cell("–" if rate is None else significant(rate), rate),
-            cell(row.fraction_text, row.fraction),
-            row.bound_by,
-            row["isa"],
-            *[ratio_cell(row, peer) for peer in peers],
-        ]
-        data = (
-            f' data-group="{escape(row["group"].replace(" ", "-"))}" data-dtype="{escape(row["dtype"])}" '
-            f'data-state="{escape(row["state"])}" '
-            f'data-threads="{escape(row["threads"])}" data-verdict="{escape(" ".join(verdicts))}"'
-        )
-        lines.append(line_of(cells, data))
+    names = run.peers_of(run.rows, with_own=False)
+    chosen = run.worst(run.rows, MOST_TABLE_ROWS)
+    data = []
+    for row in chosen:
+        verdicts = " ".join(sorted({row.peer(name).get("verdict", "") for name in names} - {""}))
+        keys = {"group": row["group"].replace(" ", "-"), "verdict": verdicts}
+        keys.update({key: row[key] for key in ("dtype", "state", "threads")})
+        data.append("".join(f' data-{key}="{escape(value)}"' for key, value in keys.items()))
 
     def select(name, text, values):
         options = "".join(f'<option value="{escape(value)}">{escape(shown)}</option>' for value, shown in values)
@@ -456,59 +252,30 @@ def rows_section(run):
         )
         + "</form>"
     )
+    table = table_html(tables.rows("All rows", chosen, names), "rows", "all-rows", data)
     return (
-        '<section class="wide-page"><h2 id="rows">All rows</h2><p class="note">Click a heading to sort. Peers: their time over ours; '
-        "point at a dash for the reason. Threads are not pinned.</p>"
-        + filters
-        + '<p class="note" id="shown"></p><div class="rows-box">'
-        + table(header, lines, "rows", "all-rows")
-        + "</div>"
+        f'<section class="wide-page"><h2 id="rows">All rows</h2>{note(tables.ROWS_NOTE)}'
+        + note("Click a heading to sort; point at a dash, or at a standing, for the reason. Other ways to call this "
+               "library are in bench.txt.")
+        + f'{filters}<p class="note" id="shown"></p>{table}'
         + left_out(run.rows, MOST_TABLE_ROWS)
         + "</section>"
-    )
-
-
-def machine_section(run):
-    machine = run.machine
-    caches = ", ".join(f"{name} {bytes_text(machine[name.lower()])}" for name in ("L1", "L2", "L3"))
-    flops = "; ".join(
-        f"{each['isa']}, {threads_text(each['threads'])}: {each['flops_per_second'] / 1e9:.0f} GFLOP/s"
-        for each in run.limits["flops"]
-    )
-    facts = [
-        ["processor", f"{machine['cpu']}, {machine['processors']} usable"],
-        ["caches", caches],
-        ["memory", bytes_text(machine["memory"])],
-        ["system", machine["system"]],
-        ["halyard", f"{run.library['version']}, {run.library['isa']}"],
-        ["compiler of the benchmark", run.library["compiler"]],
-        ["threads", f"{run.threads}, {'pinned' if run.data['pinned'] else 'not pinned'}"],
-        ["peak of multiply-adds, f32", flops],
-        ["timing loop", f"{run.data['loop_overhead_seconds'] * 1e9:.1f} ns per call, included in every time"],
-        ["used by other programs meanwhile", f"{run.data['busy_elsewhere']:.1%} of the processors"],
-    ]
-    facts += [[name, run.versions[name]] for name in run.peers if name not in run.own_peers]
-    header, lines = charts.level_table(run)
-    return (
-        '<h2 id="machine">Machine and versions</h2>'
-        + scroll(table(["", ""], [[name, cell(escape(value), css="text")] for name, value in facts]))
-        + "<h3>Limits of the machine</h3>"
-        f'<p class="note">GB/s of bytes read and written by the program; streams with {escape(run.limits["isa"])}, '
-        "ordinary stores unless said.</p>" + scroll(table(header, lines))
     )
 
 
 READING = """
 <h2 id="reading">How to read it</h2>
 <p>A row is a kernel at one type, shape, state and number of threads. <b>Hot</b> rows work on the same tensors in every
-call;
-<b>cold</b> rows go round copies that together exceed the last-level cache.</p>
+call; <b>cold</b> rows go round copies that together exceed the last-level cache.</p>
 <p>Each row is measured in rounds. In a round stand, in an order that changes, the kernel, what limits it, every peer,
 and the kernel once more. Ratios are taken within a round and reported as the median over the rounds, so that a slow
 phase of the machine meets both sides.</p>
 <p><b>Noise</b> is how far a ratio must be from 1 to mean anything: the greatest of the distance of ours from ours
 again, its spread, and the spread of the ratio (median absolute deviations, times 1.48). A ratio nearer to 1 than that,
 or than 1&nbsp;%, is a <b>tie</b>.</p>
+<p><b>What counts.</b> A row counts where at least two independent libraries have a time: PyTorch eager and
+torch.compile are one library. Rows under 2&nbsp;µs count only if every peer is called from C; ratios far beyond a peer's
+other rows of the kernel (‡) do not count.</p>
 <p><b>Of limit</b> is the time of what the row cannot do without over ours: a copy of as many bytes, or for products
 the longer of reading matrices, keys and values and of as many multiply-adds, measured on the same threads in the same
 rounds.</p>
@@ -522,21 +289,21 @@ def page(run):
     sections = [
         summary(run),
         peers_section(run),
-        behind_section(run),
-        bars_section(run),
         roofline_section(run),
         families_section(run, palette),
         scaling_section(run, palette),
         hot_cold_section(run),
-        accuracy_section(run, palette),
+        part(tables.accuracy(run, accuracy_rows(run)), "h2", "accuracy", "rows"),
         rows_section(run),
-        machine_section(run),
+        part(tables.machine(run), "h2", "machine"),
+        part(tables.levels(run)),
+        part(tables.resident(run)),
         READING,
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>halyard benchmark</title>'
-        f"<style>{asset('page.css')}</style></head><body>\n"
+        f"<style>{charts.style()}{asset('page.css')}</style></head><body>\n"
         + "\n".join(sections)
         + f"\n<script>{asset('page.js')}</script></body></html>\n"
     )

@@ -67,7 +67,8 @@ halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa
                           static_cast<int>(isa));
     }
     if (!halyard::is_built(isa)) {
-        return check.fail(HALYARD_UNSUPPORTED, "isa is %s, which is for other processors than this library",
+        return check.fail(HALYARD_UNSUPPORTED,
+                          "isa is %s, which this library was built without; see its option HALYARD_ISAS",
                           halyard_isa_name(isa));
     }
     context->max_isa = isa;

@@ -25,6 +25,8 @@ bool same_view(const View &a, const View &b) {
 
 }  // namespace
 
+const View no_view;
+
 View memory_view(const char *name, const void *data, int64_t bytes) {
     View view;
     view.name = name;
@@ -155,7 +157,8 @@ bool Checker::placed_with_others(const char *name, const DLTensor &tensor) {
         first_device_ = tensor.device;
         looks_at_devices_ = is_recorded_ | (type_of(tensor.device) != kDLCPU);
         if (!processor_has_kernels()) {
-            fail(HALYARD_UNSUPPORTED, "this processor lacks %s, the least that the kernels need",
+            fail(HALYARD_UNSUPPORTED,
+                 "this processor lacks %s, the least that this library was built for; see its option HALYARD_ISAS",
                  halyard_isa_name(isas[0]));
             return false;
         }
@@ -194,7 +197,17 @@ bool Checker::known_type(const char *name, DLDataType type, DType *dtype) {
              name, type.code, type.bits, type.lanes);
         return false;
     }
-    return true;
+    return built_type(name, *dtype);
+}
+
+bool Checker::built_type(const char *name, DType dtype) {
+    if (!is_built(dtype)) {
+        fail(HALYARD_UNSUPPORTED,
+             "%s has dtype %s, which this library was built without; configure with -DHALYARD_DTYPES=" HALYARD_DTYPES
+             ",%s",
+             name, dtype_name(dtype), dtype_name(dtype));
+    }
+    return is_built(dtype);
 }
 
 void Checker::refuse_negative(const char *name, const View &view) {

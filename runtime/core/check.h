@@ -35,6 +35,9 @@ struct View {
     const char *end() const { return data + span * size_of(dtype); }
 };
 
+/** A tensor that is not there. */
+extern const View no_view;
+
 /** Memory of so many bytes, a multiple of 4, as f32 in one row. */
 View memory_view(const char *name, const void *data, int64_t bytes);
 
@@ -95,6 +98,8 @@ public:
 
     /** The tensor as a view, if it is one that this library can read. */
     View tensor(const char *name, const DLTensor *tensor);
+    /** Whether the library has kernels for the dtype of `name`. */
+    bool built_type(const char *name, DType dtype);
     /** The same for one that is written: no two of its elements may share memory. */
     View output(const char *name, const DLTensor *tensor);
     /** [d], or nothing if `tensor` is null: a weight or bias for rows of x. */

@@ -34,6 +34,15 @@ constexpr KernelFunction variants[] = {
 #undef HALYARD_VARIANT
 };
 
+constexpr struct {
+    const char *name;
+    bool built;
+} operations[] = {
+#define HALYARD_OPERATION(name, built) {#name, built},
+#include "kernels/operations.inc"
+#undef HALYARD_OPERATION
+};
+
 /** HALYARD_MAX_ISA. */
 int read_cap() {
     const char *const variable = "HALYARD_MAX_ISA", *const value = environment(variable);
@@ -109,7 +118,7 @@ const char *dtype_name(DType dtype) {
 
 halyard_isa best_isa(halyard_isa cap) {
     int isa = machine.best < cap ? machine.best : cap;
-    while (isa > isas[0] && !machine.runs[index_of(static_cast<halyard_isa>(isa))]) {
+    while (isa_count > 1 && isa > isas[0] && !machine.runs[index_of(static_cast<halyard_isa>(isa))]) {
         isa--;
     }
     return static_cast<halyard_isa>(isa);
@@ -131,4 +140,13 @@ const char *halyard_isa_name(halyard_isa isa) {
 
 int halyard_isa_supported(halyard_isa isa) {
     return halyard::is_built(isa) && halyard::machine.runs[halyard::index_of(isa)];
+}
+
+int halyard_operation_supported(const char *operation) {
+    for (const auto &each : halyard::operations) {
+        if (operation && strcmp(operation, each.name) == 0) {
+            return each.built;
+        }
+    }
+    return 0;
 }

@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_CORE_DISPATCH_H
 #define HALYARD_RUNTIME_CORE_DISPATCH_H
 
+#include "halyard/config.h"
 #include "halyard/halyard.h"
 #include "layout/dtype.h"
 
@@ -40,6 +41,11 @@ struct KernelVariant {
     halyard_isa isa;
 };
 KernelVariant variant_of(KernelFunction function);
+
+/** Whether this library has kernels for `dtype`. */
+constexpr bool is_built(DType dtype) {
+    return dtype == DType::f32 ? HALYARD_HAS_F32 : dtype == DType::f16 ? HALYARD_HAS_F16 : HALYARD_HAS_BF16;
+}
 
 const char *kernel_name(Kernel kernel);
 const char *dtype_name(DType dtype);

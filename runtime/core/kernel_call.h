@@ -2,8 +2,8 @@
 //
 //     kernel_function(kernels::rms_norm, dtype, isa)({x, eps, eps_outside_root, weight_offset, moment_width, y});
 //
-// Arguments may be named, and are where several have one type: {.weight = weight, .bias = bias} (of C++20, which GCC and
-// Clang have in C++17 too). An order, a type, a rank or a number of arguments that the kernel does not have does not compile.
+// Arguments may be named, and are where several have one type: {.weight = weight, .bias = bias}. An order, a type, a rank or a
+// number of arguments that the kernel does not have does not compile.
 #ifndef HALYARD_RUNTIME_CORE_KERNEL_CALL_H
 #define HALYARD_RUNTIME_CORE_KERNEL_CALL_H
 

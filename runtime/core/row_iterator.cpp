@@ -3,11 +3,10 @@
 
 #include <climits>
 
+#include "core/parameters.h"
+
 namespace halyard {
 namespace {
-
-// A second thread pays from about this many bytes each: below, handing the job over takes longer than the work.
-constexpr int64_t min_bytes_per_thread = 48 * 1024;
 
 // Threads' parts of a row begin at whole cache lines (of 32 or more elements), so that none is written by two threads.
 constexpr int64_t column_granule = 64;
@@ -103,12 +102,13 @@ int64_t Rows::locate(int64_t row, int64_t end, int64_t column, int64_t max_rows,
 Split::Split(const halyard_context &context, const Rows &rows)
     : context_(&context), rows_(rows.count()), columns_(rows.width()) {
     const int64_t bytes = rows_ * rows.bytes_per_row();
-    if (bytes < 2 * min_bytes_per_thread) {
+    if (bytes < parameters.second_thread_bytes) {
         by_columns_ = false;
         parts_ = 1;
         return;
     }
-    const int threads = static_cast<int>(std::min<int64_t>(bytes / min_bytes_per_thread, thread_bound(context)));
+    const int threads =
+        static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(bytes / parameters.task_bytes, thread_bound(context))));
     by_columns_ = rows.elementwise() && rows_ < threads;
     parts_ = by_columns_ ? threads : static_cast<int>(std::min<int64_t>(threads, rows_));
 }

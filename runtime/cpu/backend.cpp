@@ -9,10 +9,14 @@
 
 #include "core/check_shapes.h"
 #include "core/system/huge_pages.h"
+#include "halyard/config.h"
 
 namespace halyard {
 namespace cpu {
 namespace {
+
+/** Whether ops/norm.cpp is compiled. */
+constexpr bool has_norms = HALYARD_HAS_RMS_NORM || HALYARD_HAS_LAYER_NORM || HALYARD_HAS_SOFTMAX;
 
 char *allocate(Checker &check, int, int64_t bytes, const char *what) {
     constexpr int64_t cache_line = 64;
@@ -77,26 +81,27 @@ void give_back_scratch(const halyard_context &context, const ScratchMemory &memo
 }  // namespace
 }  // namespace cpu
 
+// Null where an operation was left out, whose public functions then say so (operations.cmake).
 const Backend cpu_backend = {
     .elementwise = cpu::elementwise,
-    .norm = cpu::norm,
-    .softmax = cpu::softmax,
-    .norm_statistics = cpu::norm_statistics,
-    .linear = cpu::linear,
-    .ffn = cpu::ffn,
-    .attention = cpu::attention,
-    .rope = cpu::rope,
-    .kv_append = cpu::kv_append,
-    .kv_read = cpu::kv_read,
-    .embed = cpu::embed,
-    .packed_bytes = cpu::packed_bytes,
-    .pack = cpu::pack,
-    .free_weights = cpu::free_weights,
+    .norm = cpu::has_norms ? cpu::norm : nullptr,
+    .softmax = cpu::has_norms ? cpu::softmax : nullptr,
+    .norm_statistics = cpu::has_norms ? cpu::norm_statistics : nullptr,
+    .linear = HALYARD_HAS_LINEAR ? cpu::linear : nullptr,
+    .ffn = HALYARD_HAS_FFN ? cpu::ffn : nullptr,
+    .attention = HALYARD_HAS_ATTENTION ? cpu::attention : nullptr,
+    .rope = HALYARD_HAS_ROPE ? cpu::rope : nullptr,
+    .kv_append = HALYARD_HAS_KV_CACHE ? cpu::kv_append : nullptr,
+    .kv_read = HALYARD_HAS_KV_CACHE ? cpu::kv_read : nullptr,
+    .embed = HALYARD_HAS_BLOCK ? cpu::embed : nullptr,
+    .packed_bytes = HALYARD_HAS_LINEAR ? cpu::packed_bytes : nullptr,
+    .pack = HALYARD_HAS_LINEAR ? cpu::pack : nullptr,
+    .free_weights = HALYARD_HAS_LINEAR ? cpu::free_weights : nullptr,
     .allocate = cpu::allocate,
     .free = cpu::free_memory,
     .allocate_cache = cpu::allocate_cache,
     .free_cache = cpu::free_cache,
-    .convert_vectors = cpu::convert_vectors,
+    .convert_vectors = HALYARD_HAS_BLOCK ? cpu::convert_vectors : nullptr,
     .copy = cpu::copy,
     .fill = cpu::fill,
     .prepare_rope = cpu::prepare_rope,

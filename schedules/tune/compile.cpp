@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "Halide.h"
-#include "schedules/autoschedule.h"
 #include "schedules/subprocess.h"
 
 namespace halyard::tune {
@@ -133,40 +132,6 @@ std::string Compiler::object(const Variant &variant, const Choice &choice) {
         throw std::runtime_error(compiled.failure);
     }
     return compiled.object;
-}
-
-std::vector<int> Compiler::argument_ranks(const Variant &variant) {
-    const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
-    const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
-    for (const auto &[name, value] : variant.parameters()) {
-        generator->set_generatorparam_value(name, value);
-    }
-    std::vector<int> ranks;
-    for (const auto &argument : generator->arginfos()) {
-        const bool is_buffer = argument.kind == Halide::Internal::ArgInfoKind::Buffer;
-        const bool is_integer = !is_buffer && argument.types.front() == Halide::Int(32);
-        ranks.push_back(is_buffer ? argument.dimensions : is_integer ? integer_rank : other_rank);
-    }
-    return ranks;
-}
-
-std::unique_ptr<Loaded> Compiler::autoscheduled(const Variant &variant, const std::string &scheduler,
-                                                const std::vector<std::vector<int>> &estimates) {
-    constexpr int most_seconds = 300;
-    const std::string symbol = variant.symbol(), stem = directory + "/" + symbol + "-" + scheduler;
-    const std::string shared = stem + "-" + std::to_string(loads++) + ".so";
-    const Halide::Target target = Halide::Target(variant.halide_target()).without_feature(Halide::Target::NoRuntime);
-    // Serial, as every kernel is.
-    const std::string failure = schedules::autoschedule(
-        {variant.kernel->generator, variant.parameters(), target.to_string(), symbol, 1, estimates}, scheduler,
-        HALYARD_TUNE_PLUGIN_DIR, stem + ".o", most_seconds);
-    if (!failure.empty()) {
-        require_room();
-        throw std::runtime_error("the autoscheduler gives up: " + failure);
-    }
-    schedules::run_program(
-        {HALYARD_TUNE_CC, "-shared", "-Wl,-Bsymbolic", "-o", shared, stem + ".o", "-lpthread", "-ldl", "-lm"});
-    return std::make_unique<Loaded>(shared, symbol);
 }
 
 std::unique_ptr<Loaded> Compiler::load(const std::string &object, const std::string &symbol) {

@@ -34,9 +34,6 @@ private:
     KernelFunction entry;
 };
 
-/** In the place of a buffer's number of dimensions: an int32, and any other scalar. */
-constexpr int integer_rank = -1, other_rank = 0;
-
 struct Compiled {
     std::string object, failure;  // one of them
 };
@@ -57,12 +54,6 @@ public:
     std::string object(const Variant &variant, const Choice &choice);
     /** Several at the same time. */
     std::vector<Compiled> objects(const Variant &variant, const std::vector<Choice> &choices);
-    /** How many dimensions each argument has, or one of the ranks below; the output comes last. */
-    std::vector<int> argument_ranks(const Variant &variant);
-    /** The algorithm of a variant with the schedule that one of Halide's autoschedulers makes for such arguments
-     *  (schedules/autoschedule.h), with a Halide runtime of its own. */
-    std::unique_ptr<Loaded> autoscheduled(const Variant &variant, const std::string &scheduler,
-                                          const std::vector<std::vector<int>> &estimates);
     /** An object file, loaded; every call loads another copy. */
     std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
 

@@ -6,17 +6,20 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
-#include "hash.h"
+#define XXH_INLINE_ALL
+#include "xxhash.h"
 
 namespace halyard::tune {
 namespace {
 
-constexpr int schema = 1;
+constexpr int schema = 2;
 
 /** A file descriptor that closes itself. */
 class Descriptor {
@@ -43,7 +46,14 @@ std::string text_of_field(const nlohmann::json &object, const char *field) {
 
 }  // namespace
 
-std::string hash_of_space(const schedules::SearchSpace &space) {
+std::string hash_of(const std::string &bytes) {
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+    return text;
+}
+
+std::string hash_of_space(const SearchSpace &space) {
     std::ostringstream text;
     text << space.family;
     for (const schedules::Tunable &parameter : space.parameters) {
@@ -124,11 +134,11 @@ void Database::append(const nlohmann::json &record) {
     lines.push_back(record);
 }
 
-nlohmann::json record_of(const Setting &setting, const Subject &subject) {
-    return {{"schema", schema},           {"machine", setting.machine},     {"versions", setting.versions},
-            {"kernel", subject.kernel},   {"dtype", subject.dtype},         {"isa", subject.isa},
-            {"threads", subject.threads}, {"workloads", subject.workloads}, {"space", subject.space},
-            {"code", subject.code}};
+nlohmann::json record_of(const Setting &setting, const SubjectKey &subject) {
+    return {{"schema", schema},         {"machine", setting.machine}, {"versions", setting.versions},
+            {"kernel", subject.kernel}, {"dtype", subject.dtype},     {"isa", subject.isa},
+            {"family", subject.family}, {"threads", subject.threads}, {"cases", subject.cases},
+            {"space", subject.space},   {"code", subject.code}};
 }
 
 std::string why_foreign(const nlohmann::json &record, const Setting &setting) {
@@ -155,21 +165,110 @@ std::string why_foreign(const nlohmann::json &record, const Setting &setting) {
     return {};
 }
 
-std::string why_stale(const nlohmann::json &record, const Subject &subject) {
+std::string why_stale(const nlohmann::json &record, const SubjectKey &subject) {
     if (text_of_field(record, "space") != subject.space) {
-        return "the parameters of the schedule or their values have changed since";
+        return "the parameters or their values have changed since";
     }
     if (text_of_field(record, "code") != subject.code) {
-        return "the kernel or its schedule has changed since: its code with the usual parameters is another";
+        return "the code with the default parameters has changed since";
     }
     if (text_of_field(record, "threads") != std::to_string(subject.threads)) {
         return "it was measured on " + text_of_field(record, "threads") + " threads, and these are " +
                std::to_string(subject.threads);
     }
-    if (!record.contains("workloads") || record["workloads"] != nlohmann::json(subject.workloads)) {
+    if (!record.contains("cases") || record["cases"] != nlohmann::json(subject.cases)) {
         return "it was measured on other shapes";
     }
     return {};
+}
+
+nlohmann::json record_of(const Decision &decision) {
+    return {{"kind", "decision"},           {"defaults", decision.defaults},
+            {"best", decision.best},        {"is_better", decision.is_better},
+            {"ratio", decision.gain.ratio}, {"error", decision.gain.error},
+            {"noise", decision.noise},      {"tried", decision.tried}};
+}
+
+Decision decision_of(const nlohmann::json &record) {
+    Decision decision;
+    decision.is_made = decision.is_remembered = true;
+    decision.defaults = record.at("defaults").get<Choice>();
+    decision.best = record.at("best").get<Choice>();
+    decision.is_better = record.at("is_better");
+    decision.gain = {record.at("ratio"), record.at("error")};
+    decision.noise = record.at("noise");
+    decision.tried = record.at("tried");
+    for (const char *field : {"kernel", "dtype", "isa", "family", "space", "code", "effort", "time"}) {
+        record.at(field).get<std::string>();
+    }
+    record.at("threads").get<int>();
+    record.at("cases").get<std::vector<std::string>>();
+    return decision;
+}
+
+namespace {
+
+bool is_whole(const nlohmann::json &record) {
+    try {
+        decision_of(record);
+        return true;
+    } catch (const nlohmann::json::exception &) {
+        return false;
+    }
+}
+
+/** How much effort one of that name is; -1 if there is none. */
+int rank_of_effort(const std::string &name) {
+    for (std::size_t i = 0; i < efforts().size(); i++) {
+        if (efforts()[i].name == name) {
+            return static_cast<int>(i);
+        }
+    }
+    return -1;
+}
+
+}  // namespace
+
+std::vector<nlohmann::json> current_decisions(const Database &database, const Setting &setting,
+                                              std::vector<std::string> &complaints) {
+    std::map<std::string, nlohmann::json> newest;
+    std::map<std::string, int> reasons;
+    for (const nlohmann::json &record : database.records()) {
+        if (record["kind"] != "decision") {
+            continue;
+        }
+        std::string reason = why_foreign(record, setting);
+        if (reason.empty() && !is_whole(record)) {
+            reason = "something in it is damaged or missing";
+        }
+        if (!reason.empty()) {
+            reasons[reason]++;
+            continue;
+        }
+        newest[record.value("isa", "") + " " + record.value("kernel", "") + " " + record.value("dtype", "")] = record;
+    }
+    for (const auto &[reason, count] : reasons) {
+        complaints.push_back(std::to_string(count) + (count == 1 ? " decision does" : " decisions do") +
+                             " not count: " + reason + ".");
+    }
+    std::vector<nlohmann::json> decisions;
+    for (const auto &[name, record] : newest) {
+        decisions.push_back(record);
+    }
+    return decisions;
+}
+
+std::optional<Decision> known_decision(const Database &database, const Setting &setting, const SubjectKey &subject,
+                                       const Effort &effort) {
+    std::optional<Decision> newest;
+    for (const nlohmann::json &record : database.records()) {
+        if (record["kind"] == "decision" && why_foreign(record, setting).empty() && is_whole(record) &&
+            record["kernel"] == subject.kernel && record["dtype"] == subject.dtype && record["isa"] == subject.isa &&
+            rank_of_effort(record["effort"]) >= rank_of_effort(effort.name) && why_stale(record, subject).empty()) {
+            newest = decision_of(record);
+        }
+    }
+    return newest;
 }
 
 }  // namespace halyard::tune

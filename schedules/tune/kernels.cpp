@@ -104,7 +104,7 @@ schedules::TargetInfo Variant::target_info(std::int64_t l1, std::int64_t l2) con
     return {lanes_of(isa), isa == "avx512" ? 32 : 16, l1, l2, parameters(), kernel->generator};
 }
 
-UsualParameters::UsualParameters(const std::string &file) {
+DefaultParameters::DefaultParameters(const std::string &file) {
     std::ifstream in(file);
     if (!in) {
         throw std::runtime_error("cannot read '" + file + "'");
@@ -117,7 +117,7 @@ UsualParameters::UsualParameters(const std::string &file) {
     }
 }
 
-Choice UsualParameters::named(const Variant &variant) const {
+Choice DefaultParameters::named(const Variant &variant) const {
     const std::string &family = variant.kernel->family, &name = variant.kernel->name;
     Choice choice;
     const auto of_isa = entries.find(variant.isa);
@@ -139,7 +139,7 @@ Choice UsualParameters::named(const Variant &variant) const {
     return choice;
 }
 
-Choice UsualParameters::complete(const Variant &variant) const {
+Choice DefaultParameters::complete(const Variant &variant) const {
     Choice choice = named(variant);
     if (const SearchSpace *space = variant.space()) {
         for (const schedules::Tunable &parameter : space->parameters) {

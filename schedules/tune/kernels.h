@@ -45,10 +45,10 @@ struct Variant {
 };
 
 /** The parameters for any machine (schedules/tuned/x86-64.json). */
-class UsualParameters {
+class DefaultParameters {
 public:
     /** Throws std::runtime_error if the file cannot be read. */
-    explicit UsualParameters(const std::string &file);
+    explicit DefaultParameters(const std::string &file);
 
     /** Those that the file names, as the build passes them on. */
     Choice named(const Variant &variant) const;

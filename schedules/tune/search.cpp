@@ -2,186 +2,109 @@
 #include "search.h"
 
 #include <algorithm>
-#include <set>
+#include <numeric>
 #include <stdexcept>
 
 namespace halyard::tune {
 namespace {
 
-struct Scored {
-    Choice choice;
-    Gain gain;
-};
-
-/** The final, and if it is won, its repetition. False if it was interrupted. */
-bool decide(const Choice &candidate, const Rigor &rigor, Arena &arena, Outcome &outcome) {
-    Gain least;
-    double noise = 0;
-    for (int repetition = 0; repetition < 2; repetition++) {
-        const Arena::Result result = arena.compare({candidate}, rigor.last, true);
-        if (arena.stopped() || result.gains.empty()) {
-            return false;
-        }
-        const Gain gain = mean_gain(result.gains[0]);
-        noise = std::max(noise, noise_of(mean_gain(result.again)));
-        if (repetition == 0 || gain.ratio < least.ratio) {
-            least = gain;
-        }
-        bool wins = is_beyond_noise(gain, noise);
-        for (std::size_t i = 0; i < result.gains[0].size(); i++) {
-            wins = wins && !is_slower_beyond_noise(result.gains[0][i], noise_of(result.again[i]));
-        }
-        outcome.noise = noise;
-        if (!wins) {
-            outcome.runner_up = candidate;
-            outcome.runner_up_gain = least;
-            return true;
-        }
-    }
-    outcome.best = candidate;
-    outcome.is_better = true;
-    outcome.gain = least;
-    return true;
+double median_of(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return values.size() % 2 == 1 ? *middle : (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-/** One search. */
-class Search {
-public:
-    Search(const SearchSpace &of, const schedules::TargetInfo &met, const Choice &usual_choice, const Rigor &patience,
-           std::mt19937 &generator, Arena &where)
-        : space(of), target(met), usual(usual_choice), rigor(patience), random(generator), arena(where) {}
-
-    Outcome run() {
-        outcome.best = outcome.runner_up = usual;
-        std::vector<Scored> survivors = halve(random_start());
-        if (arena.stopped()) {
-            return outcome;
+/** How many of n sorted values lie below the lower of the two order statistics: of equal sides, the median is below it
+ * in one of 200 cases at most. */
+std::size_t surely_outside(std::size_t n) {
+    constexpr double most = 0.005;
+    double term = std::pow(0.5, static_cast<double>(n)), tail = term;  // chances of 0 and of at most 0 values below it
+    std::size_t outside = 0;
+    while (true) {
+        term *= static_cast<double>(n - outside) / static_cast<double>(outside + 1);
+        tail += term;
+        if (tail > most || 2 * (outside + 1) >= n) {
+            return outside;
         }
-        if (!survivors.empty()) {
-            climb(survivors);
-        }
-        if (arena.stopped() || (!survivors.empty() && !decide(survivors.front().choice, rigor, arena, outcome))) {
-            return outcome;
-        }
-        outcome.is_decided = true;
-        return outcome;
+        outside++;
     }
+}
 
-private:
-    std::vector<Choice> admitted(const std::vector<Choice> &choices) {
-        std::vector<Choice> fresh, good;
-        for (const Choice &choice : choices) {
-            if (choice != usual && seen.insert(choice).second) {
-                fresh.push_back(choice);
-            }
-        }
-        arena.expect(fresh);
-        for (const Choice &choice : fresh) {
-            if (arena.stopped()) {
-                break;
-            }
-            outcome.tried++;
-            if (arena.admits(choice)) {
-                good.push_back(choice);
-            }
-        }
-        return good;
-    }
-
-    std::vector<Choice> random_start() {
-        std::vector<Choice> choices = worthy_choices(space, target, usual);
-        const auto wanted = static_cast<std::size_t>(rigor.population);
-        if (choices.size() > wanted) {
-            std::shuffle(choices.begin(), choices.end(), random);
-            choices.resize(wanted);
-        }
-        return admitted(choices);
-    }
-
-    /** Compares, best first. */
-    std::vector<Scored> rank(const std::vector<Choice> &choices, const Effort &effort) {
-        std::vector<Scored> scored;
-        const Arena::Result result = arena.compare(choices, effort, false);
-        for (std::size_t i = 0; i < result.gains.size(); i++) {
-            scored.push_back({choices[i], mean_gain(result.gains[i])});
-        }
-        std::stable_sort(scored.begin(), scored.end(),
-                         [](const Scored &a, const Scored &b) { return a.gain.ratio > b.gain.ratio; });
-        return scored;
-    }
-
-    std::vector<Scored> halve(std::vector<Choice> choices) {
-        std::vector<Scored> scored;
-        Effort effort = rigor.first;
-        while (!choices.empty() && !arena.stopped()) {
-            scored = rank(choices, effort);
-            const auto finalists = static_cast<std::size_t>(rigor.finalists);
-            if (choices.size() <= finalists) {
-                break;
-            }
-            scored.resize(std::max(finalists, (scored.size() + 1) / 2));
-            choices.clear();
-            for (const Scored &each : scored) {
-                choices.push_back(each.choice);
-            }
-            effort.rounds *= 2;
-        }
-        return scored;
-    }
-
-    /** Moves to better neighbours; leaves the best in front. */
-    void climb(std::vector<Scored> &survivors) {
-        for (int move = 0; move < rigor.moves && !arena.stopped(); move++) {
-            std::vector<Choice> near;
-            for (const Choice &choice : neighbours_of(space, survivors.front().choice)) {
-                if (space.fits(choice, target)) {
-                    near.push_back(choice);
-                }
-            }
-            near = admitted(near);
-            if (near.empty()) {
-                return;
-            }
-            near.push_back(survivors.front().choice);
-            const std::vector<Scored> ranked = rank(near, {2 * rigor.first.rounds, rigor.first.seconds_per_sample});
-            if (arena.stopped() || ranked.empty() || ranked.front().choice == survivors.front().choice) {
-                return;
-            }
-            survivors.insert(survivors.begin(), ranked.front());
-        }
-    }
-
-    const SearchSpace &space;
-    const schedules::TargetInfo &target;
-    const Choice &usual;
-    const Rigor &rigor;
-    std::mt19937 &random;
-    Arena &arena;
-    Outcome outcome;
-    std::set<Choice> seen;
-};
+/** How much a ratio must differ from 1 to mean anything. */
+double threshold(const Gain &gain, double noise) {
+    constexpr double least_gain = 0.02, noises = 3;
+    return std::max(least_gain, noises * std::max(noise, gain.error));
+}
 
 }  // namespace
 
-const std::vector<Rigor> &rigors() {
-    static const std::vector<Rigor> all = {
-        {"quick", 12, 2, 1, {5, 1e-3}, {25, 1e-3}, false},
-        {"normal", 32, 3, 3, {7, 1e-3}, {45, 1.5e-3}, true},
-        {"patient", 128, 4, 8, {11, 2e-3}, {99, 3e-3}, true},
+Gain gain_over(const std::vector<double> &defaults, const std::vector<double> &candidate) {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < std::min(defaults.size(), candidate.size()); i++) {
+        ratios.push_back(defaults[i] / candidate[i]);
+    }
+    if (ratios.empty()) {
+        return {1, HUGE_VAL};
+    }
+    Gain gain;
+    gain.ratio = median_of(ratios);
+    std::sort(ratios.begin(), ratios.end());
+    const std::size_t outside = surely_outside(ratios.size());
+    gain.low = ratios[outside];
+    gain.high = ratios[ratios.size() - 1 - outside];
+    for (double &ratio : ratios) {
+        ratio = std::fabs(ratio - gain.ratio);
+    }
+    // Of normal noise the deviation is 1.4826 of these medians, and a median's error 1.2533 of a mean's.
+    gain.error = 1.4826 * 1.2533 * median_of(ratios) / std::sqrt(static_cast<double>(ratios.size()));
+    return gain;
+}
+
+Gain mean_gain(const std::vector<Gain> &gains) {
+    double logarithms = 0, lows = 0, highs = 0, squares = 0;
+    for (const Gain &gain : gains) {
+        logarithms += std::log(gain.ratio);
+        lows += std::log(gain.low);
+        highs += std::log(gain.high);
+        squares += gain.error * gain.error;
+    }
+    const auto n = static_cast<double>(std::max<std::size_t>(1, gains.size()));
+    return {std::exp(logarithms / n), std::sqrt(squares) / n, std::exp(lows / n), std::exp(highs / n)};
+}
+
+double noise_of(const Gain &over_itself) {
+    return std::max(std::fabs(over_itself.ratio - 1), over_itself.error);
+}
+
+bool is_beyond_noise(const Gain &gain, double noise) {
+    return gain.ratio - 1 > threshold(gain, noise) && gain.low > 1;
+}
+
+bool is_slower_beyond_noise(const Gain &gain, double noise) {
+    return 1 / gain.ratio - 1 > threshold(gain, noise) && gain.high < 1;
+}
+
+const std::vector<Effort> &efforts() {
+    // Samples are short and many: on a busy machine some are interrupted, and the others remain.
+    static const std::vector<Effort> all = {
+        {"quick", 12, {5, 1e-3}, {25, 1e-3}, false},
+        {"normal", 32, {9, 1e-3}, {45, 1.5e-3}, true},
+        {"exhaustive", SIZE_MAX, {15, 2e-3}, {99, 3e-3}, true},
     };
     return all;
 }
 
-const Rigor &rigor_named(const std::string &name) {
-    for (const Rigor &rigor : rigors()) {
-        if (rigor.name == name) {
-            return rigor;
+const Effort &effort_named(const std::string &name) {
+    for (const Effort &effort : efforts()) {
+        if (effort.name == name) {
+            return effort;
         }
     }
-    throw std::invalid_argument("no rigor is called '" + name + "'");
+    throw std::invalid_argument("no effort is called '" + name + "'");
 }
 
-std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual) {
+std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::TargetInfo &target,
+                                   const Choice &defaults) {
     std::vector<Choice> choices = {Choice()};
     for (const schedules::Tunable &parameter : space.parameters) {
         std::vector<Choice> longer;
@@ -193,41 +116,72 @@ std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::Ta
         }
         choices = std::move(longer);
     }
-    const auto unworthy = [&](const Choice &choice) { return choice == usual || !space.fits(choice, target); };
+    const auto unworthy = [&](const Choice &choice) { return choice == defaults || !space.fits(choice, target); };
     choices.erase(std::remove_if(choices.begin(), choices.end(), unworthy), choices.end());
     return choices;
 }
 
-std::vector<Choice> neighbours_of(const SearchSpace &space, const Choice &choice) {
-    std::vector<Choice> neighbours;
-    for (const schedules::Tunable &parameter : space.parameters) {
-        const auto &values = parameter.values;
-        const auto at = std::find(values.begin(), values.end(), choice.at(parameter.name));
-        if (at == values.end()) {
-            continue;
+Decision search(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &defaults,
+                const Effort &effort, std::mt19937 &random, Evaluator &evaluator) {
+    constexpr std::size_t finalists = 3;
+    Decision decision;
+    decision.defaults = decision.best = defaults;
+    std::vector<Choice> choices = worthy_choices(space, target, defaults);
+    if (choices.size() > effort.choices) {
+        std::shuffle(choices.begin(), choices.end(), random);
+        choices.resize(effort.choices);
+    }
+    decision.tried = static_cast<int>(choices.size());
+    choices = evaluator.admitted(choices);
+
+    // Measures, and puts the best in front.
+    Evaluator::Result result;
+    const auto rank = [&](const Sampling &sampling, bool is_final) {
+        result = evaluator.compare(choices, sampling, is_final);
+        if (evaluator.stopped() || result.gains.size() != choices.size()) {
+            return false;
         }
-        for (const int step : {-1, 1}) {
-            const auto place = at - values.begin() + step;
-            if (place >= 0 && place < static_cast<std::ptrdiff_t>(values.size())) {
-                neighbours.push_back(choice);
-                neighbours.back()[parameter.name] = values[static_cast<std::size_t>(place)];
-            }
+        std::vector<std::size_t> order(choices.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return mean_gain(result.gains[a]).ratio > mean_gain(result.gains[b]).ratio;
+        });
+        std::vector<Choice> ranked;
+        std::vector<std::vector<Gain>> gains;
+        for (const std::size_t i : order) {
+            ranked.push_back(choices[i]);
+            gains.push_back(result.gains[i]);
+        }
+        choices = ranked;
+        result.gains = gains;
+        return true;
+    };
+    if (evaluator.stopped() || (choices.size() > finalists && !rank(effort.screen, false))) {
+        return decision;
+    }
+    choices.resize(std::min(choices.size(), finalists));
+    for (int repetition = 0; repetition < 2 && !choices.empty(); repetition++) {
+        if (!rank(effort.final, true)) {
+            return decision;
+        }
+        choices.resize(1);
+        const Gain gain = mean_gain(result.gains[0]);
+        decision.noise = std::max(decision.noise, noise_of(mean_gain(result.again)));
+        if (repetition == 0 || gain.ratio < decision.gain.ratio) {
+            decision.gain = gain;
+        }
+        decision.best = choices[0];
+        decision.is_better = is_beyond_noise(gain, decision.noise);
+        for (std::size_t i = 0; i < result.again.size(); i++) {
+            decision.is_better =
+                decision.is_better && !is_slower_beyond_noise(result.gains[0][i], noise_of(result.again[i]));
+        }
+        if (!decision.is_better) {
+            break;
         }
     }
-    return neighbours;
-}
-
-Outcome challenge(const Choice &challenger, const Choice &usual, const Rigor &rigor, Arena &arena) {
-    Outcome outcome;
-    outcome.best = outcome.runner_up = usual;
-    outcome.tried = 1;
-    outcome.is_decided = arena.admits(challenger) ? decide(challenger, rigor, arena, outcome) : !arena.stopped();
-    return outcome;
-}
-
-Outcome search(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual, const Rigor &rigor,
-               std::mt19937 &random, Arena &arena) {
-    return Search(space, target, usual, rigor, random, arena).run();
+    decision.is_made = true;
+    return decision;
 }
 
 }  // namespace halyard::tune

@@ -1,14 +1,14 @@
-// The search for the best choice in a space: a random start among the choices that are worth compiling, successive
-// halving, moves to neighbours of the best, and a final against the usual choice.
+// The search for the best choice in a space: all of them, or a random part, are compared with the default parameters; the best
+// few meet in a final, and who wins it must win again in samples that had no part in choosing it.
 #ifndef HALYARD_TUNE_SEARCH_H
 #define HALYARD_TUNE_SEARCH_H
 
-#include <functional>
+#include <cmath>
+#include <cstddef>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "measure.h"
 #include "schedules/search_space.h"
 
 namespace halyard::tune {
@@ -16,66 +16,82 @@ namespace halyard::tune {
 using schedules::Choice;
 using schedules::SearchSpace;
 
-/** How patient a search is. */
-struct Rigor {
-    std::string name;
-    int population;   // choices of the random start; spaces that are no larger are searched whole
-    int finalists;    // at which halving ends
-    int moves;        // from the best to a better neighbour, at most
-    Effort first;     // of the first comparison; each halving doubles its rounds
-    Effort last;      // of the final and of its repetition
-    bool large_sets;  // pieces of work out of cache, too
+// ---- from samples to gains ----
+
+/** How many times as fast as the default parameters something is. */
+struct Gain {
+    double ratio = 1;  // the median over the rounds of the default's time over its own
+    double error = 0;  // standard error of that median, from the median absolute deviation
+    // What the median is hardly below or above, whatever the distribution: order statistics of the ratios that it is
+    // outside of in one of 200 cases on either side.
+    double low = HUGE_VAL, high = 0;
 };
 
-/** Samples are short and many: on a busy machine some are interrupted, and the others remain. */
-const std::vector<Rigor> &rigors();
+/** Ratios are formed within a round, so that a slow phase of the machine meets both sides. */
+Gain gain_over(const std::vector<double> &defaults, const std::vector<double> &candidate);
+/** The geometric mean over several calls. */
+Gain mean_gain(const std::vector<Gain> &gains);
+/** What the gain of the default parameters over themselves says: how far from 1 it was, and how sure that is. */
+double noise_of(const Gain &over_itself);
+/** Whether a gain is one: beyond 2 %, beyond three times the noise, and in nearly all rounds. */
+bool is_beyond_noise(const Gain &gain, double noise);
+/** The same of a loss. */
+bool is_slower_beyond_noise(const Gain &gain, double noise);
+
+// ---- the search ----
+
+struct Sampling {
+    int rounds;
+    double seconds_per_sample;
+};
+
+struct Effort {
+    std::string name;
+    std::size_t choices;  // that are tried of a space at most
+    Sampling screen, final;
+    bool large_sets;  // calls out of cache, too
+};
+
+/** From the least to the most. */
+const std::vector<Effort> &efforts();
 /** Throws std::invalid_argument. */
-const Rigor &rigor_named(const std::string &name);
+const Effort &effort_named(const std::string &name);
 
 /** Where choices are compared. */
-class Arena {
+class Evaluator {
 public:
-    virtual ~Arena() = default;
+    virtual ~Evaluator() = default;
 
-    /** These will be asked about next: whatever can be done for several at a time. */
-    virtual void expect(const std::vector<Choice> &) {}
-    /** Whether a choice compiles and gives the right bits. Asked once for every choice before it is compared. */
-    virtual bool admits(const Choice &choice) = 0;
+    /** Those that compile and give the right bits. */
+    virtual std::vector<Choice> admitted(const std::vector<Choice> &choices) = 0;
 
     struct Result {
-        std::vector<std::vector<Gain>> gains;  // over the usual choice, [choice][piece of work]
-        std::vector<Gain> again;               // of the usual choice over itself, [piece of work]
+        std::vector<std::vector<Gain>> gains;  // over the default parameters, [choice][call]
+        std::vector<Gain> again;               // of the default parameters over themselves, [call]
     };
-    /** Compares choices with the usual one. What was measured before may be given again, but not in a final. */
-    virtual Result compare(const std::vector<Choice> &choices, const Effort &effort, bool is_final) = 0;
+    /** Empty if stopped. What an earlier run measured may be given again, but not in a final. */
+    virtual Result compare(const std::vector<Choice> &choices, const Sampling &sampling, bool is_final) = 0;
 
-    /** Whether time is up or the user wants to stop. What was found by then is thrown away but for what compare() and
-     *  admits() kept. */
+    /** Whether time is up or the user wants to stop. */
     virtual bool stopped() = 0;
 };
 
-struct Outcome {
-    bool is_decided = false;  // false if stopped before
-    Choice best;              // the usual choice, if nothing beat it
-    bool is_better = false;   // than the usual one
-    Gain gain;                // of the best over the usual one, in the final; 1 if nothing was better
-    double noise = 0;         // of the final
-    Choice runner_up;         // the best of the others, where the usual one stays
-    Gain runner_up_gain;
+struct Decision {
+    bool is_made = false;   // false if the search was stopped
+    Choice defaults, best;  // the best that was found, which may be the default
+    bool is_better = false;
+    Gain gain;         // of the best over the default parameters: the lesser one of final and confirmation
+    double noise = 0;  // of the default parameters against themselves
     int tried = 0;
+    bool is_remembered = false;  // from the database
 };
 
-/** All choices of a space that are worth compiling, but the usual one. */
-std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual);
+/** All choices of a space that are worth compiling, but the default. */
+std::vector<Choice> worthy_choices(const SearchSpace &space, const schedules::TargetInfo &target,
+                                   const Choice &defaults);
 
-/** The choices that differ from one in one parameter, by one step among its values. */
-std::vector<Choice> neighbours_of(const SearchSpace &space, const Choice &choice);
-
-/** The final alone, of one choice against the usual one: for what a search found too noisy to tell. */
-Outcome challenge(const Choice &challenger, const Choice &usual, const Rigor &rigor, Arena &arena);
-
-Outcome search(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &usual, const Rigor &rigor,
-               std::mt19937 &random, Arena &arena);
+Decision search(const SearchSpace &space, const schedules::TargetInfo &target, const Choice &defaults,
+                const Effort &effort, std::mt19937 &random, Evaluator &evaluator);
 
 }  // namespace halyard::tune
 

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <set>
 
-#include "HalideRuntime.h"
 #include "runtime/cpu/linear/microkernels.h"
 
 namespace halyard::tune {
@@ -135,41 +134,6 @@ std::vector<int> slots_called_by(const std::function<void()> &work) {
         functions[slot] = before[slot];
     }
     return {called.begin(), called.end()};
-}
-
-namespace {
-
-// Of the call that is looked at.
-const std::vector<int> *looked_for = nullptr;
-std::vector<std::vector<int>> *seen = nullptr;
-
-int look_at(void **arguments) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    seen->clear();
-    for (std::size_t i = 0; i < looked_for->size(); i++) {
-        seen->emplace_back();
-        if ((*looked_for)[i] == integer_rank) {
-            seen->back().push_back(*static_cast<const int *>(arguments[i]));
-        }
-        const auto *buffer = static_cast<const halide_buffer_t *>(arguments[i]);
-        for (int dim = 0; dim < (*looked_for)[i]; dim++) {
-            seen->back().push_back(buffer->dim[dim].extent);
-        }
-    }
-    return 0;
-}
-
-}  // namespace
-
-std::vector<std::vector<int>> arguments_in(int slot, const std::vector<int> &ranks, const std::function<void()> &work) {
-    std::vector<std::vector<int>> values;
-    const KernelFunction before = functions[slot];
-    looked_for = &ranks;
-    seen = &values;
-    functions[slot] = look_at;
-    work();
-    functions[slot] = before;
-    return values;
 }
 
 }  // namespace halyard::tune

@@ -1,4 +1,4 @@
-// The dispatch table of the library that the tuner is linked with: every kernel in it can be exchanged.
+// The mutable dispatch table of the library that the tuner is linked with: the kernel of every slot can be exchanged.
 //
 // The tuner does not time kernels by themselves: it times calls of the library, with its blocking, threads and
 // streaming, in which one kernel is a candidate and all others are as they usually are. For that it links the runtime
@@ -30,11 +30,6 @@ void set_tile_panels(const Variant &variant, int panels);
 
 /** The slots that `work` calls. Nothing is computed meanwhile: what it calls returns at once. */
 std::vector<int> slots_called_by(const std::function<void()> &work);
-
-/** What the kernel of a slot is called with by `work`: of every argument in turn that is a buffer its extents, of every
- *  integer its value, of every other scalar nothing. `ranks` says what they are (Compiler::argument_ranks). The last
- * call counts; nothing is computed by that kernel. */
-std::vector<std::vector<int>> arguments_in(int slot, const std::vector<int> &ranks, const std::function<void()> &work);
 
 }  // namespace halyard::tune
 

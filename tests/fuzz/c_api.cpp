@@ -364,6 +364,10 @@ void Session::questions() {
         }
         count_call("halyard_isa_name", true);
         count_call("halyard_isa_supported", true);
+        if (halyard_operation_supported("rms_norm") != 1 || halyard_operation_supported(nullptr) != 0) {
+            failed("the library does not know what it was built with");
+        }
+        count_call("halyard_operation_supported", true);
         break;
     }
     case 2: {

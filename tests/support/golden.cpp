@@ -10,6 +10,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "support/operations.h"
+
 namespace halyard::tests {
 namespace {
 
@@ -77,7 +79,9 @@ void expect_golden_bits(const std::string &group, const std::function<Hashes(hal
     }
     for (const halyard_isa isa : isas) {
         const Hashes got = hashes(isa);
-        EXPECT_EQ(golden.size(), got.size()) << path << " does not fit what there is";
+        if (everything_is_built) {
+            EXPECT_EQ(golden.size(), got.size()) << path << " does not fit what there is";
+        }
         for (const auto &[label, hash] : got) {
             const auto found = golden.find(label);
             ASSERT_NE(found, golden.end()) << label << " is not in " << path;

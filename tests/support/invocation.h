@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operations/built.h"
 #include "support/operations.h"
 #include "support/tensor.h"
 
@@ -28,6 +29,12 @@ public:
 private:
     halyard_context *context = nullptr;
 };
+
+/** Skips a test of what the library was built without. */
+#define HALYARD_TEST_NEEDS(condition)                                                                                  \
+    if (!(condition)) {                                                                                                \
+        GTEST_SKIP() << "this library was built without what the test is about";                                       \
+    }
 
 /** The instruction sets that this machine can run. */
 std::vector<halyard_isa> supported_isas();

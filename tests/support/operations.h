@@ -2,6 +2,8 @@
 #ifndef HALYARD_TESTS_OPERATIONS_H
 #define HALYARD_TESTS_OPERATIONS_H
 
+#include "operations/built.h"
+#include "operations/isas.h"
 #include "operations/operations.h"
 #include "operations/reference.h"
 

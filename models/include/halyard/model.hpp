@@ -1,4 +1,5 @@
-/* model.hpp: models in the files of Hugging Face transformers, loaded into blocks and stacks of halyard.
+/** @file
+ * model.hpp: models in the files of Hugging Face transformers, loaded into blocks and stacks of halyard.
  *
  *     const auto model = halyard::Model::load("some/folder");
  *     auto cache = model.make_cache();
@@ -36,13 +37,14 @@ namespace halyard {
 /// not be changed or shortened meanwhile. Move-only; may be read by any number of threads.
 class SafeTensors {
 public:
+    /// One tensor of a file.
     struct Info {
-        std::string name;
-        std::string dtype;  ///< as the format spells it: "F32", "F16", "BF16", "I64", ...
-        std::vector<std::int64_t> shape;
-        const std::byte *data;  ///< little-endian and row-major; aligned to nothing
-        std::int64_t bytes;
-        std::string file;
+        std::string name;                 ///< as in the file
+        std::string dtype;                ///< as the format spells it: "F32", "F16", "BF16", "I64", ...
+        std::vector<std::int64_t> shape;  ///< outermost axis first
+        const std::byte *data;            ///< little-endian and row-major; aligned to nothing
+        std::int64_t bytes;               ///< at `data`
+        std::string file;                 ///< that it is in
     };
 
     /// One file; or a folder with model.safetensors, or with model.safetensors.index.json and the files that it names.
@@ -64,7 +66,9 @@ public:
     /// Gives a tensor's memory back to the system, which reads it again from the file where it is used again.
     void let_go(const Info &info) const noexcept;
 
+    /// Moves the mappings.
     SafeTensors(SafeTensors &&) noexcept;
+    /// Moves the mappings.
     SafeTensors &operator=(SafeTensors &&) noexcept;
     ~SafeTensors();
 
@@ -81,24 +85,36 @@ private:
 
 /* ---- config.json ----------------------------------------------------------------------------------------------- */
 
-enum class Architecture { gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3 };
+/// The models that can be loaded.
+enum class Architecture {
+    gpt2,     ///< GPT2LMHeadModel
+    llama,    ///< LlamaForCausalLM
+    mistral,  ///< MistralForCausalLM
+    qwen2,    ///< Qwen2ForCausalLM
+    qwen3,    ///< Qwen3ForCausalLM
+    gemma,    ///< GemmaForCausalLM
+    gemma2,   ///< Gemma2ForCausalLM
+    gemma3,   ///< Gemma3ForCausalLM
+};
 
 /// The name in config.json: "LlamaForCausalLM", ...
 const char *to_string(Architecture architecture) noexcept;
 
 /// What config.json says, in the library's terms.
 struct ModelConfig {
-    Architecture architecture = Architecture::llama;
-    std::vector<BlockConfig> blocks;  ///< one for each layer
+    Architecture architecture = Architecture::llama;  ///< of the model
+    std::vector<BlockConfig> blocks;                  ///< one for each layer
     /// The embedding's multiplier is that of f32; a model rounds it to the dtype of its embedding.
     StackConfig stack;
-    std::int64_t max_position_embeddings = 0;
-    bool tie_word_embeddings = false;
-    /// Which tensors there are besides the matrices and norms of every model: biases of q, k and v, of the output
-    /// projection and of the feed-forward network, and norms of q and k.
-    bool qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
-    std::vector<std::int64_t> eos_token_ids;
+    std::int64_t max_position_embeddings = 0;  ///< bound of positions
+    bool tie_word_embeddings = false;          ///< the embedding is the output projection too
+    bool qkv_bias = false;                     ///< q, k and v have biases
+    bool output_bias = false;                  ///< the output projection of attention has one
+    bool mlp_bias = false;                     ///< the feed-forward network has biases
+    bool qk_norm = false;                      ///< heads of q and k are normalized
+    std::vector<std::int64_t> eos_token_ids;   ///< tokens that end a text
 
+    /// Reads config.json.
     static ModelConfig load(const std::filesystem::path &file);
     /// The same from text; `file` is what messages call it.
     static ModelConfig parse(std::string_view text, const std::string &file = "config.json");
@@ -106,8 +122,9 @@ struct ModelConfig {
 
 /* ---- Models ------------------------------------------------------------------------------------------------------ */
 
+/// How a model is loaded.
 struct LoadOptions {
-    const halyard_context *context = nullptr;
+    const halyard_context *context = nullptr;  ///< for packing
     /// Bound of positions, which tables of rotations and caches are made for; 0: max_position_embeddings, and that at
     /// most.
     std::int64_t max_positions = 0;
@@ -127,7 +144,9 @@ public:
     /// name.
     static Model load(const std::filesystem::path &folder, const LoadOptions &options = {});
 
+    /// What config.json says.
     const ModelConfig &config() const noexcept;
+    /// Bound of positions.
     std::int64_t max_positions() const noexcept;
     /// Bytes of packed weights and tables, without the embedding and lm_head.
     std::int64_t block_bytes() const noexcept;
@@ -144,7 +163,9 @@ public:
     void forward(const std::vector<std::int64_t> &tokens, KvCache &cache, const Tensor &logits,
                  const halyard_context *context = nullptr) const;
 
+    /// Moves the weights.
     Model(Model &&) noexcept;
+    /// Moves the weights.
     Model &operator=(Model &&) noexcept;
     ~Model();
 
@@ -156,20 +177,23 @@ private:
 
 /* ---- The next token ---------------------------------------------------------------------------------------------- */
 
+/// How the next token is chosen.
 struct SamplingOptions {
     double temperature = 0;  ///< 0: the most likely token, the first of them if there are several
     std::int64_t top_k = 0;  ///< not 0: only the k most likely tokens
     double top_p = 1;        ///< below 1: only the most likely tokens that have this probability together
-    std::uint64_t seed = 0;
+    std::uint64_t seed = 0;  ///< of the random numbers
 };
 
 /// Chooses tokens by softmax(logits / temperature). The same seed and logits give the same tokens.
 class Sampler {
 public:
+    /// The most likely token unless told otherwise.
     explicit Sampler(const SamplingOptions &options = {});
 
     /// Refuses NaN and +Inf, and logits that are all -Inf.
     std::int64_t operator()(const float *logits, std::int64_t count);
+    /// The same of a vector.
     std::int64_t operator()(const std::vector<float> &logits) {
         return (*this)(logits.data(), static_cast<std::int64_t>(logits.size()));
     }

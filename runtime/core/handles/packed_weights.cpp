@@ -91,6 +91,9 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     if (!valid) {
         return damaged("has a header that no version of this library writes");
     }
+    if (!check.built_type(name, static_cast<DType>(header.dtype))) {
+        return;
+    }
     if (bytes != header.bytes) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld bytes, but its header says %lld: it %s", name,
                    static_cast<long long>(bytes), static_cast<long long>(header.bytes),

@@ -9,13 +9,11 @@
 #include "core/check.h"
 #include "core/context.h"
 #include "core/handles/weights.h"
+#include "core/parameters.h"
 
 namespace halyard {
 
 constexpr int64_t max_features = INT_MAX;
-
-// A second thread pays from about this many bytes each.
-constexpr int64_t min_packed_bytes_per_thread = 48 * 1024;
 
 /** What follows from the sizes of a matrix. */
 struct Geometry {
@@ -43,7 +41,7 @@ constexpr uint64_t panel_seed(int64_t panel) {
 /** Calls task(begin, end) for ranges that cover [0, items), on the context's threads if they are large enough. */
 template<typename Task>
 void run_ranges(const halyard_context &context, int64_t items, int64_t bytes, const Task &task) {
-    int64_t parts = std::min<int64_t>(thread_bound(context), bytes / min_packed_bytes_per_thread);
+    int64_t parts = std::min<int64_t>(thread_bound(context), bytes / parameters.pack_thread_bytes);
     parts = std::max<int64_t>(1, std::min(parts, items));
     struct Closure {
         const Task *task;

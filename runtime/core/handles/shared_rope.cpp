@@ -25,6 +25,19 @@ bool same_options(const halyard_rope_options &a, const halyard_rope_options &b) 
            a.original_max_position_embeddings == b.original_max_position_embeddings;
 }
 
+void lock_shared_ropes() {
+    pthread_mutex_lock(&shared_ropes_lock);
+}
+
+void unlock_shared_ropes() {
+    pthread_mutex_unlock(&shared_ropes_lock);
+}
+
+// Nobody holds the lock while the process forks.
+__attribute__((constructor)) void lock_at_forks() {
+    pthread_atfork(lock_shared_ropes, unlock_shared_ropes, unlock_shared_ropes);
+}
+
 class Locked {
 public:
     Locked() { lock_shared_ropes(); }
@@ -50,14 +63,6 @@ void destroy(SharedRope *shared) {
 }
 
 }  // namespace
-
-void lock_shared_ropes() {
-    pthread_mutex_lock(&shared_ropes_lock);
-}
-
-void unlock_shared_ropes() {
-    pthread_mutex_unlock(&shared_ropes_lock);
-}
 
 // A table takes long to fill: nobody waits for that with the lock. If two fill the same one, the first is kept.
 const halyard_rope *acquire_rope(Checker &check, const halyard_rope_options &options) {

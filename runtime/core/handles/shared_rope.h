@@ -12,10 +12,6 @@ const halyard_rope *acquire_rope(Checker &check, const halyard_rope_options &opt
 /** The last one to release a table frees it. Null is allowed. */
 void release_rope(const halyard_rope *rope);
 
-/** Nothing changes between these two, which stand round fork(). */
-void lock_shared_ropes();
-void unlock_shared_ropes();
-
 }  // namespace halyard
 
 #endif

@@ -6,7 +6,6 @@
 #include <atomic>
 
 #include "core/backend.h"
-#include "core/handles/shared_rope.h"
 #include "core/system/thread_pool.h"
 
 namespace halyard {
@@ -16,7 +15,6 @@ std::atomic<uint32_t> number{1};
 
 void after_fork_in_child() {
     number.fetch_add(1);
-    unlock_shared_ropes();
     renew_thread_pool();
     if (const Backend *const devices = device_backend()) {
         devices->after_fork_in_child();
@@ -24,7 +22,7 @@ void after_fork_in_child() {
 }
 
 __attribute__((constructor)) void watch_forks() {
-    pthread_atfork(lock_shared_ropes, unlock_shared_ropes, after_fork_in_child);
+    pthread_atfork(nullptr, nullptr, after_fork_in_child);
 }
 
 }  // namespace

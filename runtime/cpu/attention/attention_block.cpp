@@ -9,21 +9,11 @@
 #include <limits>
 
 #include "core/cast.h"
+#include "core/parameters.h"
 #include "cpu/linear/gemm.h"
 
 namespace halyard {
 namespace {
-
-// With this many tiles it pays to widen a block of 16-bit keys and values once, before the first of them.
-constexpr int64_t min_tiles_to_widen_keys = 3;
-
-// A single tile reads keys and values once, and takes no longer than that where they lie in memory one after the other, and
-// are read so, prefetched so many bytes before their use. Four panels side by side, as in other GEMMs, are slower.
-constexpr int64_t stream_distance = 16 * 1024;
-
-// Panels of 16-bit values have to go side by side, or the additions of one would keep the next waiting. Each of them is
-// prefetched so far ahead.
-constexpr int64_t distance_16_bit = 1024;
 
 // The softmax takes whole blocks of its virtual lanes.
 constexpr int64_t softmax_lanes = 64;
@@ -74,6 +64,9 @@ bool has_nan(const float *values, int64_t count) {
 }  // namespace
 
 int64_t best_attention_rows(halyard_isa isa, int64_t head_dim) {
+    if (parameters.attention_rows > 0) {
+        return std::min(parameters.attention_rows, max_attention_rows);
+    }
     int64_t best = max_attention_rows, least = cost_of_tiles(isa, head_dim, best, 1);
     for (int height = 2; height <= max_tile_rows; height++) {
         const int64_t rows = round_down(max_attention_rows, height);
@@ -120,7 +113,7 @@ void AttentionBlock::begin(const QueryBlock &block, const Visibility &visibility
     has_result_ = false;
     tile_rows_ = best_tile_rows(isa_, layout_.head_dim, block.rows());
     tiles_ = (block.rows() + tile_rows_ - 1) / tile_rows_;
-    widen_ = layout_.dtype != DType::f32 && tiles_ >= min_tiles_to_widen_keys;
+    widen_ = layout_.dtype != DType::f32 && tiles_ >= parameters.attention_widen_tiles;
     prefetch4_ = tiles_ >= prefetch4_interval &&
                  tile_kernels().width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
     const int64_t idle = tiles_ * tile_rows_ - block.rows();
@@ -194,13 +187,14 @@ int64_t AttentionBlock::panels_at_once(DType dtype, int64_t panels) const {
     if (tiles_ > 1 || dtype != DType::f32) {
         return width;
     }
-    // One after the other, which is what kernels do with every number of panels but their own.
+    // A single tile reads keys and values once: f32 panels one after the other, as they lie in memory, which is what kernels
+    // do with every number of panels but their own. Of 16-bit ones the additions of one would keep the next waiting.
     return panels == width ? std::max<int64_t>(1, panels - 1) : panels;
 }
 
 AttentionBlock::Prefetch AttentionBlock::prefetch_ahead(const Matrix &w, int64_t panel, int64_t input,
                                                         int64_t bytes) const {
-    return {w.at(panel, input) + (w.dtype == DType::f32 ? stream_distance : bytes), w.panel_bytes(),
+    return {w.at(panel, input) + (w.dtype == DType::f32 ? parameters.attention_prefetch_bytes : bytes), w.panel_bytes(),
             panel_width * size_of(w.dtype)};
 }
 
@@ -275,9 +269,10 @@ void AttentionBlock::weigh(const Matrix &values, const Matrix &next, const Parti
         }
         for (int64_t panel = 0; panel < panels && inputs > 0; panel += at_once) {
             const int64_t count = std::min<int64_t>(at_once, panels - panel), after = panel + count;
-            const Prefetch prefetch = tiles_ == 1      ? prefetch_ahead(values, panel, tile.first, distance_16_bit)
-                                      : after < panels ? prefetch_next(values, after, tile.first, inputs, tiles)
-                                                       : prefetch_next(next, 0, 0, inputs, tiles);
+            const Prefetch prefetch =
+                tiles_ == 1      ? prefetch_ahead(values, panel, tile.first, parameters.attention_prefetch_bytes_16_bit)
+                : after < panels ? prefetch_next(values, after, tile.first, inputs, tiles)
+                                 : prefetch_next(next, 0, 0, inputs, tiles);
             multiply(scores_ + row * x_pitch + tile.first, tile_rows_, tiles, prefetch4_, values, panel, count,
                      tile.first, inputs, sums + panel * panel_width, columns, prefetch);
         }

@@ -13,6 +13,7 @@
 
 #include "core/calls/attention.h"
 #include "core/cast.h"
+#include "core/parameters.h"
 #include "core/workspace.h"
 #include "cpu/attention/attention_block.h"
 #include "cpu/attention/kv_pack.h"
@@ -24,23 +25,14 @@
 namespace halyard {
 namespace {
 
-// A thread more pays from about so many bytes of keys and values, counted once for each tile of rows.
-constexpr int64_t min_key_bytes_per_thread = 256 * 1024;
-
-// So many blocks of queries at least should each thread find, so that all end at about the same time: blocks are halved
-// until there are, or until they have few rows.
-constexpr int64_t min_blocks_per_thread = 4;
+// Blocks of queries are halved until there are enough for all threads, or until they have few rows.
 constexpr int64_t few_rows = 8;
 
-// Blocks of few rows take no more time than reading the keys, which is long for one item. With fewer than so many for
-// each thread their keys are shared.
-constexpr int64_t min_long_blocks_per_thread = 32;
-
-// Positions that are packed at a time.
-constexpr int64_t packed_positions = 64;
+// Positions that are packed at a time, at most.
+constexpr int64_t max_packed_positions = 128;
 
 // Kernels count elements in 32 bits: rows that are further apart go one by one.
-constexpr int64_t max_pitch = INT32_MAX / std::max(packed_positions, max_attention_rows);
+constexpr int64_t max_pitch = INT32_MAX / std::max(max_packed_positions, max_attention_rows);
 
 // Looks of a thread for keys that another one packs, before it lets others run.
 constexpr int spins_before_yield = 2000;
@@ -81,16 +73,17 @@ struct Plan {
             bytes += static_cast<double>(keys) * 2 * sizeof(float) * static_cast<double>(k.head_dim * k.heads) *
                      static_cast<double>(divide_up(q.tokens * group, max_tile_rows));
         }
-        threads = static_cast<int64_t>(
-            std::clamp(bytes / min_key_bytes_per_thread, 1.0, static_cast<double>(thread_bound(context))));
+        threads = static_cast<int64_t>(std::clamp(bytes / static_cast<double>(parameters.attention_thread_bytes), 1.0,
+                                                  static_cast<double>(thread_bound(context))));
         query_blocks = divide_up(q.tokens, queries);
         if (threads > 1) {
-            while (key_heads * row_blocks() < threads * min_blocks_per_thread && queries > 1 && max_rows() > few_rows) {
+            while (key_heads * row_blocks() < threads * parameters.attention_blocks_per_thread && queries > 1 &&
+                   max_rows() > few_rows) {
                 queries = divide_up(queries, 2);
                 query_blocks = divide_up(q.tokens, queries);
             }
-            const int64_t wanted =
-                threads * (max_rows() > few_rows ? min_blocks_per_thread : min_long_blocks_per_thread);
+            const int64_t wanted = threads * (max_rows() > few_rows ? parameters.attention_blocks_per_thread
+                                                                    : parameters.attention_long_blocks_per_thread);
             keys_shared = max_blocks > 1 && key_heads * row_blocks() < wanted;
         }
         threads = std::min(threads, key_heads * (pack_items + row_blocks() * (keys_shared ? max_blocks : 1)));
@@ -153,6 +146,7 @@ struct Work {
     const KvLayout &layout;
     halyard_isa isa;
     View q_norm_weight, k_norm_weight;  // f32
+    int64_t positions;                  // that are packed at a time
     KeyHead *heads;
     char *copies;        // one head for each thread, where there is no cache
     SharedKeys *shared;  // [head][row block], where keys are shared
@@ -163,7 +157,7 @@ struct Work {
     PartialResult partial(int64_t row_block, int64_t block) const {
         return PartialResult::at(partials + (row_block * plan.max_blocks + block) * partial_floats(), plan.max_rows());
     }
-    int64_t staged_floats() const { return std::min(call.k.tokens, packed_positions) * layout.value_columns(); }
+    int64_t staged_floats() const { return std::min(call.k.tokens, positions) * layout.value_columns(); }
     int64_t thread_bytes() const {
         const int64_t floats = AttentionBlock::scratch_floats(plan.max_rows(), layout) + 2 * staged_floats();
         return Workspace::piece_bytes(floats * static_cast<int64_t>(sizeof(float)));
@@ -267,9 +261,9 @@ private:
         const int64_t b = key_head / call_.k.heads, head = key_head % call_.k.heads;
         const int64_t first = call_.first_key(b), block = first / k_block + i;
         const int64_t end = std::min(call_.keys(b), (block + 1) * k_block);
-        for (int64_t position = std::max(first, block * k_block); position < end; position += packed_positions) {
-            const int64_t count = std::min(packed_positions, end - position), token = position - first;
-            const int64_t after = std::min(packed_positions, end - position - count);
+        for (int64_t position = std::max(first, block * k_block); position < end; position += work_.positions) {
+            const int64_t count = std::min(work_.positions, end - position), token = position - first;
+            const int64_t after = std::min(work_.positions, end - position - count);
             prefetch(call_.k, b, token + count, head, after);
             prefetch(call_.v, b, token + count, head, after);
             const bool plain = !call_.k_norm_weight.data && !call_.rope;
@@ -456,7 +450,8 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
     const Plan plan(context, isa, call);
     const KvLayout copied = {DType::f32, call.k.head_dim, call.k.tokens};
     const KvLayout &layout = call.cache ? call.cache->layout : copied;
-    Work work = {plan, call, layout, isa, View(), View(), nullptr, nullptr, nullptr, nullptr};
+    const int64_t positions = std::min(parameters.attention_pack_positions, max_packed_positions);
+    Work work = {plan, call, layout, isa, View(), View(), positions, nullptr, nullptr, nullptr, nullptr};
 
     const int64_t row_blocks = plan.keys_shared ? plan.key_heads * plan.row_blocks() : 0;
     Workspace workspace(context, device_of(call.q.view));

@@ -67,7 +67,7 @@ private:
 
 void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const halyard_isa isa = best_isa(context.max_isa);
-    const int64_t rows = row_count(call.x), block = std::min(rows, block_rows());
+    const int64_t rows = row_count(call.x), block = std::min(rows, block_rows(rows));
     const int64_t d_model = call.x.width(), d_ff = call.up->out_features;
     const bool plain_norm = call.norm != HALYARD_NORM_NONE && !call.deferred_norm;
 

@@ -10,22 +10,13 @@
 #include <cstring>
 
 #include "core/cast.h"
+#include "core/parameters.h"
 #include "core/system/environment.h"
 #include "core/workspace.h"
 #include "cpu/linear/microkernels.h"
 
 namespace halyard {
 namespace {
-
-// With this many tiles it pays to widen a block of 16-bit weights once, before the first of them.
-constexpr int64_t min_tiles_to_widen = 3;
-
-// In a single tile of rows, weights are prefetched so many bytes, of all panels of the tile together, before they are
-// used: far enough for memory to answer, and near enough that a panel's first inputs, which nobody prefetched, are few.
-constexpr int64_t prefetch_distance = 8192;
-
-// A thread more pays from about so many bytes of weights.
-constexpr int64_t min_weight_bytes_per_thread = 64 * 1024;
 
 /** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
 constexpr int max_group_panels = 2 * max_tile_panels;
@@ -67,13 +58,14 @@ HALYARD_AT_LOAD const Blocks blocks_of_x;
 
 }  // namespace
 
-int64_t block_rows() {
-    return blocks_of_x.rows;
+int64_t block_rows(int64_t rows) {
+    const int64_t chosen = rows <= max_block_rows ? parameters.gemm_block_rows_256 : parameters.gemm_block_rows;
+    return chosen > 0 ? chosen : blocks_of_x.rows;
 }
 
 int threads_for(const halyard_context &context, int64_t bytes) {
     return static_cast<int>(
-        std::max<int64_t>(1, std::min<int64_t>(bytes / min_weight_bytes_per_thread, thread_bound(context))));
+        std::max<int64_t>(1, std::min<int64_t>(bytes / parameters.gemm_thread_bytes, thread_bound(context))));
 }
 
 void BlockedRows::clear_from(int64_t used, int64_t features) const {
@@ -176,11 +168,11 @@ struct Product::Call {
     const float *row_scale, *row_mean;
     const OutputView &y;
 
-    bool widen;        // 16-bit weights block by block, before they are multiplied
-    bool prefetch4;    // many tiles of rows
-    int tile_panels;   // of a kernel call
-    int group_panels;  // whose sums are held at a time
-    int64_t groups;
+    bool widen;                   // 16-bit weights block by block, before they are multiplied
+    bool prefetch4;               // many tiles of rows
+    int tile_panels;              // of a kernel call
+    int group_panels;             // whose sums are held at a time
+    int64_t groups, task_groups;  // of all, and of those a thread takes at a time
     std::atomic<int64_t> next{0};
 
     void work(char *scratch);
@@ -255,7 +247,7 @@ private:
         const int64_t interval = call_.prefetch4 ? prefetch4_interval : 1;
         int32_t step = static_cast<int32_t>((input_bytes_ * interval + tiling.tiles - 1) / tiling.tiles);
         if (tiling.tiles == 1) {
-            after = address(panel, k) + prefetch_distance / panels;
+            after = address(panel, k) + parameters.gemm_prefetch_bytes / panels;
             step = static_cast<int32_t>(input_bytes_);
         }
         next_.set_data(after);
@@ -344,18 +336,21 @@ private:
 
 void Product::Call::work(char *scratch) {
     Worker worker(*this, scratch);
-    // The group after the next is claimed before the next is begun, so that its weights can be prefetched.
-    int64_t group = next.fetch_add(1, std::memory_order_relaxed);
-    while (group < groups) {
-        const int64_t following = next.fetch_add(1, std::memory_order_relaxed);
-        worker(group, following < groups ? following : -1);
-        group = following;
+    // The next task is claimed before this one is begun, so that its weights can be prefetched.
+    int64_t task = next.fetch_add(task_groups, std::memory_order_relaxed);
+    while (task < groups) {
+        const int64_t following = next.fetch_add(task_groups, std::memory_order_relaxed);
+        const int64_t end = std::min(task + task_groups, groups);
+        for (int64_t group = task; group < end; group++) {
+            worker(group, group + 1 < end ? group + 1 : following < groups ? following : -1);
+        }
+        task = following;
     }
 }
 
 Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_rows, const Layer &layer)
     : context_(context), layer_(layer), isa_(isa) {
-    const int64_t rows = Tiling::max_rows(std::min(max_rows, block_rows()));
+    const int64_t rows = Tiling::max_rows(std::min(max_rows, block_rows(max_rows)));
     const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
     const int64_t sums = rows * max_group_panels * panel_width;
@@ -374,8 +369,9 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               row_scale ? row_scale : neutral.ones,
               row_mean ? row_mean : neutral.zeros,
               y,
-              weights.dtype != DType::f32 && tiling.tiles >= min_tiles_to_widen,
+              weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles,
               false,
+              0,
               0,
               0,
               0};
@@ -389,6 +385,9 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
     }
     call.group_panels = weights.gated && call.tile_panels % 2 != 0 ? 2 * call.tile_panels : call.tile_panels;
     call.groups = (weights.panels + call.group_panels - 1) / call.group_panels;
+    call.task_groups = tiling.tiles == 1 ? parameters.gemm_task_groups_decode
+                       : rows <= 64      ? parameters.gemm_task_groups_64
+                                         : parameters.gemm_task_groups;
 
     const int threads = static_cast<int>(std::min<int64_t>(threads_, call.groups));
     run_tasks(context_, threads, [&](int index) { call.work(scratch + index * thread_bytes_); });

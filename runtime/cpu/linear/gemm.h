@@ -37,10 +37,10 @@ struct BlockedRows {
     void store_row(int64_t row, const float *values, int64_t features) const;
 };
 
-/** How many rows go through the GEMMs at a time: half of the second-level cache holds them for one k block, and
- *  at most max_block_rows. The results do not depend on it. */
+/** How many of `rows` rows go through the GEMMs at a time, at most max_block_rows: half of the second-level cache holds them
+ *  for one k block, if no parameter says otherwise. */
 constexpr int max_block_rows = 256;
-int64_t block_rows();
+int64_t block_rows(int64_t rows);
 
 /** Tiles of equal height that cover the rows of a block. */
 struct Tiling {

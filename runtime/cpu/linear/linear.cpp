@@ -11,7 +11,7 @@ namespace halyard {
 
 void cpu::linear(Checker &check, const halyard_context &context, const LinearCall &call) {
     const halyard_isa isa = best_isa(context.max_isa);
-    const int64_t rows = row_count(call.x), features = call.x.width(), block = std::min(rows, block_rows());
+    const int64_t rows = row_count(call.x), features = call.x.width(), block = std::min(rows, block_rows(rows));
 
     Layer layer(call.weights, call.activation, call.beta);
     const Product product(context, isa, rows, layer);

@@ -8,23 +8,25 @@
 namespace halyard {
 namespace {
 
-// Elements of a tile: so few that the copy out of one, which waits in the core's store buffer, overlaps the arithmetic of
-// the next, and a multiple of what any kernel takes at once (1, 2, 3, 4 or 6 vectors of 4 to 16, by pairs in 16 bits),
-// since the rest of a row takes longer than its share.
-constexpr int64_t tile_elements(int64_t size) {
-    return size == 4 ? 384 : 576;
-}
-constexpr int64_t tile_bytes = 1536;
+// Bytes of a tile at most, and of rows that are streamed at least.
+constexpr int64_t max_tile_bytes = 6144, min_streamed_row_bytes = 1536;
 
-// Tiles between the one that is done and the one whose inputs are prefetched, where they are: memory answers later than
-// the arithmetic of one tile takes. 1 is too late, 8 no better.
-constexpr int64_t tiles_ahead = 4;
+int64_t tile_elements(int64_t size) {
+    return std::min(size == 4 ? parameters.elementwise_tile_f32 : parameters.elementwise_tile_16_bit,
+                    max_tile_bytes / size);
+}
+
+/** Tiles between the one that is done and the one whose inputs are prefetched; 0 if they are not. */
+int64_t tiles_ahead(halyard_isa isa) {
+    const int64_t tiles = parameters.elementwise_prefetch_tiles;
+    return tiles >= 0 ? tiles : prefetches_ahead(isa) ? 4 : 0;
+}
 
 /** An elementwise kernel of any form. */
 class ElementwiseKernel {
 public:
     ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
-        : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0].dtype, isa)), beta_(call.beta) {}
+        : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0]->dtype, isa)), beta_(call.beta) {}
 
     // Inlined into a loop, it would have GCC prepare the arguments of all forms in front of that.
     [[gnu::noinline]] void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
@@ -55,19 +57,19 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     const int pair = call.pair(), input_count = call.input_count();
     Rows rows(true);
     for (int i = 0; i < input_count; i++) {
-        rows.add(call.inputs[i], i == 0 ? pair : 1);
+        rows.add(*call.inputs[i], i == 0 ? pair : 1);
     }
     rows.add(y);
     rows.merge();
 
-    const DType dtype = call.inputs[0].dtype;
+    const DType dtype = call.inputs[0]->dtype;
     const halyard_isa isa = best_isa(c.max_isa);
     const ElementwiseKernel kernel(call, isa);
 
-    bool stream =
-        rows.width() * size_of(y.dtype) >= tile_bytes && should_stream(c, rows.count() * rows.bytes_per_row());
+    bool stream = rows.width() * size_of(y.dtype) >= min_streamed_row_bytes &&
+                  should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
     for (int i = 0; i < input_count; i++) {
-        stream = stream && call.inputs[i].data != y.data;  // in place, the lines of y are in cache already
+        stream = stream && call.inputs[i]->data != y.data;  // in place, the lines of y are in cache already
     }
 
     Split(c, rows).run([&](const Part &part) {
@@ -81,15 +83,15 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
             });
             return;
         }
-        Tile<tile_bytes> tile(true, isa);
-        const bool prefetches = prefetches_ahead(isa);
+        Tile<max_tile_bytes> tile(true, isa);
         const int64_t size = size_of(y.dtype), input_size = size_of(dtype);
+        const int64_t whole = tile_elements(size), ahead = tiles_ahead(isa);
         rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
             char *a = piece.data[0], *b = piece.data[input_count - 1], *out = piece.data[input_count];
             // The first tile is shorter, so that all others begin at a cache line.
             const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64) / size;
-            int64_t columns = tile_elements(size) - misaligned;
-            for (int64_t left = piece.columns; left > 0; left -= columns, columns = tile_elements(size)) {
+            int64_t columns = whole - misaligned;
+            for (int64_t left = piece.columns; left > 0; left -= columns, columns = whole) {
                 columns = std::min(columns, left);
                 const int64_t a_bytes = columns * pair * input_size, b_bytes = columns * input_size;
                 first.set(a, columns * pair, 1, 0);
@@ -98,10 +100,10 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
                 kernel(first, second, output);
                 a += a_bytes;
                 b += b_bytes;
-                if (prefetches) {
-                    prefetch(a + tiles_ahead * a_bytes, a_bytes);
+                if (ahead > 0) {
+                    prefetch(a + ahead * a_bytes, a_bytes);
                     if (input_count > 1) {
-                        prefetch(b + tiles_ahead * b_bytes, b_bytes);
+                        prefetch(b + ahead * b_bytes, b_bytes);
                     }
                 }
                 tile.store(out, columns * size, 1, 0);

@@ -12,10 +12,6 @@
 namespace halyard {
 namespace {
 
-// A fused add and norm works on blocks of rows of about this many bytes, so that the sum is still in the first-level
-// cache when the norm reads it.
-constexpr int64_t fused_block_bytes = 16 * 1024;
-
 // A row operation can be streamed if a row fits a tile: 16384 f32 features.
 constexpr int64_t row_tile_bytes = 64 * 1024;
 
@@ -34,8 +30,8 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
     const Rows rows = rows_of({&x, &y});
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream =
-        should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes && x.data != y.data;
+    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), parameters.row_streams) &&
+                        row_bytes <= row_tile_bytes && x.data != y.data;
 
     Split(c, rows).run([&](const Part &part) {
         auto kernel = make_kernel(isa);
@@ -46,7 +42,7 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
             return;
         }
         Tile<row_tile_bytes> tile(true, isa);
-        const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
+        const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
             const int64_t x_pitch = piece.pitch[0] * size;
@@ -62,7 +58,8 @@ void run_fused(const halyard_context &c, const NormCall &call) {
     const halyard_isa isa = best_isa(c.max_isa);
     const auto add = kernel_function(kernels::add, x.dtype, isa);
     const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
-    const bool may_stream = should_stream(c, rows.count() * rows.bytes_per_row()) && row_bytes <= row_tile_bytes;
+    const bool may_stream =
+        should_stream(c, rows.count() * rows.bytes_per_row(), parameters.row_streams) && row_bytes <= row_tile_bytes;
     const auto in_place = [&](const View &output) { return output.data == x.data || output.data == residual.data; };
     const bool stream_sum = may_stream && !in_place(sum), stream_y = may_stream && !in_place(y);
 
@@ -70,7 +67,7 @@ void run_fused(const halyard_context &c, const NormCall &call) {
         NormRows kernel(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
         Buffer<2> a, b, r;
         Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
-        const int64_t block = std::max<int64_t>(1, fused_block_bytes / row_bytes);
+        const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             char *const sum_data = stream_sum ? sum_tile.data() : piece.data[2];
             char *const y_data = stream_y ? y_tile.data() : piece.data[3];
@@ -139,7 +136,8 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
 
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row()) && x.data != y.data;
+    const bool stream =
+        should_stream(c, rows.count() * rows.bytes_per_row(), parameters.row_streams) && x.data != y.data;
     const auto exponentiate = kernel_function(kernels::softmax_exponentials, x.dtype, isa);
     const auto normalize = kernel_function(kernels::softmax_normalize, y.dtype, isa);
     Split(c, rows).run([&](const Part &part) {
@@ -148,7 +146,7 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
         // f32 rows are their own place for the exponentials.
         alignas(64) char exponentials_tile[row_tile_bytes];
         Tile<row_tile_bytes> tile(stream, isa);
-        const int64_t block = std::max<int64_t>(1, fused_block_bytes / exponentials_bytes);
+        const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / exponentials_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             char *const result = stream ? tile.data() : piece.data[1];
             const int64_t result_pitch = stream ? piece.columns : piece.pitch[1];

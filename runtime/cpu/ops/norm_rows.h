@@ -10,7 +10,7 @@ namespace halyard {
 /** Calls visit(first, count) so that they cover the rows: row kernels may take several side by side (2 or 4, see
  *  schedules/row.h), but only if the number of rows is a multiple. */
 template<typename Visit>
-void in_row_multiples(int64_t rows, const Visit &visit) {
+[[gnu::always_inline]] inline void in_row_multiples(int64_t rows, const Visit &visit) {
     constexpr int64_t multiple = 4;
     const int64_t even = rows > multiple ? rows / multiple * multiple : rows;
     visit(0, even);
@@ -74,7 +74,7 @@ private:
     const halyard_isa isa_;
     const DType dtype_;
     const halyard_norm norm_;
-    const RmsNormScalars scalars_;
+    const RmsNormScalars &scalars_;
     const bool has_weight_, has_bias_;
     Buffer<2> x_, y_;
     Buffer<1> weight_, bias_;

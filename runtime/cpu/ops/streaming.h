@@ -13,17 +13,18 @@
 
 #include "core/check.h"
 #include "core/context.h"
+#include "core/parameters.h"
 
 namespace halyard {
 
 /** Whether calls on more than the caches hold stream if nobody says otherwise. */
 extern const bool streams_by_default;
 
-/** Whether elementwise tasks that stream ask ahead for their input, or leave that to the processor. */
+/** Whether elementwise tasks that stream prefetch their input if nobody says otherwise. */
 bool prefetches_ahead(halyard_isa isa);
 
-/** Whether a call that moves `bytes_moved` in all should stream. */
-bool should_stream(const halyard_context &context, int64_t bytes_moved);
+/** Whether a call that moves `bytes_moved` in all should stream. `streams`: the parameter of its family. */
+bool should_stream(const halyard_context &context, int64_t bytes_moved, int64_t streams);
 
 constexpr int64_t streamed_line = 64;
 
@@ -82,10 +83,14 @@ public:
         }
     }
 
-    /** The same, and asks for as many bytes of rows at `next`, `next_pitch` bytes apart. */
+    /** The same, and prefetches as many bytes of rows at `next`, `next_pitch` bytes apart, or of a later block. */
     void store_and_prefetch(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
                             int64_t next_pitch) const {
         constexpr int64_t slice = 1024;
+        if (parameters.row_prefetch_blocks == 0) {
+            return store(destination, row_bytes, rows, pitch);
+        }
+        next += (parameters.row_prefetch_blocks - 1) * rows * next_pitch;
         for (int64_t row = 0; row < rows; row++) {
             for (int64_t i = 0; i < row_bytes; i += slice) {
                 const int64_t bytes = std::min(slice, row_bytes - i);

@@ -213,7 +213,7 @@ private:
 void launch_elementwise(Launches &launches, const ElementwiseCall &call, Access access, const Buffer<2> &first,
                         const Buffer<2> &second, const Buffer<2> &y) {
     const Kernel kernel = call.kernel;
-    const DType dtype = call.inputs[0].dtype;
+    const DType dtype = call.inputs[0]->dtype;
     switch (call.form) {
     case ElementwiseCall::Form::activation:
         return launches.run(KernelOf<arguments::Activation>{kernel}, dtype, access, {first, call.beta, y});
@@ -238,11 +238,11 @@ void elementwise(Checker &check, const halyard_context &context, const Elementwi
     const View &y = call.y;
     Rows rows(true);
     for (int i = 0; i < input_count; i++) {
-        rows.add(call.inputs[i], i == 0 ? pair : 1);
+        rows.add(*call.inputs[i], i == 0 ? pair : 1);
     }
     rows.add(y);
     rows.merge();
-    const DType dtype = call.inputs[0].dtype;
+    const DType dtype = call.inputs[0]->dtype;
     const int64_t whole = std::max(cell(dtype), cell(y.dtype));
 
     Launches launches(check, context, y.device_id);

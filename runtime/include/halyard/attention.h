@@ -1,8 +1,9 @@
-/* halyard: rotary position embedding, attention and the cache of keys and values.
+/** @file
+ * halyard: rotary position embedding, attention and the cache of keys and values.
  *
  * The rules of halyard.h hold: DLPack tensors on kDLCPU or kDLCUDA, a status and a message for every error, nothing written
  * on failure. Tensors of heads are [T, n_heads, head_dim] or [batch, T, n_heads, head_dim]: rank 3 or 4, the last axis
- * contiguous, any strides before it, so that q, k and v may be slices of one product.
+ * contiguous, any strides before it, so that q, k and v may be slices of one GEMM's output.
  */
 #ifndef HALYARD_ATTENTION_H
 #define HALYARD_ATTENTION_H
@@ -13,35 +14,39 @@
 extern "C" {
 #endif
 
-/* ---- Rotary position embedding -------------------------------------------------------------------------------- */
+/** @defgroup rope Rotary position embedding
+ *  @{ */
 
 /** How the angles of positions are stretched for contexts longer than a model was trained on. */
 typedef enum halyard_rope_scaling HALYARD_AS_INT {
-    HALYARD_ROPE_UNSCALED = 0,
-    HALYARD_ROPE_LINEAR = 1, /* positions are divided by `factor` (Chen et al. 2023) */
-    HALYARD_ROPE_LLAMA3 = 2, /* low frequencies are divided by `factor`, high ones kept, those between interpolated */
+    HALYARD_ROPE_UNSCALED = 0, /**< as trained */
+    HALYARD_ROPE_LINEAR = 1,   /**< positions are divided by `factor` (Chen et al. 2023) */
+    HALYARD_ROPE_LLAMA3 = 2, /**< low frequencies are divided by `factor`, high ones kept, those between interpolated */
 } halyard_rope_scaling;
 
+/** What a table of rotations is made for. */
 typedef struct halyard_rope_options {
-    int64_t head_dim;      /* 2 to 1024, even */
-    int64_t rotary_dim;    /* the first so many features of a head are rotated, the others kept; even, <= head_dim;
+    int64_t head_dim;      /**< 2 to 1024, even */
+    int64_t rotary_dim;    /**< the first so many features of a head are rotated, the others kept; even, <= head_dim;
                             * 0: all. (Hugging Face: partial_rotary_factor * head_dim) */
-    int64_t max_positions; /* positions are in [0, max_positions); at most 2^24 */
-    double rope_theta;     /* > 1 and finite: 10000, 500000, ... */
-    int interleaved;       /* 0: feature i turns with feature i + rotary_dim/2 (GPT-NeoX, Hugging Face); not 0: 2i with
+    int64_t max_positions; /**< positions are in [0, max_positions); at most 2^24 */
+    double rope_theta;     /**< > 1 and finite: 10000, 500000, ... */
+    int interleaved; /**< 0: feature i turns with feature i + rotary_dim/2 (GPT-NeoX, Hugging Face); not 0: 2i with
                             * 2i + 1 (GPT-J, Llama's own code) */
-    halyard_rope_scaling scaling;
-    double factor;                            /* >= 1 and finite, of both scalings */
-    double low_freq_factor, high_freq_factor; /* of HALYARD_ROPE_LLAMA3: 0 < low < high, finite (1 and 4) */
-    int64_t original_max_position_embeddings; /* of HALYARD_ROPE_LLAMA3: 8192 for Llama 3 */
+    halyard_rope_scaling scaling;             /**< with the three fields below */
+    double factor;                            /**< >= 1 and finite, of both scalings */
+    double low_freq_factor;                   /**< of HALYARD_ROPE_LLAMA3: > 0 (1) */
+    double high_freq_factor;                  /**< of HALYARD_ROPE_LLAMA3: above the low one, finite (4) */
+    int64_t original_max_position_embeddings; /**< of HALYARD_ROPE_LLAMA3: 8192 for Llama 3 */
 } halyard_rope_options;
 
 /** A table of cosines and sines (Su et al. 2021): angle(position, i) = position * rope_theta^(-2i/rotary_dim), computed in
  *  float64 and rounded to f32 once. Takes 4 max_positions rotary_dim bytes. May be used by any number of threads. */
 typedef struct halyard_rope halyard_rope;
 
+/** Makes a table. */
 HALYARD_API halyard_status halyard_rope_create(const halyard_rope_options *options, halyard_rope **rope);
-/** Null is allowed. No call that uses it may be running. */
+/** Frees it; null is allowed. No call that uses it may be running. */
 HALYARD_API void halyard_rope_destroy(halyard_rope *rope);
 /** What it was made with, with the zeros filled in. */
 HALYARD_API halyard_status halyard_rope_get_options(const halyard_rope *rope, halyard_rope_options *options);
@@ -54,14 +59,19 @@ HALYARD_API halyard_status halyard_rope_get_options(const halyard_rope *rope, ha
 HALYARD_API halyard_status halyard_rope_apply(const halyard_context *context, const halyard_rope *rope,
                                               const DLTensor *x, const DLTensor *positions, DLTensor *y);
 
-/* ---- Cache of keys and values ---------------------------------------------------------------------------------- */
+/** @} */
 
+/** @defgroup kv_cache Cache of keys and values
+ *  @{ */
+
+/** The size of a cache and what it stores. */
 typedef struct halyard_kv_cache_options {
-    int64_t n_layers, n_sequences; /* >= 1: sequences are independent of each other */
-    int64_t n_kv_heads;            /* >= 1 */
-    int64_t head_dim;              /* 1 to 1024 */
-    int64_t max_positions;         /* per layer and sequence; >= 1 */
-    DLDataType dtype;              /* f32, f16 or bf16: what is stored */
+    int64_t n_layers;      /**< >= 1 */
+    int64_t n_sequences;   /**< >= 1: they are independent of each other */
+    int64_t n_kv_heads;    /**< >= 1 */
+    int64_t head_dim;      /**< 1 to 1024 */
+    int64_t max_positions; /**< per layer and sequence; >= 1 */
+    DLDataType dtype;      /**< f32, f16 or bf16: what is stored */
 } halyard_kv_cache_options;
 
 /** Keys and values of every layer and sequence, as the attention kernels read them. Each (layer, sequence) has a length of
@@ -72,9 +82,9 @@ typedef struct halyard_kv_cache halyard_kv_cache;
 /** Bytes that a cache takes: 2 n_layers n_sequences n_kv_heads max_positions head_dim elements, max_positions and head_dim
  *  rounded up to 16, and less than 256 bytes for each (layer, sequence, head). */
 HALYARD_API halyard_status halyard_kv_cache_size(const halyard_kv_cache_options *options, int64_t *bytes);
-/** `memory` holds `bytes` bytes, 64-byte aligned, and must outlive the cache; null (and 0) lets the library allocate:
- *  physically only as the cache fills, and long sequences on huge pages where the system gives them. So a cache may be
- *  larger than memory; if it is filled beyond that, the system stops the process. */
+/** Makes an empty cache. `memory` holds `bytes` bytes, 64-byte aligned, and must outlive the cache; null (and 0) lets
+ *  the library allocate: physically only as the cache fills, and long sequences on huge pages where the system gives
+ *  them. So a cache may be larger than memory; if it is filled beyond that, the system stops the process. */
 HALYARD_API halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
                                                    halyard_kv_cache **cache);
 /** The same in the memory of a device, kDLCPU or kDLCUDA: calls that use the cache then take tensors there. `memory` is the
@@ -82,7 +92,9 @@ HALYARD_API halyard_status halyard_kv_cache_create(const halyard_kv_cache_option
  *  lengths are those after that work. */
 HALYARD_API halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options *options, DLDevice device,
                                                              void *memory, int64_t bytes, halyard_kv_cache **cache);
-HALYARD_API void halyard_kv_cache_destroy(halyard_kv_cache *cache); /* null is allowed */
+/** Frees it; null is allowed. No call that uses it may be running. */
+HALYARD_API void halyard_kv_cache_destroy(halyard_kv_cache *cache);
+/** What it was made with. */
 HALYARD_API halyard_status halyard_kv_cache_get_options(const halyard_kv_cache *cache,
                                                         halyard_kv_cache_options *options);
 /** Positions that are filled; -1 if an argument is out of range. */
@@ -101,24 +113,28 @@ HALYARD_API halyard_status halyard_kv_cache_read(const halyard_context *context,
                                                  int64_t layer, int64_t sequence, int64_t first, DLTensor *k,
                                                  DLTensor *v);
 
-/* ---- Attention ------------------------------------------------------------------------------------------------- */
+/** @} */
+
+/** @defgroup attention Attention
+ *  @{ */
 
 /** All zero (or a null pointer for the whole): full attention with scores divided by sqrt(head_dim). */
 typedef struct halyard_attention_options {
-    float scale; /* of the scores: finite, >= 0; 0: 1/sqrt(head_dim). Scaled scores beyond 1e9 in magnitude are
+    float scale; /**< of the scores: finite, >= 0; 0: 1/sqrt(head_dim). Scaled scores beyond 1e9 in magnitude are
                              * too coarse in f32 for a softmax: a query with such may give zeros or NaN */
-    int causal;  /* not 0: the query at position p sees keys at positions <= p */
-    int64_t sliding_window; /* 0: none; else the query at p sees keys > p - sliding_window (and, without `causal`,
+    int causal;  /**< not 0: the query at position p sees keys at positions <= p */
+    int64_t sliding_window; /**< 0: none; else the query at p sees keys > p - sliding_window (and, without `causal`,
                              * < p + sliding_window) */
-    float softcap;          /* 0: none; else score = softcap tanh(score / softcap) (Gemma 2), 1e-30 to 1e30 */
-    /** Null or [head_dim], any dtype: each head of q and of k goes through an RMSNorm (Qwen 3, Gemma 3), before `rope`. */
-    const DLTensor *q_norm_weight, *k_norm_weight;
-    float qk_norm_eps;        /* finite, >= 0 */
-    unsigned qk_norm_flags;   /* HALYARD_RMS_... */
-    const halyard_rope *rope; /* null, or what q and k (never v) are rotated by */
+    float softcap;          /**< 0: none; else score = softcap tanh(score / softcap) (Gemma 2), 1e-30 to 1e30 */
+    /** Null or [head_dim], any dtype: each head of q goes through an RMSNorm (Qwen 3, Gemma 3), before `rope`. */
+    const DLTensor *q_norm_weight;
+    const DLTensor *k_norm_weight; /**< the same for heads of k */
+    float qk_norm_eps;             /**< finite, >= 0 */
+    unsigned qk_norm_flags;        /**< HALYARD_RMS_... */
+    const halyard_rope *rope;      /**< null, or what q and k (never v) are rotated by */
 } halyard_attention_options;
 
-/** y = softmax(scale q k^T + mask) v, head by head.
+/** y = softmax(scale q k^T + mask) v, head by head (Vaswani et al. 2017; grouped queries: Ainslie et al. 2023).
  *  q, y: [(batch,) T, n_heads, head_dim]; k, v: [(batch,) S, n_kv_heads, head_dim]; n_kv_heads >= 1 divides n_heads, and head h
  *  of q uses head h / (n_heads / n_kv_heads) of k and v. head_dim 1 to 256; dtypes f32, f16, bf16 in any combination; y may
  *  be q, and overlap nothing else. The T queries are the last T of the S positions (T <= S where a mask, a window or `rope`
@@ -126,16 +142,16 @@ typedef struct halyard_attention_options {
  *  k and v in f32, and a block of scores whose size does not depend on T or S.
  *
  *  Numerics: keys go in blocks of 512 by absolute position; a block's scores, its maximum, exponentials, their sum and the
- *  weighted values are f32, and the blocks' results are merged in order by their maxima. So a query's result depends on
+ *  weighted values are f32, and the blocks' results are combined in order by their row max. So a query's result depends on
  *  its own keys alone: not on the other queries, the threads, or whether k and v came at once or through a cache.
  *
- *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the largest score at once. Positions that
+ *  On a CUDA device keys go in blocks of 128, and the results of all are weighed by the row max at once. Positions that
  *  at least 16 queries all see are multiplied as matrices, up to 1024 at once, where k and v have one dtype of 16 bits and
- *  cuBLASLt is there: queries, keys after norm and `rope`, and weights are rounded to that dtype, and a query's result then
+ *  cuBLASLt is there: queries, keys after norm and `rope`, and probabilities are rounded to that dtype, and a query's result then
  *  differs by roundings with what comes with it. Memory there: up to 64 MB for the blocks' results, more if those of one
- *  query take more; as much for scores and their weights, and 32 MB for cuBLASLt; 16 MB and a copy of k where that goes
+ *  query take more; as much for scores and their probabilities, and 32 MB for cuBLASLt; 16 MB and a copy of k where that goes
  *  through a norm or `rope`, and copies of k and v where they have two dtypes or do not lie at multiples of 16 bytes: in
- *  their dtype for products, else in f32. At most 2^30 - 1 positions. */
+ *  their dtype for GEMMs, else in f32. At most 2^30 - 1 positions. */
 HALYARD_API halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                              const DLTensor *v, const halyard_attention_options *options, DLTensor *y);
 
@@ -147,6 +163,8 @@ HALYARD_API halyard_status halyard_attention_cached(const halyard_context *conte
                                                     const DLTensor *k, const DLTensor *v, halyard_kv_cache *cache,
                                                     int64_t layer, const int64_t *sequences,
                                                     const halyard_attention_options *options, DLTensor *y);
+
+/** @} */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* attention.hpp: the C++17 interface of attention.h, in the manner of halyard.hpp. */
+/** @file
+ * attention.hpp: the C++17 interface of attention.h, in the manner of halyard.hpp. */
 #ifndef HALYARD_ATTENTION_HPP
 #define HALYARD_ATTENTION_HPP
 
@@ -25,6 +26,7 @@ inline constexpr DLDataType integer_dtype{std::is_signed_v<Integer> ? std::uint8
 class Positions {
 public:
     Positions() noexcept = default;
+    /// Token t has position t.
     Positions(std::nullopt_t) noexcept {}
 
     /// Row-major integers at `data`.
@@ -61,7 +63,9 @@ public:
     /// A DLPack tensor, taken as it is and checked by the call. Its shape and strides must outlive this.
     Positions(const DLTensor &tensor) noexcept : tensor_(tensor), present_(true) {}
 
+    /// A copy refers to the same integers.
     Positions(const Positions &other) noexcept { *this = other; }
+    /// A copy refers to the same integers.
     Positions &operator=(const Positions &other) noexcept {
         tensor_ = other.tensor_;
         present_ = other.present_;
@@ -100,9 +104,13 @@ private:
 class Sequences {
 public:
     Sequences() noexcept = default;
+    /// 0, 1, ...
     Sequences(std::nullopt_t) noexcept {}
+    /// `count` indices.
     Sequences(const std::int64_t *data, std::size_t count) noexcept : data_(data), count_(count), present_(true) {}
+    /// A list in braces.
     Sequences(std::initializer_list<std::int64_t> list) noexcept : Sequences(list.begin(), list.size()) {}
+    /// A container of std::int64_t.
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<std::is_same_v<std::remove_const_t<T>, std::int64_t>, int> = 0>
     Sequences(const Container &sequences) noexcept : Sequences(std::data(sequences), std::size(sequences)) {}
@@ -128,20 +136,22 @@ private:
 
 /// How the angles of positions are stretched for contexts longer than a model was trained on.
 enum class RopeScaling {
-    none = HALYARD_ROPE_UNSCALED,
+    none = HALYARD_ROPE_UNSCALED,  ///< as trained
     linear = HALYARD_ROPE_LINEAR,  ///< positions divided by `factor`
     llama3 = HALYARD_ROPE_LLAMA3,  ///< low frequencies divided by `factor`, high ones kept, those between interpolated
 };
 
+/// What a table of rotations is made for.
 struct RopeOptions {
-    std::int64_t head_dim = 0;       ///< 2 to 1024, even
-    std::int64_t rotary_dim = 0;     ///< the first so many features of a head are rotated; 0: all
-    std::int64_t max_positions = 0;  ///< positions are in [0, max_positions)
-    double rope_theta = 10000;
-    bool interleaved = false;  ///< pairs of features (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
-    RopeScaling scaling = RopeScaling::none;
-    double factor = 1;                                     ///< of both scalings
-    double low_freq_factor = 1, high_freq_factor = 4;      ///< of RopeScaling::llama3
+    std::int64_t head_dim = 0;                ///< 2 to 1024, even
+    std::int64_t rotary_dim = 0;              ///< the first so many features of a head are rotated; 0: all
+    std::int64_t max_positions = 0;           ///< positions are in [0, max_positions)
+    double rope_theta = 10000;                ///< > 1
+    bool interleaved = false;                 ///< pairs of features (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
+    RopeScaling scaling = RopeScaling::none;  ///< with the fields below
+    double factor = 1;                        ///< of both scalings
+    double low_freq_factor = 1;               ///< of RopeScaling::llama3
+    double high_freq_factor = 4;              ///< of RopeScaling::llama3
     std::int64_t original_max_position_embeddings = 8192;  ///< of RopeScaling::llama3
 };
 
@@ -154,6 +164,7 @@ public:
     /// None; calls refuse it.
     Rope() noexcept = default;
 
+    /// Makes the table.
     explicit Rope(const RopeOptions &options) {
         halyard_rope_options c{};
         c.head_dim = options.head_dim;
@@ -199,7 +210,9 @@ public:
         check(halyard_rope_apply(context, get(), x.get("x"), positions.get("positions"), y.get("y")));
     }
 
+    /// Whether there is one.
     explicit operator bool() const noexcept { return rope_ != nullptr; }
+    /// The argument that a C function takes.
     const halyard_rope *get() const noexcept { return rope_.get(); }
 
 private:
@@ -211,8 +224,12 @@ private:
 
 /* ---- Cache of keys and values ----------------------------------------------------------------------------------- */
 
+/// The size of a cache and what it stores.
 struct KvCacheOptions {
-    std::int64_t n_layers = 1, n_sequences = 1, n_kv_heads = 0, head_dim = 0;
+    std::int64_t n_layers = 1;                 ///< of the model
+    std::int64_t n_sequences = 1;              ///< independent of each other
+    std::int64_t n_kv_heads = 0;               ///< heads of keys and values
+    std::int64_t head_dim = 0;                 ///< features of a head
     std::int64_t max_positions = 0;            ///< of each layer and sequence
     DLDataType dtype = element<float>::dtype;  ///< what is stored: `element<halyard::bf16>::dtype`, ...
 };
@@ -250,6 +267,7 @@ public:
         cache_.reset(cache);
     }
 
+    /// What it was made with.
     KvCacheOptions options() const {
         halyard_kv_cache_options c{};
         check(halyard_kv_cache_get_options(get(), &c));
@@ -288,16 +306,20 @@ public:
               const halyard_context *context = nullptr) const {
         check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get("k"), v.get("v")));
     }
+    /// The keys alone.
     void read_keys(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &k,
                    const halyard_context *context = nullptr) const {
         check(halyard_kv_cache_read(context, get(), layer, sequence, first, k.get("k"), nullptr));
     }
+    /// The values alone.
     void read_values(std::int64_t layer, std::int64_t sequence, std::int64_t first, const Tensor &v,
                      const halyard_context *context = nullptr) const {
         check(halyard_kv_cache_read(context, get(), layer, sequence, first, nullptr, v.get("v")));
     }
 
+    /// Whether there is one.
     explicit operator bool() const noexcept { return cache_ != nullptr; }
+    /// The argument that a C function takes.
     halyard_kv_cache *get() const noexcept { return cache_.get(); }
 
 private:
@@ -314,16 +336,16 @@ private:
 
 /* ---- Attention ------------------------------------------------------------------------------------------------- */
 
-/// What attention does beside its two products: by default every query sees every key, and scores are divided by
+/// What attention does besides: by default every query sees every key, and scores are divided by
 /// sqrt(head_dim). Tensors are optional.
 struct AttentionOptions {
-    float scale = 0.0f;               ///< of the scores; 0: 1/sqrt(head_dim)
-    bool causal = false;              ///< queries see no keys after their own position
-    std::int64_t sliding_window = 0;  ///< 0, or how many positions back (and, without `causal`, ahead) queries see
-    float softcap = 0.0f;             ///< 0, or score = softcap tanh(score / softcap)
-    ConstTensor q_norm_weight;        ///< [head_dim]: heads of q go through an RMSNorm, before `rope`
-    ConstTensor k_norm_weight;        ///< [head_dim]: those of k
-    float qk_norm_eps = 0.0f;
+    float scale = 0.0f;                  ///< of the scores; 0: 1/sqrt(head_dim)
+    bool causal = false;                 ///< queries see no keys after their own position
+    std::int64_t sliding_window = 0;     ///< 0, or how many positions back (and, without `causal`, ahead) queries see
+    float softcap = 0.0f;                ///< 0, or score = softcap tanh(score / softcap)
+    ConstTensor q_norm_weight;           ///< [head_dim]: heads of q go through an RMSNorm, before `rope`
+    ConstTensor k_norm_weight;           ///< [head_dim]: those of k
+    float qk_norm_eps = 0.0f;            ///< of these norms
     unsigned qk_norm_flags = 0;          ///< HALYARD_RMS_...
     const halyard_rope *rope = nullptr;  ///< what q and k are rotated by: Rope::get()
 

@@ -1,16 +1,17 @@
-/* halyard: transformer blocks and stacks of them.
+/** @file
+ * halyard: transformer blocks and stacks of them.
  *
  * A block is attention and a feed-forward network with their norms and residuals; a stack is token embedding, blocks, a
  * last norm and the output projection. Both hold their weights packed and are constant after they are made: any number
  * of threads may run one, each with a cache of its own. The rules of halyard.h hold.
  *
- * Between its products a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
+ * Between its GEMMs a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
  * the residual stream in f32 from the embedding to the logits.
  *
  * Both are for processors or, in a library that was built with HALYARD_CUDA, for a CUDA device, where their weights lie
  * then: calls take tensors and caches of that device, put their work into the context's stream and return. There a block
  * computes in the 16-bit dtype of x and its matrices if they have one, else in f32, and rounds to it what lies between its
- * products; the residual stream of a stack has the dtype of its blocks' matrices, or f32 if they differ.
+ * GEMMs; the residual stream of a stack has the dtype of its blocks' matrices, or f32 if they differ.
  */
 #ifndef HALYARD_BLOCK_H
 #define HALYARD_BLOCK_H
@@ -22,41 +23,42 @@
 extern "C" {
 #endif
 
-/* ---- Blocks ---------------------------------------------------------------------------------------------------- */
+/** @defgroup blocks Blocks
+ *  @{ */
 
 /** Where the norms of a block are; Sub is attention, then the feed-forward network. */
 typedef enum halyard_norm_placement HALYARD_AS_INT {
-    HALYARD_PRE_NORM = 0,           /* x + Sub(N(x)): GPT-2, Llama */
-    HALYARD_POST_NORM = 1,          /* N(x + Sub(x)): Vaswani et al. 2017 */
-    HALYARD_POST_SUBLAYER_NORM = 2, /* x + N(Sub(x)): OLMo 2 */
-    HALYARD_SANDWICH_NORM = 3,      /* x + N'(Sub(N(x))): Gemma 2 */
+    HALYARD_PRE_NORM = 0,           /**< x + Sub(N(x)): GPT-2, Llama */
+    HALYARD_POST_NORM = 1,          /**< N(x + Sub(x)): Vaswani et al. 2017 */
+    HALYARD_POST_SUBLAYER_NORM = 2, /**< x + N(Sub(x)): OLMo 2 */
+    HALYARD_SANDWICH_NORM = 3,      /**< x + N'(Sub(N(x))): Gemma 2 */
 } halyard_norm_placement;
 
 /** Fields are named as in the configuration files of Hugging Face transformers, where those have them. */
 typedef struct halyard_block_config {
-    int64_t hidden_size;
-    int64_t intermediate_size;
-    int64_t num_attention_heads;
-    int64_t num_key_value_heads; /* divides num_attention_heads; 0: as many */
-    int64_t head_dim;            /* 0: hidden_size / num_attention_heads, which must then divide */
+    int64_t hidden_size;         /**< features of a token, d_model */
+    int64_t intermediate_size;   /**< width of the feed-forward network, d_ff */
+    int64_t num_attention_heads; /**< heads of q */
+    int64_t num_key_value_heads; /**< divides num_attention_heads; 0: as many */
+    int64_t head_dim;            /**< 0: hidden_size / num_attention_heads, which must then divide */
 
-    halyard_norm norm; /* HALYARD_NORM_RMS, HALYARD_NORM_LAYER, or HALYARD_NORM_NONE for a block without */
-    halyard_norm_placement norm_placement;
-    float rms_norm_eps;  /* of every norm, LayerNorm (layer_norm_eps) too: finite, >= 0 */
-    unsigned norm_flags; /* HALYARD_RMS_..., of RMSNorm: HALYARD_RMS_UNIT_OFFSET for Gemma */
+    halyard_norm norm; /**< HALYARD_NORM_RMS, HALYARD_NORM_LAYER, or HALYARD_NORM_NONE for a block without */
+    halyard_norm_placement norm_placement; /**< where the norms are */
+    float rms_norm_eps;                    /**< of every norm, LayerNorm (layer_norm_eps) too: finite, >= 0 */
+    unsigned norm_flags;                   /**< HALYARD_RMS_..., of RMSNorm: HALYARD_RMS_UNIT_OFFSET for Gemma */
 
-    halyard_activation hidden_act;
-    float swish_beta; /* of HALYARD_SWISH, as for halyard_swish */
-    int gated_mlp;    /* not 0: down(act(gate x) * up x); 0: down(act(up x)) */
+    halyard_activation hidden_act; /**< of the feed-forward network */
+    float swish_beta;              /**< of HALYARD_SWISH, as for halyard_swish */
+    int gated_mlp;                 /**< not 0: down(act(gate x) * up x); 0: down(act(up x)) */
 
-    int causal;                   /* not 0: a decoder; with a cache it must be one */
-    int64_t sliding_window;       /* 0: none */
-    float query_pre_attn_scalar;  /* scores are divided by its root; finite, >= 0; 0: head_dim */
-    float attn_logit_softcapping; /* 0: none; else 1e-30 to 1e30 */
+    int causal;                   /**< not 0: a decoder; with a cache it must be one */
+    int64_t sliding_window;       /**< 0: none */
+    float query_pre_attn_scalar;  /**< scores are divided by its root; finite, >= 0; 0: head_dim */
+    float attn_logit_softcapping; /**< 0: none; else 1e-30 to 1e30 */
     /** rope_theta 0: no rotary embedding. head_dim and max_positions may be 0: the block's head_dim, and
      *  max_position_embeddings. */
     halyard_rope_options rope;
-    int64_t max_position_embeddings; /* bound of positions where there is a rotary embedding */
+    int64_t max_position_embeddings; /**< bound of positions where there is a rotary embedding */
 } halyard_block_config;
 
 /** Fills a configuration with what a family of models has in common; the sizes (hidden_size, intermediate_size, heads,
@@ -70,32 +72,45 @@ HALYARD_API const char *const *halyard_block_presets(void);
 /** Views of a block's tensors, read by halyard_block_create and not needed afterwards. Matrices are [out, in] or
  *  [in, out] as `layout` says, all of one dtype; vectors have any dtype. Null means absent. All are in one place. */
 typedef struct halyard_block_weights {
-    halyard_weight_layout layout;
-    /** Either the three, or one matrix of their outputs one after another (GPT-2's c_attn), q first. */
-    const DLTensor *q_proj, *k_proj, *v_proj;
-    const DLTensor *qkv_proj;
-    const DLTensor *o_proj;
-    const DLTensor *q_proj_bias, *k_proj_bias, *v_proj_bias, *qkv_proj_bias, *o_proj_bias; /* each optional */
-    /** [head_dim], optional: per-head RMSNorm of q and k with the block's eps and flags. */
-    const DLTensor *q_norm, *k_norm;
-    const DLTensor *gate_proj; /* of gated_mlp */
-    const DLTensor *up_proj, *down_proj;
-    const DLTensor *gate_proj_bias, *up_proj_bias, *down_proj_bias; /* optional */
-    /** The norms of attention and of the feed-forward network; weight optional (as 1), bias of LayerNorm only. */
-    const DLTensor *attention_norm, *attention_norm_bias, *ffn_norm, *ffn_norm_bias;
-    /** The second ones of HALYARD_SANDWICH_NORM. */
-    const DLTensor *attention_post_norm, *attention_post_norm_bias, *ffn_post_norm, *ffn_post_norm_bias;
+    halyard_weight_layout layout;  /**< of the matrices */
+    const DLTensor *q_proj;        /**< these three, or qkv_proj */
+    const DLTensor *k_proj;        /**< num_key_value_heads head_dim outputs */
+    const DLTensor *v_proj;        /**< num_key_value_heads head_dim outputs */
+    const DLTensor *qkv_proj;      /**< one matrix of their outputs one after another, q first: GPT-2's c_attn */
+    const DLTensor *o_proj;        /**< the output projection of attention */
+    const DLTensor *q_proj_bias;   /**< optional, as all biases */
+    const DLTensor *k_proj_bias;   /**< optional */
+    const DLTensor *v_proj_bias;   /**< optional */
+    const DLTensor *qkv_proj_bias; /**< optional */
+    const DLTensor *o_proj_bias;   /**< optional */
+    const DLTensor *q_norm;    /**< [head_dim], optional: RMSNorm of each head of q, with the block's eps and flags */
+    const DLTensor *k_norm;    /**< [head_dim], optional: the same of k */
+    const DLTensor *gate_proj; /**< of gated_mlp */
+    const DLTensor *up_proj;   /**< intermediate_size outputs */
+    const DLTensor *down_proj; /**< hidden_size outputs */
+    const DLTensor *gate_proj_bias;           /**< optional, of gated_mlp */
+    const DLTensor *up_proj_bias;             /**< optional */
+    const DLTensor *down_proj_bias;           /**< optional */
+    const DLTensor *attention_norm;           /**< the norm of attention; optional, as 1 */
+    const DLTensor *attention_norm_bias;      /**< optional, of LayerNorm */
+    const DLTensor *ffn_norm;                 /**< the norm of the feed-forward network; optional, as 1 */
+    const DLTensor *ffn_norm_bias;            /**< optional, of LayerNorm */
+    const DLTensor *attention_post_norm;      /**< the second ones of HALYARD_SANDWICH_NORM; optional, as 1 */
+    const DLTensor *attention_post_norm_bias; /**< optional, of LayerNorm */
+    const DLTensor *ffn_post_norm;            /**< optional, as 1 */
+    const DLTensor *ffn_post_norm_bias;       /**< optional, of LayerNorm */
     /** Where the block is to be: all zero: where the tensors are; else that of a CUDA device, to which tensors in the memory
      *  of the process are copied. */
     DLDevice device;
 } halyard_block_weights;
 
+/** A block: constant after it is made, so that any number of threads may run it, each with a cache of its own. */
 typedef struct halyard_block halyard_block;
 
-/** On a device it waits for what it has put into the context's stream. */
+/** Packs the weights. On a device it waits for what it has put into the context's stream. */
 HALYARD_API halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
                                                 const halyard_block_weights *weights, halyard_block **block);
-/** Null is allowed. No call that uses it may be running. */
+/** Frees it; null is allowed. No call that uses it may be running. */
 HALYARD_API void halyard_block_destroy(halyard_block *block);
 /** What it was made with, with the zeros filled in. */
 HALYARD_API halyard_status halyard_block_get_config(const halyard_block *block, halyard_block_config *config);
@@ -112,16 +127,20 @@ HALYARD_API halyard_status halyard_block_forward(const halyard_context *context,
                                                  const DLTensor *x, halyard_kv_cache *cache, int64_t layer,
                                                  const int64_t *sequences, DLTensor *y);
 
-/* ---- Stacks ---------------------------------------------------------------------------------------------------- */
+/** @} */
 
+/** @defgroup stacks Stacks
+ *  @{ */
+
+/** What a stack has besides its blocks. */
 typedef struct halyard_stack_config {
-    int64_t vocab_size;
-    int64_t hidden_size;
-    float embedding_multiplier; /* tokens' embeddings are multiplied by it (Gemma: sqrt(hidden_size)); finite; 0: 1 */
-    halyard_norm norm;          /* the last one; HALYARD_NORM_NONE for Post-LN */
-    float rms_norm_eps;         /* finite, >= 0 */
-    unsigned norm_flags;
-    float final_logit_softcapping; /* 0: none; else 1e-30 to 1e30 */
+    int64_t vocab_size;         /**< rows of the embedding */
+    int64_t hidden_size;        /**< features of a token */
+    float embedding_multiplier; /**< tokens' embeddings are multiplied by it (Gemma: sqrt(hidden_size)); finite; 0: 1 */
+    halyard_norm norm;          /**< the last one; HALYARD_NORM_NONE for Post-LN */
+    float rms_norm_eps;         /**< finite, >= 0 */
+    unsigned norm_flags;        /**< HALYARD_RMS_... */
+    float final_logit_softcapping; /**< 0: none; else 1e-30 to 1e30 */
 } halyard_stack_config;
 
 /** All where the blocks are or, of blocks on a device, all in the memory of the process: they are copied then, and not
@@ -131,19 +150,24 @@ typedef struct halyard_stack_weights {
     const DLTensor *embed_tokens;
     /** Null or [max positions, hidden_size]: learned positions, added. The same. */
     const DLTensor *embed_positions;
-    const DLTensor *norm, *norm_bias; /* [hidden_size], optional */
+    const DLTensor *norm;      /**< [hidden_size], optional: the weight of the last norm */
+    const DLTensor *norm_bias; /**< [hidden_size], optional: its bias, of LayerNorm */
     /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. */
     const DLTensor *lm_head;
 } halyard_stack_weights;
 
+/** A stack: constant after it is made, as a block is. */
 typedef struct halyard_stack halyard_stack;
 
-/** blocks: n_layers of them, one hidden_size, in one place, in order; not copied, must outlive the stack. */
+/** Makes a stack and packs lm_head. blocks: n_layers of them, one hidden_size, in one place, in order; not copied,
+ *  must outlive the stack. */
 HALYARD_API halyard_status halyard_stack_create(const halyard_context *context, const halyard_stack_config *config,
                                                 const halyard_stack_weights *weights,
                                                 const halyard_block *const *blocks, int64_t n_layers,
                                                 halyard_stack **stack);
-HALYARD_API void halyard_stack_destroy(halyard_stack *stack); /* null is allowed */
+/** Frees it, not its blocks; null is allowed. No call that uses it may be running. */
+HALYARD_API void halyard_stack_destroy(halyard_stack *stack);
+/** What it was made with, with the zeros filled in. */
 HALYARD_API halyard_status halyard_stack_get_config(const halyard_stack *stack, halyard_stack_config *config);
 
 /** Sees the residual stream, f32 [batch, T, hidden_size]: layer 0 is the embedding, layer i the output of block i - 1,
@@ -152,10 +176,11 @@ HALYARD_API halyard_status halyard_stack_get_config(const halyard_stack *stack, 
  *  dtype of the stream, and is complete when the work in the context's stream is: a copy belongs into that stream. */
 typedef void (*halyard_hidden_state_observer)(void *user, int64_t layer, int64_t first_token, const DLTensor *hidden);
 
+/** What a call of a stack does besides. */
 typedef struct halyard_stack_options {
-    int all_logits;                         /* not 0: logits of every token; 0: of the last one of each sequence */
-    halyard_hidden_state_observer observer; /* null: none */
-    void *user;
+    int all_logits;                         /**< not 0: logits of every token; 0: of the last one of each sequence */
+    halyard_hidden_state_observer observer; /**< null: none */
+    void *user;                             /**< the observer's first argument */
 } halyard_stack_options;
 
 /** logits = lm_head(norm(blocks(embedding(input_ids)))).
@@ -172,6 +197,8 @@ HALYARD_API halyard_status halyard_stack_forward(const halyard_context *context,
                                                  const DLTensor *input_ids, halyard_kv_cache *cache,
                                                  const int64_t *sequences, const halyard_stack_options *options,
                                                  DLTensor *logits);
+
+/** @} */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* block.hpp: the C++17 interface of block.h, in the manner of halyard.hpp.
+/** @file
+ * block.hpp: the C++17 interface of block.h, in the manner of halyard.hpp.
  *
  *     halyard::BlockConfig config = halyard::BlockConfig::preset("llama");
  *     config.hidden_size = 4096;  // and the other sizes
@@ -29,19 +30,20 @@ enum class NormPlacement {
 
 /// Fields are named as in the configuration files of Hugging Face transformers, where those have them.
 struct BlockConfig {
-    std::int64_t hidden_size = 0, intermediate_size = 0;
-    std::int64_t num_attention_heads = 0;
+    std::int64_t hidden_size = 0;          ///< features of a token
+    std::int64_t intermediate_size = 0;    ///< width of the feed-forward network
+    std::int64_t num_attention_heads = 0;  ///< heads of q
     std::int64_t num_key_value_heads = 0;  ///< divides num_attention_heads; 0: as many
     std::int64_t head_dim = 0;             ///< 0: hidden_size / num_attention_heads
 
-    Norm norm = Norm::rms;
-    NormPlacement norm_placement = NormPlacement::pre;
-    float rms_norm_eps = 1e-6f;  ///< of every norm, also of LayerNorms
-    unsigned norm_flags = 0;     ///< HALYARD_RMS_..., of RMSNorms
+    Norm norm = Norm::rms;                              ///< their kind
+    NormPlacement norm_placement = NormPlacement::pre;  ///< where they are
+    float rms_norm_eps = 1e-6f;                         ///< of every norm, also of LayerNorms
+    unsigned norm_flags = 0;                            ///< HALYARD_RMS_..., of RMSNorms
 
-    Activation hidden_act = Activation::silu;
-    float swish_beta = 1.0f;  ///< of Activation::swish
-    bool gated_mlp = true;    ///< down(act(gate x) * up x) instead of down(act(up x))
+    Activation hidden_act = Activation::silu;  ///< of the feed-forward network
+    float swish_beta = 1.0f;                   ///< of Activation::swish
+    bool gated_mlp = true;                     ///< down(act(gate x) * up x) instead of down(act(up x))
 
     bool causal = true;                        ///< needed where there is a cache
     std::int64_t sliding_window = 0;           ///< 0: none
@@ -66,6 +68,7 @@ struct BlockConfig {
     }
 
     BlockConfig() = default;
+    /// From that of the C functions.
     explicit BlockConfig(const halyard_block_config &c)
         : hidden_size(c.hidden_size), intermediate_size(c.intermediate_size),
           num_attention_heads(c.num_attention_heads), num_key_value_heads(c.num_key_value_heads), head_dim(c.head_dim),
@@ -130,18 +133,34 @@ private:
 /// The tensors of a block, not needed after it is made. Matrices are as `layout` says, all of one element type; those
 /// that a configuration does not have stay empty, and all vectors may.
 struct BlockWeights {
-    WeightLayout layout = WeightLayout::out_in;
-    ConstTensor q_proj, k_proj, v_proj;  ///< or:
-    ConstTensor qkv_proj;                ///< their outputs one after another
-    ConstTensor o_proj;
-    ConstTensor q_proj_bias, k_proj_bias, v_proj_bias, qkv_proj_bias, o_proj_bias;
-    ConstTensor q_norm, k_norm;  ///< [head_dim]: per-head RMSNorm
-    ConstTensor gate_proj;       ///< of gated_mlp
-    ConstTensor up_proj, down_proj;
-    ConstTensor gate_proj_bias, up_proj_bias, down_proj_bias;
-    ConstTensor attention_norm, attention_norm_bias, ffn_norm, ffn_norm_bias;
-    ConstTensor attention_post_norm, attention_post_norm_bias, ffn_post_norm, ffn_post_norm_bias;  ///< of sandwich
-    DLDevice device{};  ///< where the block is to be, if not where the tensors are
+    WeightLayout layout = WeightLayout::out_in;  ///< of the matrices
+    ConstTensor q_proj;                          ///< these three, or qkv_proj
+    ConstTensor k_proj;                          ///< num_key_value_heads head_dim outputs
+    ConstTensor v_proj;                          ///< num_key_value_heads head_dim outputs
+    ConstTensor qkv_proj;                        ///< one matrix of their outputs one after another
+    ConstTensor o_proj;                          ///< the output projection of attention
+    ConstTensor q_proj_bias;                     ///< optional, as all biases
+    ConstTensor k_proj_bias;                     ///< optional
+    ConstTensor v_proj_bias;                     ///< optional
+    ConstTensor qkv_proj_bias;                   ///< optional
+    ConstTensor o_proj_bias;                     ///< optional
+    ConstTensor q_norm;                          ///< [head_dim]: RMSNorm of each head of q
+    ConstTensor k_norm;                          ///< [head_dim]: the same of k
+    ConstTensor gate_proj;                       ///< of gated_mlp
+    ConstTensor up_proj;                         ///< intermediate_size outputs
+    ConstTensor down_proj;                       ///< hidden_size outputs
+    ConstTensor gate_proj_bias;                  ///< optional, of gated_mlp
+    ConstTensor up_proj_bias;                    ///< optional
+    ConstTensor down_proj_bias;                  ///< optional
+    ConstTensor attention_norm;                  ///< the norm of attention
+    ConstTensor attention_norm_bias;             ///< of LayerNorm
+    ConstTensor ffn_norm;                        ///< the norm of the feed-forward network
+    ConstTensor ffn_norm_bias;                   ///< of LayerNorm
+    ConstTensor attention_post_norm;             ///< the second ones of NormPlacement::sandwich
+    ConstTensor attention_post_norm_bias;        ///< of LayerNorm
+    ConstTensor ffn_post_norm;                   ///< of NormPlacement::sandwich
+    ConstTensor ffn_post_norm_bias;              ///< of LayerNorm
+    DLDevice device{};                           ///< where the block is to be, if not where the tensors are
 };
 
 namespace detail {
@@ -166,6 +185,7 @@ public:
     /// None; calls refuse it.
     Block() noexcept = default;
 
+    /// Packs the weights.
     Block(const BlockConfig &config, const BlockWeights &weights, const halyard_context *context = nullptr) {
         const halyard_block_config c = config.get();
         const BlockWeights &w = weights;
@@ -229,7 +249,9 @@ public:
         forward(x, cache, layer, Sequences(), y, context);
     }
 
+    /// Whether there is one.
     explicit operator bool() const noexcept { return block_ != nullptr; }
+    /// The argument that a C function takes.
     const halyard_block *get() const noexcept { return block_.get(); }
 
 private:
@@ -250,20 +272,24 @@ private:
 
 /* ---- Stacks -------------------------------------------------------------------------------------------------- */
 
+/// What a stack has besides its blocks.
 struct StackConfig {
-    std::int64_t vocab_size = 0, hidden_size = 0;
-    float embedding_multiplier = 1.0f;  ///< tokens' embeddings are multiplied by it
-    Norm norm = Norm::rms;              ///< the last one; none for Post-LN
-    float rms_norm_eps = 1e-6f;
-    unsigned norm_flags = 0;
+    std::int64_t vocab_size = 0;           ///< rows of the embedding
+    std::int64_t hidden_size = 0;          ///< features of a token
+    float embedding_multiplier = 1.0f;     ///< tokens' embeddings are multiplied by it
+    Norm norm = Norm::rms;                 ///< the last one; none for Post-LN
+    float rms_norm_eps = 1e-6f;            ///< of that norm
+    unsigned norm_flags = 0;               ///< HALYARD_RMS_...
     float final_logit_softcapping = 0.0f;  ///< 0: none
 };
 
+/// The tensors of a stack.
 struct StackWeights {
     /// [vocab_size, hidden_size], any element type. Must outlive the stack, unless it is copied to the device of the blocks.
     ConstTensor embed_tokens;
     ConstTensor embed_positions;  ///< {}, or learned positions: [max positions, hidden_size]. The same
-    ConstTensor norm, norm_bias;  ///< [hidden_size], optional
+    ConstTensor norm;             ///< [hidden_size], optional: the weight of the last norm
+    ConstTensor norm_bias;        ///< [hidden_size], optional: its bias
     ConstTensor lm_head;          ///< [vocab_size, hidden_size]; {}: embed_tokens
 };
 
@@ -304,6 +330,7 @@ public:
         stack_.reset(stack);
     }
 
+    /// What it was made with.
     StackConfig config() const {
         halyard_stack_config c{};
         check(halyard_stack_get_config(get(), &c));
@@ -329,6 +356,7 @@ public:
                  const halyard_context *context = nullptr) const {
         call(input_ids, cache, sequences, nullptr, logits, context);
     }
+    /// The same with sequences 0, 1, ...
     void forward(const TokenIds &input_ids, KvCache &cache, const Tensor &logits,
                  const halyard_context *context = nullptr) const {
         call(input_ids, cache, Sequences(), nullptr, logits, context);
@@ -341,6 +369,7 @@ public:
         check(halyard_stack_forward(context, get(), input_ids.get("input_ids"), nullptr, nullptr, &options,
                                     logits.get("logits")));
     }
+    /// The same for tokens that continue sequences of a cache.
     void forward_all(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
                      const halyard_context *context = nullptr) const {
         halyard_stack_options options{};
@@ -367,7 +396,9 @@ public:
                                     logits.get("logits")));
     }
 
+    /// Whether there is one.
     explicit operator bool() const noexcept { return stack_ != nullptr; }
+    /// The argument that a C function takes.
     const halyard_stack *get() const noexcept { return stack_.get(); }
 
 private:

@@ -1,10 +1,12 @@
-/* halyard: the kernels between the matrix products of a transformer, compiled ahead of time.
+/** @file
+ * halyard: the kernels of transformers, compiled ahead of time.
  *
  * The C interface. Every function takes tensors as DLPack `DLTensor` views, returns a status and never
  * aborts, throws or keeps a pointer beyond the call.
  *
- * Tensors
- *   - device kDLCPU, or kDLCUDA where a function and the library have kernels for it (see CUDA below); dtype f32, f16 or bf16 (kDLFloat 32/16, kDLBfloat 16), one lane;
+ * @par Tensors
+ *   - device kDLCPU, or kDLCUDA where a function and the library have kernels for it (see CUDA below); dtype f32, f16
+ *     or bf16 (kDLFloat 32/16, kDLBfloat 16), one lane;
  *   - rank 1 to 4. A *row* is the last axis: it must be contiguous (stride 1). Leading axes may have any
  *     non-negative stride, so a padded pitch or a slice of a larger tensor is fine. `strides == NULL` means
  *     compact row-major, as in DLPack;
@@ -14,35 +16,35 @@
  *   - an axis of extent 0 makes the call do nothing, except that row operations (norms, softmax) refuse an
  *     empty last axis: its mean or maximum is not defined.
  *
- * In place
+ * @par In place
  *   An output may be exactly the same view as an input (same data, same strides) where the function says so.
  *   Any other overlap of an output with an input or another output is refused. Views of one allocation overlap if they
  *   share an element: two ranges of its columns do not, whatever its strides. Strides of three axes or more that are
  *   made to be intricate may be refused because the question would take too long to decide; the message says so.
  *
- * Errors
+ * @par Errors
  *   Arguments are checked before anything is written. On failure the outputs are untouched, the status says
  *   what kind of failure it was and halyard_last_error() holds a sentence that names the argument.
  *
- * Numerics
+ * @par Numerics
  *   The result of a row does not depend on the other rows of the call, on the row's place among them or on the
  *   number of threads. f32 results are the same bits on AVX2, AVX-512 and NEON (and every later target with fused
  *   multiply-add). docs/numerics.md has the accuracy of each function. Calls compute in the default floating-point
  *   environment (rounding to nearest, denormals kept, no traps) whatever the caller's, to which they return; they may
  *   raise its exception flags.
  *
- * Threads
+ * @par Threads
  *   Every function may be called from any number of threads at once, with the same or different contexts. A call needs
  *   up to 160 KiB of stack.
  *
- * fork()
+ * @par fork()
  *   The child may call every function, with the parent's handles too, whatever other threads of the parent were doing.
  *   Their calls end in the middle: what they were writing, outputs and caches, is half written, and memory that they
  *   alone knew is lost to the child. A child that is made inside a callback may not return from it. A process that has
  *   used CUDA keeps it to itself: in its children, calls on CUDA tensors fail with HALYARD_NO_DEVICE, and what is on a
  *   device is not freed.
  *
- * Environment variables
+ * @par Environment variables
  *   Read when the library is loaded: HALYARD_NUM_THREADS and HALYARD_MAX_ISA (see the contexts below); HALYARD_VERBOSE=1,
  *   which writes a line for every call to stderr, or to the file that HALYARD_VERBOSE_FILE names, and 2, which writes one
  *   for every kernel besides (docs/verbose.md). An empty one counts as not set, and a value that makes no sense is ignored,
@@ -56,29 +58,33 @@
 
 #include "dlpack/dlpack.h"
 
+/** What the library exports. */
 #if defined(_WIN32)
 #define HALYARD_API
 #else
 #define HALYARD_API __attribute__((visibility("default")))
 #endif
 
-/* In C++ too, an enumeration may hold any int: one that is none of its values is refused. */
+/** @cond In C++ too, an enumeration may hold any int: one that is none of its values is refused. */
 #ifdef __cplusplus
 #define HALYARD_AS_INT : int
 extern "C" {
 #else
 #define HALYARD_AS_INT
 #endif
+/** @endcond */
 
-/* ---- Status ------------------------------------------------------------------------------------------- */
+/** @defgroup status Status
+ *  @{ */
 
+/** What a call returns: HALYARD_OK, or the kind of failure. */
 typedef enum halyard_status HALYARD_AS_INT {
-    HALYARD_OK = 0,
-    HALYARD_INVALID_ARGUMENT = 1, /* null, wrong rank, mismatched shape, overlap, value out of range */
-    HALYARD_UNSUPPORTED = 2,      /* well formed, but a dtype, device or instruction set this library lacks */
-    HALYARD_OUT_OF_MEMORY = 3,
-    HALYARD_NO_DEVICE = 4,    /* no CUDA driver, one that is too old, no GPU or none of this number: see the message */
-    HALYARD_DEVICE_ERROR = 5, /* the CUDA driver refused to load or launch a kernel; the message has its words */
+    HALYARD_OK = 0,               /**< the outputs are written */
+    HALYARD_INVALID_ARGUMENT = 1, /**< null, wrong rank, mismatched shape, overlap, value out of range */
+    HALYARD_UNSUPPORTED = 2,      /**< well formed, but a dtype, device or instruction set this library lacks */
+    HALYARD_OUT_OF_MEMORY = 3,    /**< memory for intermediates or a handle could not be had */
+    HALYARD_NO_DEVICE = 4, /**< no CUDA driver, one that is too old, no GPU or none of this number: see the message */
+    HALYARD_DEVICE_ERROR = 5, /**< the CUDA driver refused to load or launch a kernel; the message has its words */
 } halyard_status;
 
 /** The name of a status: "ok", "invalid argument", ... Never null. */
@@ -88,18 +94,31 @@ HALYARD_API const char *halyard_status_name(halyard_status status);
  *  failed. Valid until the thread's next failing call. */
 HALYARD_API const char *halyard_last_error(void);
 
-/** Version of the library: "major.minor.patch". */
+/** Version of this header. A later patch has the same interface; before 1.0 a later minor version may have another. */
+#define HALYARD_VERSION_MAJOR 0
+/** See HALYARD_VERSION_MAJOR. */
+#define HALYARD_VERSION_MINOR 1
+/** See HALYARD_VERSION_MAJOR. */
+#define HALYARD_VERSION_PATCH 0
+/** The same as one number to compare: 10203 is 1.2.3. */
+#define HALYARD_VERSION_NUMBER (HALYARD_VERSION_MAJOR * 10000 + HALYARD_VERSION_MINOR * 100 + HALYARD_VERSION_PATCH)
+
+/** Version of the library that is linked: "major.minor.patch". */
 HALYARD_API const char *halyard_version(void);
 
-/* ---- Instruction sets --------------------------------------------------------------------------------- */
+/** @} */
+
+/** @defgroup isa Instruction sets
+ *  @{ */
 
 /** Variants the kernels are built for, weakest first. A library holds those of one processor. */
 typedef enum halyard_isa HALYARD_AS_INT {
-    HALYARD_ISA_SSE41 = 0,     /* "sse41":     x86-64 with SSE4.1 */
-    HALYARD_ISA_AVX2 = 1,      /* "avx2":      AVX2, FMA, F16C */
-    HALYARD_ISA_AVX512 = 2,    /* "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
-    HALYARD_ISA_NEON = 3,      /* "neon":      any 64-bit ARM */
-    HALYARD_ISA_NEON_FP16 = 4, /* "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
+    HALYARD_ISA_SSE41 = 0,  /**< "sse41":     x86-64 with SSE4.1 */
+    HALYARD_ISA_AVX2 = 1,   /**< "avx2":      AVX2, FMA, F16C */
+    HALYARD_ISA_AVX512 = 2, /**< "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
+    HALYARD_ISA_NEON = 3,   /**< "neon":      any 64-bit ARM */
+    HALYARD_ISA_NEON_FP16 =
+        4, /**< "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
 } halyard_isa;
 
 /** Number of values of halyard_isa, those of other processors included: 0 to halyard_isa_count() - 1. */
@@ -109,7 +128,14 @@ HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
 
-/* ---- Context ------------------------------------------------------------------------------------------ */
+/** 1 if this library was built with the operation, whose name is one of operations.cmake ("layer_norm", "ffn"), else 0: its
+ *  functions then answer HALYARD_UNSUPPORTED. halyard/config.h says the same to the preprocessor. */
+HALYARD_API int halyard_operation_supported(const char *operation);
+
+/** @} */
+
+/** @defgroup context Context
+ *  @{ */
 
 /** What a call needs beside its tensors. A null context means the defaults: all processors this process may
  *  use, the library's own threads, the best instruction set. A context may be shared by threads; the setters
@@ -160,29 +186,38 @@ HALYARD_API halyard_status halyard_context_set_cuda_stream(halyard_context *cont
  *  calls in steady state allocate nothing. */
 HALYARD_API void halyard_context_release_scratch(const halyard_context *context);
 
-/* ---- CUDA ---------------------------------------------------------------------------------------------
- * Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and block.h
- * declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks its arguments, puts kernels into
- * the stream and returns: it neither waits nor, in steady state, allocates (linear layers, networks and attention have scratch
- * memory on the device, in the context; a rope has its table there), and it can be captured in a graph if its kernels have been
- * loaded and such a call has been made before. Products of linear layers are cuBLASLt's if that is found at run time, unless
- * the environment variable HALYARD_CUBLASLT is "off", else the library's. A call uses the device's primary context, which is
- * the one of the CUDA runtime and PyTorch. The driver is opened at the first use; without one, calls say so
- * (HALYARD_NO_DEVICE). Rows are read by 16 bytes where data and pitch are multiples of 16 bytes and the width is whole; other
- * tensors take longer, and give the same bits. */
+/** @} */
+
+/** @defgroup cuda CUDA
+ *
+ *  Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and
+ *  block.h declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks
+ *  its arguments, puts kernels into the stream and returns: it neither waits nor, in steady state, allocates (linear
+ *  layers, networks and attention have scratch memory on the device, in the context; a rope has its table there), and
+ *  it can be captured in a graph if its kernels have been loaded and such a call has been made before. Products of
+ *  linear layers are cuBLASLt's if that is found at run time, unless the environment variable HALYARD_CUBLASLT is
+ *  "off", else the library's. A call uses the device's primary context, which is the one of the CUDA runtime and
+ *  PyTorch. The driver is opened at the first use; without one, calls say so (HALYARD_NO_DEVICE). Rows are read by 16
+ *  bytes where data and pitch are multiples of 16 bytes and the width is whole; other tensors take longer, and give
+ *  the same bits.
+ *  @{ */
 
 /** Opens the driver and loads all kernels for a device (0 is the first), so that no later call has to. Also the way to ask
  *  whether calls on that device can work: HALYARD_UNSUPPORTED if the library has no CUDA kernels, HALYARD_NO_DEVICE
  *  otherwise. */
 HALYARD_API halyard_status halyard_cuda_prepare(int device);
 
-/* ---- Normalization ------------------------------------------------------------------------------------
- * x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
- * eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
- * stays in that row.
- * Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
- * least 2^-126 (1.2e-38) and its sum of squares (of deviations from the mean) is below 2^128 (3.4e38): with eps = 0
- * features of 1e-18 to 1e19 / sqrt(d). docs/numerics.md says what is beyond. */
+/** @} */
+
+/** @defgroup norms Normalization
+ *
+ *  x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
+ *  eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
+ *  stays in that row.
+ *  Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
+ *  least 2^-126 (1.2e-38) and its sum of squares (of deviations from the mean) is below 2^128 (3.4e38): with eps = 0
+ *  features of 1e-18 to 1e19 / sqrt(d). docs/numerics.md says what is beyond.
+ *  @{ */
 
 /** y = weight * (x - mean) / sqrt(var + eps) + bias; mean and biased variance (divided by d) over the row
  *  (Ba, Kiros, Hinton 2016). The variance is centred and the mean carried beyond f32, so rows with
@@ -193,8 +228,8 @@ HALYARD_API halyard_status halyard_layer_norm(const halyard_context *context, co
 
 /** Options of the RMSNorm functions, combined with |. */
 enum {
-    HALYARD_RMS_EPS_OUTSIDE_ROOT = 1, /* divide by sqrt(mean square) + eps, the form printed in many texts */
-    HALYARD_RMS_UNIT_OFFSET = 2,      /* multiply by 1 + weight: Gemma's convention; no change without a weight */
+    HALYARD_RMS_EPS_OUTSIDE_ROOT = 1, /**< divide by sqrt(mean square) + eps, the form printed in many texts */
+    HALYARD_RMS_UNIT_OFFSET = 2,      /**< multiply by 1 + weight: Gemma's convention; no change without a weight */
 };
 
 /** y = weight * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). A row of finite features whose sum of squares
@@ -227,8 +262,12 @@ HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, 
  *  throughout, as in PyTorch; other -Inf give 0. */
 HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y);
 
-/* ---- Activations --------------------------------------------------------------------------------------
- * Element by element, x and y of one shape; y may be x. NaN gives NaN; limits at +-Inf. */
+/** @} */
+
+/** @defgroup activations Activations
+ *
+ *  Element by element, x and y of one shape; y may be x. NaN gives NaN; limits at +-Inf.
+ *  @{ */
 
 /** max(0, x) */
 HALYARD_API halyard_status halyard_relu(const halyard_context *context, const DLTensor *x, DLTensor *y);
@@ -236,35 +275,56 @@ HALYARD_API halyard_status halyard_relu(const halyard_context *context, const DL
 HALYARD_API halyard_status halyard_relu2(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * Phi(x) = x/2 * erfc(-x / sqrt(2)), exact GELU (Hendrycks and Gimpel 2016); +0 at -Inf */
 HALYARD_API halyard_status halyard_gelu(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "gelu_new" or "gelu_pytorch_tanh" */
+/** x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "gelu_new" or "gelu_pytorch_tanh"
+ *  (Hendrycks and Gimpel 2016) */
 HALYARD_API halyard_status halyard_gelu_tanh(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * sigmoid(1.702 x), "quick_gelu" */
+/** x * sigmoid(1.702 x), "quick_gelu" (Hendrycks and Gimpel 2016) */
 HALYARD_API halyard_status halyard_gelu_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
-/** x * sigmoid(x), also called Swish-1 */
+/** x * sigmoid(x), also called Swish-1 (Elfwing et al. 2017) */
 HALYARD_API halyard_status halyard_silu(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** x * sigmoid(beta * x) (Ramachandran et al. 2017); beta is 0, or from 1e-28 to 1e28 in magnitude */
 HALYARD_API halyard_status halyard_swish(const halyard_context *context, const DLTensor *x, float beta, DLTensor *y);
 /** 1 / (1 + exp(-x)) */
 HALYARD_API halyard_status halyard_sigmoid(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** tanh(x) */
 HALYARD_API halyard_status halyard_tanh(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** exp(x); overflow gives Inf, underflow is gradual */
 HALYARD_API halyard_status halyard_exp(const halyard_context *context, const DLTensor *x, DLTensor *y);
 
-/* The derivative of each at x. relu's is 0 at 0, as in PyTorch. */
+/** @name Derivatives
+ *  The derivative of each activation at x.
+ *  @{ */
+
+/** The derivative of halyard_relu; 0 at 0, as in PyTorch. */
 HALYARD_API halyard_status halyard_relu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_relu2. */
 HALYARD_API halyard_status halyard_relu2_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_gelu. */
 HALYARD_API halyard_status halyard_gelu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_gelu_tanh. */
 HALYARD_API halyard_status halyard_gelu_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_gelu_sigmoid. */
 HALYARD_API halyard_status halyard_gelu_sigmoid_derivative(const halyard_context *context, const DLTensor *x,
                                                            DLTensor *y);
+/** The derivative of halyard_silu. */
 HALYARD_API halyard_status halyard_silu_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_swish with respect to x. */
 HALYARD_API halyard_status halyard_swish_derivative(const halyard_context *context, const DLTensor *x, float beta,
                                                     DLTensor *y);
+/** The derivative of halyard_sigmoid. */
 HALYARD_API halyard_status halyard_sigmoid_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_tanh. */
 HALYARD_API halyard_status halyard_tanh_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** The derivative of halyard_exp. */
 HALYARD_API halyard_status halyard_exp_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
+/** @} */
 
-/* ---- Gated linear units (Dauphin et al. 2016, Shazeer 2020) ---------------------------------------------
- * gate, up, y: [..., h], one shape; y may be gate or up. The gate goes through the activation. */
+/** @} */
+
+/** @defgroup gated_units Gated linear units (Dauphin et al. 2016, Shazeer 2020)
+ *
+ *  gate, up, y: [..., h], one shape; y may be gate or up. The gate goes through the activation.
+ *  @{ */
 
 /** sigmoid(gate) * up */
 HALYARD_API halyard_status halyard_glu(const halyard_context *context, const DLTensor *gate, const DLTensor *up,
@@ -287,27 +347,40 @@ HALYARD_API halyard_status halyard_swiglu(const halyard_context *context, const 
 
 /** Where gate and up lie in the rows of one tensor [..., 2h]. */
 typedef enum halyard_glu_layout HALYARD_AS_INT {
-    HALYARD_GLU_GATE_UP = 0,     /* two halves, gate first: Hugging Face's gate_up_proj */
-    HALYARD_GLU_UP_GATE = 1,     /* two halves, gate second: torch.nn.functional.glu */
-    HALYARD_GLU_INTERLEAVED = 2, /* g0 u0 g1 u1 ... */
+    HALYARD_GLU_GATE_UP = 0,     /**< two halves, gate first: Hugging Face's gate_up_proj */
+    HALYARD_GLU_UP_GATE = 1,     /**< two halves, gate second: torch.nn.functional.glu */
+    HALYARD_GLU_INTERLEAVED = 2, /**< g0 u0 g1 u1 ... */
 } halyard_glu_layout;
 
-/* The same on one tensor x: [..., 2h] -> y: [..., h]. For the two halved layouts y may be the half of x that
- * holds the gate or the one that holds up (the same data and strides); otherwise y may not overlap x. */
+/** @name Gate and up in one tensor
+ *  The same on one tensor x: [..., 2h] -> y: [..., h]. For the two halved layouts y may be the half of x that
+ *  holds the gate or the one that holds up (the same data and strides); otherwise y may not overlap x.
+ *  @{ */
+
+/** sigmoid(gate) * up */
 HALYARD_API halyard_status halyard_glu_packed(const halyard_context *context, const DLTensor *x,
                                               halyard_glu_layout layout, DLTensor *y);
+/** gate * up */
 HALYARD_API halyard_status halyard_bilinear_packed(const halyard_context *context, const DLTensor *x,
                                                    halyard_glu_layout layout, DLTensor *y);
+/** max(0, gate) * up */
 HALYARD_API halyard_status halyard_reglu_packed(const halyard_context *context, const DLTensor *x,
                                                 halyard_glu_layout layout, DLTensor *y);
+/** gelu(gate) * up */
 HALYARD_API halyard_status halyard_geglu_packed(const halyard_context *context, const DLTensor *x,
                                                 halyard_glu_layout layout, DLTensor *y);
+/** gelu_tanh(gate) * up */
 HALYARD_API halyard_status halyard_geglu_tanh_packed(const halyard_context *context, const DLTensor *x,
                                                      halyard_glu_layout layout, DLTensor *y);
+/** swish(gate, beta) * up; beta as for halyard_swish */
 HALYARD_API halyard_status halyard_swiglu_packed(const halyard_context *context, const DLTensor *x,
                                                  halyard_glu_layout layout, float beta, DLTensor *y);
+/** @} */
 
-/* ---- Elementwise ---------------------------------------------------------------------------------------*/
+/** @} */
+
+/** @defgroup elementwise Elementwise
+ *  @{ */
 
 /** y = a + b, one shape; y may be a or b. */
 HALYARD_API halyard_status halyard_add(const halyard_context *context, const DLTensor *a, const DLTensor *b,
@@ -317,23 +390,28 @@ HALYARD_API halyard_status halyard_add(const halyard_context *context, const DLT
  *  equal dtypes this is a strided copy, and y may be x. */
 HALYARD_API halyard_status halyard_cast(const halyard_context *context, const DLTensor *x, DLTensor *y);
 
-/* ---- Weights of linear layers --------------------------------------------------------------------------
- * A weight matrix is packed once into the form the kernels read: panels 16 outputs wide, input by input, in the
- * dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers). The packed bytes
- * are the same on every CPU target, hold no pointers, and are what a file of weights holds. */
+/** @} */
 
+/** @defgroup weights Weights of linear layers
+ *
+ *  A weight matrix is packed once into the form the kernels read: panels 16 outputs wide, input by input, in the
+ *  dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers). The packed bytes
+ *  are the same on every CPU target, hold no pointers, and are what a file of weights holds.
+ *  @{ */
+
+/** A packed weight matrix. May be used by any number of threads. */
 typedef struct halyard_weights halyard_weights;
 
 /** How a weight matrix lies in memory. */
 typedef enum halyard_weight_layout HALYARD_AS_INT {
-    HALYARD_WEIGHT_OUT_IN = 0, /* [out_features, in_features]: torch.nn.Linear, safetensors */
-    HALYARD_WEIGHT_IN_OUT = 1, /* [in_features, out_features]: GPT-2's Conv1D */
+    HALYARD_WEIGHT_OUT_IN = 0, /**< [out_features, in_features]: torch.nn.Linear, safetensors */
+    HALYARD_WEIGHT_IN_OUT = 1, /**< [in_features, out_features]: GPT-2's Conv1D */
 } halyard_weight_layout;
 
 /** What halyard_weights_pack does beside packing. All zero (or a null pointer for the whole) means: [out, in], one
  *  matrix, nothing folded. */
 typedef struct halyard_pack_options {
-    halyard_weight_layout layout;
+    halyard_weight_layout layout; /**< of `weight` and `up` */
     /** Null, or a second matrix of the same shape and dtype: `weight` is then the gate, this one is `up`, and the two
      *  are interleaved so that one pass computes both (a *gated* matrix: halyard_linear then multiplies
      *  activation(gate) by up, and `out_features` counts the columns of one of them). */
@@ -351,12 +429,14 @@ typedef struct halyard_pack_options {
     DLDevice device;
 } halyard_pack_options;
 
+/** What packed weights are. */
 typedef struct halyard_weights_info {
-    int64_t in_features, out_features;
-    DLDataType dtype;
-    int gated;       /* 1: gate and up, interleaved */
-    int norm_folded; /* 1: packed with norm_weight, norm_bias or norm_unit_offset */
-    int64_t bytes;   /* of the packed form: header, column sums, panels */
+    int64_t in_features;  /**< inputs */
+    int64_t out_features; /**< outputs: of one matrix, where gate and up are interleaved */
+    DLDataType dtype;     /**< of the source */
+    int gated;            /**< 1: gate and up, interleaved */
+    int norm_folded;      /**< 1: packed with norm_weight, norm_bias or norm_unit_offset */
+    int64_t bytes;        /**< of the packed form: header, column sums, panels */
 } halyard_weights_info;
 
 /* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded
@@ -383,31 +463,35 @@ HALYARD_API halyard_status halyard_weights_load(const char *path, halyard_weight
 HALYARD_API halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights);
 /** The packed bytes, halyard_weights_info's `bytes` of them; null if `weights` is. */
 HALYARD_API const void *halyard_weights_data(const halyard_weights *weights);
+/** Describes packed weights. */
 HALYARD_API halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_weights_info *info);
 /** Frees what pack and load made; null is allowed. No call that uses the weights may be running. */
 HALYARD_API void halyard_weights_destroy(halyard_weights *weights);
 
-/* ---- Linear layers -------------------------------------------------------------------------------------- */
+/** @} */
+
+/** @defgroup linear Linear layers
+ *  @{ */
 
 /** The activations that a linear layer can apply: those above, computed by the same code. */
 typedef enum halyard_activation HALYARD_AS_INT {
-    HALYARD_IDENTITY = 0,
-    HALYARD_RELU = 1,
-    HALYARD_GELU = 2,
-    HALYARD_GELU_TANH = 3,
-    HALYARD_GELU_SIGMOID = 4,
-    HALYARD_SILU = 5,
-    HALYARD_SWISH = 6, /* with beta */
-    HALYARD_SIGMOID = 7,
-    HALYARD_TANH = 8,
-    HALYARD_EXP = 9,
-    HALYARD_RELU2 = 10,
+    HALYARD_IDENTITY = 0,     /**< x */
+    HALYARD_RELU = 1,         /**< halyard_relu */
+    HALYARD_GELU = 2,         /**< halyard_gelu */
+    HALYARD_GELU_TANH = 3,    /**< halyard_gelu_tanh */
+    HALYARD_GELU_SIGMOID = 4, /**< halyard_gelu_sigmoid */
+    HALYARD_SILU = 5,         /**< halyard_silu */
+    HALYARD_SWISH = 6,        /**< halyard_swish, with beta */
+    HALYARD_SIGMOID = 7,      /**< halyard_sigmoid */
+    HALYARD_TANH = 8,         /**< halyard_tanh */
+    HALYARD_EXP = 9,          /**< halyard_exp */
+    HALYARD_RELU2 = 10,       /**< halyard_relu2 */
 } halyard_activation;
 
-/** What happens to a product before it is stored, in this order, in f32 without rounding between the steps. All zero
- *  (or a null pointer for the whole): nothing. */
+/** The epilogue of a GEMM: what happens to its sums before they are stored, in this order, in f32 without rounding
+ *  between the steps. All zero (or a null pointer for the whole): nothing. */
 typedef struct halyard_linear_options {
-    /** Null, or f32 with the leading shape of x (rank 1 and extent 1 if x has rank 1): each row of the product is
+    /** Null, or f32 with the leading shape of x (rank 1 and extent 1 if x has rank 1): each row of sums is
      *  multiplied by its entry. With weights that have a norm folded this is the norm's 1/sqrt(...) of the row. */
     const DLTensor *row_scale;
     /** Null, or like row_scale: the row's mean, for weights with a LayerNorm folded; row_mean times the sums of the
@@ -417,10 +501,10 @@ typedef struct halyard_linear_options {
     const DLTensor *bias;
     /** Null, or the same for `up` of gated weights. */
     const DLTensor *bias_up;
-    /** Of the product; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
+    /** Of the sums; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
      *  gelu GeGLU, silu SwiGLU. */
     halyard_activation activation;
-    float beta; /* of HALYARD_SWISH, as for halyard_swish */
+    float beta; /**< of HALYARD_SWISH, as for halyard_swish */
     /** Null, or shape and dtype of y: added last. May be y. */
     const DLTensor *residual;
 } halyard_linear_options;
@@ -446,38 +530,42 @@ HALYARD_API halyard_status halyard_rms_norm_scale(const halyard_context *context
 HALYARD_API halyard_status halyard_layer_norm_scale(const halyard_context *context, const DLTensor *x, float eps,
                                                     DLTensor *mean, DLTensor *scale);
 
-/* ---- Feed-forward networks ------------------------------------------------------------------------------ */
+/** @} */
 
+/** @defgroup ffn Feed-forward networks
+ *  @{ */
+
+/** The norm before a feed-forward network, and those of a block. */
 typedef enum halyard_norm HALYARD_AS_INT {
-    HALYARD_NORM_NONE = 0,
-    HALYARD_NORM_RMS = 1,
-    HALYARD_NORM_LAYER = 2,
+    HALYARD_NORM_NONE = 0,  /**< none */
+    HALYARD_NORM_RMS = 1,   /**< halyard_rms_norm */
+    HALYARD_NORM_LAYER = 2, /**< halyard_layer_norm */
 } halyard_norm;
 
 /** All zero (or a null pointer for the whole): down(up(x)), no norm, no biases, no activation, no residual. */
 typedef struct halyard_ffn_options {
-    halyard_norm norm;           /* of x, before the first product */
-    const DLTensor *norm_weight; /* null or [d_model], dtype of x */
-    const DLTensor *norm_bias;   /* null or [d_model], dtype of x; LayerNorm only */
-    float eps;                   /* of the norm: finite and >= 0 */
-    unsigned norm_flags;         /* HALYARD_RMS_...; RMSNorm only */
+    halyard_norm norm;           /**< of x, before the first GEMM */
+    const DLTensor *norm_weight; /**< null or [d_model], dtype of x */
+    const DLTensor *norm_bias;   /**< null or [d_model], dtype of x; LayerNorm only */
+    float eps;                   /**< of the norm: finite and >= 0 */
+    unsigned norm_flags;         /**< HALYARD_RMS_...; RMSNorm only */
     /** Not 0: `up` was packed with the norm's weight (and bias) folded. The norm then only computes each row's scale (and
-     *  mean), which is applied to the product, and the normalized tensor is never made; norm_weight and norm_bias must
+     *  mean), which is applied to the sums, and the normalized tensor is never made; norm_weight and norm_bias must
      *  be null. The result is that of the plain form within rounding; the mean of rows with |mean| >> deviation cancels
-     *  in the product's accuracy, as it does in every implementation of this form. */
+     *  in the sums' accuracy, as it does in every implementation of this form. */
     int deferred_norm;
-    halyard_activation activation;
-    float beta;                /* of HALYARD_SWISH, as for halyard_swish */
-    const DLTensor *bias;      /* null or [d_ff], any dtype: of the first product; of the gate if it is gated */
-    const DLTensor *bias_up;   /* null or [d_ff]: of `up` where the first product is gated */
-    const DLTensor *bias_down; /* null or [d_model] */
-    int residual;              /* not 0: y = x + FFN(Norm(x)) */
+    halyard_activation activation; /**< of the first GEMM; of the gate if it is gated */
+    float beta;                    /**< of HALYARD_SWISH, as for halyard_swish */
+    const DLTensor *bias;          /**< null or [d_ff], any dtype: of the first GEMM; of the gate if it is gated */
+    const DLTensor *bias_up;       /**< null or [d_ff]: of `up` where the first GEMM is gated */
+    const DLTensor *bias_down;     /**< null or [d_model] */
+    int residual;                  /**< not 0: y = x + FFN(Norm(x)) */
 } halyard_ffn_options;
 
 /** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.
  *  up: d_model -> d_ff, plain or gated; down: d_ff -> d_model, plain. x: [..., d_model]; y: shape of x, any dtype (that of x
  *  with `residual`); y may not overlap x or the weights. Rows are done in blocks of at most 256. What lies between norm,
- *  products and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
+ *  GEMMs and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
  *  2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes per thread at most.
  *  On a CUDA device what lies between is of the one 16-bit type of x and weights, if they have one, else f32, and so many rows
  *  go through at a time that it takes about 512 MB at most. */
@@ -488,6 +576,8 @@ HALYARD_API halyard_status halyard_ffn(const halyard_context *context, const DLT
  *  integer and up to a multiple of `multiple_of` (Shazeer 2020; Llama: 4096, 256 -> 11008). 0 if an argument is < 1 or
  *  the result does not fit. */
 HALYARD_API int64_t halyard_ffn_hidden_size(int64_t d_model, int64_t multiple_of);
+
+/** @} */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* halyard.hpp: the C++17 interface, a header-only layer over halyard.h.
+/** @file
+ * halyard.hpp: the C++17 interface, a header-only layer over halyard.h.
  *
  *     std::vector<float> x(16 * 4096), weight(4096), y(16 * 4096);
  *     halyard::rms_norm({x, {16, 4096}}, weight, 1e-6f, {y, {16, 4096}});
@@ -43,7 +44,9 @@ namespace halyard {
 /// What a failed call throws: `status()` says the kind, `what()` is the sentence of halyard_last_error().
 class Error : public std::runtime_error {
 public:
+    /// An error with its message.
     Error(halyard_status status, const char *message) : std::runtime_error(message), status_(status) {}
+    /// The kind of failure.
     halyard_status status() const noexcept { return status_; }
 
 private:
@@ -64,11 +67,11 @@ inline const char *version() noexcept {
 
 /// Instruction sets, weakest first. A library holds those of one processor.
 enum class Isa {
-    sse41 = HALYARD_ISA_SSE41,
-    avx2 = HALYARD_ISA_AVX2,
-    avx512 = HALYARD_ISA_AVX512,
-    neon = HALYARD_ISA_NEON,
-    neon_fp16 = HALYARD_ISA_NEON_FP16,
+    sse41 = HALYARD_ISA_SSE41,          ///< x86-64 with SSE4.1
+    avx2 = HALYARD_ISA_AVX2,            ///< AVX2, FMA, F16C
+    avx512 = HALYARD_ISA_AVX512,        ///< AVX-512 F, BW, CD, DQ, VL
+    neon = HALYARD_ISA_NEON,            ///< any 64-bit ARM
+    neon_fp16 = HALYARD_ISA_NEON_FP16,  ///< ARMv8.2 with half-precision arithmetic
 };
 
 /// "sse41", "avx2", "avx512", "neon", "neon_fp16".
@@ -85,29 +88,32 @@ inline bool supported(Isa isa) noexcept {
 
 /// Storage of an IEEE 754 half. Only a name for the bits: `halyard::cast` converts.
 struct f16 {
-    std::uint16_t bits;
+    std::uint16_t bits;  ///< as in memory
 };
 
 /// Storage of a bfloat16, the upper half of a float. Only a name for the bits: `halyard::cast` converts.
 struct bf16 {
-    std::uint16_t bits;
+    std::uint16_t bits;  ///< as in memory
 };
 
 /// The DLPack type of an element type. Specialize it for a 16-bit type of your own:
 /// `template <> struct halyard::element<my::Half> : halyard::element<halyard::f16> {};`
 template<class T>
 struct element;
+/// f32
 template<>
 struct element<float> {
-    static constexpr DLDataType dtype{kDLFloat, 32, 1};
+    static constexpr DLDataType dtype{kDLFloat, 32, 1};  ///< as DLPack spells it
 };
+/// f16
 template<>
 struct element<f16> {
-    static constexpr DLDataType dtype{kDLFloat, 16, 1};
+    static constexpr DLDataType dtype{kDLFloat, 16, 1};  ///< as DLPack spells it
 };
+/// bf16
 template<>
 struct element<bf16> {
-    static constexpr DLDataType dtype{kDLBfloat, 16, 1};
+    static constexpr DLDataType dtype{kDLBfloat, 16, 1};  ///< as DLPack spells it
 };
 #if defined(__clang__) ? __clang_major__ >= 15 && defined(__FLT16_MAX__) : __GNUC__ >= 13 && defined(__FLT16_MAX__)
 template<>
@@ -136,8 +142,9 @@ using pointee = std::remove_pointer_t<decltype(std::data(std::declval<Container 
 /// One to four extents or strides: `{rows, d}` in any integer type, or a container of integers.
 class Extents {
 public:
-    static constexpr int max_rank = 4;
+    static constexpr int max_rank = 4;  ///< of a tensor
 
+    /// One to four integers.
     template<class... Integer,
              std::enable_if_t<(sizeof...(Integer) > 0 && (std::is_integral_v<Integer> && ...)), int> = 0>
     constexpr Extents(Integer... extents) noexcept
@@ -145,6 +152,7 @@ public:
         static_assert(sizeof...(Integer) <= max_rank, "halyard takes tensors of rank 1 to 4");
     }
 
+    /// A container of one to four integers; throws `Error` for others.
     template<class Container, class Integer = detail::pointee<const Container>,
              std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
     constexpr Extents(const Container &extents) : rank_(static_cast<int>(std::size(extents))), values_{} {
@@ -156,7 +164,9 @@ public:
         }
     }
 
+    /// How many there are.
     constexpr int rank() const noexcept { return rank_; }
+    /// One of them.
     constexpr std::int64_t operator[](int axis) const noexcept { return values_[axis]; }
 
 private:
@@ -172,6 +182,7 @@ class ConstTensor {
 public:
     /// No tensor: `{}` for an optional weight or bias.
     ConstTensor() noexcept = default;
+    /// No tensor.
     ConstTensor(std::nullopt_t) noexcept {}
 
     /// Row-major elements at `data`.
@@ -198,6 +209,7 @@ public:
     ConstTensor(const Container &elements, const Extents &shape) : ConstTensor(std::data(elements), shape) {
         set_available(std::size(elements));
     }
+    /// The same with strides.
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
     ConstTensor(const Container &elements, const Extents &shape, const Extents &strides)
@@ -208,7 +220,9 @@ public:
     /// A DLPack tensor, taken as it is and checked by the call.
     ConstTensor(const DLTensor &tensor) noexcept : tensor_(tensor), present_(true) {}
 
+    /// A copy refers to the same elements.
     ConstTensor(const ConstTensor &other) noexcept { *this = other; }
+    /// A copy refers to the same elements.
     ConstTensor &operator=(const ConstTensor &other) noexcept {
         tensor_ = other.tensor_;
         present_ = other.present_;
@@ -246,6 +260,7 @@ public:
     }
 
 protected:
+    /// @cond
     void assign(const void *data, DLDataType dtype, const Extents &shape, const Extents *strides) noexcept {
         ranks_differ_ = strides != nullptr && strides->rank() != shape.rank();
         for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -289,28 +304,35 @@ protected:
     bool present_ = false;
     bool ranks_differ_ = false;
     std::size_t needed_ = 0, available_ = 0;  // elements of the container; 0 where there is none
+    /// @endcond
 };
 
 /// A tensor in CPU memory that a call writes; also usable as an input, for calls in place. Made as `ConstTensor` is,
 /// from elements that are not const.
 class Tensor : public ConstTensor {
 public:
+    /// Row-major elements at `data`.
     template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(T *data, const Extents &shape) noexcept : ConstTensor(data, shape) {}
 
+    /// Elements at `data` with strides counted in elements; the last one is 1.
     template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(T *data, const Extents &shape, const Extents &strides) : ConstTensor(data, shape, strides) {}
 
+    /// All elements of a container, as one row.
     template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(Container &&elements) noexcept : ConstTensor(elements) {}
 
+    /// Elements of a container with a shape.
     template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(Container &&elements, const Extents &shape) : ConstTensor(elements, shape) {}
 
+    /// The same with strides.
     template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(Container &&elements, const Extents &shape, const Extents &strides)
         : ConstTensor(elements, shape, strides) {}
 
+    /// A DLPack tensor, taken as it is and checked by the call.
     Tensor(DLTensor &tensor) noexcept : ConstTensor(tensor) {}
 
     /// The argument that a C function writes to; valid as long as this view. A view is as const as its elements, not as
@@ -327,7 +349,9 @@ public:
     /// One index of a call's work, handed to the callable of `set_parallel_for`.
     class Task {
     public:
+        /// Made by the library.
         Task(void (*function)(void *, int), void *closure) noexcept : function_(function), closure_(closure) {}
+        /// Does the work of one index.
         void operator()(int index) const { function_(closure_, index); }
 
     private:
@@ -343,6 +367,7 @@ public:
 
     /// Upper bound on the threads one call uses, the caller's included; 0 restores the default.
     void set_num_threads(int num_threads) { check(halyard_context_set_num_threads(get(), num_threads)); }
+    /// The bound in force.
     int num_threads() const noexcept { return halyard_context_num_threads(get()); }
 
     /// Calls use the best variant that the machine supports and that is not above `isa`.
@@ -384,8 +409,11 @@ public:
     /// Frees the memory kept for the intermediates of linear layers and feed-forward networks.
     void release_scratch() const noexcept { halyard_context_release_scratch(get()); }
 
+    /// The argument that a C function takes.
     halyard_context *get() noexcept { return context_.get(); }
+    /// The argument that a C function takes.
     const halyard_context *get() const noexcept { return context_.get(); }
+    /// What calls take last.
     operator const halyard_context *() const noexcept { return get(); }
 
 private:
@@ -460,6 +488,7 @@ inline void softmax(const ConstTensor &x, float scale, const Tensor &y, const ha
 inline void relu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `relu`.
 inline void relu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu_derivative(context, x.get("x"), y.get("y")));
 }
@@ -467,6 +496,7 @@ inline void relu_derivative(const ConstTensor &x, const Tensor &y, const halyard
 inline void relu2(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu2(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `relu2`.
 inline void relu2_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu2_derivative(context, x.get("x"), y.get("y")));
 }
@@ -474,6 +504,7 @@ inline void relu2_derivative(const ConstTensor &x, const Tensor &y, const halyar
 inline void gelu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `gelu`.
 inline void gelu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_derivative(context, x.get("x"), y.get("y")));
 }
@@ -481,6 +512,7 @@ inline void gelu_derivative(const ConstTensor &x, const Tensor &y, const halyard
 inline void gelu_tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_tanh(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `gelu_tanh`.
 inline void gelu_tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_tanh_derivative(context, x.get("x"), y.get("y")));
 }
@@ -488,6 +520,7 @@ inline void gelu_tanh_derivative(const ConstTensor &x, const Tensor &y, const ha
 inline void gelu_sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_sigmoid(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `gelu_sigmoid`.
 inline void gelu_sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_sigmoid_derivative(context, x.get("x"), y.get("y")));
 }
@@ -495,6 +528,7 @@ inline void gelu_sigmoid_derivative(const ConstTensor &x, const Tensor &y, const
 inline void silu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_silu(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `silu`.
 inline void silu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_silu_derivative(context, x.get("x"), y.get("y")));
 }
@@ -502,6 +536,7 @@ inline void silu_derivative(const ConstTensor &x, const Tensor &y, const halyard
 inline void swish(const ConstTensor &x, float beta, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_swish(context, x.get("x"), beta, y.get("y")));
 }
+/// The derivative of `swish`.
 inline void swish_derivative(const ConstTensor &x, float beta, const Tensor &y,
                              const halyard_context *context = nullptr) {
     check(halyard_swish_derivative(context, x.get("x"), beta, y.get("y")));
@@ -510,6 +545,7 @@ inline void swish_derivative(const ConstTensor &x, float beta, const Tensor &y,
 inline void sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_sigmoid(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `sigmoid`.
 inline void sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_sigmoid_derivative(context, x.get("x"), y.get("y")));
 }
@@ -517,6 +553,7 @@ inline void sigmoid_derivative(const ConstTensor &x, const Tensor &y, const haly
 inline void tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_tanh(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `tanh`.
 inline void tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_tanh_derivative(context, x.get("x"), y.get("y")));
 }
@@ -524,6 +561,7 @@ inline void tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard
 inline void exp(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_exp(context, x.get("x"), y.get("y")));
 }
+/// The derivative of `exp`.
 inline void exp_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_exp_derivative(context, x.get("x"), y.get("y")));
 }
@@ -543,6 +581,7 @@ inline void glu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                 const halyard_context *context = nullptr) {
     check(halyard_glu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
+/// The same on one tensor.
 inline void glu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_glu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
@@ -551,6 +590,7 @@ inline void bilinear(const ConstTensor &gate, const ConstTensor &up, const Tenso
                      const halyard_context *context = nullptr) {
     check(halyard_bilinear(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
+/// The same on one tensor.
 inline void bilinear(const ConstTensor &x, GluLayout layout, const Tensor &y,
                      const halyard_context *context = nullptr) {
     check(halyard_bilinear_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
@@ -560,6 +600,7 @@ inline void reglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &
                   const halyard_context *context = nullptr) {
     check(halyard_reglu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
+/// The same on one tensor.
 inline void reglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_reglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
@@ -568,6 +609,7 @@ inline void geglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &
                   const halyard_context *context = nullptr) {
     check(halyard_geglu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
+/// The same on one tensor.
 inline void geglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_geglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
@@ -576,6 +618,7 @@ inline void geglu_tanh(const ConstTensor &gate, const ConstTensor &up, const Ten
                        const halyard_context *context = nullptr) {
     check(halyard_geglu_tanh(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
+/// The same on one tensor.
 inline void geglu_tanh(const ConstTensor &x, GluLayout layout, const Tensor &y,
                        const halyard_context *context = nullptr) {
     check(halyard_geglu_tanh_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
@@ -585,13 +628,16 @@ inline void swiglu(const ConstTensor &gate, const ConstTensor &up, const Tensor 
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu(context, gate.get("gate"), up.get("up"), 1.0f, y.get("y")));
 }
+/// The same on one tensor.
 inline void swiglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), 1.0f, y.get("y")));
 }
+/// swish(gate, beta) * up
 inline void swiglu(const ConstTensor &gate, const ConstTensor &up, float beta, const Tensor &y,
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu(context, gate.get("gate"), up.get("up"), beta, y.get("y")));
 }
+/// The same on one tensor.
 inline void swiglu(const ConstTensor &x, GluLayout layout, float beta, const Tensor &y,
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), beta, y.get("y")));
@@ -619,12 +665,12 @@ enum class WeightLayout {
 
 /// What packing does besides. Tensors are [in_features] and optional; all have the dtype of the weight.
 struct PackOptions {
-    WeightLayout layout = WeightLayout::out_in;
-    ConstTensor up;                 ///< a second matrix like the weight, which is then the gate
-    ConstTensor norm_weight;        ///< of the norm before the layer, multiplied into the matrix
-    ConstTensor norm_bias;          ///< of the LayerNorm before the layer
-    bool norm_unit_offset = false;  ///< fold 1 + norm_weight
-    DLDevice device{};              ///< where the packed matrix is to be, if not where the weight is
+    WeightLayout layout = WeightLayout::out_in;  ///< of the weight and `up`
+    ConstTensor up;                              ///< a second matrix like the weight, which is then the gate
+    ConstTensor norm_weight;                     ///< of the norm before the layer, multiplied into the matrix
+    ConstTensor norm_bias;                       ///< of the LayerNorm before the layer
+    bool norm_unit_offset = false;               ///< fold 1 + norm_weight
+    DLDevice device{};                           ///< where the packed matrix is to be, if not where the weight is
 };
 
 /// A packed weight matrix: what `linear` and `ffn` multiply by. Move-only; may be used by any number of threads.
@@ -674,33 +720,42 @@ public:
     /// Writes the packed bytes to a file, replacing it when they are complete.
     void save(const char *path) const { check(halyard_weights_save(get(), path)); }
 
-    // Paths as std::string or std::filesystem::path.
+    /// The same with a path as std::string or std::filesystem::path.
     template<class Path, class = decltype(std::declval<const Path &>().c_str())>
     static Weights load(const Path &path) {
         return load(path.c_str());
     }
+    /// The same with a path as std::string or std::filesystem::path.
     template<class Path, class = decltype(std::declval<const Path &>().c_str())>
     void save(const Path &path) const {
         save(path.c_str());
     }
 
+    /// All that is known of them.
     halyard_weights_info info() const {
         halyard_weights_info info{};
         check(halyard_weights_get_info(get(), &info));
         return info;
     }
+    /// Inputs.
     std::int64_t in_features() const { return info().in_features; }
     /// Of one matrix, where gate and up are interleaved.
     std::int64_t out_features() const { return info().out_features; }
+    /// Whether gate and up are interleaved.
     bool gated() const { return info().gated != 0; }
+    /// Whether a norm is folded.
     bool norm_folded() const { return info().norm_folded != 0; }
+    /// Of the source.
     DLDataType dtype() const { return info().dtype; }
 
     /// The packed bytes; null if there are none.
     const void *data() const noexcept { return halyard_weights_data(get()); }
+    /// Of the packed form.
     std::int64_t bytes() const { return info().bytes; }
 
+    /// Whether there is one.
     explicit operator bool() const noexcept { return weights_ != nullptr; }
+    /// The argument that a C function takes.
     const halyard_weights *get() const noexcept { return weights_.get(); }
 
 private:
@@ -727,28 +782,28 @@ private:
 
 /// The activations that a linear layer can apply.
 enum class Activation {
-    identity = HALYARD_IDENTITY,
-    relu = HALYARD_RELU,
-    gelu = HALYARD_GELU,
-    gelu_tanh = HALYARD_GELU_TANH,
-    gelu_sigmoid = HALYARD_GELU_SIGMOID,
-    silu = HALYARD_SILU,
-    swish = HALYARD_SWISH,  ///< with beta
-    sigmoid = HALYARD_SIGMOID,
-    tanh = HALYARD_TANH,
-    exp = HALYARD_EXP,
-    relu2 = HALYARD_RELU2,
+    identity = HALYARD_IDENTITY,          ///< x
+    relu = HALYARD_RELU,                  ///< `relu`
+    gelu = HALYARD_GELU,                  ///< `gelu`
+    gelu_tanh = HALYARD_GELU_TANH,        ///< `gelu_tanh`
+    gelu_sigmoid = HALYARD_GELU_SIGMOID,  ///< `gelu_sigmoid`
+    silu = HALYARD_SILU,                  ///< `silu`
+    swish = HALYARD_SWISH,                ///< `swish`, with beta
+    sigmoid = HALYARD_SIGMOID,            ///< `sigmoid`
+    tanh = HALYARD_TANH,                  ///< `tanh`
+    exp = HALYARD_EXP,                    ///< `exp`
+    relu2 = HALYARD_RELU2,                ///< `relu2`
 };
 
-/// What happens to a product before it is stored, in this order. Tensors are optional.
+/// What happens to the sums of a GEMM before they are stored, in this order. Tensors are optional.
 struct LinearOptions {
-    ConstTensor row_scale;  ///< f32, the leading shape of x
-    ConstTensor row_mean;   ///< f32, the leading shape of x
-    ConstTensor bias;       ///< [out_features]; of the gate where weights are gated
-    ConstTensor bias_up;    ///< [out_features], of gated weights
-    Activation activation = Activation::identity;
-    float beta = 1.0f;     ///< of Activation::swish
-    ConstTensor residual;  ///< shape and dtype of y; may be y
+    ConstTensor row_scale;                         ///< f32, the leading shape of x
+    ConstTensor row_mean;                          ///< f32, the leading shape of x
+    ConstTensor bias;                              ///< [out_features]; of the gate where weights are gated
+    ConstTensor bias_up;                           ///< [out_features], of gated weights
+    Activation activation = Activation::identity;  ///< of the sums; of the gate where weights are gated
+    float beta = 1.0f;                             ///< of Activation::swish
+    ConstTensor residual;                          ///< shape and dtype of y; may be y
 };
 
 /// y = residual + activation(row_scale (x W - row_mean column_sums) + bias); for gated weights
@@ -789,26 +844,27 @@ inline void layer_norm_scale(const ConstTensor &x, float eps, const Tensor &mean
 
 /* ---- Feed-forward networks ---------------------------------------------------------------------------------------- */
 
+/// The norm before a feed-forward network, and those of a block.
 enum class Norm {
-    none = HALYARD_NORM_NONE,
-    rms = HALYARD_NORM_RMS,
-    layer = HALYARD_NORM_LAYER,
+    none = HALYARD_NORM_NONE,    ///< none
+    rms = HALYARD_NORM_RMS,      ///< `rms_norm`
+    layer = HALYARD_NORM_LAYER,  ///< `layer_norm`
 };
 
-/// What a feed-forward network does round its two products. Tensors are optional.
+/// What a feed-forward network does around its two GEMMs. Tensors are optional.
 struct FfnOptions {
-    Norm norm = Norm::none;      ///< of x, before the first product
-    ConstTensor norm_weight;     ///< [d_model], dtype of x
-    ConstTensor norm_bias;       ///< [d_model], dtype of x; of Norm::layer
-    float eps = 0.0f;            ///< of the norm
-    unsigned norm_flags = 0;     ///< HALYARD_RMS_..., of Norm::rms
-    bool deferred_norm = false;  ///< `up` was packed with the norm's weight (and bias) folded
-    Activation activation = Activation::identity;
-    float beta = 1.0f;      ///< of Activation::swish
-    ConstTensor bias;       ///< [d_ff], of the first product; of the gate if it is gated
-    ConstTensor bias_up;    ///< [d_ff], of `up` where the first product is gated
-    ConstTensor bias_down;  ///< [d_model]
-    bool residual = false;  ///< y = x + FFN(Norm(x))
+    Norm norm = Norm::none;                        ///< of x, before the first GEMM
+    ConstTensor norm_weight;                       ///< [d_model], dtype of x
+    ConstTensor norm_bias;                         ///< [d_model], dtype of x; of Norm::layer
+    float eps = 0.0f;                              ///< of the norm
+    unsigned norm_flags = 0;                       ///< HALYARD_RMS_..., of Norm::rms
+    bool deferred_norm = false;                    ///< `up` was packed with the norm's weight (and bias) folded
+    Activation activation = Activation::identity;  ///< of the first GEMM; of the gate if it is gated
+    float beta = 1.0f;                             ///< of Activation::swish
+    ConstTensor bias;                              ///< [d_ff], of the first GEMM; of the gate if it is gated
+    ConstTensor bias_up;                           ///< [d_ff], of `up` where the first GEMM is gated
+    ConstTensor bias_down;                         ///< [d_model]
+    bool residual = false;                         ///< y = x + FFN(Norm(x))
 };
 
 /// y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down

@@ -1,0 +1,157 @@
+"""The peer "llama.cpp": whole models through llama-cpp-python's C interface.
+
+The benchmark's weights go through a GGUF file, which is gone once the model is loaded. Keys and values are stored in the
+type of the weights. A prompt is one batch, after which the logits of its last token are there; a decode adds one token,
+which is then removed again.
+"""
+
+import importlib.metadata
+import os
+import struct
+
+import numpy as np
+from llama_cpp import llama_cpp as library
+from row_tensors import as_f32, read
+from row_tensors import matrix as matrix_of
+
+VERSION = importlib.metadata.version("llama_cpp_python")
+FAMILY = "ggml"
+HOW = "a GGUF model of the weights' type, keys and values in it too; whole prompts in one batch"
+LACKS = "is compared for whole models"
+OPERATIONS = ["model"]
+DTYPES = ["f32", "bf16"]
+
+TYPES = {"f32": 0, "bf16": 30}  # ggml's
+UINT32, FLOAT32, STRING = 4, 6, 8  # types of a GGUF file's values
+ALIGNMENT = 32
+
+# A block's matrices and norms in the request, by their names in the file.
+PARTS = {"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o", "ffn_gate": "gate", "ffn_up": "up",
+         "ffn_down": "down"}
+NORMS = ["attn_norm", "ffn_norm"]
+
+
+def interleave(matrix, heads):
+    """Rows of q and k in the order of llama.cpp's rotary embedding, which turns neighbours."""
+    return matrix.reshape(heads, 2, -1, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
+
+
+def tensors_of(model, dtype):
+    """(name, shape as [out, in], type, function that makes the values) of every tensor."""
+    kind = TYPES[dtype]
+
+    def matrix(name, part, change=lambda values: values):
+        return name + ".weight", [part["out"], part["in"]], kind, lambda: change(matrix_of(part, dtype))
+
+    def norm(name, path):
+        return name + ".weight", [model["blocks"][0]["d"]], TYPES["f32"], lambda: as_f32(read(path, dtype, -1))
+
+    yield matrix("token_embd", model["embedding"])
+    for index, block in enumerate(model["blocks"]):
+        for name, (weight, _) in zip(NORMS, block["norms"]):
+            yield norm(f"blk.{index}.{name}", weight)
+        for name, part in PARTS.items():
+            heads = {"q": model["heads"], "k": model["kv_heads"]}.get(part)
+            change = (lambda values, heads=heads: interleave(values, heads)) if heads else (lambda values: values)
+            yield matrix(f"blk.{index}.{name}", block["matrices"][part], change)
+    yield norm("output_norm", model["last_norm"])
+    yield matrix("output", model["head"])
+
+
+def write_gguf(path, model, dtype):
+    block = model["blocks"][0]
+    values = {
+        "general.architecture": (STRING, "llama"),
+        "llama.vocab_size": (UINT32, model["vocabulary"]),
+        "llama.context_length": (UINT32, 2048),
+        "llama.embedding_length": (UINT32, block["d"]),
+        "llama.feed_forward_length": (UINT32, block["d_ff"]),
+        "llama.block_count": (UINT32, len(model["blocks"])),
+        "llama.attention.head_count": (UINT32, model["heads"]),
+        "llama.attention.head_count_kv": (UINT32, model["kv_heads"]),
+        "llama.attention.layer_norm_rms_epsilon": (FLOAT32, block["eps"]),
+        "llama.rope.dimension_count": (UINT32, model["head_dim"]),
+        "llama.rope.freq_base": (FLOAT32, block["rope_theta"]),
+        "tokenizer.ggml.model": (STRING, "none"),
+    }
+
+    def text(string):
+        encoded = string.encode()
+        return struct.pack("<Q", len(encoded)) + encoded
+
+    def padding(size):
+        return -size % ALIGNMENT
+
+    tensors = list(tensors_of(model, dtype))
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values))
+    for key, (kind, value) in values.items():
+        packed = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
+        header += text(key) + struct.pack("<I", kind) + packed
+    offset = 0
+    for name, shape, kind, _ in tensors:
+        header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
+        size = int(np.prod(shape)) * (4 if kind == TYPES["f32"] else 2)
+        offset += size + padding(size)
+    with open(path, "wb") as file:
+        file.write(header + bytes(padding(len(header))))
+        for _, _, _, make in tensors:
+            array = np.ascontiguousarray(make())
+            array.tofile(file)
+            file.write(bytes(padding(array.nbytes)))
+
+
+class Model:
+    def __init__(self, request):
+        model, dtype = request["model"], request["dtype"]
+        self.model = self.context = None
+        self.vocabulary, self.cached = model["vocabulary"], model["cached"]
+        path = os.path.join(os.path.dirname(request["output_paths"][0]), "model.gguf")
+        write_gguf(path, model, dtype)
+        try:
+            options = library.llama_model_default_params()
+            options.n_gpu_layers, options.use_mmap = 0, False
+            self.model = library.llama_model_load_from_file(path.encode(), options)
+        finally:
+            os.remove(path)
+        if not self.model:
+            raise RuntimeError("cannot load the model")
+        tokens = model["token_ids"]
+        options = library.llama_context_default_params()
+        options.n_ctx = options.n_batch = options.n_ubatch = len(tokens)
+        options.n_threads = options.n_threads_batch = request["threads"]
+        options.type_k = options.type_v = TYPES[dtype]
+        if dtype == "f32":  # its flash attention is less accurate than f32 arithmetic is
+            options.flash_attn_type = library.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self.context = library.llama_init_from_model(self.model, options)
+        if not self.context:
+            raise RuntimeError("cannot make a context")
+        self.memory = library.llama_get_memory(self.context)
+        if self.cached:
+            self.run(self.batch_of(tokens[: self.cached]))
+        self.batch = self.batch_of(tokens[self.cached :])
+
+    def __del__(self):
+        if self.context:
+            library.llama_free(self.context)
+        if self.model:
+            library.llama_model_free(self.model)
+
+    @staticmethod
+    def batch_of(tokens):
+        return (library.llama_token * len(tokens))(*tokens)
+
+    def run(self, tokens):
+        if library.llama_decode(self.context, library.llama_batch_get_one(tokens, len(tokens))) != 0:
+            raise RuntimeError("llama_decode failed")
+
+    def __call__(self):
+        """Runs the row's tokens and forgets them."""
+        self.run(self.batch)
+        logits = library.llama_get_logits_ith(self.context, -1)  # waits until they are there
+        library.llama_memory_seq_rm(self.memory, 0, self.cached, -1)
+        return logits
+
+
+def prepare(request):
+    model = Model(request)
+    return [model], lambda: [np.ctypeslib.as_array(model(), (model.vocabulary,))], ""

@@ -1,0 +1,57 @@
+# The table of operations: what HALYARD_OPERATIONS chooses from. An operation brings its kernels, its part of the runtime and
+# the operations that it calls.
+#
+#   name       the operation: HALYARD_HAS_<NAME> in halyard/config.h, and a component of find_package(halyard)
+#   GROUP      a name for several
+#   NEEDS      operations that it calls, and f32 where it computes in f32 whatever its tensors are of
+#   KERNELS    its lines of kernels.cmake, as regular expressions: a line of its name if there are none here; NONE
+#   FUNCTIONS  its public functions without their halyard_, likewise
+#   SOURCES    its files in runtime/, compiled if one of the operations that name them is built. Files that no operation names
+#              always are.
+set(unary SOURCES api/activations.cpp cpu/ops/elementwise.cpp)
+set(gated SOURCES api/gated_units.cpp cpu/ops/elementwise.cpp)
+foreach(name IN ITEMS relu relu2 gelu gelu_tanh gelu_sigmoid silu sigmoid tanh exp)
+    halyard_operation( ${name}             GROUP activations  ${unary} )
+    halyard_operation( ${name}_derivative  GROUP derivatives  ${unary} )
+endforeach()
+# With beta = 1 they are their special case.
+halyard_operation( swish             GROUP activations  NEEDS silu             ${unary} )
+halyard_operation( swish_derivative  GROUP derivatives  NEEDS silu_derivative  ${unary} )
+
+foreach(name IN ITEMS glu bilinear reglu geglu geglu_tanh swiglu)
+    halyard_operation( ${name}  GROUP gated_units  KERNELS "${name}(_beta1)?(_interleaved)?"  FUNCTIONS "${name}(_packed)?"  ${gated} )
+endforeach()
+
+halyard_operation( add   SOURCES api/add.cpp cpu/ops/elementwise.cpp )
+halyard_operation( cast  KERNELS "cast_to_.*"  SOURCES api/cast.cpp cpu/ops/elementwise.cpp )
+
+halyard_operation( rms_norm    GROUP norms  NEEDS add
+                   KERNELS "rms_norm(_weight|_scale)?"  FUNCTIONS "(add_|partial_)?rms_norm(_scale)?"
+                   SOURCES api/rms_norm.cpp cpu/ops/norm.cpp )
+halyard_operation( layer_norm  GROUP norms  NEEDS add
+                   KERNELS "layer_norm(_weight)?(_bias)?" layer_norm_scale  FUNCTIONS "(add_)?layer_norm(_scale)?"
+                   SOURCES api/layer_norm.cpp cpu/ops/norm.cpp )
+halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCES api/softmax.cpp cpu/ops/norm.cpp )
+
+halyard_operation( linear  NEEDS cast f32
+                   KERNELS "matmul_.*" "epilogue_.*" "pack_.*"  FUNCTIONS linear "weights_.*"
+                   SOURCES api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp core/handles/packed_weights.cpp
+                           cpu/linear/gemm.cpp cpu/linear/linear.cpp cpu/linear/microkernels.cpp cpu/linear/pack.cpp )
+halyard_operation( ffn  NEEDS linear rms_norm layer_norm
+                   KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
+
+halyard_operation( rope  NEEDS cast f32
+                   KERNELS "rope(_interleaved)?"  FUNCTIONS "rope_.*"
+                   SOURCES api/rope.cpp core/handles/rope.cpp core/handles/rope_table.cpp cpu/attention/rope.cpp )
+halyard_operation( kv_cache  NEEDS cast f32
+                   KERNELS "kv_.*"  FUNCTIONS "kv_cache_.*"
+                   SOURCES api/kv_cache.cpp core/handles/kv_cache.cpp cpu/attention/kv_cache.cpp cpu/attention/kv_pack.cpp )
+halyard_operation( attention  NEEDS linear rms_norm layer_norm rope kv_cache
+                   KERNELS "attention_(softmax|softcap|merge|finish)"  FUNCTIONS "attention(_cached)?"
+                   SOURCES api/attention.cpp cpu/attention/attention_block.cpp cpu/attention/attention_parallel.cpp )
+
+set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/param_vectors.cpp
+                   core/handles/shared_rope.cpp cpu/ops/embedding.cpp)
+halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block_.*"  ${blocks} )
+halyard_operation( stack  GROUP blocks  NEEDS block bilinear  KERNELS NONE  FUNCTIONS "stack_.*"
+                   ${blocks} blocks/stack.cpp blocks/stack_create.cpp )

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Checks what the installed package says was built: the lists and components of find_package(halyard) and halyard/config.h; and,
+where there is a limit, how large the shared library is without its symbols."""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PROJECT = """cmake_minimum_required(VERSION 3.16)
+project(user LANGUAGES C)
+find_package(halyard REQUIRED COMPONENTS {components})
+message(STATUS "built: ${{halyard_ISAS}};${{halyard_DTYPES}};${{halyard_OPERATIONS}}.")
+"""
+
+
+def check(condition, text):
+    if not condition:
+        sys.exit(f"check_components: {text}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cmake", required=True)
+    parser.add_argument("--strip", required=True)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--most-bytes", type=int, help="of the shared library")
+    parser.add_argument("built", nargs="+", help="instruction sets, dtypes and operations")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        subprocess.run([options.cmake, "--install", options.build, "--prefix", path / "prefix"], check=True, capture_output=True)
+
+        def found(*components):
+            (path / "CMakeLists.txt").write_text(PROJECT.format(components=" ".join(components)))
+            run = subprocess.run([options.cmake, "-S", path, "-B", path / "build", f"-DCMAKE_PREFIX_PATH={path / 'prefix'}"],
+                                 capture_output=True, text=True)
+            return run.returncode == 0, " ".join((run.stdout + run.stderr).split())
+
+        accepted, text = found(*options.built)
+        check(accepted and f"built: {';'.join(options.built)}." in text, f"the package does not have what was built: {text}")
+        accepted, text = found("rms_layer", options.built[0])
+        check(not accepted and "without rms_layer; HALYARD_OPERATIONS" in text, f"a component that is missing is found: {text}")
+
+        macros = dict(re.findall(r"HALYARD_HAS_(\w+) ([01])", (path / "prefix/include/halyard/config.h").read_text()))
+        check({name.lower() for name, has in macros.items() if has == "1"} == set(options.built), f"config.h has {macros}")
+
+        library = next((path / "prefix").rglob("libhalyard.so"))
+        subprocess.run([options.strip, "-o", path / "stripped.so", library], check=True)
+        size = (path / "stripped.so").stat().st_size
+        check(size <= (options.most_bytes or size), f"the shared library has {size} bytes, more than {options.most_bytes}")
+        print(f"check_components: {len(macros)} macros; libhalyard.so has {size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""One real peer on a tiny row of every kind of operation that it is compared for: halyard-bench checks what it computes
+against float64. usage: smoke_peer.py HALYARD_BENCH PEER
+
+Peers in Python run with HALYARD_BENCH_PYTHON, or with the interpreter of this test. Exit status 77: it is not here.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LIST = """
+model tiny  d=64 ff=128 heads=4 kv_heads=2 head_dim=16 norm=rms   activation=silu      gated=yes bias=no  rope_theta=10000 layers=2 vocabulary=256
+model plain d=64 ff=128 heads=4 kv_heads=4 head_dim=16 norm=layer activation=gelu_tanh gated=no  bias=yes
+rows kernel=rms_norm,layer_norm,add_rms_norm,add_layer_norm,softmax,gelu,silu,add,cast_to_f16,swiglu,swiglu.gate_up type=f32 shape=4x64 state=hot threads=1
+rows kernel=silu,swiglu type=f16,bf16 shape=4x64 state=hot threads=1
+layers model=tiny,plain part=up,ffn,norm_ffn rows=4 type=f32 state=hot threads=1
+layers model=tiny part=up,ffn rows=4 type=f16,bf16 state=hot threads=1
+attention model=tiny prompt=8 decode=1x8 type=f32 state=hot threads=1
+block model=tiny,plain prompt=8 decode=1x8 type=f32 state=hot threads=1
+stack model=tiny prompt=8 decode=1x8 type=f32 state=hot threads=1
+"""
+KERNELS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "softmax", "gelu", "silu", "add", "swiglu"]
+LAYERS = ["linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual", "layer_norm_ffn_gelu_tanh_residual"]
+PLAIN = ["linear"]
+TORCH = [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention", "block"]
+# What each peer must have times for, by the beginning of the rows' names. It may have more.
+MUST = {
+    "eigen": PLAIN,
+    "ggml": [*KERNELS, "swiglu.gate_up", "cast_to_f16", "linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual"],
+    "llama.cpp": ["model"],
+    "mkl": PLAIN,
+    "onednn": ["layer_norm", "add_layer_norm", "softmax", "gelu", "silu", "add", "swiglu", "linear", "ffn_swiglu"],
+    "onnxruntime": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
+    "openblas": PLAIN,
+    "openvino": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
+    "pytorch": TORCH,
+    "pytorch-compile": [*TORCH, "model"],
+    "transformers": ["model"],
+    "zentorch": ["linear", "ffn_swiglu", "model"],
+}
+# Beginnings of reasons that a peer may have not to do a row; whatever else it says is a fault.
+REFUSALS = ("has no", "has only", "is compared", "is not compared", "NotImplementedError")
+
+
+def main(program, peer):
+    python = os.environ.get("HALYARD_BENCH_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory() as name:
+        shapes, results = Path(name) / "list.txt", Path(name) / "bench.json"
+        shapes.write_text(LIST)
+        options = ["--shapes", shapes, "--python", python, "--peers", peer, "--rounds", "1", "--threads", "1"]
+        listed = subprocess.run([program, *options, "--list-peers"], capture_output=True, text=True)
+        print(listed.stdout, end="")
+        if listed.returncode == 2 or "MISSING" in listed.stdout:
+            return 77
+        done = subprocess.run([program, *options, "--json", results], capture_output=True, text=True)
+        print(done.stderr, end="")
+        if done.returncode != 0:
+            return 1
+        lines = [json.loads(line) for line in results.read_text().splitlines()]
+    rows = {line["name"]: line["peers"][peer] for line in lines if "peers" in line and "name" in line}
+    faults = []
+    for name, result in rows.items():
+        if result.get("is_wrong"):
+            faults.append(f"{name}: wrong by {result['error']}")
+        elif "reason" in result and not result["reason"].startswith(REFUSALS):
+            faults.append(f"{name}: {result['reason']}")
+    timed = [name for name, result in rows.items() if "seconds" in result]
+    faults += [f"no row of {each}" for each in MUST[peer] if not any(name.startswith(each) for name in timed)]
+    print(f"{peer}: {len(timed)} rows of {len(rows)}", *faults, sep="\n  ")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[2] not in MUST:
+        sys.exit("usage: smoke_peer.py HALYARD_BENCH PEER")
+    sys.exit(main(*sys.argv[1:]))
