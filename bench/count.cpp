@@ -27,7 +27,7 @@ std::vector<WorkId> all_calls() {
     std::vector<WorkId> calls = read_work_list("count", HALYARD_BENCH_SHAPES_DIR, 1);
     for (const auto &kind : tune::unbenched_kinds()) {
         const Kernel &kernel = kind->kernel;
-        for (const Dtype dtype : tests::all_dtypes) {
+        for (const Dtype dtype : operations::all_dtypes) {
             if (kernel.layer) {
                 const auto &[rows, d, d_out] = layer_shape;
                 calls.push_back({&kernel, dtype, rows, d, false, 1, d_out});

@@ -12,9 +12,9 @@
 
 #include "google_benchmark.h"
 #include "machine_limits.h"
+#include "operations/isas.h"
 #include "plan.h"
 #include "runner.h"
-#include "support/isas.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -61,19 +61,19 @@ std::string compiler() {
 /** Those that this library holds. */
 std::vector<std::string> isa_names() {
     std::vector<std::string> names;
-    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
         names.emplace_back(halyard_isa_name(static_cast<halyard_isa>(isa)));
     }
     return names;
 }
 
 halyard_isa isa_cap(const std::string &name) {
-    for (int isa = tests::weakest_isa; isa <= tests::strongest_isa; isa++) {
+    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
         if (name == halyard_isa_name(static_cast<halyard_isa>(isa))) {
             return static_cast<halyard_isa>(isa);
         }
     }
-    return tests::strongest_isa;
+    return operations::strongest_isa;
 }
 
 /** Watches how much of the machine others use while this program and its peers measure. */
@@ -104,7 +104,7 @@ std::vector<KnownPeer> wanted_peers(const Options &options) {
     const auto &names = options.peers;
     std::set<std::string> there_are;
     for (const KnownPeer &each : known) {
-        there_are.insert({each.name, each.group.empty() ? each.name : each.group});
+        there_are.insert(each.name);
     }
     for (const std::string &name : names) {
         if (name != "all" && name != "none" && there_are.count(name) == 0) {
@@ -117,9 +117,7 @@ std::vector<KnownPeer> wanted_peers(const Options &options) {
     }
     std::vector<KnownPeer> wanted;
     for (const KnownPeer &each : known) {
-        const auto is_meant = [&each](const std::string &name) {
-            return name == "all" || name == each.name || (!each.group.empty() && name == each.group);
-        };
+        const auto is_meant = [&each](const std::string &name) { return name == "all" || name == each.name; };
         if (std::any_of(names.begin(), names.end(), is_meant)) {
             wanted.push_back(each);
         }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "support/built.h"
+#include "operations/built.h"
 
 namespace halyard::bench {
 namespace {
@@ -22,11 +22,11 @@ std::string memory_error(std::size_t bytes, std::size_t share, const Machine &ma
 
 bool is_built(const WorkId &row) {
     const auto has = [](Dtype dtype) {
-        return std::count(std::begin(tests::all_dtypes), std::end(tests::all_dtypes), dtype) > 0;
+        return std::count(std::begin(operations::all_dtypes), std::end(operations::all_dtypes), dtype) > 0;
     };
-    const bool function = row.is_model()      ? tests::is_built("stack_forward")
-                          : row.kernel->block ? tests::is_built("block_forward")
-                                              : tests::is_built(row.kernel->operation);
+    const bool function = row.is_model()      ? operations::is_built("stack_forward")
+                          : row.kernel->block ? operations::is_built("block_forward")
+                                              : operations::is_built(row.kernel->operation);
     return function && has(row.dtype) && has(row.kernel->cast_to.value_or(row.dtype));
 }
 

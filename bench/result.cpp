@@ -101,7 +101,7 @@ json to_json(const RowResult &row) {
     json object = {{"name", row.id.name()},
                    {"kernel", row.id.kernel->name},
                    {"group", row.id.kernel->group},
-                   {"dtype", tests::name_of(row.id.dtype)},
+                   {"dtype", operations::name_of(row.id.dtype)},
                    {"rows", row.id.rows},
                    {"d", row.id.d},
                    {"state", row.id.cold ? "cold" : "hot"},

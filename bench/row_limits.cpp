@@ -37,7 +37,7 @@ struct ReadWeights {
             const auto all = static_cast<std::size_t>(info.bytes);
             const auto matrices =
                 static_cast<std::size_t>(info.in_features * info.out_features * (info.gated != 0 ? 2 : 1)) *
-                tests::size_of(work->id.dtype);
+                operations::size_of(work->id.dtype);
             const std::size_t bytes = std::min(all, matrices);
             const char *data = static_cast<const char *>(halyard_weights_data(weights.get())) + (all - bytes);
             run_stream(*streams, stream_read, Stores::ordinary, {data, nullptr, nullptr, nullptr, bytes}, *team);

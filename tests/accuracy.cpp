@@ -22,8 +22,8 @@ constexpr char usage[] =
     "  --step N         take every Nth of the 2^32 f32 numbers (default 1: all of them)\n"
     "  --threads N      threads (default: all processors)\n"
     "  --isa NAME       one instruction set: sse41, avx2 or avx512 (default: all that this machine has)\n"
-    "  --function NAME  one function, as in halyard_<name>; swish.beta_1 is swish with that beta alone\n"
-    "Exits with 1 if an error is beyond its bound in tests/accuracy_bounds.h.\n";
+    "  --function NAME  one function, as in halyard_<name>; swish.beta_1.702 is swish with that beta alone\n"
+    "Exits with 1 if an error is beyond its bound in operations/accuracy_bounds.h.\n";
 
 struct Options {
     std::uint64_t step = 1;

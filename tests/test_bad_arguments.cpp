@@ -413,7 +413,7 @@ TEST(BadArgumentsOfCast, InPlaceAcrossTypes) {
     HALYARD_TEST_NEEDS(is_built("cast"))
     for (const Dtype from : all_dtypes) {
         for (const Dtype to : all_dtypes) {
-            Invocation call(operation(std::string("cast.to_") + name_of(to)), from, {rows, width});
+            Invocation call(operation(std::string("cast_to_") + name_of(to)), from, {rows, width});
             call.fill(71);
             const std::vector<std::uint32_t> before = call.tensors[0]->all_bits();
             call.arguments[1]->data = call.arguments[0]->data;

@@ -4,12 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 
-#include "kernel_calls.h"
 #include "machine_limits.h"
+#include "operations/isas.h"
 #include "result.h"
-#include "support/isas.h"
 #include "temporary_folder.h"
 #include "work_list.h"
 
@@ -274,66 +272,6 @@ TEST(Accuracy, UnitsInTheLastPlaceOfTheExactResult) {
     work.spoil_outputs();
     EXPECT_TRUE(std::isinf(work.accuracy().error));
     EXPECT_TRUE(std::isinf(work.accuracy().ulps));
-}
-
-// ---- rows as calls of kernels ----
-
-std::vector<std::string> kernels_called(const std::string &row, std::int64_t d = 64) {
-    for (const Kernel &kernel : catalogue()) {
-        if (kernel.name == row) {
-            std::vector<std::string> names;
-            for (const KernelCall &call : kernel_calls({&kernel, Dtype::f32, 8, d, false, 2})) {
-                names.push_back(call.kernel);
-            }
-            return names;
-        }
-    }
-    return {"no such row"};
-}
-
-TEST(KernelCalls, EveryRowIsMadeOfKernelsOfTheTable) {
-    const std::set<std::string> table = {
-#define HALYARD_KERNEL(name) #name,
-#include "kernels/tensorwise.inc"
-#undef HALYARD_KERNEL
-    };
-    for (const Kernel &kernel : catalogue()) {
-        const std::vector<std::string> called = kernels_called(kernel.name);
-        EXPECT_FALSE(called.empty()) << kernel.name;
-        for (const std::string &name : called) {
-            EXPECT_EQ(table.count(name), 1u) << kernel.name << " calls " << name;
-        }
-    }
-    for (const Kernel &kernel : layer_catalogue()) {
-        EXPECT_TRUE(kernel_calls({&kernel, Dtype::f32, 8, 64, false, 1, 64}).empty()) << kernel.name;
-    }
-}
-
-TEST(KernelCalls, AreThoseThatTheLibraryMakes) {
-    EXPECT_THAT(kernels_called("add_rms_norm"), ElementsAre("add", "rms_norm_weight"));
-    EXPECT_THAT(kernels_called("layer_norm"), ElementsAre("layer_norm_weight_bias"));
-    EXPECT_THAT(kernels_called("swish_derivative"), ElementsAre("silu_derivative"));
-    EXPECT_THAT(kernels_called("swiglu.interleaved"), ElementsAre("swiglu_beta1_interleaved"));
-    EXPECT_THAT(kernels_called("geglu.up_gate"), ElementsAre("geglu"));
-    EXPECT_THAT(kernels_called("cast_to_bf16"), ElementsAre("cast_to_bf16"));
-}
-
-TEST(KernelCalls, KnowWhereTheOperandsLie) {
-    for (const Kernel &kernel : catalogue()) {
-        if (kernel.name == "geglu.up_gate") {
-            const KernelCall call = kernel_calls({&kernel, Dtype::bf16, 8, 48, false, 2}).front();
-            EXPECT_EQ(call.name(), "geglu_bf16_8x48_2t");
-            const auto gate = std::get<KernelTensor>(call.arguments[0].value);
-            const auto up = std::get<KernelTensor>(call.arguments[1].value);
-            EXPECT_EQ(gate.column, 48);
-            EXPECT_EQ(up.column, 0);
-            EXPECT_EQ(gate.width, 48);
-        }
-        if (kernel.name == "partial_rms_norm") {
-            const KernelCall call = kernel_calls({&kernel, Dtype::f32, 8, 4096, false, 1}).front();
-            EXPECT_EQ(std::get<int>(call.arguments[4].value), 256);
-        }
-    }
 }
 
 }  // namespace

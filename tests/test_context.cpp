@@ -1,6 +1,6 @@
 // Contexts, statuses and messages, instruction sets, and calls from many threads at once.
+#include "operations/isas.h"
 #include "support/invocation.h"
-#include "support/isas.h"
 #include "support/threads.h"
 
 #include <pthread.h>
@@ -234,7 +234,7 @@ TEST(Contexts, CallTheCallersParallelFor) {
     Counter counter;
     ASSERT_EQ(halyard_context_set_parallel_for(context.get(), Counter::run, &counter), HALYARD_OK);
     ASSERT_EQ(halyard_context_set_num_threads(context.get(), 3), HALYARD_OK);
-    for (const char *label : {"rms_norm", "silu", "add_layer_norm", "swiglu_packed.beta_1.interleaved"}) {
+    for (const char *label : {"rms_norm", "silu", "add_layer_norm", "swiglu.interleaved"}) {
         counter = {};
         Invocation large(operation(label), Dtype::f32, {301, 1024});
         large.fill(79);
@@ -306,7 +306,7 @@ enum class Sharing { null_context, one_context, own_contexts };
 class ManyThreads : public testing::TestWithParam<Sharing> {};
 
 TEST_P(ManyThreads, GetTheResultsThatOneGets) {
-    const char *const labels[] = {"rms_norm", "gelu", "swiglu.beta_1", "softmax", "add_layer_norm", "cast.to_bf16"};
+    const char *const labels[] = {"rms_norm", "gelu", "swiglu", "softmax", "add_layer_norm", "cast_to_bf16"};
     // From calls that stay on their thread to calls that want several.
     const Shape shapes[] = {{64}, {3, 1000}, {64, 2048}};
     const Context shared;
@@ -462,7 +462,7 @@ TEST(FloatingPoint, OfTheCallerChangesNoBit) {
     ASSERT_EQ(halyard_context_set_parallel_for(with_threads.get(), ReverseThreads::run, &elsewhere), HALYARD_OK);
     int threads = 32;  // more than any call before has asked for
     for (const Environment &environment : environments) {
-        for (const char *label : {"softmax", "rms_norm", "add_layer_norm", "tanh", "add", "swiglu.beta_1"}) {
+        for (const char *label : {"softmax", "rms_norm", "add_layer_norm", "tanh", "add", "swiglu"}) {
             Invocation call(operation(label), Dtype::f32, {3 * threads, 1024});
             call.fill(11);
             call.tensors.front()->fill([](std::int64_t row, std::int64_t i) {

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/isas.h"
+#include "operations/isas.h"
 
 namespace {
 
@@ -177,10 +177,10 @@ TEST(CppContexts, HoldSettings) {
     halyard::Context context;
     context.set_num_threads(3);
     EXPECT_EQ(context.num_threads(), 3);
-    const auto weakest = static_cast<halyard::Isa>(halyard::tests::weakest_isa);
+    const auto weakest = static_cast<halyard::Isa>(halyard::operations::weakest_isa);
     context.set_max_isa(weakest);
     EXPECT_EQ(context.isa(), weakest);
-    EXPECT_STREQ(halyard::to_string(context.isa()), halyard_isa_name(halyard::tests::weakest_isa));
+    EXPECT_STREQ(halyard::to_string(context.isa()), halyard_isa_name(halyard::operations::weakest_isa));
     EXPECT_TRUE(halyard::supported(weakest));
     EXPECT_THROW(context.set_num_threads(-1), halyard::Error);
     EXPECT_STREQ(halyard::version(), halyard_version());

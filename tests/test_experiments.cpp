@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
-#include "reference.h"
 #include "support/files.h"
+#include "support/operations.h"
 
 namespace halyard::tests {
 namespace {

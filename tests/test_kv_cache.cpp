@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "support/isas.h"
+#include "operations/isas.h"
 #include "support/kv_cache.h"
 
 namespace halyard::tests {

@@ -49,7 +49,7 @@ const double worked_rows[2][6] = {{0.2260, 0.3470, 0, 0.2216, 0, 0}, {0.2133, 0.
 
 TEST_P(Norms, LayerNormGivesTheWorkedExample) {
     const auto row_value = [](std::int64_t row, std::int64_t i) { return worked_rows[row][i]; };
-    Invocation call = make_call("layer_norm.no_weight.no_bias", Dtype::f32, {2, 6}, row_value);
+    Invocation call = make_call("layer_norm.plain", Dtype::f32, {2, 6}, row_value);
     call.scalars[0] = 0;
     const Tensor &y = result_of(call, isa);
     // The text prints 0.6159 and -0.0189, from the unbiased variance and from inputs before they were rounded to the
@@ -141,9 +141,9 @@ TEST_P(Norms, LayerNormOfAConstantRowIsTheBias) {
 
 TEST_P(Norms, LayerNormHasMeanZeroAndVarianceOne) {
     const std::int64_t width = 4096;
-    const Invocation call =
-        make_call("layer_norm.no_weight.no_bias", Dtype::f32, {4, width},
-                  [](std::int64_t row, std::int64_t i) { return 3 * bell(9, row, i) + static_cast<double>(row); });
+    const Invocation call = make_call("layer_norm.plain", Dtype::f32, {4, width}, [](std::int64_t row, std::int64_t i) {
+        return 3 * bell(9, row, i) + static_cast<double>(row);
+    });
     const Tensor &y = result_of(call, isa);
     for (std::int64_t row = 0; row < 4; row++) {
         double mean = 0, squares = 0;
@@ -211,8 +211,8 @@ TEST_P(Norms, RmsNormHasRootMeanSquareOneAndIgnoresScaleButNotShift) {
 TEST_P(Norms, RmsNormAgreesWithLayerNormOnRowsOfMeanZero) {
     // Pairs of opposite numbers: the mean is exactly 0.
     const auto value = [](std::int64_t row, std::int64_t i) { return (i % 2 == 0 ? 1 : -1) * bell(19, row, i / 2); };
-    Invocation layer = make_call("layer_norm.no_weight.no_bias", Dtype::f32, {3, 512}, value);
-    Invocation rms = make_call("rms_norm.no_weight", Dtype::f32, {3, 512}, value);
+    Invocation layer = make_call("layer_norm.plain", Dtype::f32, {3, 512}, value);
+    Invocation rms = make_call("rms_norm.plain", Dtype::f32, {3, 512}, value);
     layer.scalars[0] = rms.scalars[0] = 1e-5f;
     const Tensor &a = result_of(layer, isa), &b = result_of(rms, isa);
     for (std::int64_t row = 0; row < 3; row++) {
@@ -225,7 +225,7 @@ TEST_P(Norms, RmsNormAgreesWithLayerNormOnRowsOfMeanZero) {
 TEST_P(Norms, RmsNormWithoutAWeightHasNoUnitOffset) {
     const Context context(isa);
     for (const Dtype type : all_dtypes) {
-        Invocation call = make_call("add_rms_norm.no_weight", type, {3, 70},
+        Invocation call = make_call("add_rms_norm.plain", type, {3, 70},
                                     [](std::int64_t row, std::int64_t i) { return bell(23, row, i); });
         const auto results = [&](unsigned flags) {
             const auto &t = call.arguments;
@@ -241,8 +241,7 @@ TEST_P(Norms, RmsNormWithoutAWeightHasNoUnitOffset) {
 }
 
 TEST_P(Norms, RmsNormOfAZeroRowIsZero) {
-    for (const char *label :
-         {"rms_norm", "rms_norm.eps_outside_root", "rms_norm.unit_offset", "partial_rms_norm.p_0.0625"}) {
+    for (const char *label : {"rms_norm", "rms_norm.eps_outside_root", "rms_norm.unit_offset", "partial_rms_norm"}) {
         for (const Dtype type : all_dtypes) {
             for (const double eps : {0.0, 1e-6}) {
                 Invocation call = make_call(label, type, {3, 70}, [](std::int64_t row, std::int64_t i) {
@@ -267,7 +266,7 @@ TEST_P(Norms, PartialRmsNormCountsExactlyItsPrefix) {
     for (const float p : {0x1p-30f, 0.0625f, 0.25f, 0.3f, 0.5f, 0.75f, 0x1.fffffep-1f, 1.0f}) {
         for (const std::int64_t width : {1, 2, 3, 15, 16, 17, 64, 65, 100, 1000, 4097}) {
             const std::int64_t prefix = prefix_of(p, width);
-            Invocation call = make_call("partial_rms_norm.p_0.0625", Dtype::f32, {2, width},
+            Invocation call = make_call("partial_rms_norm", Dtype::f32, {2, width},
                                         [&](std::int64_t, std::int64_t i) { return i < prefix ? 2.0 : 1e6; });
             call.scalars[0] = 0;
             call.scalars[2] = p;
@@ -284,7 +283,7 @@ TEST_P(Norms, PartialRmsNormCountsExactlyItsPrefix) {
 TEST_P(Norms, PartialRmsNormWithPOneIsRmsNorm) {
     const auto value = [](std::int64_t row, std::int64_t i) { return bell(23, row, i); };
     for (const Dtype type : all_dtypes) {
-        Invocation partial = make_call("partial_rms_norm.p_0.0625", type, {3, 1000}, value);
+        Invocation partial = make_call("partial_rms_norm", type, {3, 1000}, value);
         partial.scalars[2] = 1;
         const Invocation whole = make_call("rms_norm", type, {3, 1000}, value);
         result_of(partial, isa);
@@ -295,8 +294,8 @@ TEST_P(Norms, PartialRmsNormWithPOneIsRmsNorm) {
 
 TEST_P(Norms, EpsilonStandsWhereTheFlagsSay) {
     // Mean square 4; a large epsilon tells the two forms apart: 2 / sqrt(4 + 5) and 2 / (2 + 5).
-    for (const char *label : {"rms_norm", "rms_norm.eps_outside_root", "add_rms_norm", "partial_rms_norm.p_0.0625",
-                              "rms_norm.no_weight.eps_outside_root"}) {
+    for (const char *label : {"rms_norm", "rms_norm.eps_outside_root", "add_rms_norm", "partial_rms_norm",
+                              "rms_norm.plain.eps_outside_root"}) {
         Invocation call = make_call(label, Dtype::f32, {1, 40}, [&](std::int64_t, std::int64_t) {
             return std::string_view(label) == "add_rms_norm" ? 1.0 : 2.0;
         });
@@ -566,7 +565,7 @@ TEST(HugeTensors, MoreThanTwoToThe31Elements) {
     constexpr std::size_t row_bytes = width * 2, window = row_bytes * 8192;
     RepeatedMemory memory(window, row_bytes * static_cast<std::size_t>(rows));
     ASSERT_NE(memory.begin, nullptr);
-    for (const char *label : {"rms_norm.no_weight", "relu", "add"}) {
+    for (const char *label : {"rms_norm.plain", "relu", "add"}) {
         Invocation one_row(operation(label), Dtype::bf16, {1, width});
         one_row.fill(3);
         ASSERT_EQ(one_row.run(nullptr), HALYARD_OK) << halyard_last_error();

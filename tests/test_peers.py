@@ -248,12 +248,6 @@ class Bench(unittest.TestCase):
             for word in words:
                 self.assertIn(word, done.stderr)
 
-    def test_a_group_of_peers_has_a_name(self):
-        done = subprocess.run(
-            command(self.folder, "--peers", "halide", "--list"), capture_output=True, text=True, timeout=60
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-
     def test_no_place_for_the_result_is_said_before_anything_is_measured(self):
         self.json.write_text("old")
         for options, word in (

@@ -44,7 +44,7 @@ esac
 # What halyard-bench does: a wrong filter is refused, results go where they are told to.
 BENCH = """#!/bin/sh
 case "$*" in
-*--list-peers*) echo "mkl  1.0" && echo "zentorch  MISSING: not for this machine: no AMD processor" && exit ;;
+*--list-peers*) echo "mkl  1.0" && exit ;;
 *"--filter nothing"*) echo "no row matches" >&2 && exit 2 ;;
 *--list*) exit ;;
 esac

@@ -10,7 +10,7 @@
 
 #include "halyard/block.h"
 #include "halyard/config.h"
-#include "support/isas.h"
+#include "operations/isas.h"
 #include "support/tensor.h"
 
 namespace halyard::tests {

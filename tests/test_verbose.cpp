@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "operations/isas.h"
 #include "support/invocation.h"
-#include "support/isas.h"
 #include "support/samples.h"
 
 namespace halyard::tests {

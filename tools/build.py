@@ -10,7 +10,7 @@ from prepare import ROOT, VENV, call, die, prepare, say
 
 BUILD = ROOT / "build"
 # Presets that share a build folder: what one has switched on stays on.
-FOLDERS = {"test": "release", "bench": "release", "bench-autoschedulers": "release", "tune": "release",
+FOLDERS = {"test": "release", "bench": "release", "tune": "release",
            "experiments": "release", "arm64-test": "arm64", "arm64-bench": "arm64", "cuda-test": "cuda", "fuzz": "clang-asan"}
 
 

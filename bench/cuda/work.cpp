@@ -1,19 +1,26 @@
-// Operands of each operation, and its call.
+// Operands of each operation in the device's memory, and its call.
 #include "work.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
-#include "halyard/attention.h"
+#include "operations/layers.h"
+#include "operations/operations.h"
+#include "operations/transformers.h"
 
 namespace halyard::bench::cuda {
 namespace {
 
-DLDataType type_of(const std::string &dtype) {
-    if (dtype == "f32") {
-        return {kDLFloat, 32, 1};
+using operations::Dtype;
+
+Dtype dtype_of(const std::string &name) {
+    for (const Dtype dtype : operations::all_dtypes) {
+        if (name == operations::name_of(dtype)) {
+            return dtype;
+        }
     }
-    return dtype == "f16" ? DLDataType{kDLFloat, 16, 1} : DLDataType{kDLBfloat, 16, 1};
+    stop("there is no type " + name);
 }
 
 void succeed(halyard_status status) {
@@ -25,8 +32,8 @@ void succeed(halyard_status status) {
 /** A tensor of rows, or of one. */
 class Tensor {
 public:
-    Tensor(Gpu &gpu, const std::string &dtype, std::int64_t rows, std::int64_t width) : gpu_(gpu) {
-        view_.dtype = type_of(dtype);
+    Tensor(Gpu &gpu, Dtype dtype, std::int64_t rows, std::int64_t width) : gpu_(gpu) {
+        view_.dtype = operations::dlpack_type(dtype);
         bytes_ = rows * width * view_.dtype.bits / 8;
         memory_ = gpu.allocate(bytes_);
         gpu.fill(memory_, bytes_);
@@ -49,11 +56,10 @@ public:
         return &view_;
     }
     /** The same with rows of so many heads. */
-    DLTensor *heads(std::int64_t count) {
+    void heads(std::int64_t count) {
         view_.ndim = 3;
         shape_[2] = shape_[1] / count;
         shape_[1] = count;
-        return &view_;
     }
 
 private:
@@ -63,34 +69,44 @@ private:
     std::uint64_t memory_;
 };
 
-/** Operations on tensors of one shape: inputs, then outputs; and a vector that all calls share. */
-class Rowwise : public Work {
-public:
-    using Call = void (*)(const halyard_context *, const std::vector<std::unique_ptr<Tensor>> &, DLTensor *vector);
+using Tensors = std::vector<std::unique_ptr<Tensor>>;
 
-    Rowwise(const Case &c, int tensors, Call call) : case_(c), tensors_(tensors), call_(call) {
-        set_bytes = model_bytes = tensors * c.rows * c.width * type_of(c.dtype).bits / 8;
+/** An operation on tensors of rows; weight and bias are the same for all sets. */
+class Rows : public Work {
+public:
+    Rows(const Case &c, const operations::Operation &operation)
+        : case_(c), dtype_(dtype_of(c.dtype)), operation_(operation), scalars_(operation.scalar_values()) {
+        set_bytes = model_bytes = static_cast<std::int64_t>(operation.cost(dtype_, c.rows, c.width).bytes);
     }
 
     void make_sets(Gpu &gpu, int count) override {
-        vector_ = std::make_unique<Tensor>(gpu, case_.dtype, 1, case_.width);
+        vector_ = std::make_unique<Tensor>(gpu, dtype_, 1, case_.width);
         for (int set = 0; set < count; set++) {
-            sets_.emplace_back();
-            for (int i = 0; i < tensors_; i++) {
-                sets_.back().push_back(std::make_unique<Tensor>(gpu, case_.dtype, case_.rows, case_.width));
+            std::vector<DLTensor *> &arguments = arguments_.emplace_back();
+            for (std::size_t i = 0; i < operation_.operands.size(); i++) {
+                const operations::Operand &operand = operation_.operands[i];
+                if (operand.role == operations::Role::parameter) {
+                    arguments.push_back(vector_->vector());
+                } else {
+                    tensors_.push_back(std::make_unique<Tensor>(gpu, operation_.type_of(i, dtype_), case_.rows,
+                                                                case_.width * operand.halves));
+                    arguments.push_back(tensors_.back()->get());
+                }
             }
         }
     }
 
     void call(const halyard_context *context, int set) override {
-        call_(context, sets_[static_cast<std::size_t>(set)], vector_->vector());
+        succeed(operation_.call(context, arguments_[static_cast<std::size_t>(set)].data(), scalars_.data()));
     }
 
 private:
     const Case case_;
-    const int tensors_;
-    const Call call_;
-    std::vector<std::vector<std::unique_ptr<Tensor>>> sets_;
+    const Dtype dtype_;
+    const operations::Operation &operation_;
+    const std::vector<double> scalars_;
+    std::vector<std::vector<DLTensor *>> arguments_;  // by set
+    Tensors tensors_;
     std::unique_ptr<Tensor> vector_;
 };
 
@@ -99,93 +115,91 @@ struct DestroyWeights {
 };
 using Weights = std::unique_ptr<halyard_weights, DestroyWeights>;
 
-Weights pack(Gpu &gpu, const Case &c, std::int64_t in, std::int64_t out, bool gated) {
-    Tensor matrix(gpu, c.dtype, out, in), up(gpu, c.dtype, out, in);
-    halyard_pack_options options{};
-    options.up = gated ? up.get() : nullptr;
-    halyard_weights *packed = nullptr;
-    succeed(halyard_weights_pack(nullptr, matrix.get(), &options, nullptr, 0, &packed));
-    return Weights(packed);
-}
-
-/** A linear layer, or a gated network with norm and residual; every set has matrices of its own. */
+/** A linear layer or a feed-forward network; every set has matrices of its own. */
 class Layers : public Work {
 public:
-    Layers(const Case &c, bool network) : case_(c), network_(network) {
-        const std::int64_t size = type_of(c.dtype).bits / 8, matrices = (network ? 3 : 1) * c.width * c.hidden;
-        set_bytes = model_bytes = (matrices + c.rows * (c.width + (network ? c.width : c.hidden))) * size;
-        flops = 2.0 * static_cast<double>(matrices) * static_cast<double>(c.rows);
+    Layers(const Case &c, const operations::LayerForm &form) : case_(c), dtype_(dtype_of(c.dtype)), form_(form) {
+        const operations::Cost cost = form.cost(dtype_, c.rows, c.width, c.hidden);
+        set_bytes = model_bytes = static_cast<std::int64_t>(cost.bytes);
+        flops = cost.flops;
     }
 
     void make_sets(Gpu &gpu, int count) override {
-        norm_ = std::make_unique<Tensor>(gpu, case_.dtype, 1, case_.width);
+        const auto tensor = [&](std::int64_t rows, std::int64_t width) {
+            return tensors_.emplace_back(std::make_unique<Tensor>(gpu, dtype_, rows, width)).get();
+        };
+        const auto vector = [&](bool wanted, std::int64_t width) {
+            return wanted ? tensor(1, width)->vector() : nullptr;
+        };
+        const std::int64_t d = case_.width, d_out = case_.hidden, width = form_.output_width(d, d_out);
+        operations::LayerTensors shared;
+        shared.norm_weight = vector(form_.norm != HALYARD_NORM_NONE, d);
+        shared.norm_bias = vector(form_.norm == HALYARD_NORM_LAYER, d);
+        shared.bias = vector(form_.has_bias, d_out);
+        shared.bias_down = vector(form_.has_bias && form_.is_ffn, d);
         for (int i = 0; i < count; i++) {
-            Set set;
-            set.x = std::make_unique<Tensor>(gpu, case_.dtype, case_.rows, case_.width);
-            set.y = std::make_unique<Tensor>(gpu, case_.dtype, case_.rows, network_ ? case_.width : case_.hidden);
-            set.up = pack(gpu, case_, case_.width, case_.hidden, network_);
-            if (network_) {
-                set.down = pack(gpu, case_, case_.hidden, case_.width, false);
+            operations::LayerTensors set = shared;
+            set.x = tensor(case_.rows, d)->get();
+            set.residual = form_.takes_residual() ? tensor(case_.rows, width)->get() : nullptr;
+            set.y = tensor(case_.rows, width)->get();
+            {
+                Tensor matrix(gpu, dtype_, d_out, d), up(gpu, dtype_, d_out, d);
+                set.first = pack(matrix, operations::pack_options(form_, form_.gated ? up.get() : nullptr,
+                                                                  set.norm_weight, set.norm_bias));
             }
-            sets_.push_back(std::move(set));
+            if (form_.is_ffn) {
+                Tensor matrix(gpu, dtype_, d, d_out);
+                set.down = pack(matrix, {});
+            }
+            sets_.push_back(set);
         }
     }
 
-    void call(const halyard_context *context, int number) override {
-        Set &set = sets_[static_cast<std::size_t>(number)];
-        if (!network_) {
-            succeed(halyard_linear(context, set.x->get(), set.up.get(), nullptr, set.y->get()));
-            return;
-        }
-        halyard_ffn_options options{};
-        options.norm = HALYARD_NORM_RMS;
-        options.norm_weight = norm_->vector();
-        options.eps = 1e-6f;
-        options.activation = HALYARD_SILU;
-        options.residual = 1;
-        succeed(halyard_ffn(context, set.x->get(), set.up.get(), set.down.get(), &options, set.y->get()));
+    void call(const halyard_context *context, int set) override {
+        succeed(operations::call_layer(context, form_, sets_[static_cast<std::size_t>(set)]));
     }
 
 private:
-    struct Set {
-        std::unique_ptr<Tensor> x, y;
-        Weights up, down;
-    };
+    const halyard_weights *pack(Tensor &matrix, const halyard_pack_options &options) {
+        halyard_weights *packed = nullptr;
+        succeed(halyard_weights_pack(nullptr, matrix.get(), &options, nullptr, 0, &packed));
+        return weights_.emplace_back(packed).get();
+    }
 
     const Case case_;
-    const bool network_;
-    std::vector<Set> sets_;
-    std::unique_ptr<Tensor> norm_;
+    const Dtype dtype_;
+    const operations::LayerForm form_;
+    std::vector<operations::LayerTensors> sets_;
+    Tensors tensors_;
+    std::vector<Weights> weights_;
 };
 
 /** Causal attention of the last `rows` of `width` positions, without a cache: four of `hidden` heads share one of keys. */
 class Attention : public Work {
 public:
-    explicit Attention(const Case &c) : case_(c) {
-        const std::int64_t size = type_of(c.dtype).bits / 8;
-        set_bytes = model_bytes = 2 * head_dim * (c.rows * c.hidden + c.width * c.hidden / group) * size;
-        const double rows = static_cast<double>(c.rows), seen = static_cast<double>(c.width) - 0.5 * (rows - 1.0);
-        flops = 4.0 * static_cast<double>(head_dim * c.hidden) * rows * seen;
+    explicit Attention(const Case &c)
+        : case_(c), dtype_(dtype_of(c.dtype)), shape_{c.hidden, c.hidden / group, head_dim} {
+        const operations::Cost cost = operations::attention_cost(shape_, {1, c.rows, c.width}, dtype_);
+        set_bytes = model_bytes = static_cast<std::int64_t>(cost.bytes);
+        flops = cost.flops;
     }
 
     void make_sets(Gpu &gpu, int count) override {
         const auto tensor = [&](std::int64_t tokens, std::int64_t heads) {
-            auto made = std::make_unique<Tensor>(gpu, case_.dtype, tokens, heads * head_dim);
+            auto made = std::make_unique<Tensor>(gpu, dtype_, tokens, heads * head_dim);
             made->heads(heads);
             return made;
         };
         for (int i = 0; i < count; i++) {
-            const std::int64_t kv_heads = case_.hidden / group;
-            sets_.push_back({tensor(case_.rows, case_.hidden), tensor(case_.width, kv_heads),
-                             tensor(case_.width, kv_heads), tensor(case_.rows, case_.hidden)});
+            sets_.push_back({tensor(case_.rows, shape_.heads), tensor(case_.width, shape_.kv_heads),
+                             tensor(case_.width, shape_.kv_heads), tensor(case_.rows, shape_.heads)});
         }
     }
 
     void call(const halyard_context *context, int number) override {
         Set &set = sets_[static_cast<std::size_t>(number)];
-        halyard_attention_options options{};
-        options.causal = 1;
-        succeed(halyard_attention(context, set.q->get(), set.k->get(), set.v->get(), &options, set.y->get()));
+        succeed(operations::call_attention(context, *set.q->get(), *set.k->get(), *set.v->get(), nullptr, 0,
+                                           *set.y->get()));
     }
 
     static constexpr std::int64_t head_dim = 128, group = 4;
@@ -196,11 +210,10 @@ private:
     };
 
     const Case case_;
+    const Dtype dtype_;
+    const operations::HeadShape shape_;
     std::vector<Set> sets_;
 };
-
-using Tensors = std::vector<std::unique_ptr<Tensor>>;
-constexpr float eps = 1e-6f;
 
 }  // namespace
 
@@ -230,44 +243,17 @@ std::vector<Case> read_plan(const std::string &path) {
 }
 
 std::unique_ptr<Work> make_work(const Case &c) {
-    const auto rowwise = [&](int tensors, Rowwise::Call call) { return std::make_unique<Rowwise>(c, tensors, call); };
-    if (c.operation == "rms_norm") {
-        return rowwise(2, [](const halyard_context *context, const Tensors &t, DLTensor *weight) {
-            succeed(halyard_rms_norm(context, t[0]->get(), weight, eps, 0, t[1]->get()));
-        });
-    }
-    if (c.operation == "layer_norm") {
-        return rowwise(2, [](const halyard_context *context, const Tensors &t, DLTensor *weight) {
-            succeed(halyard_layer_norm(context, t[0]->get(), weight, weight, eps, t[1]->get()));
-        });
-    }
-    if (c.operation == "add_rms_norm") {
-        return rowwise(4, [](const halyard_context *context, const Tensors &t, DLTensor *weight) {
-            succeed(halyard_add_rms_norm(context, t[0]->get(), t[1]->get(), weight, eps, 0, t[2]->get(), t[3]->get()));
-        });
-    }
-    if (c.operation == "softmax") {
-        return rowwise(2, [](const halyard_context *context, const Tensors &t, DLTensor *) {
-            succeed(halyard_softmax(context, t[0]->get(), 1.0f, t[1]->get()));
-        });
-    }
-    if (c.operation == "swiglu") {
-        return rowwise(3, [](const halyard_context *context, const Tensors &t, DLTensor *) {
-            succeed(halyard_swiglu(context, t[0]->get(), t[1]->get(), 1.0f, t[2]->get()));
-        });
-    }
-    if (c.operation == "geglu_tanh") {
-        return rowwise(3, [](const halyard_context *context, const Tensors &t, DLTensor *) {
-            succeed(halyard_geglu_tanh(context, t[0]->get(), t[1]->get(), t[2]->get()));
-        });
-    }
-    if ((c.operation == "ffn_swiglu" || c.operation == "linear") && c.hidden > 0) {
-        return std::make_unique<Layers>(c, c.operation == "ffn_swiglu");
-    }
     if (c.operation == "attention" && c.hidden > 0 && c.hidden % Attention::group == 0 && c.rows <= c.width) {
         return std::make_unique<Attention>(c);
     }
-    return nullptr;
+    // The plan's network has its norm and residual.
+    const auto *layer =
+        operations::find_layer(c.operation == "ffn_swiglu" ? "rms_norm_ffn_swiglu_residual" : c.operation);
+    if (layer != nullptr && c.hidden > 0) {
+        return std::make_unique<Layers>(c, *layer);
+    }
+    const auto *operation = operations::find_operation(c.operation);
+    return operation != nullptr ? std::make_unique<Rows>(c, *operation) : nullptr;
 }
 
 }  // namespace halyard::bench::cuda

@@ -13,8 +13,8 @@ namespace halyard::bench::cuda {
 
 /** A line of the plan. */
 struct Case {
-    // rms_norm, layer_norm, add_rms_norm, softmax, swiglu, geglu_tanh, ffn_swiglu, linear, attention
-    std::string operation;
+    std::string
+        operation;  // of operations/: any on tensors of rows, any layer; ffn_swiglu with norm and residual; attention
     std::string dtype;         // f32, f16, bf16
     std::int64_t rows, width;  // of attention: queries, positions
     std::int64_t hidden = 0;   // of networks; outputs of linear layers; heads of attention

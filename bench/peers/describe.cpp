@@ -124,8 +124,8 @@ json describe_row(const Process &process, const Work &work) {
     const Kernel &kernel = *work.id.kernel;
     const char *layouts[] = {"gate_up", "up_gate", "interleaved"};
     json request = {{"operation", kernel.operation},
-                    {"dtype", tests::name_of(work.id.dtype)},
-                    {"output_dtype", tests::name_of(work.id.output_dtype())},
+                    {"dtype", operations::name_of(work.id.dtype)},
+                    {"output_dtype", operations::name_of(work.id.output_dtype())},
                     {"rows", work.id.rows},
                     {"d", work.id.d},
                     {"input_width", work.id.d * kernel.input_width},

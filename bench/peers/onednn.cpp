@@ -258,7 +258,7 @@ std::vector<Step> norm_step(const dnnl::engine &engine, const Work &work, bool r
     // All versions take the parameters in f32, whatever the type of the tensors.
     const auto in_f32 = [&](const Matrix &values) {
         memory copy({{work.id.d}, memory::data_type::f32, memory::format_tag::a}, engine);
-        const tests::Row row = values.row(0);
+        const operations::Row row = values.row(0);
         std::copy(row.begin(), row.end(), static_cast<float *>(copy.get_data_handle()));
         return copy;
     };

@@ -13,8 +13,8 @@ std::vector<KnownPeer> &registered() {
 
 }  // namespace
 
-PeerRegistration::PeerRegistration(const char *name, const MakePeer &make, Runs where, const char *group) {
-    registered().push_back({name, make, where, group});
+PeerRegistration::PeerRegistration(const char *name, const MakePeer &make, Runs where) {
+    registered().push_back({name, make, where});
 }
 
 bool PeerOptions::caps_isa() const {

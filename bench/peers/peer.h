@@ -69,11 +69,10 @@ struct KnownPeer {
     std::string name;
     MakePeer make;
     Runs where;
-    std::string group = {};  // another name that stands for it and others, or empty
 };
 /** An object of this at namespace scope adds a peer. */
 struct PeerRegistration {
-    PeerRegistration(const char *name, const MakePeer &make, Runs where = Runs::here, const char *group = "");
+    PeerRegistration(const char *name, const MakePeer &make, Runs where = Runs::here);
 };
 /** All of them and those that are Python files, sorted by name. */
 std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders);

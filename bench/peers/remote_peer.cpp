@@ -48,7 +48,7 @@ public:
         if (!holds("operations", id.kernel->operation)) {
             return "has no such operation, or is not compared for it";
         }
-        return holds("dtypes", tests::name_of(id.dtype)) && holds("dtypes", tests::name_of(id.output_dtype()))
+        return holds("dtypes", operations::name_of(id.dtype)) && holds("dtypes", operations::name_of(id.output_dtype()))
                    ? ""
                    : "is not compared for this type";
     }

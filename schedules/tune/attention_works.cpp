@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "bench/attention.h"
+#include "bench/cases/attention.h"
 #include "halyard/attention.h"
-#include "reference_attention.h"
+#include "operations/reference_attention.h"
 
 namespace halyard::tune {
 namespace {
@@ -53,7 +53,7 @@ OwnShapes shapes_of_heads(std::vector<RowsAndWidth> checks) {
 /** The worst of errors relative to the largest value beside them. */
 class WorstError {
 public:
-    void add(const tests::Row &expected, const tests::Row &got) {
+    void add(const operations::Row &expected, const operations::Row &got) {
         double largest = std::numeric_limits<double>::min(), error = 0;
         for (std::size_t i = 0; i < expected.size(); i++) {
             largest = std::max(largest, std::fabs(expected[i]));
@@ -66,8 +66,8 @@ public:
     double worst = 0;
 };
 
-tests::ExpectedRow exact(const tests::Row &row, std::size_t begin, std::size_t count) {
-    tests::ExpectedRow part;
+operations::ExpectedRow exact(const operations::Row &row, std::size_t begin, std::size_t count) {
+    operations::ExpectedRow part;
     for (std::size_t i = begin; i < begin + count; i++) {
         part.push_back({row[i], 0});
     }
@@ -77,7 +77,7 @@ tests::ExpectedRow exact(const tests::Row &row, std::size_t begin, std::size_t c
 // ---- attention ----
 
 constexpr bench::HeadShape small_heads{2, 2, 16};
-constexpr float softcap = 20;
+constexpr double softcap = 20;
 
 /** Two blocks of keys in part, so that some are merged, and softmax with a mask and without. */
 OwnShapes shapes_of_attention() {
@@ -92,59 +92,10 @@ OwnShapes shapes_of_attention() {
     return own;
 }
 
-WorkKind attention_kind() {
+WorkKind attention_kind(double cap) {
     WorkKind kind;
-    kind.kernel.name = "attention.2x16";
-    kind.kernel.operation = "attention";
-    kind.kernel.stream = bench::stream_read;
-    kind.kernel.attention = small_heads;
-    kind.kernel.prepare = [](Work &work) { work.attention = std::make_shared<bench::Attention>(work); };
-    kind.kernel.call = bench::call_attention;
+    kind.kernel = bench::make_attention(small_heads, cap);
     kind.own = shapes_of_attention();
-    return kind;
-}
-
-WorkKind capped_attention_kind() {
-    WorkKind kind = attention_kind();
-    kind.kernel.name = "attention_softcap.2x16";
-    kind.kernel.call = [](Work &work, Operands &set) {
-        const std::int64_t heads = small_heads.heads, dim = small_heads.head_dim;
-        const HeadsView q(set.inputs[bench::Attention::q], 1, heads, dim);
-        const HeadsView k(set.inputs[bench::Attention::k], 1, heads, dim);
-        const HeadsView v(set.inputs[bench::Attention::v], 1, heads, dim);
-        HeadsView y(set.outputs[0], 1, heads, dim);
-        halyard_attention_options options{};
-        options.causal = 1;
-        options.softcap = softcap;
-        return halyard_attention(work.context.get(), &q.view, &k.view, &v.view, &options, &y.view);
-    };
-    kind.error = [](const Work &work) {
-        const Operands &set = work.sets[0];
-        const auto dim = static_cast<std::size_t>(small_heads.head_dim);
-        tests::AttentionRule rule;
-        rule.causal = true;
-        rule.softcap = softcap;
-        WorstError error;
-        for (std::size_t head = 0; head < static_cast<std::size_t>(small_heads.heads); head++) {
-            tests::Matrix inputs[3];
-            for (std::size_t input = 0; input < 3; input++) {
-                for (std::int64_t row = 0; row < work.id.rows; row++) {
-                    inputs[input].push_back(exact(set.inputs[input].row(row), head * dim, dim));
-                }
-            }
-            const tests::Matrix y = tests::attention(inputs[0], inputs[1], inputs[2], 0, rule);
-            for (std::int64_t row = 0; row < work.id.rows; row++) {
-                tests::Row expected, got;
-                const tests::Row whole = set.outputs[0].row(row);
-                for (std::size_t i = 0; i < dim; i++) {
-                    expected.push_back(y[static_cast<std::size_t>(row)][i].value);
-                    got.push_back(whole[head * dim + i]);
-                }
-                error.add(expected, got);
-            }
-        }
-        return error.worst;
-    };
     return kind;
 }
 
@@ -172,7 +123,6 @@ const halyard_rope *rope_of(const WorkId &id, bool interleaved) {
 WorkKind rope_kind(const char *name, bool interleaved) {
     WorkKind kind;
     kind.kernel.name = kind.kernel.operation = name;
-    kind.kernel.stream = bench::stream_copy;
     kind.kernel.call = [interleaved](Work &work, Operands &set) {
         const HeadsView x(set.inputs[0], 1, heads_of(work.id), head_dim_of(work.id));
         HeadsView y(set.outputs[0], 1, heads_of(work.id), head_dim_of(work.id));
@@ -180,16 +130,16 @@ WorkKind rope_kind(const char *name, bool interleaved) {
     };
     kind.error = [interleaved](const Work &work) {
         const auto dim = static_cast<std::size_t>(head_dim_of(work.id));
-        tests::RopeRule rule;
+        operations::RopeRule rule;
         rule.rotary_dim = head_dim_of(work.id);
         rule.theta = rope_theta;
         rule.interleaved = interleaved;
         WorstError error;
         for (std::int64_t row = 0; row < work.id.rows; row++) {
-            const tests::Row x = work.sets[0].inputs[0].row(row);
-            tests::Row expected;
+            const operations::Row x = work.sets[0].inputs[0].row(row);
+            operations::Row expected;
             for (std::size_t begin = 0; begin < x.size(); begin += dim) {
-                for (const tests::Expected &each : tests::rotated(exact(x, begin, dim), rule, row)) {
+                for (const operations::Expected &each : operations::rotated(exact(x, begin, dim), rule, row)) {
                     expected.push_back(each.value);
                 }
             }
@@ -221,7 +171,7 @@ void prepare_cache(Work &work) {
         options.n_kv_heads = heads_of(id);
         options.head_dim = head_dim_of(id);
         options.max_positions = id.rows;
-        options.dtype = tests::dlpack_type(id.dtype);
+        options.dtype = operations::dlpack_type(id.dtype);
         halyard_kv_cache *cache = nullptr;
         require(halyard_kv_cache_create(&options, nullptr, 0, &cache));
         operands.cache.reset(cache, halyard_kv_cache_destroy);
@@ -268,7 +218,6 @@ double error_of_copies(const Work &work, std::initializer_list<CacheInput> which
 WorkKind cache_kind(const char *name) {
     WorkKind kind;
     kind.kernel.name = kind.kernel.operation = name;
-    kind.kernel.stream = bench::stream_copy;
     kind.kernel.inputs = kind.kernel.outputs = 2;
     kind.kernel.prepare = prepare_cache;
     kind.own = shapes_of_heads({{1, 256}, {37, 198}, {600, 256}});
@@ -301,8 +250,8 @@ WorkKind read_kind(const char *name, CacheInput which) {
 }  // namespace
 
 std::vector<WorkKind> attention_work_kinds() {
-    return {attention_kind(),
-            capped_attention_kind(),
+    return {attention_kind(0),
+            attention_kind(softcap),
             rope_kind("rope", false),
             rope_kind("rope_interleaved", true),
             append_kind(),

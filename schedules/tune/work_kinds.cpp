@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "attention_works.h"
-#include "reference_linear.h"
+#include "operations/reference_linear.h"
 
 namespace halyard::tune {
 namespace {
@@ -22,97 +22,25 @@ using Kinds = std::vector<std::unique_ptr<WorkKind>>;
 /** Swish with a beta that has no kernels of its own. */
 constexpr float general_beta = 1.25f;
 
-const bench::Kernel &catalogue_kernel(const std::string &name) {
-    for (const bench::Kernel &kernel : bench::catalogue()) {
-        if (kernel.name == name) {
-            return kernel;
-        }
-    }
-    throw std::logic_error("the catalogue has no " + name);
-}
-
-WorkKind like_row(const std::string &name) {
+WorkKind with_general_beta(const std::string &label) {
+    const operations::Operation &operation = operations::operation(label);
+    std::vector<double> scalars = operation.scalar_values();
+    scalars.back() = general_beta;
     WorkKind kind;
-    kind.kernel = catalogue_kernel(name);
+    kind.kernel = bench::tensor_kernel(operation, std::move(scalars));
     kind.kernel.name += ".general";
     return kind;
 }
 
-bench::Reference elementwise(double (*function)(double, double)) {
-    return [function](const std::vector<tests::Row> &inputs, const tests::Row &, const tests::Row &) {
-        tests::Row y;
-        for (const double x : inputs[0]) {
-            y.push_back(function(x, general_beta));
-        }
-        return std::vector<tests::Row>{y};
-    };
-}
-
-WorkKind general_swish(const char *name,
-                       halyard_status (*function)(const halyard_context *, const DLTensor *, float, DLTensor *),
-                       double (*exact)(double, double)) {
-    WorkKind kind = like_row(name);
-    kind.kernel.call = [function](Work &work, Operands &set) {
-        return function(work.context.get(), &set.inputs[0].view, general_beta, &set.outputs[0].view);
-    };
-    kind.kernel.reference = elementwise(exact);
-    return kind;
-}
-
-double exact_swiglu(double gate, double up) {
-    return tests::reference::swiglu.value(gate, general_beta) * up;
-}
-
-WorkKind general_swiglu() {
-    WorkKind kind = like_row("swiglu");
-    kind.kernel.call = [](Work &work, Operands &set) {
-        return halyard_swiglu(work.context.get(), &set.inputs[0].view, &set.inputs[1].view, general_beta,
-                              &set.outputs[0].view);
-    };
-    kind.kernel.reference = [](const std::vector<tests::Row> &inputs, const tests::Row &, const tests::Row &) {
-        tests::Row y;
-        for (std::size_t i = 0; i < inputs[0].size(); i++) {
-            y.push_back(exact_swiglu(inputs[0][i], inputs[1][i]));
-        }
-        return std::vector<tests::Row>{y};
-    };
-    return kind;
-}
-
-WorkKind general_swiglu_interleaved() {
-    WorkKind kind = like_row("swiglu.interleaved");
-    kind.kernel.call = [](Work &work, Operands &set) {
-        return halyard_swiglu_packed(work.context.get(), &set.inputs[0].view, HALYARD_GLU_INTERLEAVED, general_beta,
-                                     &set.outputs[0].view);
-    };
-    kind.kernel.reference = [](const std::vector<tests::Row> &inputs, const tests::Row &, const tests::Row &) {
-        tests::Row y;
-        for (std::size_t i = 0; i + 1 < inputs[0].size(); i += 2) {
-            y.push_back(exact_swiglu(inputs[0][i], inputs[0][i + 1]));
-        }
-        return std::vector<tests::Row>{y};
-    };
-    return kind;
-}
-
 /** A layer with any activation; its product has the fewest inputs that leave its epilogue something to do. */
-WorkKind layer_with(const tests::LayerActivation &activation, bool gated) {
+WorkKind layer_with(const operations::LayerActivation &activation, bool gated) {
     bench::LayerForm form;
     form.gated = gated;
     form.activation = activation.value;
     form.beta = general_beta;
     WorkKind kind;
-    kind.kernel.name = kind.kernel.operation =
-        std::string("linear_") + activation.name + (gated ? "_gated" : "") + ".epilogue";
-    kind.kernel.stream = bench::stream_read;
-    kind.kernel.layer = form;
-    kind.kernel.call = [](Work &work, Operands &set) {
-        halyard_linear_options options{};
-        options.activation = work.id.kernel->layer->activation;
-        options.beta = work.id.kernel->layer->beta;
-        return halyard_linear(work.context.get(), &set.inputs[0].view, set.weights[0].get(), &options,
-                              &set.outputs[0].view);
-    };
+    kind.kernel =
+        bench::layer_kernel(std::string("linear_") + activation.name + (gated ? "_gated" : "") + ".epilogue", form);
     return kind;
 }
 
@@ -121,7 +49,6 @@ template<typename Call, typename Exact>
 WorkKind statistics(const char *name, const Call &call, const Exact &exact) {
     WorkKind kind;
     kind.kernel.name = kind.kernel.operation = name;
-    kind.kernel.stream = bench::stream_read;
     kind.kernel.cast_to = bench::Dtype::f32;
     kind.kernel.outputs = 2;
     kind.kernel.call = [call](Work &work, Operands &set) {
@@ -200,15 +127,15 @@ public:
         const bool out_in = layout == HALYARD_WEIGHT_OUT_IN;
         const auto rows = static_cast<std::size_t>(work.id.rows), d = static_cast<std::size_t>(work.id.d);
         const std::size_t inputs = out_in ? d : rows;
-        const tests::Row factors = folded ? work.weight->row(0) : tests::Row();
-        tests::Row panels;
+        const operations::Row factors = folded ? work.weight->row(0) : operations::Row();
+        operations::Row panels;
         for (std::size_t row = 0; row < rows; row++) {
-            const tests::Row part = set.outputs[0].row(static_cast<std::int64_t>(row));
+            const operations::Row part = set.outputs[0].row(static_cast<std::int64_t>(row));
             panels.insert(panels.end(), part.begin(), part.end());
         }
         double worst = 0;
         for (std::size_t row = 0; row < rows; row++) {
-            const tests::Row source = set.inputs[0].row(static_cast<std::int64_t>(row));
+            const operations::Row source = set.inputs[0].row(static_cast<std::int64_t>(row));
             for (std::size_t column = 0; column < d; column++) {
                 const std::size_t in = out_in ? column : row, out = out_in ? row : column;
                 const double expected = source[column] * (folded ? factors[in] : 1.0);
@@ -224,7 +151,6 @@ public:
         auto packing = std::make_shared<Packing>(layout, folded);
         WorkKind kind;
         kind.kernel.name = kind.kernel.operation = name;
-        kind.kernel.stream = bench::stream_copy;
         kind.kernel.has_weight = folded;
         kind.kernel.call = [packing](Work &work, Operands &set) { return (*packing)(work, set); };
         kind.finish = [packing](Work &work) { packing->finish(work); };
@@ -245,28 +171,27 @@ private:
 Kinds make_kinds() {
     Kinds kinds;
     const auto add = [&kinds](WorkKind kind) { kinds.push_back(std::make_unique<WorkKind>(std::move(kind))); };
-    add(general_swish("swish", halyard_swish, tests::reference::swish));
-    add(general_swish("swish_derivative", halyard_swish_derivative, tests::reference::swish_derivative));
-    add(general_swiglu());
-    add(general_swiglu_interleaved());
-    for (const tests::LayerActivation &activation : tests::layer_activations()) {
+    for (const char *label : {"swish", "swish_derivative", "swiglu", "swiglu.interleaved"}) {
+        add(with_general_beta(label));
+    }
+    for (const operations::LayerActivation &activation : operations::layer_activations()) {
         add(layer_with(activation, false));
         add(layer_with(activation, true));
     }
     add(statistics(
         "rms_norm_scale",
         [](Work &work, const DLTensor *x, DLTensor *scale, DLTensor *) {
-            return halyard_rms_norm_scale(work.context.get(), x, bench::rms_norm_eps, 0, scale);
+            return halyard_rms_norm_scale(work.context.get(), x, operations::rms_norm_eps, 0, scale);
         },
-        [](const tests::Row &x) {
-            return tests::rms_scale(x, {nullptr, nullptr, bench::rms_norm_eps, false, false, 1}).value;
+        [](const operations::Row &x) {
+            return operations::rms_scale(x, {nullptr, nullptr, operations::rms_norm_eps, false, false, 1}).value;
         }));
     add(statistics(
         "layer_norm_scale",
         [](Work &work, const DLTensor *x, DLTensor *scale, DLTensor *mean) {
-            return halyard_layer_norm_scale(work.context.get(), x, bench::layer_norm_eps, mean, scale);
+            return halyard_layer_norm_scale(work.context.get(), x, operations::layer_norm_eps, mean, scale);
         },
-        [](const tests::Row &x) { return tests::layer_moments(x, bench::layer_norm_eps).scale.value; }));
+        [](const operations::Row &x) { return operations::layer_moments(x, operations::layer_norm_eps).scale.value; }));
     add(Packing::kind("pack_out_in", HALYARD_WEIGHT_OUT_IN, false));
     add(Packing::kind("pack_out_in_folded", HALYARD_WEIGHT_OUT_IN, true));
     add(Packing::kind("pack_in_out", HALYARD_WEIGHT_IN_OUT, false));

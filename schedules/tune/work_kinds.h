@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "bench/work.h"
+#include "bench/cases/work.h"
 
 namespace halyard::tune {
 

@@ -117,8 +117,8 @@ halyard_isa isa_named(const std::string &name) {
 }
 
 bench::Dtype dtype_named(const std::string &name) {
-    for (const bench::Dtype dtype : tests::all_dtypes) {
-        if (name == tests::name_of(dtype)) {
+    for (const bench::Dtype dtype : operations::all_dtypes) {
+        if (name == operations::name_of(dtype)) {
             return dtype;
         }
     }

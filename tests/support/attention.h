@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "halyard/attention.h"
-#include "reference_attention.h"
+#include "operations/reference_attention.h"
 #include "support/linear.h"
 
 namespace halyard::tests {

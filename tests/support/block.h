@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "reference_block.h"
+#include "operations/reference_block.h"
 #include "support/linear.h"
 
 namespace halyard::tests {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "support/built.h"
+#include "support/operations.h"
 
 namespace halyard::tests {
 namespace {

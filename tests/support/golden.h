@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "support/isas.h"
+#include "support/operations.h"
 
 namespace halyard::tests {
 

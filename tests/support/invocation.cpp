@@ -81,9 +81,7 @@ Invocation::Invocation(const Operation &operation, Dtype type, const Shape &shap
             std::make_unique<Tensor>(operation.type_of(i, type), arrange(operand, operand_shape(operand, shape))));
         arguments.push_back(&tensors.back()->view);
     }
-    for (const Scalar &scalar : operation.scalars) {
-        scalars.push_back(scalar.value);
-    }
+    scalars = operation.scalar_values();
 }
 
 void Invocation::fill(std::uint64_t seed) {
@@ -150,7 +148,7 @@ std::vector<std::vector<ExpectedRow>> Invocation::expected() const {
         for (const std::size_t input : operation.with_role(Role::input)) {
             rows[input] = tensors[input]->row_values(row);
         }
-        std::vector<ExpectedRow> results = operation.reference(rows, type);
+        std::vector<ExpectedRow> results = operation.reference(rows, scalars.data(), type);
         for (std::size_t output = 0; output < results.size(); output++) {
             all[output].push_back(std::move(results[output]));
         }
@@ -269,7 +267,7 @@ std::string name_of_isa_type_case(const testing::TestParamInfo<IsaTypeCase> &inf
 
 std::vector<OperationCase> operation_cases(const std::function<bool(const Operation &)> &wanted) {
     std::vector<OperationCase> cases;
-    for (const Operation &operation : operations()) {
+    for (const Operation &operation : all_operations()) {
         for (const Dtype type : all_dtypes) {
             if (wanted(operation)) {
                 cases.push_back({&operation, type});

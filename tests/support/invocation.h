@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/built.h"
+#include "operations/built.h"
 #include "support/operations.h"
 #include "support/tensor.h"
 

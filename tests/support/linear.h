@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "reference_linear.h"
+#include "operations/isas.h"
+#include "operations/reference_linear.h"
 #include "support/invocation.h"
-#include "support/isas.h"
 
 namespace halyard::tests {
 

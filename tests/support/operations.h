@@ -1,84 +1,15 @@
-// Every operation of the C API in one form, so that a test written once runs over all of them. Elementwise functions
-// come from the table of kernels; an operation that has options appears once per interesting choice.
+// The operations and their references, under the tests' own namespace.
 #ifndef HALYARD_TESTS_OPERATIONS_H
 #define HALYARD_TESTS_OPERATIONS_H
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "halyard/halyard.h"
-#include "reference.h"
+#include "operations/built.h"
+#include "operations/isas.h"
+#include "operations/operations.h"
+#include "operations/reference.h"
 
 namespace halyard::tests {
 
-enum class Role {
-    input,      // [..., d]
-    parameter,  // [d], shared by all rows
-    output,     // [..., d]
-};
-
-struct Operand {
-    const char *name;  // as in the header
-    Role role = Role::input;
-    bool optional = false;           // may be null
-    int halves = 1;                  // 2: the last axis is 2 d wide
-    std::optional<Dtype> type = {};  // fixed, where the operation does not have one type
-};
-
-struct Scalar {
-    const char *name;
-    double value;
-    std::vector<double> refused;  // values that must be refused
-};
-
-/** The output is the same view as the input, or as half of it. */
-struct Alias {
-    std::size_t output, input;
-    int half = 0;  // which half of an input that is 2 d wide
-};
-
-struct Operation {
-    using Call = std::function<halyard_status(const halyard_context *, DLTensor *const *, const double *)>;
-    /** From one row of each operand to one expected row of each output, in the order of the operands. `type` is the
-     *  storage type. */
-    using Reference = std::function<std::vector<ExpectedRow>(const std::vector<Row> &, Dtype type)>;
-
-    std::string label;     // unique: the kernel and its options
-    std::string function;  // of the C API
-    std::vector<Operand> operands;
-    std::vector<Scalar> scalars;
-    std::vector<std::vector<Alias>> in_place;  // each a legal way to call it in place
-    bool needs_features = false;               // refuses an empty last axis
-    Call call;
-    Reference reference;
-
-    std::vector<std::size_t> with_role(Role role) const;
-    /** Type of an operand in a call that stores `type`. */
-    Dtype type_of(std::size_t operand, Dtype type) const { return operands[operand].type.value_or(type); }
-    /** Whether every tensor of the call has the same type. */
-    bool one_type() const;
-};
-
-/** Those that the library was built with. */
-const std::vector<Operation> &operations();
-
-/** The operation with this label; stops the program if there is none. */
-const Operation &operation(const std::string &label);
-
-/** Elementwise functions of one variable. The Swish family appears with several beta. */
-struct Activation {
-    std::string label;          // "swish.beta_1.5"
-    std::string_view function;  // row of the accuracy table
-    bool has_beta;
-    float beta;  // 1 where there is none: the table's regions are of beta * x
-    /** `beta` is ignored where there is none. */
-    std::function<halyard_status(const halyard_context *, const DLTensor *, float beta, DLTensor *)> call;
-    std::function<double(double)> reference;
-};
-
-const std::vector<Activation> &activations();
+using namespace operations;
 
 }  // namespace halyard::tests
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "support/storage.h"
+#include "support/operations.h"
 
 namespace halyard::tests {
 

@@ -1,0 +1,60 @@
+// Attention as rows of the benchmark: its tensors, caches filled with random keys and values, and what should come out.
+#ifndef HALYARD_BENCH_ATTENTION_H
+#define HALYARD_BENCH_ATTENTION_H
+
+#include <functional>
+#include <memory>
+
+#include "work.h"
+
+namespace halyard::bench {
+
+/** A matrix [sequences * tokens, ...] as [sequences, tokens, heads, head_dim]: of each row the columns from
+ *  `first_column` on. */
+class HeadsView {
+public:
+    HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
+              std::int64_t first_column = 0);
+    HeadsView(const HeadsView &) = delete;
+    DLTensor view;
+
+private:
+    std::int64_t shape[4], strides[4];
+};
+
+/** Keys and values of the positions before a call. */
+class History {
+public:
+    explicit History(const WorkId &id);
+
+    /** [sequences * cached, kv width]: one sequence after the other. */
+    const PeriodicMatrix &keys() const { return past_keys; }
+    const PeriodicMatrix &values() const { return past_values; }
+    /** Gives every operand set of `work` a cache of its own that holds them. */
+    void make_caches(Work &work) const;
+
+private:
+    PeriodicMatrix past_keys, past_values;
+};
+
+/** Forgets what calls appended to a cache. */
+halyard_status rewind_cache(const WorkId &id, halyard_kv_cache *cache);
+
+class Attention {
+public:
+    enum Input { q, k, v };
+
+    /** Makes the operands of `work` and its sample. */
+    explicit Attention(Work &work);
+    /** Null for a prompt. */
+    const History *history() const { return past.get(); }
+
+private:
+    std::unique_ptr<History> past;
+};
+
+halyard_status call_attention(Work &work, Operands &set);
+
+}  // namespace halyard::bench
+
+#endif

@@ -1,0 +1,132 @@
+// The operations as rows of the benchmark: those on tensors of rows and the layers as described, attention, blocks and
+// models of whatever sizes a work list asks for.
+#include <deque>
+#include <string_view>
+
+#include "attention.h"
+#include "block.h"
+#include "layer.h"
+#include "model.h"
+
+namespace halyard::bench {
+namespace {
+
+/** Rows point at their kernels, so these stay where they are. The kernel of that name, which `make` makes if it is new. */
+template<typename Make>
+const Kernel &kernel_named(const std::string &name, const Make &make) {
+    static std::deque<Kernel> made;
+    for (const Kernel &kernel : made) {
+        if (kernel.name == name) {
+            return kernel;
+        }
+    }
+    return made.emplace_back(make());
+}
+
+}  // namespace
+
+Kernel tensor_kernel(const operations::Operation &operation, std::vector<double> scalars) {
+    Kernel kernel;
+    kernel.name = operation.label;
+    kernel.operation = operation.function.substr(std::string_view("halyard_").size());
+    kernel.group = operation.group;
+    kernel.common = operation.use == operations::Use::usual;
+    kernel.tensors = &operation;
+    kernel.scalars = scalars.empty() ? operation.scalar_values() : std::move(scalars);
+    kernel.inputs = kernel.outputs = 0;
+    for (const operations::Operand &operand : operation.operands) {
+        kernel.inputs += operand.role == operations::Role::input ? 1 : 0;
+        kernel.outputs += operand.role == operations::Role::output ? 1 : 0;
+        kernel.input_width = std::max(kernel.input_width, operand.halves);
+        kernel.has_weight |= operand.name == std::string_view("weight");
+        kernel.has_bias |= operand.name == std::string_view("bias");
+        kernel.cast_to = operand.type;
+    }
+    if (kernel.input_width == 2) {
+        kernel.layout = static_cast<halyard_glu_layout>(static_cast<int>(kernel.scalars[0]));
+    }
+    kernel.call = [call = operation.call, values = kernel.scalars](Work &work, Operands &set) {
+        return call(work.context.get(), set.arguments.data(), values.data());
+    };
+    return kernel;
+}
+
+Kernel layer_kernel(const std::string &name, const LayerForm &form) {
+    Kernel kernel;
+    kernel.name = name;
+    kernel.operation = form.is_ffn ? "ffn" : "linear";
+    kernel.group = form.is_ffn ? "feed-forward" : "linear";
+    kernel.layer = form;
+    kernel.inputs = form.takes_residual() ? 2 : 1;
+    kernel.has_weight = form.norm != HALYARD_NORM_NONE;
+    kernel.has_bias = form.norm == HALYARD_NORM_LAYER;
+    kernel.call = call_layer;
+    return kernel;
+}
+
+Kernel make_attention(const HeadShape &heads, double softcap) {
+    const std::string shared = heads.kv_heads == heads.heads ? "" : "-" + std::to_string(heads.kv_heads);
+    Kernel kernel;
+    kernel.operation = kernel.group = "attention";
+    kernel.name = std::string(softcap == 0 ? "attention." : "attention_softcap.") + std::to_string(heads.heads) +
+                  shared + "x" + std::to_string(heads.head_dim);
+    kernel.attention = heads;
+    kernel.scalars = {softcap};
+    kernel.prepare = [](Work &work) { work.attention = std::make_shared<Attention>(work); };
+    kernel.call = call_attention;
+    return kernel;
+}
+
+const std::vector<Kernel> &catalogue() {
+    static const std::vector<Kernel> kernels = [] {
+        std::vector<Kernel> all;
+        for (const operations::Operation &operation : operations::all_operations()) {
+            if (operation.use != operations::Use::option) {
+                all.push_back(tensor_kernel(operation));
+            }
+        }
+        return all;
+    }();
+    return kernels;
+}
+
+const std::vector<Kernel> &layer_catalogue() {
+    static const std::vector<Kernel> kernels = [] {
+        std::vector<Kernel> all;
+        for (const operations::Layer &layer : operations::layers()) {
+            all.push_back(layer_kernel(layer.name, layer.form));
+        }
+        return all;
+    }();
+    return kernels;
+}
+
+const Kernel &attention_kernel(const HeadShape &heads) {
+    const Kernel kernel = make_attention(heads);
+    return kernel_named(kernel.name, [&] { return kernel; });
+}
+
+const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
+    const std::string name = (form.is_model() ? "model." : "block.") + model;
+    return kernel_named(name, [&] {
+        Kernel kernel;
+        kernel.name = name;
+        kernel.operation = form.is_model() ? "model" : "block";
+        kernel.group = form.is_model() ? "models" : "blocks";
+        kernel.block = form;
+        if (form.is_model()) {
+            kernel.prepare = [](Work &work) { work.model = std::make_shared<Model>(work); };
+            kernel.call = call_model;
+        } else {
+            kernel.prepare = [](Work &work) {
+                const auto block = std::make_shared<Block>(*work.id.kernel->block, work.id.dtype, 0);
+                block->prepare(work);
+                work.block = block;
+            };
+            kernel.call = call_block;
+        }
+        return kernel;
+    });
+}
+
+}  // namespace halyard::bench

@@ -1,0 +1,227 @@
+// See work.h.
+#include "work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "layer.h"
+
+namespace halyard::bench {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+/** The distance of neighbouring values of the type where `exact` lies. */
+double unit_in_last_place(double exact, Dtype dtype) {
+    const int fraction_bits = dtype == Dtype::f32 ? 23 : dtype == Dtype::f16 ? 10 : 7;
+    const int least_exponent = dtype == Dtype::f16 ? -14 : -126;
+    const int exponent = exact == 0 ? least_exponent : std::max(std::ilogb(exact), least_exponent);
+    return std::ldexp(1.0, exponent - fraction_bits);
+}
+
+}  // namespace
+
+// ---- WorkId ----
+
+std::string WorkId::name() const {
+    std::string shape = std::to_string(rows) + "x" + std::to_string(d);
+    if (kernel->layer) {
+        shape += "x" + std::to_string(d_out);
+    } else if (has_heads()) {
+        shape = decodes() ? "decode" + std::to_string(rows) + "x" + std::to_string(cached)
+                          : "prompt" + std::to_string(rows);
+    }
+    return kernel->name + "/" + operations::name_of(dtype) + "/" + shape + "/" + (cold ? "cold" : "hot") + "/" +
+           std::to_string(threads) + "t";
+}
+
+Stream WorkId::stream() const {
+    const std::size_t from = operations::size_of(dtype) * static_cast<std::size_t>(kernel->input_width);
+    const std::size_t to = operations::size_of(output_dtype());
+    return has_roofline()         ? stream_read
+           : kernel->outputs == 2 ? stream_read2_write2
+           : kernel->inputs == 2  ? stream_read2_write1
+           : from == to           ? stream_copy
+           : from > to            ? stream_halve
+                                  : stream_double;
+}
+
+Cost WorkId::cost() const {
+    if (kernel->tensors != nullptr) {
+        return kernel->tensors->cost(dtype, rows, d);
+    }
+    if (kernel->layer) {
+        return kernel->layer->cost(dtype, rows, d, d_out);
+    }
+    const operations::Span span = {sequences(), tokens(), cached + tokens()};
+    if (kernel->attention) {
+        return operations::attention_cost(*kernel->attention, span, dtype);
+    }
+    if (kernel->block) {
+        return kernel->block->cost(span, dtype);
+    }
+    Cost cost;
+    const std::size_t read =
+        operations::size_of(dtype) * static_cast<std::size_t>(kernel->inputs * kernel->input_width);
+    cost.bytes = static_cast<std::size_t>(rows * d) *
+                 (read + operations::size_of(output_dtype()) * static_cast<std::size_t>(kernel->outputs));
+    return cost;
+}
+
+std::size_t WorkId::set_count(std::size_t cold_set) const {
+    if (!cold) {
+        return 1;
+    }
+    const std::size_t set = kernel->layer ? weight_bytes() : bytes_moved();
+    const std::size_t least = has_heads() && set >= cold_set ? 1 : 2;  // one such set goes past every cache by itself
+    return std::max(least, (cold_set + set - 1) / set);
+}
+
+// ---- Work ----
+
+Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side side)
+    : id(work_id), cold_set(cold_bytes) {
+    halyard_context *made = nullptr;
+    if (halyard_context_create(&made) != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+    context.reset(made, halyard_context_destroy);
+    if (halyard_context_set_num_threads(made, id.threads) != HALYARD_OK ||
+        halyard_context_set_max_isa(made, isa) != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+
+    const Kernel &kernel = *id.kernel;
+    if (kernel.prepare) {
+        kernel.prepare(*this);
+        return;
+    }
+    const std::size_t count = id.set_count(cold_set);
+    for (std::size_t set = 0; set < count; set++) {
+        Operands operands;
+        for (int i = 0; i < kernel.inputs; i++) {
+            const bool is_residual = kernel.layer && i == 1;
+            operands.inputs.emplace_back(id.dtype, id.rows, is_residual ? id.d_out : id.d * kernel.input_width);
+            operands.inputs.back().fill_random(static_cast<unsigned>(i) + 1, 0.0, 1.5);
+        }
+        for (int i = 0; i < kernel.outputs; i++) {
+            operands.outputs.emplace_back(id.output_dtype(), id.rows, id.output_width());
+        }
+        sets.push_back(std::move(operands));
+    }
+    const auto make_vector = [&](unsigned seed, double mean) {
+        auto vector = std::make_unique<Matrix>(id.dtype, 1, id.d);
+        vector->fill_random(seed, mean, 0.1);
+        vector->view.ndim = 1;
+        vector->view.shape++;
+        return vector;
+    };
+    if (kernel.has_weight) {
+        weight = make_vector(100, 1.0);
+    }
+    if (kernel.has_bias) {
+        bias = make_vector(101, 0.0);
+    }
+    if (kernel.layer) {
+        const auto made_layer = std::make_shared<Layer>(id);
+        if (side == Side::ours) {
+            made_layer->pack(*this);
+        }
+        sample = std::make_unique<Sample>(made_layer->sample(*this));
+        layer = made_layer;
+    }
+    for (Operands &set : sets) {
+        for (const Matrix *matrix : matrices(set)) {
+            set.arguments.push_back(const_cast<DLTensor *>(&matrix->view));
+        }
+    }
+}
+
+std::vector<const Matrix *> Work::matrices(const Operands &set) const {
+    std::vector<const Matrix *> all;
+    for (const Matrix &input : set.inputs) {
+        all.push_back(&input);
+    }
+    for (const auto *parameter : {&weight, &bias}) {
+        if (*parameter) {
+            all.push_back(parameter->get());
+        }
+    }
+    for (const Matrix &output : set.outputs) {
+        all.push_back(&output);
+    }
+    return all;
+}
+
+void Work::call(std::size_t set) {
+    if (id.kernel->call(*this, sets[set]) != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+}
+
+void Work::spoil_outputs() {
+    for (const Matrix &output : sets[0].outputs) {
+        std::memset(output.data(), 0xff, output.bytes());
+    }
+}
+
+std::vector<std::int64_t> Work::sampled_rows() const {
+    constexpr std::int64_t elements = 1 << 18;
+    const std::int64_t count = std::clamp<std::int64_t>(elements / id.d, 1, id.rows);
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < count; i++) {
+        rows.push_back(count == 1 ? 0 : i * (id.rows - 1) / (count - 1));
+    }
+    return rows;
+}
+
+Accuracy Work::accuracy() const {
+    const Operands &set = sets[0];
+    if (sample) {
+        return {sample->worst_error(set.outputs[0]), -1};
+    }
+    const operations::Operation &operation = *id.kernel->tensors;
+    const std::vector<const Matrix *> operands = matrices(set);
+    Accuracy worst{0, 0};
+    for (const std::int64_t row : sampled_rows()) {
+        std::vector<operations::Row> rows;
+        for (std::size_t i = 0; i < operands.size(); i++) {
+            const operations::Role role = operation.operands[i].role;
+            rows.push_back(role == operations::Role::input       ? operands[i]->row(row)
+                           : role == operations::Role::parameter ? operands[i]->row(0)
+                                                                 : operations::Row());
+        }
+        const std::vector<operations::ExpectedRow> expected =
+            operation.reference(rows, id.kernel->scalars.data(), id.dtype);
+        for (std::size_t k = 0; k < expected.size(); k++) {
+            const operations::Row got = set.outputs[k].row(row);
+            double largest = std::numeric_limits<double>::min(), error = 0;
+            for (std::size_t i = 0; i < got.size(); i++) {
+                const double exact = expected[k][i].value;
+                const double distance = std::isnan(got[i]) ? infinite : std::fabs(got[i] - exact);
+                if (std::isinf(distance)) {
+                    return {infinite, infinite};
+                }
+                largest = std::max(largest, std::fabs(exact));
+                error = std::max(error, distance);
+                worst.ulps = std::max(worst.ulps, distance / unit_in_last_place(exact, set.outputs[k].dtype()));
+            }
+            worst.error = std::max(worst.error, error / largest);
+        }
+    }
+    return worst;
+}
+
+double Work::tolerance() const {
+    const double unit = id.output_dtype() == Dtype::f32 ? 0x1p-24 : id.output_dtype() == Dtype::f16 ? 0x1p-11 : 0x1p-8;
+    return 1e-5 + 2 * unit;
+}
+
+double Work::peer_tolerance() const {
+    const bool rounds = id.is_model() && id.dtype != Dtype::f32;
+    return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
+}
+
+}  // namespace halyard::bench

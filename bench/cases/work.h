@@ -1,0 +1,168 @@
+// One piece of work to measure: a kernel of the catalogue on one shape, type, cache state and thread count, with its
+// tensors. Ours and every peer run the same Work on the same values.
+#ifndef HALYARD_BENCH_WORK_H
+#define HALYARD_BENCH_WORK_H
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "matrix.h"
+#include "operations/layers.h"
+#include "operations/operations.h"
+#include "operations/transformers.h"
+#include "sample.h"
+#include "streams.h"
+
+namespace halyard::bench {
+
+using operations::BlockForm;
+using operations::Cost;
+using operations::HeadShape;
+using operations::layer_norm_eps;
+using operations::LayerForm;
+using operations::rms_norm_eps;
+constexpr float beta = operations::usual_beta;
+
+/** The tensors of one call. Which of them a kernel has is said by the kernel. */
+struct Operands {
+    std::vector<Matrix> inputs;         // x; gate, up; x, residual
+    std::vector<Matrix> outputs;        // y; residual_out, y
+    std::vector<DLTensor *> arguments;  // these and weight and bias in the order of an Operation
+    std::vector<std::shared_ptr<const halyard_weights>> weights;  // of layers: the first product's, then the second's
+    std::shared_ptr<halyard_kv_cache> cache;                      // of attention and blocks that decode
+    std::shared_ptr<const halyard_block> block;                   // of blocks
+};
+
+/** How far outputs are from the float64 reference. */
+struct Accuracy {
+    /** The largest error relative to the largest value of the same row and output; infinite where a NaN stands. */
+    double error = 0;
+    /** The largest error in units in the last place of the exact result; negative where it is not counted: products
+     *  cancel, so that a small element has a large one whoever computes it. */
+    double ulps = -1;
+};
+
+struct Work;
+class Layer;
+class Attention;
+class Block;
+class Model;
+
+/** A row of the catalogue: an operation, with what peers and reports know it by. */
+struct Kernel {
+    std::string name;       // "rms_norm", "swiglu.interleaved"
+    std::string operation;  // the name peers know it by: that of the function, "swiglu_packed" included
+    std::string group;      // what the report shows together: "norms", "activations", "gated units", ...
+    bool common = true;     // or a variant that the work list's group "common" leaves out
+    // Which of the descriptions it is.
+    const operations::Operation *tensors = nullptr;
+    std::optional<LayerForm> layer;
+    std::optional<HeadShape> attention;
+    std::optional<BlockForm> block;  // of blocks and models
+    std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any
+    // The tensors that it has.
+    int inputs = 1, outputs = 1;
+    int input_width = 1;  // in multiples of d
+    bool has_weight = false, has_bias = false;
+    std::optional<Dtype> cast_to;                     // the output's type where it is another
+    halyard_glu_layout layout = HALYARD_GLU_GATE_UP;  // of packed gated units
+    /** Makes operands and sample of what is no layer and not rows x d. */
+    std::function<void(Work &work)> prepare;
+    /** One call of the library on one set of operands. */
+    std::function<halyard_status(Work &work, Operands &set)> call;
+};
+
+/** One Work per row of the report. */
+struct WorkId {
+    const Kernel *kernel;
+    Dtype dtype;
+    std::int64_t rows, d;
+    bool cold;
+    int threads;
+    std::int64_t d_out = 0;  // of layers: the width of the (first) product
+    /** Of attention, blocks and models. 0: `rows` tokens of one sequence, which are all of it. Otherwise one token of
+     * each of `rows` sequences, with so many positions before it. */
+    std::int64_t cached = 0;
+
+    /** "rms_norm/f32/64x4096/hot/2t", "linear/f32/8x4096x11008/cold/2t", "block.gpt2/f32/prompt128/hot/2t",
+     *  "attention.32x128/bf16/decode8x1024/cold/2t" */
+    std::string name() const;
+    /** Whether the limit is a read and multiply-adds, not a copy. */
+    bool has_roofline() const { return kernel->layer || has_heads(); }
+    bool has_heads() const { return kernel->attention || kernel->block; }
+    bool is_model() const { return kernel->block && kernel->block->is_model(); }
+    const HeadShape &heads() const { return kernel->attention ? *kernel->attention : kernel->block->heads; }
+    bool decodes() const { return cached > 0; }
+    std::int64_t sequences() const { return decodes() ? rows : 1; }
+    std::int64_t tokens() const { return decodes() ? 1 : rows; }
+    Dtype output_dtype() const { return kernel->cast_to.value_or(dtype); }
+    std::int64_t output_width() const { return kernel->layer ? kernel->layer->output_width(d, d_out) : d; }
+    /** The memory traffic of its tensors. */
+    Stream stream() const;
+    Cost cost() const;
+    std::size_t bytes_moved() const { return cost().bytes; }
+    std::size_t weight_bytes() const { return cost().weight_bytes; }
+    std::size_t cache_bytes() const { return cost().cache_bytes; }
+    double flops() const { return cost().flops; }
+    /** How many operand sets there are: one if hot, else enough to leave every cache before coming round. */
+    std::size_t set_count(std::size_t cold_set) const;
+};
+
+struct Work {
+    /** Whose operands are made: those of the library, with its packed weights, or only what a peer needs. */
+    enum class Side { ours, peer };
+
+    Work(const WorkId &id, std::size_t cold_set, halyard_isa isa, Side side = Side::ours);
+
+    WorkId id;
+    std::shared_ptr<halyard_context> context;
+    std::vector<Operands> sets;            // as many as WorkId::set_count
+    std::unique_ptr<Matrix> weight, bias;  // of a norm
+    // What the row's kernel is, for peers.
+    std::shared_ptr<const Layer> layer;
+    std::shared_ptr<const Attention> attention;
+    std::shared_ptr<const Block> block;
+    std::shared_ptr<const Model> model;
+    std::unique_ptr<const Sample> sample;  // of all these
+    std::size_t cold_set;                  // bytes
+    std::size_t resident = 0;              // of models: how much larger the process became
+
+    /** Calls the library on operand set `set`; throws if it refuses. */
+    void call(std::size_t set);
+
+    /** Of set 0's outputs. Large tensors are judged by rows spread over them. */
+    Accuracy accuracy() const;
+    /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. */
+    double tolerance() const;
+    /** The same for a peer, which may round to a 16-bit type after every step of a model: the errors of its blocks are
+     *  independent of each other and add up like the root of their number. */
+    double peer_tolerance() const;
+    /** Fills set 0's outputs with NaN, so that nothing passes that was not written. */
+    void spoil_outputs();
+
+private:
+    /** In the order of an Operation's operands: inputs, weight, bias, outputs. */
+    std::vector<const Matrix *> matrices(const Operands &set) const;
+    std::vector<std::int64_t> sampled_rows() const;
+};
+
+/** Every kernel of tensors of rows, in the order of the report. */
+const std::vector<Kernel> &catalogue();
+/** Every layer. */
+const std::vector<Kernel> &layer_catalogue();
+/** An operation on tensors of rows, with scalars of its own or the description's. */
+Kernel tensor_kernel(const operations::Operation &operation, std::vector<double> scalars = {});
+Kernel layer_kernel(const std::string &name, const LayerForm &form);
+/** Attention with these heads: "attention.32-8x128". */
+const Kernel &attention_kernel(const HeadShape &heads);
+Kernel make_attention(const HeadShape &heads, double softcap = 0);
+/** A block of this form: "block.MODEL", or with a vocabulary a whole model: "model.MODEL". */
+const Kernel &block_kernel(const std::string &model, const BlockForm &form);
+
+}  // namespace halyard::bench
+
+#endif

@@ -1,0 +1,581 @@
+// The list of operations.
+#include "operations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+
+#include "built.h"
+
+namespace halyard::operations {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+const std::vector<double> not_finite = {infinity, -infinity, not_a_number};
+/** Of the Swish family. */
+constexpr float betas[] = {usual_beta, -1.5f, 0.0f, 0.25f, 1.702f, 30.0f};
+const std::vector<double> refused_beta = {infinity, -infinity, not_a_number, 1e-40, -0.99e-28, 1.01e28, -3.4e38};
+
+// ---- The table of kernels: a kernel without a reference does not compile ---------------------------------------
+
+struct UnaryKernel {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, DLTensor *);
+    double (*reference)(double);
+};
+
+constexpr UnaryKernel unary_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, halyard_##name, reference::name},
+#include "kernels/unary.inc"
+#undef HALYARD_KERNEL
+};
+
+struct UnaryBetaKernel {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, float, DLTensor *);
+    double (*reference)(double, double);
+};
+
+constexpr UnaryBetaKernel unary_beta_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, halyard_##name, reference::name},
+#include "kernels/unary_beta.inc"
+#undef HALYARD_KERNEL
+};
+
+struct GatedKernel {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, DLTensor *);
+    halyard_status (*call_packed)(const halyard_context *, const DLTensor *, halyard_glu_layout, DLTensor *);
+    const reference::Gate *gate;
+};
+
+const GatedKernel gated_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, halyard_##name, halyard_##name##_packed, &reference::name},
+#include "kernels/gated.inc"
+#undef HALYARD_KERNEL
+};
+
+struct GatedBetaKernel {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, float, DLTensor *);
+    halyard_status (*call_packed)(const halyard_context *, const DLTensor *, halyard_glu_layout, float, DLTensor *);
+    const reference::BetaGate *gate;
+};
+
+const GatedBetaKernel gated_beta_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, halyard_##name, halyard_##name##_packed, &reference::name},
+#include "kernels/gated_beta.inc"
+#undef HALYARD_KERNEL
+};
+
+#define HALYARD_KERNEL(name) static_assert(accuracy::has_bound(#name), #name " has no row in accuracy_bounds.h");
+#include "kernels/unary.inc"
+#include "kernels/unary_beta.inc"
+#undef HALYARD_KERNEL
+
+// ---- Pieces ----------------------------------------------------------------------------------------------------
+
+std::string with_number(const std::string &name, double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    return name + text;
+}
+
+ExpectedRow exact(const Row &values) {
+    ExpectedRow expected;
+    for (const double value : values) {
+        expected.push_back({value, 0.0});
+    }
+    return expected;
+}
+
+// ---- Families --------------------------------------------------------------------------------------------------
+
+std::string with_beta(const char *name, float beta) {
+    return beta == usual_beta ? name : with_number(std::string(name) + ".beta_", beta);
+}
+
+std::vector<Activation> make_activations() {
+    std::vector<Activation> all;
+    for (const UnaryKernel &kernel : unary_kernels) {
+        const auto call = [function = kernel.call](const halyard_context *context, const DLTensor *x, float,
+                                                   DLTensor *y) { return function(context, x, y); };
+        all.push_back({kernel.name, kernel.name, false, 1.0f, call, kernel.reference});
+    }
+    for (const UnaryBetaKernel &kernel : unary_beta_kernels) {
+        for (const float beta : betas) {
+            all.push_back({with_beta(kernel.name, beta), kernel.name, true, beta, kernel.call,
+                           [function = kernel.reference, beta](double x) { return function(x, beta); }});
+        }
+    }
+    return all;
+}
+
+/** A function of each element alone. `beta` scales the argument of the accuracy table's regions. */
+template<typename Value>
+ExpectedRow elementwise(const Value &value, const ErrorModel &errors, double beta, Dtype type, const Row &row) {
+    ExpectedRow expected;
+    for (const double x : row) {
+        const double y = value(x);
+        expected.push_back({y, errors.allowed(beta * x, y, type)});
+    }
+    return expected;
+}
+
+Operation activation(const char *name, const std::string &label) {
+    Operation operation;
+    operation.label = label;
+    operation.function = std::string("halyard_") + name;
+    operation.group = "activations";
+    operation.operands = {{"x"}, {"y", Role::output}};
+    operation.in_place = {{{1, 0}}};
+    return operation;
+}
+
+void add_unary(std::vector<Operation> &all) {
+    for (const UnaryKernel &kernel : unary_kernels) {
+        Operation operation = activation(kernel.name, kernel.name);
+        operation.call = [call = kernel.call](const halyard_context *context, DLTensor *const *t, const double *) {
+            return call(context, t[0], t[1]);
+        };
+        operation.reference = [value = kernel.reference, errors = ErrorModel(kernel.name)](const std::vector<Row> &rows,
+                                                                                           const double *, Dtype type) {
+            return std::vector<ExpectedRow>{elementwise(value, errors, 1, type, rows[0])};
+        };
+        all.push_back(operation);
+    }
+    for (const UnaryBetaKernel &kernel : unary_beta_kernels) {
+        for (const float beta : betas) {
+            Operation operation = activation(kernel.name, with_beta(kernel.name, beta));
+            operation.use = beta == usual_beta ? Use::usual : Use::option;
+            operation.scalars = {{"beta", beta, refused_beta}};
+            operation.call = [call = kernel.call](const halyard_context *context, DLTensor *const *t,
+                                                  const double *scalars) {
+                return call(context, t[0], static_cast<float>(scalars[0]), t[1]);
+            };
+            operation.reference = [function = kernel.reference, errors = ErrorModel(kernel.name)](
+                                      const std::vector<Row> &rows, const double *scalars, Dtype type) {
+                const double b = scalars[0];
+                const auto value = [=](double x) { return function(x, b); };
+                return std::vector<ExpectedRow>{elementwise(value, errors, b, type, rows[0])};
+            };
+            all.push_back(operation);
+        }
+    }
+}
+
+constexpr struct {
+    const char *name;
+    halyard_glu_layout layout;
+} packed_layouts[] = {
+    {"gate_up", HALYARD_GLU_GATE_UP},
+    {"up_gate", HALYARD_GLU_UP_GATE},
+    {"interleaved", HALYARD_GLU_INTERLEAVED},
+};
+
+/** The gate's and the up's row of a packed row. */
+std::pair<Row, Row> unpack(const Row &x, halyard_glu_layout layout) {
+    const std::size_t half = x.size() / 2;
+    Row gate, up;
+    for (std::size_t i = 0; i < half; i++) {
+        if (layout == HALYARD_GLU_INTERLEAVED) {
+            gate.push_back(x[2 * i]);
+            up.push_back(x[2 * i + 1]);
+        } else {
+            const bool gate_first = layout == HALYARD_GLU_GATE_UP;
+            gate.push_back(x[gate_first ? i : half + i]);
+            up.push_back(x[gate_first ? half + i : i]);
+        }
+    }
+    return {gate, up};
+}
+
+/** One gated unit on two tensors and in the three packed layouts. `scalars` follow the tensors (and the layout); the first is
+ *  beta, where there is one, and value(x, scalars) what becomes of the gate. */
+template<typename Value, typename Split, typename Packed>
+void add_gated_unit(std::vector<Operation> &all, const char *name, const std::string &label, Use use,
+                    std::string_view accuracy_row, const std::vector<Scalar> &scalars, const Value &value,
+                    const Split &split, const Packed &packed) {
+    const auto reference = [value, errors = ErrorModel(accuracy_row), has_beta = !scalars.empty()](
+                               const Row &gate, const Row &up, const double *values, Dtype type) {
+        ExpectedRow expected =
+            elementwise([&](double x) { return value(x, values); }, errors, has_beta ? values[0] : 1.0, type, gate);
+        for (std::size_t i = 0; i < expected.size(); i++) {
+            expected[i] = gated(expected[i].value, expected[i].error, up[i]);
+        }
+        return std::vector<ExpectedRow>{expected};
+    };
+    Operation operation;
+    operation.label = label;
+    operation.function = std::string("halyard_") + name;
+    operation.group = "gated units";
+    operation.use = use;
+    operation.operands = {{"gate"}, {"up"}, {"y", Role::output}};
+    operation.scalars = scalars;
+    operation.in_place = {{{2, 0}}, {{2, 1}}};
+    operation.call = [split](const halyard_context *context, DLTensor *const *t, const double *values) {
+        return split(context, t[0], t[1], values, t[2]);
+    };
+    operation.reference = [reference](const std::vector<Row> &rows, const double *values, Dtype type) {
+        return reference(rows[0], rows[1], values, type);
+    };
+    all.push_back(operation);
+
+    for (const auto &[layout_name, layout] : packed_layouts) {
+        Operation on_one = operation;
+        on_one.label = label + "." + layout_name;
+        on_one.function += "_packed";
+        on_one.use = use == Use::usual && layout == HALYARD_GLU_UP_GATE ? Use::variant : use;
+        on_one.operands = {{"x", Role::input, false, 2}, {"y", Role::output}};
+        // 3 is the one invalid value that C++ lets such an enumeration hold.
+        on_one.scalars.insert(on_one.scalars.begin(), {"layout", static_cast<double>(layout), {3.0}});
+        on_one.in_place.clear();
+        if (layout != HALYARD_GLU_INTERLEAVED) {
+            on_one.in_place = {{{1, 0, 0}}, {{1, 0, 1}}};
+        }
+        on_one.call = [packed](const halyard_context *context, DLTensor *const *t, const double *values) {
+            return packed(context, t[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])), values + 1,
+                          t[1]);
+        };
+        on_one.reference = [reference](const std::vector<Row> &rows, const double *values, Dtype type) {
+            const auto [gate, up] = unpack(rows[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])));
+            return reference(gate, up, values + 1, type);
+        };
+        all.push_back(on_one);
+    }
+}
+
+void add_gated(std::vector<Operation> &all) {
+    for (const GatedKernel &kernel : gated_kernels) {
+        add_gated_unit(
+            all, kernel.name, kernel.name, Use::usual, kernel.gate->function, {},
+            [value = kernel.gate->value](double x, const double *) { return value(x); },
+            [call = kernel.call](const halyard_context *context, const DLTensor *gate, const DLTensor *up,
+                                 const double *, DLTensor *y) { return call(context, gate, up, y); },
+            [call = kernel.call_packed](const halyard_context *context, const DLTensor *x, halyard_glu_layout layout,
+                                        const double *, DLTensor *y) { return call(context, x, layout, y); });
+    }
+    for (const GatedBetaKernel &kernel : gated_beta_kernels) {
+        for (const float beta : {usual_beta, -0.75f}) {
+            add_gated_unit(
+                all, kernel.name, with_beta(kernel.name, beta), beta == usual_beta ? Use::usual : Use::option,
+                kernel.gate->function, {{"beta", beta, refused_beta}},
+                [value = kernel.gate->value](double x, const double *scalars) { return value(x, scalars[0]); },
+                [call = kernel.call](const halyard_context *context, const DLTensor *gate, const DLTensor *up,
+                                     const double *scalars, DLTensor *y) {
+                    return call(context, gate, up, static_cast<float>(scalars[0]), y);
+                },
+                [call = kernel.call_packed](const halyard_context *context, const DLTensor *x,
+                                            halyard_glu_layout layout, const double *scalars, DLTensor *y) {
+                    return call(context, x, layout, static_cast<float>(scalars[0]), y);
+                });
+        }
+    }
+}
+
+const std::vector<double> refused_eps = {-1e-6, infinity, not_a_number};
+const std::vector<double> refused_flags = {4.0, 7.0, 2147483648.0};
+
+/** The rounded sum that an add+norm returns and normalizes. */
+Row residual_sum(const Row &x, const Row &residual, Dtype type) {
+    Row sum;
+    for (std::size_t i = 0; i < x.size(); i++) {
+        sum.push_back(round_to(type, round_to(Dtype::f32, x[i] + residual[i])));
+    }
+    return sum;
+}
+
+/** x first (and residual), then the parameters present, then the outputs. */
+std::vector<Operand> norm_operands(bool adds, bool has_weight, bool has_bias) {
+    std::vector<Operand> operands = {{"x"}};
+    if (adds) {
+        operands.push_back({"residual"});
+    }
+    if (has_weight) {
+        operands.push_back({"weight", Role::parameter, true});
+    }
+    if (has_bias) {
+        operands.push_back({"bias", Role::parameter, true});
+    }
+    if (adds) {
+        operands.push_back({"residual_out", Role::output});
+    }
+    operands.push_back({"y", Role::output});
+    return operands;
+}
+
+/** The ways to call a norm in place; the outputs are the last operands. */
+std::vector<std::vector<Alias>> norm_aliases(bool adds, std::size_t operand_count) {
+    const std::size_t y = operand_count - 1, sum = operand_count - 2;
+    if (!adds) {
+        return {{{y, 0}}};
+    }
+    return {{{sum, 0}}, {{sum, 1}}, {{y, 0}}, {{y, 1}}, {{sum, 0}, {y, 1}}, {{sum, 1}, {y, 0}}};
+}
+
+/** Names which of weight and bias there are, where not all that the function takes. */
+std::string with_parameters(const std::string &name, bool has_weight, bool has_bias, bool takes_bias) {
+    const bool all = has_weight && (has_bias || !takes_bias);
+    return all ? name : name + (has_weight ? ".weight" : has_bias ? ".bias" : ".plain");
+}
+
+void add_layer_norms(std::vector<Operation> &all, bool adds) {
+    for (const bool has_weight : {true, false}) {
+        for (const bool has_bias : {true, false}) {
+            Operation operation;
+            operation.function = adds ? "halyard_add_layer_norm" : "halyard_layer_norm";
+            operation.label = with_parameters(adds ? "add_layer_norm" : "layer_norm", has_weight, has_bias, true);
+            operation.group = "norms";
+            operation.use = has_weight && has_bias ? Use::usual : adds ? Use::option : Use::variant;
+            operation.operands = norm_operands(adds, has_weight, has_bias);
+            operation.scalars = {{"eps", layer_norm_eps, refused_eps}};
+            operation.in_place = norm_aliases(adds, operation.operands.size());
+            operation.needs_features = true;
+            const std::size_t weight_at = adds ? 2 : 1, bias_at = weight_at + (has_weight ? 1 : 0);
+            operation.call = [=, y = operation.operands.size() - 1](const halyard_context *context, DLTensor *const *t,
+                                                                    const double *scalars) {
+                const DLTensor *weight = has_weight ? t[weight_at] : nullptr;
+                const DLTensor *bias = has_bias ? t[bias_at] : nullptr;
+                const auto eps = static_cast<float>(scalars[0]);
+                return adds ? halyard_add_layer_norm(context, t[0], t[1], weight, bias, eps, t[y - 1], t[y])
+                            : halyard_layer_norm(context, t[0], weight, bias, eps, t[y]);
+            };
+            operation.reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+                NormParameters parameters;
+                parameters.weight = has_weight ? &rows[weight_at] : nullptr;
+                parameters.bias = has_bias ? &rows[bias_at] : nullptr;
+                parameters.eps = scalars[0];
+                if (!adds) {
+                    return std::vector<ExpectedRow>{layer_norm(rows[0], parameters)};
+                }
+                const Row sum = residual_sum(rows[0], rows[1], type);
+                return std::vector<ExpectedRow>{exact(sum), layer_norm(sum, parameters)};
+            };
+            all.push_back(operation);
+        }
+    }
+}
+
+enum class RmsKind { plain, partial, add };
+
+void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_weight, unsigned flags = 0,
+                  float p = 1) {
+    static const char *const functions[] = {"rms_norm", "partial_rms_norm", "add_rms_norm"};
+    const bool adds = kind == RmsKind::add;
+    Operation operation;
+    operation.function = std::string("halyard_") + functions[static_cast<int>(kind)];
+    operation.label = with_parameters(functions[static_cast<int>(kind)], has_weight, false, false);
+    if (kind == RmsKind::partial && p != usual_partial_p) {
+        operation.label += with_number(".p_", p);
+    }
+    operation.label += (flags & HALYARD_RMS_EPS_OUTSIDE_ROOT) != 0 ? ".eps_outside_root" : "";
+    operation.label += (flags & HALYARD_RMS_UNIT_OFFSET) != 0 ? ".unit_offset" : "";
+    operation.group = "norms";
+    operation.use = use;
+    operation.operands = norm_operands(adds, has_weight, false);
+    operation.scalars = {{"eps", rms_norm_eps, refused_eps}, {"flags", static_cast<double>(flags), refused_flags}};
+    if (kind == RmsKind::partial) {
+        operation.scalars.push_back({"p", p, {0.0, -0.5, 1.25, infinity, not_a_number}});
+    }
+    operation.in_place = norm_aliases(adds, operation.operands.size());
+    operation.needs_features = true;
+    const std::size_t weight_at = adds ? 2 : 1;
+    operation.call = [=, y = operation.operands.size() - 1](const halyard_context *context, DLTensor *const *t,
+                                                            const double *scalars) {
+        const DLTensor *weight = has_weight ? t[weight_at] : nullptr;
+        const auto eps = static_cast<float>(scalars[0]);
+        const auto options = static_cast<unsigned>(scalars[1]);
+        switch (kind) {
+        case RmsKind::partial:
+            return halyard_partial_rms_norm(context, t[0], weight, eps, options, static_cast<float>(scalars[2]), t[y]);
+        case RmsKind::add:
+            return halyard_add_rms_norm(context, t[0], t[1], weight, eps, options, t[y - 1], t[y]);
+        case RmsKind::plain:
+            break;
+        }
+        return halyard_rms_norm(context, t[0], weight, eps, options, t[y]);
+    };
+    operation.reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+        const auto options = static_cast<unsigned>(scalars[1]);
+        NormParameters parameters;
+        parameters.weight = has_weight ? &rows[weight_at] : nullptr;
+        parameters.eps = scalars[0];
+        parameters.eps_outside_root = (options & HALYARD_RMS_EPS_OUTSIDE_ROOT) != 0;
+        parameters.unit_offset = (options & HALYARD_RMS_UNIT_OFFSET) != 0;
+        parameters.p = kind == RmsKind::partial ? scalars[2] : 1;
+        if (!adds) {
+            return std::vector<ExpectedRow>{rms_norm(rows[0], parameters)};
+        }
+        const Row sum = residual_sum(rows[0], rows[1], type);
+        return std::vector<ExpectedRow>{exact(sum), rms_norm(sum, parameters)};
+    };
+    all.push_back(operation);
+}
+
+void add_norms(std::vector<Operation> &all) {
+    constexpr unsigned outside = HALYARD_RMS_EPS_OUTSIDE_ROOT, offset = HALYARD_RMS_UNIT_OFFSET;
+    add_rms_norm(all, RmsKind::plain, Use::usual, true);
+    add_rms_norm(all, RmsKind::plain, Use::variant, false);
+    add_rms_norm(all, RmsKind::plain, Use::option, true, outside);
+    add_rms_norm(all, RmsKind::plain, Use::option, true, offset);
+    add_rms_norm(all, RmsKind::plain, Use::option, true, outside | offset);
+    add_rms_norm(all, RmsKind::plain, Use::option, false, outside);
+    add_rms_norm(all, RmsKind::partial, Use::usual, true, 0, usual_partial_p);
+    add_rms_norm(all, RmsKind::partial, Use::option, false, 0, 0.5f);
+    add_rms_norm(all, RmsKind::partial, Use::option, true, outside | offset, 0.75f);
+    add_layer_norms(all, false);
+    add_rms_norm(all, RmsKind::add, Use::usual, true);
+    add_rms_norm(all, RmsKind::add, Use::option, false);
+    add_rms_norm(all, RmsKind::add, Use::option, true, outside | offset);
+    add_layer_norms(all, true);
+}
+
+void add_softmax(std::vector<Operation> &all) {
+    for (const float scale : {1.0f, 0.088388346f, -2.0f}) {
+        Operation operation;
+        operation.label = scale == 1.0f ? "softmax" : with_number("softmax.scale_", scale);
+        operation.function = "halyard_softmax";
+        operation.group = "norms";
+        operation.use = scale == 1.0f ? Use::usual : Use::option;
+        operation.operands = {{"x"}, {"y", Role::output}};
+        operation.scalars = {{"scale", scale, not_finite}};
+        operation.in_place = {{{1, 0}}};
+        operation.needs_features = true;
+        operation.call = [](const halyard_context *context, DLTensor *const *t, const double *scalars) {
+            return halyard_softmax(context, t[0], static_cast<float>(scalars[0]), t[1]);
+        };
+        operation.reference = [](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+            return std::vector<ExpectedRow>{softmax(rows[0], scalars[0], type)};
+        };
+        all.push_back(operation);
+    }
+}
+
+void add_add_and_cast(std::vector<Operation> &all) {
+    Operation add;
+    add.label = "add";
+    add.function = "halyard_add";
+    add.group = "elementwise";
+    add.operands = {{"a"}, {"b"}, {"y", Role::output}};
+    add.in_place = {{{2, 0}}, {{2, 1}}};
+    add.call = [](const halyard_context *context, DLTensor *const *t, const double *) {
+        return halyard_add(context, t[0], t[1], t[2]);
+    };
+    add.reference = [](const std::vector<Row> &rows, const double *, Dtype) {
+        Row sum;
+        for (std::size_t i = 0; i < rows[0].size(); i++) {
+            sum.push_back(rows[0][i] + rows[1][i]);
+        }
+        return std::vector<ExpectedRow>{exact(sum)};
+    };
+    all.push_back(add);
+
+    for (const Dtype to : all_dtypes) {
+        Operation cast;
+        cast.label = std::string("cast_to_") + name_of(to);
+        cast.function = "halyard_cast";
+        cast.group = "elementwise";
+        cast.operands = {{"x"}, {"y", Role::output, false, 1, to}};
+        cast.call = [](const halyard_context *context, DLTensor *const *t, const double *) {
+            return halyard_cast(context, t[0], t[1]);
+        };
+        cast.reference = [](const std::vector<Row> &rows, const double *, Dtype) {
+            return std::vector<ExpectedRow>{exact(rows[0])};
+        };
+        all.push_back(cast);
+    }
+}
+
+/** Whether the library was built with the types that an operation always has. */
+bool has_types(const Operation &operation) {
+    return std::all_of(operation.operands.begin(), operation.operands.end(), [](const Operand &operand) {
+        return !operand.type || std::count(std::begin(all_dtypes), std::end(all_dtypes), *operand.type) > 0;
+    });
+}
+
+std::vector<Operation> make_operations() {
+    std::vector<Operation> all;
+    add_norms(all);
+    add_softmax(all);
+    add_unary(all);
+    add_gated(all);
+    add_add_and_cast(all);
+    const auto left_out = [](const Operation &operation) {
+        return !is_built(operation.function.substr(std::string_view("halyard_").size())) || !has_types(operation);
+    };
+    all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
+    return all;
+}
+
+}  // namespace
+
+std::vector<std::size_t> Operation::with_role(Role role) const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < operands.size(); i++) {
+        if (operands[i].role == role) {
+            found.push_back(i);
+        }
+    }
+    return found;
+}
+
+bool Operation::one_type() const {
+    for (const Operand &operand : operands) {
+        if (operand.type.has_value()) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::vector<double> Operation::scalar_values() const {
+    std::vector<double> values;
+    for (const Scalar &scalar : scalars) {
+        values.push_back(scalar.value);
+    }
+    return values;
+}
+
+Cost Operation::cost(Dtype type, std::int64_t rows, std::int64_t d) const {
+    Cost cost;
+    for (std::size_t i = 0; i < operands.size(); i++) {
+        if (operands[i].role != Role::parameter) {
+            cost.bytes += static_cast<std::size_t>(rows * d * operands[i].halves) * size_of(type_of(i, type));
+        }
+    }
+    return cost;
+}
+
+const std::vector<Activation> &activations() {
+    static const std::vector<Activation> all = make_activations();
+    return all;
+}
+
+const std::vector<Operation> &all_operations() {
+    static const std::vector<Operation> all = make_operations();
+    return all;
+}
+
+const Operation *find_operation(const std::string &label) {
+    for (const Operation &candidate : all_operations()) {
+        if (candidate.label == label) {
+            return &candidate;
+        }
+    }
+    return nullptr;
+}
+
+const Operation &operation(const std::string &label) {
+    if (const Operation *found = find_operation(label)) {
+        return *found;
+    }
+    std::fprintf(stderr, "no operation is called %s\n", label.c_str());
+    std::abort();
+}
+
+}  // namespace halyard::operations
