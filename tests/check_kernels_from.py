@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-COPIED = ("CMakeLists.txt", "cmake", "generators", "kernels.cmake", "operations.cmake", "runtime", "schedules")
+COPIED = ("CMakeLists.txt", "cmake", "docs", "generators", "kernels.cmake", "operations.cmake", "runtime", "schedules")
 
 
 def check(condition, text):

@@ -204,7 +204,8 @@ TEST(Limits, WhichContradictEachOther) {
     const FlopsLimit one{operations::strongest_isa, 1, 238e9};
     EXPECT_TRUE(is_below(FlopsLimit{operations::strongest_isa, 2, 200e9}, one));
     EXPECT_FALSE(is_below(FlopsLimit{operations::strongest_isa, 2, 237e9}, one)) << "within the noise";
-    EXPECT_FALSE(is_below(one, FlopsLimit{operations::strongest_isa, 2, 476e9})) << "two threads show nothing about one";
+    EXPECT_FALSE(is_below(one, FlopsLimit{operations::strongest_isa, 2, 476e9}))
+        << "two threads show nothing about one";
     EXPECT_FALSE(is_below(FlopsLimit{operations::weakest_isa, 2, 60e9}, one)) << "of another instruction set";
 
     const BandwidthLimit copy{stream_copy, "L2", 1 << 20, 1, 100e9};

@@ -40,7 +40,7 @@ class Calls {
 public:
     Calls() {
         for (const Dtype type : all_dtypes) {
-            for (const char *label : {"silu", "add", "cast.to_f16", "cast.to_f32"}) {
+            for (const char *label : {"silu", "add", "cast_to_f16", "cast_to_f32"}) {
                 add(label, type, {5, 6007});
             }
             for (const Operation &each : all_operations()) {
@@ -119,7 +119,7 @@ public:
 
 private:
     void add(const std::string &label, Dtype type, const Shape &shape) {
-        if (label == std::string("cast.to_") + name_of(type)) {
+        if (label == std::string("cast_to_") + name_of(type)) {
             return;
         }
         invocations.push_back(std::make_unique<Invocation>(operation(label), type, shape));
