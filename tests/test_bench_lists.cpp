@@ -201,11 +201,11 @@ TEST(Ties, WhatTheNoiseHidesIsATie) {
 }
 
 TEST(Limits, WhichContradictEachOther) {
-    const FlopsLimit one{tests::strongest_isa, 1, 238e9};
-    EXPECT_TRUE(is_below(FlopsLimit{tests::strongest_isa, 2, 200e9}, one));
-    EXPECT_FALSE(is_below(FlopsLimit{tests::strongest_isa, 2, 237e9}, one)) << "within the noise";
-    EXPECT_FALSE(is_below(one, FlopsLimit{tests::strongest_isa, 2, 476e9})) << "two threads show nothing about one";
-    EXPECT_FALSE(is_below(FlopsLimit{tests::weakest_isa, 2, 60e9}, one)) << "of another instruction set";
+    const FlopsLimit one{operations::strongest_isa, 1, 238e9};
+    EXPECT_TRUE(is_below(FlopsLimit{operations::strongest_isa, 2, 200e9}, one));
+    EXPECT_FALSE(is_below(FlopsLimit{operations::strongest_isa, 2, 237e9}, one)) << "within the noise";
+    EXPECT_FALSE(is_below(one, FlopsLimit{operations::strongest_isa, 2, 476e9})) << "two threads show nothing about one";
+    EXPECT_FALSE(is_below(FlopsLimit{operations::weakest_isa, 2, 60e9}, one)) << "of another instruction set";
 
     const BandwidthLimit copy{stream_copy, "L2", 1 << 20, 1, 100e9};
     EXPECT_TRUE(is_below(BandwidthLimit{stream_copy, "L2", 2 << 20, 2, 90e9}, copy));
@@ -216,13 +216,13 @@ TEST(Limits, WhichContradictEachOther) {
 TEST(Limits, WhatIsTooLowIsMeasuredAgainAndNamedIfItStays) {
     const Machine machine = describe_machine();
     Limits limits{};
-    limits.isa = tests::weakest_isa;
+    limits.isa = operations::weakest_isa;
     // A thousandth of what any processor reaches is mended by measuring it again; a thousand times of that cannot be.
-    limits.flops = {{tests::weakest_isa, 1, 1e6}};
-    repeat_contradicted(limits, {{tests::weakest_isa, 1, 1e8}}, machine, [] { return false; });
+    limits.flops = {{operations::weakest_isa, 1, 1e6}};
+    repeat_contradicted(limits, {{operations::weakest_isa, 1, 1e8}}, machine, [] { return false; });
     EXPECT_GT(limits.flops[0].flops, 1e8);
     EXPECT_TRUE(limits.contradictions.empty());
-    repeat_contradicted(limits, {{tests::weakest_isa, 1, 1e15}}, machine, [] { return false; });
+    repeat_contradicted(limits, {{operations::weakest_isa, 1, 1e15}}, machine, [] { return false; });
     EXPECT_EQ(limits.contradictions.size(), 1U);
 }
 

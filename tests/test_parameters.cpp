@@ -43,7 +43,7 @@ public:
             for (const char *label : {"silu", "add", "cast.to_f16", "cast.to_f32"}) {
                 add(label, type, {5, 6007});
             }
-            for (const Operation &each : operations()) {
+            for (const Operation &each : all_operations()) {
                 if (each.label == "swiglu" || each.label.rfind("rms_norm", 0) == 0 || each.label == "softmax" ||
                     each.label.rfind("add_layer_norm", 0) == 0) {
                     add(each.label, type, {23, 1003});
