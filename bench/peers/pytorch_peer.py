@@ -81,11 +81,9 @@ def prepare(request):
         calls = [linear_into(module, inputs, y) for module, inputs in zip(row.modules, row.arguments)]
         return calls, lambda: [NumPy(y)], ""
     if isinstance(row, torch_rows.KernelRow):
-        calls = [kernel_into(request["operation"], request["layout"], inputs, outputs[0])
-                 for inputs, outputs in row.arguments]
+        calls = [kernel_into(request["operation"], request["layout"], inputs, results[0])
+                 for inputs, results in zip(row.inputs, row.results)]
         if calls[0] is not None:
-            return calls, lambda: [NumPy(row.arguments[0][1][0])], ""
-        kernel = row.modules[0]
-        results = [lambda inputs=inputs: kernel.results(inputs) for inputs, _ in row.arguments]
-        return results, lambda: map(NumPy, results[0]()), "allocates its output"
+            return calls, lambda: [NumPy(row.results[0][0])], ""
+        return row.allocating, lambda: map(NumPy, row.allocating[0]()), "allocates its output"
     return prepared(row, row.modules)

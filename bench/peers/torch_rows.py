@@ -2,7 +2,7 @@
 
 row_of(request) gives a row with
 
-    modules     of each operand set, a torch.nn.Module that holds its weights
+    modules     of each operand set, a torch.nn.Module that holds its weights, or a function
     arguments   of each operand set, what its module is called with
     outputs     of set 0, from what its call returned
 
@@ -134,37 +134,31 @@ def function_of(request):
     return add_norm
 
 
-class Kernel(Module):
-    def __init__(self, request):
-        super().__init__()
-        self.function = function_of(request)
-        self.weight, self.bias = [
-            constant(read_vector(request[key], DTYPES[request["dtype"]], request["d"])) if request.get(key) else None
-            for key in ("weight", "bias")
-        ]
-
-    def results(self, inputs):
-        return self.function(inputs, self.weight, self.bias)
-
-    def forward(self, inputs, outputs):
-        for output, value in zip(outputs, self.results(inputs)):
-            output.copy_(value)
-        return outputs
-
-
 class KernelRow:
+    """A function on the tensors themselves, whose call costs a compiler's users least."""
+
     note = ""
 
     def __init__(self, request):
         dtype, rows, sets = DTYPES[request["dtype"]], request["rows"], request["sets"]
-        inputs = [read_matrix(path, dtype, rows, request["input_width"]) for path in request["inputs"]]
-        outputs = [torch.zeros(rows, request["d"], dtype=DTYPES[request["output_dtype"]])
-                   for _ in range(request["outputs"])]
-        self.modules = [Kernel(request)] * sets
-        self.arguments = list(zip(copies(inputs, sets), copies(outputs, sets)))
+        x = [read_matrix(path, dtype, rows, request["input_width"]) for path in request["inputs"]]
+        y = [torch.zeros(rows, request["d"], dtype=DTYPES[request["output_dtype"]]) for _ in range(request["outputs"])]
+        parameters = [read_vector(request[key], dtype, request["d"]) if request.get(key) else None
+                      for key in ("weight", "bias")]
+        self.inputs, self.results = copies(x, sets), copies(y, sets)
+        function, inputs, outputs = function_of(request), len(x), len(y)
+
+        def into(*tensors):
+            values = function(tensors[:inputs], *tensors[inputs + outputs :])
+            for result, value in zip(tensors[inputs:], values):
+                result.copy_(value)
+
+        self.modules = [into] * sets
+        self.arguments = [(*x, *y, *parameters) for x, y in zip(self.inputs, self.results)]
+        self.allocating = [lambda x=x: function(x, *parameters) for x in self.inputs]
 
     def outputs(self, returned):
-        return self.arguments[0][1]
+        return self.results[0]
 
 
 # ---- linear layers and feed-forward networks ----
