@@ -73,9 +73,8 @@ def text_of(run):
     parts = [
         paragraph(
             f"Measured by the benchmark suite on {run.machine['cpu']} with {run.library['isa']}, "
-            f"{threads_text(run.threads)}, {run.data['date'].split()[0]}, with "
-            f"{', '.join(' '.join(each) for each in versions.items())} in the same run (`bench/results/latest.json`). "
-            f"{run.tally_text()}"
+            f"{threads_text(run.threads)}, {run.data['date'].split()[0]} (`bench/results/latest.json`). In the same run: "
+            f"{', '.join(' '.join(each) for each in versions.items())}. {run.tally_text()}"
         ),
         paragraph(f"Furthest behind: {', '.join(text for _, text in behind[:MOST_BEHIND])}.") if behind else "",
         paragraph(
