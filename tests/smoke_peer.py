@@ -48,6 +48,10 @@ REFUSALS = ("has no", "has only", "is compared", "is not compared", "NotImplemen
 
 def main(program, peer):
     python = os.environ.get("HALYARD_BENCH_PYTHON", sys.executable)
+    listed = subprocess.run([program, "--list-peers", "--python", python, "--peers", peer], capture_output=True, text=True)
+    if f"'{peer}' is no peer of this build" in listed.stderr or "  MISSING: " in listed.stdout:
+        print(listed.stdout, listed.stderr, sep="", end="")
+        return 77
     with tempfile.TemporaryDirectory() as name:
         shapes, results = Path(name) / "list.txt", Path(name) / "bench.json"
         shapes.write_text(LIST)
@@ -55,14 +59,9 @@ def main(program, peer):
                    "--peer-limit", "600"]
         done = subprocess.run([program, *options, "--json", results], capture_output=True, text=True)
         print(done.stderr, end="")
-        if f"'{peer}' is no peer of this build" in done.stderr:
-            return 77
         if done.returncode != 0:
             return 1
-        head, *lines = [json.loads(line) for line in results.read_text().splitlines()]
-    if head["peers"][0]["missing"]:
-        print(f"{peer} is missing: {head['peers'][0]['missing']}")
-        return 77
+        _, *lines = [json.loads(line) for line in results.read_text().splitlines()]
     rows = {line["name"]: line["peers"][peer] for line in lines if "peers" in line}
     faults = []
     for name, result in rows.items():
