@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-COMPARE = Path(__file__).resolve().parent.parent / "bench" / "compare.py"
+COMPARE = Path(__file__).resolve().parents[2] / "bench" / "compare.py"
 
 
 def estimate(median, mad=0.0):

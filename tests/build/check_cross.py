@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEERS = {
     "lib/cmake/dnnl/dnnl-config.cmake": "add_library(DNNL::dnnl INTERFACE IMPORTED)\n",
     "include/oneapi/dnnl/dnnl.hpp": "",

@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
+BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 sys.dont_write_bytecode = True
 

@@ -6,7 +6,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
-ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
+ROOT = ROOT if ROOT.is_dir() else ROOT.parents[2]
 
 # room: the rooms whose headers it may include besides its own.
 MAY_INCLUDE = {

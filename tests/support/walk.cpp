@@ -1,5 +1,5 @@
 // Walks over f32 inputs, in blocks that fit the first-level cache.
-#include "walk.h"
+#include "support/walk.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // halyard-accuracy: walks f32 inputs through every activation and prints, per function and region, the worst error in
 // ULP and where it is, as the table of docs/results/accuracy.md. With --step 1 it walks all 2^32 inputs.
-#include "walk.h"
+#include "support/walk.h"
 
 #include <algorithm>
 #include <atomic>

@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--cmake", default="cmake")
     options = parser.parse_args()
     script = pathlib.Path(__file__).parent / "print_tuned.cmake"
-    base_file = script.parent.parent / "schedules" / "tuned" / "x86-64.json"
+    base_file = script.parents[2] / "schedules" / "tuned" / "x86-64.json"
 
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "mine.json"

@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from urllib.parse import unquote
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
+BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 sys.dont_write_bytecode = True
 

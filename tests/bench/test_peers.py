@@ -14,12 +14,12 @@ import unittest
 from pathlib import Path
 
 PROGRAM = sys.argv[1:]
-BENCH = Path(__file__).resolve().parent.parent / "bench"
+BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 sys.dont_write_bytecode = True
 from reporting.run import load  # noqa: E402
 
-PEERS = Path(__file__).resolve().parent / "data" / "peers"
+PEERS = Path(__file__).resolve().parents[1] / "data" / "peers"
 LIST = "rows kernel=silu type=f32 shape=4x64,4x128 state=hot threads=1\n"
 CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
 

@@ -1,4 +1,4 @@
-// What comes before a fragment of C++ in README.md and docs/, which is then the body of main (tests/check_snippets.py).
+// What comes before a fragment of C++ in README.md and docs/, which is then the body of main (tests/build/check_snippets.py).
 #include <halyard/attention.hpp>
 #include <halyard/block.hpp>
 #include <halyard/halyard.hpp>

@@ -15,7 +15,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = argparse.Namespace(bench=None, tune=None, experiments=None)
 
 # Until the test lets go, or has given up.

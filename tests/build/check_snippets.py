@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tests/data/models/llama3_f32"
-FRAGMENT = ROOT / "tests/snippet.h"
+FRAGMENT = ROOT / "tests/build/snippet.h"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 # The part of Mermaid that pages use.
 NODE = r'\w{2,}(\["[^"]+"\]|\(\["[^"]+"\]\)|\[\("[^"]+"\)\]|\{"[^"]+"\})?'

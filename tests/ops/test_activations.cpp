@@ -1,7 +1,7 @@
 // The accuracy promise of the activations: a walk through f32, every value of the 16-bit types, signs of zero.
 // halyard-accuracy walks all f32 inputs.
 #include "support/invocation.h"
-#include "walk.h"
+#include "support/walk.h"
 
 #include <algorithm>
 #include <cmath>
