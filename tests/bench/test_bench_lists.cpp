@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "machine_limits.h"
 #include "operations/isas.h"
 #include "result.h"
 #include "temporary_folder.h"
+#include "timing/machine_limits.h"
 #include "work_list.h"
 
 namespace halyard::bench {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/compare.py on runs made up here: what it calls slower, its exit status, and what it says of damaged files."""
+"""bench/report/compare.py on runs made up here: what it calls slower, its exit status, and what it says of damaged files."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-COMPARE = Path(__file__).resolve().parents[2] / "bench" / "compare.py"
+COMPARE = Path(__file__).resolve().parents[2] / "bench/report/compare.py"
 
 
 def estimate(median, mad=0.0):

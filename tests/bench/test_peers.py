@@ -15,9 +15,9 @@ from pathlib import Path
 
 PROGRAM = sys.argv[1:]
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
+sys.path.insert(0, str(BENCH / "report"))
 sys.dont_write_bytecode = True
-from reporting.run import load  # noqa: E402
+from run import load  # noqa: E402
 
 PEERS = Path(__file__).resolve().parents[1] / "data" / "peers"
 LIST = "rows kernel=silu type=f32 shape=4x64,4x128 state=hot threads=1\n"
@@ -70,7 +70,7 @@ class Peers(unittest.TestCase):
         cls.rows = {row["name"]: row["peers"] for row in run.rows}
         cls.peers = {peer["name"]: peer for peer in run.data["peers"]}
         cls.report = subprocess.run(
-            [sys.executable, str(BENCH / "report.py"), str(path / "bench.json")], capture_output=True, text=True
+            [sys.executable, str(BENCH / "report/report.py"), str(path / "bench.json")], capture_output=True, text=True
         )
 
     def test_the_run_ends_well(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/report.py on runs made up here: what it counts, that the page stands alone and is well formed, and damaged
+"""bench/report/report.py on runs made up here: what it counts, that the page stands alone and is well formed, and damaged
 files."""
 
 import copy
@@ -15,12 +15,14 @@ import unittest
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
+sys.path.insert(0, str(BENCH / "report"))
 sys.dont_write_bytecode = True
 
-from reporting import charts, page, tables  # noqa: E402
-from reporting.peers import PEERS  # noqa: E402
-from reporting.run import DAMAGE, Failure, Row, Run, load, significant, time_text, ulp_text  # noqa: E402
+import charts  # noqa: E402
+import page  # noqa: E402
+import tables  # noqa: E402
+from peers import PEERS  # noqa: E402
+from run import DAMAGE, Failure, Row, Run, load, significant, time_text, ulp_text  # noqa: E402
 
 
 def estimate(median, mad=0.0):
@@ -349,7 +351,7 @@ class Colours(unittest.TestCase):
         self.assertEqual(palette.colour("ggml"), charts.Palette(["ggml"]).colour("ggml"))
 
     def test_they_stand_out_from_the_page(self):
-        css = (BENCH / "reporting" / "page.css").read_text()
+        css = (BENCH / "report/page.css").read_text()
         for paper in re.findall(r"--paper: (#[0-9a-f]{6})", css):
             for colour in charts.COLOURS:
                 low, high = sorted(self.luminance(self.linear(each)) for each in (paper, colour))
@@ -473,7 +475,7 @@ class Files(unittest.TestCase):
 
     def test_the_program(self):
         done = subprocess.run(
-            [sys.executable, str(BENCH / "report.py"), self.write(sample()), "--output", str(self.folder / "out"), "--text",
+            [sys.executable, str(BENCH / "report/report.py"), self.write(sample()), "--output", str(self.folder / "out"), "--text",
              str(self.folder / "bench.txt")],
             capture_output=True,
             text=True,
@@ -517,7 +519,7 @@ class Files(unittest.TestCase):
             self.assertIn(words, str(caught.exception))
             self.assertIn(path, str(caught.exception))
             done = subprocess.run(
-                [sys.executable, str(BENCH / "report.py"), path, "--output", str(self.folder)],
+                [sys.executable, str(BENCH / "report/report.py"), path, "--output", str(self.folder)],
                 capture_output=True,
                 text=True,
             )
@@ -538,7 +540,7 @@ class Files(unittest.TestCase):
 
     def test_a_report_that_cannot_be_written_is_said(self):
         done = subprocess.run(
-            [sys.executable, str(BENCH / "report.py"), self.write(sample()), "--output", str(self.folder / "bench.json")],
+            [sys.executable, str(BENCH / "report/report.py"), self.write(sample()), "--output", str(self.folder / "bench.json")],
             capture_output=True,
             text=True,
         )
@@ -549,7 +551,7 @@ class Files(unittest.TestCase):
         for key, value in (("loop_overhead_seconds", "x"), ("busy_elsewhere", None), ("limits", {"bandwidth": 3, "flops": []})):
             path = self.write({**sample(), key: value})
             done = subprocess.run(
-                [sys.executable, str(BENCH / "report.py"), path, "--output", str(self.folder / "out")],
+                [sys.executable, str(BENCH / "report/report.py"), path, "--output", str(self.folder / "out")],
                 capture_output=True,
                 text=True,
             )
@@ -600,7 +602,7 @@ class Readme(unittest.TestCase):
 
     def program(self, *options):
         return subprocess.run(
-            [sys.executable, str(BENCH / "readme.py"), "--root", str(self.root), *options],
+            [sys.executable, str(BENCH / "report/readme.py"), "--root", str(self.root), *options],
             capture_output=True,
             text=True,
         )
@@ -687,11 +689,11 @@ class Readme(unittest.TestCase):
         self.assertIn("results: begin", done.stderr)
 
     def test_the_readme_is_what_the_committed_result_gives(self):
-        done = subprocess.run([sys.executable, str(BENCH / "readme.py"), "--check"], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, str(BENCH / "report/readme.py"), "--check"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_targets(self):
-        done = subprocess.run([sys.executable, str(BENCH / "targets.py"), str(self.latest)], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, str(BENCH / "report/targets.py"), str(self.latest)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("1 of 3 targets reached", done.stdout)  # RMSNorm of two, GELU of one
 

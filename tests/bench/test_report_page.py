@@ -13,11 +13,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
+sys.path.insert(0, str(BENCH / "report"))
 sys.dont_write_bytecode = True
 
-from reporting import page  # noqa: E402
-from reporting.run import Run, load, read_lines  # noqa: E402
+import page  # noqa: E402
+from run import Run, load, read_lines  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LATEST = BENCH / "results" / "latest.json"

@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
 done
 echo new >"$json"
 """
-# What bench/report.py does: the tables go where they are told to.
+# What bench/report/report.py does: the tables go where they are told to.
 REPORT = """import sys
 with open(sys.argv[sys.argv.index("--text") + 1], "w") as file:
     file.write("new\\n")
@@ -75,13 +75,13 @@ class Run(unittest.TestCase):
         self.root = Path(folder.name).resolve() / "check out's"
         self.venv, self.log = self.root / ".venv", self.root / "log"
         self.report = self.root / "build/release/report"
-        for each in ("run", "requirements.txt", "CMakePresets.json", "bench/compare.py", "tools/build.py", "tools/prepare.py"):
+        for each in ("run", "requirements.txt", "CMakePresets.json", "tools/build.py", "tools/prepare.py"):
             (self.root / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, self.root / each)
         shutil.copytree(ROOT / "tools/words", self.root / "tools/words")
-        shutil.copytree(ROOT / "bench/reporting", self.root / "bench/reporting", ignore=shutil.ignore_patterns("__pycache__"))
-        self.script("bench/report.py", REPORT)
-        self.script("bench/readme.py", 'import os, sys\nprint(*sys.argv[1:], file=open(os.environ["LOG"], "a"))\n')
+        shutil.copytree(ROOT / "bench/report", self.root / "bench/report", ignore=shutil.ignore_patterns("__pycache__"))
+        self.script("bench/report/report.py", REPORT)
+        self.script("bench/report/readme.py", 'import os, sys\nprint(*sys.argv[1:], file=open(os.environ["LOG"], "a"))\n')
         self.script("bench/peers/install", "#!/bin/sh\n")
         self.script("bin/c++", "#!/bin/sh\ncat >/dev/null\n")
         for each in ("apt-get", "sudo"):
@@ -387,7 +387,7 @@ class Texts(unittest.TestCase):
     def test_bench(self):
         if PROGRAMS.bench is None:
             self.skipTest("no program")
-        compare = self.taken(sys.executable, str(ROOT / "bench/compare.py"))
+        compare = self.taken(sys.executable, str(ROOT / "bench/report/compare.py"))
         self.assertEqual(self.said("bench"),
                          self.taken(PROGRAMS.bench) | compare | {"--compare", "--count", "--update", "--publish", "--text"})
 

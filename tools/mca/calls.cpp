@@ -15,7 +15,7 @@
 
 #include "halyard/halyard.h"
 #if defined(HALYARD_MODEL_PEAK)
-#include "streams.h"
+#include "timing/streams.h"
 #endif
 
 namespace {

@@ -23,7 +23,7 @@ def build(compiler, directory, isa, folder):
     objects = []
     for name, flags in FLAGS.items():
         objects.append(str(folder / f"streams_{name}.o"))
-        subprocess.run([compiler, "-std=c++17", "-O3", "-ffp-contract=fast", *flags, "-c", str(root / "bench/streams.cpp"),
+        subprocess.run([compiler, "-std=c++17", "-O3", "-ffp-contract=fast", *flags, "-c", str(root / "bench/timing/streams.cpp"),
                         "-o", objects[-1]], check=True)
     program = folder / "calls"
     subprocess.run([compiler, "-std=c++17", "-O2", "-DHALYARD_MODEL_PEAK", f"-I{root}/runtime/include",

@@ -2,15 +2,16 @@
 """Prints what a run of halyard-bench found, and makes a report of it: report.html, one page that needs nothing else, and
 report.md.
 
-bench/report.py RESULTS [--output DIRECTORY] [--text FILE]
+    report.py RESULTS [--output DIRECTORY] [--text FILE]
 """
 
 import argparse
 import os
 import sys
 
-from reporting import page, tables
-from reporting.run import DAMAGE, Failure, load
+import page
+import tables
+from run import DAMAGE, Failure, load
 
 
 def main():

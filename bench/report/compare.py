@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from reporting.run import Failure, load
+from run import Failure, load
 
 LEAST_CHANGE = 0.02  # less is not worth a word
 NOISES = 3  # how many times its noise a change must be

@@ -3,9 +3,10 @@
 import math
 import os
 
-from . import charts, tables
-from .charts import escape
-from .run import ratio_text, threads_text
+import charts
+import tables
+from charts import escape
+from run import ratio_text, threads_text
 
 # A page of all rows of a full run would be too large to open: each part shows at most so many, the worst.
 MOST_TABLE_ROWS, MOST_BARS, MOST_POINTS = 250, 40, 300

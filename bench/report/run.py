@@ -9,7 +9,7 @@ import statistics
 from collections import Counter, OrderedDict
 from functools import cached_property
 
-from .peers import COMPILED, OWN, learn, peer
+from peers import COMPILED, OWN, learn, peer
 
 SCHEMA = 3
 

@@ -3,8 +3,8 @@
 import html
 import math
 
-from .peers import OWN, PEERS, peer
-from .run import ratio_text, significant, threads_text, time_text
+from peers import OWN, PEERS, peer
+from run import ratio_text, significant, threads_text, time_text
 
 
 def escape(text):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """For developers: the numbers that the project set itself, and what a result says of them.
 
-bench/targets.py [RESULTS]
+bench/report/targets.py [RESULTS]
 """
 
 import re
 import sys
 from pathlib import Path
 
-from reporting.run import Failure, load
-from reporting.tables import Table, as_text
+from run import Failure, load
+from tables import Table, as_text
 
 
 def ratio(*names):
@@ -78,7 +78,7 @@ def judged(run):
 
 
 def main():
-    path = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / "results" / "latest.json"
+    path = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "results/latest.json"
     lines = judged(load(str(path)))
     reached = sum(line[-1] == "reached" for line in lines)
     header = ["worst row", "against", "measured", "target", ""]

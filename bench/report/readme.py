@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the README's table of results and docs/results.svg from bench/results/latest.json.
 
-    bench/readme.py [--publish RESULT [--despite PEER,...] | --check] [--root DIRECTORY]
+    bench/report/readme.py [--publish RESULT [--despite PEER,...] | --check] [--root DIRECTORY]
 
 With --publish, as ./run bench --publish calls it, bench/results/latest.json becomes RESULT first. Nothing is written if
 the run is doubtful, or if a peer is missing, wrong, stopped or abnormal, unless --despite names it: then the README says
@@ -13,10 +13,10 @@ import sys
 import textwrap
 from pathlib import Path
 
-from reporting.charts import picture
-from reporting.peers import COMPILED, PEERS, peer
-from reporting.run import DAMAGE, Failure, load, ratio_text, threads_text, time_text
-from reporting.tables import Table, markdown_table, ratio_cell
+from charts import picture
+from peers import COMPILED, PEERS, peer
+from run import DAMAGE, Failure, load, ratio_text, threads_text, time_text
+from tables import Table, markdown_table, ratio_cell
 
 MOST_BEHIND = 8
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -146,7 +146,7 @@ def main():
     what.add_argument("--publish", type=Path, metavar="RESULT", help="a bench.json that latest.json is to become")
     what.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     parser.add_argument("--despite", metavar="PEER,...", default="", help="publish though something is wrong with these")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="of the repository")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="of the repository")
     arguments = parser.parse_args()
     root = arguments.root
     latest = root / "bench" / "results" / "latest.json"
@@ -171,7 +171,7 @@ def main():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if arguments.check:
-            sys.exit(f"readme.py: {path} is not what bench/results/latest.json gives; run bench/readme.py")
+            sys.exit(f"readme.py: {path} is not what bench/results/latest.json gives; run bench/report/readme.py")
         path.write_text(text, encoding="utf-8")
 
 

@@ -3,8 +3,8 @@
 import textwrap
 from typing import NamedTuple
 
-from .peers import OWN, peer
-from .run import bytes_text, ratio_text, threads_text, time_text, ulp_text
+from peers import OWN, peer
+from run import bytes_text, ratio_text, threads_text, time_text, ulp_text
 
 
 class Cell(str):
