@@ -2,7 +2,7 @@
 // copies of one head's keys and values for each thread, and a call that finds none leaves everything as it was.
 #include "support/allocations.h"
 #include "support/attention.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "support/golden.h"
-#include "support/samples.h"
+#include "support/reference_hashes.h"
+#include "support/test_scale.h"
 #include "support/threads.h"
 
 namespace halyard::tests {
@@ -62,7 +62,7 @@ TEST(AttentionBits, InstructionSetsAgree) {
 }
 
 TEST(AttentionBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("attention", [](halyard_isa isa) {
+    expect_reference_hashes("attention", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa, 2);
         for (AttentionForm form : forms()) {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "support/golden.h"
+#include "support/reference_hashes.h"
 #include "support/rope.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
@@ -455,7 +455,7 @@ TEST(RopeBits, AreTheSameOnEveryInstructionSetWithFusedMultiplyAdd) {
 }
 
 TEST(RopeBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("rope", [](halyard_isa isa) {
+    expect_reference_hashes("rope", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
         for (const halyard_rope_options &o : rope_forms()) {

@@ -5,7 +5,7 @@
 // docs/numerics.md says, and what has been made of errors so far is carried through the rest of the block. For a type
 // of 16 bits the result may besides be rounded once.
 #include "support/block.h"
-#include "support/golden.h"
+#include "support/reference_hashes.h"
 #include "support/threads.h"
 
 #include <algorithm>
@@ -421,7 +421,7 @@ TEST(BlockBits, AreTheSameWithEveryFusedInstructionSet) {
 }
 
 TEST(BlockBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("block", [](halyard_isa isa) {
+    expect_reference_hashes("block", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
         for (const std::string &preset : block_presets()) {

@@ -1,8 +1,8 @@
 // The memory of blocks and stacks: nothing is allocated in steady state, blocks with equal rotary embeddings share a
 // table of angles, and a call that finds no memory leaves everything as it was.
 #include "support/allocations.h"
-#include "support/samples.h"
 #include "support/stack.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {

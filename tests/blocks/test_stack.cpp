@@ -2,9 +2,9 @@
 // different lengths and threads, bit for bit.
 //
 // The bounds are those of reference_block.cpp, carried through all layers.
-#include "support/golden.h"
-#include "support/samples.h"
+#include "support/reference_hashes.h"
 #include "support/stack.h"
+#include "support/test_scale.h"
 #include "support/threads.h"
 
 #include <algorithm>
@@ -374,7 +374,7 @@ TEST(StackBits, AreTheSameWithEveryFusedInstructionSet) {
 
 // Models of two layers: a prompt, and a continuation by way of caches of each type.
 TEST(StackBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("stack", [](halyard_isa isa) {
+    expect_reference_hashes("stack", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
         for (const std::string &preset : block_presets()) {

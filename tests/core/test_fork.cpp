@@ -12,9 +12,9 @@
 
 #include "support/attention.h"
 #include "support/ffn.h"
-#include "support/samples.h"
 #include "support/small_block.h"
 #include "support/stack.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {

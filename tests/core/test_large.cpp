@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "support/invocation.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "support/attention.h"
-#include "support/samples.h"
 #include "support/small_block.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "support/invocation.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {

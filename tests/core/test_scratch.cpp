@@ -2,7 +2,7 @@
 // than documented at the peak, given back when asked. The program is linked so that what the library calls to get
 // memory and threads is counted here.
 #include "support/linear.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

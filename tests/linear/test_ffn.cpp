@@ -1,8 +1,8 @@
 // Feed-forward networks as one call: against float64 with derived bounds, against the calls they are made of bit by
 // bit, the deferred norm, the hidden width, calls from many threads.
 #include "support/ffn.h"
-#include "support/golden.h"
-#include "support/samples.h"
+#include "support/reference_hashes.h"
+#include "support/test_scale.h"
 #include "support/threads.h"
 
 #include <atomic>
@@ -360,7 +360,7 @@ TEST(FfnBits, AreTheSameWithEveryFusedInstructionSet) {
 }
 
 TEST(FfnBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("ffn", [](halyard_isa isa) {
+    expect_reference_hashes("ffn", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
         for (const NormCase &norm : norm_cases) {

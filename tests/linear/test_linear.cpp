@@ -1,6 +1,6 @@
 // Linear layers: results against float64 with derived bounds for any types, sizes, shapes and epilogues.
 #include "support/linear.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 #include <sys/mman.h>
 

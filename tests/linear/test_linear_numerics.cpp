@@ -1,7 +1,7 @@
 // Linear layers: the bits are those of the documented order, whatever the other rows, the threads, the storage and the
 // instruction set; NaN and Inf stay where they are.
-#include "support/golden.h"
 #include "support/linear.h"
+#include "support/reference_hashes.h"
 #include "support/threads.h"
 
 #include <atomic>
@@ -322,7 +322,7 @@ TEST(LinearBits, OfLargeWeightsDoNotComeFromTheirSums) {
 }
 
 TEST(LinearBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("linear", [](halyard_isa isa) {
+    expect_reference_hashes("linear", [](halyard_isa isa) {
         Hashes hashes;
         const Context context(isa);
         for (const Dtype w : all_dtypes) {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "support/files.h"
-#include "support/golden.h"
 #include "support/models.h"
+#include "support/reference_hashes.h"
 
 namespace halyard::tests {
 namespace {
@@ -62,7 +62,7 @@ TEST_P(Models, AgreeInBfloat16) {
 }
 
 TEST(ModelBits, AreThoseOfEveryMachine) {
-    expect_golden_bits("models", [](halyard_isa isa) {
+    expect_reference_hashes("models", [](halyard_isa isa) {
         Hashes hashes;
         Context context;
         context.set_max_isa(static_cast<Isa>(isa));

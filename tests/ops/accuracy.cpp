@@ -1,6 +1,6 @@
-// halyard-accuracy: walks f32 inputs through every activation and prints, per function and region, the worst error in
-// ULP and where it is, as the table of docs/results/accuracy.md. With --step 1 it walks all 2^32 inputs.
-#include "support/walk.h"
+// halyard-accuracy: sweeps f32 inputs through every activation and prints, per function and region, the worst error in
+// ULP and where it is, as the table of docs/results/accuracy.md. With --step 1 it sweeps all 2^32 inputs.
+#include "support/f32_sweep.h"
 
 #include <algorithm>
 #include <atomic>
@@ -66,14 +66,14 @@ Options parse(int argc, char **argv) {
     return options;
 }
 
-/** The whole walk of one function, with each instruction set. */
-std::vector<WalkResult> walk_all(const Activation &activation, const std::vector<halyard_isa> &isas,
-                                 const Options &options) {
+/** The whole sweep of one function, with each instruction set. */
+std::vector<SweepResult> sweep_all(const Activation &activation, const std::vector<halyard_isa> &isas,
+                                   const Options &options) {
     constexpr std::uint64_t all = std::uint64_t{1} << 32;
     const std::uint64_t chunk = std::max<std::uint64_t>(1, (all / options.step) / 512) * options.step;
     std::atomic<std::uint64_t> next{0};
     std::mutex lock;
-    std::vector<WalkResult> total;
+    std::vector<SweepResult> total;
     const auto work = [&] {
         std::vector<halyard_context *> contexts(isas.size(), nullptr);
         for (std::size_t i = 0; i < isas.size(); i++) {
@@ -86,8 +86,8 @@ std::vector<WalkResult> walk_all(const Activation &activation, const std::vector
         }
         const std::vector<const halyard_context *> for_calls(contexts.begin(), contexts.end());
         for (std::uint64_t begin = next.fetch_add(chunk); begin < all; begin = next.fetch_add(chunk)) {
-            const std::vector<WalkResult> part =
-                walk(activation, for_calls, begin, std::min(all, begin + chunk), options.step);
+            const std::vector<SweepResult> part =
+                sweep(activation, for_calls, begin, std::min(all, begin + chunk), options.step);
             const std::lock_guard<std::mutex> guard(lock);
             for (std::size_t i = 0; i < isas.size() && !total.empty(); i++) {
                 total[i] = merge(total[i], part[i]);
@@ -124,7 +124,7 @@ std::string region(const halyard::accuracy::Bound &bound) {
 }
 
 /** A row of the table per region and instruction set. */
-void print(const Activation &activation, halyard_isa isa, const WalkResult &result) {
+void print(const Activation &activation, halyard_isa isa, const SweepResult &result) {
     for (const Worst &worst : result.worst) {
         if (worst.ulp < 0) {
             continue;
@@ -172,7 +172,7 @@ int main(int argc, char **argv) {
             std::printf("| function | x | instruction set | bound (ULP) | worst (ULP) | at x | result | exact |\n"
                         "|---|---|---|---|---|---|---|---|\n");
         }
-        const std::vector<WalkResult> results = walk_all(activation, isas, options);
+        const std::vector<SweepResult> results = sweep_all(activation, isas, options);
         for (std::size_t i = 0; i < isas.size(); i++) {
             print(activation, isas[i], results[i]);
             wrong += results[i].wrong;

@@ -1,7 +1,7 @@
-// The accuracy promise of the activations: a walk through f32, every value of the 16-bit types, signs of zero.
-// halyard-accuracy walks all f32 inputs.
+// The accuracy promise of the activations: a sweep through f32, every value of the 16-bit types, signs of zero.
+// halyard-accuracy sweeps all f32 inputs.
+#include "support/f32_sweep.h"
 #include "support/invocation.h"
-#include "support/walk.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,9 @@ constexpr std::uint64_t all_f32 = std::uint64_t{1} << 32;
 
 // Primes: every exponent and all low bits of the significand are met.
 #ifdef HALYARD_TESTS_REDUCED
-constexpr std::uint64_t walk_step = 60013;
+constexpr std::uint64_t sweep_step = 60013;
 #else
-constexpr std::uint64_t walk_step = 1429;  // three million inputs
+constexpr std::uint64_t sweep_step = 1429;  // three million inputs
 #endif
 
 class EveryActivation : public testing::TestWithParam<const Activation *> {};
@@ -31,11 +31,11 @@ TEST_P(EveryActivation, StaysWithinItsBoundsInF32) {
     for (std::size_t k = 0; k < contexts.size(); k++) {
         ASSERT_EQ(halyard_context_isa(contexts[k]), supported_isas()[k]);
     }
-    const std::vector<WalkResult> results = walk(*GetParam(), contexts, 0, all_f32, walk_step);
+    const std::vector<SweepResult> results = sweep(*GetParam(), contexts, 0, all_f32, sweep_step);
     for (std::size_t k = 0; k < contexts.size(); k++) {
-        const WalkResult &result = results[k];
+        const SweepResult &result = results[k];
         const char *const isa = halyard_isa_name(supported_isas()[k]);
-        EXPECT_GT(result.inputs, all_f32 / walk_step / 2);
+        EXPECT_GT(result.inputs, all_f32 / sweep_step / 2);
         EXPECT_EQ(result.wrong, 0u) << "of " << result.inputs << " inputs with " << isa
                                     << "; the first is x = " << show(Dtype::f32, bits_of(result.first_wrong_x))
                                     << ", which gave " << show(Dtype::f32, bits_of(result.first_wrong_got))
@@ -49,7 +49,7 @@ TEST_P(EveryActivation, StaysWithinItsBoundsInF32) {
     }
 }
 
-// Where functions change their formula or saturate, inputs are close together in value but not in bits: walk these too.
+// Where functions change their formula or saturate, inputs are close together in value but not in bits: sweep these too.
 TEST_P(EveryActivation, StaysWithinItsBoundsNearZeroAndInTheTails) {
     const Activation &activation = *GetParam();
     const ErrorModel errors(activation.function);
@@ -121,7 +121,7 @@ TEST(SwishWithExtremeBeta, StaysWithinItsBounds) {
                 const Context context(isa);
                 for (const auto &[first, end] : ranges) {
                     const std::uint64_t step = end - first == all_f32 ? 60013 : 4099;
-                    const WalkResult result = walk(activation, {context.get()}, first, end, step)[0];
+                    const SweepResult result = sweep(activation, {context.get()}, first, end, step)[0];
                     EXPECT_GT(result.inputs, 10000u);
                     EXPECT_EQ(result.wrong, 0u)
                         << activation.function << ", beta " << beta << " with " << halyard_isa_name(isa)

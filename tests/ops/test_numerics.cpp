@@ -1,8 +1,8 @@
 // Numerics as an interface: the bits of a row do not depend on the other rows, on the row's place, on the threads or
 // (in f32) on the instruction set; forms that say they agree, agree bit for bit.
-#include "support/golden.h"
 #include "support/invocation.h"
-#include "support/samples.h"
+#include "support/reference_hashes.h"
+#include "support/test_scale.h"
 #include "support/threads.h"
 
 #include <thread>
@@ -194,7 +194,7 @@ std::string results_hash(const Operation &operation, halyard_isa isa) {
 
 TEST(GoldenBits, EveryInstructionSetWithFusedMultiplyAddGivesThem) {
     HALYARD_TEST_NEEDS(HALYARD_HAS_F32)
-    expect_golden_bits("operations", [](halyard_isa isa) {
+    expect_reference_hashes("operations", [](halyard_isa isa) {
         Hashes hashes;
         for (const Operation &operation : all_operations()) {
             hashes[operation.label] = results_hash(operation, isa);

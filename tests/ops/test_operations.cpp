@@ -1,7 +1,7 @@
 // What holds for every operation, type and instruction set: results within the stated error of the float64 reference
 // for every width, row count and memory layout; nothing read or written outside the tensors; in place as documented.
 #include "support/invocation.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // Outputs written around the caches: the same bits as ordinary stores, and nothing written beside them.
 #include "support/invocation.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 #include <cstdint>
 #include <vector>

@@ -16,7 +16,7 @@
 #include "bench/temporary_folder.h"
 #include "schedules/subprocess.h"
 #include "search.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 #include "verify.h"
 
 namespace halyard::tune {

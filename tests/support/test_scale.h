@@ -1,6 +1,6 @@
 // How much of the tests runs: everything natively, smaller samples where everything would take too long.
-#ifndef HALYARD_TESTS_SAMPLES_H
-#define HALYARD_TESTS_SAMPLES_H
+#ifndef HALYARD_TESTS_SUPPORT_TEST_SCALE_H
+#define HALYARD_TESTS_SUPPORT_TEST_SCALE_H
 
 namespace halyard::tests {
 

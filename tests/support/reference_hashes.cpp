@@ -1,5 +1,5 @@
 // Hashes of results, in files and compared.
-#include "support/golden.h"
+#include "support/reference_hashes.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 void write(const std::string &path, const Hashes &hashes) {
     std::ofstream file(path);
-    file << "# Hashes of f32 results on fixed inputs, made with avx2 where HALYARD_TEST_UPDATE_GOLDEN was set. Every\n"
+    file << "# Hashes of f32 results on fixed inputs, made with avx2 where HALYARD_TEST_UPDATE_HASHES was set. Every\n"
             "# instruction set with fused multiply-add must give them.\n";
     for (const auto &[label, hash] : hashes) {
         file << label << ' ' << hash << '\n';
@@ -65,14 +65,14 @@ std::string BitsHash::text() const {
     return text;
 }
 
-void expect_golden_bits(const std::string &group, const std::function<Hashes(halyard_isa)> &hashes) {
+void expect_reference_hashes(const std::string &group, const std::function<Hashes(halyard_isa)> &hashes) {
     const std::string path = HALYARD_TEST_DATA "/f32_bits/" + group + ".txt";
-    if (std::getenv("HALYARD_TEST_UPDATE_GOLDEN") != nullptr) {
+    if (std::getenv("HALYARD_TEST_UPDATE_HASHES") != nullptr) {
         ASSERT_TRUE(halyard_isa_supported(HALYARD_ISA_AVX2));
         write(path, hashes(HALYARD_ISA_AVX2));
     }
-    const Hashes golden = read(path);
-    ASSERT_FALSE(golden.empty()) << path;
+    const Hashes expected = read(path);
+    ASSERT_FALSE(expected.empty()) << path;
     const std::vector<halyard_isa> isas = fused_isas();
     if (isas.empty()) {
         GTEST_SKIP() << "this machine has no fused multiply-add";
@@ -80,11 +80,11 @@ void expect_golden_bits(const std::string &group, const std::function<Hashes(hal
     for (const halyard_isa isa : isas) {
         const Hashes got = hashes(isa);
         if (!is_subset) {
-            EXPECT_EQ(golden.size(), got.size()) << path << " does not fit what there is";
+            EXPECT_EQ(expected.size(), got.size()) << path << " does not fit what there is";
         }
         for (const auto &[label, hash] : got) {
-            const auto found = golden.find(label);
-            ASSERT_NE(found, golden.end()) << label << " is not in " << path;
+            const auto found = expected.find(label);
+            ASSERT_NE(found, expected.end()) << label << " is not in " << path;
             EXPECT_EQ(hash, found->second) << label << " with " << halyard_isa_name(isa);
         }
     }

@@ -1,7 +1,7 @@
 // Results whose bits every instruction set with fused multiply-add must give, on whatever machine: tests/data/f32_bits
 // holds their hashes, made with AVX2.
-#ifndef HALYARD_TESTS_SUPPORT_GOLDEN_H
-#define HALYARD_TESTS_SUPPORT_GOLDEN_H
+#ifndef HALYARD_TESTS_SUPPORT_REFERENCE_HASHES_H
+#define HALYARD_TESTS_SUPPORT_REFERENCE_HASHES_H
 
 #include <cstdint>
 #include <functional>
@@ -30,8 +30,8 @@ private:
 using Hashes = std::map<std::string, std::string>;
 
 /** Expects of every instruction set with fused multiply-add the hashes in f32_bits/<group>.txt. With the environment
- *  variable HALYARD_TEST_UPDATE_GOLDEN it first writes that file with AVX2. */
-void expect_golden_bits(const std::string &group, const std::function<Hashes(halyard_isa)> &hashes);
+ *  variable HALYARD_TEST_UPDATE_HASHES it first writes that file with AVX2. */
+void expect_reference_hashes(const std::string &group, const std::function<Hashes(halyard_isa)> &hashes);
 
 }  // namespace halyard::tests
 

@@ -1,5 +1,5 @@
-// Walks over f32 inputs, in blocks that fit the first-level cache.
-#include "support/walk.h"
+// Sweeps over f32 inputs, in blocks that fit the first-level cache.
+#include "support/f32_sweep.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,14 +21,14 @@ DLTensor row_view(std::vector<float> &values, std::int64_t &width) {
 
 }  // namespace
 
-std::vector<WalkResult> walk(const Activation &activation, const std::vector<const halyard_context *> &contexts,
-                             std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+std::vector<SweepResult> sweep(const Activation &activation, const std::vector<const halyard_context *> &contexts,
+                               std::uint64_t first, std::uint64_t end, std::uint64_t step) {
     const ErrorModel errors(activation.function);
-    WalkResult nothing;
+    SweepResult nothing;
     for (const accuracy::Bound &bound : errors.bounds()) {
         nothing.worst.push_back({bound});
     }
-    std::vector<WalkResult> results(contexts.size(), nothing);
+    std::vector<SweepResult> results(contexts.size(), nothing);
 
     std::vector<float> x(block), y(block);
     std::vector<double> expected(block);
@@ -44,7 +44,7 @@ std::vector<WalkResult> walk(const Activation &activation, const std::vector<con
         const DLTensor xs = row_view(x, width);
         DLTensor ys = row_view(y, width);
         for (std::size_t k = 0; k < contexts.size(); k++) {
-            WalkResult &result = results[k];
+            SweepResult &result = results[k];
             const bool called = activation.call(contexts[k], &xs, activation.beta, &ys) == HALYARD_OK;
             for (std::size_t i = 0; i < count; i++) {
                 const double argument = static_cast<double>(activation.beta) * x[i];
@@ -76,8 +76,8 @@ std::vector<WalkResult> walk(const Activation &activation, const std::vector<con
     return results;
 }
 
-WalkResult merge(const WalkResult &a, const WalkResult &b) {
-    WalkResult both = a.wrong != 0 || b.wrong == 0 ? a : b;
+SweepResult merge(const SweepResult &a, const SweepResult &b) {
+    SweepResult both = a.wrong != 0 || b.wrong == 0 ? a : b;
     both.inputs = a.inputs + b.inputs;
     both.wrong = a.wrong + b.wrong;
     for (std::size_t row = 0; row < both.worst.size(); row++) {
