@@ -8,7 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "row_limits.h"
+#include "timing/row_limits.h"
 
 namespace halyard::bench {
 namespace {

@@ -1,5 +1,5 @@
 // halyard-bench: measures the machine's limits, then each kernel against them and against every peer that is present.
-// It prints its progress and writes what it finds to a file, of which bench/report.py makes tables and pages.
+// It prints its progress and writes what it finds to a file, of which bench/report/report.py makes tables and pages.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,10 +11,10 @@
 #include <set>
 
 #include "google_benchmark.h"
-#include "machine_limits.h"
 #include "operations/isas.h"
 #include "plan.h"
 #include "runner.h"
+#include "timing/machine_limits.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -337,7 +337,7 @@ int main(int argc, char **argv) {
     app.add_flag("--list", options.list, "print the names of the rows and stop");
     app.add_flag("--list-peers", options.list_peers, "print the peers that are here, and why others are not, and stop");
     app.add_option("--json", options.json_file,
-                   "write the results to this file, a line each (bench/report.py shows them)")
+                   "write the results to this file, a line each (bench/report/report.py shows them)")
         ->take_last()
         ->check(file_name);
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "machine.h"
+#include "timing/machine.h"
 #include "work.h"
 
 namespace halyard::bench {

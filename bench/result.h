@@ -1,5 +1,5 @@
 // What a run found, and the file that keeps it: one line of JSON for the machine, one for each row, one for the end.
-// bench/report.py makes tables and pages of it.
+// bench/report/report.py makes tables and pages of it.
 #ifndef HALYARD_BENCH_RESULT_H
 #define HALYARD_BENCH_RESULT_H
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "machine.h"
-#include "machine_limits.h"
-#include "measure.h"
+#include "timing/machine.h"
+#include "timing/machine_limits.h"
+#include "timing/measure.h"
 #include "work.h"
 
 namespace halyard::bench {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "row_limits.h"
+#include "timing/row_limits.h"
 
 namespace halyard::bench {
 

@@ -8,7 +8,7 @@
 
 #include "peers/peer.h"
 #include "result.h"
-#include "team.h"
+#include "timing/team.h"
 
 namespace halyard::bench {
 

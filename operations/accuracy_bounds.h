@@ -1,5 +1,5 @@
 // How far an activation's f32 result may be from the exact value: the accuracy promise of the library in one table,
-// read by the tests, by the walk over all f32 inputs (halyard-accuracy) and by the table in docs/numerics.md.
+// read by the tests, by the sweep over all f32 inputs (halyard-accuracy) and by the table in docs/numerics.md.
 //
 // Errors are counted in ULP, the spacing of f32 numbers at the exact result (2^-149 where that is denormal).
 // A derivative crosses zero where f32 arithmetic cancels: around that its error is counted in the ULP of `floor`

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "buffer.h"
 #include "halyard/halyard.h"
 #include "operations/reference_linear.h"
+#include "timing/buffer.h"
 
 namespace halyard::bench {
 

@@ -15,7 +15,7 @@
 #include "operations/operations.h"
 #include "operations/transformers.h"
 #include "sample.h"
-#include "streams.h"
+#include "timing/streams.h"
 
 namespace halyard::bench {
 

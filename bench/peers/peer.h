@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "measure.h"
 #include "result.h"
+#include "timing/measure.h"
 #include "work.h"
 
 namespace halyard::bench {

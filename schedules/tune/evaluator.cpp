@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "bench/measure.h"
+#include "bench/timing/measure.h"
 #include "slots.h"
 #include "verify.h"
 

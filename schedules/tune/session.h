@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/timing/machine.h"
 #include "compile.h"
 #include "database.h"
 #include "runtime_groups.h"

@@ -1,11 +1,11 @@
 // Calls of the library on a row or two, for the scripts beside this file.
 //
 //   calls count|replace KERNEL WIDTH...
-//       a call of each width on one row and one on two, each announced by a call of next_call: for a trace (tails.py);
+//       a call of each width on one row and one on two, each announced by a call of next_call: for a trace (remainder_cost.py);
 //       with replace the result takes the place of the input
 //   calls time ISA
 //       seconds that an element of each kernel takes in the first-level cache, and those that a floating-point operation
-//       takes in chains of multiply-adds (trust.py)
+//       takes in chains of multiply-adds (validate_model.py)
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +15,7 @@
 
 #include "halyard/halyard.h"
 #if defined(HALYARD_MODEL_PEAK)
-#include "streams.h"
+#include "timing/streams.h"
 #endif
 
 namespace {

@@ -1,0 +1,511 @@
+"""Reads the results of halyard-bench, and says what a report wants to know of them.
+
+The first line of a file is the machine, the versions and the limits; then comes a line for each row, and last what is
+known at the end alone. A file without the last line is of a run that was killed."""
+
+import json
+import math
+import statistics
+from collections import Counter, OrderedDict
+from functools import cached_property
+
+from peers import COMPILED, OWN, learn, peer
+
+SCHEMA = 3
+
+# Operations per element that the formula of a kernel has, for its place in the roofline plot: additions,
+# multiplications, divisions and comparisons count one, an elementary function ten. Rows with matrix products have true
+# counts.
+ELEMENTARY = 10
+OPERATIONS = {
+    **{"rms_norm": 4, "partial_rms_norm": 2, "layer_norm": 8, "add_rms_norm": 5, "add_layer_norm": 9},
+    **{"softmax": 4 + ELEMENTARY, "sigmoid": 2 + ELEMENTARY, "tanh": ELEMENTARY, "exp": ELEMENTARY},
+    **{"relu": 1, "relu2": 2, "gelu": 4 + ELEMENTARY, "gelu_tanh": 8 + ELEMENTARY, "gelu_sigmoid": 4 + ELEMENTARY},
+    **{"silu": 3 + ELEMENTARY, "swish": 4 + ELEMENTARY, "glu": 3 + ELEMENTARY, "bilinear": 1, "reglu": 2},
+    **{"geglu": 5 + ELEMENTARY, "geglu_tanh": 9 + ELEMENTARY, "swiglu": 4 + ELEMENTARY, "add": 1, "cast": 1},
+}
+
+LEAST_LIBRARIES = 2  # independent of each other, for a row to count
+SMALL = 2e-6  # seconds: below that a loop of Python around a peer's call is much of its time
+ABNORMAL = 5  # times the greatest ratio of the peer's like rows
+NOT_FOR_THIS_MACHINE = "not for this machine"  # how the reason begins why a peer is missing that cannot be here
+
+# What a file that is not as it should be gives where it is read.
+DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+
+
+class Failure(Exception):
+    """A sentence for the user."""
+
+
+def no_constant(name):
+    raise ValueError(f"{name} is not JSON")
+
+
+def read_lines(path):
+    """The first line with what the last one adds, and the rows."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    texts = text.splitlines()
+    if texts and not text.endswith("\n"):
+        texts.pop()  # the run was killed while it wrote it
+    head, *rows = [json.loads(each, parse_constant=no_constant) for each in texts] or [None]
+    if not isinstance(head, dict) or head.get("schema") != SCHEMA:
+        raise Failure(f"{path} is no result of halyard-bench of this version (schema {SCHEMA})")
+    end = {"interrupted": True, "busy_elsewhere": 0.0}
+    if rows and isinstance(rows[-1], dict) and "interrupted" in rows[-1]:
+        end = rows.pop()
+    return {**head, **end}, rows
+
+
+def load(path):
+    try:
+        head, rows = read_lines(path)
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"{path} is damaged: {error}") from None
+    for index, row in enumerate(rows):
+        try:
+            Row(row).check()
+        except DAMAGE as error:
+            name = row.get("name", "without a name") if isinstance(row, dict) else "no object"
+            raise Failure(f"{path}: row {index} ({name}) is damaged: {type(error).__name__}: {error}") from None
+    try:
+        return Run(head, rows)
+    except DAMAGE as error:
+        raise Failure(f"{path} is damaged: {type(error).__name__}: {error}") from None
+
+
+def positive(estimate):
+    value = float(estimate["median"])
+    if not 0 < value < math.inf or isinstance(estimate["median"], str):
+        raise ValueError(f"a median of {estimate['median']!r}")
+    return value
+
+
+class Row:
+    """A row of the run."""
+
+    def __init__(self, data):
+        self.data = data
+        self.abnormal = {}  # {peer: the greatest ratio of rows like it}, see Run.find_abnormal
+
+    def __getitem__(self, key):
+        return self.data[key]
+
+    def get(self, key, otherwise=None):
+        return self.data.get(key, otherwise)
+
+    def check(self):
+        """Touches what the report needs."""
+        for key in ("name", "kernel", "group", "dtype", "state", "isa", "failure", "is_wrong", "peers"):
+            self[key]
+        int(self["rows"]), int(self["d"]), int(self["threads"]), int(self["rounds"])
+        if self.is_measured:
+            for key in ("seconds", "fraction_of_limit", "ours_over_ours_again"):
+                positive(self[key]), float(self[key]["mad"])
+            float(self["noise"]), float(self["bytes"])
+        for name, result in self["peers"].items():
+            if "ratio" in result:
+                positive(result["ratio"]), float(result["noise"])
+                if result["verdict"] not in ("ahead", "tie", "behind"):
+                    raise ValueError(f"the verdict on {name}")
+
+    @property
+    def is_measured(self):
+        return self["rounds"] > 0
+
+    @property
+    def seconds(self):
+        return self["seconds"]["median"]
+
+    @property
+    def spread(self):
+        return self["seconds"]["mad"] / self.seconds
+
+    @property
+    def fraction(self):
+        return self["fraction_of_limit"]["median"]
+
+    @property
+    def is_beyond_limit(self):
+        """Whether it took less time than its limit by more than the noise, in every measurement."""
+        return self.get("is_beyond_limit", False)
+
+    @property
+    def fraction_text(self):
+        return f"{self.fraction:.0%}" + ("†" if self.is_beyond_limit else "")
+
+    @property
+    def has_roofline(self):
+        """Whether it has matrix products, and its limit is the longer of reading and multiplying."""
+        return "flops" in self.data
+
+    @property
+    def bound_by(self):
+        if not self.has_roofline:
+            return "copy"
+        return "reading" if self["read_seconds"]["median"] >= self["multiply_add_seconds"]["median"] else "arithmetic"
+
+    @property
+    def operations(self):
+        """Of one call; None where nobody counted."""
+        if self.has_roofline:
+            return self["flops"]
+        per_element = OPERATIONS.get(self["kernel"].split(".")[0].split("_to_")[0])
+        return None if per_element is None else per_element * self["rows"] * self["d"]
+
+    @property
+    def shape(self):
+        return self["name"].split("/")[2]
+
+    @property
+    def bytes_per_second(self):
+        return self["bytes"] / self.seconds
+
+    @property
+    def rate_text(self):
+        if self.get("family") in ("block", "model"):
+            return f"{significant(self['rows'] / self.seconds)} tokens/s"
+        if self.has_roofline:
+            return f"{significant(self['flops'] / self.seconds / 1e9)} GFLOP/s"
+        return f"{significant(self.bytes_per_second / 1e9)} GB/s"
+
+    def peer(self, name):
+        return self["peers"].get(name, {})
+
+    def ratio(self, name):
+        """Time of the peer over ours; None if there is none that counts."""
+        ratio = self.peer(name).get("ratio")
+        return ratio["median"] if ratio else None
+
+    # ---- against other libraries ----
+
+    def fair_ratio(self, name):
+        """The same where it can be believed and counts."""
+        return None if self.is_small or name in self.abnormal else self.ratio(name)
+
+    @cached_property
+    def opponents(self):
+        """Peers of other libraries that have a time that can be believed."""
+        return [
+            name
+            for name in self["peers"]
+            if peer(name).library != OWN and self.ratio(name) and name not in self.abnormal
+        ]
+
+    @cached_property
+    def fastest(self):
+        """(name, ratio, verdict) of the opponent that takes least time; None without one."""
+        name = min(self.opponents, key=self.ratio, default=None)
+        return None if name is None else (name, self.ratio(name), self.peer(name)["verdict"])
+
+    @cached_property
+    def is_small(self):
+        """Whether it is so short that peers called from Python lose by that alone."""
+        return self.seconds < SMALL and not all(peer(name).in_c for name in self.opponents)
+
+    @cached_property
+    def counts(self):
+        """Whether a lead in it is one over enough independent libraries."""
+        return not self.is_small and len({peer(name).library for name in self.opponents}) >= LEAST_LIBRARIES
+
+    @property
+    def lacks_compile(self):
+        return self.ratio(COMPILED) is None
+
+
+class Run:
+    def __init__(self, data, rows):
+        self.data = data
+        self.every_row = [Row(row) for row in rows]
+        self.rows = [row for row in self.every_row if row.is_measured]
+        learn(data["peers"])
+        self.peers = [each["name"] for each in data["peers"] if not each["missing"]]
+        self.missing = [(each["name"], each["missing"]) for each in data["peers"] if each["missing"]]
+        self.versions = {each["name"]: each["version"] for each in data["peers"]}
+        if not isinstance(data["machine"], dict):
+            raise ValueError("it does not say on which machine it was measured")
+        self.threads, self.machine, self.limits = int(data["threads"]), data["machine"], data["limits"]
+        self.library = data["library"]
+        self.find_abnormal()
+
+    def peers_of(self, rows, with_own=True):
+        """Peers with a time, or a wrong result, in one of the rows."""
+        return [
+            name
+            for name in self.peers
+            if (with_own or peer(name).library != OWN)
+            and any(row.ratio(name) or row.peer(name).get("is_wrong") for row in rows)
+        ]
+
+    def groups(self):
+        """{group: rows}, in the run's order."""
+        groups = OrderedDict()
+        for row in self.rows:
+            groups.setdefault(row["group"], []).append(row)
+        return groups
+
+    def compared_groups(self):
+        """The same with small rows apart."""
+        groups = {group: [row for row in rows if not row.is_small] for group, rows in self.groups().items()}
+        groups["under 2 µs, not counted"] = [row for row in self.rows if row.is_small]
+        return {group: rows for group, rows in groups.items() if rows}
+
+    def worst(self, rows, most):
+        """At most so many of the rows: those where the fastest peer, or else the limit, is furthest ahead; in their
+        order."""
+        if len(rows) <= most:
+            return rows
+
+        def rank(index):
+            fastest = rows[index].fastest
+            return (0, fastest[1]) if fastest else (1, rows[index].fraction)
+
+        chosen = set(sorted(range(len(rows)), key=rank)[:most])
+        return [row for index, row in enumerate(rows) if index in chosen]
+
+    # ---- counting ----
+
+    def tally(self):
+        """The headline: rows against the fastest of at least two other libraries, and what is left out of it."""
+        with_peer = [row for row in self.rows if row.fastest]
+        counted = [row for row in with_peer if row.counts]
+        few = [row for row in with_peer if not row.counts and not row.is_small]
+        verdicts = Counter(row.fastest[2] for row in counted)
+        return {
+            "rows": len(counted),
+            "ahead": verdicts["ahead"],
+            "tied": verdicts["tie"],
+            "behind": verdicts["behind"],
+            "mean": geometric_mean([row.fastest[1] for row in counted]),
+            "few": len(few),
+            "few_behind": sum(row.fastest[2] == "behind" for row in few),
+            "small": sum(row.is_small for row in with_peer),
+            "without_compile": sum(row.lacks_compile for row in counted),
+        }
+
+    def tally_text(self):
+        """The same in sentences; empty without rows against other libraries."""
+        tally = self.tally()
+        if not tally["rows"] + tally["few"] + tally["small"]:
+            return ""
+        text = (
+            f"Of {tally['rows']} rows with at least two independent libraries, halyard is faster than each in "
+            f"{tally['ahead']}, tied with the fastest in {tally['tied']} and behind it in {tally['behind']}; the median "
+            f"noise of the ratios is {self.noise():.1%}. Not counted: {tally['few']} rows with one other library"
+        )
+        if tally["few_behind"]:
+            text += f" ({tally['few_behind']} of them behind it)"
+        text += f", and {tally['small']} under 2 µs whose peers are called from Python."
+        if tally["without_compile"]:
+            text += f" torch.compile did not take part in {tally['without_compile']} of the {tally['rows']}."
+        return text
+
+    def noise(self):
+        """Median noise of the ratios with other libraries."""
+        return statistics.median([row.peer(name)["noise"] for row in self.rows for name in row.opponents] or [0.0])
+
+    def tally_of(self, name):
+        """Rows, ahead, tied, behind, wrong and geometric mean of a peer; of small and abnormal rows there are none."""
+        rows = [row for row in self.rows if row.fair_ratio(name)]
+        verdicts = Counter(row.peer(name)["verdict"] for row in rows)
+        return {
+            "rows": len(rows),
+            "ahead": verdicts["ahead"],
+            "tied": verdicts["tie"],
+            "behind": verdicts["behind"],
+            "wrong": sum(1 for row in self.rows if row.peer(name).get("is_wrong")),
+            "mean": self.mean(name, rows),
+        }
+
+    @staticmethod
+    def mean(name, rows):
+        """Geometric mean of a peer's times over ours; None without any."""
+        return geometric_mean([row.fair_ratio(name) for row in rows if row.fair_ratio(name)])
+
+    def behind(self):
+        """(ratio, row, peer) where a peer is faster, the worst first."""
+        found = [
+            (row.ratio(name), row, name)
+            for row in self.rows
+            for name in self.peers
+            if row.peer(name).get("verdict") == "behind"
+        ]
+        return sorted(found, key=lambda each: each[0])
+
+    # ---- what makes it doubtful ----
+
+    @property
+    def is_disturbed(self):
+        """Whether others used so much of the processors that rows on all threads may be wrong."""
+        return self.data["busy_elsewhere"] > 0.05
+
+    def wrong(self):
+        """(row, peer) whose result missed the tolerance."""
+        return [(row, name) for row in self.rows for name in self.peers if row.peer(name).get("is_wrong")]
+
+    def stopped(self):
+        """(row, peer, reason) of peers that crashed, hung or failed, as against rows they do not have."""
+        signs = ("its process", "gave no answer")
+        return [
+            (row, name, row.peer(name)["reason"])
+            for row in self.rows
+            for name in self.peers
+            if any(row.peer(name).get("reason", "").startswith(sign) for sign in signs)
+        ]
+
+    def find_abnormal(self):
+        """Marks ratios far beyond those of the peer's other rows of the same kernel; beyond all its other rows where
+        the kernel has one alone."""
+        for name in self.peers:
+            of_kernel, of_all = {}, [0.0, 0.0]  # the two greatest ratios
+            rows = [row for row in self.rows if row.ratio(name) and row.seconds >= SMALL]
+            for row in rows:
+                for greatest in (of_kernel.setdefault(row["kernel"], [0.0, 0.0]), of_all):
+                    greatest[:] = sorted([*greatest, row.ratio(name)])[1:]
+            for row in rows:
+                ratio, like = row.ratio(name), of_kernel[row["kernel"]]
+                second, first = like if like[0] else of_all
+                other = second if ratio == first else first
+                if other and ratio > ABNORMAL * max(other, 1):
+                    row.abnormal[name] = other
+
+    def abnormal(self):
+        """{peer: sentences}"""
+        found = {}
+        for row in self.rows:
+            for name, greatest in row.abnormal.items():
+                found.setdefault(name, []).append(
+                    f"{name} is abnormal in {row['name']}: {ratio_text(row.ratio(name))} of our time, and "
+                    f"{ratio_text(greatest)} at most in rows like it"
+                )
+        return found
+
+    def objections(self, despite=()):
+        """What keeps a run from being published, in sentences; nothing about the peers in `despite`."""
+        texts = [f"the limits of the machine contradict each other: {each}" for each in self.limits["contradictions"]]
+        if self.data["interrupted"]:
+            texts.append("the run was interrupted")
+        if self.is_disturbed:
+            texts.append(f"other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run")
+        if not any(row.counts for row in self.rows):
+            texts.append("no row was measured against two other libraries")
+        texts += self.faults()
+        for name, peer_texts in self.peer_objections().items():
+            texts += [] if name in despite else peer_texts
+        return texts
+
+    def peer_objections(self):
+        """{peer: sentences} of what is wrong with the peers."""
+        found = {}
+        for name, reason in self.missing:
+            if peer(name).library != OWN and not reason.startswith(NOT_FOR_THIS_MACHINE):
+                found.setdefault(name, []).append(f"{name} is missing: {reason}")
+        for row, name in self.wrong():
+            found.setdefault(name, []).append(f"{name} is wrong in {row['name']}")
+        for row, name, reason in self.stopped():
+            found.setdefault(name, []).append(f"{name} stopped in {row['name']}: {reason}")
+        for name, texts in self.abnormal().items():
+            found.setdefault(name, []).extend(texts)
+        return found
+
+    def reservations(self):
+        """What makes the whole run worth less, in sentences."""
+        texts = []
+        if self.data["interrupted"]:
+            texts.append("Interrupted: these are the rows measured before.")
+        if self.is_disturbed:
+            texts.append(
+                f"Other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run, which may "
+                "have disturbed rows on all threads."
+            )
+        beyond = [row for row in self.rows if row.is_beyond_limit]
+        if beyond:
+            why = (
+                "other programs disturbed the limit in its turns"
+                if self.is_disturbed
+                else "the loop that stands for the limit is not the fastest way to move the bytes there"
+            )
+            texts.append(
+                f"† {len(beyond)} row{'s' if len(beyond) > 1 else ''} took less time than the limit by more than the "
+                f"noise, measured three times: {why} ({', '.join(row['name'] for row in beyond)})."
+            )
+        if self.limits["contradictions"]:
+            limits = "; ".join(self.limits["contradictions"])
+            texts.append(f"Limits that stayed below what another measurement of the run shows to be possible: {limits}.")
+        for sentences in self.abnormal().values():
+            texts += [f"‡ {each}: it does not count." for each in sentences]
+        return texts
+
+    def faults(self):
+        """Rows in which the library was wrong or failed."""
+        texts = []
+        for row in self.every_row:
+            if row["is_wrong"]:
+                texts.append(f"WRONG RESULT of halyard: {row['name']}")
+            if row["failure"]:
+                texts.append(f"FAILED: {row['name']}: {row['failure']}")
+        return texts
+
+    # ---- limits of the machine ----
+
+    def bandwidth(self, level, stream, threads):
+        for each in self.limits["bandwidth"]:
+            if (each["level"], each["stream"], each["threads"]) == (level, stream, threads):
+                return each["bytes_per_second"]
+        return None
+
+    def levels(self):
+        return list(OrderedDict.fromkeys(each["level"] for each in self.limits["bandwidth"]))
+
+    def peak(self, threads):
+        """The highest rate of multiply-adds on so many threads; None if it was not measured."""
+        rates = [each["flops_per_second"] for each in self.limits["flops"] if each["threads"] == threads]
+        return max(rates, default=None)
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(math.log(value) for value in values)) if values else None
+
+
+# ---- how things are written ----
+
+
+def time_text(seconds):
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1, 1e3, "ms")):
+        if seconds < limit:
+            return f"{significant(seconds * factor)} {unit}"
+    return f"{significant(seconds)} s"
+
+
+def significant(value, digits=3):
+    """Three digits that count, without an exponent."""
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def bytes_text(count):
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} GiB"
+
+
+def ratio_text(ratio):
+    return "–" if ratio is None else f"{ratio:.2f}×"
+
+
+def ulp_text(ulps):
+    """None stands for infinity, as in the JSON."""
+    if ulps is None:
+        return "∞"
+    return f"{ulps:.2g}" if ulps < 10 else f"{ulps:.0f}" if ulps < 1e5 else f"{ulps:.0e}"
+
+
+def threads_text(count):
+    return "1 thread" if count == 1 else f"{count} threads"

@@ -1,1 +1,0 @@
-"""The report of a run: run.py reads it, charts.py draws, page.py and markdown.py write."""

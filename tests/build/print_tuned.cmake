@@ -1,0 +1,18 @@
+# Prints the parameters that HALYARD_TUNED gives to the runtime and to all kernels, one line each:
+#   cmake -DHALYARD_TUNED=... -P print_tuned.cmake
+cmake_minimum_required(VERSION 3.28)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/HalyardTarget.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/HalyardTuned.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/HalyardParameters.cmake")
+message(NOTICE "file: ${HALYARD_TUNED_FILE}")
+message(NOTICE "runtime: ${HALYARD_RUNTIME_PARAMETERS}")
+foreach(name IN LISTS HALYARD_KERNEL_NAMES)
+    foreach(isa IN LISTS HALYARD_ALL_ISAS)
+        foreach(dtype IN LISTS HALYARD_ALL_DTYPES)
+            halyard_tuned_params(params ${isa} ${dtype} ${HALYARD_FAMILY_OF_${name}} ${name})
+            message(NOTICE "${name} ${dtype} ${isa}: ${params}")
+        endforeach()
+    endforeach()
+endforeach()

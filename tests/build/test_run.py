@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""./run in a folder of its own, where compiler, CMake and programs are stand-ins: what it answers, refuses and keeps.
+usage: test_run.py [--bench PROGRAM] [--tune PROGRAM] [--experiments PROGRAM]; of these the options are compared with the
+texts of `run`."""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = argparse.Namespace(bench=None, tune=None, experiments=None)
+
+# Until the test lets go, or has given up.
+WAIT = """tries=0
+while [ "$HELD" != nothing ] && [ ! -e "$GO" ] && [ $tries -lt 200 ]; do
+    sleep 0.1 && tries=$((tries + 1))
+done
+"""
+CMAKE = """#!/bin/sh
+echo "$*" >>"$LOG"
+case "$*" in
+*" -B "*) folder=${*#* -B } && mkdir -p "${folder%% -D*}" ;;
+esac
+case "$*" in
+*--install*)
+    for prefix; do :; done
+    prefix=$DESTDIR$prefix
+    mkdir -p "$prefix/lib/pkgconfig" && cp "$PC" "$prefix/lib/pkgconfig/halyard.pc"
+    ;;
+*"$HELD"*)
+    """ + WAIT + """
+    ;;
+*-DHALYARD_TUNED=*) echo "-- Schedule parameters: some" && echo "-- Kernels: those of another" ;;
+esac
+"""
+# What halyard-bench does: a wrong filter is refused, results go where they are told to.
+BENCH = """#!/bin/sh
+case "$*" in
+*--list-peers*) echo "mkl  1.0" && exit ;;
+*"--filter nothing"*) echo "no row matches" >&2 && exit 2 ;;
+*--list*) exit ;;
+esac
+while [ $# -gt 0 ]; do
+    case $1 in
+    --json) json=$2 ;;
+    esac
+    shift
+done
+echo new >"$json"
+"""
+# What bench/report/report.py does: the tables go where they are told to.
+REPORT = """import sys
+with open(sys.argv[sys.argv.index("--text") + 1], "w") as file:
+    file.write("new\\n")
+"""
+
+
+def options_in(text):
+    """Those at the beginning of a line."""
+    return set(re.findall(r"^ +(?:-\w, ?)?(--[a-z-]+)", text, re.MULTILINE)) - {"--help", "--version"}
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name).resolve() / "check out's"
+        self.venv, self.log = self.root / ".venv", self.root / "log"
+        self.report = self.root / "build/release/report"
+        for each in ("run", "requirements.txt", "CMakePresets.json", "tools/build.py", "tools/prepare.py"):
+            (self.root / each).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / each, self.root / each)
+        shutil.copytree(ROOT / "tools/words", self.root / "tools/words")
+        shutil.copytree(ROOT / "bench/report", self.root / "bench/report", ignore=shutil.ignore_patterns("__pycache__"))
+        self.script("bench/report/report.py", REPORT)
+        self.script("bench/report/readme.py", 'import os, sys\nprint(*sys.argv[1:], file=open(os.environ["LOG"], "a"))\n')
+        self.script("bench/peers/install", "#!/bin/sh\n")
+        self.script("bin/c++", "#!/bin/sh\ncat >/dev/null\n")
+        for each in ("apt-get", "sudo"):
+            self.script(f"bin/{each}", "#!/bin/sh\nexit 1\n")
+
+    def script(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def prepared(self):
+        """A virtual environment and an earlier build with results."""
+        self.script(".venv/bin/python", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
+        self.script(".venv/bin/cmake", CMAKE)
+        (self.venv / ".halyard").write_text(f"{self.venv}\n{(self.root / 'requirements.txt').read_text()}")
+        self.script("build/release/bench/halyard-bench", BENCH)
+        (self.root / "build/release/CMakeCache.txt").write_text(
+            f"CMAKE_HOME_DIRECTORY:INTERNAL={self.root}\nCMAKE_INSTALL_LIBDIR:PATH=lib\n")
+        self.report.mkdir(parents=True)
+        for each in ("bench.json", "bench.txt"):
+            (self.report / each).write_text("old\n")
+
+    def environment(self, **more):
+        return {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}", "LOG": str(self.log), "HELD": "nothing", "GO": str(self.root / "go"),
+                "PC": str(self.root / "halyard.pc"), "CXX": "c++", "HOME": str(self.root), **more}
+
+    def run_it(self, *words, program=None, folder=None, **more):
+        return subprocess.run([program or str(self.root / "run"), *words], capture_output=True, text=True, timeout=60,
+                              cwd=folder, env=self.environment(**more))
+
+    def files(self):
+        return sorted(str(path) for path in self.root.rglob("*"))
+
+    def logged(self):
+        return self.log.read_text() if self.log.exists() else ""
+
+    def words(self):
+        text = self.run_it("help").stdout
+        return re.findall(r"^([a-z-]+) +[A-Zp]", text, re.MULTILINE)
+
+    def test_help_is_at_once(self):
+        """In a checkout in which nothing was made yet."""
+        before = self.files()
+        words = self.words()
+        self.assertLessEqual({"build", "test", "fuzz", "bench", "tune", "experiments", "cuda-kit", "docs", "help"},
+                             set(words))
+        for word in words:
+            for arguments in ([word, "--help"], [word, "-h"]) if word != "help" else ([word],):
+                done = self.run_it(*arguments)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+                self.assertTrue(done.stdout.startswith("usage: ./run "), arguments)
+        self.assertEqual(self.files(), before)
+
+    def test_a_mistyped_word_costs_nothing(self):
+        self.prepared()
+        before = self.files()
+        for words, answer in ((["tset"], "did you mean test?"), ([], "which word?"), (["tune", "shwo"], "did you mean show?"),
+                              (["fuzz", "weights", "confg"], "did you mean config?"),
+                              (["test", "--sanitize", "adress"], "adress"), (["bench", "--clang"], "'--clang'"),
+                              (["bench", "--quik"], "did you mean --quick?"),
+                              (["bench", "--count", "--quick"], "--quick"), (["bench", "--update"], "--update"),
+                              (["bench", "--compare", "none"], "--compare"), (["build", "--prefix"], "--prefix")):
+            done = self.run_it(*words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(answer, done.stderr)
+        for word in set(self.words()) - {"help"}:
+            for option in ("--quik", "--quik=3", "--"):
+                done = self.run_it(word, option)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(f"{word} does not know '{option.split('=')[0]}'", done.stderr)
+                self.assertIn(f"usage: ./run {word}", done.stderr)
+        self.assertEqual(self.files(), before)
+
+    def test_results_stay_until_there_are_new_ones(self):
+        self.prepared()
+        texts = [self.report / "bench.json", self.report / "bench.txt"]
+        done = self.run_it("bench", "--filter", "nothing")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual([text.read_text() for text in texts], ["old\n", "old\n"])
+        done = self.run_it("bench", "--json", str(self.root / "elsewhere"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(texts[0].read_text(), "old\n")
+        self.assertEqual((self.root / "elsewhere").read_text(), "new\n")
+        done = self.run_it("bench")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([text.read_text() for text in texts], ["new\n", "new\n"])
+        self.assertEqual(sorted(path.name for path in self.report.iterdir()), ["bench.json", "bench.txt"])
+
+    def test_publish_needs_every_peer(self):
+        self.prepared()
+        self.script("bench/peers/install", "#!/bin/sh\necho onednn\nexit 1\n")
+        done = self.run_it("bench", "--publish")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("could not be installed: onednn", done.stderr)
+        self.assertEqual(self.logged(), "")
+        self.assertEqual(self.run_it("bench", "--peers", "onednn").returncode, 0)
+        self.script("bench/peers/install", "#!/bin/sh\n")
+        for words in (["--publish", "--peers", "none"], ["--peers=onednn", "--publish"]):
+            done = self.run_it("bench", *words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--publish measures beside all peers", done.stderr)
+        self.script("build/release/bench/halyard-bench", BENCH.replace("mkl  1.0", "mkl  MISSING: why"))
+        done = self.run_it("bench", "--publish")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("these are missing:\nmkl", done.stderr)
+        self.assertEqual((self.report / "bench.json").read_text(), "new\n")
+        self.assertNotIn("--publish", self.logged())
+        elsewhere = BENCH.replace("mkl  1.0", "mkl  MISSING: not for this machine: why")
+        self.script("build/release/bench/halyard-bench", elsewhere)
+        self.assertEqual(self.run_it("bench", "--publish", "--peers", "all").returncode, 0)
+        self.assertIn(f"--publish {self.report}/bench.json", self.logged())
+
+    def test_how_it_says_to_use_the_library_is_right_in_any_folder(self):
+        self.prepared()
+        text = (ROOT / "cmake/halyard.pc.in").read_text()
+        for name, value in (("PC_PREFIX", "${pcfiledir}/../.."), ("PC_LIBDIR", "${prefix}/lib"),
+                            ("PC_INCLUDEDIR", "${prefix}/include")):
+            text = text.replace(f"@HALYARD_{name}@", value)
+        (self.root / "halyard.pc").write_text(re.sub("@.*@", "0", text))
+        for name in ("plain", "a b", "it's", 'a"b', "a$b", "a&b", "a;b", "a\\b", "a' \"$b"):
+            prefix = self.root / name
+            done = self.run_it("build", "--prefix", str(prefix))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # A semicolon divides CMake's lists.
+            self.assertEqual(shlex.split(re.search(r"configured with (.*)", done.stdout)[1]),
+                             ["-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")])
+            command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
+            flags = subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
+            folders = [os.path.realpath(each[2:]) for each in shlex.split(flags) if each[:2] in ("-I", "-L")]
+            self.assertEqual(folders, [str(prefix / "include"), str(prefix / "lib")])
+
+    def test_it_finds_its_checkout_however_it_is_called(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        link, other = self.root.parent / "link", self.root.parent / "other"
+        link.symlink_to(self.root / "run")
+        (other / self.root.name).mkdir(parents=True)
+        for program, more in ((str(link), {}), (f"{self.root.name}/run", {"CDPATH": str(other)})):
+            done = self.run_it("build", program=program, folder=self.root.parent, **more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"Installed in {self.root}/dist:", done.stdout)
+
+    def test_other_scripts_find_their_folder_too(self):
+        shutil.copy(ROOT / "bench/peers/install", self.root / "bench/peers/install")
+        other = self.root / "other"
+        (other / "bench/peers").mkdir(parents=True)
+        done = self.run_it(program="bench/peers/install", folder=self.root, CDPATH=str(other))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"peers: there is no virtual environment at {self.venv}; ./run build makes one.\n")
+
+    def test_the_virtual_environment_may_be_named_from_here(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        elsewhere = self.root.parent / "else where"
+        self.venv.rename(elsewhere)
+        stamp = elsewhere / ".halyard"
+        stamp.write_text(stamp.read_text().replace(str(self.venv), str(elsewhere)))
+        done = self.run_it("build", folder=self.root.parent, HALYARD_VENV=elsewhere.name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_virtual_environment_without_pip_gets_it(self):
+        """One whose making was interrupted, or that another program made."""
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        (self.venv / ".halyard").unlink()
+        self.script(".venv/bin/python", """#!/bin/sh
+case "$*" in
+*ensurepip*) : >"$0.has_pip" ;;
+"-m pip "*) [ -e "$0.has_pip" ] ;;
+esac
+""")
+        for _ in range(2):
+            done = self.run_it("build", HALYARD_VENV=str(self.venv))
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_it_says_where_it_installed_and_nothing_else(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        prefix = self.root / "prefix"
+        earlier = prefix / "a/halyard.pc"
+        earlier.parent.mkdir(parents=True)
+        earlier.touch()
+        for more, folder in (({}, prefix), ({"DESTDIR": str(self.root / "stage")}, Path(f"{self.root}/stage{prefix}"))):
+            for name in (str(prefix), os.path.relpath(prefix, self.root.parent)):
+                done = self.run_it("build", "--prefix", name, folder=self.root.parent, **more)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"Installed in {folder}:", done.stdout)
+                command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
+                self.assertEqual(shlex.split(command)[0], f"PKG_CONFIG_PATH={folder}/lib/pkgconfig")
+        for words in (["--prefix", ""], ["--prefix="]):
+            done = self.run_it("build", *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--prefix takes a directory", done.stderr)
+
+    def start(self, word, **more):
+        return subprocess.Popen([str(self.root / "run"), word], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                env=self.environment(**more))
+
+    def test_two_at_once_do_not_build_over_each_other(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        for held in ("--preset", "--build"):
+            self.log.unlink(missing_ok=True)
+            (self.root / "go").unlink(missing_ok=True)
+            (self.root / "build/release/.halyard").unlink(missing_ok=True)
+            with self.start("build", HELD=held) as first:
+                while held not in self.logged():
+                    self.assertIsNone(first.poll(), "it ended")
+                with self.start("build") as second:
+                    self.assertTrue(any("waiting for another ./run in this checkout" in line for line in second.stderr))
+                    self.assertEqual(sum(held in line for line in self.logged().splitlines()), 1)
+                    (self.root / "go").touch()
+                    second.stderr.read()
+                first.stderr.read()
+            self.assertEqual([first.returncode, second.returncode], [0, 0])
+
+    def test_a_signal_ends_it_and_what_it_started(self):
+        self.prepared()
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+            self.log.unlink(missing_ok=True)
+            with self.start("build", HELD="--build") as run:
+                while "--build" not in self.logged():
+                    self.assertIsNone(run.poll(), "it ended")
+                run.send_signal(number)
+                self.assertNotIn("Traceback", run.stderr.read())  # which ends when all have ended who can write to it
+            self.assertEqual(run.returncode, status)
+
+    def test_a_second_measurement_leaves_the_first_alone(self):
+        self.prepared()
+        self.script("build/release/bench/halyard-bench", BENCH.replace("echo new", WAIT + "echo new"))
+        with self.start("bench", HELD="the measurement") as first:
+            while not (self.report / "unfinished").exists():
+                self.assertIsNone(first.poll(), "it ended")
+            done = self.run_it("bench")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("another ./run bench", done.stderr)
+            (self.root / "go").touch()
+            first.stderr.read()
+        self.assertEqual(first.returncode, 0)
+        self.assertEqual((self.report / "bench.json").read_text(), "new\n")
+        self.assertEqual(self.run_it("bench").returncode, 0)
+
+    def test_it_names_the_packages_that_are_missing(self):
+        self.prepared()
+        self.script("bin/c++", "#!/bin/sh\ncat >/dev/null\necho MISSING xxhash.h\n")
+        done = self.run_it("build")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "apt-get install -y libxxhash-dev")
+        self.script("bin/sudo", "#!/bin/sh\nshift\nexec \"$@\"\n")
+        self.script("bin/apt-get", "#!/bin/sh\necho apt-get \"$*\" >>\"$LOG\"\n")
+        (self.root / "halyard.pc").touch()
+        done = self.run_it("build")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(self.logged(), "^apt-get .*install .*libxxhash-dev\n.*--preset release")
+
+    def test_a_second_call_configures_nothing(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        (self.root / "build/release/build.ninja").touch()
+        for more, again in (({}, True), ({}, False), ({"CC": "other"}, True), ({"CC": "other"}, False)):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("build", **more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("--preset release -B" in self.logged(), again)
+            self.assertEqual("--fresh" in self.logged(), again and "CC" in more)  # a cache for another compiler is no use
+
+    def test_a_folder_that_cmake_cannot_build_in_is_named(self):
+        self.prepared()
+        moved = self.root.parent / "semi;colon"
+        self.root.rename(moved)
+        done = subprocess.run([str(moved / "run"), "build"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a semicolon", done.stderr)
+
+    def test_compare_builds_the_kernels_that_it_links(self):
+        self.prepared()
+        shutil.rmtree(self.root / "build/release/bench")
+        self.run_it("bench", "--compare", "none", "native")
+        built = [line for line in self.logged().splitlines() if "--build" in line]
+        kernels = "--build --preset kernels"
+        self.assertIn(kernels, built)
+        self.assertLess(built.index(kernels), built.index(f"--build {self.root}/build/compare-none --target halyard-bench"))
+
+    def test_compare_checks_its_rows_before_it_builds(self):
+        self.prepared()
+        for options, word in ((["--filter", "nothing"], "no row matches"), (["--quick"], "--quick is not for --compare")):
+            done = self.run_it("bench", "--compare", "none", "native", *options)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(self.logged(), "")
+
+
+class Texts(unittest.TestCase):
+    """What `run` says of a word is what its program takes."""
+
+    def said(self, word):
+        return options_in(subprocess.run([str(ROOT / "run"), word, "--help"], capture_output=True, text=True, check=True).stdout)
+
+    def taken(self, *command):
+        return options_in(subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout)
+
+    def test_bench(self):
+        if PROGRAMS.bench is None:
+            self.skipTest("no program")
+        compare = self.taken(sys.executable, str(ROOT / "bench/report/compare.py"))
+        self.assertEqual(self.said("bench"),
+                         self.taken(PROGRAMS.bench) | compare | {"--compare", "--count", "--update", "--publish", "--text"})
+
+    def test_tune(self):
+        if PROGRAMS.tune is None:
+            self.skipTest("no program")
+        self.assertEqual(self.said("tune"), self.taken(PROGRAMS.tune))
+
+    def test_experiments(self):
+        if PROGRAMS.experiments is None:
+            self.skipTest("no program")
+        taken = self.taken(PROGRAMS.experiments) - {"--output"}  # that is given by `run`
+        for each in ("depth", "norms", "ffn", "activations"):
+            taken |= self.taken(PROGRAMS.experiments, each)
+        self.assertEqual(self.said("experiments"), taken)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("bench", "tune", "experiments"):
+        parser.add_argument(f"--{name}")
+    _, others = parser.parse_known_args(namespace=PROGRAMS)
+    # An empty word stands for a program that is not built.
+    unittest.main(argv=[sys.argv[0], *filter(None, others)])

@@ -1,0 +1,189 @@
+// HALYARD_VERBOSE: what is written of calls and kernels. CTest runs this with each level, and with a file's name.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "operations/isas.h"
+#include "support/invocation.h"
+#include "support/test_scale.h"
+
+namespace halyard::tests {
+namespace {
+
+using Fields = std::vector<std::string>;
+
+int level() {
+    const char *const value = std::getenv("HALYARD_VERBOSE");
+    return value == nullptr ? 0 : std::atoi(value);
+}
+
+Fields split(const std::string &line) {
+    Fields fields(1);
+    for (const char each : line) {
+        if (each == ',') {
+            fields.emplace_back();
+        } else {
+            fields.back() += each;
+        }
+    }
+    return fields;
+}
+
+/** What this process and its children have written: the lines from the last one on with which a library begins. */
+std::vector<Fields> lines() {
+    std::ifstream file(std::getenv("HALYARD_VERBOSE_FILE"));
+    std::vector<Fields> all;
+    for (std::string line; std::getline(file, line);) {
+        Fields fields = split(line);
+        if (fields.size() > 1 && fields[1] == "info") {
+            all.clear();
+        }
+        all.push_back(std::move(fields));
+    }
+    return all;
+}
+
+/** The lines that `work` adds. */
+template<typename Work>
+std::vector<Fields> lines_of(const Work &work) {
+    const std::size_t before = lines().size();
+    work();
+    std::vector<Fields> all = lines();
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(before));
+    return all;
+}
+
+bool is_time(const std::string &text) {
+    char *end = nullptr;
+    return !text.empty() && std::strtod(text.c_str(), &end) >= 0.0 && *end == '\0';
+}
+
+/** Whether a line is one of a call or of a kernel, whole. */
+bool is_whole(const Fields &line) {
+    if (line.size() < 2 || line[0] != "halyard_verbose") {
+        return false;
+    }
+    const std::size_t fields = line[1] == "call" ? 8 : line[1] == "kernel" ? 7 : 0;
+    return line.size() == fields && is_time(line.back());
+}
+
+struct Norm {
+    Norm() : invocation(operation("rms_norm"), Dtype::f32, {3, 64}) { invocation.fill(1); }
+    halyard_status run(const halyard_context *context) const { return invocation.run(context); }
+
+    Invocation invocation;
+};
+
+TEST(Verbose, TheFirstLineSaysWhatRuns) {
+    if (level() == 0) {
+        EXPECT_NE(access(std::getenv("HALYARD_VERBOSE_FILE"), F_OK), 0) << "there is a file";
+        return;
+    }
+    const std::vector<Fields> all = lines();
+    ASSERT_FALSE(all.empty());
+    const Fields expected = {"halyard_verbose", "info", std::string("version:") + halyard_version(),
+                             std::string("isa:") + halyard_isa_name(halyard_context_isa(nullptr)),
+                             "threads:" + std::to_string(halyard_context_num_threads(nullptr))};
+    EXPECT_EQ(all[0], expected);
+}
+
+TEST(Verbose, ACallHasALineAndEachKernelIfAsked) {
+    const Norm norm;
+    const Context context(weakest_isa, 3);
+    const std::vector<Fields> written = lines_of([&] { ASSERT_EQ(norm.run(context.get()), HALYARD_OK); });
+    ASSERT_EQ(written.size(), static_cast<std::size_t>(level()));
+    for (const Fields &line : written) {
+        EXPECT_TRUE(is_whole(line));
+    }
+    const std::string isa = halyard_isa_name(weakest_isa);
+    if (level() > 0) {
+        const Fields &call = written.back();
+        EXPECT_EQ(Fields(call.begin() + 1, call.end() - 1),
+                  (Fields{"call", "halyard_rms_norm", "x:f32:3x64 y:f32:3x64 weight:f32:64", isa, "3", "ok"}));
+    }
+    if (level() > 1) {
+        const Fields &kernel = written.front();
+        EXPECT_EQ(Fields(kernel.begin() + 1, kernel.end() - 1),
+                  (Fields{"kernel", "rms_norm_weight", "f32", isa, "x:3x64 weight:64 y:3x64"}));
+    }
+}
+
+TEST(Verbose, ARefusedCallSaysSo) {
+    const Norm norm;
+    DLTensor without_shape = *norm.invocation.arguments[0];
+    without_shape.shape = nullptr;
+    const std::vector<Fields> written = lines_of([&] {
+        EXPECT_EQ(halyard_relu(nullptr, &without_shape, nullptr), HALYARD_INVALID_ARGUMENT);
+        EXPECT_EQ(halyard_relu(nullptr, nullptr, nullptr), HALYARD_INVALID_ARGUMENT);
+    });
+    ASSERT_EQ(written.size(), level() > 0 ? 2u : 0u);
+    for (const Fields &line : written) {
+        ASSERT_TRUE(is_whole(line));
+        EXPECT_EQ(line[2], "halyard_relu");
+        EXPECT_EQ(line[6], "invalid argument");
+    }
+}
+
+TEST(Verbose, ALineIsWholeWhateverItSays) {
+    Invocation silu(operation("silu"), Dtype::bf16, {1, 1, 1, 5});
+    silu.fill(1);
+    DLTensor x = *silu.arguments[0];
+    std::int64_t shape[64];
+    std::fill(std::begin(shape), std::end(shape), std::int64_t{1} << 62);
+    x.shape = shape;
+    x.ndim = 64;
+    const std::vector<Fields> written =
+        lines_of([&] { EXPECT_EQ(halyard_silu(nullptr, &x, silu.arguments[1]), HALYARD_INVALID_ARGUMENT); });
+    ASSERT_EQ(written.size(), level() > 0 ? 1u : 0u);
+    for (const Fields &line : written) {
+        EXPECT_TRUE(is_whole(line));
+    }
+}
+
+TEST(Verbose, LinesOfThreadsDoNotMix) {
+    constexpr int threads = 4, calls = reduced ? 20 : 200;
+    const std::vector<Fields> written = lines_of([] {
+        std::vector<std::thread> all;
+        for (int i = 0; i < threads; i++) {
+            all.emplace_back([] {
+                const Norm norm;
+                for (int call = 0; call < calls; call++) {
+                    norm.run(nullptr);
+                }
+            });
+        }
+        for (std::thread &thread : all) {
+            thread.join();
+        }
+    });
+    EXPECT_EQ(written.size(), static_cast<std::size_t>(level() * threads * calls));
+    for (const Fields &line : written) {
+        ASSERT_TRUE(is_whole(line));
+    }
+}
+
+TEST(Verbose, AForkedChildWritesTheSameLines) {
+    const Norm norm;
+    const std::vector<Fields> written = lines_of([&] {
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            _exit(norm.run(nullptr) == HALYARD_OK ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+    });
+    EXPECT_EQ(written.size(), static_cast<std::size_t>(level()));
+    for (const Fields &line : written) {
+        EXPECT_TRUE(is_whole(line));
+    }
+}
+
+}  // namespace
+}  // namespace halyard::tests
