@@ -47,11 +47,10 @@ public:
             buffer.dim(1).set_bounds(0, 2);
         }
         y.dim(1).set_min(0);
-        if (tensors.begin_schedule(*this)) {
-            schedules::attention_statistics(factors, row, part, get_target());
-            schedules::attention_statistics(statistics, row, part, get_target());
-            schedules::attention_rows(y, feature, params, get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::attention_statistics(factors, row, part, get_target());
+        schedules::attention_statistics(statistics, row, part, get_target());
+        schedules::attention_rows(y, feature, params, get_target());
     }
 
 private:

@@ -28,9 +28,8 @@ public:
     }
 
     void schedule() {
-        if (tensors.begin_schedule(*this)) {
-            schedules::attention_rows(y, position, params, get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::attention_rows(y, position, params, get_target());
     }
 
 private:

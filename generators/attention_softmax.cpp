@@ -59,10 +59,9 @@ public:
         visible.dim(1).set_stride(2);
         maximum.dim(0).set_bounds(0, weights.dim(1).extent());
         sum.dim(0).set_bounds(0, weights.dim(1).extent());
-        if (tensors.begin_schedule(*this)) {
-            schedules::attention_softmax({row_max, maximum, weights, total, sum, position, row, masked}, params,
-                                         get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::attention_softmax({row_max, maximum, weights, total, sum, position, row, masked}, params,
+                                     get_target());
     }
 
 private:

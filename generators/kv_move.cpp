@@ -47,10 +47,9 @@ public:
         } else {
             to.dim(1).set_stride(panel_width);
         }
-        if (tensors.begin_schedule(*this)) {
-            schedules::kv_move({element, to, inner, outer, panel, to.dim(0).extent(), to.dim(1).extent(), transposed},
-                               params, get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::kv_move({element, to, inner, outer, panel, to.dim(0).extent(), to.dim(1).extent(), transposed},
+                           params, get_target());
     }
 
 private:

@@ -61,11 +61,10 @@ public:
         sum.dim(1).set_min(0).set_stride(panel_width);
         sum.dim(2).set_bounds(0, rows);
         so_far.dim(1).set_stride(panel_width);
-        if (tensors.begin_schedule(*this)) {
-            schedules::matmul({prefetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(),
-                               first, prefetch_interval},
-                              params, get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::matmul({prefetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(),
+                           first, prefetch_interval},
+                          params, get_target());
     }
 
 private:

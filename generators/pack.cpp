@@ -43,10 +43,9 @@ public:
         begin_at_zero(w, norm_weight, panels);
         panels.dim(0).set_extent(panel_width);
         panels.dim(1).set_stride(panel_width);
-        if (tensors.begin_schedule(*this)) {
-            schedules::pack({element, panels, column, input, panel, panels.dim(1).extent(), transposed}, params,
-                            get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::pack({element, panels, column, input, panel, panels.dim(1).extent(), transposed}, params,
+                        get_target());
     }
 
 private:

@@ -39,9 +39,8 @@ public:
                 buffer.dim(1).set_stride(1);
             }
         }
-        if (tensors.begin_schedule(*this)) {
-            schedules::rope({loaded, y, pair, part, head, y.dim(0).extent(), y.dim(2).extent()}, params, get_target());
-        }
+        tensors.begin_schedule(*this);
+        schedules::rope({loaded, y, pair, part, head, y.dim(0).extent(), y.dim(2).extent()}, params, get_target());
     }
 
 private:

@@ -59,9 +59,7 @@ public:
 
     /** To be called by schedule(). */
     void schedule(Halide::Internal::GeneratorBase &generator) {
-        if (!tensors.begin_schedule(generator)) {
-            return;
-        }
+        tensors.begin_schedule(generator);
         if (tensors.on_gpu()) {
             schedules::gpu::elementwise(stages_, tensors.by_vectors(), tensors.target());
         } else {

@@ -47,10 +47,8 @@ public:
     /** To be called by configure(), with tensors of the storage type. */
     template<typename... Tensors>
     void configure(Halide::Internal::GeneratorBase &generator, Tensors &...tensors) {
-        const auto context = static_cast<Halide::Internal::AbstractGenerator &>(generator).context();
-        target_ = context.target();
+        target_ = static_cast<Halide::Internal::AbstractGenerator &>(generator).context().target();
         packed_ = packed;
-        autoscheduled_ = !context.autoscheduler_params().name.empty();
         (add(generator, tensors, dtype), ...);
     }
 
@@ -77,7 +75,6 @@ public:
 
     const Halide::Target &target() const { return target_; }
     bool on_gpu() const { return target_.has_gpu_feature(); }
-    bool autoscheduled() const { return autoscheduled_; }
     bool by_vectors() const { return packed_; }
 
     /** For kernels that cannot compute packed elements: these are taken one by one then. */
@@ -97,7 +94,7 @@ public:
 
     /** Access by pairs to what is stored by elements, where that is faster. */
     std::optional<ElementAccess> pair_access(std::vector<Halide::Expr> place) const {
-        if (dtype != DType::bf16 || target_.arch != Halide::Target::X86 || on_gpu() || autoscheduled_) {
+        if (dtype != DType::bf16 || target_.arch != Halide::Target::X86 || on_gpu()) {
             return {};
         }
         return ElementAccess(dtype, target_, Form::paired, std::move(place));
@@ -111,20 +108,19 @@ public:
         }
     }
 
-    /** To be called by schedule() first. Whether there is anything to schedule. */
-    bool begin_schedule(Halide::Internal::GeneratorBase &generator) {
+    /** To be called by schedule() first. */
+    void begin_schedule(Halide::Internal::GeneratorBase &generator) {
         forbid_contraction(generator.get_pipeline(), target_);
-        if (packed_ && !autoscheduled_) {
+        if (packed_) {
             for (const auto &buffer : buffers_) {
                 schedules::gpu::promise_vectors(buffer());
             }
         }
-        return !autoscheduled_;
     }
 
 private:
     Halide::Target target_;
-    bool packed_ = false, autoscheduled_ = false;
+    bool packed_ = false;
     std::vector<std::function<Halide::OutputImageParam()>> buffers_;
 };
 

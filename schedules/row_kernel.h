@@ -136,9 +136,7 @@ public:
     // ---- for schedule() ----
 
     void schedule(Halide::Internal::GeneratorBase &generator) {
-        if (!tensors.begin_schedule(generator)) {
-            return;
-        }
+        tensors.begin_schedule(generator);
         const bool statistics = work_ == RowWork::statistics;
         if (tensors.on_gpu()) {
             std::vector<Halide::OutputImageParam> outputs = stages_.y.output_buffers();
@@ -162,7 +160,7 @@ private:
             form.threads = RowThreads{*warps_, read == DType::f32 ? 1 : 2, tensors.by_vectors()};
         } else if (work_ == RowWork::light) {
             form.pairs = tensors.pair_access({t});
-            if (tensors.target().arch == Halide::Target::X86 && !tensors.autoscheduled()) {
+            if (tensors.target().arch == Halide::Target::X86) {
                 form.rotated_lanes = schedules::f32_lanes(tensors.target());
             }
         }

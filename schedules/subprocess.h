@@ -1,6 +1,5 @@
 // Work in a process of its own: what crashes there, never ends or keeps its memory does no harm here. Halide never
-// gives back all the memory that a compilation took, which after a thousand candidates of the tuner makes every fork slow,
-// and assertions of its autoschedulers end their process.
+// gives back all the memory that a compilation took, which after a thousand candidates of the tuner makes every fork slow.
 #ifndef HALYARD_SCHEDULES_SUBPROCESS_H
 #define HALYARD_SCHEDULES_SUBPROCESS_H
 

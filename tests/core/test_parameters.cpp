@@ -8,7 +8,7 @@
 
 #include "support/attention.h"
 #include "support/ffn.h"
-#include "support/samples.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
