@@ -61,19 +61,15 @@ std::string compiler() {
 /** Those that this library holds. */
 std::vector<std::string> isa_names() {
     std::vector<std::string> names;
-    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
-        names.emplace_back(halyard_isa_name(static_cast<halyard_isa>(isa)));
+    for (const halyard_isa isa : operations::built_isas) {
+        names.emplace_back(halyard_isa_name(isa));
     }
     return names;
 }
 
-halyard_isa isa_cap(const std::string &name) {
-    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
-        if (name == halyard_isa_name(static_cast<halyard_isa>(isa))) {
-            return static_cast<halyard_isa>(isa);
-        }
-    }
-    return operations::strongest_isa;
+halyard_isa isa_named(const std::string &name) {
+    return *std::find_if(std::begin(operations::built_isas), std::end(operations::built_isas),
+                         [&](halyard_isa isa) { return name == halyard_isa_name(isa); });
 }
 
 /** Watches how much of the machine others use while this program and its peers measure. */
@@ -192,7 +188,7 @@ halyard_isa chosen_isa(const Options &options) {
         throw std::runtime_error(halyard_last_error());
     }
     const std::unique_ptr<halyard_context, void (*)(halyard_context *)> context(made, halyard_context_destroy);
-    if (halyard_context_set_max_isa(made, isa_cap(options.isa)) != HALYARD_OK) {
+    if (!options.isa.empty() && halyard_context_set_max_isa(made, isa_named(options.isa)) != HALYARD_OK) {
         throw std::runtime_error(halyard_last_error());
     }
     return halyard_context_isa(made);
@@ -220,7 +216,7 @@ std::vector<FlopsLimit> rates_of(const Run &run) {
     for (const RowResult &row : run.rows) {
         if (row.rounds > 0 && row.id.has_roofline()) {
             const double seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
-            rates.push_back({isa_cap(row.isa), row.id.threads, row.id.flops() / seconds});
+            rates.push_back({isa_named(row.isa), row.id.threads, row.id.flops() / seconds});
         }
     }
     return rates;

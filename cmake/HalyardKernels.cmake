@@ -105,7 +105,7 @@ function(halyard_kernel name signature family generator)
             endif()
             if(shared)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants
-                                                    "HALYARD_SHARED(${name}, ${dtype}, ${HALYARD_BASE_${isa}})")
+                                                    "HALYARD_SHARED(${name}, ${dtype}, ${isa}, ${HALYARD_BASE_${isa}})")
                 continue()
             endif()
             set(symbol hk_${name}_${dtype}_${isa})
@@ -165,7 +165,7 @@ endif()
 # built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows. HALYARD_DTYPE(name)
 # for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
 # HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
-# other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
+# isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "parameters"),
 # HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
 function(_halyard_write_list file)

@@ -224,7 +224,10 @@ const PeerRegistration registration(
     []([[maybe_unused]] const PeerOptions &options, std::string &) -> std::unique_ptr<Peer> {
 #if defined(__x86_64__)
         if (options.caps_isa()) {
-            dnnl::set_max_cpu_isa(options.isa == HALYARD_ISA_AVX2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41);
+            dnnl::set_max_cpu_isa(options.isa == HALYARD_ISA_AVX512_BF16 ? dnnl::cpu_isa::avx512_core_bf16
+                                  : options.isa == HALYARD_ISA_AVX512    ? dnnl::cpu_isa::avx512_core
+                                  : options.isa == HALYARD_ISA_AVX2      ? dnnl::cpu_isa::avx2
+                                                                         : dnnl::cpu_isa::sse41);
         }
 #endif
         return std::make_unique<OneDnn>();

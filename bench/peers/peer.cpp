@@ -2,6 +2,9 @@
 #include "peers/peer.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "operations/isas.h"
 
 namespace halyard::bench {
 namespace {
@@ -18,12 +21,8 @@ PeerRegistration::PeerRegistration(const char *name, const MakePeer &make, Runs 
 }
 
 bool PeerOptions::caps_isa() const {
-    for (int i = isa + 1; i < halyard_isa_count(); i++) {
-        if (halyard_isa_supported(static_cast<halyard_isa>(i)) != 0) {
-            return true;
-        }
-    }
-    return false;
+    return std::any_of(std::begin(operations::built_isas), std::end(operations::built_isas),
+                       [&](halyard_isa each) { return each > isa && halyard_isa_preferred(each) != 0; });
 }
 
 bool is_plain_f32_product(const WorkId &id) {

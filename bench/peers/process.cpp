@@ -40,10 +40,14 @@ std::vector<std::string> variables_for(const PeerOptions &options) {
                                           "THP_MEM_ALLOC_ENABLE=1", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"};
 #if defined(__x86_64__)
     if (options.caps_isa()) {
-        const bool avx2 = options.isa == HALYARD_ISA_AVX2;
-        variables.push_back(std::string("ATEN_CPU_CAPABILITY=") + (avx2 ? "avx2" : "default"));
-        variables.push_back(std::string("MKL_ENABLE_INSTRUCTIONS=") + (avx2 ? "AVX2" : "SSE4_2"));
-        variables.push_back(std::string("ONEDNN_MAX_CPU_ISA=") + (avx2 ? "AVX2" : "SSE41"));
+        const bool avx512 = options.isa >= HALYARD_ISA_AVX512, avx2 = options.isa == HALYARD_ISA_AVX2;
+        variables.push_back(std::string("ATEN_CPU_CAPABILITY=") + (avx512 ? "avx512" : avx2 ? "avx2" : "default"));
+        variables.push_back(std::string("MKL_ENABLE_INSTRUCTIONS=") + (avx512 ? "AVX512" : avx2 ? "AVX2" : "SSE4_2"));
+        variables.push_back(std::string("ONEDNN_MAX_CPU_ISA=") + (options.isa == HALYARD_ISA_AVX512_BF16
+                                                                      ? "AVX512_CORE_BF16"
+                                                                  : avx512 ? "AVX512_CORE"
+                                                                  : avx2   ? "AVX2"
+                                                                           : "SSE41"));
     }
 #else
     static_cast<void>(options);  // these know no lesser instruction set of this processor

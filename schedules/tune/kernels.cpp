@@ -20,7 +20,7 @@ KernelInfo kernel_info(const char *name, const char *family, const char *generat
 }
 
 int lanes_of(const std::string &isa) {
-    return isa == "avx512" ? 16 : isa == "avx2" ? 8 : 4;
+    return isa == "sse41" ? 4 : isa == "avx2" ? 8 : 16;
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ const SearchSpace *Variant::space() const {
 }
 
 schedules::TargetInfo Variant::target_info(std::int64_t l1, std::int64_t l2) const {
-    return {lanes_of(isa), isa == "avx512" ? 32 : 16, l1, l2, parameters(), kernel->generator};
+    return {lanes_of(isa), lanes_of(isa) == 16 ? 32 : 16, l1, l2, parameters(), kernel->generator};
 }
 
 DefaultParameters::DefaultParameters(const std::string &file) {

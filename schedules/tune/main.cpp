@@ -20,7 +20,8 @@ int main(int argc, char **argv) {
     }
     app.add_option("--kernel", options.kernels,
                    "kernels or families with commas between them, runtime among them (default: all)");
-    app.add_option("--isa", options.isas, "instruction sets of this machine, or all (default: the best)");
+    app.add_option("--isa", options.isas,
+                   "instruction sets of this machine, or all (default: those with the kernels of the best)");
     app.add_option("--dtype", options.dtypes, "f32, f16, bf16, or all")->capture_default_str();
     app.add_option("--shapes", options.shapes,
                    "a set (" + shape_set_names() + "), or shapes like 64x4096,8x4096x11008,1024x8192/cold")

@@ -61,6 +61,10 @@ std::vector<std::string> supported_isas() {
     return supported;
 }
 
+std::string best_isa() {
+    return halyard_isa_name(halyard_context_isa(nullptr));
+}
+
 bool is_of_runtime(const std::string &word) {
     return word == "runtime" || word.rfind("runtime.", 0) == 0;
 }
@@ -102,9 +106,8 @@ std::vector<Subject> TuningSession::subjects(std::vector<std::string> &left_out)
     for (const SearchSpace &space : chosen_groups(options.kernels)) {
         const std::int64_t last_level = static_cast<std::int64_t>(
             std::min(machine.last_level(), static_cast<std::size_t>(machine.processors) << 24));
-        subjects.push_back({std::nullopt, supported_isas().back(), space, schedules::TargetInfo(),
-                            runtime_defaults(space), runtime_cases(space.family, machine.processors, last_level),
-                            runtime_checks(space.family)});
+        subjects.push_back({std::nullopt, best_isa(), space, schedules::TargetInfo(), runtime_defaults(space),
+                            runtime_cases(space.family, machine.processors, last_level), runtime_checks(space.family)});
     }
     for (const Variant &variant : chosen_variants(options)) {
         Subject subject{
@@ -219,7 +222,9 @@ std::vector<SearchSpace> chosen_groups(const std::string &list) {
 std::vector<Variant> chosen_variants(const Options &options) {
     const std::vector<std::string> supported = supported_isas();
     std::vector<Variant> variants;
-    for (const std::string &isa : chosen("--isa", options.isas.empty() ? supported.back() : options.isas, supported)) {
+    const std::set<std::string> best = isas_with_kernels_of(best_isa());
+    for (const std::string &isa :
+         options.isas.empty() ? std::vector(best.begin(), best.end()) : chosen("--isa", options.isas, supported)) {
         for (const std::string &dtype : chosen("--dtype", options.dtypes, dtype_names())) {
             for (const KernelInfo *kernel : chosen_kernels(options.kernels)) {
                 const Variant variant{kernel, dtype, isa};

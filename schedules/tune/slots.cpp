@@ -4,7 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <set>
+#include <string_view>
 
 #include "runtime/cpu/linear/microkernels.h"
 
@@ -15,22 +15,26 @@ using Function = std::atomic<KernelFunction>;
 
 enum Index {
 #define HALYARD_VARIANT(kernel, dtype, isa) index_##kernel##_##dtype##_##isa,
+#define HALYARD_SHARED(kernel, dtype, isa, other) HALYARD_VARIANT(kernel, dtype, isa)
 #define HALYARD_ABSENT(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
+#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
     slot_count
 };
 
 struct Named {
-    const char *kernel, *dtype, *isa;
-    bool is_present;
+    std::string_view kernel, dtype, isa;
+    std::string_view of;  // the instruction set whose kernel it has, empty if it has none
 };
 constexpr Named names[] = {
-#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa, true},
-#define HALYARD_ABSENT(kernel, dtype, isa) {#kernel, #dtype, #isa, false},
+#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa, #isa},
+#define HALYARD_SHARED(kernel, dtype, isa, other) {#kernel, #dtype, #isa, #other},
+#define HALYARD_ABSENT(kernel, dtype, isa) {#kernel, #dtype, #isa, {}},
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
+#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
 };
 
@@ -47,17 +51,21 @@ int first_call(void **arguments) {
 
 constexpr KernelFunction first_calls[] = {
 #define HALYARD_VARIANT(kernel, dtype, isa) first_call<index_##kernel##_##dtype##_##isa>,
+#define HALYARD_SHARED(kernel, dtype, isa, other) nullptr,
 #define HALYARD_ABSENT(kernel, dtype, isa) nullptr,
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
+#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
 };
 
 Function functions[slot_count] = {
 #define HALYARD_VARIANT(kernel, dtype, isa) {first_call<index_##kernel##_##dtype##_##isa>},
+#define HALYARD_SHARED(kernel, dtype, isa, other) {nullptr},
 #define HALYARD_ABSENT(kernel, dtype, isa) {nullptr},
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
+#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
 };
 
@@ -86,8 +94,9 @@ int slot_of(const Variant &variant) {
     static const std::map<std::string, int> slots = [] {
         std::map<std::string, int> all;
         for (int slot = 0; slot < slot_count; slot++) {
-            if (names[slot].is_present) {
-                all[std::string(names[slot].kernel) + " " + names[slot].dtype + " " + names[slot].isa] = slot;
+            const auto &[kernel, dtype, isa, of] = names[slot];
+            if (isa == of) {
+                all[std::string(kernel) + " " + std::string(dtype) + " " + std::string(isa)] = slot;
             }
         }
         return all;
@@ -97,7 +106,17 @@ int slot_of(const Variant &variant) {
 }
 
 Variant variant_of(int slot) {
-    return {find_kernel(names[slot].kernel), names[slot].dtype, names[slot].isa};
+    return {find_kernel(std::string(names[slot].kernel)), std::string(names[slot].dtype), std::string(names[slot].isa)};
+}
+
+std::set<std::string> isas_with_kernels_of(const std::string &isa) {
+    std::set<std::string> isas;
+    for (const Named &each : names) {
+        if (each.isa == isa && !each.of.empty()) {
+            isas.emplace(each.of);
+        }
+    }
+    return isas;
 }
 
 void set_resolver(std::function<KernelFunction(int slot)> resolver) {
@@ -115,9 +134,13 @@ void clear_slot(int slot) {
 void set_tile_panels(const Variant &variant, int panels) {
     // The slots of a kernel are those of its types on one instruction set after another.
     const auto dtypes = static_cast<int>(dtype_names().size()), isas = static_cast<int>(isa_names().size());
-    const int slot = slot_of(variant);
-    tiles().set(static_cast<Kernel>(slot / (isas * dtypes)), static_cast<DType>(slot % dtypes), slot / dtypes % isas,
-                panels);
+    for (int slot = 0; slot < slot_count; slot++) {
+        const Named &each = names[slot];
+        if (each.kernel == variant.kernel->name && each.dtype == variant.dtype && each.of == variant.isa) {
+            tiles().set(static_cast<Kernel>(slot / (isas * dtypes)), static_cast<DType>(slot % dtypes),
+                        slot / dtypes % isas, panels);
+        }
+    }
 }
 
 std::vector<int> slots_called_by(const std::function<void()> &work) {
@@ -146,9 +169,11 @@ extern "C" {
         return halyard::tune::functions[halyard::tune::index_##kernel##_##dtype##_##isa].load(                         \
             std::memory_order_relaxed)(arguments);                                                                     \
     }
+#define HALYARD_SHARED(kernel, dtype, isa, other)
 #define HALYARD_ABSENT(kernel, dtype, isa)
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
+#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
 }
 

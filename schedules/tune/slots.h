@@ -7,15 +7,20 @@
 #define HALYARD_TUNE_SLOTS_H
 
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "compile.h"
 
 namespace halyard::tune {
 
-/** The number of a variant in the dispatch table; -1 if its instruction set does not have it. */
+/** The number of a variant in the dispatch table; -1 if its instruction set does not have it or has that of another. */
 int slot_of(const Variant &variant);
 Variant variant_of(int slot);
+
+/** The instruction sets whose kernels `isa` has: itself and those with which it shares some. */
+std::set<std::string> isas_with_kernels_of(const std::string &isa);
 
 /** What is asked for the function of a slot when it is called for the first time. */
 void set_resolver(std::function<KernelFunction(int slot)> resolver);

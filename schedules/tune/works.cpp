@@ -109,11 +109,11 @@ std::vector<Shape> shapes_named(const std::string &text, bool large) {
 }
 
 halyard_isa isa_named(const std::string &name) {
-    int isa = 0;
-    while (name != halyard_isa_name(static_cast<halyard_isa>(isa))) {
-        isa++;
+    int i = 0;
+    while (name != halyard_isa_name(halyard_isa_at(i))) {
+        i++;
     }
-    return static_cast<halyard_isa>(isa);
+    return halyard_isa_at(i);
 }
 
 bench::Dtype dtype_named(const std::string &name) {

@@ -111,22 +111,32 @@ HALYARD_API const char *halyard_version(void);
 /** @defgroup isa Instruction sets
  *  @{ */
 
-/** Variants the kernels are built for, weakest first. A library holds those of one processor. */
+/** Variants the kernels are built for, weakest first. A library holds those of one processor. The values stay what they
+ *  are; new ones will lie between them. */
 typedef enum halyard_isa HALYARD_AS_INT {
-    HALYARD_ISA_SSE41 = 0,  /**< "sse41":     x86-64 with SSE4.1 */
-    HALYARD_ISA_AVX2 = 1,   /**< "avx2":      AVX2, FMA, F16C */
-    HALYARD_ISA_AVX512 = 2, /**< "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
-    HALYARD_ISA_NEON = 3,   /**< "neon":      any 64-bit ARM */
+    HALYARD_ISA_SSE41 = 10,  /**< "sse41":       x86-64 with SSE4.1 */
+    HALYARD_ISA_AVX2 = 20,   /**< "avx2":        AVX2, FMA, F16C */
+    HALYARD_ISA_AVX512 = 30, /**< "avx512":      AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
+    HALYARD_ISA_AVX512_BF16 = 40, /**< "avx512_bf16": products of bf16 by AVX-512 BF16, else AVX-512 (Zen 4 and later;
+                                       also runs on Sapphire Rapids and later, where it is slower than AVX-512) */
+    HALYARD_ISA_AMX = 50,   /**< "amx":         products of bf16 by AMX, else AVX-512 (Sapphire Rapids and later) */
+    HALYARD_ISA_NEON = 110, /**< "neon":        any 64-bit ARM */
     HALYARD_ISA_NEON_FP16 =
-        4, /**< "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
+        120, /**< "neon_fp16":   ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
 } halyard_isa;
 
-/** Number of values of halyard_isa, those of other processors included: 0 to halyard_isa_count() - 1. */
+/** Number of values of halyard_isa, those of other processors included. */
 HALYARD_API int halyard_isa_count(void);
-/** "sse41", "avx2", "avx512", "neon", "neon_fp16"; null if `isa` is not a value of the enumeration. */
+/** The values of halyard_isa in ascending order, for `index` from 0 to halyard_isa_count() - 1; -1 for others. */
+HALYARD_API halyard_isa halyard_isa_at(int index);
+/** "sse41", "avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_fp16"; null if `isa` is not a value of the
+ *  enumeration. */
 HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
+/** 1 if it is supported and calls may choose it by themselves, else 0: of a supported variant that is slower on this CPU
+ *  than a lesser one. */
+HALYARD_API int halyard_isa_preferred(halyard_isa isa);
 
 /** 1 if this library was built with the operation, whose name is one of operations.cmake ("layer_norm", "ffn"), else 0: its
  *  functions then answer HALYARD_UNSUPPORTED. halyard/config.h says the same to the preprocessor. */
@@ -165,8 +175,8 @@ typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *c
 HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *context, halyard_parallel_for parallel_for,
                                                             void *user);
 
-/** Caps the instruction set: calls use the best supported variant not above `isa`. HALYARD_UNSUPPORTED if it is one of
- *  another processor than the library is built for. The environment variable
+/** Caps the instruction set: calls use `isa` itself if it is supported, preferred or not; else the best preferred variant
+ *  below it. HALYARD_UNSUPPORTED if it is one of another processor than the library is built for. The environment variable
  *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. */
 HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa);
 /** The variant that calls with this context (null: the default) use. */
