@@ -111,6 +111,13 @@ endforeach()
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_prefetch4_${rows}     matmul    matmul       matmul       rows=${rows} prefetch_interval=4 )
 endforeach()
+# Where x is bf16 as well as the weights, and an instruction set multiplies pairs of them
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_pairs_${rows}         matmul    matmul_pairs matmul_pairs rows=${rows} )
+endforeach()
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_pairs_prefetch4_${rows} matmul  matmul_pairs matmul_pairs rows=${rows} prefetch_interval=4 )
+endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
 foreach(function IN LISTS layer_activations)
@@ -125,6 +132,7 @@ halyard_kernel( pack_in_out               internal    pack         pack         
 halyard_kernel( pack_in_out_folded        internal    pack         pack         transposed=false folded=true )
 halyard_kernel( pack_sums                 internal    pack         pack_sums )
 halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    weighted=true )
+halyard_kernel( widen_panels              internal_f32  pack       widen_panels )  # bf16 ones
 
 # attention, beside its products
 halyard_kernel( attention_softmax         internal_f32  attention  attention_softmax )

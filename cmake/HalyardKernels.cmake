@@ -94,7 +94,7 @@ function(halyard_kernel name signature family generator)
             if(HALYARD_BASE_${isa} AND NOT "${family}_${dtype}" IN_LIST HALYARD_OWN_${isa})
                 set(shared TRUE)
             endif()
-            if(family STREQUAL "matmul")
+            if(signature STREQUAL "matmul")
                 # The tiles that an instruction set has are those that have a width.
                 if(NOT params)
                     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_ABSENT(${name}, ${dtype}, ${isa})")
@@ -119,10 +119,10 @@ function(halyard_kernel name signature family generator)
                 ${program} -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
                 target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype}
                 ${ARGN} ${params})
-            if(family STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
+            if(signature STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
                 set(assembly "${HALYARD_KERNEL_DIR}/${symbol}.s")
                 set(commands COMMAND ${generate} -e assembly)
-                if(family STREQUAL "matmul")
+                if(signature STREQUAL "matmul")
                     # The kind of its prefetches is chosen in the assembly.
                     list(APPEND commands COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${assembly}" -P "${HALYARD_PREFETCH_SCRIPT}")
                 endif()

@@ -40,6 +40,7 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_TARGET_avx512_bf16 ${HALYARD_TARGET_avx512}-avx512_cannonlake-avx512_zen4)
     set(HALYARD_TARGET_amx ${HALYARD_TARGET_avx512})
     set(HALYARD_BASE_avx512_bf16 avx512)
+    set(HALYARD_OWN_avx512_bf16 matmul_pairs_bf16)
     set(HALYARD_BASE_amx avx512)
 else()
     # Conversions of halves belong to ARMv8.0, arithmetic with them to ARMv8.2; Halide's feature arm_fp16 stands for both

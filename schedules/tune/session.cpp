@@ -89,7 +89,7 @@ TuningSession::TuningSession(const Options &asked)
         for (const std::string &isa : isa_names()) {
             for (const std::string &dtype : dtype_names()) {
                 const Variant variant{&kernel, dtype, isa};
-                if (kernel.family == "matmul" && slot_of(variant) >= 0) {
+                if (kernel.family.rfind("matmul", 0) == 0 && slot_of(variant) >= 0) {
                     set_tile_panels(variant, defaults.complete(variant).at("panels"));
                 }
             }
@@ -171,7 +171,7 @@ void TuningSession::install(const Subject &subject, const Choice &choice, Kernel
         return;
     }
     set_slot(slot_of(*subject.variant), function);
-    if (subject.variant->kernel->family == "matmul") {
+    if (subject.variant->kernel->family.rfind("matmul", 0) == 0) {
         set_tile_panels(*subject.variant, choice.at("panels"));
     }
 }

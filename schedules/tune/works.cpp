@@ -202,7 +202,7 @@ std::vector<Workload> WorkFinder::workloads(const Variant &variant, const std::v
         } else if (!kernel.layer) {
             const std::int64_t d = std::max(shape.d, reach->least_d > 64 ? reach->least_d : shape.d);
             add({&kernel, type, std::max<std::int64_t>(1, shape.rows * shape.d / d), d, shape.cold, threads});
-        } else if (variant.kernel->family == "matmul") {
+        } else if (variant.kernel->family.rfind("matmul", 0) == 0) {
             // The fewest rows that reach it, whatever the shape says; of those that prefetch at every fourth input many, too.
             add({&kernel, type, reach->rows.front(), shape.d, shape.cold, threads, shape.d_out});
             if (!shape.cold && variant.kernel->name.find("prefetch4") != std::string::npos) {

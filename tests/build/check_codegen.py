@@ -26,7 +26,7 @@ RELOCATION = re.compile(r"^\s*[0-9a-f]+:\s+R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
 class X86:
     calls = ("call", "jmp")
     scalar_fma = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
-    product = re.compile(r"fmadd|mulps")
+    product = re.compile(r"fmadd|mulps|vdpbf16ps")
     stack = "(%rsp"
     fetch, other_fetch = "prefetcht1", "prefetchnta"
 

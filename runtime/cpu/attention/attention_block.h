@@ -7,6 +7,7 @@
 
 #include "core/row_iterator.h"
 #include "cpu/linear/microkernels.h"
+#include "cpu/linear/panels.h"
 #include "layout/kv.h"
 
 namespace halyard {
@@ -89,17 +90,6 @@ private:
                                   // blocks of lanes
         bool masked;              // not all of the columns are seen by all rows
     };
-    /** Keys or values of a block. */
-    struct Matrix {
-        const char *data;
-        DType dtype;
-        int64_t panel_stride;  // elements
-
-        int64_t panel_bytes() const { return panel_stride * size_of(dtype); }
-        const char *at(int64_t panel, int64_t input) const {
-            return data + panel * panel_bytes() + input * panel_width * size_of(dtype);
-        }
-    };
     /** What is prefetched into the cache during a GEMM: with each prefetch so many bytes of every panel. */
     struct Prefetch {
         const char *data;
@@ -108,17 +98,17 @@ private:
     };
 
     void find_tiles(int64_t block);
-    void scores(const Matrix &keys, const Matrix &next);
+    // Keys or values of a block.
+    void scores(const Panels &keys, const Panels &next);
     void softmax(const PartialResult &result);
-    void weigh(const Matrix &values, const Matrix &next, const PartialResult &result);
-    void repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row);
-    Matrix widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs, float *memory);
+    void weigh(const Panels &values, const Panels &next, const PartialResult &result);
+    void repair(const Panels &values, const PartialResult &result, const Tile &tile, int64_t row);
+    Panels widened(const Panels &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs, float *memory);
     int64_t panels_at_once(DType dtype, int64_t panels) const;
-    Prefetch prefetch_ahead(const Matrix &w, int64_t panel, int64_t input, int64_t bytes) const;
-    Prefetch prefetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs, int64_t tiles) const;
-    void multiply(const float *x, int rows, int64_t tiles, bool prefetch4, const Matrix &w, int64_t panel,
-                  int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
-                  const Prefetch &prefetch);
+    Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;
+    Prefetch prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const;
+    void multiply(const float *x, int rows, int64_t tiles, bool prefetch4, const Panels &w, int64_t panels,
+                  int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch);
 
     int64_t tile_row(int64_t tile) const { return tile * tile_rows_; }
     int64_t tile_end_row(int64_t tile) const { return std::min((tile + 1) * tile_rows_, block_.rows()); }

@@ -74,11 +74,13 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     Layer up(call.up, call.activation, call.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
     const Product up_product(context, isa, rows, up), down_product(context, isa, rows, down);
     InputNorm norm(context, isa, call);
-    const int64_t x_floats = BlockedRows::floats(Tiling::max_rows(block), d_model);
-    const int64_t hidden_floats = BlockedRows::floats(Tiling::max_rows(block), d_ff);
+    const XForm x_form = plain_norm ? XForm::f32 : form_of_x(isa, call.x.dtype, call.up->dtype);
+    const XForm hidden_form = XForm::f32;
+    const int64_t x_bytes = BlockedRows::bytes(x_form, Tiling::max_rows(block), d_model);
+    const int64_t hidden_bytes = BlockedRows::bytes(hidden_form, Tiling::max_rows(block), d_ff);
     const bool has_bias = call.bias.data || call.bias_up.data, has_bias_down = call.bias_down.data;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book<float>(x_floats), hidden_rows = workspace.book<float>(hidden_floats);
+    const auto x_copy = workspace.book(x_bytes), hidden_rows = workspace.book(hidden_bytes);
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
     const auto of_norm = workspace.book<float>(plain_norm ? norm.scratch_floats() : 0);
@@ -109,8 +111,9 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     y.merge();
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const Tiling tiling(isa, count);
-        const BlockedRows input = {workspace[x_copy], tiling.rows()}, hidden = {workspace[hidden_rows], tiling.rows()};
+        const Tiling up_tiling(isa, x_form, count), down_tiling(isa, hidden_form, count);
+        const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form},
+                          hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form};
         if (plain_norm) {
             norm.load(x, row, count, input);
         } else {
@@ -127,7 +130,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         }
         OutputView to_hidden;
         to_hidden.blocked = &hidden;
-        up_product.run(input, tiling, count, scale, mean, to_hidden, workspace[of_threads]);
+        up_product.run(input, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         OutputView destination;
@@ -135,7 +138,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual;
         destination.first_row = row;
-        down_product.run(hidden, tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
+        down_product.run(hidden, down_tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
     }
 }
 

@@ -466,8 +466,9 @@ HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, 
  *  regular file is replaced: links are refused too. */
 HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, const char *path);
 /** Maps a file that halyard_weights_save wrote. Header, size and checksum are verified: a truncated or altered file,
- *  another kind of file and one of another version are refused, each with its own message. The file must not be
- *  changed while the weights are in use. */
+ *  another kind of file and one of a later version are refused, each with its own message. The file must not be
+ *  changed while the weights are in use. bf16 weights of version 1 are converted into memory of their own, which is
+ *  what halyard_weights_data gives then. */
 HALYARD_API halyard_status halyard_weights_load(const char *path, halyard_weights **weights);
 /** The same for packed bytes in memory (64-byte aligned), which must outlive the weights. */
 HALYARD_API halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights);
