@@ -42,6 +42,7 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_BASE_avx512_bf16 avx512)
     set(HALYARD_OWN_avx512_bf16 matmul_pairs_bf16)
     set(HALYARD_BASE_amx avx512)
+    set(HALYARD_OWN_amx matmul_tiles_bf16)
 else()
     # Conversions of halves belong to ARMv8.0, arithmetic with them to ARMv8.2; Halide's feature arm_fp16 stands for both
     # (schedules/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it

@@ -23,11 +23,11 @@ constexpr halyard_isa built_isas[] = {
 };
 constexpr halyard_isa weakest_isa = *std::begin(built_isas), strongest_isa = *std::rbegin(built_isas);
 
-/** Those of this machine that have fused multiply-add. */
+/** Those of this machine that have fused multiply-add and, whatever the types, sums in the one order; AMX has its own. */
 inline std::vector<halyard_isa> fused_isas() {
     std::vector<halyard_isa> isas;
     for (const halyard_isa isa : built_isas) {
-        if (isa != HALYARD_ISA_SSE41 && halyard_isa_supported(isa) != 0) {
+        if (isa != HALYARD_ISA_SSE41 && isa != HALYARD_ISA_AMX && halyard_isa_supported(isa) != 0) {
             isas.push_back(isa);
         }
     }

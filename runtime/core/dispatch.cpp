@@ -7,6 +7,8 @@
 
 #include "core/system/environment.h"
 
+#define HALYARD_WRITTEN(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
+
 extern "C" {
 #define HALYARD_VARIANT(kernel, dtype, isa) int hk_##kernel##_##dtype##_##isa##_argv(void **);
 #define HALYARD_SHARED(kernel, dtype, isa, other)

@@ -13,6 +13,9 @@ namespace {
 
 using Function = std::atomic<KernelFunction>;
 
+// They are linked as they are: there is nothing to choose.
+#define HALYARD_WRITTEN(kernel, dtype, isa) HALYARD_ABSENT(kernel, dtype, isa)
+
 enum Index {
 #define HALYARD_VARIANT(kernel, dtype, isa) index_##kernel##_##dtype##_##isa,
 #define HALYARD_SHARED(kernel, dtype, isa, other) HALYARD_VARIANT(kernel, dtype, isa)

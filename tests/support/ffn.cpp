@@ -183,7 +183,7 @@ void Ffn::compose(const halyard_context *context, Tensor &result) const {
     Tensor scale(Dtype::f32, compact_form(vector_shape)), mean(Dtype::f32, compact_form(vector_shape));
 
     halyard_linear_options first{}, second{};
-    DLTensor *input = &x32.view;
+    const DLTensor *input = &x.view;
     if (form.deferred && form.norm == HALYARD_NORM_RMS) {
         ok(halyard_rms_norm_scale(context, &x32.view, form.eps, options.norm_flags, &scale.view));
         first.row_scale = &scale.view;

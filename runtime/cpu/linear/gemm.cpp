@@ -221,8 +221,9 @@ public:
         : call_(call), weights_(call.weights),
           multiply_(kernel_function(TileKernels::kernel(call.prefetch4, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
-          multiply_pairs_(kernel_function(TileKernels::pairs_kernel(call.prefetch4, call.tiling.tile_rows),
-                                          call.weights.dtype, call.product.isa_)),
+          multiply_pairs_(
+              kernel_function(TileKernels::pairs_kernel(call.product.isa_, call.prefetch4, call.tiling.tile_rows),
+                              call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
           widened_(sums_ + call.tiling.rows() * sums_pitch_) {}
@@ -423,8 +424,15 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
     const auto width = [&](bool prefetch4) {
         return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
     };
-    call.prefetch4 = tiling.tiles >= prefetch4_interval && width(true) > 0;
-    call.tile_panels = width(call.prefetch4);
+    if (is_amx(isa_, x.form)) {
+        // Many rows are read from the second-level cache for few panels at a time; more panels then pay for a larger block
+        // of sums, if enough of them are left for every thread.
+        const bool wide = rows > 128 && weights.panels >= 2 * threads_ * max_group_panels;
+        call.tile_panels = wide ? max_group_panels : max_group_panels / 4;
+    } else {
+        call.prefetch4 = tiling.tiles >= prefetch4_interval && width(true) > 0;
+        call.tile_panels = width(call.prefetch4);
+    }
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.
     if (weights.in_features * panel_width > INT32_MAX / max_group_panels) {
         call.tile_panels = 1;

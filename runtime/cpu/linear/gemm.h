@@ -61,7 +61,7 @@ struct Tiling {
     Tiling(halyard_isa isa, XForm x, int64_t rows);
     int64_t rows() const { return tile_rows * tiles; }
     /** A bound on rows() for every call of at most `rows` rows. */
-    static int64_t max_rows(int64_t rows) { return rows + max_tile_rows; }
+    static int64_t max_rows(int64_t rows) { return rows + std::max(max_tile_rows, amx_tile_rows); }
 };
 
 /** A linear layer bound to everything but the rows of a call. */

@@ -19,6 +19,12 @@ constexpr int prefetch_interval(bool prefetch4, DType weights) {
 /** What the kernels read of x: f32, or pairs of bf16 (layout/matmul.h). */
 enum class XForm { f32, pairs };
 
+/** Rows of the tallest tile of AMX. It has one kernel for tiles of every height, any number of them and of panels. */
+constexpr int amx_tile_rows = 16;
+constexpr bool is_amx(halyard_isa isa, XForm x) {
+    return isa == HALYARD_ISA_AMX && x == XForm::pairs;
+}
+
 /** Tiles by instruction set, form of x, dtype of the weights, kind (prefetch4 or not) and rows. */
 struct TileKernels {
     int8_t panels[isa_count][2][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
@@ -36,15 +42,18 @@ struct TileKernels {
     static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
         return {higher(prefetch4 ? Kernel::matmul_prefetch4_1 : Kernel::matmul_1, rows)};
     }
-    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(bool prefetch4, int rows) {
-        return {higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
+    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(halyard_isa isa, bool prefetch4, int rows) {
+        return is_amx(isa, XForm::pairs)
+                   ? kernels::matmul_tiles
+                   : KernelOf<arguments::MatmulPairs>{
+                         higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
     }
     constexpr int width(halyard_isa isa, XForm x, DType weights, bool prefetch4, int rows) const {
         return panels[index_of(isa)][static_cast<int>(x)][static_cast<int>(weights)][prefetch4][rows];
     }
     /** Rows of the tallest tile; 0 where there are no tiles for such an x. */
     constexpr int tallest(halyard_isa isa, XForm x) const {
-        return max_rows[index_of(isa)][static_cast<int>(x)];
+        return is_amx(isa, x) ? amx_tile_rows : max_rows[index_of(isa)][static_cast<int>(x)];
     }
 
     constexpr void set(Kernel tile, DType weights, int isa, int width) {

@@ -2,6 +2,8 @@
 #include "core/dispatch.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace halyard {
 namespace {
@@ -12,20 +14,22 @@ bool cpu_has_f16c() {
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
 }
 
-/** AMX with its products of bf16, and an operating system that saves the tiles. */
+/** AMX with its products of bf16 and of 8-bit integers, and an operating system that saves the tiles. */
 bool cpu_has_amx() {
     unsigned eax, ebx, ecx, edx;
-    constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, tile_state = 3u << 17;
-    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (~edx & (amx_bf16 | amx_tile)) != 0) {
+    constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, amx_int8 = 1u << 25, tile_state = 3u << 17;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (~edx & (amx_bf16 | amx_tile | amx_int8)) != 0) {
         return false;
     }
     __asm__("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
     return (eax & tile_state) == tile_state;
 }
 
-/** Whether this process may use tiles, for which Linux has to be asked. */
+/** Whether this process may use tiles. Linux wants to be asked, from 5.16 on, because a thread's state grows by them: it
+ *  refuses where an alternate signal stack is too small for that. Emulators and sandboxes refuse as they like. */
 bool amx_permitted() {
-    return false;
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, a number of XCR0's bits
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
 }  // namespace
