@@ -44,19 +44,19 @@ private:
 /** One plain product, by operand set. */
 class Product {
 public:
-    Product(const Library &library, Work &work)
+    Product(const Library &library, BenchmarkCase &bench_case)
         : gemm(library.find<Gemm>("cblas_sgemm")), compute(library.find<GemmCompute>("cblas_sgemm_compute")),
-          free_packed(library.find<void (*)(float *)>("cblas_sgemm_free")), rows(static_cast<int>(work.id.rows)),
-          in(static_cast<int>(work.id.d)), out(static_cast<int>(work.id.d_out)) {
+          free_packed(library.find<void (*)(float *)>("cblas_sgemm_free")), rows(static_cast<int>(bench_case.id.rows)),
+          in(static_cast<int>(bench_case.id.d)), out(static_cast<int>(bench_case.id.d_out)) {
         const auto allocate = library.find<GemmAlloc>("cblas_sgemm_alloc");
         const auto pack = library.find<GemmPack>("cblas_sgemm_pack");
         if (allocate == nullptr || pack == nullptr || free_packed == nullptr) {
             compute = nullptr;
         }
-        for (const Operands &set : work.sets) {
+        for (const OperandSet &set : bench_case.sets) {
             x.push_back(reinterpret_cast<const float *>(set.inputs[0].data()));
             y.push_back(reinterpret_cast<float *>(set.outputs[0].data()));
-            Matrix source = work.layer->source(Layer::first);
+            Matrix source = bench_case.layer->source(Layer::first);
             if (compute != nullptr) {
                 packed.push_back(allocate(b_matrix, rows, out, in));
                 pack(row_major, b_matrix, transpose, rows, out, in, 1.0f,
@@ -104,14 +104,14 @@ public:
     std::string version() const override { return told_version; }
     PeerAbout about() const override { return told_about; }
 
-    std::string refusal(const WorkId &id) const override {
+    std::string refusal(const CaseId &id) const override {
         return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
     }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &) override {
-        set_threads(work.id.threads);
-        auto product = std::make_shared<Product>(library, work);
-        return make_local_peer(work, [product](std::size_t set) { (*product)(set); });
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &) override {
+        set_threads(bench_case.id.threads);
+        auto product = std::make_shared<Product>(library, bench_case);
+        return make_local_peer(bench_case, [product](std::size_t set) { (*product)(set); });
     }
 
 private:

@@ -7,11 +7,11 @@
 
 namespace halyard::bench {
 
-nlohmann::json describe_row(const Process &process, const Work &work);
+nlohmann::json describe_row(const Process &process, const BenchmarkCase &bench_case);
 
 /** A row as another process of this program makes it anew. */
-nlohmann::json describe_id(const WorkId &id);
-WorkId id_of(const nlohmann::json &row);
+nlohmann::json describe_id(const CaseId &id);
+CaseId id_of(const nlohmann::json &row);
 
 nlohmann::json describe(const Accuracy &accuracy);
 Accuracy accuracy_of(const nlohmann::json &described);

@@ -22,22 +22,22 @@ public:
         return {"Eigen", "compiled for this machine, on OpenMP", "is compared for plain f32 products", "C"};
     }
 
-    std::string refusal(const WorkId &id) const override {
+    std::string refusal(const CaseId &id) const override {
         return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
     }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &) override {
-        Eigen::setNbThreads(work.id.threads);
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &) override {
+        Eigen::setNbThreads(bench_case.id.threads);
         auto weights = std::make_shared<std::vector<Matrix>>();
-        for (std::size_t i = 0; i < work.sets.size(); i++) {
-            weights->push_back(work.layer->source(Layer::first));
+        for (std::size_t i = 0; i < bench_case.sets.size(); i++) {
+            weights->push_back(bench_case.layer->source(Layer::first));
         }
-        return make_local_peer(work, [&work, weights](std::size_t set) {
+        return make_local_peer(bench_case, [&bench_case, weights](std::size_t set) {
             const auto as_matrix = [](const Matrix &matrix) {
                 return Eigen::Map<RowMajor>(reinterpret_cast<float *>(matrix.data()), matrix.rows(), matrix.width());
             };
-            as_matrix(work.sets[set].outputs[0]).noalias() =
-                as_matrix(work.sets[set].inputs[0]) * as_matrix((*weights)[set]).transpose();
+            as_matrix(bench_case.sets[set].outputs[0]).noalias() =
+                as_matrix(bench_case.sets[set].inputs[0]) * as_matrix((*weights)[set]).transpose();
         });
     }
 };

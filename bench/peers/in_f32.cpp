@@ -6,21 +6,21 @@ namespace {
 
 class F32Contender : public PeerContender {
 public:
-    F32Contender(const WorkId &id, const PeerOptions &options)
-        : work(id, options.cold_set, options.isa), local(Call{&work}, work.sets.size()) {}
+    F32Contender(const CaseId &id, const PeerOptions &options)
+        : bench_case(id, options.cold_set, options.isa), local(Call{&bench_case}, bench_case.sets.size()) {}
     Contender &contender() override { return local; }
     Accuracy accuracy() override {
-        work.spoil_outputs();
-        work.call(0);
-        return work.accuracy();
+        bench_case.spoil_outputs();
+        bench_case.call(0);
+        return bench_case.accuracy();
     }
 
 private:
     struct Call {
-        Work *work;
-        void operator()(std::size_t set) const { work->id.kernel->call(*work, work->sets[set]); }
+        BenchmarkCase *bench_case;
+        void operator()(std::size_t set) const { bench_case->id.kernel->call(*bench_case, bench_case->sets[set]); }
     };
-    Work work;
+    BenchmarkCase bench_case;
     Local<Call> local;
 };
 
@@ -30,12 +30,13 @@ public:
     std::string name() const override { return "in f32"; }
     std::string version() const override { return "(this library)"; }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        if (work.id.dtype == Dtype::f32 || !work.id.cold || work.id.kernel->cast_to || work.id.has_heads()) {
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &reason) override {
+        if (bench_case.id.dtype == Dtype::f32 || !bench_case.id.cold || bench_case.id.kernel->cast_to ||
+            bench_case.id.has_heads()) {
             reason = "is compared for kernels and layers of 16-bit types out of cache";
             return nullptr;
         }
-        WorkId id = work.id;
+        CaseId id = bench_case.id;
         id.dtype = Dtype::f32;
         return std::make_unique<F32Contender>(id, options);
     }

@@ -88,11 +88,12 @@ public:
                 "no packed units, no attention, no blocks" + without, "C"};
     }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        omp_set_num_threads(work.id.threads);  // of this thread's parallel regions, fixed when a primitive is made
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &reason) override {
+        omp_set_num_threads(
+            bench_case.id.threads);  // of this thread's parallel regions, fixed when a primitive is made
         std::vector<Step> steps;
         try {
-            steps = make_steps(work, reason);
+            steps = make_steps(bench_case, reason);
         } catch (const dnnl::error &error) {
             reason = error.status == dnnl_unimplemented ? "has none for this type on this processor"
                                                         : std::string("refuses: ") + error.what();
@@ -109,8 +110,8 @@ public:
             }
             implementations += (implementations.empty() ? "" : " + ") + step.implementation;
         }
-        const int threads = work.id.threads;
-        auto peer = make_local_peer(work, [this, threads, steps = std::move(steps)](std::size_t set) {
+        const int threads = bench_case.id.threads;
+        auto peer = make_local_peer(bench_case, [this, threads, steps = std::move(steps)](std::size_t set) {
             omp_set_num_threads(threads);
             for (const Step &step : steps) {
                 step.primitive.execute(stream, step.arguments[set]);
@@ -122,16 +123,17 @@ public:
 
 private:
     /** The primitives for the work; none, with a reason, if there are none. */
-    std::vector<Step> make_steps(Work &work, std::string &reason) {
-        const Kernel &kernel = *work.id.kernel;
+    std::vector<Step> make_steps(BenchmarkCase &bench_case, std::string &reason) {
+        const Kernel &kernel = *bench_case.id.kernel;
         if (kernel.layer) {
-            return layer_steps(engine, work, reason);
+            return layer_steps(engine, bench_case, reason);
         }
-        const memory::desc shape({work.id.rows, work.id.d}, dnnl_type(work.id.dtype), memory::format_tag::ab);
+        const memory::desc shape({bench_case.id.rows, bench_case.id.d}, dnnl_type(bench_case.id.dtype),
+                                 memory::format_tag::ab);
         const auto on = [&](const Matrix &matrix) { return dnnl_memory(engine, matrix); };
         const auto bind = [&](const auto &description, const auto &arguments) {
             Step step{dnnl::primitive(description.get()), description.impl_info_str(), {}, {}};
-            for (Operands &set : work.sets) {
+            for (OperandSet &set : bench_case.sets) {
                 step.arguments.push_back(arguments(set));
             }
             return step;
@@ -152,7 +154,7 @@ private:
             if (gated && !fused) {
                 eltwise = make_eltwise(engine, shape, activation->second, {});
             }
-            std::vector<Step> steps{bind(eltwise, [&](Operands &set) {
+            std::vector<Step> steps{bind(eltwise, [&](OperandSet &set) {
                 Arguments arguments{{DNNL_ARG_SRC, on(set.inputs[0])}, {DNNL_ARG_DST, on(set.outputs[0])}};
                 if (fused) {
                     arguments.emplace(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, on(set.inputs[1]));
@@ -160,7 +162,7 @@ private:
                 return arguments;
             })};
             if (gated && !fused) {
-                steps.push_back(bind(make_binary(engine, shape, algorithm::binary_mul), [&](Operands &set) {
+                steps.push_back(bind(make_binary(engine, shape, algorithm::binary_mul), [&](OperandSet &set) {
                     return Arguments{{DNNL_ARG_SRC_0, on(set.outputs[0])},
                                      {DNNL_ARG_SRC_1, on(set.inputs[1])},
                                      {DNNL_ARG_DST, on(set.outputs[0])}};
@@ -170,16 +172,17 @@ private:
         }
         if (kernel.operation == "add" || kernel.operation == "bilinear") {
             const algorithm kind = kernel.operation == "add" ? algorithm::binary_add : algorithm::binary_mul;
-            return {bind(make_binary(engine, shape, kind), [&](Operands &set) { return binary_arguments(set, on); })};
+            return {bind(make_binary(engine, shape, kind), [&](OperandSet &set) { return binary_arguments(set, on); })};
         }
         if (kernel.operation == "softmax") {
-            return {bind(make_softmax(engine, shape), [&](Operands &set) {
+            return {bind(make_softmax(engine, shape), [&](OperandSet &set) {
                 return Arguments{{DNNL_ARG_SRC, on(set.inputs[0])}, {DNNL_ARG_DST, on(set.outputs[0])}};
             })};
         }
         if (kernel.operation == "cast") {
-            const dnnl::reorder::primitive_desc reorder(on(work.sets[0].inputs[0]), on(work.sets[0].outputs[0]));
-            return {bind(reorder, [&](Operands &set) {
+            const dnnl::reorder::primitive_desc reorder(on(bench_case.sets[0].inputs[0]),
+                                                        on(bench_case.sets[0].outputs[0]));
+            return {bind(reorder, [&](OperandSet &set) {
                 return Arguments{{DNNL_ARG_FROM, on(set.inputs[0])}, {DNNL_ARG_TO, on(set.outputs[0])}};
             })};
         }
@@ -189,28 +192,28 @@ private:
             reason = "has no such operation";
             return {};
         }
-        return norm_steps(work, rms, fused_add, shape, on, bind, reason);
+        return norm_steps(bench_case, rms, fused_add, shape, on, bind, reason);
     }
 
     template<typename On>
-    static std::unordered_map<int, memory> binary_arguments(Operands &set, const On &on) {
+    static std::unordered_map<int, memory> binary_arguments(OperandSet &set, const On &on) {
         return {{DNNL_ARG_SRC_0, on(set.inputs[0])},
                 {DNNL_ARG_SRC_1, on(set.inputs[1])},
                 {DNNL_ARG_DST, on(set.outputs[0])}};
     }
 
     template<typename On, typename Bind>
-    std::vector<Step> norm_steps(Work &work, bool rms, bool fused_add, const memory::desc &shape, const On &on,
-                                 const Bind &bind, std::string &reason) {
+    std::vector<Step> norm_steps(BenchmarkCase &bench_case, bool rms, bool fused_add, const memory::desc &shape,
+                                 const On &on, const Bind &bind, std::string &reason) {
         std::vector<memory> x, y;
-        for (Operands &set : work.sets) {
+        for (OperandSet &set : bench_case.sets) {
             x.push_back(fused_add ? on(set.outputs[0]) : on(set.inputs[0]));
             y.push_back(fused_add ? on(set.outputs[1]) : on(set.outputs[0]));
         }
-        std::vector<Step> steps = norm_step(engine, work, rms, x, y, reason);
+        std::vector<Step> steps = norm_step(engine, bench_case, rms, x, y, reason);
         if (fused_add && !steps.empty()) {
             steps.insert(steps.begin(), bind(make_binary(engine, shape, algorithm::binary_add),
-                                             [&](Operands &set) { return binary_arguments(set, on); }));
+                                             [&](OperandSet &set) { return binary_arguments(set, on); }));
         }
         return steps;
     }
@@ -244,8 +247,9 @@ memory dnnl_memory(const dnnl::engine &engine, const Matrix &matrix) {
                   matrix.data());
 }
 
-std::vector<Step> norm_step(const dnnl::engine &engine, const Work &work, bool rms, const std::vector<memory> &x,
-                            const std::vector<memory> &y, [[maybe_unused]] std::string &reason) {
+std::vector<Step> norm_step(const dnnl::engine &engine, const BenchmarkCase &bench_case, bool rms,
+                            const std::vector<memory> &x, const std::vector<memory> &y,
+                            [[maybe_unused]] std::string &reason) {
     auto flags = dnnl::normalization_flags::none;
     if (rms) {
 #ifdef HALYARD_BENCH_ONEDNN_RMS_NORM
@@ -257,19 +261,19 @@ std::vector<Step> norm_step(const dnnl::engine &engine, const Work &work, bool r
     }
     // All versions take the parameters in f32, whatever the type of the tensors.
     const auto in_f32 = [&](const Matrix &values) {
-        memory copy({{work.id.d}, memory::data_type::f32, memory::format_tag::a}, engine);
+        memory copy({{bench_case.id.d}, memory::data_type::f32, memory::format_tag::a}, engine);
         const operations::Row row = values.row(0);
         std::copy(row.begin(), row.end(), static_cast<float *>(copy.get_data_handle()));
         return copy;
     };
     DnnlArguments parameters;
-    if (work.weight) {
+    if (bench_case.weight) {
         flags |= dnnl::normalization_flags::use_scale;
-        parameters.emplace(DNNL_ARG_SCALE, in_f32(*work.weight));
+        parameters.emplace(DNNL_ARG_SCALE, in_f32(*bench_case.weight));
     }
-    if (work.bias) {
+    if (bench_case.bias) {
         flags |= dnnl::normalization_flags::use_shift;
-        parameters.emplace(DNNL_ARG_SHIFT, in_f32(*work.bias));
+        parameters.emplace(DNNL_ARG_SHIFT, in_f32(*bench_case.bias));
     }
     const float eps = rms ? rms_norm_eps : layer_norm_eps;
     const auto description = make_norm(engine, x[0].get_desc(), eps, flags);

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "work.h"
+#include "benchmark_case.h"
 
 namespace halyard::bench {
 
@@ -30,12 +30,12 @@ dnnl::memory dnnl_memory(const dnnl::engine &engine, const Matrix &matrix);
 
 /** LayerNorm or RMSNorm with the work's parameters, from each of `x` to each of `y`. Empty, with a reason, if this
  * version has none. */
-std::vector<DnnlStep> norm_step(const dnnl::engine &engine, const Work &work, bool rms,
+std::vector<DnnlStep> norm_step(const dnnl::engine &engine, const BenchmarkCase &bench_case, bool rms,
                                 const std::vector<dnnl::memory> &x, const std::vector<dnnl::memory> &y,
                                 std::string &reason);
 
 /** The primitives of a layer; none, with a reason, if there are none. */
-std::vector<DnnlStep> layer_steps(const dnnl::engine &engine, Work &work, std::string &reason);
+std::vector<DnnlStep> layer_steps(const dnnl::engine &engine, BenchmarkCase &bench_case, std::string &reason);
 
 }  // namespace halyard::bench
 

@@ -43,29 +43,30 @@ struct Product {
 
 class LayerSteps {
 public:
-    LayerSteps(const dnnl::engine &on, Work &owner) : engine(on), work(owner), form(*owner.id.kernel->layer) {}
+    LayerSteps(const dnnl::engine &on, BenchmarkCase &owner)
+        : engine(on), bench_case(owner), form(*owner.id.kernel->layer) {}
 
     std::vector<DnnlStep> make(std::string &reason) {
-        std::vector<memory> x = each([&](Operands &set) { return dnnl_memory(engine, set.inputs[0]); });
-        const std::vector<memory> y = each([&](Operands &set) { return dnnl_memory(engine, set.outputs[0]); });
+        std::vector<memory> x = each([&](OperandSet &set) { return dnnl_memory(engine, set.inputs[0]); });
+        const std::vector<memory> y = each([&](OperandSet &set) { return dnnl_memory(engine, set.outputs[0]); });
         const std::vector<memory> residual =
             form.has_residual
-                ? each([&](Operands &set) { return dnnl_memory(engine, set.inputs[form.is_ffn ? 0 : 1]); })
+                ? each([&](OperandSet &set) { return dnnl_memory(engine, set.inputs[form.is_ffn ? 0 : 1]); })
                 : std::vector<memory>();
         if (form.norm != HALYARD_NORM_NONE) {
-            const std::vector<memory> normalized = between(work.id.d);
-            steps = norm_step(engine, work, form.norm == HALYARD_NORM_RMS, x, normalized, reason);
+            const std::vector<memory> normalized = between(bench_case.id.d);
+            steps = norm_step(engine, bench_case, form.norm == HALYARD_NORM_RMS, x, normalized, reason);
             if (steps.empty()) {
                 return {};
             }
             x = normalized;
         }
-        const std::vector<memory> hidden = form.is_ffn ? between(work.id.d_out) : y;
+        const std::vector<memory> hidden = form.is_ffn ? between(bench_case.id.d_out) : y;
         const algorithm activation = form.activation == HALYARD_SILU        ? algorithm::eltwise_swish
                                      : form.activation == HALYARD_GELU_TANH ? algorithm::eltwise_gelu_tanh
                                                                             : algorithm::undef;
         if (form.gated) {
-            const std::vector<memory> gate = between(work.id.d_out);
+            const std::vector<memory> gate = between(bench_case.id.d_out);
             append({Layer::first, x, gate, activation, algorithm::undef, {}});
             append({Layer::up, x, hidden, algorithm::undef, algorithm::binary_mul, gate});
         } else {
@@ -83,7 +84,7 @@ private:
     template<typename MemoryOf>
     std::vector<memory> each(const MemoryOf &memory_of) {
         std::vector<memory> memories;
-        for (Operands &set : work.sets) {
+        for (OperandSet &set : bench_case.sets) {
             memories.push_back(memory_of(set));
         }
         return memories;
@@ -91,15 +92,16 @@ private:
 
     /** One tensor for all operand sets, as a caller has it for what lies between two products. */
     std::vector<memory> between(std::int64_t width) const {
-        const memory tensor({{work.id.rows, width}, dnnl_type(work.id.dtype), memory::format_tag::ab}, engine);
-        return std::vector<memory>(work.sets.size(), tensor);
+        const memory tensor({{bench_case.id.rows, width}, dnnl_type(bench_case.id.dtype), memory::format_tag::ab},
+                            engine);
+        return std::vector<memory>(bench_case.sets.size(), tensor);
     }
 
     void append(const Product &product) {
-        const PeriodicMatrix &matrix = work.layer->matrix(product.part);
+        const PeriodicMatrix &matrix = bench_case.layer->matrix(product.part);
         const std::int64_t in = matrix.in(), out = matrix.out();
-        const memory::data_type type = dnnl_type(work.id.dtype);
-        const Matrix *bias = work.layer->bias(product.part);
+        const memory::data_type type = dnnl_type(bench_case.id.dtype);
+        const Matrix *bias = bench_case.layer->bias(product.part);
         const memory::desc any({in, out}, type, memory::format_tag::any);
         const memory::desc bias_desc =
             bias != nullptr ? memory::desc({1, out}, type, memory::format_tag::ab) : memory::desc();
@@ -116,9 +118,9 @@ private:
             make_product(engine, product.x[0].get_desc(), any, bias_desc, product.y[0].get_desc(), attributes);
 
         DnnlStep step{dnnl::primitive(description.get()), description.impl_info_str(), {}, {}};
-        const Matrix source = work.layer->source(product.part);
+        const Matrix source = bench_case.layer->source(product.part);
         memory plain({{in, out}, type, memory::format_tag::ba}, engine, source.data());
-        for (std::size_t i = 0; i < work.sets.size(); i++) {
+        for (std::size_t i = 0; i < bench_case.sets.size(); i++) {
             step.owned.push_back(huge_pages(description.weights_desc().get_size()));
             memory weights(description.weights_desc(), engine, step.owned.back().get());
             dnnl::stream stream(engine);
@@ -139,15 +141,15 @@ private:
     }
 
     const dnnl::engine &engine;
-    Work &work;
+    BenchmarkCase &bench_case;
     const LayerForm form;
     std::vector<DnnlStep> steps;
 };
 
 }  // namespace
 
-std::vector<DnnlStep> layer_steps(const dnnl::engine &engine, Work &work, std::string &reason) {
-    return LayerSteps(engine, work).make(reason);
+std::vector<DnnlStep> layer_steps(const dnnl::engine &engine, BenchmarkCase &bench_case, std::string &reason) {
+    return LayerSteps(engine, bench_case).make(reason);
 }
 
 }  // namespace halyard::bench

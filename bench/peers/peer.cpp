@@ -26,7 +26,7 @@ bool PeerOptions::caps_isa() const {
     return false;
 }
 
-bool is_plain_f32_product(const WorkId &id) {
+bool is_plain_f32_product(const CaseId &id) {
     const auto &form = id.kernel->layer;
     return form && !form->is_ffn && !form->gated && !form->has_bias && !form->has_residual &&
            form->activation == HALYARD_IDENTITY && form->norm == HALYARD_NORM_NONE && id.dtype == Dtype::f32;

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmark_case.h"
 #include "result.h"
 #include "timing/measure.h"
-#include "work.h"
 
 namespace halyard::bench {
 
-/** A peer's side of one Work. */
+/** A peer's side of one BenchmarkCase. */
 class PeerContender {
 public:
     virtual ~PeerContender() = default;
@@ -43,9 +43,9 @@ public:
     /** True if preparing a row takes seconds: --quick then leaves it out. */
     virtual bool slow_to_prepare() const { return false; }
     /** Empty, or why it does no such row: asked before anything is made for it. */
-    virtual std::string refusal(const WorkId &) const { return {}; }
+    virtual std::string refusal(const CaseId &) const { return {}; }
     /** Its side of the work, which may have to be waited for; null, with `reason` saying why, if it cannot do it. */
-    virtual std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) = 0;
+    virtual std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &reason) = 0;
 };
 
 /** How the program was asked to find peers. */
@@ -86,27 +86,28 @@ std::unique_ptr<Peer> make_isolated(const std::string &name, const PeerOptions &
 int serve_peer(const KnownPeer &peer, const PeerOptions &options);
 
 /** One matrix product without anything round it: what a BLAS has. */
-bool is_plain_f32_product(const WorkId &id);
+bool is_plain_f32_product(const CaseId &id);
 
-/** A PeerContender that is a call in this process on the operands of `work`. */
+/** A PeerContender that is a call in this process on the operands of `bench_case`. */
 template<typename Call>
-std::unique_ptr<PeerContender> make_local_peer(Work &work, Call call) {
+std::unique_ptr<PeerContender> make_local_peer(BenchmarkCase &bench_case, Call call) {
     class LocalPeer : public PeerContender {
     public:
-        LocalPeer(Work &owner, const Call &run) : work(owner), call(run), local(run, owner.sets.size()) {}
+        LocalPeer(BenchmarkCase &owner, const Call &run)
+            : bench_case(owner), call(run), local(run, owner.sets.size()) {}
         Contender &contender() override { return local; }
         Accuracy accuracy() override {
-            work.spoil_outputs();
+            bench_case.spoil_outputs();
             call(0);
-            return work.accuracy();
+            return bench_case.accuracy();
         }
 
     private:
-        Work &work;
+        BenchmarkCase &bench_case;
         Call call;
         Local<Call> local;
     };
-    return std::make_unique<LocalPeer>(work, call);
+    return std::make_unique<LocalPeer>(bench_case, call);
 }
 
 }  // namespace halyard::bench

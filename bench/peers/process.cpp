@@ -211,8 +211,8 @@ void Process::receive(const std::string &name, const Matrix &matrix) const {
 
 // ---- RemoteContender ----
 
-RemoteContender::RemoteContender(Work &owner, Process &with)
-    : work(owner), process(with), seconds_left(with.row_limit()) {
+RemoteContender::RemoteContender(BenchmarkCase &owner, Process &with)
+    : bench_case(owner), process(with), seconds_left(with.row_limit()) {
     static int next_id = 0;
     id = next_id++;
 }
@@ -235,8 +235,8 @@ void RemoteContender::prepare(json request) {
     process.revive();
     request["do"] = "prepare";
     request["id"] = id;
-    request["threads"] = work.id.threads;
-    for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
+    request["threads"] = bench_case.id.threads;
+    for (std::size_t i = 0; i < bench_case.sets[0].outputs.size(); i++) {
         request["output_paths"].push_back((process.folder() / output_name(i)).string());
     }
     process.tell(request);
@@ -262,10 +262,10 @@ Accuracy RemoteContender::accuracy() {
     if (has_told) {
         return told;
     }
-    for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
-        process.receive(output_name(i), work.sets[0].outputs[i]);
+    for (std::size_t i = 0; i < bench_case.sets[0].outputs.size(); i++) {
+        process.receive(output_name(i), bench_case.sets[0].outputs[i]);
     }
-    return work.accuracy();
+    return bench_case.accuracy();
 }
 
 void RemoteContender::run(benchmark::State &state) {

@@ -61,7 +61,7 @@ constexpr double start_limit = 120;
 /** Work that such a process prepares and then times whenever it is asked: requests "prepare", "time" and "release". */
 class RemoteContender : public PeerContender, private Contender {
 public:
-    RemoteContender(Work &work, Process &process);
+    RemoteContender(BenchmarkCase &bench_case, Process &process);
     ~RemoteContender() override;
     Contender &contender() override { return *this; }
 
@@ -78,7 +78,7 @@ private:
     nlohmann::json hear();
     static std::string output_name(std::size_t i) { return "output" + std::to_string(i); }
 
-    Work &work;
+    BenchmarkCase &bench_case;
     Process &process;
     int id;
     double seconds_left;

@@ -15,7 +15,7 @@ using nlohmann::json;
 class RemotePeer : public Peer {
 public:
     /** `describe` makes the request for a row. */
-    using Describe = json (*)(const Process &process, const Work &work);
+    using Describe = json (*)(const Process &process, const BenchmarkCase &bench_case);
 
     RemotePeer(std::string peer, const PeerOptions &options, const std::vector<std::string> &command,
                Describe how_to_describe)
@@ -37,7 +37,7 @@ public:
     std::vector<pid_t> processes() const override { return {process.id()}; }
     bool slow_to_prepare() const override { return hello.value("slow", false); }
 
-    std::string refusal(const WorkId &id) const override {
+    std::string refusal(const CaseId &id) const override {
         if (!hello.contains("operations")) {
             return id.has_heads() ? "is compared for kernels and layers" : "";
         }
@@ -53,9 +53,9 @@ public:
                    : "is not compared for this type";
     }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &) override {
-        auto contender = std::make_unique<RemoteContender>(work, process);
-        contender->prepare(describe(process, work));
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &) override {
+        auto contender = std::make_unique<RemoteContender>(bench_case, process);
+        contender->prepare(describe(process, bench_case));
         return contender;
     }
 
@@ -114,7 +114,9 @@ std::unique_ptr<Peer> make_isolated(const std::string &name, const PeerOptions &
                                               halyard_isa_name(options.isa),
                                               "--python",
                                               options.python};
-    const auto describe = [](const Process &, const Work &work) -> json { return {{"row", describe_id(work.id)}}; };
+    const auto describe = [](const Process &, const BenchmarkCase &bench_case) -> json {
+        return {{"row", describe_id(bench_case.id)}};
+    };
     return start(name, options, command, describe, reason);
 }
 

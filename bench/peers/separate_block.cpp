@@ -32,8 +32,8 @@ Matrix stacked(const std::vector<Matrix> &parts) {
 
 class Steps {
 public:
-    explicit Steps(Work &owner)
-        : work(owner), form(*owner.id.kernel->block), block(*owner.block), shape(form.heads),
+    explicit Steps(BenchmarkCase &owner)
+        : bench_case(owner), form(*owner.id.kernel->block), block(*owner.block), shape(form.heads),
           normalized(tensor(form.d)), qkv(tensor(shape.query_width() + 2 * shape.kv_width())),
           attended(tensor(shape.query_width())), middle(tensor(form.d)) {
         pack();
@@ -43,7 +43,7 @@ public:
         if (form.rope_theta != 0) {
             halyard_rope_options options{};
             options.head_dim = shape.head_dim;
-            options.max_positions = work.id.cached + work.id.tokens();
+            options.max_positions = bench_case.id.cached + bench_case.id.tokens();
             options.rope_theta = form.rope_theta;
             halyard_rope *made = nullptr;
             require(halyard_rope_create(&options, &made));
@@ -52,7 +52,7 @@ public:
     }
 
     void operator()(std::size_t index) {
-        Operands &set = work.sets[index];
+        OperandSet &set = bench_case.sets[index];
         const Packed &weights = packed[index];
         const DLTensor *x = &set.inputs[0].view;
         require(norm(x, Block::before_attention, &normalized.view));
@@ -68,10 +68,10 @@ private:
         Weights qkv, o, up, down;
     };
 
-    Matrix tensor(std::int64_t width) const { return Matrix(work.id.dtype, work.id.rows, width); }
+    Matrix tensor(std::int64_t width) const { return Matrix(bench_case.id.dtype, bench_case.id.rows, width); }
 
     void pack() {
-        packed.resize(work.sets.size());
+        packed.resize(bench_case.sets.size());
         const auto whole = [&](Block::Part part) { return block.matrix(part).whole(); };
         {
             std::vector<Matrix> parts;
@@ -80,7 +80,7 @@ private:
             }
             const Matrix together = stacked(parts);
             for (Packed &each : packed) {
-                each.qkv = pack_weights(work, together);
+                each.qkv = pack_weights(bench_case, together);
             }
         }
         {
@@ -89,18 +89,18 @@ private:
             halyard_pack_options options{};
             options.up = gate ? &up.view : nullptr;
             for (Packed &each : packed) {
-                each.up = pack_weights(work, gate ? *gate : up, options);
+                each.up = pack_weights(bench_case, gate ? *gate : up, options);
             }
         }
         const Matrix o = whole(Block::o), down = whole(Block::down);
         for (Packed &each : packed) {
-            each.o = pack_weights(work, o);
-            each.down = pack_weights(work, down);
+            each.o = pack_weights(bench_case, o);
+            each.down = pack_weights(bench_case, down);
         }
     }
 
     void join_biases() {
-        qkv_bias = std::make_unique<Matrix>(work.id.dtype, 1, qkv.width());
+        qkv_bias = std::make_unique<Matrix>(bench_case.id.dtype, 1, qkv.width());
         char *place = qkv_bias->data();
         for (const Block::Part part : {Block::q, Block::k, Block::v}) {
             const Matrix &bias = *block.bias(part);
@@ -113,9 +113,10 @@ private:
     halyard_status norm(const DLTensor *x, Block::Norm which, DLTensor *y) const {
         const DLTensor *weight = &block.norm_weight(which).view;
         if (form.norm == HALYARD_NORM_RMS) {
-            return halyard_rms_norm(work.context.get(), x, weight, rms_norm_eps, 0, y);
+            return halyard_rms_norm(bench_case.context.get(), x, weight, rms_norm_eps, 0, y);
         }
-        return halyard_layer_norm(work.context.get(), x, weight, &block.norm_bias(which)->view, layer_norm_eps, y);
+        return halyard_layer_norm(bench_case.context.get(), x, weight, &block.norm_bias(which)->view, layer_norm_eps,
+                                  y);
     }
 
     halyard_status linear(const DLTensor *x, const halyard_weights *weights, const Matrix *bias,
@@ -123,11 +124,11 @@ private:
         halyard_linear_options options{};
         options.bias = bias != nullptr ? &bias->view : nullptr;
         options.residual = residual;
-        return halyard_linear(work.context.get(), x, weights, &options, y);
+        return halyard_linear(bench_case.context.get(), x, weights, &options, y);
     }
 
     halyard_status attention(halyard_kv_cache *cache) {
-        const WorkId &id = work.id;
+        const CaseId &id = bench_case.id;
         const auto sequences = id.sequences(), dim = shape.head_dim;
         const HeadsView q(qkv, sequences, shape.heads, dim);
         const HeadsView k(qkv, sequences, shape.kv_heads, dim, shape.query_width());
@@ -137,10 +138,10 @@ private:
         options.causal = 1;
         options.rope = rope.get();
         if (cache == nullptr) {
-            return halyard_attention(work.context.get(), &q.view, &k.view, &v.view, &options, &y.view);
+            return halyard_attention(bench_case.context.get(), &q.view, &k.view, &v.view, &options, &y.view);
         }
-        const halyard_status status = halyard_attention_cached(work.context.get(), &q.view, &k.view, &v.view, cache, 0,
-                                                               nullptr, &options, &y.view);
+        const halyard_status status = halyard_attention_cached(bench_case.context.get(), &q.view, &k.view, &v.view,
+                                                               cache, 0, nullptr, &options, &y.view);
         return status == HALYARD_OK ? rewind_cache(id, cache) : status;
     }
 
@@ -156,10 +157,10 @@ private:
             options.bias = &block.bias(Block::up)->view;
             options.bias_down = &block.bias(Block::down)->view;
         }
-        return halyard_ffn(work.context.get(), &middle.view, weights.up.get(), weights.down.get(), &options, y);
+        return halyard_ffn(bench_case.context.get(), &middle.view, weights.up.get(), weights.down.get(), &options, y);
     }
 
-    Work &work;
+    BenchmarkCase &bench_case;
     const BlockForm &form;
     const Block &block;
     const HeadShape &shape;
@@ -171,9 +172,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<PeerContender> make_separate_block(Work &work) {
-    const auto steps = std::make_shared<Steps>(work);
-    return make_local_peer(work, [steps](std::size_t set) { (*steps)(set); });
+std::unique_ptr<PeerContender> make_separate_block(BenchmarkCase &bench_case) {
+    const auto steps = std::make_shared<Steps>(bench_case);
+    return make_local_peer(bench_case, [steps](std::size_t set) { (*steps)(set); });
 }
 
 }  // namespace halyard::bench

@@ -11,7 +11,7 @@ namespace halyard::bench {
 /** Norm, the product of q, k and v, attention, the product after it with the residual, and the feed-forward network
  * with its norm and residual: what the block's time is held against. On matrices packed anew and the block's own
  * caches. */
-std::unique_ptr<PeerContender> make_separate_block(Work &work);
+std::unique_ptr<PeerContender> make_separate_block(BenchmarkCase &bench_case);
 
 }  // namespace halyard::bench
 

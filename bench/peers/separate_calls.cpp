@@ -18,28 +18,30 @@ void require(halyard_status status) {
 /** The steps of one layer, with the tensors between them. */
 class Steps {
 public:
-    explicit Steps(Work &owner)
-        : work(owner), form(*owner.id.kernel->layer), normalized(matrix(form.norm != HALYARD_NORM_NONE, owner.id.d)),
-          hidden(matrix(form.is_ffn, owner.id.d_out)), up(matrix(form.gated, owner.id.d_out)) {
+    explicit Steps(BenchmarkCase &owner)
+        : bench_case(owner), form(*owner.id.kernel->layer),
+          normalized(matrix(form.norm != HALYARD_NORM_NONE, owner.id.d)), hidden(matrix(form.is_ffn, owner.id.d_out)),
+          up(matrix(form.gated, owner.id.d_out)) {
         if (form.gated || form.deferred_norm) {
             pack_each();
         }
     }
 
     void operator()(std::size_t index) {
-        Operands &set = work.sets[index];
-        const halyard_context *context = work.context.get();
+        OperandSet &set = bench_case.sets[index];
+        const halyard_context *context = bench_case.context.get();
         const DLTensor *x = &set.inputs[0].view;
         DLTensor *y = &set.outputs[0].view, *product = form.is_ffn ? &hidden->view : y;
         if (form.norm != HALYARD_NORM_NONE) {
-            const DLTensor *weight = &work.weight->view;
+            const DLTensor *weight = &bench_case.weight->view;
             require(form.norm == HALYARD_NORM_RMS
                         ? halyard_rms_norm(context, x, weight, rms_norm_eps, 0, &normalized->view)
-                        : halyard_layer_norm(context, x, weight, &work.bias->view, layer_norm_eps, &normalized->view));
+                        : halyard_layer_norm(context, x, weight, &bench_case.bias->view, layer_norm_eps,
+                                             &normalized->view));
             x = &normalized->view;
         }
         const auto &first = packed.empty() ? set.weights[0] : packed[index].first;
-        require(linear(x, first.get(), work.layer->bias(Layer::first), product));
+        require(linear(x, first.get(), bench_case.layer->bias(Layer::first), product));
         if (form.gated) {
             require(linear(x, packed[index].up.get(), nullptr, &up->view));
             require(gate(product));
@@ -47,7 +49,7 @@ public:
             require(halyard_gelu_tanh(context, product, product));
         }
         if (form.is_ffn) {
-            require(linear(product, set.weights[1].get(), work.layer->bias(Layer::down), y));
+            require(linear(product, set.weights[1].get(), bench_case.layer->bias(Layer::down), y));
         }
         if (form.has_residual) {
             require(halyard_add(context, y, &set.inputs[form.is_ffn ? 0 : 1].view, y));
@@ -61,33 +63,33 @@ private:
     };
 
     std::unique_ptr<Matrix> matrix(bool wanted, std::int64_t width) const {
-        return wanted ? std::make_unique<Matrix>(work.id.dtype, work.id.rows, width) : nullptr;
+        return wanted ? std::make_unique<Matrix>(bench_case.id.dtype, bench_case.id.rows, width) : nullptr;
     }
     void pack_each() {
-        packed.resize(work.sets.size());
-        const Matrix first = work.layer->source(Layer::first);
+        packed.resize(bench_case.sets.size());
+        const Matrix first = bench_case.layer->source(Layer::first);
         for (Packed &each : packed) {
-            each.first = pack_weights(work, first);
+            each.first = pack_weights(bench_case, first);
         }
         if (form.gated) {
-            const Matrix second = work.layer->source(Layer::up);
+            const Matrix second = bench_case.layer->source(Layer::up);
             for (Packed &each : packed) {
-                each.up = pack_weights(work, second);
+                each.up = pack_weights(bench_case, second);
             }
         }
     }
     halyard_status linear(const DLTensor *x, const halyard_weights *weights, const Matrix *bias, DLTensor *y) const {
         halyard_linear_options options{};
         options.bias = bias != nullptr ? &bias->view : nullptr;
-        return halyard_linear(work.context.get(), x, weights, &options, y);
+        return halyard_linear(bench_case.context.get(), x, weights, &options, y);
     }
     halyard_status gate(DLTensor *product) const {
-        const halyard_context *context = work.context.get();
+        const halyard_context *context = bench_case.context.get();
         return form.activation == HALYARD_SILU ? halyard_swiglu(context, product, &up->view, beta, product)
                                                : halyard_geglu_tanh(context, product, &up->view, product);
     }
 
-    Work &work;
+    BenchmarkCase &bench_case;
     const LayerForm form;
     std::unique_ptr<Matrix> normalized, hidden, up;
     std::vector<Packed> packed;  // by operand set; empty if the work's own matrices serve
@@ -98,17 +100,17 @@ public:
     std::string name() const override { return "separate calls"; }
     std::string version() const override { return "(this library)"; }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        if (work.block) {
-            return make_separate_block(work);
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &reason) override {
+        if (bench_case.block) {
+            return make_separate_block(bench_case);
         }
-        const auto &form = work.id.kernel->layer;
+        const auto &form = bench_case.id.kernel->layer;
         if (!form || (!form->is_ffn && !form->gated && form->activation == HALYARD_IDENTITY && !form->has_residual)) {
             reason = "is one call";
             return nullptr;
         }
-        const auto steps = std::make_shared<Steps>(work);
-        return make_local_peer(work, [steps](std::size_t set) { (*steps)(set); });
+        const auto steps = std::make_shared<Steps>(bench_case);
+        return make_local_peer(bench_case, [steps](std::size_t set) { (*steps)(set); });
     }
 };
 

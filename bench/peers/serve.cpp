@@ -14,7 +14,7 @@ using nlohmann::json;
 
 /** A row that is ready: the peer's side and what it works on. */
 struct Ready {
-    std::unique_ptr<Work> work;
+    std::unique_ptr<BenchmarkCase> bench_case;
     std::unique_ptr<PeerContender> side;
 };
 
@@ -60,13 +60,14 @@ private:
                 {"interface", about.interface}};
     }
 
-    json prepare(int id, const WorkId &row) {
+    json prepare(int id, const CaseId &row) {
         std::string reason = peer->refusal(row);
         if (!reason.empty()) {
             return {{"error", reason}};
         }
-        Ready made{std::make_unique<Work>(row, options.cold_set, options.isa, Work::Side::peer), nullptr};
-        made.side = peer->prepare(*made.work, reason);
+        Ready made{std::make_unique<BenchmarkCase>(row, options.cold_set, options.isa, BenchmarkCase::Side::peer),
+                   nullptr};
+        made.side = peer->prepare(*made.bench_case, reason);
         if (!made.side) {
             return {{"error", reason}};
         }

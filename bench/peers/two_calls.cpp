@@ -9,22 +9,23 @@ public:
     std::string name() const override { return "two calls"; }
     std::string version() const override { return "(this library)"; }
 
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) override {
-        const std::string &operation = work.id.kernel->operation;
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case, std::string &reason) override {
+        const std::string &operation = bench_case.id.kernel->operation;
         if (operation != "add_rms_norm" && operation != "add_layer_norm") {
             reason = "is one call";
             return nullptr;
         }
         const bool rms = operation == "add_rms_norm";
-        return make_local_peer(work, [&work, rms](std::size_t i) {
-            Operands &set = work.sets[i];
-            const halyard_context *context = work.context.get();
+        return make_local_peer(bench_case, [&bench_case, rms](std::size_t i) {
+            OperandSet &set = bench_case.sets[i];
+            const halyard_context *context = bench_case.context.get();
             DLTensor *residual_out = &set.outputs[0].view, *y = &set.outputs[1].view;
             halyard_add(context, &set.inputs[0].view, &set.inputs[1].view, residual_out);
             if (rms) {
-                halyard_rms_norm(context, residual_out, &work.weight->view, rms_norm_eps, 0, y);
+                halyard_rms_norm(context, residual_out, &bench_case.weight->view, rms_norm_eps, 0, y);
             } else {
-                halyard_layer_norm(context, residual_out, &work.weight->view, &work.bias->view, layer_norm_eps, y);
+                halyard_layer_norm(context, residual_out, &bench_case.weight->view, &bench_case.bias->view,
+                                   layer_norm_eps, y);
             }
         });
     }

@@ -31,19 +31,19 @@ int rounds_on(const Workload &workload, const Sampling &sampling) {
 }
 
 /** Makes a call and looks at what came out. */
-tune::Result result_of(const WorkKind &kind, bench::Work &work) {
-    work.call(0);
+tune::Result result_of(const WorkKind &kind, bench::BenchmarkCase &bench_case) {
+    bench_case.call(0);
     if (kind.finish) {
-        kind.finish(work);
+        kind.finish(bench_case);
     }
     std::string bytes;
-    for (const bench::Matrix &output : work.sets[0].outputs) {
+    for (const bench::Matrix &output : bench_case.sets[0].outputs) {
         bytes.append(output.data(), output.bytes());
     }
     tune::Result result{};
     hash_of(bytes).copy(result.hash, sizeof(result.hash) - 1);
-    result.error = kind.error ? kind.error(work) : work.accuracy().error;
-    result.tolerance = work.tolerance();
+    result.error = kind.error ? kind.error(bench_case) : bench_case.accuracy().error;
+    result.tolerance = bench_case.tolerance();
     return result;
 }
 
@@ -60,19 +60,20 @@ struct CallEvaluator::Candidate {
 /** Calls of the library on one piece of work, with a candidate in its place. */
 class CallEvaluator::Calls : public bench::Contender {
 public:
-    Calls(const Subject &of, bench::Work &on, const Choice &with, KernelFunction kernel)
-        : subject(of), work(on), choice(with), function(kernel) {}
+    Calls(const Subject &of, bench::BenchmarkCase &on, const Choice &with, KernelFunction kernel)
+        : subject(of), bench_case(on), choice(with), function(kernel) {}
 
     void run(benchmark::State &state) override {
         TuningSession::install(subject, choice, function);
-        const std::size_t sets = work.sets.size();
-        const bench::Kernel &kernel = *work.id.kernel;
+        const std::size_t sets = bench_case.sets.size();
+        const bench::Kernel &kernel = *bench_case.id.kernel;
         if (sets == 1) {
-            kernel.call(work, work.sets[0]);  // the code and what it learns of the data, after somebody else's
+            kernel.call(bench_case,
+                        bench_case.sets[0]);  // the code and what it learns of the data, after somebody else's
         }
         const double begin = now();
         for (auto _ : state) {
-            kernel.call(work, work.sets[next]);
+            kernel.call(bench_case, bench_case.sets[next]);
             next = next + 1 == sets ? 0 : next + 1;
         }
         state.SetIterationTime(now() - begin);  // of all
@@ -85,12 +86,12 @@ private:
      * took of it meanwhile, which on a busy machine is most of the time. */
     double now() const {
         timespec time{};
-        clock_gettime(work.id.threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+        clock_gettime(bench_case.id.threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
         return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
     }
 
     const Subject &subject;
-    bench::Work &work;
+    bench::BenchmarkCase &bench_case;
     const Choice &choice;
     KernelFunction function;
     std::size_t next = 0;
@@ -98,7 +99,7 @@ private:
 
 CallEvaluator::CallEvaluator(TuningSession &in, const Subject &of, std::function<bool()> stopper, Progress reporter)
     : session(in), subject(of), key(in.key_of(of)), stop(std::move(stopper)), progress(std::move(reporter)),
-      works(of.cases.size()) {
+      bench_cases(of.cases.size()) {
     for (const Workload &check : subject.checks) {
         checks.push_back(session.finder.make(check, subject.isa));
         if (!subject.variant && halyard_context_set_streaming_min_bytes(checks.back()->context.get(), 0) != 0) {
@@ -173,9 +174,9 @@ void CallEvaluator::compile(const std::vector<Choice> &choices) {
 std::string CallEvaluator::failure_of(const Candidate &tested, std::vector<std::string> &hashes) {
     std::vector<Check> all;
     for (std::size_t i = 0; i < checks.size(); i++) {
-        all.push_back({subject.checks[i].name(), [&kind = *subject.checks[i].kind, &work = *checks[i]] {
-                           work.spoil_outputs();
-                           return result_of(kind, work);
+        all.push_back({subject.checks[i].name(), [&kind = *subject.checks[i].kind, &bench_case = *checks[i]] {
+                           bench_case.spoil_outputs();
+                           return result_of(kind, bench_case);
                        }});
     }
     return verify(
@@ -245,18 +246,19 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
                 " at " + workload.name());
             // Unless they are large, operands lie somewhere else than those before, which go when the new ones are there: how
             // they lie in the caches is worth more than most parameters.
-            std::unique_ptr<bench::Work> &work = works[w];
-            if (work == nullptr || !is_large(workload)) {
-                work = session.finder.make(workload, subject.isa);
+            std::unique_ptr<bench::BenchmarkCase> &bench_case = bench_cases[w];
+            if (bench_case == nullptr || !is_large(workload)) {
+                bench_case = session.finder.make(workload, subject.isa);
             }
             const KernelFunction of_defaults = candidates.at(subject.defaults)->function();
             std::vector<std::unique_ptr<Calls>> calls;
-            calls.push_back(std::make_unique<Calls>(subject, *work, subject.defaults, of_defaults));
-            calls.push_back(std::make_unique<Calls>(subject, *work, subject.defaults,
+            calls.push_back(std::make_unique<Calls>(subject, *bench_case, subject.defaults, of_defaults));
+            calls.push_back(std::make_unique<Calls>(subject, *bench_case, subject.defaults,
                                                     defaults_again ? defaults_again->function() : nullptr));
             for (std::size_t k = begin; k < end; k++) {
                 const Choice &choice = choices[to_measure[k]];
-                calls.push_back(std::make_unique<Calls>(subject, *work, choice, candidates.at(choice)->function()));
+                calls.push_back(
+                    std::make_unique<Calls>(subject, *bench_case, choice, candidates.at(choice)->function()));
             }
             std::vector<bench::Contender *> contenders;
             for (const auto &each : calls) {
@@ -272,7 +274,7 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
                 result.gains[to_measure[k]].push_back(gain_over(seconds[0], seconds[2 + k - begin]));
             }
             if (is_large(workload) && !workload.id.cold) {
-                work = nullptr;  // several of these at a time may be more than there is memory
+                bench_case = nullptr;  // several of these at a time may be more than there is memory
             }
         }
         result.again = again;

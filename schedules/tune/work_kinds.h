@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "bench/cases/work.h"
+#include "bench/cases/benchmark_case.h"
 
 namespace halyard::tune {
 
@@ -34,9 +34,9 @@ struct OwnShapes {
 struct WorkKind {
     bench::Kernel kernel;
     /** Untimed, after a call whose result is to be judged; may be null. */
-    std::function<void(bench::Work &work)> finish;
-    /** Instead of Work::accuracy().error; may be null. */
-    std::function<double(const bench::Work &work)> error;
+    std::function<void(bench::BenchmarkCase &bench_case)> finish;
+    /** Instead of BenchmarkCase::accuracy().error; may be null. */
+    std::function<double(const bench::BenchmarkCase &bench_case)> error;
     std::optional<OwnShapes> own;
 };
 

@@ -10,7 +10,7 @@
 namespace halyard::tune {
 namespace {
 
-using bench::Work;
+using bench::BenchmarkCase;
 
 std::deque<WorkKind> benchmark_rows() {
     std::deque<WorkKind> rows;
@@ -125,8 +125,8 @@ bench::Dtype dtype_named(const std::string &name) {
     throw std::logic_error("no type is called " + name);
 }
 
-std::unique_ptr<Work> WorkFinder::make(const Workload &workload, const std::string &isa) const {
-    return std::make_unique<Work>(workload.id, cold_set, isa_named(isa));
+std::unique_ptr<BenchmarkCase> WorkFinder::make(const Workload &workload, const std::string &isa) const {
+    return std::make_unique<BenchmarkCase>(workload.id, cold_set, isa_named(isa));
 }
 
 WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::string &isa) const {
@@ -138,7 +138,7 @@ WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::str
             continue;
         }
         // Of tensors a few rows, and one so wide that it does not fit a tile; of the plainest layer any number.
-        std::vector<bench::WorkId> calls;
+        std::vector<bench::CaseId> calls;
         if (kind->own) {
             for (const RowsAndWidth &probe : kind->own->probes) {
                 calls.push_back({&kernel, type, probe.rows, probe.d, false, 1});
@@ -152,9 +152,9 @@ WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::str
                 }
             }
         }
-        for (const bench::WorkId &call : calls) {
-            const auto work = make({kind, call}, isa);
-            const std::vector<int> called = slots_called_by([&work] { work->call(0); });
+        for (const bench::CaseId &call : calls) {
+            const auto bench_case = make({kind, call}, isa);
+            const std::vector<int> called = slots_called_by([&bench_case] { bench_case->call(0); });
             for (const int slot : called) {
                 Reach &reach = reaches[slot];
                 if (reach.kind == nullptr || called.size() < reach.kernels) {
@@ -187,7 +187,7 @@ std::vector<Workload> WorkFinder::workloads(const Variant &variant, const std::v
     const bench::Dtype type = dtype_named(variant.dtype);
     std::vector<Workload> workloads;
     std::set<std::string> names;
-    const auto add = [&](const bench::WorkId &id) {
+    const auto add = [&](const bench::CaseId &id) {
         if (names.insert(id.name()).second) {
             workloads.push_back({reach->kind, id});
         }

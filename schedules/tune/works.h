@@ -20,7 +20,7 @@ const std::vector<const WorkKind *> &work_kinds();
 /** One call: a kind on a shape. */
 struct Workload {
     const WorkKind *kind;
-    bench::WorkId id;
+    bench::CaseId id;
 
     std::string name() const { return id.name(); }
 };
@@ -41,7 +41,7 @@ public:
     /** The same on small odd shapes, to see whether its results are right. */
     std::vector<Workload> checks(const Variant &variant);
 
-    std::unique_ptr<bench::Work> make(const Workload &workload, const std::string &isa) const;
+    std::unique_ptr<bench::BenchmarkCase> make(const Workload &workload, const std::string &isa) const;
 
 private:
     /** A kind and the rows and inputs, of what was tried, of its calls that reach a variant. */
