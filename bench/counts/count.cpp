@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmark_case.h"
-#include "schedules/tune/work_kinds.h"
+#include "schedules/tune/case_families.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -25,7 +25,7 @@ constexpr std::int64_t layer_shape[] = {6, 64, 96};
 
 std::vector<CaseId> all_calls() {
     std::vector<CaseId> calls = read_work_list("count", HALYARD_BENCH_SHAPES_DIR, 1);
-    for (const auto &kind : tune::unbenched_kinds()) {
+    for (const auto &kind : tune::unbenched_families()) {
         const Kernel &kernel = kind->kernel;
         for (const Dtype dtype : operations::all_dtypes) {
             if (kernel.layer) {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "bench/timing/measure.h"
-#include "slots.h"
+#include "mutable_dispatch_table.h"
 #include "verify.h"
 
 namespace halyard::tune {
@@ -19,19 +19,19 @@ json to_json(const Sampling &sampling) {
     return {{"rounds", sampling.rounds}, {"seconds_per_sample", sampling.seconds_per_sample}};
 }
 
-bool is_large(const Workload &workload) {
-    return workload.id.cold || workload.id.bytes_moved() > std::size_t{32} << 20;
+bool is_large(const TuningCase &tuning_case) {
+    return tuning_case.id.cold || tuning_case.id.bytes_moved() > std::size_t{32} << 20;
 }
 
 /** Calls out of cache, and others that take longer than a sample should, differ less from one to the next. */
-int rounds_on(const Workload &workload, const Sampling &sampling) {
+int rounds_on(const TuningCase &tuning_case, const Sampling &sampling) {
     constexpr int least_rounds = 9;
-    return is_large(workload) ? std::min(sampling.rounds, std::max(least_rounds, sampling.rounds / 3))
-                              : sampling.rounds;
+    return is_large(tuning_case) ? std::min(sampling.rounds, std::max(least_rounds, sampling.rounds / 3))
+                                 : sampling.rounds;
 }
 
 /** Makes a call and looks at what came out. */
-tune::Result result_of(const WorkKind &kind, bench::BenchmarkCase &bench_case) {
+tune::Result result_of(const CaseFamily &kind, bench::BenchmarkCase &bench_case) {
     bench_case.call(0);
     if (kind.finish) {
         kind.finish(bench_case);
@@ -57,7 +57,7 @@ struct CallEvaluator::Candidate {
     KernelFunction function() const { return loaded == nullptr ? nullptr : loaded->function(); }
 };
 
-/** Calls of the library on one piece of work, with a candidate in its place. */
+/** Calls of the library on one case, with a candidate in its place. */
 class CallEvaluator::Calls : public bench::Contender {
 public:
     Calls(const Subject &of, bench::BenchmarkCase &on, const Choice &with, KernelFunction kernel)
@@ -100,7 +100,7 @@ private:
 CallEvaluator::CallEvaluator(TuningSession &in, const Subject &of, std::function<bool()> stopper, Progress reporter)
     : session(in), subject(of), key(in.key_of(of)), stop(std::move(stopper)), progress(std::move(reporter)),
       bench_cases(of.cases.size()) {
-    for (const Workload &check : subject.checks) {
+    for (const TuningCase &check : subject.checks) {
         checks.push_back(session.finder.make(check, subject.isa));
         if (!subject.variant && halyard_context_set_streaming_min_bytes(checks.back()->context.get(), 0) != 0) {
             throw std::runtime_error(halyard_last_error());
@@ -135,7 +135,7 @@ CallEvaluator::CallEvaluator(TuningSession &in, const Subject &of, std::function
 CallEvaluator::~CallEvaluator() {
     TuningSession::install(subject, subject.defaults, nullptr);
     if (subject.variant) {
-        clear_slot(slot_of(*subject.variant));
+        clear_kernel(table_index_of(*subject.variant));
     }
 }
 
@@ -240,15 +240,15 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
         const std::size_t end = std::min(to_measure.size(), begin + at_once);
         std::vector<Gain> again;
         for (std::size_t w = 0; w < subject.cases.size(); w++) {
-            const Workload &workload = subject.cases[w];
+            const TuningCase &tuning_case = subject.cases[w];
             progress(
                 (is_final ? "final" : "timing " + std::to_string(end) + " of " + std::to_string(to_measure.size())) +
-                " at " + workload.name());
+                " at " + tuning_case.name());
             // Unless they are large, operands lie somewhere else than those before, which go when the new ones are there: how
             // they lie in the caches is worth more than most parameters.
             std::unique_ptr<bench::BenchmarkCase> &bench_case = bench_cases[w];
-            if (bench_case == nullptr || !is_large(workload)) {
-                bench_case = session.finder.make(workload, subject.isa);
+            if (bench_case == nullptr || !is_large(tuning_case)) {
+                bench_case = session.finder.make(tuning_case, subject.isa);
             }
             const KernelFunction of_defaults = candidates.at(subject.defaults)->function();
             std::vector<std::unique_ptr<Calls>> calls;
@@ -265,7 +265,7 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
                 contenders.push_back(each.get());
             }
             const auto seconds =
-                bench::measure(contenders, {rounds_on(workload, sampling), sampling.seconds_per_sample, {}, stop});
+                bench::measure(contenders, {rounds_on(tuning_case, sampling), sampling.seconds_per_sample, {}, stop});
             if (stop()) {
                 return {};
             }
@@ -273,7 +273,7 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
             for (std::size_t k = begin; k < end; k++) {
                 result.gains[to_measure[k]].push_back(gain_over(seconds[0], seconds[2 + k - begin]));
             }
-            if (is_large(workload) && !workload.id.cold) {
+            if (is_large(tuning_case) && !tuning_case.id.cold) {
                 bench_case = nullptr;  // several of these at a time may be more than there is memory
             }
         }

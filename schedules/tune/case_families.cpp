@@ -1,5 +1,5 @@
-// See work_kinds.h.
-#include "work_kinds.h"
+// See case_families.h.
+#include "case_families.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "attention_works.h"
+#include "attention_cases.h"
 #include "operations/reference_linear.h"
 
 namespace halyard::tune {
@@ -17,28 +17,28 @@ namespace {
 using bench::BenchmarkCase;
 using bench::OperandSet;
 
-using Kinds = std::vector<std::unique_ptr<WorkKind>>;
+using Kinds = std::vector<std::unique_ptr<CaseFamily>>;
 
 /** Swish with a beta that has no kernels of its own. */
 constexpr float general_beta = 1.25f;
 
-WorkKind with_general_beta(const std::string &label) {
+CaseFamily with_general_beta(const std::string &label) {
     const operations::Operation &operation = operations::operation(label);
     std::vector<double> scalars = operation.scalar_values();
     scalars.back() = general_beta;
-    WorkKind kind;
+    CaseFamily kind;
     kind.kernel = bench::tensor_kernel(operation, std::move(scalars));
     kind.kernel.name += ".general";
     return kind;
 }
 
 /** A layer with any activation; its product has the fewest inputs that leave its epilogue something to do. */
-WorkKind layer_with(const operations::LayerActivation &activation, bool gated) {
+CaseFamily layer_with(const operations::LayerActivation &activation, bool gated) {
     bench::LayerForm form;
     form.gated = gated;
     form.activation = activation.value;
     form.beta = general_beta;
-    WorkKind kind;
+    CaseFamily kind;
     kind.kernel =
         bench::layer_kernel(std::string("linear_") + activation.name + (gated ? "_gated" : "") + ".epilogue", form);
     return kind;
@@ -46,8 +46,8 @@ WorkKind layer_with(const operations::LayerActivation &activation, bool gated) {
 
 /** Statistics of rows, which go to the first row of the output's memory. */
 template<typename Call, typename Exact>
-WorkKind statistics(const char *name, const Call &call, const Exact &exact) {
-    WorkKind kind;
+CaseFamily statistics(const char *name, const Call &call, const Exact &exact) {
+    CaseFamily kind;
     kind.kernel.name = kind.kernel.operation = name;
     kind.kernel.cast_to = bench::Dtype::f32;
     kind.kernel.outputs = 2;
@@ -99,7 +99,7 @@ public:
         }
         const auto before = memories().find(&set);
         if (before != memories().end() && before->second->size() != static_cast<std::size_t>(bytes)) {
-            memories().clear();  // of another piece of work
+            memories().clear();  // of another case
         }
         std::unique_ptr<bench::Buffer> &memory = memories()[&set];
         if (memory == nullptr) {
@@ -147,9 +147,9 @@ public:
         return worst;
     }
 
-    static WorkKind kind(const char *name, halyard_weight_layout layout, bool folded) {
+    static CaseFamily kind(const char *name, halyard_weight_layout layout, bool folded) {
         auto packing = std::make_shared<Packing>(layout, folded);
-        WorkKind kind;
+        CaseFamily kind;
         kind.kernel.name = kind.kernel.operation = name;
         kind.kernel.has_weight = folded;
         kind.kernel.call = [packing](BenchmarkCase &bench_case, OperandSet &set) {
@@ -163,7 +163,7 @@ public:
 private:
     halyard_weight_layout layout;
     bool folded;
-    /** Where the packed forms of a piece of work go, of each operand set. One piece of work packs at a time. */
+    /** Where the packed forms of a case go, of each operand set. One case packs at a time. */
     static std::map<const OperandSet *, std::unique_ptr<bench::Buffer>> &memories() {
         static std::map<const OperandSet *, std::unique_ptr<bench::Buffer>> all;
         return all;
@@ -172,7 +172,7 @@ private:
 
 Kinds make_kinds() {
     Kinds kinds;
-    const auto add = [&kinds](WorkKind kind) { kinds.push_back(std::make_unique<WorkKind>(std::move(kind))); };
+    const auto add = [&kinds](CaseFamily kind) { kinds.push_back(std::make_unique<CaseFamily>(std::move(kind))); };
     for (const char *label : {"swish", "swish_derivative", "swiglu", "swiglu.interleaved"}) {
         add(with_general_beta(label));
     }
@@ -198,7 +198,7 @@ Kinds make_kinds() {
     add(Packing::kind("pack_out_in_folded", HALYARD_WEIGHT_OUT_IN, true));
     add(Packing::kind("pack_in_out", HALYARD_WEIGHT_IN_OUT, false));
     add(Packing::kind("pack_in_out_folded", HALYARD_WEIGHT_IN_OUT, true));
-    for (WorkKind &kind : attention_work_kinds()) {
+    for (CaseFamily &kind : attention_case_families()) {
         add(std::move(kind));
     }
     return kinds;
@@ -206,7 +206,7 @@ Kinds make_kinds() {
 
 }  // namespace
 
-const Kinds &unbenched_kinds() {
+const Kinds &unbenched_families() {
     static const Kinds kinds = make_kinds();
     return kinds;
 }

@@ -1,5 +1,5 @@
-// See attention_works.h.
-#include "attention_works.h"
+// See attention_cases.h.
+#include "attention_cases.h"
 
 #include <algorithm>
 #include <cmath>
@@ -92,8 +92,8 @@ OwnShapes shapes_of_attention() {
     return own;
 }
 
-WorkKind attention_kind(double cap) {
-    WorkKind kind;
+CaseFamily attention_kind(double cap) {
+    CaseFamily kind;
     kind.kernel = bench::make_attention(small_heads, cap);
     kind.own = shapes_of_attention();
     return kind;
@@ -120,8 +120,8 @@ const halyard_rope *rope_of(const CaseId &id, bool interleaved) {
     return rope.get();
 }
 
-WorkKind rope_kind(const char *name, bool interleaved) {
-    WorkKind kind;
+CaseFamily rope_kind(const char *name, bool interleaved) {
+    CaseFamily kind;
     kind.kernel.name = kind.kernel.operation = name;
     kind.kernel.call = [interleaved](BenchmarkCase &bench_case, OperandSet &set) {
         const HeadsView x(set.inputs[0], 1, heads_of(bench_case.id), head_dim_of(bench_case.id));
@@ -157,7 +157,7 @@ WorkKind rope_kind(const char *name, bool interleaved) {
 enum CacheInput { keys, values };
 
 /** An f32 row for the keys and one for the values of each position, so that nothing but the kernels converts; and a
- *  cache of the work's type. */
+ *  cache of the case's type. */
 void prepare_cache(BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
     for (std::size_t i = 0; i < id.set_count(bench_case.cold_set); i++) {
@@ -216,8 +216,8 @@ double error_of_copies(const BenchmarkCase &bench_case, std::initializer_list<Ca
     return error.worst;
 }
 
-WorkKind cache_kind(const char *name) {
-    WorkKind kind;
+CaseFamily cache_kind(const char *name) {
+    CaseFamily kind;
     kind.kernel.name = kind.kernel.operation = name;
     kind.kernel.inputs = kind.kernel.outputs = 2;
     kind.kernel.prepare = prepare_cache;
@@ -225,16 +225,16 @@ WorkKind cache_kind(const char *name) {
     return kind;
 }
 
-WorkKind append_kind() {
-    WorkKind kind = cache_kind("kv_append");
+CaseFamily append_kind() {
+    CaseFamily kind = cache_kind("kv_append");
     kind.kernel.call = append;
     kind.finish = [](BenchmarkCase &bench_case) { require(read(bench_case, bench_case.sets[0], {keys, values})); };
     kind.error = [](const BenchmarkCase &bench_case) { return error_of_copies(bench_case, {keys, values}); };
     return kind;
 }
 
-WorkKind read_kind(const char *name, CacheInput which) {
-    WorkKind kind = cache_kind(name);
+CaseFamily read_kind(const char *name, CacheInput which) {
+    CaseFamily kind = cache_kind(name);
     kind.kernel.call = [which](BenchmarkCase &bench_case, OperandSet &set) {
         if (halyard_kv_cache_length(set.cache.get(), 0, 0) == 0) {
             const halyard_status status = append(bench_case, set);
@@ -250,7 +250,7 @@ WorkKind read_kind(const char *name, CacheInput which) {
 
 }  // namespace
 
-std::vector<WorkKind> attention_work_kinds() {
+std::vector<CaseFamily> attention_case_families() {
     return {attention_kind(0),
             attention_kind(softcap),
             rope_kind("rope", false),
