@@ -42,8 +42,10 @@ std::string number(const char *format, double value) {
 }
 
 int command_list(const Options &options) {
-    for (const KernelInfo *kernel : chosen_kernels(options)) {
-        print_space(kernel->name, kernel->family, Variant{kernel, "f32", isa_names().back()}.space());
+    for (const KernelInfo &kernel : kernel_table()) {
+        if (is_chosen(options, kernel)) {
+            print_space(kernel.name, kernel.family, Variant{&kernel, "f32", isa_names().back()}.space());
+        }
     }
     for (const SearchSpace &space : chosen_groups(options)) {
         print_space("runtime." + space.family, "runtime", &space);
@@ -179,9 +181,10 @@ int command_object(const Options &options) {
     if (options.kernels.empty() || variants.size() != 1 || options.output.empty()) {
         throw std::invalid_argument("object wants one --kernel, --dtype and --isa, and an --output");
     }
-    const DefaultParameters defaults(options.tuned_directory + "/x86-64.json");
-    const Choice choice = choice_named(options.choices.at(0), defaults.complete(variants[0]), *variants[0].space());
-    bench::replace_file(options.output, Compiler().object(variants[0], choice));
+    Session session(options);
+    const Choice choice =
+        choice_named(options.choices.at(0), session.defaults.complete(variants[0]), *variants[0].space());
+    bench::replace_file(options.output, session.object(variants[0], choice));
     return 0;
 }
 

@@ -88,7 +88,7 @@ CallEvaluator::CallEvaluator(Session &in, const Subject &of, std::function<bool(
         load(defaults, object);
         load(defaults_again, object);
         if (session.checked_families.insert(subject.space.family).second &&
-            session.compiler.object(*subject.variant, subject.defaults) != object) {
+            session.object(*subject.variant, subject.defaults) != object) {
             throw std::logic_error("the space of the family " + subject.space.family +
                                    " does not say the default values of its GeneratorParams");
         }

@@ -90,6 +90,16 @@ Variant variant_at(int index) {
     return {find_kernel(entries[index].kernel), entries[index].dtype, entries[index].isa};
 }
 
+std::vector<Variant> all_variants() {
+    std::vector<Variant> all;
+    for (int index = 0; index < table_size; index++) {
+        if (entries[index].first_call != nullptr) {
+            all.push_back(variant_at(index));
+        }
+    }
+    return all;
+}
+
 void set_resolver(std::function<KernelFunction(int index)> resolver) {
     resolve = std::move(resolver);
 }

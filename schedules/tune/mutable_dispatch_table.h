@@ -16,6 +16,8 @@ namespace halyard::tune {
 /** The place of a variant in the table; -1 if its instruction set does not have it. */
 int table_index_of(const Variant &variant);
 Variant variant_at(int index);
+/** All that the build has. */
+std::vector<Variant> all_variants();
 
 /** What is asked for the function of an index when it is called for the first time. */
 void set_resolver(std::function<KernelFunction(int index)> resolver);

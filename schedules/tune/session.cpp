@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 
 #include "halyard/halyard.h"
 #include "mutable_dispatch_table.h"
@@ -48,16 +49,12 @@ bool contains(const std::vector<std::string> &words, const std::string &word) {
     return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/** The code that a subject's decision is about: with the default parameters, or of the runtime the program's. */
-std::string hash_of_code(Session &session, const std::optional<Variant> &variant) {
-    if (variant) {
-        return hash_of(session.default_object(*variant));
-    }
-    static const std::string program = [] {
+std::string hash_of_program() {
+    static const std::string hash = [] {
         std::ifstream file("/proc/self/exe", std::ios::binary);
         return hash_of({std::istreambuf_iterator<char>(file), {}});
     }();
-    return program;
+    return hash;
 }
 
 }  // namespace
@@ -76,14 +73,9 @@ Session::Session(const Options &asked)
         }
         return kernel->function();
     });
-    for (const KernelInfo &kernel : kernel_table()) {
-        for (const std::string &isa : isa_names()) {
-            for (const std::string &dtype : dtype_names()) {
-                const Variant variant{&kernel, dtype, isa};
-                if (kernel.family == "matmul" && table_index_of(variant) >= 0) {
-                    set_tile_panels(variant, defaults.complete(variant).at("panels"));
-                }
-            }
+    for (const Variant &variant : all_variants()) {
+        if (variant.kernel->family == "matmul") {
+            set_tile_panels(variant, defaults.complete(variant).at("panels"));
         }
     }
     for (const SearchSpace &space : runtime_spaces()) {
@@ -137,31 +129,35 @@ json Session::facts_of(const Subject &subject) {
                   {"dtype", of_kernel ? subject.variant->dtype : "all"},
                   {"isa", subject.isa},
                   {"threads", of_kernel ? options.threads : machine.processors},
-                  {"cases", cases},
-                  {"space", hash_of_space(subject.space)},
-                  {"code", hash_of_code(*this, subject.variant)}});
+                  {"cases", cases}});
+    facts.update(facts_now(facts));
     return facts;
 }
 
 json Session::facts_now(const json &record) {
     for (const SearchSpace &space : runtime_spaces()) {
         if ("runtime." + space.family == record.at("kernel")) {
-            return {{"space", hash_of_space(space)}, {"code", hash_of_code(*this, std::nullopt)}};
+            return {{"space", hash_of_space(space)}, {"code", hash_of_program()}};
         }
     }
     const Variant variant{find_kernel(record.at("kernel")), record.at("dtype"), record.at("isa")};
     if (variant.kernel == nullptr || variant.space() == nullptr || table_index_of(variant) < 0) {
-        return {};
+        return json::object();
     }
-    return {{"space", hash_of_space(*variant.space())}, {"code", hash_of_code(*this, variant)}};
+    return {{"space", hash_of_space(*variant.space())}, {"code", hash_of(default_object(variant))}};
+}
+
+std::string Session::object(const Variant &variant, const Choice &choice) {
+    const Compiled compiled = compiler.objects(variant, {choice}).front();
+    return compiled.failure.empty() ? compiled.object : throw std::runtime_error(compiled.failure);
 }
 
 const std::string &Session::default_object(const Variant &variant) {
-    std::string &object = objects[variant.symbol()];
-    if (object.empty()) {
-        object = compiler.object(variant, defaults.named(variant));
+    std::string &made = objects[variant.symbol()];
+    if (made.empty()) {
+        made = object(variant, defaults.named(variant));
     }
-    return object;
+    return made;
 }
 
 void Session::install(const Subject &subject, const Choice &choice, KernelFunction function) {
@@ -175,16 +171,10 @@ void Session::install(const Subject &subject, const Choice &choice, KernelFuncti
     }
 }
 
-std::vector<const KernelInfo *> chosen_kernels(const Options &options) {
-    std::vector<const KernelInfo *> kernels;
-    for (const KernelInfo &kernel : kernel_table()) {
-        // A name that is both a family's and a kernel's is the kernel's.
-        const bool of_family = contains(options.kernels, kernel.family) && find_kernel(kernel.family) == nullptr;
-        if (options.kernels.empty() || of_family || contains(options.kernels, kernel.name)) {
-            kernels.push_back(&kernel);
-        }
-    }
-    return kernels;
+bool is_chosen(const Options &options, const KernelInfo &kernel) {
+    // A name that is both a family's and a kernel's is the kernel's.
+    const bool of_family = contains(options.kernels, kernel.family) && find_kernel(kernel.family) == nullptr;
+    return options.kernels.empty() || of_family || contains(options.kernels, kernel.name);
 }
 
 std::vector<SearchSpace> chosen_groups(const Options &options) {
@@ -199,21 +189,16 @@ std::vector<SearchSpace> chosen_groups(const Options &options) {
 }
 
 std::vector<Variant> chosen_variants(const Options &options) {
-    const auto chosen = [](const std::vector<std::string> &words, const std::vector<std::string> &all) {
-        return contains(words, "all") ? all : words;
-    };
     const std::vector<std::string> supported = supported_isas();
+    const auto names = [](const std::vector<std::string> &words, const std::string &word) {
+        return contains(words, word) || contains(words, "all");
+    };
     std::vector<Variant> variants;
-    for (const std::string &isa :
-         options.isas.empty() ? std::vector{supported.back()} : chosen(options.isas, supported)) {
-        for (const std::string &dtype :
-             options.dtypes.empty() ? dtype_names() : chosen(options.dtypes, dtype_names())) {
-            for (const KernelInfo *kernel : chosen_kernels(options)) {
-                const Variant variant{kernel, dtype, isa};
-                if (variant.space() != nullptr && table_index_of(variant) >= 0) {
-                    variants.push_back(variant);
-                }
-            }
+    for (const Variant &variant : all_variants()) {
+        if (contains(supported, variant.isa) && variant.space() != nullptr && is_chosen(options, *variant.kernel) &&
+            (options.isas.empty() ? variant.isa == supported.back() : names(options.isas, variant.isa)) &&
+            (options.dtypes.empty() || names(options.dtypes, variant.dtype))) {
+            variants.push_back(variant);
         }
     }
     return variants;

@@ -20,7 +20,7 @@ namespace halyard::tune {
 
 struct Options {
     std::vector<std::string> kernels, isas, dtypes;  // names, families, runtime, all; empty: see main.cpp
-    std::string shapes = "usual", budget, effort = "normal";
+    std::string shapes = "64x4096,1024x8192x4096/cold", budget, effort = "normal";
     int threads = 1;
     unsigned seed = 1;
     bool dry_run = false, list = false, again = false, exhaustive = false;
@@ -61,8 +61,11 @@ public:
     std::vector<Subject> subjects(std::vector<std::string> &left_out);
     /** What a record of the subject holds for. */
     json facts_of(const Subject &subject);
-    /** The same as far as its space and code go; empty if there is no such subject any more. */
+    /** Of these its space and code: with the default parameters, or of the runtime the program's. Empty if there is no such
+     *  subject any more. */
     json facts_now(const json &record);
+    /** The object that a choice compiles to, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
+    std::string object(const Variant &variant, const Choice &choice);
     /** The object with the default parameters. */
     const std::string &default_object(const Variant &variant);
     /** Puts a choice into the library that is linked with the tuner; `function`: its kernel. */
@@ -76,10 +79,9 @@ private:
     std::map<int, std::unique_ptr<Loaded>> loaded;  // by index
 };
 
-/** Kernels of the table and groups of the runtime's parameters that the command line names. */
-std::vector<const KernelInfo *> chosen_kernels(const Options &options);
+/** Whether the command line names it; the groups of the runtime's parameters and the variants with a space that it names. */
+bool is_chosen(const Options &options, const KernelInfo &kernel);
 std::vector<SearchSpace> chosen_groups(const Options &options);
-/** Kernels that have a space and are in the dispatch table. */
 std::vector<Variant> chosen_variants(const Options &options);
 /** Instruction sets of this machine, the best last. */
 std::vector<std::string> supported_isas();

@@ -91,8 +91,6 @@ public:
                 decide(subject);
             } catch (const RecordsError &) {
                 throw;
-            } catch (const NoRoom &) {
-                throw;
             } catch (const std::exception &error) {
                 say(subject.name() + ": " + error.what());
                 failed = true;

@@ -41,61 +41,23 @@ bench::Dtype dtype_named(const std::string &name) {
     throw std::logic_error("no type is called " + name);
 }
 
-// ---- shapes ----
-
-struct ShapeSet {
-    const char *name;
-    std::vector<Shape> shapes;
-};
-
-constexpr bool hot = false, cold = true;
-
-// What a model of these widths calls with one token, with a few, and with many.
-const std::vector<ShapeSet> &shape_sets() {
-    static const std::vector<ShapeSet> sets = {
-        {"usual", {{64, 4096, 4096, hot}, {1024, 8192, 4096, cold}}},
-        {"gpt2", {{1, 768, 3072, hot}, {64, 768, 3072, hot}, {2048, 3072, 768, cold}}},
-        {"llama2-7b", {{1, 4096, 11008, hot}, {16, 4096, 11008, hot}, {1024, 4096, 11008, cold}}},
-        {"llama3-8b", {{1, 4096, 14336, hot}, {16, 4096, 14336, hot}, {1024, 4096, 14336, cold}}},
-        {"qwen2.5-7b", {{1, 3584, 18944, hot}, {16, 3584, 18944, hot}, {1024, 3584, 18944, cold}}},
-        {"gemma2-2b", {{1, 2304, 9216, hot}, {64, 2304, 9216, hot}, {1024, 2304, 9216, cold}}},
-    };
-    return sets;
-}
-
 }  // namespace
 
-std::string shape_set_names() {
-    std::string names;
-    for (const ShapeSet &set : shape_sets()) {
-        names += (names.empty() ? "" : ", ") + std::string(set.name);
-    }
-    return names;
-}
-
 std::vector<Shape> shapes_named(const std::string &text, bool large) {
+    static const std::regex form("([1-9][0-9]{0,8})x([1-9][0-9]{0,8})(?:x([1-9][0-9]{0,8}))?(/cold)?");
     std::vector<Shape> shapes;
-    for (const ShapeSet &set : shape_sets()) {
-        if (text == set.name) {
-            for (const Shape &shape : set.shapes) {
-                if (large || !shape.cold) {
-                    shapes.push_back(shape);
-                }
-            }
-            return shapes;
-        }
-    }
     std::istringstream words(text);
     for (std::string word; std::getline(words, word, ',');) {
-        static const std::regex form("([1-9][0-9]{0,8})x([1-9][0-9]{0,8})(?:x([1-9][0-9]{0,8}))?(/cold)?");
         std::smatch match;
         if (!std::regex_match(word, match, form)) {
-            throw std::invalid_argument("'" + word + "' is no shape: give one of the sets " + shape_set_names() +
-                                        ", or shapes like 64x4096, 8x4096x11008 (rows, inputs, outputs) and "
-                                        "1024x8192/cold with commas between them");
+            throw std::invalid_argument("'" + word +
+                                        "' is no shape: give shapes like 64x4096, 8x4096x11008 (rows, inputs, "
+                                        "outputs) and 1024x8192/cold with commas between them");
         }
         const std::int64_t d = std::stoll(match[2]);
-        shapes.push_back({std::stoll(match[1]), d, match[3].matched ? std::stoll(match[3]) : d, match[4].matched});
+        if (large || !match[4].matched) {
+            shapes.push_back({std::stoll(match[1]), d, match[3].matched ? std::stoll(match[3]) : d, match[4].matched});
+        }
     }
     return shapes;
 }

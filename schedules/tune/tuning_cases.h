@@ -21,11 +21,8 @@ struct TuningCase {
     std::string name() const { return id.name(); }
 };
 
-/** A named set of shapes, or explicit ones: "64x4096,2048x8192/cold,8x4096x11008". Throws std::invalid_argument with a
- *  sentence that lists what there is. `large`: those out of cache too. */
+/** "64x4096,2048x8192/cold,8x4096x11008" as shapes. Throws std::invalid_argument. `large`: those out of cache too. */
 std::vector<Shape> shapes_named(const std::string &text, bool large);
-/** The names of the sets, for the help. */
-std::string shape_set_names();
 
 /** Finds the calls that a kernel takes part in. */
 class CaseFinder {

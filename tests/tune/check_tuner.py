@@ -47,7 +47,7 @@ def check_objects(tuner, kernels):
             made = tuner.folder / "kernel.o"
             status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa,
                                      "--output", str(made))
-            if "there is no" in text and "here" in text:
+            if "not in" in text:  # an instruction set that this machine lacks
                 continue
             check(status == 0, f"no object of {kernel}: {text}")
             check(made.read_bytes() == built.read_bytes(),
@@ -56,17 +56,17 @@ def check_objects(tuner, kernels):
 
 def check_refusals(tuner):
     status, text = tuner.run("--kernel", "slu")
-    check(status == 2 and "no 'slu'" in text and "silu" in text and "elementwise" in text, text)
+    check(status == 2 and "slu not in" in text and "silu" in text and "elementwise" in text, text)
     status, text = tuner.run("--isa", "mmx")
-    check(status == 2 and "no 'mmx'" in text and "sse41" in text, text)
+    check(status == 2 and "mmx not in" in text and "sse41" in text, text)
     status, text = tuner.run("--dtype", "f64")
     check(status == 2 and "bf16" in text, text)
     status, text = tuner.run("--shapes", "llama9")
-    check(status == 2 and "llama2-7b" in text, text)
+    check(status == 2 and "1024x8192/cold" in text, text)
     status, text = tuner.run("--list", "--kernel", "rope,runtime.stream")
     check(status == 0 and "vectors 1, 2, 4; heads 1, 2, 4" in text and "elementwise_tile_f32 192, 384" in text, text)
     status, text = tuner.run("--kernel", "runtime.steam")
-    check(status == 2 and "no 'runtime.steam'" in text and "runtime.stream" in text, text)
+    check(status == 2 and "runtime.steam not in" in text and "runtime.stream" in text, text)
     status, text = tuner.run("--dry-run", "--exhaustive", "--kernel", "runtime,relu", "--isa", "sse41")
     check(status == 0 and "runtime.gemm: " in text and "relu f32 sse41: " in text and "about " in text, text)
     status, text = tuner.run("--budget", "soon")
@@ -86,7 +86,7 @@ def check_no_room(tuner):
     """Where no files can be made it says so, and decides nothing: that is no candidate's fault."""
     nowhere = {**os.environ, "TMPDIR": str(tuner.folder / "none")}
     run = subprocess.run(tuner.command("--kernel", "relu", *SMALL), capture_output=True, text=True, timeout=600, env=nowhere)
-    check(run.returncode == 1 and "TMPDIR" in run.stderr and nowhere["TMPDIR"] in run.stderr, run.stderr)
+    check(run.returncode == 1 and nowhere["TMPDIR"] in run.stderr, run.stderr)
 
     def no_large_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
