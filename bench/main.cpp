@@ -26,7 +26,6 @@ struct Options {
     std::string python = "python3";
     std::vector<std::string> peers{"all"};
     std::vector<std::string> peer_folders;
-    std::string serve;
     std::vector<std::string> google_benchmark;  // those that begin with --benchmark_
     double row_limit = 120;
     int threads = 0, rounds = 0;
@@ -112,7 +111,7 @@ std::vector<KnownPeer> wanted_peers(const Options &options) {
             for (const std::string &each : there_are) {
                 list += (list.empty() ? "" : ", ") + each;
             }
-            throw UsageError("'" + name + "' is no peer of this build; there are: " + list);
+            throw UsageError("'" + name + "' is no peer; there are: " + list);
         }
     }
     std::vector<KnownPeer> wanted;
@@ -130,15 +129,12 @@ std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &want
                                               Run &run) {
     std::vector<std::unique_ptr<Peer>> peers;
     for (const KnownPeer &each : wanted) {
-        Run::PeerInfo info{each.name};
-        std::unique_ptr<Peer> peer = each.where == Runs::isolated ? make_isolated(each.name, peer_options, info.missing)
-                                                                  : each.make(peer_options, info.missing);
-        if (peer) {
-            info.version = peer->version();
-            info.about = peer->about();
+        auto peer = std::make_unique<Peer>(each, peer_options);
+        const std::string missing = peer->missing();
+        run.peers.push_back({each.name, missing, missing.empty() ? peer->about() : nlohmann::json::object()});
+        if (missing.empty()) {
             peers.push_back(std::move(peer));
         }
-        run.peers.push_back(info);
     }
     return peers;
 }
@@ -302,19 +298,10 @@ int list_peers(const Options &options) {
     Run run;
     make_peers(wanted_peers(options), peer_options_of(options, describe_machine()), run);
     for (const Run::PeerInfo &peer : run.peers) {
-        std::cout << peer.name << "  " << (peer.missing.empty() ? peer.version : "MISSING: " + peer.missing) << '\n';
+        std::cout << peer.name << "  "
+                  << (peer.missing.empty() ? peer.about.value("version", "") : "MISSING: " + peer.missing) << '\n';
     }
     return 0;
-}
-
-/** This process works for a peer of another one. */
-int serve(const Options &options) {
-    for (const KnownPeer &peer : known_peers({})) {
-        if (peer.name == options.serve) {
-            return serve_peer(peer, peer_options_of(options, describe_machine()));
-        }
-    }
-    throw UsageError("'" + options.serve + "' is no peer of this build");
 }
 
 }  // namespace
@@ -357,7 +344,6 @@ int main(int argc, char **argv) {
     app.add_option("--python", options.python, "the Python interpreter of the peers in Python")->capture_default_str();
     app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")
         ->check(CLI::Range(1, 1000));
-    app.add_option("--serve", options.serve)->group("");  // hidden: how this program starts itself for a peer
     app.footer(
         "Options that begin with --benchmark_ (list_tests, filter, repetitions, out, format=json|csv|console, ...)\n"
         "run the rows of the library alone with Google Benchmark, whose own they are.");
@@ -371,9 +357,6 @@ int main(int argc, char **argv) {
     }
     try {
         app.parse(static_cast<int>(arguments.size()), arguments.data());
-        if (!options.serve.empty()) {
-            return serve(options);
-        }
         options.peer_folders.push_back(HALYARD_BENCH_PEERS_DIR);
         return options.list_peers                  ? list_peers(options)
                : !options.google_benchmark.empty() ? run_as_google_benchmark(options)

@@ -169,8 +169,8 @@ int Runner::rounds_of(const WorkId &id) const {
     return options.rounds != 0 ? options.rounds : id.has_roofline() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
 }
 
-std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, Work &work, PeerResult &result) {
-    result.peer = peer.name();
+std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, Work &work, PeerResult &result) const {
+    result.peer = peer.name;
     result.reason = peer.refusal(work.id);
     if (result.reason.empty() && interrupted != 0) {
         result.reason = "the run was interrupted before its turn";
@@ -178,7 +178,7 @@ std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, Work &work, PeerRe
     if (result.reason.empty() && peer.slow_to_prepare() && !options.with_slow_peers) {
         result.reason = "left out by --quick, where it would take most of the time";
     }
-    return result.reason.empty() ? peer.prepare(work, result.reason) : nullptr;
+    return result.reason.empty() ? peer.prepare(work) : nullptr;
 }
 
 bool Runner::finish_peer(PeerContender &side, Work &work, PeerResult &result) {
@@ -196,11 +196,8 @@ bool Runner::finish_peer(PeerContender &side, Work &work, PeerResult &result) {
 std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers) {
     std::vector<pid_t> processes;
     for (const auto &peer : peers) {
-        const std::vector<pid_t> more = peer->processes();
-        processes.insert(processes.end(), more.begin(), more.end());
+        processes.push_back(peer->process_id());
     }
-    std::sort(processes.begin(), processes.end());
-    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
     return processes;
 }
 

@@ -34,7 +34,7 @@ private:
     std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most);
     int rounds_of(const WorkId &id) const;
     /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
-    std::unique_ptr<PeerContender> begin_peer(Peer &peer, Work &work, PeerResult &result);
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, Work &work, PeerResult &result) const;
     /** Whether it is ready and right. */
     static bool finish_peer(PeerContender &side, Work &work, PeerResult &result);
 
@@ -44,7 +44,7 @@ private:
     std::unique_ptr<Team> team;
 };
 
-/** The processes of the peers, each once. */
+/** The processes of the peers. */
 std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers);
 
 }  // namespace halyard::bench

@@ -13,8 +13,7 @@ constexpr std::int64_t sampled_rows = 4, sampled_columns = 512;
 
 }  // namespace
 
-HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-                     std::int64_t first_column)
+HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim)
     : view(matrix.view), shape{sequences, matrix.rows() / sequences, heads, head_dim}, strides{shape[1] *
                                                                                                    matrix.width(),
                                                                                                matrix.width(), head_dim,
@@ -22,7 +21,6 @@ HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t 
     view.ndim = 4;
     view.shape = shape;
     view.strides = strides;
-    view.byte_offset = static_cast<std::size_t>(first_column) * operations::size_of(matrix.dtype());
 }
 
 // ---- History ----

@@ -9,12 +9,10 @@
 
 namespace halyard::bench {
 
-/** A matrix [sequences * tokens, ...] as [sequences, tokens, heads, head_dim]: of each row the columns from
- *  `first_column` on. */
+/** A matrix [sequences * tokens, ...] as [sequences, tokens, heads, head_dim]. */
 class HeadsView {
 public:
-    HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-              std::int64_t first_column = 0);
+    HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim);
     HeadsView(const HeadsView &) = delete;
     DLTensor view;
 

@@ -81,8 +81,7 @@ std::size_t WorkId::set_count(std::size_t cold_set) const {
 
 // ---- Work ----
 
-Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side side)
-    : id(work_id), cold_set(cold_bytes) {
+Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(work_id), cold_set(cold_bytes) {
     halyard_context *made = nullptr;
     if (halyard_context_create(&made) != HALYARD_OK) {
         throw std::runtime_error(halyard_last_error());
@@ -126,9 +125,7 @@ Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side 
     }
     if (kernel.layer) {
         const auto made_layer = std::make_shared<Layer>(id);
-        if (side == Side::ours) {
-            made_layer->pack(*this);
-        }
+        made_layer->pack(*this);
         sample = std::make_unique<Sample>(made_layer->sample(*this));
         layer = made_layer;
     }

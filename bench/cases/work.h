@@ -113,10 +113,7 @@ struct WorkId {
 };
 
 struct Work {
-    /** Whose operands are made: those of the library, with its packed weights, or only what a peer needs. */
-    enum class Side { ours, peer };
-
-    Work(const WorkId &id, std::size_t cold_set, halyard_isa isa, Side side = Side::ours);
+    Work(const WorkId &id, std::size_t cold_set, halyard_isa isa);
 
     WorkId id;
     std::shared_ptr<halyard_context> context;

@@ -1,8 +1,6 @@
 // See describe.h.
 #include "peers/describe.h"
 
-#include <cmath>
-
 #include "block.h"
 #include "layer.h"
 #include "model.h"
@@ -11,17 +9,6 @@ namespace halyard::bench {
 namespace {
 
 using nlohmann::json;
-
-const Kernel *find_kernel(const std::string &name) {
-    for (const auto *kernels : {&catalogue(), &layer_catalogue()}) {
-        for (const Kernel &kernel : *kernels) {
-            if (kernel.name == name) {
-                return &kernel;
-            }
-        }
-    }
-    throw std::runtime_error("there is no kernel '" + name + "'");
-}
 
 const char *const norm_names[] = {"none", "rms", "layer"};
 
@@ -154,36 +141,6 @@ json describe_row(const Process &process, const Work &work) {
         request["block"].update(describe_positions(process, work.id, work.block->history()));
     }
     return request;
-}
-
-json describe_id(const WorkId &id) {
-    return {{"kernel", id.kernel->name}, {"dtype", static_cast<int>(id.dtype)},
-            {"rows", id.rows},           {"d", id.d},
-            {"d_out", id.d_out},         {"cold", id.cold},
-            {"threads", id.threads}};
-}
-
-WorkId id_of(const json &row) {
-    return {find_kernel(row.at("kernel")),
-            static_cast<Dtype>(row.at("dtype").get<int>()),
-            row.at("rows"),
-            row.at("d"),
-            row.at("cold"),
-            row.at("threads"),
-            row.at("d_out")};
-}
-
-json describe(const Accuracy &accuracy) {
-    // JSON has no infinity: null.
-    return {{"error", std::isfinite(accuracy.error) ? json(accuracy.error) : json()},
-            {"ulps", std::isfinite(accuracy.ulps) ? json(accuracy.ulps) : json()}};
-}
-
-Accuracy accuracy_of(const json &described) {
-    const auto number = [](const json &value) {
-        return value.is_number() ? value.get<double>() : std::numeric_limits<double>::infinity();
-    };
-    return {number(described.at("error")), number(described.at("ulps"))};
 }
 
 }  // namespace halyard::bench

@@ -14,9 +14,10 @@ import numpy as np
 import onnxruntime as ort
 from c_calls import POINTER, CCall
 from onnx import TensorProto, helper, numpy_helper
-from row_tensors import BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import GATES, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ort.__version__
+TITLE = "ONNX Runtime"
 FAMILY = "ONNX Runtime"
 HOW = "an ONNX model for the row with all optimizations, in a session; called in C with memory bound beforehand"
 INTERFACE = "C"
@@ -25,7 +26,6 @@ DTYPES = ["f32", "f16"]
 MS = "com.microsoft"
 QUICK = {"gelu_sigmoid": 1.702, "silu": 1.0, "swish": 1.0}
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "softmax": "Softmax"}
-GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
 OPERATIONS = [
     *QUICK,
     *UNARY,
@@ -244,5 +244,5 @@ def prepare(request):
     for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
         session = sessions[index % len(sessions)]
         binding = Binding(session, request, inputs, outputs)
-        calls.append(CCall(run_with_binding, session.session, None, binding.binding, kept=binding))
+        calls.append(CCall((run_with_binding, session.session, None, binding.binding), kept=binding))
     return calls, row.results, ""

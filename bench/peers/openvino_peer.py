@@ -13,9 +13,10 @@ import numpy as np
 import openvino as ov
 from c_calls import POINTER, CCall, function
 from openvino import opset13 as op
-from row_tensors import BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import GATES, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ov.get_version().split("-")[0]
+TITLE = "OpenVINO"
 FAMILY = "OpenVINO"
 HOW = "a graph compiled for the CPU with the latency hint; synchronous calls in C on tensors bound beforehand"
 INTERFACE = "C"
@@ -23,7 +24,6 @@ LACKS = "no blocks; packed units are slices of a tensor; a decode has no cache o
 DTYPES = ["f32", "f16", "bf16"]
 TYPES = {"f32": ov.Type.f32, "f16": ov.Type.f16, "bf16": ov.Type.bf16}
 CODES = {"f32": 4, "f16": 3, "bf16": 2}  # ov_element_type_e
-GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
 
 
 def constant(array):
@@ -240,5 +240,5 @@ def prepare(request):
     calls = []
     for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
         made_request = Request(graphs[index % len(graphs)], request, inputs, outputs)
-        calls.append(CCall(infer, made_request.request, kept=made_request))
+        calls.append(CCall((infer, made_request.request), kept=made_request))
     return calls, row.results, ""
