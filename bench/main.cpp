@@ -147,11 +147,11 @@ ResultFile open_result(const std::string &name) {
     }
 }
 
-std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
+std::vector<CaseId> chosen_rows(const Options &options, const Machine &machine, int threads) {
     const std::regex filter(options.filter);
-    std::vector<WorkId> chosen;
+    std::vector<CaseId> chosen;
     int not_built = 0;
-    for (const WorkId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
+    for (const CaseId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
         if (!is_built(row)) {
             not_built++;
         } else if (std::regex_search(row.name(), filter)) {
@@ -199,7 +199,7 @@ PeerOptions peer_options_of(const Options &options, const Machine &machine) {
 }
 
 /** Prints and writes each row when it is known. */
-void measure_rows(Runner &runner, const std::vector<WorkId> &rows, ResultFile &file, Run &run) {
+void measure_rows(Runner &runner, const std::vector<CaseId> &rows, ResultFile &file, Run &run) {
     const auto start = std::chrono::steady_clock::now();
     for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
         std::cerr << "[" << i + 1 << "/" << rows.size() << time_left(start, i, rows.size()) << "] " << rows[i].name()
@@ -237,9 +237,9 @@ int run_benchmark(const Options &options) {
     run.compiler = compiler();
 
     const std::vector<KnownPeer> wanted = wanted_peers(options);
-    const std::vector<WorkId> rows = chosen_rows(options, run.machine, run.threads);
+    const std::vector<CaseId> rows = chosen_rows(options, run.machine, run.threads);
     if (options.list) {
-        for (const WorkId &row : rows) {
+        for (const CaseId &row : rows) {
             std::cout << row.name() << '\n';
         }
         return 0;
@@ -286,7 +286,7 @@ int run_as_google_benchmark(const Options &options) {
         throw UsageError("--json and --benchmark_ options do not go together; Google Benchmark has --benchmark_out");
     }
     const Machine machine = describe_machine();
-    const std::vector<WorkId> rows =
+    const std::vector<CaseId> rows =
         chosen_rows(options, machine, options.threads != 0 ? options.threads : machine.processors);
     return run_google_benchmark(rows, options.google_benchmark, machine.cold_set(), chosen_isa(options))
                ? 0

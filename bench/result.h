@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "benchmark_case.h"
 #include "timing/machine.h"
 #include "timing/machine_limits.h"
 #include "timing/measure.h"
-#include "work.h"
 
 namespace halyard::bench {
 
@@ -39,7 +39,7 @@ struct PeerResult {
 };
 
 struct RowResult {
-    WorkId id;
+    CaseId id;
     std::string isa;
     std::string failure;    // why the library could not be measured; then nothing below counts
     bool is_wrong = false;  // its output missed the tolerance, so it was not timed

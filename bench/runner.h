@@ -26,17 +26,18 @@ public:
            const std::vector<std::unique_ptr<Peer>> &present)
         : options(given), peer_options(peer_choices), peers(present) {}
 
-    RowResult measure_row(const WorkId &id);
+    RowResult measure_row(const CaseId &id);
 
 private:
     struct Own;
     void measure_into(RowResult &row);
-    std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most);
-    int rounds_of(const WorkId &id) const;
+    std::size_t measure_beside(RowResult &row, BenchmarkCase &bench_case, const Own &own, std::size_t first,
+                               std::size_t most);
+    int rounds_of(const CaseId &id) const;
     /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
-    std::unique_ptr<PeerContender> begin_peer(Peer &peer, Work &work, PeerResult &result) const;
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) const;
     /** Whether it is ready and right. */
-    static bool finish_peer(PeerContender &side, Work &work, PeerResult &result);
+    static bool finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerResult &result);
 
     RunnerOptions options;
     PeerOptions peer_options;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "work.h"
+#include "benchmark_case.h"
 
 namespace halyard::bench {
 
@@ -23,27 +23,27 @@ private:
 /** Keys and values of the positions before a call. */
 class History {
 public:
-    explicit History(const WorkId &id);
+    explicit History(const CaseId &id);
 
     /** [sequences * cached, kv width]: one sequence after the other. */
     const PeriodicMatrix &keys() const { return past_keys; }
     const PeriodicMatrix &values() const { return past_values; }
-    /** Gives every operand set of `work` a cache of its own that holds them. */
-    void make_caches(Work &work) const;
+    /** Gives every operand set of `bench_case` a cache of its own that holds them. */
+    void make_caches(BenchmarkCase &bench_case) const;
 
 private:
     PeriodicMatrix past_keys, past_values;
 };
 
 /** Forgets what calls appended to a cache. */
-halyard_status rewind_cache(const WorkId &id, halyard_kv_cache *cache);
+halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache);
 
 class Attention {
 public:
     enum Input { q, k, v };
 
-    /** Makes the operands of `work` and its sample. */
-    explicit Attention(Work &work);
+    /** Makes the operands of `bench_case` and its sample. */
+    explicit Attention(BenchmarkCase &bench_case);
     /** Null for a prompt. */
     const History *history() const { return past.get(); }
 
@@ -51,7 +51,7 @@ private:
     std::unique_ptr<History> past;
 };
 
-halyard_status call_attention(Work &work, Operands &set);
+halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set);
 
 }  // namespace halyard::bench
 

@@ -216,7 +216,7 @@ public:
         files_open.pop_back();
     }
 
-    std::vector<WorkId> rows;
+    std::vector<CaseId> rows;
 
 private:
     using Shapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
@@ -361,7 +361,7 @@ private:
         return found;
     }
 
-    void add(const WorkId &row) {
+    void add(const CaseId &row) {
         if (present.insert(row.name()).second) {
             rows.push_back(row);
         }
@@ -399,7 +399,7 @@ private:
                     for (const auto &[count, d] : shapes) {
                         for (const bool cold : states(statement)) {
                             for (const int thread_count : thread_counts(statement)) {
-                                const WorkId row{kernel, dtype, count, d, cold, thread_count};
+                                const CaseId row{kernel, dtype, count, d, cold, thread_count};
                                 if ((thread_count == 1 || count * d >= parallel_from) &&
                                     (!cold || row.bytes_moved() >= static_cast<std::size_t>(cold_from))) {
                                     add(row);
@@ -544,7 +544,7 @@ std::string work_lists_in(const std::string &folder) {
     return joined(names);
 }
 
-std::vector<WorkId> read_work_list(const std::string &list, const std::string &folder, int threads) {
+std::vector<CaseId> read_work_list(const std::string &list, const std::string &folder, int threads) {
     const fs::path named = fs::path(folder) / (list + ".txt"),
                    path = fs::is_regular_file(named) ? named : fs::path(list);
     if (!fs::is_regular_file(path)) {

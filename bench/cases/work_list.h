@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "work.h"
+#include "benchmark_case.h"
 
 namespace halyard::bench {
 
@@ -21,7 +21,7 @@ struct WorkListError : std::runtime_error {
 /** The rows of a list in its order, each once, with `threads` where it says "all". `list` is the name of one in
  * `folder`
  *  ("quick") or a path. */
-std::vector<WorkId> read_work_list(const std::string &list, const std::string &folder, int threads);
+std::vector<CaseId> read_work_list(const std::string &list, const std::string &folder, int threads);
 
 /** The names of the lists in `folder`, with ", " between them. */
 std::string work_lists_in(const std::string &folder);

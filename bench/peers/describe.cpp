@@ -25,22 +25,22 @@ json send_vector(const Process &process, const std::string &name, const Matrix *
     return vector != nullptr ? json(process.send(name, *vector)) : json();
 }
 
-json describe_layer(const Process &process, const Work &work) {
-    const LayerForm &form = *work.id.kernel->layer;
+json describe_layer(const Process &process, const BenchmarkCase &bench_case) {
+    const LayerForm &form = *bench_case.id.kernel->layer;
     json layer = {{"is_ffn", form.is_ffn},
                   {"gated", form.gated},
                   {"has_residual", form.has_residual},
                   {"norm", norm_names[form.norm]},
                   {"activation", name_of(form.activation)},
-                  {"d_out", work.id.d_out},
+                  {"d_out", bench_case.id.d_out},
                   {"period", random_period},
-                  {"bias", send_vector(process, "layer_bias", work.layer->bias(Layer::first))},
-                  {"bias_down", send_vector(process, "layer_bias_down", work.layer->bias(Layer::down))}};
+                  {"bias", send_vector(process, "layer_bias", bench_case.layer->bias(Layer::first))},
+                  {"bias_down", send_vector(process, "layer_bias_down", bench_case.layer->bias(Layer::down))}};
     for (const Layer::Part part : {Layer::first, Layer::up, Layer::down}) {
         if ((part == Layer::up && !form.gated) || (part == Layer::down && !form.is_ffn)) {
             continue;
         }
-        json matrix = describe(process, "matrix" + std::to_string(part), work.layer->matrix(part));
+        json matrix = describe(process, "matrix" + std::to_string(part), bench_case.layer->matrix(part));
         matrix["seed"] = static_cast<int>(part);
         layer["matrices"].push_back(matrix);
     }
@@ -48,7 +48,7 @@ json describe_layer(const Process &process, const Work &work) {
 }
 
 /** Heads, sequences and positions, and the keys and values of those that are cached. */
-json describe_positions(const Process &process, const WorkId &id, const History *history) {
+json describe_positions(const Process &process, const CaseId &id, const History *history) {
     const HeadShape &shape = id.heads();
     json positions = {{"heads", shape.heads},        {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim},
                       {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached},
@@ -85,11 +85,11 @@ json describe_block(const Process &process, const std::string &prefix, const Blo
     return result;
 }
 
-json describe_model(const Process &process, const Work &work) {
-    const Model &model = *work.model;
+json describe_model(const Process &process, const BenchmarkCase &bench_case) {
+    const Model &model = *bench_case.model;
     const BlockForm &form = model.form();
     json request = {{"vocabulary", form.vocabulary},
-                    {"cached", work.id.cached},
+                    {"cached", bench_case.id.cached},
                     {"period", random_period},
                     {"heads", form.heads.heads},
                     {"kv_heads", form.heads.kv_heads},
@@ -107,38 +107,38 @@ json describe_model(const Process &process, const Work &work) {
 
 }  // namespace
 
-json describe_row(const Process &process, const Work &work) {
-    const Kernel &kernel = *work.id.kernel;
+json describe_row(const Process &process, const BenchmarkCase &bench_case) {
+    const Kernel &kernel = *bench_case.id.kernel;
     const char *layouts[] = {"gate_up", "up_gate", "interleaved"};
     json request = {{"operation", kernel.operation},
-                    {"dtype", operations::name_of(work.id.dtype)},
-                    {"output_dtype", operations::name_of(work.id.output_dtype())},
-                    {"rows", work.id.rows},
-                    {"d", work.id.d},
-                    {"input_width", work.id.d * kernel.input_width},
+                    {"dtype", operations::name_of(bench_case.id.dtype)},
+                    {"output_dtype", operations::name_of(bench_case.id.output_dtype())},
+                    {"rows", bench_case.id.rows},
+                    {"d", bench_case.id.d},
+                    {"input_width", bench_case.id.d * kernel.input_width},
                     {"outputs", kernel.outputs},
-                    {"sets", work.sets.size()},
+                    {"sets", bench_case.sets.size()},
                     {"layout", layouts[kernel.layout]},
                     {"layer_norm_eps", layer_norm_eps},
                     {"rms_norm_eps", rms_norm_eps}};
-    for (std::size_t i = 0; i < work.sets[0].inputs.size(); i++) {
-        request["inputs"].push_back(process.send("input" + std::to_string(i), work.sets[0].inputs[i]));
+    for (std::size_t i = 0; i < bench_case.sets[0].inputs.size(); i++) {
+        request["inputs"].push_back(process.send("input" + std::to_string(i), bench_case.sets[0].inputs[i]));
     }
-    if (work.weight) {
-        request["weight"] = process.send("weight", *work.weight);
+    if (bench_case.weight) {
+        request["weight"] = process.send("weight", *bench_case.weight);
     }
-    if (work.bias) {
-        request["bias"] = process.send("bias", *work.bias);
+    if (bench_case.bias) {
+        request["bias"] = process.send("bias", *bench_case.bias);
     }
     if (kernel.layer) {
-        request["layer"] = describe_layer(process, work);
+        request["layer"] = describe_layer(process, bench_case);
     } else if (kernel.attention) {
-        request["attention"] = describe_positions(process, work.id, work.attention->history());
-    } else if (work.id.is_model()) {
-        request["model"] = describe_model(process, work);
+        request["attention"] = describe_positions(process, bench_case.id, bench_case.attention->history());
+    } else if (bench_case.id.is_model()) {
+        request["model"] = describe_model(process, bench_case);
     } else if (kernel.block) {
-        request["block"] = describe_block(process, "", *kernel.block, *work.block);
-        request["block"].update(describe_positions(process, work.id, work.block->history()));
+        request["block"] = describe_block(process, "", *kernel.block, *bench_case.block);
+        request["block"].update(describe_positions(process, bench_case.id, bench_case.block->history()));
     }
     return request;
 }

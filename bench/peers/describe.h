@@ -6,7 +6,7 @@
 
 namespace halyard::bench {
 
-nlohmann::json describe_row(const Process &process, const Work &work);
+nlohmann::json describe_row(const Process &process, const BenchmarkCase &bench_case);
 
 }  // namespace halyard::bench
 

@@ -23,15 +23,16 @@ std::string output_name(std::size_t i) {
 
 // ---- PeerContender ----
 
-PeerContender::PeerContender(Work &owner, Process &with) : work(owner), process(with), seconds_left(with.row_limit()) {
+PeerContender::PeerContender(BenchmarkCase &owner, Process &with)
+    : bench_case(owner), process(with), seconds_left(with.row_limit()) {
     static int next_id = 0;
     id = next_id++;
     process.revive();
-    json request = describe_row(process, work);
+    json request = describe_row(process, bench_case);
     request["do"] = "prepare";
     request["id"] = id;
-    request["threads"] = work.id.threads;
-    for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
+    request["threads"] = bench_case.id.threads;
+    for (std::size_t i = 0; i < bench_case.sets[0].outputs.size(); i++) {
         request["output_paths"].push_back((process.folder() / output_name(i)).string());
     }
     process.tell(request);
@@ -60,10 +61,10 @@ std::string PeerContender::wait() {
 }
 
 Accuracy PeerContender::accuracy() const {
-    for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
-        process.receive(output_name(i), work.sets[0].outputs[i]);
+    for (std::size_t i = 0; i < bench_case.sets[0].outputs.size(); i++) {
+        process.receive(output_name(i), bench_case.sets[0].outputs[i]);
     }
-    return work.accuracy();
+    return bench_case.accuracy();
 }
 
 void PeerContender::run(benchmark::State &state) {
@@ -92,7 +93,7 @@ std::string Peer::missing() const {
     return is_deaf ? "cannot be told to use a lesser instruction set" : hello.value("error", "");
 }
 
-std::string Peer::refusal(const WorkId &id) const {
+std::string Peer::refusal(const CaseId &id) const {
     const auto holds = [this](const char *list, const std::string &word) {
         const json &words = hello[list];
         return std::find(words.begin(), words.end(), word) != words.end();

@@ -9,12 +9,12 @@
 
 namespace halyard::bench {
 
-/** A peer's side of one Work, which its process prepares and then times whenever it is asked: requests "prepare", "time" and
+/** A peer's side of one BenchmarkCase, which its process prepares and then times whenever it is asked: requests "prepare", "time" and
  * "release". */
 class PeerContender : private Contender {
 public:
     /** Sends the request of describe_row() with `id`, threads and the names of the output files added. */
-    PeerContender(Work &work, Process &process);
+    PeerContender(BenchmarkCase &bench_case, Process &process);
     ~PeerContender() override;
     Contender &contender() { return *this; }
 
@@ -33,7 +33,7 @@ private:
     /** The reply within what is left of the row's time. */
     nlohmann::json hear();
 
-    Work &work;
+    BenchmarkCase &bench_case;
     Process &process;
     int id;
     double seconds_left;
@@ -60,9 +60,11 @@ public:
     /** True if preparing a row takes seconds: --quick then leaves it out. */
     bool slow_to_prepare() const { return hello.value("slow", false); }
     /** Empty, or why it does no such row: asked before anything is made for it. */
-    std::string refusal(const WorkId &id) const;
-    /** Its side of the work, which has to be waited for. */
-    std::unique_ptr<PeerContender> prepare(Work &work) { return std::make_unique<PeerContender>(work, process); }
+    std::string refusal(const CaseId &id) const;
+    /** Its side of the bench_case, which has to be waited for. */
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case) {
+        return std::make_unique<PeerContender>(bench_case, process);
+    }
 
 private:
     bool is_capped;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "benchmark_case.h"
 #include "temporary_folder.h"
-#include "work.h"
 
 namespace halyard::bench {
 

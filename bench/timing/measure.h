@@ -36,7 +36,7 @@ public:
 template<typename Call>
 class Local : public Contender {
 public:
-    Local(Call work, std::size_t set_count) : call(std::move(work)), sets(set_count) {}
+    Local(Call bench_case, std::size_t set_count) : call(std::move(bench_case)), sets(set_count) {}
     void run(benchmark::State &state) override;
     void step() override {
         call(next);

@@ -27,7 +27,7 @@ public:
     void run(const std::function<void(int)> &task);
 
 private:
-    void work(int index);
+    void bench_case(int index);
 
     std::vector<std::thread> workers;
     const std::function<void(int)> *current = nullptr;

@@ -10,7 +10,7 @@
 
 #include "bench/replace_file.h"
 #include "evaluator.h"
-#include "slots.h"
+#include "mutable_dispatch_table.h"
 #include "tuned_file.h"
 
 namespace halyard::tune {
@@ -42,7 +42,7 @@ std::string why_stale(TuningSession &session, const json &record) {
         }
     } else {
         const Variant variant{find_kernel(record.at("kernel")), record.at("dtype"), subject.isa};
-        if (variant.kernel != nullptr && variant.space() != nullptr && slot_of(variant) >= 0) {
+        if (variant.kernel != nullptr && variant.space() != nullptr && table_index_of(variant) >= 0) {
             subject.variant = variant;
             subject.space = *variant.space();
         }

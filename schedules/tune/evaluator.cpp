@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "bench/timing/measure.h"
-#include "slots.h"
+#include "mutable_dispatch_table.h"
 #include "verify.h"
 
 namespace halyard::tune {
@@ -19,31 +19,31 @@ json to_json(const Sampling &sampling) {
     return {{"rounds", sampling.rounds}, {"seconds_per_sample", sampling.seconds_per_sample}};
 }
 
-bool is_large(const Workload &workload) {
-    return workload.id.cold || workload.id.bytes_moved() > std::size_t{32} << 20;
+bool is_large(const TuningCase &tuning_case) {
+    return tuning_case.id.cold || tuning_case.id.bytes_moved() > std::size_t{32} << 20;
 }
 
 /** Calls out of cache, and others that take longer than a sample should, differ less from one to the next. */
-int rounds_on(const Workload &workload, const Sampling &sampling) {
+int rounds_on(const TuningCase &tuning_case, const Sampling &sampling) {
     constexpr int least_rounds = 9;
-    return is_large(workload) ? std::min(sampling.rounds, std::max(least_rounds, sampling.rounds / 3))
-                              : sampling.rounds;
+    return is_large(tuning_case) ? std::min(sampling.rounds, std::max(least_rounds, sampling.rounds / 3))
+                                 : sampling.rounds;
 }
 
 /** Makes a call and looks at what came out. */
-tune::Result result_of(const WorkKind &kind, bench::Work &work) {
-    work.call(0);
+tune::Result result_of(const CaseFamily &kind, bench::BenchmarkCase &bench_case) {
+    bench_case.call(0);
     if (kind.finish) {
-        kind.finish(work);
+        kind.finish(bench_case);
     }
     std::string bytes;
-    for (const bench::Matrix &output : work.sets[0].outputs) {
+    for (const bench::Matrix &output : bench_case.sets[0].outputs) {
         bytes.append(output.data(), output.bytes());
     }
     tune::Result result{};
     hash_of(bytes).copy(result.hash, sizeof(result.hash) - 1);
-    result.error = kind.error ? kind.error(work) : work.accuracy().error;
-    result.tolerance = work.tolerance();
+    result.error = kind.error ? kind.error(bench_case) : bench_case.accuracy().error;
+    result.tolerance = bench_case.tolerance();
     return result;
 }
 
@@ -57,22 +57,23 @@ struct CallEvaluator::Candidate {
     KernelFunction function() const { return loaded == nullptr ? nullptr : loaded->function(); }
 };
 
-/** Calls of the library on one piece of work, with a candidate in its place. */
+/** Calls of the library on one case, with a candidate in its place. */
 class CallEvaluator::Calls : public bench::Contender {
 public:
-    Calls(const Subject &of, bench::Work &on, const Choice &with, KernelFunction kernel)
-        : subject(of), work(on), choice(with), function(kernel) {}
+    Calls(const Subject &of, bench::BenchmarkCase &on, const Choice &with, KernelFunction kernel)
+        : subject(of), bench_case(on), choice(with), function(kernel) {}
 
     void run(benchmark::State &state) override {
         TuningSession::install(subject, choice, function);
-        const std::size_t sets = work.sets.size();
-        const bench::Kernel &kernel = *work.id.kernel;
+        const std::size_t sets = bench_case.sets.size();
+        const bench::Kernel &kernel = *bench_case.id.kernel;
         if (sets == 1) {
-            kernel.call(work, work.sets[0]);  // the code and what it learns of the data, after somebody else's
+            kernel.call(bench_case,
+                        bench_case.sets[0]);  // the code and what it learns of the data, after somebody else's
         }
         const double begin = now();
         for (auto _ : state) {
-            kernel.call(work, work.sets[next]);
+            kernel.call(bench_case, bench_case.sets[next]);
             next = next + 1 == sets ? 0 : next + 1;
         }
         state.SetIterationTime(now() - begin);  // of all
@@ -85,12 +86,12 @@ private:
      * took of it meanwhile, which on a busy machine is most of the time. */
     double now() const {
         timespec time{};
-        clock_gettime(work.id.threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+        clock_gettime(bench_case.id.threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
         return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
     }
 
     const Subject &subject;
-    bench::Work &work;
+    bench::BenchmarkCase &bench_case;
     const Choice &choice;
     KernelFunction function;
     std::size_t next = 0;
@@ -98,8 +99,8 @@ private:
 
 CallEvaluator::CallEvaluator(TuningSession &in, const Subject &of, std::function<bool()> stopper, Progress reporter)
     : session(in), subject(of), key(in.key_of(of)), stop(std::move(stopper)), progress(std::move(reporter)),
-      works(of.cases.size()) {
-    for (const Workload &check : subject.checks) {
+      bench_cases(of.cases.size()) {
+    for (const TuningCase &check : subject.checks) {
         checks.push_back(session.finder.make(check, subject.isa));
         if (!subject.variant && halyard_context_set_streaming_min_bytes(checks.back()->context.get(), 0) != 0) {
             throw std::runtime_error(halyard_last_error());
@@ -134,7 +135,7 @@ CallEvaluator::CallEvaluator(TuningSession &in, const Subject &of, std::function
 CallEvaluator::~CallEvaluator() {
     TuningSession::install(subject, subject.defaults, nullptr);
     if (subject.variant) {
-        clear_slot(slot_of(*subject.variant));
+        clear_kernel(table_index_of(*subject.variant));
     }
 }
 
@@ -173,9 +174,9 @@ void CallEvaluator::compile(const std::vector<Choice> &choices) {
 std::string CallEvaluator::failure_of(const Candidate &tested, std::vector<std::string> &hashes) {
     std::vector<Check> all;
     for (std::size_t i = 0; i < checks.size(); i++) {
-        all.push_back({subject.checks[i].name(), [&kind = *subject.checks[i].kind, &work = *checks[i]] {
-                           work.spoil_outputs();
-                           return result_of(kind, work);
+        all.push_back({subject.checks[i].name(), [&kind = *subject.checks[i].kind, &bench_case = *checks[i]] {
+                           bench_case.spoil_outputs();
+                           return result_of(kind, bench_case);
                        }});
     }
     return verify(
@@ -239,31 +240,32 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
         const std::size_t end = std::min(to_measure.size(), begin + at_once);
         std::vector<Gain> again;
         for (std::size_t w = 0; w < subject.cases.size(); w++) {
-            const Workload &workload = subject.cases[w];
+            const TuningCase &tuning_case = subject.cases[w];
             progress(
                 (is_final ? "final" : "timing " + std::to_string(end) + " of " + std::to_string(to_measure.size())) +
-                " at " + workload.name());
+                " at " + tuning_case.name());
             // Unless they are large, operands lie somewhere else than those before, which go when the new ones are there: how
             // they lie in the caches is worth more than most parameters.
-            std::unique_ptr<bench::Work> &work = works[w];
-            if (work == nullptr || !is_large(workload)) {
-                work = session.finder.make(workload, subject.isa);
+            std::unique_ptr<bench::BenchmarkCase> &bench_case = bench_cases[w];
+            if (bench_case == nullptr || !is_large(tuning_case)) {
+                bench_case = session.finder.make(tuning_case, subject.isa);
             }
             const KernelFunction of_defaults = candidates.at(subject.defaults)->function();
             std::vector<std::unique_ptr<Calls>> calls;
-            calls.push_back(std::make_unique<Calls>(subject, *work, subject.defaults, of_defaults));
-            calls.push_back(std::make_unique<Calls>(subject, *work, subject.defaults,
+            calls.push_back(std::make_unique<Calls>(subject, *bench_case, subject.defaults, of_defaults));
+            calls.push_back(std::make_unique<Calls>(subject, *bench_case, subject.defaults,
                                                     defaults_again ? defaults_again->function() : nullptr));
             for (std::size_t k = begin; k < end; k++) {
                 const Choice &choice = choices[to_measure[k]];
-                calls.push_back(std::make_unique<Calls>(subject, *work, choice, candidates.at(choice)->function()));
+                calls.push_back(
+                    std::make_unique<Calls>(subject, *bench_case, choice, candidates.at(choice)->function()));
             }
             std::vector<bench::Contender *> contenders;
             for (const auto &each : calls) {
                 contenders.push_back(each.get());
             }
             const auto seconds =
-                bench::measure(contenders, {rounds_on(workload, sampling), sampling.seconds_per_sample, {}, stop});
+                bench::measure(contenders, {rounds_on(tuning_case, sampling), sampling.seconds_per_sample, {}, stop});
             if (stop()) {
                 return {};
             }
@@ -271,8 +273,8 @@ CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices,
             for (std::size_t k = begin; k < end; k++) {
                 result.gains[to_measure[k]].push_back(gain_over(seconds[0], seconds[2 + k - begin]));
             }
-            if (is_large(workload) && !workload.id.cold) {
-                work = nullptr;  // several of these at a time may be more than there is memory
+            if (is_large(tuning_case) && !tuning_case.id.cold) {
+                bench_case = nullptr;  // several of these at a time may be more than there is memory
             }
         }
         result.again = again;

@@ -43,7 +43,7 @@ private:
     const SubjectKey key;
     std::function<bool()> stop;
     Progress progress;
-    std::vector<std::unique_ptr<bench::Work>> checks, works;
+    std::vector<std::unique_ptr<bench::BenchmarkCase>> checks, bench_cases;
     std::map<Choice, std::unique_ptr<Candidate>> candidates;
     std::unique_ptr<Loaded> defaults_again;
     std::vector<std::string> right;  // hashes of the results with the default parameters

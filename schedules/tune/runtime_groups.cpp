@@ -13,8 +13,8 @@ namespace {
 using bench::Dtype;
 
 /** A call of the tuner's list by its name; "attention" with the heads of a model of 8 billion parameters. */
-const WorkKind *kind_named(const std::string &name) {
-    for (const WorkKind *kind : work_kinds()) {
+const CaseFamily *kind_named(const std::string &name) {
+    for (const CaseFamily *kind : case_families()) {
         if (kind->kernel.name == name) {
             return kind;
         }
@@ -22,8 +22,8 @@ const WorkKind *kind_named(const std::string &name) {
     if (name != "attention") {
         throw std::logic_error("no call is named " + name);
     }
-    static const WorkKind attention = [] {
-        WorkKind kind = *kind_named("attention.2x16");
+    static const CaseFamily attention = [] {
+        CaseFamily kind = *kind_named("attention.2x16");
         kind.kernel.name = "attention.32-8x128";
         kind.kernel.attention = bench::HeadShape{32, 8, 128};
         return kind;
@@ -37,18 +37,18 @@ struct Call {
     std::int64_t rows, d, d_out = 0, cached = 0;
 };
 
-std::vector<Workload> workloads_of(const std::vector<Call> &calls, int threads) {
-    std::vector<Workload> workloads;
+std::vector<TuningCase> cases_of(const std::vector<Call> &calls, int threads) {
+    std::vector<TuningCase> tuning_cases;
     for (const Call &call : calls) {
         for (const std::string &name : call.names) {
             for (const Dtype dtype : call.dtypes) {
-                const WorkKind *kind = kind_named(name);
-                workloads.push_back(
+                const CaseFamily *kind = kind_named(name);
+                tuning_cases.push_back(
                     {kind, {&kind->kernel, dtype, call.rows, call.d, false, threads, call.d_out, call.cached}});
             }
         }
     }
-    return workloads;
+    return tuning_cases;
 }
 
 /** Of what is not streamed, tile and prefetch distance do not matter; and streaming is what x86 does by itself. */
@@ -105,7 +105,7 @@ void set_runtime(const Choice &choice) {
     }
 }
 
-std::vector<Workload> runtime_cases(const std::string &group, int threads, std::int64_t last_level) {
+std::vector<TuningCase> runtime_cases(const std::string &group, int threads, std::int64_t last_level) {
     const std::vector<Dtype> f32 = {Dtype::f32}, both = {Dtype::f32, Dtype::bf16};
     const std::int64_t d = 4096, model = 2048, heads = 32 * 128;
     const std::int64_t streamed =
@@ -123,20 +123,20 @@ std::vector<Workload> runtime_cases(const std::string &group, int threads, std::
         {"attention", {{{"attention"}, both, 128, heads}, {{"attention"}, both, 512, heads}}},
         {"pack", {{{"pack_out_in"}, both, 1024, 1024}}},
     };
-    return workloads_of(calls.at(group), threads);
+    return cases_of(calls.at(group), threads);
 }
 
-std::vector<Workload> runtime_checks(const std::string &group) {
+std::vector<TuningCase> runtime_checks(const std::string &group) {
     const std::vector<Dtype> both = {Dtype::f32, Dtype::bf16};
     const std::vector<Call> of_rows = {{{"silu", "swiglu", "rms_norm", "softmax"}, both, 23, 5003}};
     const std::vector<Call> gemm = {
         {{"linear"}, both, 1, 600, 333}, {{"linear"}, both, 37, 600, 333}, {{"linear"}, both, 300, 600, 333}};
     const std::vector<Call> attention = {{{"attention"}, both, 67, 4096}, {{"attention"}, both, 1, 4096, 0, 600}};
-    return workloads_of(group == "pack"                    ? std::vector<Call>{{{"pack_out_in"}, both, 272, 304}}
-                        : group.rfind("gemm", 0) == 0      ? gemm
-                        : group.rfind("attention", 0) == 0 ? attention
-                                                           : of_rows,
-                        3);
+    return cases_of(group == "pack"                    ? std::vector<Call>{{{"pack_out_in"}, both, 272, 304}}
+                    : group.rfind("gemm", 0) == 0      ? gemm
+                    : group.rfind("attention", 0) == 0 ? attention
+                                                       : of_rows,
+                    3);
 }
 
 }  // namespace halyard::tune

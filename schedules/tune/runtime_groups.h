@@ -3,7 +3,7 @@
 #ifndef HALYARD_TUNE_RUNTIME_GROUPS_H
 #define HALYARD_TUNE_RUNTIME_GROUPS_H
 
-#include "works.h"
+#include "tuning_cases.h"
 
 namespace halyard::tune {
 
@@ -15,9 +15,9 @@ Choice runtime_defaults(const SearchSpace &space);
 void set_runtime(const Choice &choice);
 
 /** Calls by which to judge a group. `last_level`: bytes of the largest cache. */
-std::vector<Workload> runtime_cases(const std::string &group, int threads, std::int64_t last_level);
+std::vector<TuningCase> runtime_cases(const std::string &group, int threads, std::int64_t last_level);
 /** Small odd ones, to see whether results are right. */
-std::vector<Workload> runtime_checks(const std::string &group);
+std::vector<TuningCase> runtime_checks(const std::string &group);
 
 }  // namespace halyard::tune
 

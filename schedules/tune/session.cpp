@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "halyard/halyard.h"
-#include "slots.h"
+#include "mutable_dispatch_table.h"
 
 namespace halyard::tune {
 namespace {
@@ -73,10 +73,10 @@ TuningSession::TuningSession(const Options &asked)
       defaults(asked.tuned_directory + "/x86-64.json"),
       output(!asked.output.empty() ? asked.output : asked.tuned_directory + "/" + machine_name(machine) + ".json"),
       database(asked.database), finder(asked.threads, machine.cold_set()), random(asked.seed) {
-    set_resolver([this](int slot) {
-        std::unique_ptr<Loaded> &kernel = loaded[slot];
+    set_resolver([this](int index) {
+        std::unique_ptr<Loaded> &kernel = loaded[index];
         if (kernel == nullptr) {
-            const Variant variant = variant_of(slot);
+            const Variant variant = variant_at(index);
             kernel = compiler.load(default_object(variant), variant.symbol());
         }
         return kernel->function();
@@ -85,7 +85,7 @@ TuningSession::TuningSession(const Options &asked)
         for (const std::string &isa : isa_names()) {
             for (const std::string &dtype : dtype_names()) {
                 const Variant variant{&kernel, dtype, isa};
-                if (kernel.family == "matmul" && slot_of(variant) >= 0) {
+                if (kernel.family == "matmul" && table_index_of(variant) >= 0) {
                     set_tile_panels(variant, defaults.complete(variant).at("panels"));
                 }
             }
@@ -119,7 +119,7 @@ std::vector<Subject> TuningSession::subjects(std::vector<std::string> &left_out)
             left_out.push_back(variant.name() + ": there is nothing to choose");
             continue;
         }
-        subject.cases = finder.workloads(variant, shapes);
+        subject.cases = finder.tuning_cases(variant, shapes);
         subject.checks = finder.checks(variant);
         if (subject.cases.empty()) {
             left_out.push_back(variant.name() + ": no call of the library reaches it on these shapes");
@@ -138,8 +138,8 @@ SubjectKey TuningSession::key_of(const Subject &subject) {
     key.isa = subject.isa;
     key.family = subject.family();
     key.threads = subject.variant ? options.threads : machine.processors;
-    for (const Workload &workload : subject.cases) {
-        key.cases.push_back(workload.name());
+    for (const TuningCase &tuning_case : subject.cases) {
+        key.cases.push_back(tuning_case.name());
     }
     key.space = hash_of_space(subject.space);
     if (subject.variant) {
@@ -167,7 +167,7 @@ void TuningSession::install(const Subject &subject, const Choice &choice, Kernel
         set_runtime(choice);
         return;
     }
-    set_slot(slot_of(*subject.variant), function);
+    set_kernel(table_index_of(*subject.variant), function);
     if (subject.variant->kernel->family == "matmul") {
         set_tile_panels(*subject.variant, choice.at("panels"));
     }
@@ -223,7 +223,7 @@ std::vector<Variant> chosen_variants(const Options &options) {
         for (const std::string &dtype : chosen("--dtype", options.dtypes, dtype_names())) {
             for (const KernelInfo *kernel : chosen_kernels(options.kernels)) {
                 const Variant variant{kernel, dtype, isa};
-                if (variant.space() != nullptr && slot_of(variant) >= 0) {
+                if (variant.space() != nullptr && table_index_of(variant) >= 0) {
                     variants.push_back(variant);
                 }
             }

@@ -34,7 +34,7 @@ struct Subject {
     SearchSpace space;
     schedules::TargetInfo target;
     Choice defaults;
-    std::vector<Workload> cases, checks;
+    std::vector<TuningCase> cases, checks;
 
     std::string name() const { return variant ? variant->name() : "runtime." + space.family; }
     std::string family() const { return variant ? variant->kernel->family : "runtime"; }
@@ -52,7 +52,7 @@ public:
     const std::string output;  // where the result goes
     Database database;
     Compiler compiler;
-    WorkFinder finder;
+    CaseFinder finder;
     std::mt19937 random;
 
     /** Those that the command line asks for, with calls that reach them; why others are not among them. All in a random
@@ -70,7 +70,7 @@ public:
 
 private:
     std::map<std::string, std::string> objects;     // by symbol
-    std::map<int, std::unique_ptr<Loaded>> loaded;  // by slot
+    std::map<int, std::unique_ptr<Loaded>> loaded;  // by index
 };
 
 // All of these throw std::invalid_argument with a sentence that lists what there is.

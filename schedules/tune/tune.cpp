@@ -83,10 +83,10 @@ void print_plan(const std::vector<Subject> &subjects, const std::vector<std::str
         std::printf("%s: %zu choices beside %s, in", subject.name().c_str(), choices,
                     text_of(subject.defaults).c_str());
         total += static_cast<double>(choices) * (subject.variant ? seconds_per_candidate : 0.1);
-        for (const Workload &workload : subject.cases) {
-            std::printf(" %s", workload.name().c_str());
+        for (const TuningCase &tuning_case : subject.cases) {
+            std::printf(" %s", tuning_case.name().c_str());
             const double call =
-                std::max(static_cast<double>(workload.id.bytes_moved()) / 5e9, workload.id.flops() / 3e10);
+                std::max(static_cast<double>(tuning_case.id.bytes_moved()) / 5e9, tuning_case.id.flops() / 3e10);
             const auto seconds = [&](const Sampling &sampling, std::size_t contenders) {
                 return sampling.rounds * static_cast<double>(contenders) *
                        (std::max(sampling.seconds_per_sample, 2 * call) + seconds_beside_sample);

@@ -140,8 +140,8 @@ Decision run_search(double (*cost)(const Choice &), unsigned seed, double scatte
 // ---- work in processes of their own ----
 
 TEST(Subprocess, SaysWhyItEndedBadly) {
-    const auto reason = [](const std::function<void()> &work, int most_seconds = 0) {
-        return schedules::Subprocess(work, most_seconds).wait();
+    const auto reason = [](const std::function<void()> &bench_case, int most_seconds = 0) {
+        return schedules::Subprocess(bench_case, most_seconds).wait();
     };
     EXPECT_EQ(reason([] { std::puts("all is well"); }), "");
     EXPECT_EQ(reason([] { throw std::runtime_error("no such schedule"); }), "no such schedule");

@@ -1,5 +1,5 @@
-// See work_kinds.h.
-#include "work_kinds.h"
+// See case_families.h.
+#include "case_families.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,37 +8,37 @@
 #include <map>
 #include <stdexcept>
 
-#include "attention_works.h"
+#include "attention_cases.h"
 #include "operations/reference_linear.h"
 
 namespace halyard::tune {
 namespace {
 
-using bench::Operands;
-using bench::Work;
+using bench::BenchmarkCase;
+using bench::OperandSet;
 
-using Kinds = std::vector<std::unique_ptr<WorkKind>>;
+using Kinds = std::vector<std::unique_ptr<CaseFamily>>;
 
 /** Swish with a beta that has no kernels of its own. */
 constexpr float general_beta = 1.25f;
 
-WorkKind with_general_beta(const std::string &label) {
+CaseFamily with_general_beta(const std::string &label) {
     const operations::Operation &operation = operations::operation(label);
     std::vector<double> scalars = operation.scalar_values();
     scalars.back() = general_beta;
-    WorkKind kind;
+    CaseFamily kind;
     kind.kernel = bench::tensor_kernel(operation, std::move(scalars));
     kind.kernel.name += ".general";
     return kind;
 }
 
 /** A layer with any activation; its product has the fewest inputs that leave its epilogue something to do. */
-WorkKind layer_with(const operations::LayerActivation &activation, bool gated) {
+CaseFamily layer_with(const operations::LayerActivation &activation, bool gated) {
     bench::LayerForm form;
     form.gated = gated;
     form.activation = activation.value;
     form.beta = general_beta;
-    WorkKind kind;
+    CaseFamily kind;
     kind.kernel =
         bench::layer_kernel(std::string("linear_") + activation.name + (gated ? "_gated" : "") + ".epilogue", form);
     return kind;
@@ -46,25 +46,25 @@ WorkKind layer_with(const operations::LayerActivation &activation, bool gated) {
 
 /** Statistics of rows, which go to the first row of the output's memory. */
 template<typename Call, typename Exact>
-WorkKind statistics(const char *name, const Call &call, const Exact &exact) {
-    WorkKind kind;
+CaseFamily statistics(const char *name, const Call &call, const Exact &exact) {
+    CaseFamily kind;
     kind.kernel.name = kind.kernel.operation = name;
     kind.kernel.cast_to = bench::Dtype::f32;
     kind.kernel.outputs = 2;
-    kind.kernel.call = [call](Work &work, Operands &set) {
-        std::int64_t rows = work.id.rows;
+    kind.kernel.call = [call](BenchmarkCase &bench_case, OperandSet &set) {
+        std::int64_t rows = bench_case.id.rows;
         DLTensor vectors[2];
         for (int i = 0; i < 2; i++) {
             vectors[i] = set.outputs[static_cast<std::size_t>(i)].view;
             vectors[i].ndim = 1;
             vectors[i].shape = &rows;
         }
-        return call(work, &set.inputs[0].view, &vectors[0], &vectors[1]);
+        return call(bench_case, &set.inputs[0].view, &vectors[0], &vectors[1]);
     };
-    kind.error = [exact](const Work &work) {
-        const Operands &set = work.sets[0];
+    kind.error = [exact](const BenchmarkCase &bench_case) {
+        const OperandSet &set = bench_case.sets[0];
         double worst = 0;
-        for (std::int64_t row = 0; row < work.id.rows; row++) {
+        for (std::int64_t row = 0; row < bench_case.id.rows; row++) {
             const double expected = exact(set.inputs[0].row(row));
             float got = 0;
             std::memcpy(&got, set.outputs[0].data() + row * static_cast<std::int64_t>(sizeof(float)), sizeof(got));
@@ -82,13 +82,13 @@ class Packing {
 public:
     Packing(halyard_weight_layout source_layout, bool fold_norm) : layout(source_layout), folded(fold_norm) {}
 
-    halyard_status operator()(Work &work, Operands &set) {
+    halyard_status operator()(BenchmarkCase &bench_case, OperandSet &set) {
         halyard_pack_options options{};
         options.layout = layout;
-        std::int64_t inputs = layout == HALYARD_WEIGHT_OUT_IN ? work.id.d : work.id.rows;
+        std::int64_t inputs = layout == HALYARD_WEIGHT_OUT_IN ? bench_case.id.d : bench_case.id.rows;
         DLTensor norm_weight{};
         if (folded) {
-            norm_weight = work.weight->view;
+            norm_weight = bench_case.weight->view;
             norm_weight.shape = &inputs;
             options.norm_weight = &norm_weight;
         }
@@ -99,35 +99,35 @@ public:
         }
         const auto before = memories().find(&set);
         if (before != memories().end() && before->second->size() != static_cast<std::size_t>(bytes)) {
-            memories().clear();  // of another piece of work
+            memories().clear();  // of another case
         }
         std::unique_ptr<bench::Buffer> &memory = memories()[&set];
         if (memory == nullptr) {
             memory = std::make_unique<bench::Buffer>(static_cast<std::size_t>(bytes));
         }
         halyard_weights *weights = nullptr;
-        const halyard_status packed =
-            halyard_weights_pack(work.context.get(), &set.inputs[0].view, &options, memory->data(), bytes, &weights);
+        const halyard_status packed = halyard_weights_pack(bench_case.context.get(), &set.inputs[0].view, &options,
+                                                           memory->data(), bytes, &weights);
         halyard_weights_destroy(weights);
         return packed;
     }
 
     /** The panels, which come last in the packed form, as the output. */
-    void finish(Work &work) const {
-        Operands &set = work.sets[0];
+    void finish(BenchmarkCase &bench_case) const {
+        OperandSet &set = bench_case.sets[0];
         const bench::Buffer &memory = *memories().at(&set);
         const std::size_t bytes = set.outputs[0].bytes();
         std::memcpy(set.outputs[0].data(), memory.data() + memory.size() - bytes, bytes);
     }
 
     /** Against the definition of the panels: 16 columns, input by input. Wants multiples of 16 outputs. */
-    double error(const Work &work) const {
+    double error(const BenchmarkCase &bench_case) const {
         constexpr std::size_t panel_width = 16;
-        const Operands &set = work.sets[0];
+        const OperandSet &set = bench_case.sets[0];
         const bool out_in = layout == HALYARD_WEIGHT_OUT_IN;
-        const auto rows = static_cast<std::size_t>(work.id.rows), d = static_cast<std::size_t>(work.id.d);
+        const auto rows = static_cast<std::size_t>(bench_case.id.rows), d = static_cast<std::size_t>(bench_case.id.d);
         const std::size_t inputs = out_in ? d : rows;
-        const operations::Row factors = folded ? work.weight->row(0) : operations::Row();
+        const operations::Row factors = folded ? bench_case.weight->row(0) : operations::Row();
         operations::Row panels;
         for (std::size_t row = 0; row < rows; row++) {
             const operations::Row part = set.outputs[0].row(static_cast<std::int64_t>(row));
@@ -147,30 +147,32 @@ public:
         return worst;
     }
 
-    static WorkKind kind(const char *name, halyard_weight_layout layout, bool folded) {
+    static CaseFamily kind(const char *name, halyard_weight_layout layout, bool folded) {
         auto packing = std::make_shared<Packing>(layout, folded);
-        WorkKind kind;
+        CaseFamily kind;
         kind.kernel.name = kind.kernel.operation = name;
         kind.kernel.has_weight = folded;
-        kind.kernel.call = [packing](Work &work, Operands &set) { return (*packing)(work, set); };
-        kind.finish = [packing](Work &work) { packing->finish(work); };
-        kind.error = [packing](const Work &work) { return packing->error(work); };
+        kind.kernel.call = [packing](BenchmarkCase &bench_case, OperandSet &set) {
+            return (*packing)(bench_case, set);
+        };
+        kind.finish = [packing](BenchmarkCase &bench_case) { packing->finish(bench_case); };
+        kind.error = [packing](const BenchmarkCase &bench_case) { return packing->error(bench_case); };
         return kind;
     }
 
 private:
     halyard_weight_layout layout;
     bool folded;
-    /** Where the packed forms of a piece of work go, of each operand set. One piece of work packs at a time. */
-    static std::map<const Operands *, std::unique_ptr<bench::Buffer>> &memories() {
-        static std::map<const Operands *, std::unique_ptr<bench::Buffer>> all;
+    /** Where the packed forms of a case go, of each operand set. One case packs at a time. */
+    static std::map<const OperandSet *, std::unique_ptr<bench::Buffer>> &memories() {
+        static std::map<const OperandSet *, std::unique_ptr<bench::Buffer>> all;
         return all;
     }
 };
 
 Kinds make_kinds() {
     Kinds kinds;
-    const auto add = [&kinds](WorkKind kind) { kinds.push_back(std::make_unique<WorkKind>(std::move(kind))); };
+    const auto add = [&kinds](CaseFamily kind) { kinds.push_back(std::make_unique<CaseFamily>(std::move(kind))); };
     for (const char *label : {"swish", "swish_derivative", "swiglu", "swiglu.interleaved"}) {
         add(with_general_beta(label));
     }
@@ -180,23 +182,23 @@ Kinds make_kinds() {
     }
     add(statistics(
         "rms_norm_scale",
-        [](Work &work, const DLTensor *x, DLTensor *scale, DLTensor *) {
-            return halyard_rms_norm_scale(work.context.get(), x, operations::rms_norm_eps, 0, scale);
+        [](BenchmarkCase &bench_case, const DLTensor *x, DLTensor *scale, DLTensor *) {
+            return halyard_rms_norm_scale(bench_case.context.get(), x, operations::rms_norm_eps, 0, scale);
         },
         [](const operations::Row &x) {
             return operations::rms_scale(x, {nullptr, nullptr, operations::rms_norm_eps, false, false, 1}).value;
         }));
     add(statistics(
         "layer_norm_scale",
-        [](Work &work, const DLTensor *x, DLTensor *scale, DLTensor *mean) {
-            return halyard_layer_norm_scale(work.context.get(), x, operations::layer_norm_eps, mean, scale);
+        [](BenchmarkCase &bench_case, const DLTensor *x, DLTensor *scale, DLTensor *mean) {
+            return halyard_layer_norm_scale(bench_case.context.get(), x, operations::layer_norm_eps, mean, scale);
         },
         [](const operations::Row &x) { return operations::layer_moments(x, operations::layer_norm_eps).scale.value; }));
     add(Packing::kind("pack_out_in", HALYARD_WEIGHT_OUT_IN, false));
     add(Packing::kind("pack_out_in_folded", HALYARD_WEIGHT_OUT_IN, true));
     add(Packing::kind("pack_in_out", HALYARD_WEIGHT_IN_OUT, false));
     add(Packing::kind("pack_in_out_folded", HALYARD_WEIGHT_IN_OUT, true));
-    for (WorkKind &kind : attention_work_kinds()) {
+    for (CaseFamily &kind : attention_case_families()) {
         add(std::move(kind));
     }
     return kinds;
@@ -204,7 +206,7 @@ Kinds make_kinds() {
 
 }  // namespace
 
-const Kinds &unbenched_kinds() {
+const Kinds &unbenched_families() {
     static const Kinds kinds = make_kinds();
     return kinds;
 }

@@ -1,5 +1,5 @@
-// See works.h.
-#include "works.h"
+// See tuning_cases.h.
+#include "tuning_cases.h"
 
 #include <algorithm>
 #include <deque>
@@ -10,10 +10,10 @@
 namespace halyard::tune {
 namespace {
 
-using bench::Work;
+using bench::BenchmarkCase;
 
-std::deque<WorkKind> benchmark_rows() {
-    std::deque<WorkKind> rows;
+std::deque<CaseFamily> benchmark_rows() {
+    std::deque<CaseFamily> rows;
     for (const auto *catalogue : {&bench::catalogue(), &bench::layer_catalogue()}) {
         for (const bench::Kernel &kernel : *catalogue) {
             rows.emplace_back().kernel = kernel;
@@ -56,14 +56,14 @@ std::vector<std::int64_t> tried_rows() {
 
 }  // namespace
 
-const std::vector<const WorkKind *> &work_kinds() {
-    static const std::deque<WorkKind> rows = benchmark_rows();
-    static const std::vector<const WorkKind *> all = [] {
-        std::vector<const WorkKind *> kinds;
-        for (const WorkKind &row : rows) {
+const std::vector<const CaseFamily *> &case_families() {
+    static const std::deque<CaseFamily> rows = benchmark_rows();
+    static const std::vector<const CaseFamily *> all = [] {
+        std::vector<const CaseFamily *> kinds;
+        for (const CaseFamily &row : rows) {
             kinds.push_back(&row);
         }
-        for (const auto &kind : unbenched_kinds()) {
+        for (const auto &kind : unbenched_families()) {
             kinds.push_back(kind.get());
         }
         return kinds;
@@ -125,20 +125,20 @@ bench::Dtype dtype_named(const std::string &name) {
     throw std::logic_error("no type is called " + name);
 }
 
-std::unique_ptr<Work> WorkFinder::make(const Workload &workload, const std::string &isa) const {
-    return std::make_unique<Work>(workload.id, cold_set, isa_named(isa));
+std::unique_ptr<BenchmarkCase> CaseFinder::make(const TuningCase &tuning_case, const std::string &isa) const {
+    return std::make_unique<BenchmarkCase>(tuning_case.id, cold_set, isa_named(isa));
 }
 
-WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::string &isa) const {
+CaseFinder::Reaches CaseFinder::explore(const std::string &dtype, const std::string &isa) const {
     Reaches reaches;
-    for (const WorkKind *kind : work_kinds()) {
+    for (const CaseFamily *kind : case_families()) {
         const bench::Kernel &kernel = kind->kernel;
         const bench::Dtype type = dtype_named(dtype);
         if (kernel.cast_to == type && kernel.operation == "cast") {
             continue;
         }
         // Of tensors a few rows, and one so wide that it does not fit a tile; of the plainest layer any number.
-        std::vector<bench::WorkId> calls;
+        std::vector<bench::CaseId> calls;
         if (kind->own) {
             for (const RowsAndWidth &probe : kind->own->probes) {
                 calls.push_back({&kernel, type, probe.rows, probe.d, false, 1});
@@ -152,11 +152,11 @@ WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::str
                 }
             }
         }
-        for (const bench::WorkId &call : calls) {
-            const auto work = make({kind, call}, isa);
-            const std::vector<int> called = slots_called_by([&work] { work->call(0); });
-            for (const int slot : called) {
-                Reach &reach = reaches[slot];
+        for (const bench::CaseId &call : calls) {
+            const auto bench_case = make({kind, call}, isa);
+            const std::vector<int> called = variants_called_by([&bench_case] { bench_case->call(0); });
+            for (const int index : called) {
+                Reach &reach = reaches[index];
                 if (reach.kind == nullptr || called.size() < reach.kernels) {
                     reach = {kind, called.size(), {}, call.d};
                 }
@@ -169,27 +169,27 @@ WorkFinder::Reaches WorkFinder::explore(const std::string &dtype, const std::str
     return reaches;
 }
 
-const WorkFinder::Reach *WorkFinder::reach_of(const Variant &variant) {
+const CaseFinder::Reach *CaseFinder::reach_of(const Variant &variant) {
     const std::string key = variant.dtype + " " + variant.isa;
     const auto known = explored.find(key);
     const Reaches &reaches =
         known != explored.end() ? known->second : explored[key] = explore(variant.dtype, variant.isa);
-    const auto found = reaches.find(slot_of(variant));
+    const auto found = reaches.find(table_index_of(variant));
     return found == reaches.end() ? nullptr : &found->second;
 }
 
-std::vector<Workload> WorkFinder::workloads(const Variant &variant, const std::vector<Shape> &shapes) {
+std::vector<TuningCase> CaseFinder::tuning_cases(const Variant &variant, const std::vector<Shape> &shapes) {
     const Reach *reach = reach_of(variant);
     if (reach == nullptr) {
         return {};
     }
     const bench::Kernel &kernel = reach->kind->kernel;
     const bench::Dtype type = dtype_named(variant.dtype);
-    std::vector<Workload> workloads;
+    std::vector<TuningCase> tuning_cases;
     std::set<std::string> names;
-    const auto add = [&](const bench::WorkId &id) {
+    const auto add = [&](const bench::CaseId &id) {
         if (names.insert(id.name()).second) {
-            workloads.push_back({reach->kind, id});
+            tuning_cases.push_back({reach->kind, id});
         }
     };
     // The epilogue of a product of 4096 inputs is a hundredth of it.
@@ -213,17 +213,17 @@ std::vector<Workload> WorkFinder::workloads(const Variant &variant, const std::v
             add({&kernel, type, rows, epilogue_inputs, false, threads, std::max(shape.d, shape.d_out)});
         }
     }
-    return workloads;
+    return tuning_cases;
 }
 
-std::vector<Workload> WorkFinder::checks(const Variant &variant) {
+std::vector<TuningCase> CaseFinder::checks(const Variant &variant) {
     const Reach *reach = reach_of(variant);
     if (reach == nullptr) {
         return {};
     }
     const bench::Kernel &kernel = reach->kind->kernel;
     const bench::Dtype type = dtype_named(variant.dtype);
-    std::vector<Workload> checks;
+    std::vector<TuningCase> checks;
     const auto add = [&](std::int64_t rows, std::int64_t d, std::int64_t d_out) {
         checks.push_back({reach->kind, {&kernel, type, rows, d, false, 1, d_out}});
     };

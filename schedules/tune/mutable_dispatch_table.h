@@ -1,10 +1,10 @@
-// The mutable dispatch table of the library that the tuner is linked with: the kernel of every slot can be exchanged.
+// The mutable dispatch table of the library that the tuner is linked with: every kernel in it can be exchanged.
 //
 // The tuner does not time kernels by themselves: it times calls of the library, with its blocking, threads and
 // streaming, in which one kernel is a candidate and all others are as they usually are. For that it links the runtime
 // of the library with entry points of its own in place of the generated kernels.
-#ifndef HALYARD_TUNE_SLOTS_H
-#define HALYARD_TUNE_SLOTS_H
+#ifndef HALYARD_TUNE_MUTABLE_DISPATCH_TABLE_H
+#define HALYARD_TUNE_MUTABLE_DISPATCH_TABLE_H
 
 #include <functional>
 #include <vector>
@@ -14,22 +14,22 @@
 namespace halyard::tune {
 
 /** The number of a variant in the dispatch table; -1 if its instruction set does not have it. */
-int slot_of(const Variant &variant);
-Variant variant_of(int slot);
+int table_index_of(const Variant &variant);
+Variant variant_at(int index);
 
-/** What is asked for the function of a slot when it is called for the first time. */
-void set_resolver(std::function<KernelFunction(int slot)> resolver);
+/** What is asked for the function of an index when it is called for the first time. */
+void set_resolver(std::function<KernelFunction(int index)> resolver);
 
 /** Puts a kernel into the table. */
-void set_slot(int slot, KernelFunction function);
+void set_kernel(int index, KernelFunction function);
 /** Empties it: the resolver is asked again. */
-void clear_slot(int slot);
+void clear_kernel(int index);
 
 /** How wide the tiles of a matmul kernel are: the code around the kernel has to know. */
 void set_tile_panels(const Variant &variant, int panels);
 
-/** The slots that `work` calls. Nothing is computed meanwhile: what it calls returns at once. */
-std::vector<int> slots_called_by(const std::function<void()> &work);
+/** The indices of the kernels that `call` calls. Nothing is computed meanwhile: what it calls returns at once. */
+std::vector<int> variants_called_by(const std::function<void()> &call);
 
 }  // namespace halyard::tune
 

@@ -1,26 +1,26 @@
 // The calls of the library by which kernels are judged: the rows of the benchmark suite, with its operands and
 // references, and a few more for kernels that no row of it reaches. Which calls a kernel takes part in is found out by
 // making them.
-#ifndef HALYARD_TUNE_WORKS_H
-#define HALYARD_TUNE_WORKS_H
+#ifndef HALYARD_TUNE_TUNING_CASES_H
+#define HALYARD_TUNE_TUNING_CASES_H
 
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "slots.h"
-#include "work_kinds.h"
+#include "case_families.h"
+#include "mutable_dispatch_table.h"
 
 namespace halyard::tune {
 
 /** All kinds: the rows of the benchmark suite, and the others. */
-const std::vector<const WorkKind *> &work_kinds();
+const std::vector<const CaseFamily *> &case_families();
 
 /** One call: a kind on a shape. */
-struct Workload {
-    const WorkKind *kind;
-    bench::WorkId id;
+struct TuningCase {
+    const CaseFamily *kind;
+    bench::CaseId id;
 
     std::string name() const { return id.name(); }
 };
@@ -32,26 +32,26 @@ std::vector<Shape> shapes_named(const std::string &text, bool large);
 std::string shape_set_names();
 
 /** Finds the calls that a kernel takes part in. */
-class WorkFinder {
+class CaseFinder {
 public:
-    WorkFinder(int thread_count, std::size_t cold_bytes) : threads(thread_count), cold_set(cold_bytes) {}
+    CaseFinder(int thread_count, std::size_t cold_bytes) : threads(thread_count), cold_set(cold_bytes) {}
 
     /** The calls by which to judge a variant, on those shapes; empty if no call reaches it. */
-    std::vector<Workload> workloads(const Variant &variant, const std::vector<Shape> &shapes);
+    std::vector<TuningCase> tuning_cases(const Variant &variant, const std::vector<Shape> &shapes);
     /** The same on small odd shapes, to see whether its results are right. */
-    std::vector<Workload> checks(const Variant &variant);
+    std::vector<TuningCase> checks(const Variant &variant);
 
-    std::unique_ptr<bench::Work> make(const Workload &workload, const std::string &isa) const;
+    std::unique_ptr<bench::BenchmarkCase> make(const TuningCase &tuning_case, const std::string &isa) const;
 
 private:
     /** A kind and the rows and inputs, of what was tried, of its calls that reach a variant. */
     struct Reach {
-        const WorkKind *kind = nullptr;
+        const CaseFamily *kind = nullptr;
         std::size_t kernels = 0;  // that these calls are made of
         std::vector<std::int64_t> rows;
         std::int64_t least_d = 0;
     };
-    using Reaches = std::map<int, Reach>;  // by slot
+    using Reaches = std::map<int, Reach>;  // by index
 
     const Reach *reach_of(const Variant &variant);
     Reaches explore(const std::string &dtype, const std::string &isa) const;

@@ -1,8 +1,8 @@
 // Calls of the library that reach the kernels that no row of the benchmark suite reaches: activations with a beta, all
 // epilogues, packing, statistics of rows, rotary embedding, the cache of keys and values, and soft caps. The tuner
 // times them, and halyard-count counts their instructions.
-#ifndef HALYARD_TUNE_WORK_KINDS_H
-#define HALYARD_TUNE_WORK_KINDS_H
+#ifndef HALYARD_TUNE_CASE_FAMILIES_H
+#define HALYARD_TUNE_CASE_FAMILIES_H
 
 #include <cstdint>
 #include <functional>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "bench/cases/work.h"
+#include "bench/cases/benchmark_case.h"
 
 namespace halyard::tune {
 
@@ -31,16 +31,16 @@ struct OwnShapes {
 };
 
 /** A call of the library on any shape. */
-struct WorkKind {
+struct CaseFamily {
     bench::Kernel kernel;
     /** Untimed, after a call whose result is to be judged; may be null. */
-    std::function<void(bench::Work &work)> finish;
-    /** Instead of Work::accuracy().error; may be null. */
-    std::function<double(const bench::Work &work)> error;
+    std::function<void(bench::BenchmarkCase &bench_case)> finish;
+    /** Instead of BenchmarkCase::accuracy().error; may be null. */
+    std::function<double(const bench::BenchmarkCase &bench_case)> error;
     std::optional<OwnShapes> own;
 };
 
-const std::vector<std::unique_ptr<WorkKind>> &unbenched_kinds();
+const std::vector<std::unique_ptr<CaseFamily>> &unbenched_families();
 
 }  // namespace halyard::tune
 

@@ -1,5 +1,5 @@
-// See work.h.
-#include "work.h"
+// See benchmark_case.h.
+#include "benchmark_case.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +23,9 @@ double unit_in_last_place(double exact, Dtype dtype) {
 
 }  // namespace
 
-// ---- WorkId ----
+// ---- CaseId ----
 
-std::string WorkId::name() const {
+std::string CaseId::name() const {
     std::string shape = std::to_string(rows) + "x" + std::to_string(d);
     if (kernel->layer) {
         shape += "x" + std::to_string(d_out);
@@ -37,7 +37,7 @@ std::string WorkId::name() const {
            std::to_string(threads) + "t";
 }
 
-Stream WorkId::stream() const {
+Stream CaseId::stream() const {
     const std::size_t from = operations::size_of(dtype) * static_cast<std::size_t>(kernel->input_width);
     const std::size_t to = operations::size_of(output_dtype());
     return has_roofline()         ? stream_read
@@ -48,7 +48,7 @@ Stream WorkId::stream() const {
                                   : stream_double;
 }
 
-Cost WorkId::cost() const {
+Cost CaseId::cost() const {
     if (kernel->tensors != nullptr) {
         return kernel->tensors->cost(dtype, rows, d);
     }
@@ -70,7 +70,7 @@ Cost WorkId::cost() const {
     return cost;
 }
 
-std::size_t WorkId::set_count(std::size_t cold_set) const {
+std::size_t CaseId::set_count(std::size_t cold_set) const {
     if (!cold) {
         return 1;
     }
@@ -79,9 +79,10 @@ std::size_t WorkId::set_count(std::size_t cold_set) const {
     return std::max(least, (cold_set + set - 1) / set);
 }
 
-// ---- Work ----
+// ---- BenchmarkCase ----
 
-Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(work_id), cold_set(cold_bytes) {
+BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, halyard_isa isa)
+    : id(case_id), cold_set(cold_bytes) {
     halyard_context *made = nullptr;
     if (halyard_context_create(&made) != HALYARD_OK) {
         throw std::runtime_error(halyard_last_error());
@@ -99,7 +100,7 @@ Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(
     }
     const std::size_t count = id.set_count(cold_set);
     for (std::size_t set = 0; set < count; set++) {
-        Operands operands;
+        OperandSet operands;
         for (int i = 0; i < kernel.inputs; i++) {
             const bool is_residual = kernel.layer && i == 1;
             operands.inputs.emplace_back(id.dtype, id.rows, is_residual ? id.d_out : id.d * kernel.input_width);
@@ -129,14 +130,14 @@ Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa) : id(
         sample = std::make_unique<Sample>(made_layer->sample(*this));
         layer = made_layer;
     }
-    for (Operands &set : sets) {
+    for (OperandSet &set : sets) {
         for (const Matrix *matrix : matrices(set)) {
             set.arguments.push_back(const_cast<DLTensor *>(&matrix->view));
         }
     }
 }
 
-std::vector<const Matrix *> Work::matrices(const Operands &set) const {
+std::vector<const Matrix *> BenchmarkCase::matrices(const OperandSet &set) const {
     std::vector<const Matrix *> all;
     for (const Matrix &input : set.inputs) {
         all.push_back(&input);
@@ -152,19 +153,19 @@ std::vector<const Matrix *> Work::matrices(const Operands &set) const {
     return all;
 }
 
-void Work::call(std::size_t set) {
+void BenchmarkCase::call(std::size_t set) {
     if (id.kernel->call(*this, sets[set]) != HALYARD_OK) {
         throw std::runtime_error(halyard_last_error());
     }
 }
 
-void Work::spoil_outputs() {
+void BenchmarkCase::spoil_outputs() {
     for (const Matrix &output : sets[0].outputs) {
         std::memset(output.data(), 0xff, output.bytes());
     }
 }
 
-std::vector<std::int64_t> Work::sampled_rows() const {
+std::vector<std::int64_t> BenchmarkCase::sampled_rows() const {
     constexpr std::int64_t elements = 1 << 18;
     const std::int64_t count = std::clamp<std::int64_t>(elements / id.d, 1, id.rows);
     std::vector<std::int64_t> rows;
@@ -174,8 +175,8 @@ std::vector<std::int64_t> Work::sampled_rows() const {
     return rows;
 }
 
-Accuracy Work::accuracy() const {
-    const Operands &set = sets[0];
+Accuracy BenchmarkCase::accuracy() const {
+    const OperandSet &set = sets[0];
     if (sample) {
         return {sample->worst_error(set.outputs[0]), -1};
     }
@@ -211,12 +212,12 @@ Accuracy Work::accuracy() const {
     return worst;
 }
 
-double Work::tolerance() const {
+double BenchmarkCase::tolerance() const {
     const double unit = id.output_dtype() == Dtype::f32 ? 0x1p-24 : id.output_dtype() == Dtype::f16 ? 0x1p-11 : 0x1p-8;
     return 1e-5 + 2 * unit;
 }
 
-double Work::peer_tolerance() const {
+double BenchmarkCase::peer_tolerance() const {
     const bool rounds = id.is_model() && id.dtype != Dtype::f32;
     return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }

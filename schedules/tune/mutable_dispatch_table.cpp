@@ -1,5 +1,5 @@
-// See slots.h.
-#include "slots.h"
+// See mutable_dispatch_table.h.
+#include "mutable_dispatch_table.h"
 
 #include <atomic>
 #include <map>
@@ -19,7 +19,7 @@ enum Index {
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
 #undef HALYARD_VARIANT
-    slot_count
+    table_size
 };
 
 struct Named {
@@ -38,11 +38,11 @@ std::mutex mutex;
 std::function<KernelFunction(int)> resolve;
 std::set<int> *recorded = nullptr;  // while calls are recorded
 
-int answer_first_call(int slot, void **arguments);
+int answer_first_call(int index, void **arguments);
 
-template<int slot>
+template<int index>
 int first_call(void **arguments) {
-    return answer_first_call(slot, arguments);
+    return answer_first_call(index, arguments);
 }
 
 constexpr KernelFunction first_calls[] = {
@@ -53,7 +53,7 @@ constexpr KernelFunction first_calls[] = {
 #undef HALYARD_VARIANT
 };
 
-Function functions[slot_count] = {
+Function functions[table_size] = {
 #define HALYARD_VARIANT(kernel, dtype, isa) {first_call<index_##kernel##_##dtype##_##isa>},
 #define HALYARD_ABSENT(kernel, dtype, isa) {nullptr},
 #include "kernels/variants.inc"
@@ -61,16 +61,16 @@ Function functions[slot_count] = {
 #undef HALYARD_VARIANT
 };
 
-int answer_first_call(int slot, void **arguments) {
+int answer_first_call(int index, void **arguments) {
     KernelFunction function = nullptr;
     {
         const std::lock_guard<std::mutex> lock(mutex);
         if (recorded != nullptr) {
-            recorded->insert(slot);
+            recorded->insert(index);
             return 0;
         }
-        function = resolve(slot);
-        functions[slot] = function;
+        function = resolve(index);
+        functions[index] = function;
     }
     return function(arguments);
 }
@@ -82,56 +82,56 @@ TileKernels &tiles() {
 
 }  // namespace
 
-int slot_of(const Variant &variant) {
-    static const std::map<std::string, int> slots = [] {
+int table_index_of(const Variant &variant) {
+    static const std::map<std::string, int> indices = [] {
         std::map<std::string, int> all;
-        for (int slot = 0; slot < slot_count; slot++) {
-            if (names[slot].is_present) {
-                all[std::string(names[slot].kernel) + " " + names[slot].dtype + " " + names[slot].isa] = slot;
+        for (int index = 0; index < table_size; index++) {
+            if (names[index].is_present) {
+                all[std::string(names[index].kernel) + " " + names[index].dtype + " " + names[index].isa] = index;
             }
         }
         return all;
     }();
-    const auto found = slots.find(variant.kernel->name + " " + variant.dtype + " " + variant.isa);
-    return found == slots.end() ? -1 : found->second;
+    const auto found = indices.find(variant.kernel->name + " " + variant.dtype + " " + variant.isa);
+    return found == indices.end() ? -1 : found->second;
 }
 
-Variant variant_of(int slot) {
-    return {find_kernel(names[slot].kernel), names[slot].dtype, names[slot].isa};
+Variant variant_at(int index) {
+    return {find_kernel(names[index].kernel), names[index].dtype, names[index].isa};
 }
 
-void set_resolver(std::function<KernelFunction(int slot)> resolver) {
+void set_resolver(std::function<KernelFunction(int index)> resolver) {
     resolve = std::move(resolver);
 }
 
-void set_slot(int slot, KernelFunction function) {
-    functions[slot] = function;
+void set_kernel(int index, KernelFunction function) {
+    functions[index] = function;
 }
 
-void clear_slot(int slot) {
-    functions[slot] = first_calls[slot];
+void clear_kernel(int index) {
+    functions[index] = first_calls[index];
 }
 
 void set_tile_panels(const Variant &variant, int panels) {
-    // The slots of a kernel are those of its types on one instruction set after another.
+    // The indices of a kernel are those of its types on one instruction set after another.
     const auto dtypes = static_cast<int>(dtype_names().size()), isas = static_cast<int>(isa_names().size());
-    const int slot = slot_of(variant);
-    tiles().set(static_cast<Kernel>(slot / (isas * dtypes)), static_cast<DType>(slot % dtypes), slot / dtypes % isas,
+    const int index = table_index_of(variant);
+    tiles().set(static_cast<Kernel>(index / (isas * dtypes)), static_cast<DType>(index % dtypes), index / dtypes % isas,
                 panels);
 }
 
-std::vector<int> slots_called_by(const std::function<void()> &work) {
-    KernelFunction before[slot_count];
+std::vector<int> variants_called_by(const std::function<void()> &call) {
+    KernelFunction before[table_size];
     std::set<int> called;
-    for (int slot = 0; slot < slot_count; slot++) {
-        before[slot] = functions[slot];
-        functions[slot] = first_calls[slot];
+    for (int index = 0; index < table_size; index++) {
+        before[index] = functions[index];
+        functions[index] = first_calls[index];
     }
     recorded = &called;
-    work();
+    call();
     recorded = nullptr;
-    for (int slot = 0; slot < slot_count; slot++) {
-        functions[slot] = before[slot];
+    for (int index = 0; index < table_size; index++) {
+        functions[index] = before[index];
     }
     return {called.begin(), called.end()};
 }

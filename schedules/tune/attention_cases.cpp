@@ -1,5 +1,5 @@
-// See attention_works.h.
-#include "attention_works.h"
+// See attention_cases.h.
+#include "attention_cases.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,10 +16,10 @@
 namespace halyard::tune {
 namespace {
 
+using bench::BenchmarkCase;
+using bench::CaseId;
 using bench::HeadsView;
-using bench::Operands;
-using bench::Work;
-using bench::WorkId;
+using bench::OperandSet;
 
 void require(halyard_status status) {
     if (status != HALYARD_OK) {
@@ -30,11 +30,11 @@ void require(halyard_status status) {
 /** Heads of 128 features as most models have them; three of a width that is no multiple of that. */
 constexpr std::int64_t usual_head_dim = 128, odd_heads = 3;
 
-std::int64_t head_dim_of(const WorkId &id) {
+std::int64_t head_dim_of(const CaseId &id) {
     return id.d % usual_head_dim == 0 ? usual_head_dim : id.d / odd_heads;
 }
 
-std::int64_t heads_of(const WorkId &id) {
+std::int64_t heads_of(const CaseId &id) {
     return id.d / head_dim_of(id);
 }
 
@@ -92,8 +92,8 @@ OwnShapes shapes_of_attention() {
     return own;
 }
 
-WorkKind attention_kind(double cap) {
-    WorkKind kind;
+CaseFamily attention_kind(double cap) {
+    CaseFamily kind;
     kind.kernel = bench::make_attention(small_heads, cap);
     kind.own = shapes_of_attention();
     return kind;
@@ -104,7 +104,7 @@ WorkKind attention_kind(double cap) {
 constexpr double rope_theta = 10000;
 
 /** A table for so many positions. */
-const halyard_rope *rope_of(const WorkId &id, bool interleaved) {
+const halyard_rope *rope_of(const CaseId &id, bool interleaved) {
     static std::map<std::tuple<std::int64_t, std::int64_t, bool>, std::shared_ptr<halyard_rope>> all;
     std::shared_ptr<halyard_rope> &rope = all[{head_dim_of(id), id.rows, interleaved}];
     if (rope == nullptr) {
@@ -120,30 +120,31 @@ const halyard_rope *rope_of(const WorkId &id, bool interleaved) {
     return rope.get();
 }
 
-WorkKind rope_kind(const char *name, bool interleaved) {
-    WorkKind kind;
+CaseFamily rope_kind(const char *name, bool interleaved) {
+    CaseFamily kind;
     kind.kernel.name = kind.kernel.operation = name;
-    kind.kernel.call = [interleaved](Work &work, Operands &set) {
-        const HeadsView x(set.inputs[0], 1, heads_of(work.id), head_dim_of(work.id));
-        HeadsView y(set.outputs[0], 1, heads_of(work.id), head_dim_of(work.id));
-        return halyard_rope_apply(work.context.get(), rope_of(work.id, interleaved), &x.view, nullptr, &y.view);
+    kind.kernel.call = [interleaved](BenchmarkCase &bench_case, OperandSet &set) {
+        const HeadsView x(set.inputs[0], 1, heads_of(bench_case.id), head_dim_of(bench_case.id));
+        HeadsView y(set.outputs[0], 1, heads_of(bench_case.id), head_dim_of(bench_case.id));
+        return halyard_rope_apply(bench_case.context.get(), rope_of(bench_case.id, interleaved), &x.view, nullptr,
+                                  &y.view);
     };
-    kind.error = [interleaved](const Work &work) {
-        const auto dim = static_cast<std::size_t>(head_dim_of(work.id));
+    kind.error = [interleaved](const BenchmarkCase &bench_case) {
+        const auto dim = static_cast<std::size_t>(head_dim_of(bench_case.id));
         operations::RopeRule rule;
-        rule.rotary_dim = head_dim_of(work.id);
+        rule.rotary_dim = head_dim_of(bench_case.id);
         rule.theta = rope_theta;
         rule.interleaved = interleaved;
         WorstError error;
-        for (std::int64_t row = 0; row < work.id.rows; row++) {
-            const operations::Row x = work.sets[0].inputs[0].row(row);
+        for (std::int64_t row = 0; row < bench_case.id.rows; row++) {
+            const operations::Row x = bench_case.sets[0].inputs[0].row(row);
             operations::Row expected;
             for (std::size_t begin = 0; begin < x.size(); begin += dim) {
                 for (const operations::Expected &each : operations::rotated(exact(x, begin, dim), rule, row)) {
                     expected.push_back(each.value);
                 }
             }
-            error.add(expected, work.sets[0].outputs[0].row(row));
+            error.add(expected, bench_case.sets[0].outputs[0].row(row));
         }
         return error.worst;
     };
@@ -156,11 +157,11 @@ WorkKind rope_kind(const char *name, bool interleaved) {
 enum CacheInput { keys, values };
 
 /** An f32 row for the keys and one for the values of each position, so that nothing but the kernels converts; and a
- *  cache of the work's type. */
-void prepare_cache(Work &work) {
-    const WorkId &id = work.id;
-    for (std::size_t i = 0; i < id.set_count(work.cold_set); i++) {
-        Operands operands;
+ *  cache of the case's type. */
+void prepare_cache(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
+    for (std::size_t i = 0; i < id.set_count(bench_case.cold_set); i++) {
+        OperandSet operands;
         for (const CacheInput input : {keys, values}) {
             operands.inputs.emplace_back(bench::Dtype::f32, id.rows, id.d);
             operands.inputs.back().fill_random(static_cast<unsigned>(input) + 1, 0.0, 1.5);
@@ -175,23 +176,23 @@ void prepare_cache(Work &work) {
         halyard_kv_cache *cache = nullptr;
         require(halyard_kv_cache_create(&options, nullptr, 0, &cache));
         operands.cache.reset(cache, halyard_kv_cache_destroy);
-        work.sets.push_back(std::move(operands));
+        bench_case.sets.push_back(std::move(operands));
     }
 }
 
-halyard_status append(Work &work, Operands &set) {
-    const HeadsView k(set.inputs[keys], 1, heads_of(work.id), head_dim_of(work.id));
-    const HeadsView v(set.inputs[values], 1, heads_of(work.id), head_dim_of(work.id));
+halyard_status append(BenchmarkCase &bench_case, OperandSet &set) {
+    const HeadsView k(set.inputs[keys], 1, heads_of(bench_case.id), head_dim_of(bench_case.id));
+    const HeadsView v(set.inputs[values], 1, heads_of(bench_case.id), head_dim_of(bench_case.id));
     const halyard_status status = halyard_kv_cache_truncate(set.cache.get(), 0, 0);
     return status != HALYARD_OK
                ? status
-               : halyard_kv_cache_append(work.context.get(), set.cache.get(), 0, nullptr, &k.view, &v.view);
+               : halyard_kv_cache_append(bench_case.context.get(), set.cache.get(), 0, nullptr, &k.view, &v.view);
 }
 
 /** Which of the two are read. */
-halyard_status read(Work &work, Operands &set, std::initializer_list<CacheInput> which) {
-    HeadsView views[] = {{set.outputs[keys], 1, heads_of(work.id), head_dim_of(work.id)},
-                         {set.outputs[values], 1, heads_of(work.id), head_dim_of(work.id)}};
+halyard_status read(BenchmarkCase &bench_case, OperandSet &set, std::initializer_list<CacheInput> which) {
+    HeadsView views[] = {{set.outputs[keys], 1, heads_of(bench_case.id), head_dim_of(bench_case.id)},
+                         {set.outputs[values], 1, heads_of(bench_case.id), head_dim_of(bench_case.id)}};
     DLTensor *outputs[] = {nullptr, nullptr};
     for (const CacheInput each : which) {
         DLTensor &view = views[each].view;
@@ -200,23 +201,23 @@ halyard_status read(Work &work, Operands &set, std::initializer_list<CacheInput>
         view.strides++;
         outputs[each] = &view;
     }
-    return halyard_kv_cache_read(work.context.get(), set.cache.get(), 0, 0, 0, outputs[keys], outputs[values]);
+    return halyard_kv_cache_read(bench_case.context.get(), set.cache.get(), 0, 0, 0, outputs[keys], outputs[values]);
 }
 
 /** What went into the cache must come out of it, rounded to its type. */
-double error_of_copies(const Work &work, std::initializer_list<CacheInput> which) {
-    const Operands &set = work.sets[0];
+double error_of_copies(const BenchmarkCase &bench_case, std::initializer_list<CacheInput> which) {
+    const OperandSet &set = bench_case.sets[0];
     WorstError error;
     for (const CacheInput each : which) {
-        for (std::int64_t row = 0; row < work.id.rows; row++) {
+        for (std::int64_t row = 0; row < bench_case.id.rows; row++) {
             error.add(set.inputs[each].row(row), set.outputs[each].row(row));
         }
     }
     return error.worst;
 }
 
-WorkKind cache_kind(const char *name) {
-    WorkKind kind;
+CaseFamily cache_kind(const char *name) {
+    CaseFamily kind;
     kind.kernel.name = kind.kernel.operation = name;
     kind.kernel.inputs = kind.kernel.outputs = 2;
     kind.kernel.prepare = prepare_cache;
@@ -224,32 +225,32 @@ WorkKind cache_kind(const char *name) {
     return kind;
 }
 
-WorkKind append_kind() {
-    WorkKind kind = cache_kind("kv_append");
+CaseFamily append_kind() {
+    CaseFamily kind = cache_kind("kv_append");
     kind.kernel.call = append;
-    kind.finish = [](Work &work) { require(read(work, work.sets[0], {keys, values})); };
-    kind.error = [](const Work &work) { return error_of_copies(work, {keys, values}); };
+    kind.finish = [](BenchmarkCase &bench_case) { require(read(bench_case, bench_case.sets[0], {keys, values})); };
+    kind.error = [](const BenchmarkCase &bench_case) { return error_of_copies(bench_case, {keys, values}); };
     return kind;
 }
 
-WorkKind read_kind(const char *name, CacheInput which) {
-    WorkKind kind = cache_kind(name);
-    kind.kernel.call = [which](Work &work, Operands &set) {
+CaseFamily read_kind(const char *name, CacheInput which) {
+    CaseFamily kind = cache_kind(name);
+    kind.kernel.call = [which](BenchmarkCase &bench_case, OperandSet &set) {
         if (halyard_kv_cache_length(set.cache.get(), 0, 0) == 0) {
-            const halyard_status status = append(work, set);
+            const halyard_status status = append(bench_case, set);
             if (status != HALYARD_OK) {
                 return status;
             }
         }
-        return read(work, set, {which});
+        return read(bench_case, set, {which});
     };
-    kind.error = [which](const Work &work) { return error_of_copies(work, {which}); };
+    kind.error = [which](const BenchmarkCase &bench_case) { return error_of_copies(bench_case, {which}); };
     return kind;
 }
 
 }  // namespace
 
-std::vector<WorkKind> attention_work_kinds() {
+std::vector<CaseFamily> attention_case_families() {
     return {attention_kind(0),
             attention_kind(softcap),
             rope_kind("rope", false),
