@@ -1,6 +1,6 @@
 // Attention as rows of the benchmark: its tensors, caches filled with random keys and values, and what should come out.
-#ifndef HALYARD_BENCH_ATTENTION_H
-#define HALYARD_BENCH_ATTENTION_H
+#ifndef HALYARD_BENCH_CASES_ATTENTION_H
+#define HALYARD_BENCH_CASES_ATTENTION_H
 
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 // One case to measure: a kernel of the catalogue on one shape, type, cache state and thread count, with its
 // tensors. Ours and every peer run the same BenchmarkCase on the same values.
-#ifndef HALYARD_BENCH_BENCHMARK_CASE_H
-#define HALYARD_BENCH_BENCHMARK_CASE_H
+#ifndef HALYARD_BENCH_CASES_BENCHMARK_CASE_H
+#define HALYARD_BENCH_CASES_BENCHMARK_CASE_H
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 // The matrices of a layer: their values, their packed forms, and what the layer should give.
-#ifndef HALYARD_BENCH_LAYER_H
-#define HALYARD_BENCH_LAYER_H
+#ifndef HALYARD_BENCH_CASES_LAYER_H
+#define HALYARD_BENCH_CASES_LAYER_H
 
 #include <memory>
 #include <vector>

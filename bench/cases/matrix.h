@@ -1,7 +1,7 @@
 // Tensors of the benchmark, and matrices whose values repeat, so that a reference or another process can know them all
 // without holding them.
-#ifndef HALYARD_BENCH_MATRIX_H
-#define HALYARD_BENCH_MATRIX_H
+#ifndef HALYARD_BENCH_CASES_MATRIX_H
+#define HALYARD_BENCH_CASES_MATRIX_H
 
 #include <cstdint>
 

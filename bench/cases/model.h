@@ -1,6 +1,6 @@
 // A whole model with random weights as a row of the benchmark: embedding, blocks, last norm, logits.
-#ifndef HALYARD_BENCH_MODEL_H
-#define HALYARD_BENCH_MODEL_H
+#ifndef HALYARD_BENCH_CASES_MODEL_H
+#define HALYARD_BENCH_CASES_MODEL_H
 
 #include <memory>
 #include <vector>
