@@ -82,9 +82,9 @@ void PeerContender::run(benchmark::State &state) {
 
 // ---- Peer ----
 
-Peer::Peer(const KnownPeer &known, const PeerOptions &options)
-    : name(known.name), is_capped(options.caps_isa()),
-      process(options, {options.python, "-u", (fs::path(HALYARD_BENCH_PEERS_DIR) / "served.py").string(), known.script,
+Peer::Peer(std::string label, const std::string &script, const PeerOptions &options)
+    : name(std::move(label)), is_capped(options.caps_isa()),
+      process(options, {options.python, "-u", (fs::path(HALYARD_BENCH_PEERS_DIR) / "served.py").string(), script,
                         HALYARD_BENCH_LIBRARIES_DIR}),
       hello(process.ask({{"do", "hello"}}, start_limit)) {}
 
@@ -106,19 +106,18 @@ std::string Peer::refusal(const CaseId &id) const {
                : "is not compared for this type";
 }
 
-std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders) {
+std::map<std::string, std::string> known_peers(const std::vector<std::string> &folders) {
     constexpr std::string_view ending = "_peer.py";
-    std::vector<KnownPeer> found;
+    std::map<std::string, std::string> found;
     for (const std::string &folder : folders) {
         for (const auto &entry : fs::directory_iterator(folder)) {
             const std::string file = entry.path().filename().string();
             const std::size_t length = file.size() - std::min(file.size(), ending.size());
             if (length > 0 && file.substr(length) == ending) {
-                found.push_back({file.substr(0, length), fs::absolute(entry.path()).string()});
+                found.emplace(file.substr(0, length), fs::absolute(entry.path()).string());
             }
         }
     }
-    std::sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
     return found;
 }
 

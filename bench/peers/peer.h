@@ -4,6 +4,8 @@
 #ifndef HALYARD_BENCH_PEERS_PEER_H
 #define HALYARD_BENCH_PEERS_PEER_H
 
+#include <map>
+
 #include "peers/process.h"
 #include "timing/measure.h"
 
@@ -40,16 +42,12 @@ private:
     bool is_awaited = true;
 };
 
-/** The name of a peer and its file. */
-struct KnownPeer {
-    std::string name, script;
-};
-/** Those in these folders, sorted by name. */
-std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders);
+/** The peers in these folders: {name, file}. */
+std::map<std::string, std::string> known_peers(const std::vector<std::string> &folders);
 
 class Peer {
 public:
-    Peer(const KnownPeer &known, const PeerOptions &options);
+    Peer(std::string name, const std::string &script, const PeerOptions &options);
 
     const std::string name;
     /** Empty, or why it is not there. */
