@@ -33,7 +33,6 @@ json describe_layer(const Process &process, const BenchmarkCase &bench_case) {
                   {"norm", norm_names[form.norm]},
                   {"activation", name_of(form.activation)},
                   {"d_out", bench_case.id.d_out},
-                  {"period", random_period},
                   {"bias", send_vector(process, "layer_bias", bench_case.layer->bias(Layer::first))},
                   {"bias_down", send_vector(process, "layer_bias_down", bench_case.layer->bias(Layer::down))}};
     for (const Layer::Part part : {Layer::first, Layer::up, Layer::down}) {
@@ -51,8 +50,7 @@ json describe_layer(const Process &process, const BenchmarkCase &bench_case) {
 json describe_positions(const Process &process, const CaseId &id, const History *history) {
     const HeadShape &shape = id.heads();
     json positions = {{"heads", shape.heads},        {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim},
-                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached},
-                      {"period", random_period}};
+                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached}};
     if (history != nullptr) {
         positions["history"] = {describe(process, "history_keys", history->keys()),
                                 describe(process, "history_values", history->values())};
@@ -90,7 +88,6 @@ json describe_model(const Process &process, const BenchmarkCase &bench_case) {
     const BlockForm &form = model.form();
     json request = {{"vocabulary", form.vocabulary},
                     {"cached", bench_case.id.cached},
-                    {"period", random_period},
                     {"heads", form.heads.heads},
                     {"kv_heads", form.heads.kv_heads},
                     {"head_dim", form.heads.head_dim},

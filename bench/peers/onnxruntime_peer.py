@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime as ort
 from c_calls import POINTER, CCall
 from onnx import TensorProto, helper, numpy_helper
-from row_tensors import GATES, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import GATES, IN_GRAPHS, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ort.__version__
 TITLE = "ONNX Runtime"
@@ -26,25 +26,7 @@ DTYPES = ["f32", "f16"]
 MS = "com.microsoft"
 QUICK = {"gelu_sigmoid": 1.702, "silu": 1.0, "swish": 1.0}
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "softmax": "Softmax"}
-OPERATIONS = [
-    *QUICK,
-    *UNARY,
-    *GATES,
-    *[name + "_packed" for name in GATES],
-    "bilinear_packed",
-    "gelu",
-    "gelu_tanh",
-    "rms_norm",
-    "layer_norm",
-    "add_rms_norm",
-    "add_layer_norm",
-    "add",
-    "bilinear",
-    "cast",
-    "linear",
-    "ffn",
-    "attention",
-]
+OPERATIONS = [*QUICK, *UNARY, "gelu", "gelu_tanh", *IN_GRAPHS]
 ONNX_TYPES = {"f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16}
 
 

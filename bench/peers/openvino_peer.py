@@ -13,7 +13,7 @@ import numpy as np
 import openvino as ov
 from c_calls import POINTER, CCall, function
 from openvino import opset13 as op
-from row_tensors import GATES, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import GATES, IN_GRAPHS, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ov.get_version().split("-")[0]
 TITLE = "OpenVINO"
@@ -43,33 +43,13 @@ def swish(x, factor=1.0):
 
 
 ACTIVATIONS = {
-    "relu": op.relu,
-    "sigmoid": op.sigmoid,
-    "tanh": op.tanh,
-    "exp": op.exp,
-    "silu": swish,
-    "swish": swish,
+    **{"relu": op.relu, "sigmoid": op.sigmoid, "tanh": op.tanh, "exp": op.exp, "silu": swish, "swish": swish},
     "gelu": lambda x: op.gelu(x, "erf"),
     "gelu_tanh": lambda x: op.gelu(x, "tanh"),
     "gelu_sigmoid": lambda x: swish(x, 1.702),
     "softmax": lambda x: op.softmax(x, -1),
 }
-OPERATIONS = [
-    *ACTIVATIONS,
-    *GATES,
-    *[name + "_packed" for name in GATES],
-    "bilinear_packed",
-    "rms_norm",
-    "layer_norm",
-    "add_rms_norm",
-    "add_layer_norm",
-    "add",
-    "bilinear",
-    "cast",
-    "linear",
-    "ffn",
-    "attention",
-]
+OPERATIONS = [*ACTIVATIONS, *IN_GRAPHS]
 
 
 def norm(x, request, rms):

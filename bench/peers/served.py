@@ -17,7 +17,7 @@ The file says what the peer is:
 
 returns (calls, outputs, note): a call for each operand set, a function that gives the outputs of set 0 after its call,
 as NumPy arrays or what else has tofile(path), and what a reader should know of the row; it raises whatever says why it
-cannot do the row, best in a NotImplementedError. Modules beside the file and beside this one can be imported; row_tensors.py
+cannot do the row. Modules beside the file and beside this one can be imported; row_tensors.py
 and torch_rows.py read a request's tensors. In FOLDER lie the libraries that were built for peers (c_calls.py).
 
 A peer whose packages contradict those of others has a virtual environment of its own: peers/NAME in that of the
@@ -105,8 +105,7 @@ def hello(peer, name):
 
 
 def text_of(error):
-    name = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
-    return f"{name}{error}".strip().partition("\n")[0]
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0]
 
 
 def main(path, _):

@@ -210,9 +210,8 @@ def group_legend(groups):
 # ---- bars: a line of HTML for each row ----
 
 
-def bar_line(name, text, marks, hint=""):
-    title = f' title="{escape(hint)}"' if hint else ""
-    return (f'<div class="row"><span class="name"{title}>{escape(name)}</span><span class="time">{text}</span>'
+def bar_line(name, text, marks):
+    return (f'<div class="row"><span class="name">{escape(name)}</span><span class="time">{text}</span>'
             f'<span class="track">{"".join(marks)}</span></div>')
 
 
@@ -226,6 +225,13 @@ def span(css, low, high):
 
 def at(css, place, title):
     return f'<i class="mark {css}" style="left:{place:.2f}%" title="{escape(title)}"></i>'
+
+
+def filled(css, value, text):
+    """A bar up to `value`, where a line marks 1; one that ends at the right goes on and has its text there."""
+    most = 1.25
+    marks = [span(f"fill {css}", 0, min(value, most) / most * 100), '<i class="one"></i>']
+    return marks + ([f'<b class="above">{text}</b>'] if value > most else [])
 
 
 def row_label(row):
@@ -262,13 +268,8 @@ def ratio_bars(rows, peers, palette):
 
 def limit_bars(rows, most):
     """How much of the limit each row reached, the least first."""
-    lines = []
-    for row in sorted(rows, key=lambda each: each.fraction)[:most]:
-        part = min(row.fraction, 1.25) / 1.25 * 100
-        marks = [span(f"fill {row.bound_by}", 0, part), '<i class="one"></i>']
-        marks += [f'<b class="above">{row.fraction:.0%}</b>'] if row.fraction > 1.25 else []
-        lines.append(bar_line(row_label(row), row.fraction_text, marks))
-    return bars(lines)
+    return bars(bar_line(row_label(row), row.fraction_text, filled(row.bound_by, row.fraction, f"{row.fraction:.0%}"))
+                for row in sorted(rows, key=lambda each: each.fraction)[:most])
 
 
 def thread_pairs(run):
@@ -287,9 +288,7 @@ def thread_bars(run, pairs):
     lines = []
     for one, row in pairs:
         gain = one.seconds / row.seconds
-        part = min(gain / run.threads, 1.25) / 1.25 * 100
-        marks = [span("fill reading", 0, part), '<i class="one"></i>']
-        marks += [f'<b class="above">{gain:.1f}×</b>'] if gain / run.threads > 1.25 else []
+        marks = filled("reading", gain / run.threads, f"{gain:.1f}×")
         lines.append(bar_line(row_label(row).rsplit(" ", 1)[0], f"{gain:.2f}×", marks))
     return bars(lines)
 

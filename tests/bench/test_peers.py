@@ -137,8 +137,7 @@ class Odd(unittest.TestCase):
             run = load(folder / "bench.json")
         self.assertEqual({each["name"]: each["missing"] for each in run.data["peers"] if each["missing"]},
                          {"types": "TypeError: 'NoneType' object is not iterable"})
-        found = run.versions
-        self.assertEqual(found["version"], "3")
+        self.assertEqual(run.about["version"].version, "3")
         for row in run.rows:
             self.assertEqual(row["peers"]["notes"]["note"], "None")
             self.assertEqual(row["peers"]["few"]["reason"], "ValueError: 0 outputs instead of 1")
