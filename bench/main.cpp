@@ -168,14 +168,10 @@ std::string time_left(std::chrono::steady_clock::time_point start, std::size_t d
 /** The instruction set that the library chooses under the cap. */
 halyard_isa chosen_isa(const Options &options) {
     halyard_context *made = nullptr;
-    if (halyard_context_create(&made) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_context_create(&made));
     const std::unique_ptr<halyard_context, void (*)(halyard_context *)> context(made, halyard_context_destroy);
-    if (halyard_context_set_max_isa(made, (options.isa.empty() ? operations::strongest_isa : isas().at(options.isa))) !=
-        HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(
+        halyard_context_set_max_isa(made, options.isa.empty() ? operations::strongest_isa : isas().at(options.isa)));
     return halyard_context_isa(made);
 }
 

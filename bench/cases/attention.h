@@ -35,6 +35,9 @@ private:
     PeriodicMatrix past_keys, past_values;
 };
 
+/** A cache that holds a row's positions. */
+std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t layers);
+
 /** Forgets what calls appended to a cache. */
 halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache);
 

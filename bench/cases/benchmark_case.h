@@ -112,6 +112,9 @@ struct CaseId {
     std::size_t set_count(std::size_t cold_set) const;
 };
 
+/** Throws what the library says if it refused. */
+void require(halyard_status status);
+
 struct BenchmarkCase {
     BenchmarkCase(const CaseId &id, std::size_t cold_set, halyard_isa isa);
 
@@ -144,7 +147,6 @@ struct BenchmarkCase {
 private:
     /** In the order of an Operation's operands: inputs, weight, bias, outputs. */
     std::vector<const Matrix *> matrices(const OperandSet &set) const;
-    std::vector<std::int64_t> sampled_rows() const;
 };
 
 /** Every kernel of tensors of rows, in the order of the report. */
