@@ -97,10 +97,8 @@ class Model:
         operation, gate, up = request["operation"], "x0", "x1"
         if operation.endswith("_packed"):
             operation = operation.removesuffix("_packed")
-            gate, up = [
-                self.node("Slice", ["x0", *[self.constant(np.array([each])) for each in (start, stop, 1, step)]])
-                for start, stop, step in gate_and_up(request)
-            ]
+            gate, up = [self.node("Slice", ["x0", *[self.constant(np.array([each])) for each in (start, stop, 1, step)]])
+                        for start, stop, step in gate_and_up(request)]
         if operation in ("add_rms_norm", "add_layer_norm"):
             self.add_norm(request, operation == "add_rms_norm")
             return
@@ -124,13 +122,9 @@ class Model:
         def info(name, dtype, shape):
             return helper.make_tensor_value_info(name, ONNX_TYPES[dtype], shape)
 
-        graph = helper.make_graph(
-            self.nodes,
-            "row",
-            [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(row.inputs[0])],
-            [info(f"y{i}", request["output_dtype"], each.shape) for i, each in enumerate(row.outputs[0])],
-            self.constants,
-        )
+        inputs = [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(row.inputs[0])]
+        outputs = [info(f"y{i}", request["output_dtype"], each.shape) for i, each in enumerate(row.outputs[0])]
+        graph = helper.make_graph(self.nodes, "row", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", 23), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 

@@ -42,13 +42,9 @@ def swish(x, factor=1.0):
     return op.swish(x, scalar(factor, x))
 
 
-ACTIVATIONS = {
-    **{"relu": op.relu, "sigmoid": op.sigmoid, "tanh": op.tanh, "exp": op.exp, "silu": swish, "swish": swish},
-    "gelu": lambda x: op.gelu(x, "erf"),
-    "gelu_tanh": lambda x: op.gelu(x, "tanh"),
-    "gelu_sigmoid": lambda x: swish(x, 1.702),
-    "softmax": lambda x: op.softmax(x, -1),
-}
+ACTIVATIONS = {"relu": op.relu, "sigmoid": op.sigmoid, "tanh": op.tanh, "exp": op.exp, "silu": swish, "swish": swish,
+               "gelu": lambda x: op.gelu(x, "erf"), "gelu_tanh": lambda x: op.gelu(x, "tanh"),
+               "gelu_sigmoid": lambda x: swish(x, 1.702), "softmax": lambda x: op.softmax(x, -1)}
 OPERATIONS = [*ACTIVATIONS, *IN_GRAPHS]
 
 
@@ -191,13 +187,8 @@ class Compiled:
         self.outputs = len(model.outputs)
         xml = os.path.join(os.path.dirname(request["output_paths"][0]), "openvino.xml")
         ov.serialize(model, xml)
-        options = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": "1",
-            "INFERENCE_NUM_THREADS": str(request["threads"]),
-            "INFERENCE_PRECISION_HINT": request["dtype"],
-            "ENABLE_CPU_PINNING": "NO",
-        }
+        options = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(request["threads"]),
+                   "INFERENCE_PRECISION_HINT": request["dtype"], "ENABLE_CPU_PINNING": "NO"}
         properties = (Property * len(options))(*[(key.encode(), value.encode()) for key, value in options.items()])
         try:
             read = made("ov_core_read_model", CORE, ctypes.c_char_p(xml.encode()), ctypes.c_char_p(None))
