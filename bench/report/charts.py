@@ -42,6 +42,7 @@ SHAPES = {
 
 class Palette:
     """Which colour and shape each peer has; peers that are not in ORDER have others."""
+
     def __init__(self, names):
         self.index = {name: i for i, name in enumerate([*ORDER, *sorted(set(names) - set(ORDER))])}
 
@@ -80,6 +81,7 @@ def outline(shape, x, y, size):
 
 class Log:
     """A logarithmic axis from `low` to `high` over the pixels from `start` to `end`."""
+
     def __init__(self, low, high, start=0, end=0, base=10):
         self.low, self.high, self.start, self.end, self.base = low, high, start, end, base
 
@@ -105,6 +107,7 @@ def short_number(value):
 
 class Plot:
     """An SVG with two axes and whatever is drawn between them."""
+
     def __init__(self, width, height, x, y, x_title, y_title, left=52, bottom=40, top=12, right=12):
         self.width, self.height = width, height
         self.box = (left, top, width - right, height - bottom)

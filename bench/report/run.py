@@ -106,6 +106,7 @@ def peer_of(data):
 
 class Row:
     """A row of the run, with the peers that took part in it."""
+
     def __init__(self, data, peers):
         self.data, self.peers = data, peers
         self.abnormal = {}  # {peer: the greatest ratio of rows like it}, see Run.find_abnormal

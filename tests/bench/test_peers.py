@@ -115,6 +115,7 @@ class Folders(unittest.TestCase):
 
 class Odd(unittest.TestCase):
     """Peers that do not keep to what served.py says of them."""
+
     def test_a_peer_that_is_odd_costs_itself_alone(self):
         good = "return [lambda: silu(request)] * request['sets'], lambda: [silu(request)], 'note'"
         peers = {

@@ -49,9 +49,8 @@ def row(kernel, peers, group="norms", rows=64, d=4096, state="hot", threads=2, s
         "name": f"{kernel}/f32/{rows}x{d}/{state}/{threads}t", "kernel": kernel, "group": group, "dtype": "f32",
         "rows": rows, "d": d, "state": state, "threads": threads, "isa": "avx2", "bytes": 8 * rows * d,
         "traffic": "copy", "rounds": 7, "failure": "", "is_wrong": False, "error": 1e-7, "ulps": 1.5, "tolerance": 1e-5,
-        "seconds": estimate(seconds,
-                            0.01 * seconds), "limit_seconds": estimate(0.8 * seconds), "limit_stores": "ordinary",
-        "fraction_of_limit": estimate(0.8), "ours_over_ours_again": estimate(1.0), "noise": 0.02, "peers": peers, **more
+        "seconds": estimate(seconds, 0.01 * seconds), "limit_seconds": estimate(0.8 * seconds),
+        "limit_stores": "ordinary", "fraction_of_limit": estimate(0.8), "ours_over_ours_again": estimate(1.0), "noise": 0.02, "peers": peers, **more
     }
 
 
@@ -66,22 +65,18 @@ def layer(rows, seconds, peers):
 
 
 def run_of(rows):
-    bandwidth = [{
-        "stream": stream, "level": level, "working_set": 1 << 20, "threads": threads,
-        "bytes_per_second": speed * threads
-    } for level, speed in (("L1", 3e11), ("memory", 2e10)) for stream in ("read", "copy") for threads in (1, 2)]
+    bandwidth = [{"stream": stream, "level": level, "working_set": 1 << 20, "threads": threads,
+                  "bytes_per_second": speed * threads}
+                 for level, speed in (("L1", 3e11), ("memory", 2e10)) for stream in ("read", "copy") for threads in (1, 2)]
+    flops = [{"isa": "avx2", "threads": threads, "flops_per_second": threads * 1e11} for threads in (1, 2)]
     return {
         "schema": 3, "date": "2026-01-01 00:00 UTC", "work_list": "default", "interrupted": False,
         "library": {"version": "1.2.3", "isa": "avx2", "compiler": "a compiler"}, "threads": 2, "pinned": False,
-        "loop_overhead_seconds": 1e-9, "busy_elsewhere": 0.0, "machine": {
-            "cpu": "a <processor>", "system": "a system", "processors": 2, "l1": 32768, "l2": 1 << 20, "l3": 1 << 25,
-            "memory": 1 << 33
-        }, "limits": {
-            "isa": "avx2", "bandwidth": bandwidth, "flops": [{"isa": "avx2", "threads": 1, "flops_per_second": 1e11},
-                                                             {"isa": "avx2", "threads": 2, "flops_per_second": 2e11}],
-            "contradictions": []
-        }, "peers": [{"name": "fast", "version": "2", "missing": ""}, {"name": "slow", "version": "3", "missing": ""},
-                     {"name": "gone", "version": "", "missing": "is not here & never was"}], "rows": rows}
+        "loop_overhead_seconds": 1e-9, "busy_elsewhere": 0.0,
+        "machine": {"cpu": "a <processor>", "system": "a system", "processors": 2, "l1": 32768, "l2": 1 << 20,
+                    "l3": 1 << 25, "memory": 1 << 33},
+        "limits": {"isa": "avx2", "bandwidth": bandwidth, "flops": flops, "contradictions": []},
+        "peers": [declared("fast"), declared("slow"), declared("gone", "is not here & never was")], "rows": rows}
 
 
 def made(data):
@@ -109,14 +104,16 @@ def sample():
         row("rms_norm", {"fast": peer(1.2, "ahead")}, rows=2048, d=8192, state="cold", seconds=1e-3),
         row("silu", {"fast": peer(1.005, "tie", 40.0), "slow": {"reason": "its process crashed (Segmentation fault)"}},
             "activations"),
-        row(
-            "gelu", {
-                "fast": peer(0.5, "behind", 3.0, "allocates <its> output"),
-                "slow": {"is_wrong": True, "note": "", "error": None, "ulps": None}
-            }, "activations"),
+        row("gelu", {"fast": peer(0.5, "behind", 3.0, "allocates <its> output"),
+                     "slow": {"is_wrong": True, "note": "", "error": None, "ulps": None}}, "activations"),
         layer(1, 1e-3, {"fast": peer(1.1, "ahead")}),
         layer(8, 1.2e-3, {"fast": peer(1.3, "ahead")}),
         layer(64, 6e-3, {"fast": peer(1.2, "ahead")})])
+
+
+def report(program, *arguments):
+    """Runs a program of bench/report."""
+    return subprocess.run([sys.executable, BENCH / "report" / program, *arguments], capture_output=True, text=True)
 
 
 class Outline(html.parser.HTMLParser):
@@ -389,13 +386,7 @@ class Files(unittest.TestCase):
         return str(path)
 
     def test_the_program(self):
-        done = subprocess.run([
-            sys.executable,
-            str(BENCH / "report/report.py"),
-            self.write(sample()), "--output",
-            str(self.folder / "out"), "--text",
-            str(self.folder / "bench.txt")
-        ], capture_output=True, text=True)
+        done = report("report.py", self.write(sample()), "--output", self.folder / "out", "--text", self.folder / "bench.txt")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("Against each peer", done.stdout)
         self.assertIn("Largest errors", (self.folder / "bench.txt").read_text())
@@ -415,24 +406,22 @@ class Files(unittest.TestCase):
         del no_machine["machine"]
         odd_threads = sample()
         odd_threads["threads"] = "<b>"
-        for content, words in (("{\n", "is damaged"), ("", "schema"), ("[]\n", "schema"), ({"schema": 2,
-                                                                                            "rows": []}, "schema 3"),
-                               (without_seconds, "row 2 (rms_norm/f32/2048x8192/cold/2t) is damaged"),
-                               (no_row, "row 1 (no object) is damaged"), (odd_verdict, "the verdict on fast"),
-                               (zero, "a median of 0"), (no_machine, "machine"), ("[" * 100000 + "\n", "is damaged"),
-                               ('{"schema": 3, "noise": NaN}\n', "NaN"), (odd_threads, "damaged")):
+        for content, words in (
+                ("{\n", "is damaged"), ("", "schema"), ("[]\n", "schema"), ({"schema": 2, "rows": []}, "schema 3"),
+                (without_seconds, "row 2 (rms_norm/f32/2048x8192/cold/2t) is damaged"),
+                (no_row, "row 1 (no object) is damaged"), (odd_verdict, "the verdict on fast"), (zero, "a median of 0"),
+                (no_machine, "machine"), ("[" * 100000 + "\n", "is damaged"),
+                ('{"schema": 3, "noise": NaN}\n', "NaN"), (odd_threads, "damaged")):
             path = self.write(content)
             with self.assertRaises(Failure) as caught:
                 load(path)
             self.assertIn(words, str(caught.exception))
             self.assertIn(path, str(caught.exception))
-            done = subprocess.run(
-                [sys.executable, str(BENCH / "report/report.py"), path, "--output",
-                 str(self.folder)], capture_output=True, text=True)
+            done = report("report.py", path, "--output", self.folder)
             self.assertEqual(done.returncode, 1)
             self.assertNotIn("Traceback", done.stderr)
         with self.assertRaises(Failure) as caught:
-            load(str(self.folder / "nothing.json"))
+            load(self.folder / "nothing.json")
         self.assertIn("cannot be read", str(caught.exception))
 
     def test_a_run_that_was_killed_keeps_its_rows(self):
@@ -445,23 +434,15 @@ class Files(unittest.TestCase):
         self.assertFalse(load(self.write(whole)).data["interrupted"])
 
     def test_a_report_that_cannot_be_written_is_said(self):
-        done = subprocess.run([
-            sys.executable,
-            str(BENCH / "report/report.py"),
-            self.write(sample()), "--output",
-            str(self.folder / "bench.json")
-        ], capture_output=True, text=True)
+        done = report("report.py", self.write(sample()), "--output", self.folder / "bench.json")
         self.assertEqual(done.returncode, 1)
         self.assertTrue(done.stderr.startswith(f"report.py: {self.folder / 'bench.json'}: "), done.stderr)
 
     def test_what_shows_only_in_the_making_is_named_too(self):
-        for key, value in (("loop_overhead_seconds", "x"), ("busy_elsewhere", None), ("limits",
-                                                                                      {"bandwidth": 3, "flops": []})):
+        for key, value in (("loop_overhead_seconds", "x"), ("busy_elsewhere", None),
+                           ("limits", {"bandwidth": 3, "flops": []})):
             path = self.write({**sample(), key: value})
-            done = subprocess.run(
-                [sys.executable,
-                 str(BENCH / "report/report.py"), path, "--output",
-                 str(self.folder / "out")], capture_output=True, text=True)
+            done = report("report.py", path, "--output", self.folder / "out")
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"{path} is damaged", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
@@ -470,6 +451,7 @@ class Files(unittest.TestCase):
 
 class Published(unittest.TestCase):
     """What bench/results/latest.json says agrees with itself."""
+
     def setUp(self):
         self.run = load(BENCH / "results" / "latest.json")
 
@@ -507,9 +489,7 @@ class Readme(unittest.TestCase):
         self.latest.write_text(text_of(self.data))
 
     def program(self, *options):
-        return subprocess.run(
-            [sys.executable, str(BENCH / "report/readme.py"), "--root",
-             str(self.root), *options], capture_output=True, text=True)
+        return report("readme.py", "--root", str(self.root), *options)
 
     def test_table_and_chart(self):
         self.assertEqual(self.program("--check").returncode, 1)
@@ -540,22 +520,19 @@ class Readme(unittest.TestCase):
         good = self.latest.read_text()
         limits = {**self.data["limits"], "contradictions": ["L2 copy, 2 threads"]}
         wrong = {"is_wrong": True, "note": "", "error": None}
-        for why, change in (("L2 copy, 2 threads", {"limits": limits}), ("other programs used 40%", {
-                "busy_elsewhere": 0.4
-        }), ("interrupted",
-             {"interrupted": True
-              }), ("two other libraries", {"rows": self.data["rows"][2:]}), ("WRONG RESULT of halyard", {
-                  "rows": [*self.data["rows"], {**row("silu", {}), "is_wrong": True}]
-              }), ("openvino is missing: it broke",
-                   {"peers": [*self.data["peers"], declared("openvino", "it broke")]
-                    }), ("pytorch is wrong in silu",
-                         {"rows": [*self.data["rows"], row("silu", {"pytorch": wrong})]
-                          }), ("pytorch stopped in silu", {
-                              "rows": [*self.data["rows"],
-                                       row("silu", {"pytorch": {"reason": "its process crashed"}})]
-                          }), ("pytorch is abnormal in exp",
-                               {"rows": [*self.data["rows"],
-                                         row("exp", {"pytorch": peer(50.0, "ahead")}, rows=8)]})):
+        def more(*rows):
+            return {"rows": [*self.data["rows"], *rows]}
+
+        for why, change in (
+                ("L2 copy, 2 threads", {"limits": limits}),
+                ("other programs used 40%", {"busy_elsewhere": 0.4}),
+                ("interrupted", {"interrupted": True}),
+                ("two other libraries", {"rows": self.data["rows"][2:]}),
+                ("WRONG RESULT of halyard", more({**row("silu", {}), "is_wrong": True})),
+                ("openvino is missing: it broke", {"peers": [*self.data["peers"], declared("openvino", "it broke")]}),
+                ("pytorch is wrong in silu", more(row("silu", {"pytorch": wrong}))),
+                ("pytorch stopped in silu", more(row("silu", {"pytorch": {"reason": "its process crashed"}}))),
+                ("pytorch is abnormal in exp", more(row("exp", {"pytorch": peer(50.0, "ahead")}, rows=8)))):
             done = self.publish(change)
             self.assertEqual(done.returncode, 1, why)
             self.assertIn(why, done.stderr)
@@ -594,8 +571,7 @@ class Readme(unittest.TestCase):
         self.assertIn("results: begin", done.stderr)
 
     def test_the_readme_is_what_the_committed_result_gives(self):
-        done = subprocess.run([sys.executable, str(BENCH / "report/readme.py"), "--check"], capture_output=True,
-                              text=True)
+        done = report("readme.py", "--check")
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
