@@ -63,7 +63,7 @@ json describe_block(const Process &process, const std::string &prefix, const Blo
     json result = {{"d", form.d},
                    {"d_ff", form.d_ff},
                    {"norm", norm_names[form.norm]},
-                   {"eps", form.norm == HALYARD_NORM_RMS ? rms_norm_eps : layer_norm_eps},
+                   {"eps", form.eps()},
                    {"activation", name_of(form.activation)},
                    {"gated", form.gated},
                    {"rope_theta", form.rope_theta}};
