@@ -35,7 +35,7 @@ private:
                                std::size_t most);
     int rounds_of(const CaseId &id) const;
     /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
-    std::unique_ptr<PeerContender> begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result);
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) const;
     /** Whether it is ready and right. */
     static bool finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerResult &result);
 
@@ -45,7 +45,7 @@ private:
     std::unique_ptr<Team> team;
 };
 
-/** The processes of the peers, each once. */
+/** The processes of the peers. */
 std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers);
 
 }  // namespace halyard::bench

@@ -5,8 +5,8 @@
 // each sample is one run of it over one registered benchmark: round by round, ours, its limit, each peer, ours again,
 // in an order that changes from round to round. Ratios are formed within a round, so that a slow phase of the machine
 // meets both sides, and the median over the rounds counts. Ours against ours again is the noise of the row.
-#ifndef HALYARD_BENCH_MEASURE_H
-#define HALYARD_BENCH_MEASURE_H
+#ifndef HALYARD_BENCH_TIMING_MEASURE_H
+#define HALYARD_BENCH_TIMING_MEASURE_H
 
 #include <benchmark/benchmark.h>
 #include <sys/types.h>
