@@ -66,28 +66,6 @@ std::map<std::string, halyard_isa> isas() {
     return names;
 }
 
-/** Watches how much of the machine others use while this program and its peers measure. */
-class BusyElsewhere {
-public:
-    BusyElsewhere(const Machine &of, const std::vector<pid_t> &own)
-        : processors(of.processors), processes(own), start(Clock::now()), elsewhere_before(elsewhere()) {}
-    double share() const {
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        return std::max(0.0, (elsewhere() - elsewhere_before) / (seconds * processors));
-    }
-
-private:
-    using Clock = std::chrono::steady_clock;
-    double elsewhere() const {
-        const ProcessorTime all = processor_time();
-        return all.busy + all.stolen - processor_seconds_of(processes);
-    }
-    int processors;
-    std::vector<pid_t> processes;
-    Clock::time_point start;
-    double elsewhere_before;
-};
-
 /** The files of the peers that the command names; a name that is none is refused, with those there are. */
 std::map<std::string, std::string> wanted_peers(const Options &options) {
     const std::map<std::string, std::string> known = known_peers(options.peer_folders);
@@ -233,10 +211,10 @@ int run_benchmark(const Options &options) {
     run.isa = halyard_isa_name(peer_options.isa);
     std::cerr << "starting the peers" << std::endl;
     const std::vector<std::unique_ptr<Peer>> peers = make_peers(wanted, peer_options, run);
-    const BusyElsewhere busy_elsewhere(run.machine, processes_of(peers));
-
+    BusyElsewhere busy_elsewhere(run.machine.processors);
     const bool is_terminal = isatty(STDERR_FILENO) != 0;
     std::cerr << "measuring the limits of the machine" << std::flush;
+    busy_elsewhere.begin({});
     run.limits = measure_limits(
         run.machine, peer_options.isa, run.threads,
         [is_terminal](const std::string &what) {
@@ -245,12 +223,13 @@ int run_benchmark(const Options &options) {
             }
         },
         [] { return interrupted != 0; });
+    busy_elsewhere.end();
     std::cerr << (is_terminal ? "\r\x1b[Kmeasured the limits of the machine" : "") << std::endl;
     run.loop_overhead = loop_overhead();
 
     file.write(header_of(run));
 
-    Runner runner({options.rounds, !options.quick}, peer_options, peers);
+    Runner runner({options.rounds, !options.quick}, peer_options, peers, busy_elsewhere);
     measure_rows(runner, rows, file, run);
     repeat_contradicted(run.limits, rates_of(run), run.machine, [] { return interrupted != 0; });
     run.interrupted = interrupted != 0;

@@ -142,9 +142,15 @@ std::size_t Runner::measure_beside(RowResult &row, BenchmarkCase &bench_case, co
         contenders.push_back(&side->contender());
     }
     contenders.push_back(own.again);
-    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, processes_of(peers),
+    std::vector<pid_t> processes;
+    for (const auto &peer : peers) {
+        processes.push_back(peer->process_id());
+    }
+    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, with_descendants(processes),
                     [] { return interrupted != 0; }};
+    busy_elsewhere.begin(plan.processes);
     const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+    busy_elsewhere.end();
     if (first == 0) {
         take_ours(row, bench_case, own.limits.size(), seconds);
     }
@@ -190,14 +196,6 @@ bool Runner::finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerRes
     result.note = side.note;
     result.resident = side.resident;
     return !result.is_wrong;
-}
-
-std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers) {
-    std::vector<pid_t> processes;
-    for (const auto &peer : peers) {
-        processes.push_back(peer->process_id());
-    }
-    return processes;
 }
 
 }  // namespace halyard::bench

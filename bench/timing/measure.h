@@ -69,9 +69,6 @@ std::vector<std::vector<double>> measure(const std::vector<Contender *> &contend
  * `iterations`. */
 double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations);
 
-/** Processor time that this process and `others` have used so far, in seconds. */
-double processor_seconds_of(const std::vector<pid_t> &others);
-
 /** Seconds per call of a contender that does nothing: what the timing loop itself adds. */
 double loop_overhead();
 
