@@ -14,8 +14,8 @@ import numpy as np
 from c_calls import POINTER, CCall, first_library, function
 from row_tensors import GATES, BoundRow, aligned, as_f32, eps_of, layer_vector, matrices_of, vector
 
-PLACES = [os.environ.get("dnnl_ROOT", sys.prefix) + "/lib", os.environ.get("dnnl_DIR", sys.prefix) + "/../..",
-          sys.prefix + "/peers/onednn/lib", sys.prefix + "/lib"]
+PLACES = [os.environ[name] + below for name, below in (("dnnl_ROOT", "/lib"), ("dnnl_DIR", "/../..")) if name in os.environ]
+PLACES += [sys.prefix + "/peers/onednn/lib", sys.prefix + "/lib"]  # built by bench/peers/install, or the wheel
 LIBRARY = first_library(*[place + "/libdnnl.so.3" for place in PLACES])
 INT, INT64, FLOAT, NOTHING = ctypes.c_int, ctypes.c_int64, ctypes.c_float, POINTER()
 

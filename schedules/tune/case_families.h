@@ -1,6 +1,6 @@
-// Calls of the library that reach the kernels that no row of the benchmark suite reaches: activations with a beta, all
-// epilogues, packing, statistics of rows, rotary embedding, the cache of keys and values, and soft caps. The tuner
-// times them, and halyard-count counts their instructions.
+// Calls of the library that reach the kernels that no row of the benchmark suite reaches: activations with a beta, all epilogues,
+// statistics of rows, packing, rotary embedding, the cache of keys and values, and attention with heads so small that the softmax
+// is most of it. The tuner times them, and halyard-count counts their instructions.
 #ifndef HALYARD_TUNE_CASE_FAMILIES_H
 #define HALYARD_TUNE_CASE_FAMILIES_H
 
@@ -24,7 +24,7 @@ struct RowsAndWidth {
     std::int64_t rows, d;
 };
 
-/** The shapes of a kind of call that does not take any rows of any width. */
+/** The shapes of a call that does not take any rows of any width. */
 struct OwnShapes {
     std::vector<RowsAndWidth> probes, checks;  // that show which kernels it calls; that show whether they are right
     std::function<std::optional<RowsAndWidth>(const Shape &shape)> timed;  // in place of a shape; nothing for none
@@ -33,10 +33,8 @@ struct OwnShapes {
 /** A call of the library on any shape. */
 struct CaseFamily {
     bench::Kernel kernel;
-    /** Untimed, after a call whose result is to be judged; may be null. */
+    /** Untimed, after a call, brings what came out into the outputs; may be null. */
     std::function<void(bench::BenchmarkCase &bench_case)> finish;
-    /** Instead of BenchmarkCase::accuracy().error; may be null. */
-    std::function<double(const bench::BenchmarkCase &bench_case)> error;
     std::optional<OwnShapes> own;
 };
 

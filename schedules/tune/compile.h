@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/temporary_folder.h"
-#include "kernels.h"
+#include "space.h"
 
 namespace halyard::tune {
 

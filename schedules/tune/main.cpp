@@ -18,10 +18,33 @@ int main(int argc, char **argv) {
     for (const Effort &effort : efforts()) {
         effort_names.push_back(effort.name);
     }
-    app.add_option("--kernel", options.kernels,
-                   "kernels or families with commas between them, runtime among them (default: all)");
-    app.add_option("--isa", options.isas, "instruction sets of this machine, or all (default: the best)");
-    app.add_option("--dtype", options.dtypes, "f32, f16, bf16, or all")->capture_default_str();
+    std::vector<std::string> kernels = {"runtime"}, isas = supported_isas(), dtypes = dtype_names();
+    for (const KernelInfo &kernel : kernel_table()) {
+        kernels.insert(kernels.end(), {kernel.name, kernel.family});
+    }
+    for (const SearchSpace &space : runtime_spaces()) {
+        kernels.push_back("runtime." + space.family);
+    }
+    isas.push_back("all");
+    dtypes.push_back("all");
+    const auto add_list = [&app](const char *name, std::vector<std::string> &words, const std::vector<std::string> &all,
+                                 const char *help) {
+        const auto known = [all, name](const std::string &word) {
+            std::string others;
+            for (const std::string &each : all) {
+                if (each == word) {
+                    return std::string();
+                }
+                others += (others.empty() ? "" : ", ") + each;
+            }
+            return "there is no '" + word + "' here; there are " + others;
+        };
+        app.add_option(name, words, help)->delimiter(',')->allow_extra_args(false)->check(known, "LIST");
+    };
+    add_list("--kernel", options.kernels, kernels,
+             "kernels or families with commas between them, runtime among them (default: all)");
+    add_list("--isa", options.isas, isas, "instruction sets of this machine, or all (default: the best)");
+    add_list("--dtype", options.dtypes, dtypes, "f32, f16, bf16, or all (default: all)");
     app.add_option("--shapes", options.shapes,
                    "a set (" + shape_set_names() + "), or shapes like 64x4096,8x4096x11008,1024x8192/cold")
         ->capture_default_str();

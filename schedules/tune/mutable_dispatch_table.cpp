@@ -11,8 +11,7 @@
 namespace halyard::tune {
 namespace {
 
-using Function = std::atomic<KernelFunction>;
-
+// The variants of the build: HALYARD_VARIANT(kernel, dtype, isa), or HALYARD_ABSENT of the same.
 enum Index {
 #define HALYARD_VARIANT(kernel, dtype, isa) index_##kernel##_##dtype##_##isa,
 #define HALYARD_ABSENT(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
@@ -22,13 +21,20 @@ enum Index {
     table_size
 };
 
-struct Named {
+int answer_first_call(int index, void **arguments);
+
+template<int index>
+int first_call(void **arguments) {
+    return answer_first_call(index, arguments);
+}
+
+struct Entry {
     const char *kernel, *dtype, *isa;
-    bool is_present;
+    KernelFunction first_call;  // null if the instruction set does not have it
 };
-constexpr Named names[] = {
-#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa, true},
-#define HALYARD_ABSENT(kernel, dtype, isa) {#kernel, #dtype, #isa, false},
+constexpr Entry entries[] = {
+#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa, first_call<index_##kernel##_##dtype##_##isa>},
+#define HALYARD_ABSENT(kernel, dtype, isa) {#kernel, #dtype, #isa, nullptr},
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
 #undef HALYARD_VARIANT
@@ -37,29 +43,14 @@ constexpr Named names[] = {
 std::mutex mutex;
 std::function<KernelFunction(int)> resolve;
 std::set<int> *recorded = nullptr;  // while calls are recorded
+std::atomic<KernelFunction> functions[table_size];
 
-int answer_first_call(int index, void **arguments);
-
-template<int index>
-int first_call(void **arguments) {
-    return answer_first_call(index, arguments);
-}
-
-constexpr KernelFunction first_calls[] = {
-#define HALYARD_VARIANT(kernel, dtype, isa) first_call<index_##kernel##_##dtype##_##isa>,
-#define HALYARD_ABSENT(kernel, dtype, isa) nullptr,
-#include "kernels/variants.inc"
-#undef HALYARD_ABSENT
-#undef HALYARD_VARIANT
-};
-
-Function functions[table_size] = {
-#define HALYARD_VARIANT(kernel, dtype, isa) {first_call<index_##kernel##_##dtype##_##isa>},
-#define HALYARD_ABSENT(kernel, dtype, isa) {nullptr},
-#include "kernels/variants.inc"
-#undef HALYARD_ABSENT
-#undef HALYARD_VARIANT
-};
+const bool is_filled = [] {
+    for (int index = 0; index < table_size; index++) {
+        functions[index] = entries[index].first_call;
+    }
+    return true;
+}();
 
 int answer_first_call(int index, void **arguments) {
     KernelFunction function = nullptr;
@@ -69,8 +60,7 @@ int answer_first_call(int index, void **arguments) {
             recorded->insert(index);
             return 0;
         }
-        function = resolve(index);
-        functions[index] = function;
+        functions[index] = function = resolve(index);
     }
     return function(arguments);
 }
@@ -86,18 +76,18 @@ int table_index_of(const Variant &variant) {
     static const std::map<std::string, int> indices = [] {
         std::map<std::string, int> all;
         for (int index = 0; index < table_size; index++) {
-            if (names[index].is_present) {
-                all[std::string(names[index].kernel) + " " + names[index].dtype + " " + names[index].isa] = index;
+            if (entries[index].first_call != nullptr) {
+                all[variant_at(index).name()] = index;
             }
         }
         return all;
     }();
-    const auto found = indices.find(variant.kernel->name + " " + variant.dtype + " " + variant.isa);
+    const auto found = indices.find(variant.name());
     return found == indices.end() ? -1 : found->second;
 }
 
 Variant variant_at(int index) {
-    return {find_kernel(names[index].kernel), names[index].dtype, names[index].isa};
+    return {find_kernel(entries[index].kernel), entries[index].dtype, entries[index].isa};
 }
 
 void set_resolver(std::function<KernelFunction(int index)> resolver) {
@@ -105,15 +95,11 @@ void set_resolver(std::function<KernelFunction(int index)> resolver) {
 }
 
 void set_kernel(int index, KernelFunction function) {
-    functions[index] = function;
-}
-
-void clear_kernel(int index) {
-    functions[index] = first_calls[index];
+    functions[index] = function != nullptr ? function : entries[index].first_call;
 }
 
 void set_tile_panels(const Variant &variant, int panels) {
-    // The indices of a kernel are those of its types on one instruction set after another.
+    // The entries of a kernel are those of its types on one instruction set after another.
     const auto dtypes = static_cast<int>(dtype_names().size()), isas = static_cast<int>(isa_names().size());
     const int index = table_index_of(variant);
     tiles().set(static_cast<Kernel>(index / (isas * dtypes)), static_cast<DType>(index % dtypes), index / dtypes % isas,
@@ -125,7 +111,7 @@ std::vector<int> variants_called_by(const std::function<void()> &call) {
     std::set<int> called;
     for (int index = 0; index < table_size; index++) {
         before[index] = functions[index];
-        functions[index] = first_calls[index];
+        set_kernel(index, nullptr);
     }
     recorded = &called;
     call();

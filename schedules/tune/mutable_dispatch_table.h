@@ -13,17 +13,15 @@
 
 namespace halyard::tune {
 
-/** The number of a variant in the dispatch table; -1 if its instruction set does not have it. */
+/** The place of a variant in the table; -1 if its instruction set does not have it. */
 int table_index_of(const Variant &variant);
 Variant variant_at(int index);
 
 /** What is asked for the function of an index when it is called for the first time. */
 void set_resolver(std::function<KernelFunction(int index)> resolver);
 
-/** Puts a kernel into the table. */
+/** Puts a kernel into the table; with null the resolver is asked again. */
 void set_kernel(int index, KernelFunction function);
-/** Empties it: the resolver is asked again. */
-void clear_kernel(int index);
 
 /** How wide the tiles of a matmul kernel are: the code around the kernel has to know. */
 void set_tile_panels(const Variant &variant, int panels);

@@ -5,21 +5,40 @@
 #include <deque>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 namespace halyard::tune {
 namespace {
 
 using bench::BenchmarkCase;
+using bench::Dtype;
 
-std::deque<CaseFamily> benchmark_rows() {
-    std::deque<CaseFamily> rows;
-    for (const auto *catalogue : {&bench::catalogue(), &bench::layer_catalogue()}) {
-        for (const bench::Kernel &kernel : *catalogue) {
-            rows.emplace_back().kernel = kernel;
+/** The rows of the benchmark suite, and the others. */
+const std::vector<const CaseFamily *> &case_families() {
+    static std::deque<CaseFamily> rows;
+    static const auto all = [] {
+        std::vector<const CaseFamily *> families;
+        for (const auto *catalogue : {&bench::catalogue(), &bench::layer_catalogue()}) {
+            for (const bench::Kernel &kernel : *catalogue) {
+                families.push_back(&rows.emplace_back(CaseFamily{kernel, nullptr, std::nullopt}));
+            }
+        }
+        for (const auto &family : unbenched_families()) {
+            families.push_back(family.get());
+        }
+        return families;
+    }();
+    return all;
+}
+
+bench::Dtype dtype_named(const std::string &name) {
+    for (const bench::Dtype dtype : operations::all_dtypes) {
+        if (name == operations::name_of(dtype)) {
+            return dtype;
         }
     }
-    return rows;
+    throw std::logic_error("no type is called " + name);
 }
 
 // ---- shapes ----
@@ -44,32 +63,7 @@ const std::vector<ShapeSet> &shape_sets() {
     return sets;
 }
 
-// Rows of layers that are tried to find the kernels they call.
-std::vector<std::int64_t> tried_rows() {
-    std::vector<std::int64_t> rows;
-    for (std::int64_t count = 1; count <= 64; count++) {
-        rows.push_back(count);
-    }
-    rows.push_back(128);
-    return rows;
-}
-
 }  // namespace
-
-const std::vector<const CaseFamily *> &case_families() {
-    static const std::deque<CaseFamily> rows = benchmark_rows();
-    static const std::vector<const CaseFamily *> all = [] {
-        std::vector<const CaseFamily *> kinds;
-        for (const CaseFamily &row : rows) {
-            kinds.push_back(&row);
-        }
-        for (const auto &kind : unbenched_families()) {
-            kinds.push_back(kind.get());
-        }
-        return kinds;
-    }();
-    return all;
-}
 
 std::string shape_set_names() {
     std::string names;
@@ -91,10 +85,9 @@ std::vector<Shape> shapes_named(const std::string &text, bool large) {
             return shapes;
         }
     }
-    static const std::regex form("([1-9][0-9]{0,8})x([1-9][0-9]{0,8})(?:x([1-9][0-9]{0,8}))?(/cold)?");
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        const std::string word = text.substr(begin, end - begin);
+    std::istringstream words(text);
+    for (std::string word; std::getline(words, word, ',');) {
+        static const std::regex form("([1-9][0-9]{0,8})x([1-9][0-9]{0,8})(?:x([1-9][0-9]{0,8}))?(/cold)?");
         std::smatch match;
         if (!std::regex_match(word, match, form)) {
             throw std::invalid_argument("'" + word + "' is no shape: give one of the sets " + shape_set_names() +
@@ -103,7 +96,6 @@ std::vector<Shape> shapes_named(const std::string &text, bool large) {
         }
         const std::int64_t d = std::stoll(match[2]);
         shapes.push_back({std::stoll(match[1]), d, match[3].matched ? std::stoll(match[3]) : d, match[4].matched});
-        begin = end + 1;
     }
     return shapes;
 }
@@ -116,51 +108,40 @@ halyard_isa isa_named(const std::string &name) {
     return static_cast<halyard_isa>(isa);
 }
 
-bench::Dtype dtype_named(const std::string &name) {
-    for (const bench::Dtype dtype : operations::all_dtypes) {
-        if (name == operations::name_of(dtype)) {
-            return dtype;
-        }
-    }
-    throw std::logic_error("no type is called " + name);
-}
-
 std::unique_ptr<BenchmarkCase> CaseFinder::make(const TuningCase &tuning_case, const std::string &isa) const {
     return std::make_unique<BenchmarkCase>(tuning_case.id, cold_set, isa_named(isa));
 }
 
 CaseFinder::Reaches CaseFinder::explore(const std::string &dtype, const std::string &isa) const {
     Reaches reaches;
-    for (const CaseFamily *kind : case_families()) {
-        const bench::Kernel &kernel = kind->kernel;
-        const bench::Dtype type = dtype_named(dtype);
+    const bench::Dtype type = dtype_named(dtype);
+    for (const CaseFamily *family : case_families()) {
+        const bench::Kernel &kernel = family->kernel;
         if (kernel.cast_to == type && kernel.operation == "cast") {
             continue;
         }
         // Of tensors a few rows, and one so wide that it does not fit a tile; of the plainest layer any number.
         std::vector<bench::CaseId> calls;
-        if (kind->own) {
-            for (const RowsAndWidth &probe : kind->own->probes) {
+        if (family->own) {
+            for (const RowsAndWidth &probe : family->own->probes) {
                 calls.push_back({&kernel, type, probe.rows, probe.d, false, 1});
             }
         } else if (!kernel.layer) {
             calls = {{&kernel, type, 32, 64, false, 1}, {&kernel, type, 1, 20480, false, 1}};
         } else {
-            for (const std::int64_t rows : tried_rows()) {
-                if (rows == 1 || kernel.name == "linear") {
-                    calls.push_back({&kernel, type, rows, 64, false, 1, 64});
-                }
+            for (std::int64_t rows = 1; rows <= (kernel.name == "linear" ? 65 : 1); rows++) {
+                calls.push_back({&kernel, type, rows <= 64 ? rows : 128, 64, false, 1, 64});
             }
         }
         for (const bench::CaseId &call : calls) {
-            const auto bench_case = make({kind, call}, isa);
+            const auto bench_case = make({family, call}, isa);
             const std::vector<int> called = variants_called_by([&bench_case] { bench_case->call(0); });
             for (const int index : called) {
                 Reach &reach = reaches[index];
-                if (reach.kind == nullptr || called.size() < reach.kernels) {
-                    reach = {kind, called.size(), {}, call.d};
+                if (reach.family == nullptr || called.size() < reach.kernels) {
+                    reach = {family, called.size(), {}, call.d};
                 }
-                if (reach.kind == kind) {
+                if (reach.family == family) {
                     reach.rows.push_back(call.rows);
                 }
             }
@@ -183,20 +164,20 @@ std::vector<TuningCase> CaseFinder::tuning_cases(const Variant &variant, const s
     if (reach == nullptr) {
         return {};
     }
-    const bench::Kernel &kernel = reach->kind->kernel;
+    const bench::Kernel &kernel = reach->family->kernel;
     const bench::Dtype type = dtype_named(variant.dtype);
     std::vector<TuningCase> tuning_cases;
     std::set<std::string> names;
     const auto add = [&](const bench::CaseId &id) {
         if (names.insert(id.name()).second) {
-            tuning_cases.push_back({reach->kind, id});
+            tuning_cases.push_back({reach->family, id});
         }
     };
     // The epilogue of a product of 4096 inputs is a hundredth of it.
     constexpr std::int64_t epilogue_inputs = 64;
     for (const Shape &shape : shapes) {
-        if (reach->kind->own) {
-            if (const auto timed = reach->kind->own->timed(shape)) {
+        if (reach->family->own) {
+            if (const auto timed = reach->family->own->timed(shape)) {
                 add({&kernel, type, timed->rows, timed->d, shape.cold, threads});
             }
         } else if (!kernel.layer) {
@@ -221,14 +202,14 @@ std::vector<TuningCase> CaseFinder::checks(const Variant &variant) {
     if (reach == nullptr) {
         return {};
     }
-    const bench::Kernel &kernel = reach->kind->kernel;
+    const bench::Kernel &kernel = reach->family->kernel;
     const bench::Dtype type = dtype_named(variant.dtype);
     std::vector<TuningCase> checks;
     const auto add = [&](std::int64_t rows, std::int64_t d, std::int64_t d_out) {
-        checks.push_back({reach->kind, {&kernel, type, rows, d, false, 1, d_out}});
+        checks.push_back({reach->family, {&kernel, type, rows, d, false, 1, d_out}});
     };
-    if (reach->kind->own) {
-        for (const RowsAndWidth &check : reach->kind->own->checks) {
+    if (reach->family->own) {
+        for (const RowsAndWidth &check : reach->family->own->checks) {
             add(check.rows, check.d, 0);
         }
     } else if (kernel.layer) {
@@ -247,6 +228,77 @@ std::vector<TuningCase> CaseFinder::checks(const Variant &variant) {
         add(12, 4096, 0);
     }
     return checks;
+}
+
+// ---- the runtime's parameters ----
+
+namespace {
+
+struct Call {
+    std::vector<std::string> names;
+    std::vector<Dtype> dtypes;
+    std::int64_t rows, d, d_out = 0, cached = 0;
+};
+
+/** By its name; "attention" with the heads of a model of 8 billion parameters. */
+const CaseFamily *family_named(const std::string &name) {
+    static const CaseFamily attention{bench::attention_kernel(bench::HeadShape{32, 8, 128}), nullptr, std::nullopt};
+    for (const CaseFamily *family : case_families()) {
+        if (family->kernel.name == name) {
+            return family;
+        }
+    }
+    return name == "attention" ? &attention : throw std::logic_error("no call is named " + name);
+}
+
+std::vector<TuningCase> cases_of(const std::vector<Call> &calls, int threads) {
+    std::vector<TuningCase> tuning_cases;
+    for (const Call &call : calls) {
+        for (const std::string &name : call.names) {
+            const CaseFamily *family = family_named(name);
+            for (const Dtype dtype : call.dtypes) {
+                tuning_cases.push_back(
+                    {family, {&family->kernel, dtype, call.rows, call.d, false, threads, call.d_out, call.cached}});
+            }
+        }
+    }
+    return tuning_cases;
+}
+
+}  // namespace
+
+std::vector<TuningCase> runtime_cases(const std::string &group, int threads, std::int64_t last_level) {
+    const std::vector<Dtype> f32 = {Dtype::f32}, both = {Dtype::f32, Dtype::bf16};
+    const std::int64_t d = 4096, model = 2048, heads = 32 * 128;
+    const std::int64_t streamed =
+        std::max<std::int64_t>(1024, last_level / d / 2);  // rows, of which no cache holds a tensor
+    const std::map<std::string, std::vector<Call>> calls = {
+        {"threads",
+         {{{"silu", "rms_norm"}, f32, 8, 1024}, {{"silu", "rms_norm"}, f32, 16, 2048}, {{"swiglu"}, f32, 64, 4096}}},
+        {"stream", {{{"silu", "add", "swiglu"}, both, streamed, d}}},
+        {"stream_row", {{{"rms_norm", "softmax"}, both, streamed, d}, {{"softmax"}, both, 64, d}}},
+        {"gemm_decode", {{{"linear"}, both, 1, d, d}, {{"linear"}, both, 4, model, model}}},
+        {"gemm_256",
+         {{{"linear"}, both, 16, model, d}, {{"linear"}, both, 64, model, d}, {{"linear"}, both, 256, model, d}}},
+        {"gemm", {{{"linear"}, both, 512, model, d}}},
+        {"attention_decode", {{{"attention"}, both, 1, heads, 0, 4096}, {{"attention"}, both, 8, heads, 0, 1024}}},
+        {"attention", {{{"attention"}, both, 128, heads}, {{"attention"}, both, 512, heads}}},
+        {"pack", {{{"pack_out_in"}, both, 1024, 1024}}},
+    };
+    return cases_of(calls.at(group), threads);
+}
+
+std::vector<TuningCase> runtime_checks(const std::string &group) {
+    const std::vector<Dtype> both = {Dtype::f32, Dtype::bf16};
+    const std::vector<Call> of_rows = {{{"silu", "swiglu", "rms_norm", "softmax"}, both, 23, 5003}};
+    const std::vector<Call> gemm = {
+        {{"linear"}, both, 1, 600, 333}, {{"linear"}, both, 37, 600, 333}, {{"linear"}, both, 300, 600, 333}};
+    const std::vector<Call> attention = {{{"attention"}, both, 67, 4096}, {{"attention"}, both, 1, 4096, 0, 600}};
+    return cases_of(group == "pack"                    ? std::vector<Call>{{{"pack_out_in"}, both, 272, 304}}
+                    : group.rfind("gemm", 0) == 0      ? gemm
+                    : group.rfind("attention", 0) == 0 ? attention
+                                                       : of_rows,
+                    3);
 }
 
 }  // namespace halyard::tune

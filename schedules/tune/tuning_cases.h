@@ -1,6 +1,5 @@
-// The calls of the library by which kernels are judged: the rows of the benchmark suite, with its operands and
-// references, and a few more for kernels that no row of it reaches. Which calls a kernel takes part in is found out by
-// making them.
+// The calls of the library by which choices are judged: the rows of the benchmark suite with its operands, and a few more for
+// kernels that no row of it reaches. Which calls a kernel takes part in is found out by making them.
 #ifndef HALYARD_TUNE_TUNING_CASES_H
 #define HALYARD_TUNE_TUNING_CASES_H
 
@@ -14,12 +13,9 @@
 
 namespace halyard::tune {
 
-/** All kinds: the rows of the benchmark suite, and the others. */
-const std::vector<const CaseFamily *> &case_families();
-
-/** One call: a kind on a shape. */
+/** One call: one of a family on a shape. */
 struct TuningCase {
-    const CaseFamily *kind;
+    const CaseFamily *family;
     bench::CaseId id;
 
     std::string name() const { return id.name(); }
@@ -44,9 +40,9 @@ public:
     std::unique_ptr<bench::BenchmarkCase> make(const TuningCase &tuning_case, const std::string &isa) const;
 
 private:
-    /** A kind and the rows and inputs, of what was tried, of its calls that reach a variant. */
+    /** A family and the rows and inputs, of what was tried, of its calls that reach a variant. */
     struct Reach {
-        const CaseFamily *kind = nullptr;
+        const CaseFamily *family = nullptr;
         std::size_t kernels = 0;  // that these calls are made of
         std::vector<std::int64_t> rows;
         std::int64_t least_d = 0;
@@ -61,9 +57,13 @@ private:
     std::map<std::string, Reaches> explored;  // by type and instruction set
 };
 
+/** Calls by which to judge a group of the runtime's parameters. `last_level`: bytes of the largest cache. */
+std::vector<TuningCase> runtime_cases(const std::string &group, int threads, std::int64_t last_level);
+/** Small odd ones, to see whether results are right. */
+std::vector<TuningCase> runtime_checks(const std::string &group);
+
 /** The instruction set of that name as the library counts them. */
 halyard_isa isa_named(const std::string &name);
-bench::Dtype dtype_named(const std::string &name);
 
 }  // namespace halyard::tune
 
