@@ -2,6 +2,8 @@
 #include "runner.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "timing/row_limits.h"
 
@@ -11,21 +13,17 @@ volatile std::sig_atomic_t interrupted = 0;
 
 namespace {
 
-std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
+/** What a function makes of each round's two values. */
+template<typename Function>
+std::vector<double> by_round(const std::vector<double> &a, const std::vector<double> &b, const Function &function) {
     std::vector<double> values;
-    for (std::size_t i = 0; i < std::min(over.size(), under.size()); i++) {
-        values.push_back(over[i] / under[i]);
-    }
+    std::transform(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())), b.begin(),
+                   std::back_inserter(values), function);
     return values;
 }
 
-/** The greater of each two. */
-std::vector<double> greater(const std::vector<double> &a, const std::vector<double> &b) {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); i++) {
-        values.push_back(std::max(a[i], b[i]));
-    }
-    return values;
+Estimate ratio(const std::vector<double> &over, const std::vector<double> &under) {
+    return estimate(by_round(over, under, std::divides<>()));
 }
 
 /** seconds: of ours, of `limit_count` limits, of peers, of ours again. */
@@ -37,21 +35,21 @@ void take_ours(RowResult &row, const BenchmarkCase &bench_case, std::size_t limi
     std::vector<double> limit = seconds[1];
     for (std::size_t i = 2; i <= limit_count; i++) {
         if (row.id.has_roofline()) {
-            limit = greater(limit, seconds[i]);
+            limit = by_round(limit, seconds[i], [](double a, double b) { return std::max(a, b); });
         } else if (estimate(seconds[i]).median < estimate(limit).median) {
             limit = seconds[i];
             row.limit_stores = Stores::nontemporal;
         }
     }
     row.limit_seconds = estimate(limit);
-    row.fraction = estimate(ratios(limit, seconds[0]));
+    row.fraction = ratio(limit, seconds[0]);
     if (row.id.has_roofline()) {
         row.read_seconds = estimate(seconds[1]);
         row.multiply_add_seconds = estimate(seconds[2]);
         row.sets = bench_case.sets.size();
         row.resident = bench_case.resident;
     }
-    row.again = estimate(ratios(seconds.back(), seconds.front()));
+    row.again = ratio(seconds.back(), seconds.front());
 }
 
 }  // namespace
@@ -144,9 +142,15 @@ std::size_t Runner::measure_beside(RowResult &row, BenchmarkCase &bench_case, co
         contenders.push_back(&side->contender());
     }
     contenders.push_back(own.again);
-    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, processes_of(peers),
+    std::vector<pid_t> processes;
+    for (const auto &peer : peers) {
+        processes.push_back(peer->process_id());
+    }
+    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, with_descendants(processes),
                     [] { return interrupted != 0; }};
+    busy_elsewhere.begin(plan.processes);
     const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+    busy_elsewhere.end();
     if (first == 0) {
         take_ours(row, bench_case, own.limits.size(), seconds);
     }
@@ -155,7 +159,7 @@ std::size_t Runner::measure_beside(RowResult &row, BenchmarkCase &bench_case, co
         if (peer.reason.empty() && !peer.is_wrong) {
             peer.reason = contenders[place]->failure;
             peer.seconds = estimate(seconds[place]);
-            peer.ratio = estimate(ratios(seconds[place], seconds[0]));
+            peer.ratio = ratio(seconds[place], seconds[0]);
             if (peer.reason.empty() && peer.ratio.samples == 0) {
                 peer.reason = "the run was interrupted before its turn";
             }
@@ -170,8 +174,8 @@ int Runner::rounds_of(const CaseId &id) const {
     return options.rounds != 0 ? options.rounds : id.has_roofline() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
 }
 
-std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) {
-    result.peer = peer.name();
+std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) const {
+    result.peer = peer.name;
     result.reason = peer.refusal(bench_case.id);
     if (result.reason.empty() && interrupted != 0) {
         result.reason = "the run was interrupted before its turn";
@@ -179,7 +183,7 @@ std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, BenchmarkCase &ben
     if (result.reason.empty() && peer.slow_to_prepare() && !options.with_slow_peers) {
         result.reason = "left out by --quick, where it would take most of the time";
     }
-    return result.reason.empty() ? peer.prepare(bench_case, result.reason) : nullptr;
+    return result.reason.empty() ? peer.prepare(bench_case) : nullptr;
 }
 
 bool Runner::finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerResult &result) {
@@ -192,17 +196,6 @@ bool Runner::finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerRes
     result.note = side.note;
     result.resident = side.resident;
     return !result.is_wrong;
-}
-
-std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers) {
-    std::vector<pid_t> processes;
-    for (const auto &peer : peers) {
-        const std::vector<pid_t> more = peer->processes();
-        processes.insert(processes.end(), more.begin(), more.end());
-    }
-    std::sort(processes.begin(), processes.end());
-    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    return processes;
 }
 
 }  // namespace halyard::bench

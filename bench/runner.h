@@ -8,6 +8,7 @@
 
 #include "peers/peer.h"
 #include "result.h"
+#include "timing/busy_elsewhere.h"
 #include "timing/team.h"
 
 namespace halyard::bench {
@@ -23,8 +24,8 @@ struct RunnerOptions {
 class Runner {
 public:
     Runner(const RunnerOptions &given, const PeerOptions &peer_choices,
-           const std::vector<std::unique_ptr<Peer>> &present)
-        : options(given), peer_options(peer_choices), peers(present) {}
+           const std::vector<std::unique_ptr<Peer>> &present, BusyElsewhere &elsewhere)
+        : options(given), peer_options(peer_choices), peers(present), busy_elsewhere(elsewhere) {}
 
     RowResult measure_row(const CaseId &id);
 
@@ -35,18 +36,16 @@ private:
                                std::size_t most);
     int rounds_of(const CaseId &id) const;
     /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
-    std::unique_ptr<PeerContender> begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result);
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) const;
     /** Whether it is ready and right. */
     static bool finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerResult &result);
 
     RunnerOptions options;
     PeerOptions peer_options;
     const std::vector<std::unique_ptr<Peer>> &peers;
+    BusyElsewhere &busy_elsewhere;
     std::unique_ptr<Team> team;
 };
-
-/** The processes of the peers, each once. */
-std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers);
 
 }  // namespace halyard::bench
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -13,8 +12,7 @@ constexpr std::int64_t sampled_rows = 4, sampled_columns = 512;
 
 }  // namespace
 
-HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-                     std::int64_t first_column)
+HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim)
     : view(matrix.view), shape{sequences, matrix.rows() / sequences, heads, head_dim}, strides{shape[1] *
                                                                                                    matrix.width(),
                                                                                                matrix.width(), head_dim,
@@ -22,7 +20,6 @@ HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t 
     view.ndim = 4;
     view.shape = shape;
     view.strides = strides;
-    view.byte_offset = static_cast<std::size_t>(first_column) * operations::size_of(matrix.dtype());
 }
 
 // ---- History ----
@@ -37,24 +34,24 @@ void History::make_caches(BenchmarkCase &bench_case) const {
     const Matrix k = past_keys.whole(), v = past_values.whole();
     const HeadsView keys(k, id.sequences(), shape.kv_heads, shape.head_dim);
     const HeadsView values(v, id.sequences(), shape.kv_heads, shape.head_dim);
+    for (OperandSet &set : bench_case.sets) {
+        set.cache = make_cache(id, 1);
+        require(
+            halyard_kv_cache_append(bench_case.context.get(), set.cache.get(), 0, nullptr, &keys.view, &values.view));
+    }
+}
+
+std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t layers) {
     halyard_kv_cache_options options{};
-    options.n_layers = 1;
+    options.n_layers = layers;
     options.n_sequences = id.sequences();
-    options.n_kv_heads = shape.kv_heads;
-    options.head_dim = shape.head_dim;
+    options.n_kv_heads = id.heads().kv_heads;
+    options.head_dim = id.heads().head_dim;
     options.max_positions = id.cached + id.tokens();
     options.dtype = operations::dlpack_type(id.dtype);
-    for (OperandSet &set : bench_case.sets) {
-        halyard_kv_cache *made = nullptr;
-        if (halyard_kv_cache_create(&options, nullptr, 0, &made) != HALYARD_OK) {
-            throw std::runtime_error(halyard_last_error());
-        }
-        set.cache = {made, halyard_kv_cache_destroy};
-        if (halyard_kv_cache_append(bench_case.context.get(), made, 0, nullptr, &keys.view, &values.view) !=
-            HALYARD_OK) {
-            throw std::runtime_error(halyard_last_error());
-        }
-    }
+    halyard_kv_cache *made = nullptr;
+    require(halyard_kv_cache_create(&options, nullptr, 0, &made));
+    return {made, halyard_kv_cache_destroy};
 }
 
 halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache) {

@@ -1,6 +1,6 @@
 // Attention as rows of the benchmark: its tensors, caches filled with random keys and values, and what should come out.
-#ifndef HALYARD_BENCH_ATTENTION_H
-#define HALYARD_BENCH_ATTENTION_H
+#ifndef HALYARD_BENCH_CASES_ATTENTION_H
+#define HALYARD_BENCH_CASES_ATTENTION_H
 
 #include <functional>
 #include <memory>
@@ -9,12 +9,10 @@
 
 namespace halyard::bench {
 
-/** A matrix [sequences * tokens, ...] as [sequences, tokens, heads, head_dim]: of each row the columns from
- *  `first_column` on. */
+/** A matrix [sequences * tokens, ...] as [sequences, tokens, heads, head_dim]. */
 class HeadsView {
 public:
-    HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-              std::int64_t first_column = 0);
+    HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim);
     HeadsView(const HeadsView &) = delete;
     DLTensor view;
 
@@ -36,6 +34,9 @@ public:
 private:
     PeriodicMatrix past_keys, past_values;
 };
+
+/** A cache that holds a row's positions. */
+std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t layers);
 
 /** Forgets what calls appended to a cache. */
 halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache);

@@ -81,17 +81,19 @@ std::size_t CaseId::set_count(std::size_t cold_set) const {
 
 // ---- BenchmarkCase ----
 
-BenchmarkCase::BenchmarkCase(const CaseId &work_id, std::size_t cold_bytes, halyard_isa isa, Side side)
-    : id(work_id), cold_set(cold_bytes) {
+void require(halyard_status status) {
+    if (status != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+}
+
+BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, halyard_isa isa)
+    : id(case_id), cold_set(cold_bytes) {
     halyard_context *made = nullptr;
-    if (halyard_context_create(&made) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_context_create(&made));
     context.reset(made, halyard_context_destroy);
-    if (halyard_context_set_num_threads(made, id.threads) != HALYARD_OK ||
-        halyard_context_set_max_isa(made, isa) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_context_set_num_threads(made, id.threads));
+    require(halyard_context_set_max_isa(made, isa));
 
     const Kernel &kernel = *id.kernel;
     if (kernel.prepare) {
@@ -111,24 +113,15 @@ BenchmarkCase::BenchmarkCase(const CaseId &work_id, std::size_t cold_bytes, haly
         }
         sets.push_back(std::move(operands));
     }
-    const auto make_vector = [&](unsigned seed, double mean) {
-        auto vector = std::make_unique<Matrix>(id.dtype, 1, id.d);
-        vector->fill_random(seed, mean, 0.1);
-        vector->view.ndim = 1;
-        vector->view.shape++;
-        return vector;
-    };
     if (kernel.has_weight) {
-        weight = make_vector(100, 1.0);
+        weight = random_vector(id.dtype, id.d, 100, 1.0);
     }
     if (kernel.has_bias) {
-        bias = make_vector(101, 0.0);
+        bias = random_vector(id.dtype, id.d, 101, 0.0);
     }
     if (kernel.layer) {
         const auto made_layer = std::make_shared<Layer>(id);
-        if (side == Side::ours) {
-            made_layer->pack(*this);
-        }
+        made_layer->pack(*this);
         sample = std::make_unique<Sample>(made_layer->sample(*this));
         layer = made_layer;
     }
@@ -156,25 +149,13 @@ std::vector<const Matrix *> BenchmarkCase::matrices(const OperandSet &set) const
 }
 
 void BenchmarkCase::call(std::size_t set) {
-    if (id.kernel->call(*this, sets[set]) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(id.kernel->call(*this, sets[set]));
 }
 
 void BenchmarkCase::spoil_outputs() {
     for (const Matrix &output : sets[0].outputs) {
         std::memset(output.data(), 0xff, output.bytes());
     }
-}
-
-std::vector<std::int64_t> BenchmarkCase::sampled_rows() const {
-    constexpr std::int64_t elements = 1 << 18;
-    const std::int64_t count = std::clamp<std::int64_t>(elements / id.d, 1, id.rows);
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < count; i++) {
-        rows.push_back(count == 1 ? 0 : i * (id.rows - 1) / (count - 1));
-    }
-    return rows;
 }
 
 Accuracy BenchmarkCase::accuracy() const {
@@ -185,7 +166,8 @@ Accuracy BenchmarkCase::accuracy() const {
     const operations::Operation &operation = *id.kernel->tensors;
     const std::vector<const Matrix *> operands = matrices(set);
     Accuracy worst{0, 0};
-    for (const std::int64_t row : sampled_rows()) {
+    constexpr std::int64_t sampled_elements = 1 << 18;
+    for (const std::int64_t row : spread(id.rows, std::max<std::int64_t>(sampled_elements / id.d, 1))) {
         std::vector<operations::Row> rows;
         for (std::size_t i = 0; i < operands.size(); i++) {
             const operations::Role role = operation.operands[i].role;

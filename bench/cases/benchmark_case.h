@@ -1,7 +1,7 @@
 // One case to measure: a kernel of the catalogue on one shape, type, cache state and thread count, with its
 // tensors. Ours and every peer run the same BenchmarkCase on the same values.
-#ifndef HALYARD_BENCH_BENCHMARK_CASE_H
-#define HALYARD_BENCH_BENCHMARK_CASE_H
+#ifndef HALYARD_BENCH_CASES_BENCHMARK_CASE_H
+#define HALYARD_BENCH_CASES_BENCHMARK_CASE_H
 
 #include <cstdint>
 #include <functional>
@@ -112,11 +112,11 @@ struct CaseId {
     std::size_t set_count(std::size_t cold_set) const;
 };
 
-struct BenchmarkCase {
-    /** Whose operands are made: those of the library, with its packed weights, or only what a peer needs. */
-    enum class Side { ours, peer };
+/** Throws what the library says if it refused. */
+void require(halyard_status status);
 
-    BenchmarkCase(const CaseId &id, std::size_t cold_set, halyard_isa isa, Side side = Side::ours);
+struct BenchmarkCase {
+    BenchmarkCase(const CaseId &id, std::size_t cold_set, halyard_isa isa);
 
     CaseId id;
     std::shared_ptr<halyard_context> context;
@@ -147,7 +147,6 @@ struct BenchmarkCase {
 private:
     /** In the order of an Operation's operands: inputs, weight, bias, outputs. */
     std::vector<const Matrix *> matrices(const OperandSet &set) const;
-    std::vector<std::int64_t> sampled_rows() const;
 };
 
 /** Every kernel of tensors of rows, in the order of the report. */

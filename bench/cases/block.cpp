@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -15,19 +14,6 @@ constexpr std::int64_t sampled_rows = 3, sampled_columns = 256;
 /** The rows of a prompt's x repeat after so many, which spares the reference the products of the others. No tile of
  * rows divides it. */
 constexpr std::int64_t distinct_rows = 13;
-
-void require(halyard_status status) {
-    if (status != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
-}
-
-std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean) {
-    auto vector = std::make_unique<Matrix>(dtype, 1, width);
-    vector->fill_random(seed, mean, 0.1);
-    vector->view = vector_view(*vector);
-    return vector;
-}
 
 const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) {
     return matrix ? &matrix->view : nullptr;

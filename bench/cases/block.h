@@ -1,6 +1,6 @@
 // A transformer block of the benchmark: its matrices and vectors, the library's block, and what it should make of x.
-#ifndef HALYARD_BENCH_BLOCK_H
-#define HALYARD_BENCH_BLOCK_H
+#ifndef HALYARD_BENCH_CASES_BLOCK_H
+#define HALYARD_BENCH_CASES_BLOCK_H
 
 #include <array>
 #include <memory>

@@ -2,7 +2,6 @@
 #include "layer.h"
 
 #include <cmath>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -17,20 +16,14 @@ PeriodicMatrix layer_matrix(const CaseId &id, Layer::Part part) {
 
 }  // namespace
 
-Layer::Layer(const CaseId &work_id)
-    : id(work_id),
-      form(*work_id.kernel->layer), matrices{layer_matrix(id, first), layer_matrix(id, up), layer_matrix(id, down)} {
-    const auto make_bias = [&](Part part) {
-        auto vector = std::make_unique<Matrix>(id.dtype, 1, matrices[part].out());
-        vector->fill_random(bias_seed + part, 0.0, 0.1);
-        vector->view = vector_view(*vector);
-        return vector;
-    };
+Layer::Layer(const CaseId &case_id)
+    : id(case_id),
+      form(*case_id.kernel->layer), matrices{layer_matrix(id, first), layer_matrix(id, up), layer_matrix(id, down)} {
     if (form.has_bias) {
-        bias_first = make_bias(first);
+        bias_first = random_vector(id.dtype, matrices[first].out(), bias_seed + first, 0);
     }
     if (form.has_bias && form.is_ffn) {
-        bias_down = make_bias(down);
+        bias_down = random_vector(id.dtype, matrices[down].out(), bias_seed + down, 0);
     }
 }
 
@@ -77,9 +70,7 @@ void Layer::pack(BenchmarkCase &bench_case) const {
 std::shared_ptr<const halyard_weights> pack_weights(const BenchmarkCase &bench_case, const Matrix &matrix,
                                                     const halyard_pack_options &options) {
     halyard_weights *packed = nullptr;
-    if (halyard_weights_pack(bench_case.context.get(), &matrix.view, &options, nullptr, 0, &packed) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_weights_pack(bench_case.context.get(), &matrix.view, &options, nullptr, 0, &packed));
     return {packed, [packed](const halyard_weights *) { halyard_weights_destroy(packed); }};
 }
 

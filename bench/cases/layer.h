@@ -1,6 +1,6 @@
 // The matrices of a layer: their values, their packed forms, and what the layer should give.
-#ifndef HALYARD_BENCH_LAYER_H
-#define HALYARD_BENCH_LAYER_H
+#ifndef HALYARD_BENCH_CASES_LAYER_H
+#define HALYARD_BENCH_CASES_LAYER_H
 
 #include <memory>
 #include <vector>
@@ -22,7 +22,6 @@ public:
 
     /** [out, in]. */
     const PeriodicMatrix &matrix(Part part) const { return matrices[part]; }
-    Matrix source(Part part) const { return matrices[part].whole(); }
     /** Of the first product and of the second; null where the layer has none. */
     const Matrix *bias(Part part) const { return part == down ? bias_down.get() : bias_first.get(); }
 

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <fstream>
 #include <numeric>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -16,12 +15,6 @@ namespace {
 constexpr unsigned embedding_seed = 500, head_seed = 501, norm_seed = 502;
 constexpr std::int64_t sampled_columns = 256;
 constexpr std::size_t judged_tokens = 2;  // of a prompt in float64: a second each
-
-void require(halyard_status status) {
-    if (status != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
-}
 
 }  // namespace
 
@@ -50,7 +43,7 @@ Model::Model(BenchmarkCase &bench_case)
     make_stack(bench_case);
     OperandSet &set = bench_case.sets.emplace_back();
     set.outputs.emplace_back(Dtype::f32, 1, shape.vocabulary);
-    set.cache = make_cache(bench_case);
+    set.cache = make_cache(id, shape.layers);
     DLTensor &logits = set.outputs[0].view;
     if (id.decodes()) {
         require(forward(bench_case, set.cache.get(), 0, static_cast<std::size_t>(id.cached), false, logits));
@@ -89,19 +82,6 @@ void Model::make_stack(const BenchmarkCase &bench_case) {
     halyard_stack *made = nullptr;
     require(halyard_stack_create(bench_case.context.get(), &config, &weights, pointers.data(), shape.layers, &made));
     stack = {made, [made](const halyard_stack *) { halyard_stack_destroy(made); }};
-}
-
-std::shared_ptr<halyard_kv_cache> Model::make_cache(const BenchmarkCase &bench_case) const {
-    halyard_kv_cache_options options{};
-    options.n_layers = shape.layers;
-    options.n_sequences = 1;
-    options.n_kv_heads = shape.heads.kv_heads;
-    options.head_dim = shape.heads.head_dim;
-    options.max_positions = static_cast<std::int64_t>(ids.size());
-    options.dtype = operations::dlpack_type(bench_case.id.dtype);
-    halyard_kv_cache *made = nullptr;
-    require(halyard_kv_cache_create(&options, nullptr, 0, &made));
-    return {made, halyard_kv_cache_destroy};
 }
 
 halyard_status Model::forward(const BenchmarkCase &bench_case, halyard_kv_cache *cache, std::size_t first,

@@ -1,6 +1,6 @@
 // A whole model with random weights as a row of the benchmark: embedding, blocks, last norm, logits.
-#ifndef HALYARD_BENCH_MODEL_H
-#define HALYARD_BENCH_MODEL_H
+#ifndef HALYARD_BENCH_CASES_MODEL_H
+#define HALYARD_BENCH_CASES_MODEL_H
 
 #include <memory>
 #include <vector>
@@ -31,7 +31,6 @@ private:
     /** Runs tokens [first, first + count); logits of the last, or with `all` of each. */
     halyard_status forward(const BenchmarkCase &bench_case, halyard_kv_cache *cache, std::size_t first,
                            std::size_t count, bool all, DLTensor &logits) const;
-    std::shared_ptr<halyard_kv_cache> make_cache(const BenchmarkCase &bench_case) const;
     void make_stack(const BenchmarkCase &bench_case);
     double error_of_two_tokens(const BenchmarkCase &bench_case) const;
     /** Logits of the first tokens in float64: [token][column of `columns`]. */

@@ -2,8 +2,8 @@
 //
 // A line is a statement: a word, then key=value,value,...; what follows a # is a comment. Every combination of the
 // values is a row. Whatever is wrong is said with file, line and column, and with what there is instead.
-#ifndef HALYARD_BENCH_WORK_LIST_H
-#define HALYARD_BENCH_WORK_LIST_H
+#ifndef HALYARD_BENCH_CASES_WORK_LIST_H
+#define HALYARD_BENCH_CASES_WORK_LIST_H
 
 #include <stdexcept>
 #include <string>

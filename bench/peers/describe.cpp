@@ -1,8 +1,6 @@
 // See describe.h.
 #include "peers/describe.h"
 
-#include <cmath>
-
 #include "block.h"
 #include "layer.h"
 #include "model.h"
@@ -11,17 +9,6 @@ namespace halyard::bench {
 namespace {
 
 using nlohmann::json;
-
-const Kernel *find_kernel(const std::string &name) {
-    for (const auto *kernels : {&catalogue(), &layer_catalogue()}) {
-        for (const Kernel &kernel : *kernels) {
-            if (kernel.name == name) {
-                return &kernel;
-            }
-        }
-    }
-    throw std::runtime_error("there is no kernel '" + name + "'");
-}
 
 const char *const norm_names[] = {"none", "rms", "layer"};
 
@@ -46,7 +33,6 @@ json describe_layer(const Process &process, const BenchmarkCase &bench_case) {
                   {"norm", norm_names[form.norm]},
                   {"activation", name_of(form.activation)},
                   {"d_out", bench_case.id.d_out},
-                  {"period", random_period},
                   {"bias", send_vector(process, "layer_bias", bench_case.layer->bias(Layer::first))},
                   {"bias_down", send_vector(process, "layer_bias_down", bench_case.layer->bias(Layer::down))}};
     for (const Layer::Part part : {Layer::first, Layer::up, Layer::down}) {
@@ -64,8 +50,7 @@ json describe_layer(const Process &process, const BenchmarkCase &bench_case) {
 json describe_positions(const Process &process, const CaseId &id, const History *history) {
     const HeadShape &shape = id.heads();
     json positions = {{"heads", shape.heads},        {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim},
-                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached},
-                      {"period", random_period}};
+                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached}};
     if (history != nullptr) {
         positions["history"] = {describe(process, "history_keys", history->keys()),
                                 describe(process, "history_values", history->values())};
@@ -78,7 +63,7 @@ json describe_block(const Process &process, const std::string &prefix, const Blo
     json result = {{"d", form.d},
                    {"d_ff", form.d_ff},
                    {"norm", norm_names[form.norm]},
-                   {"eps", form.norm == HALYARD_NORM_RMS ? rms_norm_eps : layer_norm_eps},
+                   {"eps", form.eps()},
                    {"activation", name_of(form.activation)},
                    {"gated", form.gated},
                    {"rope_theta", form.rope_theta}};
@@ -103,7 +88,6 @@ json describe_model(const Process &process, const BenchmarkCase &bench_case) {
     const BlockForm &form = model.form();
     json request = {{"vocabulary", form.vocabulary},
                     {"cached", bench_case.id.cached},
-                    {"period", random_period},
                     {"heads", form.heads.heads},
                     {"kv_heads", form.heads.kv_heads},
                     {"head_dim", form.heads.head_dim},
@@ -154,36 +138,6 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
         request["block"].update(describe_positions(process, bench_case.id, bench_case.block->history()));
     }
     return request;
-}
-
-json describe_id(const CaseId &id) {
-    return {{"kernel", id.kernel->name}, {"dtype", static_cast<int>(id.dtype)},
-            {"rows", id.rows},           {"d", id.d},
-            {"d_out", id.d_out},         {"cold", id.cold},
-            {"threads", id.threads}};
-}
-
-CaseId id_of(const json &row) {
-    return {find_kernel(row.at("kernel")),
-            static_cast<Dtype>(row.at("dtype").get<int>()),
-            row.at("rows"),
-            row.at("d"),
-            row.at("cold"),
-            row.at("threads"),
-            row.at("d_out")};
-}
-
-json describe(const Accuracy &accuracy) {
-    // JSON has no infinity: null.
-    return {{"error", std::isfinite(accuracy.error) ? json(accuracy.error) : json()},
-            {"ulps", std::isfinite(accuracy.ulps) ? json(accuracy.ulps) : json()}};
-}
-
-Accuracy accuracy_of(const json &described) {
-    const auto number = [](const json &value) {
-        return value.is_number() ? value.get<double>() : std::numeric_limits<double>::infinity();
-    };
-    return {number(described.at("error")), number(described.at("ulps"))};
 }
 
 }  // namespace halyard::bench

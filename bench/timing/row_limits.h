@@ -1,6 +1,6 @@
 // What a row is held against, measured in the row's own rounds.
-#ifndef HALYARD_BENCH_ROW_LIMITS_H
-#define HALYARD_BENCH_ROW_LIMITS_H
+#ifndef HALYARD_BENCH_TIMING_ROW_LIMITS_H
+#define HALYARD_BENCH_TIMING_ROW_LIMITS_H
 
 #include <memory>
 #include <vector>
