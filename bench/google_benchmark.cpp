@@ -28,32 +28,32 @@ double seconds_per_call(Contender &contender) {
 }
 
 /** The longer of what a roofline consists of; the faster of two copies. */
-double limit_seconds(Work &work) {
-    Team team(work.id.threads);
+double limit_seconds(BenchmarkCase &bench_case) {
+    Team team(bench_case.id.threads);
     std::vector<double> seconds;
-    for (const auto &limit : limits_of(work, streams_of(halyard_context_isa(work.context.get())), team)) {
+    for (const auto &limit : limits_of(bench_case, streams_of(halyard_context_isa(bench_case.context.get())), team)) {
         seconds.push_back(seconds_per_call(*limit));
     }
-    return work.id.has_roofline() ? *std::max_element(seconds.begin(), seconds.end())
-                                  : *std::min_element(seconds.begin(), seconds.end());
+    return bench_case.id.has_roofline() ? *std::max_element(seconds.begin(), seconds.end())
+                                        : *std::min_element(seconds.begin(), seconds.end());
 }
 
 /** The row at hand, which Google Benchmark calls several times before it goes to the next. */
 class Row {
 public:
-    Row(const WorkId &id, std::size_t cold_set, halyard_isa isa) : work(id, cold_set, isa) {
-        work.spoil_outputs();
-        work.call(0);
-        if (!(work.accuracy().error <= work.tolerance())) {
+    Row(const CaseId &id, std::size_t cold_set, halyard_isa isa) : bench_case(id, cold_set, isa) {
+        bench_case.spoil_outputs();
+        bench_case.call(0);
+        if (!(bench_case.accuracy().error <= bench_case.tolerance())) {
             throw std::runtime_error("the result is wrong");
         }
-        limit = limit_seconds(work);
+        limit = limit_seconds(bench_case);
     }
 
     void run(benchmark::State &state) {
-        const WorkId &id = work.id;
-        const auto call = [this](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
-        Local(call, work.sets.size()).run(state);
+        const CaseId &id = bench_case.id;
+        const auto call = [this](std::size_t set) { bench_case.id.kernel->call(bench_case, bench_case.sets[set]); };
+        Local(call, bench_case.sets.size()).run(state);
         state.SetBytesProcessed(static_cast<std::int64_t>(id.bytes_moved()) * state.iterations());
         constexpr auto per_second = benchmark::Counter::kIsIterationInvariantRate;
         if (id.has_roofline()) {
@@ -63,13 +63,13 @@ public:
     }
 
 private:
-    Work work;
+    BenchmarkCase bench_case;
     double limit = 0;
 };
 
 }  // namespace
 
-bool run_google_benchmark(const std::vector<WorkId> &rows, std::vector<std::string> options, std::size_t cold_set,
+bool run_google_benchmark(const std::vector<CaseId> &rows, std::vector<std::string> options, std::size_t cold_set,
                           halyard_isa isa) {
     options.insert(options.begin(), "halyard-bench");
     std::vector<char *> arguments;
@@ -85,9 +85,9 @@ bool run_google_benchmark(const std::vector<WorkId> &rows, std::vector<std::stri
     benchmark::AddCustomContext("halyard_isa", halyard_isa_name(isa));
 
     std::unique_ptr<Row> row;
-    const WorkId *of_row = nullptr;
+    const CaseId *of_row = nullptr;
     bool all_right = true;
-    for (const WorkId &id : rows) {
+    for (const CaseId &id : rows) {
         const auto run = [&](benchmark::State &state) {
             try {
                 if (of_row != &id) {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <ctime>
 #include <iostream>
+#include <map>
 #include <regex>
-#include <set>
 
 #include "google_benchmark.h"
 #include "operations/isas.h"
@@ -26,7 +26,6 @@ struct Options {
     std::string python = "python3";
     std::vector<std::string> peers{"all"};
     std::vector<std::string> peer_folders;
-    std::string serve;
     std::vector<std::string> google_benchmark;  // those that begin with --benchmark_
     double row_limit = 120;
     int threads = 0, rounds = 0;
@@ -58,83 +57,46 @@ std::string compiler() {
 #endif
 }
 
-/** Those that this library holds. */
-std::vector<std::string> isa_names() {
-    std::vector<std::string> names;
+/** The instruction sets that this library holds, by name. */
+std::map<std::string, halyard_isa> isas() {
+    std::map<std::string, halyard_isa> names;
     for (const halyard_isa isa : operations::built_isas) {
-        names.emplace_back(halyard_isa_name(isa));
+        names[halyard_isa_name(isa)] = isa;
     }
     return names;
 }
 
-halyard_isa isa_named(const std::string &name) {
-    return *std::find_if(std::begin(operations::built_isas), std::end(operations::built_isas),
-                         [&](halyard_isa isa) { return name == halyard_isa_name(isa); });
-}
-
-/** Watches how much of the machine others use while this program and its peers measure. */
-class BusyElsewhere {
-public:
-    BusyElsewhere(const Machine &of, const std::vector<pid_t> &own)
-        : processors(of.processors), processes(own), start(Clock::now()), elsewhere_before(elsewhere()) {}
-    double share() const {
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        return std::max(0.0, (elsewhere() - elsewhere_before) / (seconds * processors));
-    }
-
-private:
-    using Clock = std::chrono::steady_clock;
-    double elsewhere() const {
-        const ProcessorTime all = processor_time();
-        return all.busy + all.stolen - processor_seconds_of(processes);
-    }
-    int processors;
-    std::vector<pid_t> processes;
-    Clock::time_point start;
-    double elsewhere_before;
-};
-
-/** The peers that the command names; a name that is none is refused, with those there are. */
-std::vector<KnownPeer> wanted_peers(const Options &options) {
-    const std::vector<KnownPeer> known = known_peers(options.peer_folders);
-    const auto &names = options.peers;
-    std::set<std::string> there_are;
-    for (const KnownPeer &each : known) {
-        there_are.insert(each.name);
-    }
-    for (const std::string &name : names) {
-        if (name != "all" && name != "none" && there_are.count(name) == 0) {
+/** The files of the peers that the command names; a name that is none is refused, with those there are. */
+std::map<std::string, std::string> wanted_peers(const Options &options) {
+    const std::map<std::string, std::string> known = known_peers(options.peer_folders);
+    std::map<std::string, std::string> wanted;
+    for (const std::string &name : options.peers) {
+        if (name == "all") {
+            wanted = known;
+        } else if (known.count(name) != 0) {
+            wanted[name] = known.at(name);
+        } else if (name != "none") {
             std::string list;
-            for (const std::string &each : there_are) {
-                list += (list.empty() ? "" : ", ") + each;
+            for (const auto &each : known) {
+                list += (list.empty() ? "" : ", ") + each.first;
             }
-            throw UsageError("'" + name + "' is no peer of this build; there are: " + list);
-        }
-    }
-    std::vector<KnownPeer> wanted;
-    for (const KnownPeer &each : known) {
-        const auto is_meant = [&each](const std::string &name) { return name == "all" || name == each.name; };
-        if (std::any_of(names.begin(), names.end(), is_meant)) {
-            wanted.push_back(each);
+            throw UsageError("'" + name + "' is no peer; there are: " + list);
         }
     }
     return wanted;
 }
 
 /** Makes the peers that are here, and tells `run` about all. */
-std::vector<std::unique_ptr<Peer>> make_peers(const std::vector<KnownPeer> &wanted, const PeerOptions &peer_options,
-                                              Run &run) {
+std::vector<std::unique_ptr<Peer>> make_peers(const std::map<std::string, std::string> &wanted,
+                                              const PeerOptions &peer_options, Run &run) {
     std::vector<std::unique_ptr<Peer>> peers;
-    for (const KnownPeer &each : wanted) {
-        Run::PeerInfo info{each.name};
-        std::unique_ptr<Peer> peer = each.where == Runs::isolated ? make_isolated(each.name, peer_options, info.missing)
-                                                                  : each.make(peer_options, info.missing);
-        if (peer) {
-            info.version = peer->version();
-            info.about = peer->about();
+    for (const auto &[name, script] : wanted) {
+        auto peer = std::make_unique<Peer>(name, script, peer_options);
+        const std::string missing = peer->missing();
+        run.peers.push_back({name, missing, missing.empty() ? peer->about() : nlohmann::json::object()});
+        if (missing.empty()) {
             peers.push_back(std::move(peer));
         }
-        run.peers.push_back(info);
     }
     return peers;
 }
@@ -147,11 +109,11 @@ ResultFile open_result(const std::string &name) {
     }
 }
 
-std::vector<WorkId> chosen_rows(const Options &options, const Machine &machine, int threads) {
+std::vector<CaseId> chosen_rows(const Options &options, const Machine &machine, int threads) {
     const std::regex filter(options.filter);
-    std::vector<WorkId> chosen;
+    std::vector<CaseId> chosen;
     int not_built = 0;
-    for (const WorkId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
+    for (const CaseId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
         if (!is_built(row)) {
             not_built++;
         } else if (std::regex_search(row.name(), filter)) {
@@ -184,12 +146,10 @@ std::string time_left(std::chrono::steady_clock::time_point start, std::size_t d
 /** The instruction set that the library chooses under the cap. */
 halyard_isa chosen_isa(const Options &options) {
     halyard_context *made = nullptr;
-    if (halyard_context_create(&made) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_context_create(&made));
     const std::unique_ptr<halyard_context, void (*)(halyard_context *)> context(made, halyard_context_destroy);
-    if (!options.isa.empty() && halyard_context_set_max_isa(made, isa_named(options.isa)) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
+    if (!options.isa.empty()) {
+        require(halyard_context_set_max_isa(made, isas().at(options.isa)));
     }
     return halyard_context_isa(made);
 }
@@ -199,7 +159,7 @@ PeerOptions peer_options_of(const Options &options, const Machine &machine) {
 }
 
 /** Prints and writes each row when it is known. */
-void measure_rows(Runner &runner, const std::vector<WorkId> &rows, ResultFile &file, Run &run) {
+void measure_rows(Runner &runner, const std::vector<CaseId> &rows, ResultFile &file, Run &run) {
     const auto start = std::chrono::steady_clock::now();
     for (std::size_t i = 0; i < rows.size() && interrupted == 0; i++) {
         std::cerr << "[" << i + 1 << "/" << rows.size() << time_left(start, i, rows.size()) << "] " << rows[i].name()
@@ -216,7 +176,7 @@ std::vector<FlopsLimit> rates_of(const Run &run) {
     for (const RowResult &row : run.rows) {
         if (row.rounds > 0 && row.id.has_roofline()) {
             const double seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
-            rates.push_back({isa_named(row.isa), row.id.threads, row.id.flops() / seconds});
+            rates.push_back({isas().at(row.isa), row.id.threads, row.id.flops() / seconds});
         }
     }
     return rates;
@@ -236,10 +196,10 @@ int run_benchmark(const Options &options) {
     run.library_version = halyard_version();
     run.compiler = compiler();
 
-    const std::vector<KnownPeer> wanted = wanted_peers(options);
-    const std::vector<WorkId> rows = chosen_rows(options, run.machine, run.threads);
+    const std::map<std::string, std::string> wanted = wanted_peers(options);
+    const std::vector<CaseId> rows = chosen_rows(options, run.machine, run.threads);
     if (options.list) {
-        for (const WorkId &row : rows) {
+        for (const CaseId &row : rows) {
             std::cout << row.name() << '\n';
         }
         return 0;
@@ -252,10 +212,10 @@ int run_benchmark(const Options &options) {
     run.isa = halyard_isa_name(peer_options.isa);
     std::cerr << "starting the peers" << std::endl;
     const std::vector<std::unique_ptr<Peer>> peers = make_peers(wanted, peer_options, run);
-    const BusyElsewhere busy_elsewhere(run.machine, processes_of(peers));
-
+    BusyElsewhere busy_elsewhere(run.machine.processors);
     const bool is_terminal = isatty(STDERR_FILENO) != 0;
     std::cerr << "measuring the limits of the machine" << std::flush;
+    busy_elsewhere.begin({});
     run.limits = measure_limits(
         run.machine, peer_options.isa, run.threads,
         [is_terminal](const std::string &what) {
@@ -264,12 +224,13 @@ int run_benchmark(const Options &options) {
             }
         },
         [] { return interrupted != 0; });
+    busy_elsewhere.end();
     std::cerr << (is_terminal ? "\r\x1b[Kmeasured the limits of the machine" : "") << std::endl;
     run.loop_overhead = loop_overhead();
 
     file.write(header_of(run));
 
-    Runner runner({options.rounds, !options.quick}, peer_options, peers);
+    Runner runner({options.rounds, !options.quick}, peer_options, peers, busy_elsewhere);
     measure_rows(runner, rows, file, run);
     repeat_contradicted(run.limits, rates_of(run), run.machine, [] { return interrupted != 0; });
     run.interrupted = interrupted != 0;
@@ -286,7 +247,7 @@ int run_as_google_benchmark(const Options &options) {
         throw UsageError("--json and --benchmark_ options do not go together; Google Benchmark has --benchmark_out");
     }
     const Machine machine = describe_machine();
-    const std::vector<WorkId> rows =
+    const std::vector<CaseId> rows =
         chosen_rows(options, machine, options.threads != 0 ? options.threads : machine.processors);
     return run_google_benchmark(rows, options.google_benchmark, machine.cold_set(), chosen_isa(options))
                ? 0
@@ -298,19 +259,10 @@ int list_peers(const Options &options) {
     Run run;
     make_peers(wanted_peers(options), peer_options_of(options, describe_machine()), run);
     for (const Run::PeerInfo &peer : run.peers) {
-        std::cout << peer.name << "  " << (peer.missing.empty() ? peer.version : "MISSING: " + peer.missing) << '\n';
+        std::cout << peer.name << "  "
+                  << (peer.missing.empty() ? peer.about.value("version", "") : "MISSING: " + peer.missing) << '\n';
     }
     return 0;
-}
-
-/** This process works for a peer of another one. */
-int serve(const Options &options) {
-    for (const KnownPeer &peer : known_peers({})) {
-        if (peer.name == options.serve) {
-            return serve_peer(peer, peer_options_of(options, describe_machine()));
-        }
-    }
-    throw UsageError("'" + options.serve + "' is no peer of this build");
 }
 
 }  // namespace
@@ -338,7 +290,7 @@ int main(int argc, char **argv) {
         ->check(file_name);
     app.add_option("--threads", options.threads, "threads of ours and of the peers (default: all processors)")
         ->check(CLI::Range(1, 256));
-    app.add_option("--isa", options.isa, "use no instruction set above this one")->check(CLI::IsMember(isa_names()));
+    app.add_option("--isa", options.isa, "use no instruction set above this one")->check(CLI::IsMember(isas()));
     app.add_option("--peers", options.peers, "all (those that are there), none, or names with commas between them")
         ->delimiter(',')
         ->capture_default_str();
@@ -353,7 +305,6 @@ int main(int argc, char **argv) {
     app.add_option("--python", options.python, "the Python interpreter of the peers in Python")->capture_default_str();
     app.add_option("--rounds", options.rounds, "samples of each contender per row (default: 7 hot, 5 cold)")
         ->check(CLI::Range(1, 1000));
-    app.add_option("--serve", options.serve)->group("");  // hidden: how this program starts itself for a peer
     app.footer(
         "Options that begin with --benchmark_ (list_tests, filter, repetitions, out, format=json|csv|console, ...)\n"
         "run the rows of the library alone with Google Benchmark, whose own they are.");
@@ -367,9 +318,6 @@ int main(int argc, char **argv) {
     }
     try {
         app.parse(static_cast<int>(arguments.size()), arguments.data());
-        if (!options.serve.empty()) {
-            return serve(options);
-        }
         options.peer_folders.push_back(HALYARD_BENCH_PEERS_DIR);
         return options.list_peers                  ? list_peers(options)
                : !options.google_benchmark.empty() ? run_as_google_benchmark(options)

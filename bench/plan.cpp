@@ -20,7 +20,7 @@ std::string memory_error(std::size_t bytes, std::size_t share, const Machine &ma
 
 }  // namespace
 
-bool is_built(const WorkId &row) {
+bool is_built(const CaseId &row) {
     const auto has = [](Dtype dtype) {
         return std::count(std::begin(operations::all_dtypes), std::end(operations::all_dtypes), dtype) > 0;
     };
@@ -30,14 +30,14 @@ bool is_built(const WorkId &row) {
     return function && has(row.dtype) && has(row.kernel->cast_to.value_or(row.dtype));
 }
 
-std::string too_large(const WorkId &row, const Machine &machine) {
+std::string too_large(const CaseId &row, const Machine &machine) {
     if (!row.has_roofline()) {
         return {};
     }
     if (row.kernel->layer) {
         // Up to eleven contenders hold matrices of their own, one of them in f32 whatever the row's type, some twice
         // while they pack them.
-        WorkId in_f32 = row;
+        CaseId in_f32 = row;
         in_f32.dtype = Dtype::f32;
         return memory_error(in_f32.weight_bytes() * in_f32.set_count(0), 14, machine);
     }

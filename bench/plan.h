@@ -4,16 +4,16 @@
 
 #include <string>
 
+#include "benchmark_case.h"
 #include "timing/machine.h"
-#include "work.h"
 
 namespace halyard::bench {
 
 /** Empty, or why this machine's memory does not hold a row's matrices, keys and values in the forms of all peers. */
-std::string too_large(const WorkId &row, const Machine &machine);
+std::string too_large(const CaseId &row, const Machine &machine);
 
 /** Whether the library was built with a row's operation and dtypes. */
-bool is_built(const WorkId &row);
+bool is_built(const CaseId &row);
 
 }  // namespace halyard::bench
 

@@ -1,7 +1,6 @@
 // See replace_file.h.
 #include "replace_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,79 +13,69 @@
 namespace halyard::bench {
 namespace {
 
-/** Where a link leads. */
-std::string resolved(const std::string &file) {
-    std::error_code error;
-    const std::filesystem::path path = std::filesystem::weakly_canonical(file, error);
-    return error ? file : path.string();
-}
+/** A file that is to be written, by its name or where a link of that name leads. */
+struct Target {
+    std::string file, unfinished;
+    bool is_device = false;  // a terminal or the like, which is written to and not replaced
 
-std::string unfinished(const std::string &file) {
-    return file + "." + std::to_string(getpid()) + ".part";  // others may write the same file
-}
-
-[[noreturn]] void fail(const std::string &file) {
-    const int error = errno;
-    unlink(unfinished(file).c_str());
-    throw std::runtime_error("cannot write '" + file + "': " + std::strerror(error));
-}
-
-/** What a killed process left goes; a file or link of somebody else is not written to. */
-int open_unfinished(const std::string &file) {
-    unlink(unfinished(file).c_str());
-    const int descriptor = open(unfinished(file).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        fail(file);
+    explicit Target(const std::string &name) {
+        std::error_code error;
+        const std::filesystem::path path = std::filesystem::weakly_canonical(name, error);
+        file = error ? name : path.string();
+        unfinished = file + "." + std::to_string(getpid()) + ".part";  // others may write the same file
+        struct stat status {};
+        is_device = stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
     }
-    return descriptor;
-}
-
-/** A terminal or the like, which is written to and not replaced. */
-bool is_device(const std::string &file) {
-    struct stat status {};
-    return stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
-}
-
-bool write_all(int descriptor, const std::string &text) {
-    for (std::size_t written = 0; written < text.size();) {
-        const ssize_t count = write(descriptor, text.data() + written, text.size() - written);
-        if (count < 0 && errno != EINTR) {
-            return false;
+    /** What a killed process left goes; a file or link of somebody else is not written to. */
+    FILE *open() const {
+        if (is_device) {
+            return std::fopen(file.c_str(), "we");
         }
-        written += count > 0 ? static_cast<std::size_t>(count) : 0;
+        unlink(unfinished.c_str());
+        return std::fopen(unfinished.c_str(), "wxe");
     }
-    return fsync(descriptor) == 0 || errno == EINVAL;  // devices have nothing to wait for
+    [[noreturn]] void fail(int error) const {
+        if (!is_device) {
+            unlink(unfinished.c_str());
+        }
+        throw std::runtime_error("cannot write '" + file + "': " + std::strerror(error));
+    }
+};
+
+/** 0 or the error. */
+int write_all(FILE *file, const std::string &text) {
+    const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 &&
+                            (fsync(fileno(file)) == 0 || errno == EINVAL);  // devices have nothing to wait for
+    const int error = is_written ? 0 : errno;
+    return std::fclose(file) != 0 && is_written ? errno : error;
 }
 
 }  // namespace
 
 void replace_file(const std::string &name, const std::string &text) {
-    const std::string file = resolved(name);
-    const bool in_place = is_device(file);
-    const int descriptor = in_place ? open(file.c_str(), O_WRONLY | O_CLOEXEC) : open_unfinished(file);
-    if (descriptor < 0) {
-        fail(file);
+    const Target target(name);
+    FILE *const file = target.open();
+    int error = file != nullptr ? write_all(file, text) : errno;
+    if (error == 0 && !target.is_device && std::rename(target.unfinished.c_str(), target.file.c_str()) != 0) {
+        error = errno;
     }
-    const bool is_written = write_all(descriptor, text);
-    const int error = errno;
-    if (close(descriptor) != 0 || !is_written) {
-        errno = is_written ? errno : error;
-        fail(file);
-    }
-    if (!in_place && std::rename(unfinished(file).c_str(), file.c_str()) != 0) {
-        fail(file);
+    if (error != 0) {
+        target.fail(error);
     }
 }
 
 void require_replaceable(const std::string &name) {
-    const std::string file = resolved(name);
-    if (std::filesystem::is_directory(file)) {
-        errno = EISDIR;
-        fail(file);
+    const Target target(name);
+    if (std::filesystem::is_directory(target.file)) {
+        target.fail(EISDIR);
     }
-    if (!is_device(file)) {
-        close(open_unfinished(file));
-        unlink(unfinished(file).c_str());
+    if (!target.is_device) {
+        FILE *const file = target.open();
+        if (file == nullptr) {
+            target.fail(errno);
+        }
+        std::fclose(file);
+        unlink(target.unfinished.c_str());
     }
 }
 

@@ -151,13 +151,8 @@ json to_json(const RowResult &row) {
 json header_of(const Run &run) {
     json peers = json::array();
     for (const Run::PeerInfo &peer : run.peers) {
-        peers.push_back({{"name", peer.name},
-                         {"version", peer.version},
-                         {"missing", peer.missing},
-                         {"family", peer.about.family},
-                         {"how", peer.about.how},
-                         {"lacks", peer.about.lacks},
-                         {"interface", peer.about.interface}});
+        peers.push_back({{"name", peer.name}, {"missing", peer.missing}});
+        peers.back().update(peer.about);
     }
     const Machine &machine = run.machine;
     return {{"schema", 3},

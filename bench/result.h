@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "benchmark_case.h"
 #include "timing/machine.h"
 #include "timing/machine_limits.h"
 #include "timing/measure.h"
-#include "work.h"
 
 namespace halyard::bench {
 
@@ -39,7 +39,7 @@ struct PeerResult {
 };
 
 struct RowResult {
-    WorkId id;
+    CaseId id;
     std::string isa;
     std::string failure;    // why the library could not be measured; then nothing below counts
     bool is_wrong = false;  // its output missed the tolerance, so it was not timed
@@ -65,14 +65,6 @@ struct RowResult {
     bool is_beyond_limit() const;
 };
 
-/** What readers of a report should know of a peer. */
-struct PeerAbout {
-    std::string family;     // the library it speaks for: peers of one family are no two opinions
-    std::string how;        // a sentence: how it is run
-    std::string lacks;      // the same: what it cannot do
-    std::string interface;  // "C" or "Python": in which language its calls are timed
-};
-
 struct Run {
     std::string date;
     int threads;
@@ -82,8 +74,8 @@ struct Run {
     Limits limits;
     std::string work_list;
     struct PeerInfo {
-        std::string name, version = {}, missing = {};  // `missing`: why it is not there
-        PeerAbout about = {};
+        std::string name, missing;  // why it is not there
+        nlohmann::json about;       // what it says of itself
     };
     std::vector<PeerInfo> peers;
     std::vector<RowResult> rows;

@@ -2,6 +2,8 @@
 #include "runner.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "timing/row_limits.h"
 
@@ -11,25 +13,21 @@ volatile std::sig_atomic_t interrupted = 0;
 
 namespace {
 
-std::vector<double> ratios(const std::vector<double> &over, const std::vector<double> &under) {
+/** What a function makes of each round's two values. */
+template<typename Function>
+std::vector<double> by_round(const std::vector<double> &a, const std::vector<double> &b, const Function &function) {
     std::vector<double> values;
-    for (std::size_t i = 0; i < std::min(over.size(), under.size()); i++) {
-        values.push_back(over[i] / under[i]);
-    }
+    std::transform(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())), b.begin(),
+                   std::back_inserter(values), function);
     return values;
 }
 
-/** The greater of each two. */
-std::vector<double> greater(const std::vector<double> &a, const std::vector<double> &b) {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); i++) {
-        values.push_back(std::max(a[i], b[i]));
-    }
-    return values;
+Estimate ratio(const std::vector<double> &over, const std::vector<double> &under) {
+    return estimate(by_round(over, under, std::divides<>()));
 }
 
 /** seconds: of ours, of `limit_count` limits, of peers, of ours again. */
-void take_ours(RowResult &row, const Work &work, std::size_t limit_count,
+void take_ours(RowResult &row, const BenchmarkCase &bench_case, std::size_t limit_count,
                const std::vector<std::vector<double>> &seconds) {
     row.rounds = static_cast<int>(seconds.back().size());
     row.seconds = estimate(seconds.front());
@@ -37,21 +35,21 @@ void take_ours(RowResult &row, const Work &work, std::size_t limit_count,
     std::vector<double> limit = seconds[1];
     for (std::size_t i = 2; i <= limit_count; i++) {
         if (row.id.has_roofline()) {
-            limit = greater(limit, seconds[i]);
+            limit = by_round(limit, seconds[i], [](double a, double b) { return std::max(a, b); });
         } else if (estimate(seconds[i]).median < estimate(limit).median) {
             limit = seconds[i];
             row.limit_stores = Stores::nontemporal;
         }
     }
     row.limit_seconds = estimate(limit);
-    row.fraction = estimate(ratios(limit, seconds[0]));
+    row.fraction = ratio(limit, seconds[0]);
     if (row.id.has_roofline()) {
         row.read_seconds = estimate(seconds[1]);
         row.multiply_add_seconds = estimate(seconds[2]);
-        row.sets = work.sets.size();
-        row.resident = work.resident;
+        row.sets = bench_case.sets.size();
+        row.resident = bench_case.resident;
     }
-    row.again = estimate(ratios(seconds.back(), seconds.front()));
+    row.again = ratio(seconds.back(), seconds.front());
 }
 
 }  // namespace
@@ -62,7 +60,7 @@ struct Runner::Own {
     std::vector<Contender *> limits;
 };
 
-RowResult Runner::measure_row(const WorkId &id) {
+RowResult Runner::measure_row(const CaseId &id) {
     constexpr int most_attempts = 3;
     RowResult row{};
     for (int attempt = 1; attempt <= most_attempts; attempt++) {
@@ -83,13 +81,13 @@ RowResult Runner::measure_row(const WorkId &id) {
 }
 
 void Runner::measure_into(RowResult &row) {
-    const WorkId &id = row.id;
-    Work work(id, peer_options.cold_set, peer_options.isa);
-    row.isa = halyard_isa_name(halyard_context_isa(work.context.get()));
-    row.tolerance = work.tolerance();
-    work.spoil_outputs();
-    work.call(0);
-    row.accuracy = work.accuracy();
+    const CaseId &id = row.id;
+    BenchmarkCase bench_case(id, peer_options.cold_set, peer_options.isa);
+    row.isa = halyard_isa_name(halyard_context_isa(bench_case.context.get()));
+    row.tolerance = bench_case.tolerance();
+    bench_case.spoil_outputs();
+    bench_case.call(0);
+    row.accuracy = bench_case.accuracy();
     row.is_wrong = !(row.accuracy.error <= row.tolerance);
     if (row.is_wrong) {
         return;
@@ -98,9 +96,9 @@ void Runner::measure_into(RowResult &row) {
     if (team == nullptr || team->size() != id.threads) {
         team = std::make_unique<Team>(id.threads);
     }
-    const auto call = [&work](std::size_t set) { work.id.kernel->call(work, work.sets[set]); };
-    Local ours(call, work.sets.size()), ours_again(call, work.sets.size());
-    const auto limits = limits_of(work, streams_of(halyard_context_isa(work.context.get())), *team);
+    const auto call = [&bench_case](std::size_t set) { bench_case.id.kernel->call(bench_case, bench_case.sets[set]); };
+    Local ours(call, bench_case.sets.size()), ours_again(call, bench_case.sets.size());
+    const auto limits = limits_of(bench_case, streams_of(halyard_context_isa(bench_case.context.get())), *team);
     Own own{&ours, &ours_again, {}};
     for (const auto &limit : limits) {
         own.limits.push_back(limit.get());
@@ -109,13 +107,14 @@ void Runner::measure_into(RowResult &row) {
     const std::size_t at_once = id.is_model() ? 1 : std::max<std::size_t>(peers.size(), 1);
     std::size_t next = 0;
     do {
-        next = measure_beside(row, work, own, next, at_once);
+        next = measure_beside(row, bench_case, own, next, at_once);
     } while (next < peers.size() && interrupted == 0);
 }
 
 /** Prepares the peers from `first` on until `most` are ready, and measures them with ours; returns the next one.
  * The first time the row's own results are taken too. */
-std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most) {
+std::size_t Runner::measure_beside(RowResult &row, BenchmarkCase &bench_case, const Own &own, std::size_t first,
+                                   std::size_t most) {
     std::vector<Contender *> contenders{own.ours};
     if (first == 0) {
         contenders.insert(contenders.end(), own.limits.begin(), own.limits.end());
@@ -124,13 +123,13 @@ std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, s
     std::vector<std::unique_ptr<PeerContender>> sides, begun;
     for (; next < peers.size() && sides.size() < most; next++) {
         row.peers.push_back(PeerResult{});
-        begun.push_back(begin_peer(*peers[next], work, row.peers.back()));
+        begun.push_back(begin_peer(*peers[next], bench_case, row.peers.back()));
         if (sides.size() + begun.size() < most && next + 1 < peers.size()) {
             continue;  // they prepare at the same time
         }
         for (std::size_t i = 0; i < begun.size(); i++) {
             PeerResult &result = row.peers[row.peers.size() - begun.size() + i];
-            if (begun[i] != nullptr && finish_peer(*begun[i], work, result)) {
+            if (begun[i] != nullptr && finish_peer(*begun[i], bench_case, result)) {
                 sides.push_back(std::move(begun[i]));
             }
         }
@@ -143,18 +142,24 @@ std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, s
         contenders.push_back(&side->contender());
     }
     contenders.push_back(own.again);
-    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, processes_of(peers),
+    std::vector<pid_t> processes;
+    for (const auto &peer : peers) {
+        processes.push_back(peer->process_id());
+    }
+    const Plan plan{rounds_of(row.id), row.id.cold ? 20e-3 : 6e-3, with_descendants(processes),
                     [] { return interrupted != 0; }};
+    busy_elsewhere.begin(plan.processes);
     const std::vector<std::vector<double>> seconds = measure(contenders, plan);
+    busy_elsewhere.end();
     if (first == 0) {
-        take_ours(row, work, own.limits.size(), seconds);
+        take_ours(row, bench_case, own.limits.size(), seconds);
     }
     for (std::size_t i = first; i < next; i++) {
         PeerResult &peer = row.peers[i];
         if (peer.reason.empty() && !peer.is_wrong) {
             peer.reason = contenders[place]->failure;
             peer.seconds = estimate(seconds[place]);
-            peer.ratio = estimate(ratios(seconds[place], seconds[0]));
+            peer.ratio = ratio(seconds[place], seconds[0]);
             if (peer.reason.empty() && peer.ratio.samples == 0) {
                 peer.reason = "the run was interrupted before its turn";
             }
@@ -164,44 +169,33 @@ std::size_t Runner::measure_beside(RowResult &row, Work &work, const Own &own, s
     return next;
 }
 
-int Runner::rounds_of(const WorkId &id) const {
+int Runner::rounds_of(const CaseId &id) const {
     constexpr double long_call = 4e10;  // multiplications and additions: a tenth of a second
     return options.rounds != 0 ? options.rounds : id.has_roofline() && id.flops() > long_call ? 3 : id.cold ? 5 : 7;
 }
 
-std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, Work &work, PeerResult &result) {
-    result.peer = peer.name();
-    result.reason = peer.refusal(work.id);
+std::unique_ptr<PeerContender> Runner::begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) const {
+    result.peer = peer.name;
+    result.reason = peer.refusal(bench_case.id);
     if (result.reason.empty() && interrupted != 0) {
         result.reason = "the run was interrupted before its turn";
     }
     if (result.reason.empty() && peer.slow_to_prepare() && !options.with_slow_peers) {
         result.reason = "left out by --quick, where it would take most of the time";
     }
-    return result.reason.empty() ? peer.prepare(work, result.reason) : nullptr;
+    return result.reason.empty() ? peer.prepare(bench_case) : nullptr;
 }
 
-bool Runner::finish_peer(PeerContender &side, Work &work, PeerResult &result) {
+bool Runner::finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerResult &result) {
     result.reason = side.wait();
     if (!result.reason.empty()) {
         return false;
     }
     result.accuracy = side.accuracy();
-    result.is_wrong = !(result.accuracy.error <= work.peer_tolerance());
+    result.is_wrong = !(result.accuracy.error <= bench_case.peer_tolerance());
     result.note = side.note;
     result.resident = side.resident;
     return !result.is_wrong;
-}
-
-std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers) {
-    std::vector<pid_t> processes;
-    for (const auto &peer : peers) {
-        const std::vector<pid_t> more = peer->processes();
-        processes.insert(processes.end(), more.begin(), more.end());
-    }
-    std::sort(processes.begin(), processes.end());
-    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    return processes;
 }
 
 }  // namespace halyard::bench

@@ -8,6 +8,7 @@
 
 #include "peers/peer.h"
 #include "result.h"
+#include "timing/busy_elsewhere.h"
 #include "timing/team.h"
 
 namespace halyard::bench {
@@ -23,29 +24,28 @@ struct RunnerOptions {
 class Runner {
 public:
     Runner(const RunnerOptions &given, const PeerOptions &peer_choices,
-           const std::vector<std::unique_ptr<Peer>> &present)
-        : options(given), peer_options(peer_choices), peers(present) {}
+           const std::vector<std::unique_ptr<Peer>> &present, BusyElsewhere &elsewhere)
+        : options(given), peer_options(peer_choices), peers(present), busy_elsewhere(elsewhere) {}
 
-    RowResult measure_row(const WorkId &id);
+    RowResult measure_row(const CaseId &id);
 
 private:
     struct Own;
     void measure_into(RowResult &row);
-    std::size_t measure_beside(RowResult &row, Work &work, const Own &own, std::size_t first, std::size_t most);
-    int rounds_of(const WorkId &id) const;
+    std::size_t measure_beside(RowResult &row, BenchmarkCase &bench_case, const Own &own, std::size_t first,
+                               std::size_t most);
+    int rounds_of(const CaseId &id) const;
     /** Lets the peer prepare the row; null, with the result's reason, if it does not. */
-    std::unique_ptr<PeerContender> begin_peer(Peer &peer, Work &work, PeerResult &result);
+    std::unique_ptr<PeerContender> begin_peer(Peer &peer, BenchmarkCase &bench_case, PeerResult &result) const;
     /** Whether it is ready and right. */
-    static bool finish_peer(PeerContender &side, Work &work, PeerResult &result);
+    static bool finish_peer(PeerContender &side, BenchmarkCase &bench_case, PeerResult &result);
 
     RunnerOptions options;
     PeerOptions peer_options;
     const std::vector<std::unique_ptr<Peer>> &peers;
+    BusyElsewhere &busy_elsewhere;
     std::unique_ptr<Team> team;
 };
-
-/** The processes of the peers, each once. */
-std::vector<pid_t> processes_of(const std::vector<std::unique_ptr<Peer>> &peers);
 
 }  // namespace halyard::bench
 

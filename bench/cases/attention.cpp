@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -13,8 +12,7 @@ constexpr std::int64_t sampled_rows = 4, sampled_columns = 512;
 
 }  // namespace
 
-HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-                     std::int64_t first_column)
+HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim)
     : view(matrix.view), shape{sequences, matrix.rows() / sequences, heads, head_dim}, strides{shape[1] *
                                                                                                    matrix.width(),
                                                                                                matrix.width(), head_dim,
@@ -22,41 +20,41 @@ HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t 
     view.ndim = 4;
     view.shape = shape;
     view.strides = strides;
-    view.byte_offset = static_cast<std::size_t>(first_column) * operations::size_of(matrix.dtype());
 }
 
 // ---- History ----
 
-History::History(const WorkId &id)
+History::History(const CaseId &id)
     : past_keys(id.dtype, id.sequences() * id.cached, id.heads().kv_width(), history_seed, 1.0),
       past_values(id.dtype, id.sequences() * id.cached, id.heads().kv_width(), history_seed + 1, 1.0) {}
 
-void History::make_caches(Work &work) const {
-    const WorkId &id = work.id;
+void History::make_caches(BenchmarkCase &bench_case) const {
+    const CaseId &id = bench_case.id;
     const HeadShape &shape = id.heads();
     const Matrix k = past_keys.whole(), v = past_values.whole();
     const HeadsView keys(k, id.sequences(), shape.kv_heads, shape.head_dim);
     const HeadsView values(v, id.sequences(), shape.kv_heads, shape.head_dim);
-    halyard_kv_cache_options options{};
-    options.n_layers = 1;
-    options.n_sequences = id.sequences();
-    options.n_kv_heads = shape.kv_heads;
-    options.head_dim = shape.head_dim;
-    options.max_positions = id.cached + id.tokens();
-    options.dtype = operations::dlpack_type(id.dtype);
-    for (Operands &set : work.sets) {
-        halyard_kv_cache *made = nullptr;
-        if (halyard_kv_cache_create(&options, nullptr, 0, &made) != HALYARD_OK) {
-            throw std::runtime_error(halyard_last_error());
-        }
-        set.cache = {made, halyard_kv_cache_destroy};
-        if (halyard_kv_cache_append(work.context.get(), made, 0, nullptr, &keys.view, &values.view) != HALYARD_OK) {
-            throw std::runtime_error(halyard_last_error());
-        }
+    for (OperandSet &set : bench_case.sets) {
+        set.cache = make_cache(id, 1);
+        require(
+            halyard_kv_cache_append(bench_case.context.get(), set.cache.get(), 0, nullptr, &keys.view, &values.view));
     }
 }
 
-halyard_status rewind_cache(const WorkId &id, halyard_kv_cache *cache) {
+std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t layers) {
+    halyard_kv_cache_options options{};
+    options.n_layers = layers;
+    options.n_sequences = id.sequences();
+    options.n_kv_heads = id.heads().kv_heads;
+    options.head_dim = id.heads().head_dim;
+    options.max_positions = id.cached + id.tokens();
+    options.dtype = operations::dlpack_type(id.dtype);
+    halyard_kv_cache *made = nullptr;
+    require(halyard_kv_cache_create(&options, nullptr, 0, &made));
+    return {made, halyard_kv_cache_destroy};
+}
+
+halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache) {
     for (std::int64_t sequence = 0; sequence < id.sequences(); sequence++) {
         const halyard_status status = halyard_kv_cache_truncate(cache, sequence, id.cached);
         if (status != HALYARD_OK) {
@@ -68,27 +66,28 @@ halyard_status rewind_cache(const WorkId &id, halyard_kv_cache *cache) {
 
 // ---- Attention ----
 
-Attention::Attention(Work &work) : past(work.id.decodes() ? std::make_unique<History>(work.id) : nullptr) {
-    const WorkId &id = work.id;
+Attention::Attention(BenchmarkCase &bench_case)
+    : past(bench_case.id.decodes() ? std::make_unique<History>(bench_case.id) : nullptr) {
+    const CaseId &id = bench_case.id;
     const HeadShape &shape = id.heads();
-    for (std::size_t i = 0; i < id.set_count(work.cold_set); i++) {
-        Operands operands;
+    for (std::size_t i = 0; i < id.set_count(bench_case.cold_set); i++) {
+        OperandSet operands;
         for (const Input input : {q, k, v}) {
             operands.inputs.emplace_back(id.dtype, id.rows, input == q ? shape.query_width() : shape.kv_width());
             // Queries long enough to look at some of many keys more than at others.
             operands.inputs.back().fill_random(input_seed + input, 0.0, input == q ? 1.5 : 1.0);
         }
         operands.outputs.emplace_back(id.dtype, id.rows, shape.query_width());
-        work.sets.push_back(std::move(operands));
+        bench_case.sets.push_back(std::move(operands));
     }
     if (past) {
-        past->make_caches(work);
+        past->make_caches(bench_case);
     }
 
     Sample sample;
     sample.rows = spread(id.rows, sampled_rows);
     sample.columns = spread(shape.query_width(), sampled_columns);
-    const std::vector<Matrix> &inputs = work.sets[0].inputs;
+    const std::vector<Matrix> &inputs = bench_case.sets[0].inputs;
     for (const std::int64_t row : sample.rows) {
         // Rows are the sequences of a decode, the positions of a prompt.
         const auto at = [&](Input input, const PeriodicMatrix *history) {
@@ -106,18 +105,19 @@ Attention::Attention(Work &work) : past(work.id.decodes() ? std::make_unique<His
             expected.push_back(y[static_cast<std::size_t>(column)]);
         }
     }
-    work.sample = std::make_unique<Sample>(std::move(sample));
+    bench_case.sample = std::make_unique<Sample>(std::move(sample));
 }
 
-halyard_status call_attention(Work &work, Operands &set) {
-    const WorkId &id = work.id;
+halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set) {
+    const CaseId &id = bench_case.id;
     const HeadShape &shape = id.heads();
     const HeadsView q(set.inputs[Attention::q], id.sequences(), shape.heads, shape.head_dim);
     const HeadsView k(set.inputs[Attention::k], id.sequences(), shape.kv_heads, shape.head_dim);
     const HeadsView v(set.inputs[Attention::v], id.sequences(), shape.kv_heads, shape.head_dim);
     HeadsView y(set.outputs[0], id.sequences(), shape.heads, shape.head_dim);
-    const halyard_status status = operations::call_attention(
-        work.context.get(), q.view, k.view, v.view, set.cache.get(), static_cast<float>(id.kernel->scalars[0]), y.view);
+    const halyard_status status =
+        operations::call_attention(bench_case.context.get(), q.view, k.view, v.view, set.cache.get(),
+                                   static_cast<float>(id.kernel->scalars[0]), y.view);
     return status == HALYARD_OK && set.cache ? rewind_cache(id, set.cache.get()) : status;
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -15,19 +14,6 @@ constexpr std::int64_t sampled_rows = 3, sampled_columns = 256;
 /** The rows of a prompt's x repeat after so many, which spares the reference the products of the others. No tile of
  * rows divides it. */
 constexpr std::int64_t distinct_rows = 13;
-
-void require(halyard_status status) {
-    if (status != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
-}
-
-std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean) {
-    auto vector = std::make_unique<Matrix>(dtype, 1, width);
-    vector->fill_random(seed, mean, 0.1);
-    vector->view = vector_view(*vector);
-    return vector;
-}
 
 const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) {
     return matrix ? &matrix->view : nullptr;
@@ -60,7 +46,7 @@ Block::Block(const BlockForm &of_form, Dtype dtype, unsigned layer) : form(of_fo
     }
 }
 
-std::shared_ptr<const halyard_block> Block::make(const Work &work) const {
+std::shared_ptr<const halyard_block> Block::make(const BenchmarkCase &bench_case) const {
     std::vector<std::unique_ptr<Matrix>> sources(part_count);
     const DLTensor *views[part_count] = {};
     for (unsigned part = 0; part < part_count; part++) {
@@ -90,33 +76,33 @@ std::shared_ptr<const halyard_block> Block::make(const Work &work) const {
     weights.ffn_norm_bias = view_of(norm_biases[before_ffn]);
 
     halyard_block_config config{};
-    require(form.config(work.id.cached + work.id.tokens(), config));
+    require(form.config(bench_case.id.cached + bench_case.id.tokens(), config));
     halyard_block *made = nullptr;
-    require(halyard_block_create(work.context.get(), &config, &weights, &made));
+    require(halyard_block_create(bench_case.context.get(), &config, &weights, &made));
     return {made, [made](const halyard_block *) { halyard_block_destroy(made); }};
 }
 
-void Block::prepare(Work &work) {
-    const WorkId &id = work.id;
+void Block::prepare(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
     Matrix few(id.dtype, std::min(id.rows, distinct_rows), form.d);
     few.fill_random(x_seed, 0.0, 1.5);
     const std::size_t row_bytes = few.bytes() / static_cast<std::size_t>(few.rows());
-    for (std::size_t i = 0; i < id.set_count(work.cold_set); i++) {
-        Operands operands;
+    for (std::size_t i = 0; i < id.set_count(bench_case.cold_set); i++) {
+        OperandSet operands;
         Matrix &x = operands.inputs.emplace_back(id.dtype, id.rows, form.d);
         for (std::int64_t row = 0; row < id.rows; row++) {
             std::memcpy(x.data() + static_cast<std::size_t>(row) * row_bytes,
                         few.data() + static_cast<std::size_t>(row % few.rows()) * row_bytes, row_bytes);
         }
         operands.outputs.emplace_back(id.dtype, id.rows, form.d);
-        operands.block = make(work);
-        work.sets.push_back(std::move(operands));
+        operands.block = make(bench_case);
+        bench_case.sets.push_back(std::move(operands));
     }
     if (id.decodes()) {
         past = std::make_unique<History>(id);
-        past->make_caches(work);
+        past->make_caches(bench_case);
     }
-    work.sample = std::make_unique<Sample>(sample(work));
+    bench_case.sample = std::make_unique<Sample>(sample(bench_case));
 }
 
 // ---- float64 ----
@@ -139,9 +125,9 @@ operations::BlockValues Block::values() const {
     return result;
 }
 
-Sample Block::sample(const Work &work) const {
-    const WorkId &id = work.id;
-    const Matrix &x = work.sets[0].inputs[0];
+Sample Block::sample(const BenchmarkCase &bench_case) const {
+    const CaseId &id = bench_case.id;
+    const Matrix &x = bench_case.sets[0].inputs[0];
     const operations::BlockValues block = values();
     std::vector<operations::Row> distinct;
     for (std::int64_t row = 0; row < std::min(id.rows, distinct_rows) && !id.decodes(); row++) {
@@ -187,8 +173,8 @@ Sample Block::sample(const Work &work) const {
     return sample;
 }
 
-halyard_status call_block(Work &work, Operands &set) {
-    const WorkId &id = work.id;
+halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set) {
+    const CaseId &id = bench_case.id;
     const Matrix &x = set.inputs[0], &y = set.outputs[0];
     // [sequences, tokens, d]
     std::int64_t shape[3] = {id.sequences(), id.tokens(), x.width()};
@@ -196,7 +182,7 @@ halyard_status call_block(Work &work, Operands &set) {
     x_view.ndim = y_view.ndim = 3;
     x_view.shape = y_view.shape = shape;
     const halyard_status status =
-        halyard_block_forward(work.context.get(), set.block.get(), &x_view, set.cache.get(), 0, nullptr, &y_view);
+        halyard_block_forward(bench_case.context.get(), set.block.get(), &x_view, set.cache.get(), 0, nullptr, &y_view);
     return status == HALYARD_OK && set.cache ? rewind_cache(id, set.cache.get()) : status;
 }
 

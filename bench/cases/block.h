@@ -1,13 +1,13 @@
 // A transformer block of the benchmark: its matrices and vectors, the library's block, and what it should make of x.
-#ifndef HALYARD_BENCH_BLOCK_H
-#define HALYARD_BENCH_BLOCK_H
+#ifndef HALYARD_BENCH_CASES_BLOCK_H
+#define HALYARD_BENCH_CASES_BLOCK_H
 
 #include <array>
 #include <memory>
 
 #include "attention.h"
+#include "benchmark_case.h"
 #include "operations/reference_block.h"
-#include "work.h"
 
 namespace halyard::bench {
 
@@ -32,15 +32,15 @@ public:
     const History *history() const { return past.get(); }
 
     /** A block of the library's, with memory of its own. */
-    std::shared_ptr<const halyard_block> make(const Work &work) const;
-    /** Makes the operands of `work`, whose row is this block alone, and its sample. */
-    void prepare(Work &work);
+    std::shared_ptr<const halyard_block> make(const BenchmarkCase &bench_case) const;
+    /** Makes the operands of `bench_case`, whose row is this block alone, and its sample. */
+    void prepare(BenchmarkCase &bench_case);
 
     /** For the reference. */
     operations::BlockValues values() const;
 
 private:
-    Sample sample(const Work &work) const;
+    Sample sample(const BenchmarkCase &bench_case) const;
 
     BlockForm form;
     std::vector<PeriodicMatrix> matrices;  // by part
@@ -49,7 +49,7 @@ private:
     std::unique_ptr<History> past;
 };
 
-halyard_status call_block(Work &work, Operands &set);
+halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);
 
 }  // namespace halyard::bench
 

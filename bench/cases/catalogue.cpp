@@ -45,8 +45,8 @@ Kernel tensor_kernel(const operations::Operation &operation, std::vector<double>
     if (kernel.input_width == 2) {
         kernel.layout = static_cast<halyard_glu_layout>(static_cast<int>(kernel.scalars[0]));
     }
-    kernel.call = [call = operation.call, values = kernel.scalars](Work &work, Operands &set) {
-        return call(work.context.get(), set.arguments.data(), values.data());
+    kernel.call = [call = operation.call, values = kernel.scalars](BenchmarkCase &bench_case, OperandSet &set) {
+        return call(bench_case.context.get(), set.arguments.data(), values.data());
     };
     return kernel;
 }
@@ -72,7 +72,7 @@ Kernel make_attention(const HeadShape &heads, double softcap) {
                   shared + "x" + std::to_string(heads.head_dim);
     kernel.attention = heads;
     kernel.scalars = {softcap};
-    kernel.prepare = [](Work &work) { work.attention = std::make_shared<Attention>(work); };
+    kernel.prepare = [](BenchmarkCase &bench_case) { bench_case.attention = std::make_shared<Attention>(bench_case); };
     kernel.call = call_attention;
     return kernel;
 }
@@ -115,13 +115,13 @@ const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
         kernel.group = form.is_model() ? "models" : "blocks";
         kernel.block = form;
         if (form.is_model()) {
-            kernel.prepare = [](Work &work) { work.model = std::make_shared<Model>(work); };
+            kernel.prepare = [](BenchmarkCase &bench_case) { bench_case.model = std::make_shared<Model>(bench_case); };
             kernel.call = call_model;
         } else {
-            kernel.prepare = [](Work &work) {
-                const auto block = std::make_shared<Block>(*work.id.kernel->block, work.id.dtype, 0);
-                block->prepare(work);
-                work.block = block;
+            kernel.prepare = [](BenchmarkCase &bench_case) {
+                const auto block = std::make_shared<Block>(*bench_case.id.kernel->block, bench_case.id.dtype, 0);
+                block->prepare(bench_case);
+                bench_case.block = block;
             };
             kernel.call = call_block;
         }

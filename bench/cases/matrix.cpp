@@ -55,6 +55,13 @@ DLTensor vector_view(const Matrix &matrix) {
     return view;
 }
 
+std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean) {
+    auto vector = std::make_unique<Matrix>(dtype, 1, width);
+    vector->fill_random(seed, mean, 0.1);
+    vector->view = vector_view(*vector);
+    return vector;
+}
+
 // ---- PeriodicMatrix ----
 
 PeriodicMatrix::PeriodicMatrix(Dtype type, std::int64_t out, std::int64_t in, unsigned with_seed, double with_deviation)

@@ -1,9 +1,10 @@
 // Tensors of the benchmark, and matrices whose values repeat, so that a reference or another process can know them all
 // without holding them.
-#ifndef HALYARD_BENCH_MATRIX_H
-#define HALYARD_BENCH_MATRIX_H
+#ifndef HALYARD_BENCH_CASES_MATRIX_H
+#define HALYARD_BENCH_CASES_MATRIX_H
 
 #include <cstdint>
+#include <memory>
 
 #include "halyard/halyard.h"
 #include "operations/reference_linear.h"
@@ -43,6 +44,8 @@ private:
 
 /** A matrix's view with one axis: a vector, if it has one row. */
 DLTensor vector_view(const Matrix &matrix);
+/** A parameter, with a view of one axis: values round `mean`. */
+std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean);
 
 /** A matrix as torch.nn.Linear holds it, [out, in], filled by Matrix::fill_random. */
 class PeriodicMatrix {

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <fstream>
 #include <numeric>
-#include <stdexcept>
 
 namespace halyard::bench {
 namespace {
@@ -16,12 +15,6 @@ namespace {
 constexpr unsigned embedding_seed = 500, head_seed = 501, norm_seed = 502;
 constexpr std::int64_t sampled_columns = 256;
 constexpr std::size_t judged_tokens = 2;  // of a prompt in float64: a second each
-
-void require(halyard_status status) {
-    if (status != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
-}
 
 }  // namespace
 
@@ -32,11 +25,11 @@ std::size_t resident_bytes() {
     return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-Model::Model(Work &work)
-    : shape(*work.id.kernel->block), embed(work.id.dtype, shape.vocabulary, shape.d, embedding_seed, 1.0),
-      lm_head(work.id.dtype, shape.vocabulary, shape.d, head_seed, 1 / std::sqrt(static_cast<double>(shape.d))),
-      norm(work.id.dtype, 1, shape.d) {
-    const WorkId &id = work.id;
+Model::Model(BenchmarkCase &bench_case)
+    : shape(*bench_case.id.kernel->block), embed(bench_case.id.dtype, shape.vocabulary, shape.d, embedding_seed, 1.0),
+      lm_head(bench_case.id.dtype, shape.vocabulary, shape.d, head_seed, 1 / std::sqrt(static_cast<double>(shape.d))),
+      norm(bench_case.id.dtype, 1, shape.d) {
+    const CaseId &id = bench_case.id;
     norm.fill_random(norm_seed, 1.0, 0.1);
     for (std::int64_t layer = 0; layer < shape.layers; layer++) {
         layers.push_back(std::make_unique<Block>(shape, id.dtype, static_cast<unsigned>(layer)));
@@ -47,30 +40,30 @@ Model::Model(Work &work)
     }
 
     const std::size_t before = resident_bytes();
-    make_stack(work);
-    Operands &set = work.sets.emplace_back();
+    make_stack(bench_case);
+    OperandSet &set = bench_case.sets.emplace_back();
     set.outputs.emplace_back(Dtype::f32, 1, shape.vocabulary);
-    set.cache = make_cache(work);
+    set.cache = make_cache(id, shape.layers);
     DLTensor &logits = set.outputs[0].view;
     if (id.decodes()) {
-        require(forward(work, set.cache.get(), 0, static_cast<std::size_t>(id.cached), false, logits));
+        require(forward(bench_case, set.cache.get(), 0, static_cast<std::size_t>(id.cached), false, logits));
     }
-    require(call(work, set));
-    work.resident = resident_bytes() - before;
+    require(call(bench_case, set));
+    bench_case.resident = resident_bytes() - before;
 
     Sample sample;
-    sample.known_error = error_of_two_tokens(work);
+    sample.known_error = error_of_two_tokens(bench_case);
     sample.rows = {0};
     sample.columns.resize(static_cast<std::size_t>(shape.vocabulary));
     std::iota(sample.columns.begin(), sample.columns.end(), std::int64_t{0});
     sample.expected = {set.outputs[0].row(0)};
-    work.sample = std::make_unique<Sample>(std::move(sample));
+    bench_case.sample = std::make_unique<Sample>(std::move(sample));
 }
 
-void Model::make_stack(const Work &work) {
+void Model::make_stack(const BenchmarkCase &bench_case) {
     std::vector<const halyard_block *> pointers;
     for (const auto &layer : layers) {
-        packed.push_back(layer->make(work));
+        packed.push_back(layer->make(bench_case));
         pointers.push_back(packed.back().get());
     }
     embedding_values = std::make_unique<Matrix>(embed.whole());
@@ -87,25 +80,12 @@ void Model::make_stack(const Work &work) {
     weights.norm = &norm_view;
     weights.lm_head = &head_values.view;
     halyard_stack *made = nullptr;
-    require(halyard_stack_create(work.context.get(), &config, &weights, pointers.data(), shape.layers, &made));
+    require(halyard_stack_create(bench_case.context.get(), &config, &weights, pointers.data(), shape.layers, &made));
     stack = {made, [made](const halyard_stack *) { halyard_stack_destroy(made); }};
 }
 
-std::shared_ptr<halyard_kv_cache> Model::make_cache(const Work &work) const {
-    halyard_kv_cache_options options{};
-    options.n_layers = shape.layers;
-    options.n_sequences = 1;
-    options.n_kv_heads = shape.heads.kv_heads;
-    options.head_dim = shape.heads.head_dim;
-    options.max_positions = static_cast<std::int64_t>(ids.size());
-    options.dtype = operations::dlpack_type(work.id.dtype);
-    halyard_kv_cache *made = nullptr;
-    require(halyard_kv_cache_create(&options, nullptr, 0, &made));
-    return {made, halyard_kv_cache_destroy};
-}
-
-halyard_status Model::forward(const Work &work, halyard_kv_cache *cache, std::size_t first, std::size_t count, bool all,
-                              DLTensor &logits) const {
+halyard_status Model::forward(const BenchmarkCase &bench_case, halyard_kv_cache *cache, std::size_t first,
+                              std::size_t count, bool all, DLTensor &logits) const {
     std::int64_t count_shape[1] = {static_cast<std::int64_t>(count)};
     DLTensor tokens = {
         const_cast<std::int64_t *>(ids.data() + first), {kDLCPU, 0}, 1, {kDLInt, 64, 1}, count_shape, nullptr, 0};
@@ -116,13 +96,14 @@ halyard_status Model::forward(const Work &work, halyard_kv_cache *cache, std::si
     }
     halyard_stack_options options{};
     options.all_logits = all ? 1 : 0;
-    return halyard_stack_forward(work.context.get(), stack.get(), &tokens, cache, nullptr, &options, &result);
+    return halyard_stack_forward(bench_case.context.get(), stack.get(), &tokens, cache, nullptr, &options, &result);
 }
 
-halyard_status Model::call(const Work &work, Operands &set) const {
-    const auto first = static_cast<std::size_t>(work.id.cached);
-    const halyard_status status = forward(work, set.cache.get(), first, ids.size() - first, false, set.outputs[0].view);
-    return status == HALYARD_OK ? halyard_kv_cache_truncate(set.cache.get(), 0, work.id.cached) : status;
+halyard_status Model::call(const BenchmarkCase &bench_case, OperandSet &set) const {
+    const auto first = static_cast<std::size_t>(bench_case.id.cached);
+    const halyard_status status =
+        forward(bench_case, set.cache.get(), first, ids.size() - first, false, set.outputs[0].view);
+    return status == HALYARD_OK ? halyard_kv_cache_truncate(set.cache.get(), 0, bench_case.id.cached) : status;
 }
 
 // ---- float64 ----
@@ -155,11 +136,11 @@ std::vector<operations::Row> Model::reference(std::size_t count, const std::vect
     return logits;
 }
 
-double Model::error_of_two_tokens(const Work &work) const {
+double Model::error_of_two_tokens(const BenchmarkCase &bench_case) const {
     const std::size_t count = std::min(judged_tokens, ids.size());
     Matrix logits(Dtype::f32, static_cast<std::int64_t>(count), shape.vocabulary);
     std::memset(logits.data(), 0xff, logits.bytes());
-    require(forward(work, nullptr, 0, count, true, logits.view));
+    require(forward(bench_case, nullptr, 0, count, true, logits.view));
     Sample sample;
     sample.rows = spread(static_cast<std::int64_t>(count), static_cast<std::int64_t>(count));
     sample.columns = spread(shape.vocabulary, sampled_columns);
@@ -167,8 +148,8 @@ double Model::error_of_two_tokens(const Work &work) const {
     return sample.worst_error(logits);
 }
 
-halyard_status call_model(Work &work, Operands &set) {
-    return work.model->call(work, set);
+halyard_status call_model(BenchmarkCase &bench_case, OperandSet &set) {
+    return bench_case.model->call(bench_case, set);
 }
 
 }  // namespace halyard::bench

@@ -1,6 +1,6 @@
 // What an output should be in a sample of its rows and columns: large outputs are judged by these.
-#ifndef HALYARD_BENCH_SAMPLE_H
-#define HALYARD_BENCH_SAMPLE_H
+#ifndef HALYARD_BENCH_CASES_SAMPLE_H
+#define HALYARD_BENCH_CASES_SAMPLE_H
 
 #include <vector>
 

@@ -41,43 +41,60 @@ struct Statement {
     std::vector<Word> names;  // words without "="
     std::map<std::string, std::vector<Word>> values;
     std::map<std::string, Word> keys;
+
+    bool has(const std::string &key) const { return values.count(key) != 0; }
+    const Word &single(const std::string &key) const {
+        const std::vector<Word> &words = values.at(key);
+        if (words.size() > 1) {
+            words[1].wrong("'" + key + "' has one value here");
+        }
+        return words[0];
+    }
+    /** What `convert` makes of each value of a key; nothing without it. */
+    template<typename Convert>
+    auto each(const std::string &key, const Convert &convert) const {
+        std::vector<std::decay_t<decltype(convert(word))>> found;
+        for (const Word &value : has(key) ? values.at(key) : std::vector<Word>()) {
+            found.push_back(convert(value));
+        }
+        return found;
+    }
+    /** Refuses words without a value and keys that it does not have, and asks for those it cannot do without. */
+    void check(std::size_t most_names, const std::vector<std::string> &required,
+               const std::vector<std::string> &optional = {}) const {
+        if (names.size() > most_names) {
+            names[most_names].wrong("'" + names[most_names].text + "' is not of the form key=value");
+        }
+        std::vector<std::string> known = required;
+        known.insert(known.end(), optional.begin(), optional.end());
+        for (const auto &[key, given] : keys) {
+            if (std::find(known.begin(), known.end(), key) == known.end()) {
+                given.wrong("unknown key '" + key + "'; '" + word.text + "' has: " + joined(known));
+            }
+        }
+        for (const std::string &key : required) {
+            if (!has(key)) {
+                word.wrong("'" + word.text + "' needs " + key + "=");
+            }
+        }
+    }
 };
 
-std::vector<Word> words_of(const std::string &line, const std::string &file, int number, char separator) {
-    std::vector<Word> words;
-    std::size_t place = 0;
-    while (place < line.size()) {
-        const auto is_space = [&](std::size_t i) { return line[i] == separator || line[i] == '\t' || line[i] == '\r'; };
-        const std::size_t start = place;
-        while (place < line.size() && !is_space(place)) {
-            place++;
+/** The parts of a word between separators, with their columns. */
+std::vector<Word> split(const Word &word, const std::string &separators, bool keep_empty) {
+    std::vector<Word> parts;
+    for (std::size_t start = 0; start <= word.text.size();) {
+        const std::size_t end = std::min(word.text.find_first_of(separators, start), word.text.size());
+        if (end > start || keep_empty) {
+            parts.push_back(
+                {word.text.substr(start, end - start), word.file, word.line, word.column + static_cast<int>(start)});
         }
-        if (place > start) {
-            words.push_back({line.substr(start, place - start), &file, number, static_cast<int>(start) + 1});
-        }
-        place++;
+        start = end + 1;
     }
-    return words;
+    return parts;
 }
 
-/** The values of "key=a,b" with their columns. */
-std::vector<Word> values_of(const Word &word, std::size_t equals) {
-    std::vector<Word> values;
-    std::size_t start = equals + 1;
-    while (true) {
-        const std::size_t comma = std::min(word.text.find(',', start), word.text.size());
-        Word value{word.text.substr(start, comma - start), word.file, word.line, word.column + static_cast<int>(start)};
-        if (value.text.empty()) {
-            value.wrong("a value is missing");
-        }
-        values.push_back(std::move(value));
-        if (comma == word.text.size()) {
-            return values;
-        }
-        start = comma + 1;
-    }
-}
-
+/** Of a line's words, of which there is one at least. */
 Statement parse_statement(const std::vector<Word> &words) {
     Statement statement{words[0], {}, {}, {}};
     for (std::size_t i = 1; i < words.size(); i++) {
@@ -91,7 +108,12 @@ Statement parse_statement(const std::vector<Word> &words) {
         if (!statement.keys.emplace(key, word).second) {
             word.wrong("'" + key + "' is given twice");
         }
-        statement.values[key] = values_of(word, equals);
+        const Word list{word.text.substr(equals + 1), word.file, word.line, word.column + static_cast<int>(equals) + 1};
+        for (const Word &value : statement.values[key] = split(list, ",", true)) {
+            if (value.text.empty()) {
+                value.wrong("a value is missing");
+            }
+        }
     }
     return statement;
 }
@@ -109,19 +131,21 @@ std::int64_t number_of(const Word &word) {
     return number;
 }
 
+std::int64_t number_or(const Statement &statement, const std::string &key, std::int64_t otherwise) {
+    return statement.has(key) ? number_of(statement.single(key)) : otherwise;
+}
+
 /** "64x4096" */
 std::pair<std::int64_t, std::int64_t> pair_of(const Word &word, const char *meaning) {
-    const std::size_t x = word.text.find('x');
-    if (x == std::string::npos) {
+    const std::vector<Word> numbers = split(word, "x", true);
+    if (numbers.size() != 2) {
         word.wrong("'" + word.text + "' is not of the form " + meaning);
     }
-    const Word first{word.text.substr(0, x), word.file, word.line, word.column};
-    const Word second{word.text.substr(x + 1), word.file, word.line, word.column + static_cast<int>(x) + 1};
-    return {number_of(first), number_of(second)};
+    return {number_of(numbers[0]), number_of(numbers[1])};
 }
 
 template<typename Value>
-Value choice_of(const Word &word, const char *what, const std::map<std::string, Value> &choices) {
+const Value &choice_of(const Word &word, const char *what, const std::map<std::string, Value> &choices) {
     const auto found = choices.find(word.text);
     if (found == choices.end()) {
         std::vector<std::string> names;
@@ -133,7 +157,11 @@ Value choice_of(const Word &word, const char *what, const std::map<std::string, 
     return found->second;
 }
 
-const std::map<std::string, bool> yes_or_no = {{"yes", true}, {"no", false}};
+const std::map<std::string, bool> yes_or_no = {{"yes", true}, {"no", false}}, states = {{"hot", false}, {"cold", true}};
+const std::map<std::string, Dtype> dtypes = {{"f32", Dtype::f32}, {"f16", Dtype::f16}, {"bf16", Dtype::bf16}};
+const std::map<std::string, halyard_norm> norms = {{"rms", HALYARD_NORM_RMS}, {"layer", HALYARD_NORM_LAYER}};
+const std::map<std::string, halyard_activation> activations = {{"silu", HALYARD_SILU},
+                                                               {"gelu_tanh", HALYARD_GELU_TANH}};
 
 // ---- What a list can ask for ----
 
@@ -147,49 +175,27 @@ struct ModelShape {
     std::int64_t rope_theta, layers, vocabulary;
 };
 
-const Kernel *find(const std::vector<Kernel> &kernels, const std::string &name) {
-    const auto found =
-        std::find_if(kernels.begin(), kernels.end(), [&](const Kernel &each) { return each.name == name; });
-    return found != kernels.end() ? &*found : nullptr;
-}
-
 struct Part {
-    const Kernel *kernel;  // null: the library has no such layer
+    std::string name, kernel;
     std::int64_t d, d_out;
 };
 
-/** The layers of a model: its projections without and with what follows them, its FFN, its FFN with norm and residual.
- */
-Part part_of(const std::string &name, const ModelShape &model) {
+/** The layers of a model: its projections without and with what follows them, its FFN, its FFN with norm and residual. */
+std::vector<Part> parts_of(const ModelShape &model) {
     const std::string activation = model.activation == HALYARD_SILU ? "silu" : "gelu_tanh";
     const std::string unit = !model.gated ? activation : activation == "silu" ? "swiglu" : "geglu_tanh";
-    const std::string norm = model.norm == HALYARD_NORM_LAYER ? "layer_norm" : "rms_norm";
-    const auto layer = [](const std::string &kernel, std::int64_t d, std::int64_t d_out) {
-        return Part{find(layer_catalogue(), kernel), d, d_out};
-    };
-    if (name == "up") {
-        return layer("linear", model.d, model.ff);
-    }
-    if (name == "down") {
-        return layer("linear", model.ff, model.d);
-    }
-    if (name == "projection") {
-        return layer("linear", model.d, model.heads.query_width());
-    }
-    if (name == "up_fused") {
-        return layer((model.has_bias ? "linear_bias_" : "linear_") + unit, model.d, model.ff);
-    }
-    if (name == "down_fused") {
-        return layer(model.has_bias ? "linear_bias_residual" : "linear", model.ff, model.d);
-    }
-    if (name == "ffn") {
-        return layer("ffn_" + unit, model.d, model.ff);
-    }
-    return layer(norm + "_ffn_" + unit + "_residual" + (name == "norm_ffn" ? "" : ".deferred"), model.d, model.ff);
+    const std::string linear = model.has_bias ? "linear_bias" : "linear";
+    const std::string norm_ffn =
+        (model.norm == HALYARD_NORM_LAYER ? "layer_norm_ffn_" : "rms_norm_ffn_") + unit + "_residual";
+    return {{"up", "linear", model.d, model.ff},
+            {"down", "linear", model.ff, model.d},
+            {"projection", "linear", model.d, model.heads.query_width()},
+            {"up_fused", linear + "_" + unit, model.d, model.ff},
+            {"down_fused", model.has_bias ? linear + "_residual" : linear, model.ff, model.d},
+            {"ffn", "ffn_" + unit, model.d, model.ff},
+            {"norm_ffn", norm_ffn, model.d, model.ff},
+            {"norm_ffn_deferred", norm_ffn + ".deferred", model.d, model.ff}};
 }
-
-const std::vector<std::string> part_names = {"up",         "down", "projection", "up_fused",
-                                             "down_fused", "ffn",  "norm_ffn",   "norm_ffn_deferred"};
 
 /** Reads lists into rows. */
 class Reader {
@@ -203,12 +209,10 @@ public:
         }
         files_open.push_back(fs::weakly_canonical(path));
         // Words keep a pointer to the name.
-        names.push_back(std::make_unique<std::string>(path.string()));
-        const std::string &name = *names.back();
-        int number = 0;
-        for (std::string line; std::getline(file, line);) {
-            number++;
-            const std::vector<Word> words = words_of(line.substr(0, line.find('#')), name, number, ' ');
+        const std::string &name = *names.emplace_back(std::make_unique<std::string>(path.string()));
+        int number = 1;
+        for (std::string line; std::getline(file, line); number++) {
+            const std::vector<Word> words = split({line.substr(0, line.find('#')), &name, number, 1}, " \t\r", false);
             if (!words.empty()) {
                 run(parse_statement(words), path);
             }
@@ -216,11 +220,9 @@ public:
         files_open.pop_back();
     }
 
-    std::vector<WorkId> rows;
+    std::vector<CaseId> rows;
 
 private:
-    using Shapes = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
     void run(const Statement &statement, const fs::path &path) {
         const std::map<std::string, std::function<void()>> statements = {
             {"include", [&] { include(statement, path); }},
@@ -234,41 +236,8 @@ private:
         choice_of(statement.word, "statement", statements)();
     }
 
-    /** Refuses words without a value and keys that the statement does not have, and asks for those it cannot do
-     * without. */
-    static void check(const Statement &statement, std::size_t names, const std::vector<std::string> &required,
-                      const std::vector<std::string> &optional = {}) {
-        if (statement.names.size() > names) {
-            const Word &extra = statement.names[names];
-            extra.wrong("'" + extra.text + "' is not of the form key=value");
-        }
-        std::vector<std::string> known = required;
-        known.insert(known.end(), optional.begin(), optional.end());
-        for (const auto &[key, word] : statement.keys) {
-            if (std::find(known.begin(), known.end(), key) == known.end()) {
-                word.wrong("unknown key '" + key + "'; '" + statement.word.text + "' has: " + joined(known));
-            }
-        }
-        for (const std::string &key : required) {
-            if (statement.values.count(key) == 0) {
-                statement.word.wrong("'" + statement.word.text + "' needs " + key + "=");
-            }
-        }
-    }
-
-    static const Word &single(const Statement &statement, const std::string &key) {
-        const std::vector<Word> &words = statement.values.at(key);
-        if (words.size() > 1) {
-            words[1].wrong("'" + key + "' has one value here");
-        }
-        return words[0];
-    }
-    static std::int64_t number_or(const Statement &statement, const std::string &key, std::int64_t otherwise) {
-        return statement.values.count(key) != 0 ? number_of(single(statement, key)) : otherwise;
-    }
-
     void include(const Statement &statement, const fs::path &path) {
-        check(statement, 1, {});
+        statement.check(1, {});
         if (statement.names.empty()) {
             statement.word.wrong("'include' needs the name of a file");
         }
@@ -286,128 +255,92 @@ private:
     }
 
     void define_model(const Statement &statement) {
-        check(statement, 1, {"d", "ff", "heads", "kv_heads", "head_dim", "norm", "activation", "gated", "bias"},
-              {"rope_theta", "layers", "vocabulary"});
+        statement.check(1, {"d", "ff", "heads", "kv_heads", "head_dim", "norm", "activation", "gated", "bias"},
+                        {"rope_theta", "layers", "vocabulary"});
         if (statement.names.empty()) {
             statement.word.wrong("'model' needs a name");
         }
-        const auto number = [&](const char *key) { return number_of(single(statement, key)); };
-        ModelShape model{};
-        model.d = number("d");
-        model.ff = number("ff");
-        model.heads = {number("heads"), number("kv_heads"), number("head_dim")};
-        if (model.heads.heads % model.heads.kv_heads != 0) {
-            single(statement, "kv_heads").wrong("'kv_heads' must divide 'heads'");
+        const auto number = [&](const char *key) { return number_of(statement.single(key)); };
+        const HeadShape heads = {number("heads"), number("kv_heads"), number("head_dim")};
+        if (heads.heads % heads.kv_heads != 0) {
+            statement.single("kv_heads").wrong("'kv_heads' must divide 'heads'");
         }
-        model.norm = choice_of<halyard_norm>(single(statement, "norm"), "norm",
-                                             {{"rms", HALYARD_NORM_RMS}, {"layer", HALYARD_NORM_LAYER}});
-        model.activation = choice_of<halyard_activation>(single(statement, "activation"), "activation",
-                                                         {{"silu", HALYARD_SILU}, {"gelu_tanh", HALYARD_GELU_TANH}});
-        model.gated = choice_of(single(statement, "gated"), "answer", yes_or_no);
-        model.has_bias = choice_of(single(statement, "bias"), "answer", yes_or_no);
-        model.rope_theta = number_or(statement, "rope_theta", 0);
-        model.layers = number_or(statement, "layers", 1);
-        model.vocabulary = number_or(statement, "vocabulary", 0);
-        models[statement.names[0].text] = model;
+        models[statement.names[0].text] = {number("d"),
+                                           number("ff"),
+                                           heads,
+                                           choice_of(statement.single("norm"), "norm", norms),
+                                           choice_of(statement.single("activation"), "activation", activations),
+                                           choice_of(statement.single("gated"), "answer", yes_or_no),
+                                           choice_of(statement.single("bias"), "answer", yes_or_no),
+                                           number_or(statement, "rope_theta", 0),
+                                           number_or(statement, "layers", 1),
+                                           number_or(statement, "vocabulary", 0)};
     }
 
     // ---- Rows ----
 
-    std::vector<Dtype> types(const Statement &statement) const {
-        std::vector<Dtype> found;
-        for (const Word &word : statement.values.at("type")) {
-            found.push_back(
-                choice_of<Dtype>(word, "type", {{"f32", Dtype::f32}, {"f16", Dtype::f16}, {"bf16", Dtype::bf16}}));
-        }
-        return found;
-    }
-    std::vector<bool> states(const Statement &statement) const {
-        std::vector<bool> found;
-        for (const Word &word : statement.values.at("state")) {
-            found.push_back(choice_of<bool>(word, "state", {{"hot", false}, {"cold", true}}));
-        }
-        return found;
-    }
-    std::vector<int> thread_counts(const Statement &statement) const {
-        std::vector<int> found;
-        for (const Word &word : statement.values.at("threads")) {
+    /** Every combination of a statement's types, states and threads with the shapes, which say nothing else; each row once. */
+    template<typename Wanted>
+    void add(const Statement &statement, const Kernel &kernel, const std::vector<CaseId> &shapes,
+             const Wanted &wanted) {
+        const auto count_of = [this](const Word &word) {
             if (word.text != "all" && (word.text.size() > 3 || number_of(word) > 256)) {
                 word.wrong("'" + word.text + "' is no number of threads: 1 to 256, or all");
             }
-            found.push_back(word.text == "all" ? threads : static_cast<int>(number_of(word)));
-        }
-        return found;
-    }
-    std::vector<std::int64_t> numbers(const Statement &statement, const std::string &key) const {
-        std::vector<std::int64_t> found;
-        for (const Word &word : statement.values.at(key)) {
-            found.push_back(number_of(word));
-        }
-        return found;
-    }
-    std::vector<std::pair<std::string, const ModelShape *>> chosen_models(const Statement &statement) const {
-        std::vector<std::pair<std::string, const ModelShape *>> found;
-        for (const Word &word : statement.values.at("model")) {
-            const auto model = models.find(word.text);
-            if (model == models.end()) {
-                std::vector<std::string> known;
-                for (const auto &each : models) {
-                    known.push_back(each.first);
+            return word.text == "all" ? threads : static_cast<int>(number_of(word));
+        };
+        const auto colds = statement.each("state", [](const Word &word) { return choice_of(word, "state", states); });
+        const auto counts = statement.each("threads", count_of);
+        for (const Dtype dtype :
+             statement.each("type", [](const Word &word) { return choice_of(word, "type", dtypes); })) {
+            for (CaseId row : shapes) {
+                for (const bool cold : colds) {
+                    for (const int count : counts) {
+                        row.kernel = &kernel;
+                        row.dtype = dtype;
+                        row.cold = cold;
+                        row.threads = count;
+                        if (wanted(row) && present.insert(row.name()).second) {
+                            rows.push_back(row);
+                        }
+                    }
                 }
-                word.wrong("unknown model '" + word.text + "'; there are: " + joined(known));
             }
-            found.emplace_back(model->first, &model->second);
         }
-        return found;
     }
 
-    void add(const WorkId &row) {
-        if (present.insert(row.name()).second) {
-            rows.push_back(row);
-        }
+    static CaseId shape(std::int64_t rows, std::int64_t d, std::int64_t d_out = 0, std::int64_t cached = 0) {
+        return {nullptr, Dtype::f32, rows, d, false, 0, d_out, cached};
     }
 
     /** Kernels of tensors of rows, by name or by group; a group leaves out what a type does not have. */
     void add_rows(const Statement &statement) {
-        check(statement, 0, {"kernel", "type", "state", "threads"},
-              {"shape", "rows", "d", "parallel_from", "cold_from"});
-        Shapes shapes;
-        if (statement.values.count("shape") != 0) {
-            for (const Word &word : statement.values.at("shape")) {
-                shapes.push_back(pair_of(word, "ROWSxD"));
-            }
-        } else if (statement.values.count("rows") == 0 || statement.values.count("d") == 0) {
+        statement.check(0, {"kernel", "type", "state", "threads"},
+                        {"shape", "rows", "d", "parallel_from", "cold_from"});
+        std::vector<CaseId> shapes;
+        if (!statement.has("shape") && !(statement.has("rows") && statement.has("d"))) {
             statement.word.wrong("'rows' needs shape=, or rows= and d=");
-        } else {
-            for (const std::int64_t count : numbers(statement, "rows")) {
-                for (const std::int64_t d : numbers(statement, "d")) {
-                    shapes.emplace_back(count, d);
-                }
+        }
+        for (const auto &[count, d] :
+             statement.each("shape", [](const Word &word) { return pair_of(word, "ROWSxD"); })) {
+            shapes.push_back(shape(count, d));
+        }
+        for (const std::int64_t count : statement.each("rows", number_of)) {
+            for (const std::int64_t d : statement.each("d", number_of)) {
+                shapes.push_back(shape(count, d));
             }
         }
         const std::int64_t parallel_from = number_or(statement, "parallel_from", 0);
-        const std::int64_t cold_from = number_or(statement, "cold_from", 0);
+        const auto cold_from = static_cast<std::size_t>(number_or(statement, "cold_from", 0));
         for (const Word &word : statement.values.at("kernel")) {
             for (const Kernel *kernel : kernels_named(word)) {
-                for (const Dtype dtype : types(statement)) {
-                    if (kernel->cast_to == dtype) {
-                        if (word.text == kernel->name) {
-                            word.wrong("'" + word.text + "' has no rows of the type it casts to");
-                        }
-                        continue;
+                add(statement, *kernel, shapes, [&](const CaseId &row) {
+                    if (kernel->cast_to == row.dtype && word.text == kernel->name) {
+                        word.wrong("'" + word.text + "' has no rows of the type it casts to");
                     }
-                    for (const auto &[count, d] : shapes) {
-                        for (const bool cold : states(statement)) {
-                            for (const int thread_count : thread_counts(statement)) {
-                                const WorkId row{kernel, dtype, count, d, cold, thread_count};
-                                if ((thread_count == 1 || count * d >= parallel_from) &&
-                                    (!cold || row.bytes_moved() >= static_cast<std::size_t>(cold_from))) {
-                                    add(row);
-                                }
-                            }
-                        }
-                    }
-                }
+                    return kernel->cast_to != row.dtype && (row.threads == 1 || row.rows * row.d >= parallel_from) &&
+                           (!row.cold || row.bytes_moved() >= cold_from);
+                });
             }
         }
     }
@@ -427,71 +360,62 @@ private:
         return found;
     }
 
+    static bool any(const CaseId &) { return true; }
+
     void add_layers(const Statement &statement) {
-        check(statement, 0, {"model", "part", "rows", "type", "state", "threads"});
-        for (const auto &[name, model] : chosen_models(statement)) {
+        statement.check(0, {"model", "part", "rows", "type", "state", "threads"});
+        for (const Word &name : statement.values.at("model")) {
+            const std::vector<Part> parts = parts_of(choice_of(name, "model", models));
             for (const Word &word : statement.values.at("part")) {
-                const bool all = word.text == "all";
-                if (!all && std::find(part_names.begin(), part_names.end(), word.text) == part_names.end()) {
-                    word.wrong("unknown part '" + word.text + "'; there are: all, " + joined(part_names));
+                std::vector<std::string> known{"all"};
+                for (const Part &part : parts) {
+                    known.push_back(part.name);
+                    if (word.text == "all" || word.text == part.name) {
+                        add_part(statement, part, word, name.text);
+                    }
                 }
-                for (const std::string &part_name : all ? part_names : std::vector<std::string>{word.text}) {
-                    const Part part = part_of(part_name, *model);
-                    if (part.kernel == nullptr) {
-                        if (!all) {
-                            word.wrong("the library has no '" + part_name + "' of the form of '" + name + "'");
-                        }
-                        continue;
-                    }
-                    for (const Dtype dtype : types(statement)) {
-                        for (const int thread_count : thread_counts(statement)) {
-                            for (const bool cold : states(statement)) {
-                                for (const std::int64_t count : numbers(statement, "rows")) {
-                                    add({part.kernel, dtype, count, part.d, cold, thread_count, part.d_out});
-                                }
-                            }
-                        }
-                    }
+                if (std::find(known.begin(), known.end(), word.text) == known.end()) {
+                    word.wrong("unknown part '" + word.text + "'; there are: " + joined(known));
                 }
             }
+        }
+    }
+
+    void add_part(const Statement &statement, const Part &part, const Word &word, const std::string &model) {
+        const std::vector<Kernel> &layers = layer_catalogue();
+        const auto kernel =
+            std::find_if(layers.begin(), layers.end(), [&](const Kernel &each) { return each.name == part.kernel; });
+        if (kernel != layers.end()) {
+            const auto shapes =
+                statement.each("rows", [&](const Word &count) { return shape(number_of(count), part.d, part.d_out); });
+            add(statement, *kernel, shapes, any);
+        } else if (word.text != "all") {
+            word.wrong("the library has no '" + part.name + "' of the form of '" + model + "'");
         }
     }
 
     /** Attention, blocks and stacks of blocks with a vocabulary. */
     void add_transformers(const Statement &statement) {
-        check(statement, 0, {"model", "type", "state", "threads"}, {"prompt", "decode"});
-        Shapes shapes;  // tokens or sequences, cached positions
-        if (statement.values.count("prompt") != 0) {
-            for (const std::int64_t tokens : numbers(statement, "prompt")) {
-                shapes.emplace_back(tokens, 0);
-            }
-        }
-        if (statement.values.count("decode") != 0) {
-            for (const Word &word : statement.values.at("decode")) {
-                shapes.push_back(pair_of(word, "SEQUENCESxCACHED"));
-            }
-        }
-        if (shapes.empty()) {
+        statement.check(0, {"model", "type", "state", "threads"}, {"prompt", "decode"});
+        if (!statement.has("prompt") && !statement.has("decode")) {
             statement.word.wrong("'" + statement.word.text + "' needs prompt= or decode=");
         }
         for (const Word &word : statement.values.at("model")) {
-            const Kernel &kernel = transformer_kernel(statement, word);
+            const Kernel &kernel = transformer_kernel(statement.word.text, word);
             const std::int64_t d = kernel.attention ? kernel.attention->query_width() : kernel.block->d;
-            for (const Dtype dtype : types(statement)) {
-                for (const bool cold : states(statement)) {
-                    for (const int thread_count : thread_counts(statement)) {
-                        for (const auto &[count, cached] : shapes) {
-                            add({&kernel, dtype, count, d, cold, thread_count, 0, cached});
-                        }
-                    }
-                }
+            std::vector<CaseId> shapes =
+                statement.each("prompt", [&](const Word &tokens) { return shape(number_of(tokens), d); });
+            for (const Word &decode : statement.has("decode") ? statement.values.at("decode") : std::vector<Word>()) {
+                const auto [sequences, cached] = pair_of(decode, "SEQUENCESxCACHED");
+                shapes.push_back(shape(sequences, d, 0, cached));
             }
+            add(statement, kernel, shapes, any);
         }
     }
 
-    const Kernel &transformer_kernel(const Statement &statement, const Word &word) const {
-        const ModelShape &model = *chosen_models({statement.word, {}, {{"model", {word}}}, {}}).front().second;
-        if (statement.word.text == "attention") {
+    const Kernel &transformer_kernel(const std::string &statement, const Word &word) const {
+        const ModelShape &model = choice_of(word, "model", models);
+        if (statement == "attention") {
             return attention_kernel(model.heads);
         }
         const bool is_gpt2 = model.norm == HALYARD_NORM_LAYER && model.activation == HALYARD_GELU_TANH &&
@@ -512,14 +436,13 @@ private:
                        model.gated,
                        model.has_bias,
                        static_cast<double>(model.rope_theta)};
-        if (statement.word.text == "block") {
-            return block_kernel(word.text, form);
+        if (statement == "stack") {
+            if (model.vocabulary == 0) {
+                word.wrong("'" + word.text + "' has no vocabulary=, which a whole model needs");
+            }
+            form.layers = model.layers;
+            form.vocabulary = model.vocabulary;
         }
-        if (model.vocabulary == 0) {
-            word.wrong("'" + word.text + "' has no vocabulary=, which a whole model needs");
-        }
-        form.layers = model.layers;
-        form.vocabulary = model.vocabulary;
         return block_kernel(word.text, form);
     }
 
@@ -544,7 +467,7 @@ std::string work_lists_in(const std::string &folder) {
     return joined(names);
 }
 
-std::vector<WorkId> read_work_list(const std::string &list, const std::string &folder, int threads) {
+std::vector<CaseId> read_work_list(const std::string &list, const std::string &folder, int threads) {
     const fs::path named = fs::path(folder) / (list + ".txt"),
                    path = fs::is_regular_file(named) ? named : fs::path(list);
     if (!fs::is_regular_file(path)) {

@@ -2,14 +2,14 @@
 //
 // A line is a statement: a word, then key=value,value,...; what follows a # is a comment. Every combination of the
 // values is a row. Whatever is wrong is said with file, line and column, and with what there is instead.
-#ifndef HALYARD_BENCH_WORK_LIST_H
-#define HALYARD_BENCH_WORK_LIST_H
+#ifndef HALYARD_BENCH_CASES_WORK_LIST_H
+#define HALYARD_BENCH_CASES_WORK_LIST_H
 
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "work.h"
+#include "benchmark_case.h"
 
 namespace halyard::bench {
 
@@ -21,7 +21,7 @@ struct WorkListError : std::runtime_error {
 /** The rows of a list in its order, each once, with `threads` where it says "all". `list` is the name of one in
  * `folder`
  *  ("quick") or a path. */
-std::vector<WorkId> read_work_list(const std::string &list, const std::string &folder, int threads);
+std::vector<CaseId> read_work_list(const std::string &list, const std::string &folder, int threads);
 
 /** The names of the lists in `folder`, with ", " between them. */
 std::string work_lists_in(const std::string &folder);

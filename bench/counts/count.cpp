@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "schedules/tune/work_kinds.h"
-#include "work.h"
+#include "benchmark_case.h"
+#include "schedules/tune/case_families.h"
 #include "work_list.h"
 
 namespace halyard::bench {
@@ -23,9 +23,9 @@ namespace {
 constexpr tune::RowsAndWidth usual_shape = {48, 80};
 constexpr std::int64_t layer_shape[] = {6, 64, 96};
 
-std::vector<WorkId> all_calls() {
-    std::vector<WorkId> calls = read_work_list("count", HALYARD_BENCH_SHAPES_DIR, 1);
-    for (const auto &kind : tune::unbenched_kinds()) {
+std::vector<CaseId> all_calls() {
+    std::vector<CaseId> calls = read_work_list("count", HALYARD_BENCH_SHAPES_DIR, 1);
+    for (const auto &kind : tune::unbenched_families()) {
         const Kernel &kernel = kind->kernel;
         for (const Dtype dtype : operations::all_dtypes) {
             if (kernel.layer) {
@@ -44,18 +44,18 @@ std::vector<WorkId> all_calls() {
 }
 
 void count_all() {
-    std::vector<std::unique_ptr<Work>> works;
-    for (const WorkId &id : all_calls()) {
-        works.push_back(std::make_unique<Work>(id, 0, HALYARD_ISA_AVX2));
-        works.back()->call(0);  // scratch memory is there, dispatch is done
+    std::vector<std::unique_ptr<BenchmarkCase>> bench_cases;
+    for (const CaseId &id : all_calls()) {
+        bench_cases.push_back(std::make_unique<BenchmarkCase>(id, 0, HALYARD_ISA_AVX2));
+        bench_cases.back()->call(0);  // scratch memory is there, dispatch is done
     }
     // Once for all: whenever it starts, callgrind translates the program anew.
     CALLGRIND_START_INSTRUMENTATION;
-    for (const auto &work : works) {
-        const WorkId &id = work->id;
+    for (const auto &bench_case : bench_cases) {
+        const CaseId &id = bench_case->id;
         const std::string name = id.name();
         CALLGRIND_ZERO_STATS;
-        work->call(0);
+        bench_case->call(0);
         CALLGRIND_DUMP_STATS_AT(name.c_str());
         // Elements of y.
         std::printf("%s %lld\n", name.c_str(), static_cast<long long>(id.rows * id.output_width()));

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <string>
 
-#include "work.h"
+#include "benchmark_case.h"
 
 namespace halyard::bench::cuda {
 namespace {
@@ -25,15 +25,15 @@ struct Time {
     double median = 0, low = 0, high = 0;  // us
 };
 
-Time time_of(Gpu &gpu, int calls, const std::function<void()> &work) {
+Time time_of(Gpu &gpu, int calls, const std::function<void()> &bench_case) {
     double us[repetitions];
     double warm = 0;
     do {
-        const double once = gpu.microseconds(work);
+        const double once = gpu.microseconds(bench_case);
         warm += std::max(once, 1.0);
     } while (warm < warm_up_us && !gpu.stand_in);
     for (double &each : us) {
-        each = gpu.microseconds(work) / calls;
+        each = gpu.microseconds(bench_case) / calls;
     }
     std::sort(us, us + repetitions);
     return {us[repetitions / 2], us[repetitions / 4], us[repetitions - 1 - repetitions / 4]};
@@ -61,24 +61,24 @@ struct Measured {
     int sets = 0, calls = 0;
 };
 
-Measured measure(Gpu &gpu, const halyard_context *context, Work &work) {
+Measured measure(Gpu &gpu, const halyard_context *context, BenchmarkCase &bench_case) {
     Measured m;
-    const std::int64_t wanted = 3 * gpu.l2_bytes / work.set_bytes + 1;
-    m.sets =
-        static_cast<int>(std::min<std::int64_t>({std::max<std::int64_t>(wanted, 2), most_sets,
-                                                 std::max<std::int64_t>(1, gpu.memory_bytes / 2 / work.set_bytes)}));
-    work.make_sets(gpu, m.sets);
-    const double first = gpu.microseconds([&] { work.call(context, 0); });
-    const double second = std::min(first, gpu.microseconds([&] { work.call(context, 0); }));
+    const std::int64_t wanted = 3 * gpu.l2_bytes / bench_case.set_bytes + 1;
+    m.sets = static_cast<int>(
+        std::min<std::int64_t>({std::max<std::int64_t>(wanted, 2), most_sets,
+                                std::max<std::int64_t>(1, gpu.memory_bytes / 2 / bench_case.set_bytes)}));
+    bench_case.make_sets(gpu, m.sets);
+    const double first = gpu.microseconds([&] { bench_case.call(context, 0); });
+    const double second = std::min(first, gpu.microseconds([&] { bench_case.call(context, 0); }));
     // Every set once, for what is chosen by address.
     for (int set = 0; set < m.sets; set++) {
-        work.call(context, set);
+        bench_case.call(context, set);
     }
     gpu.wait();
     m.calls = std::max(m.sets, std::clamp(static_cast<int>(graph_us / std::max(second, 1.0)), least_calls, most_calls));
     Gpu::Graph graph(gpu, [&] {
         for (int i = 0; i < m.calls; i++) {
-            work.call(context, i % m.sets);
+            bench_case.call(context, i % m.sets);
         }
     });
     m.time = time_of(gpu, m.calls, [&] { graph.launch(); });
@@ -86,7 +86,7 @@ Measured measure(Gpu &gpu, const halyard_context *context, Work &work) {
     constexpr int calls = 100;
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; i++) {
-        work.call(context, i % m.sets);
+        bench_case.call(context, i % m.sets);
     }
     m.call_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / calls;
     gpu.wait();
@@ -112,7 +112,7 @@ int run(int count, char **arguments) {
         std::fprintf(stderr, "usage: cuda_bench PLAN [--json FILE] [--filter TEXT]\n");
         return 2;
     }
-    const std::vector<Case> cases = read_plan(plan);
+    const std::vector<CaseId> cases = read_plan(plan);
     const halyard_status prepared = halyard_cuda_prepare(0);
     if (prepared == HALYARD_NO_DEVICE) {
         std::printf("skipped: %s\n", halyard_last_error());
@@ -146,17 +146,17 @@ int run(int count, char **arguments) {
              << ", \"l2_bytes\": " << gpu.l2_bytes << ", \"rows\": [";
     }
     bool first = true;
-    for (const Case &c : cases) {
+    for (const CaseId &c : cases) {
         if (c.name().find(filter) == std::string::npos) {
             continue;
         }
-        const std::unique_ptr<Work> work = make_work(c);
-        if (!work) {
+        const std::unique_ptr<BenchmarkCase> bench_case = make_case(c);
+        if (!bench_case) {
             stop(plan + " asks for " + c.name() + ", which is not known");
         }
-        const Measured m = measure(gpu, context, *work);
-        const double gbps = static_cast<double>(work->model_bytes) / m.time.median / 1e3;
-        const double tflops = work->flops / m.time.median / 1e6;
+        const Measured m = measure(gpu, context, *bench_case);
+        const double gbps = static_cast<double>(bench_case->model_bytes) / m.time.median / 1e3;
+        const double tflops = bench_case->flops / m.time.median / 1e6;
         std::printf("%-36s %10.2f %10.2f %10.2f %8.0f %7.1f %9.1f %9.2f\n", c.name().c_str(), m.time.median, m.time.low,
                     m.time.high, gbps, 1e11 * gbps / copied, tflops, m.call_us);
         std::fflush(stdout);

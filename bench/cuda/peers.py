@@ -13,34 +13,29 @@ import statistics
 import sys
 
 REPETITIONS = 15
+EPS = 1e-6
 
 
 def load_torch():
     try:
         import torch
-        import torch.nn.functional as functional
     except ImportError as error:
         print(f"without PyTorch: {error}")
-        return None, None
+        return None
     if not torch.cuda.is_available():
         print("without PyTorch: it finds no GPU")
-        return None, None
-    return torch, functional
+        return None
+    return torch
 
 
-def load_triton():
+def triton_functions():
+    """Functions of (inputs, weight) by operation; none without Triton."""
     try:
         import triton
-        import triton.language as language
+        import triton.language as tl
     except ImportError as error:
         print(f"without Triton: {error}")
-        return None
-    return triton_kernels(triton, language)
-
-
-def triton_kernels(triton, tl):
-    """Functions of (inputs, weight) by operation."""
-    import torch
+        return {}
 
     @triton.jit
     def rms_norm_kernel(x, w, y, width, eps, block: tl.constexpr):
@@ -95,45 +90,35 @@ def triton_kernels(triton, tl):
         up = tl.load(u + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(y + at, (gate * tl.sigmoid(gate) * up).to(y.dtype.element_ty), mask=inside)
 
-    def by_row(width):
-        block = triton.next_power_of_2(width)
-        return {"block": block, "num_warps": min(32, max(1, block // 512))}
+    def by_row(kernel, x, *more):
+        block = triton.next_power_of_2(x.shape[1])
+        kernel[(x.shape[0],)](x, *more, block=block, num_warps=min(32, max(1, block // 512)))
 
-    def rms_norm(t, w):
-        rms_norm_kernel[(t[0].shape[0],)](t[0], w, t[1], t[0].shape[1], 1e-6, **by_row(t[0].shape[1]))
-
-    def layer_norm(t, w):
-        layer_norm_kernel[(t[0].shape[0],)](t[0], w, w, t[1], t[0].shape[1], 1e-6, **by_row(t[0].shape[1]))
-
-    def add_rms_norm(t, w):
-        add_rms_norm_kernel[(t[0].shape[0],)](t[0], t[1], w, t[2], t[3], t[0].shape[1], 1e-6, **by_row(t[0].shape[1]))
-
-    def softmax(t, w):
-        del w
-        softmax_kernel[(t[0].shape[0],)](t[0], t[1], t[0].shape[1], **by_row(t[0].shape[1]))
-
-    def swiglu(t, w):
-        del w
-        swiglu_kernel[(triton.cdiv(t[0].numel(), 1024),)](t[0], t[1], t[2], t[0].numel(), block=1024, num_warps=4)
-
-    del torch
-    return {"rms_norm": rms_norm, "layer_norm": layer_norm, "add_rms_norm": add_rms_norm, "softmax": softmax, "swiglu": swiglu}
+    return {
+        "rms_norm": lambda t, w: by_row(rms_norm_kernel, t[0], w, t[1], t[0].shape[1], EPS),
+        "layer_norm": lambda t, w: by_row(layer_norm_kernel, t[0], w, w, t[1], t[0].shape[1], EPS),
+        "add_rms_norm": lambda t, w: by_row(add_rms_norm_kernel, t[0], t[1], w, t[2], t[3], t[0].shape[1], EPS),
+        "softmax": lambda t, w: by_row(softmax_kernel, t[0], t[1], t[0].shape[1]),
+        "swiglu": lambda t, w: swiglu_kernel[(triton.cdiv(t[0].numel(), 1024),)](*t, t[0].numel(), block=1024, num_warps=4),
+    }
 
 
-def torch_functions(torch, functional):
+def torch_functions(torch):
     """Functions of (inputs, weight), which return their results."""
+    functional = torch.nn.functional
+
     def add_rms_norm(t, w):
         total = t[0] + t[1]
-        return total, functional.rms_norm(total, (total.shape[-1],), w, 1e-6)
+        return total, functional.rms_norm(total, (total.shape[-1],), w, EPS)
 
     def ffn(t, w):
         x, gate_up, down = t[0], t[1], t[2]
-        gate, up = (functional.rms_norm(x, (x.shape[-1],), w, 1e-6) @ gate_up.T).chunk(2, dim=-1)
+        gate, up = (functional.rms_norm(x, (x.shape[-1],), w, EPS) @ gate_up.T).chunk(2, dim=-1)
         return torch.addmm(x, functional.silu(gate) * up, down.T)
 
     return {
-        "rms_norm": lambda t, w: functional.rms_norm(t[0], (t[0].shape[-1],), w, 1e-6),
-        "layer_norm": lambda t, w: functional.layer_norm(t[0], (t[0].shape[-1],), w, w, 1e-6),
+        "rms_norm": lambda t, w: functional.rms_norm(t[0], (t[0].shape[-1],), w, EPS),
+        "layer_norm": lambda t, w: functional.layer_norm(t[0], (t[0].shape[-1],), w, w, EPS),
         "add_rms_norm": add_rms_norm,
         "softmax": lambda t, w: functional.softmax(t[0], -1),
         "swiglu": lambda t, w: functional.silu(t[0]) * t[1],
@@ -199,12 +184,12 @@ def main():
         result = json.load(file)
     if result["stand_in"]:
         print("THIS WAS NO GPU: NO NUMBER BELOW MEANS ANYTHING.")
-    torch, functional = load_torch()
+    torch = load_torch()
     peers = {}
     if torch:
-        native = torch_functions(torch, functional)
+        native = torch_functions(torch)
         peers = {"PyTorch": native, "torch.compile": {name: torch.compile(f, dynamic=False) for name, f in native.items()},
-                 "Triton": load_triton() or {}}
+                 "Triton": triton_functions()}
         print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}")
     names = [name for name, functions in peers.items() if functions]
     print(f"{'us':36} {'halyard':>10}" + "".join(f"{name:>15}" for name in names))

@@ -1,8 +1,6 @@
 // See describe.h.
 #include "peers/describe.h"
 
-#include <cmath>
-
 #include "block.h"
 #include "layer.h"
 #include "model.h"
@@ -11,17 +9,6 @@ namespace halyard::bench {
 namespace {
 
 using nlohmann::json;
-
-const Kernel *find_kernel(const std::string &name) {
-    for (const auto *kernels : {&catalogue(), &layer_catalogue()}) {
-        for (const Kernel &kernel : *kernels) {
-            if (kernel.name == name) {
-                return &kernel;
-            }
-        }
-    }
-    throw std::runtime_error("there is no kernel '" + name + "'");
-}
 
 const char *const norm_names[] = {"none", "rms", "layer"};
 
@@ -38,22 +25,21 @@ json send_vector(const Process &process, const std::string &name, const Matrix *
     return vector != nullptr ? json(process.send(name, *vector)) : json();
 }
 
-json describe_layer(const Process &process, const Work &work) {
-    const LayerForm &form = *work.id.kernel->layer;
+json describe_layer(const Process &process, const BenchmarkCase &bench_case) {
+    const LayerForm &form = *bench_case.id.kernel->layer;
     json layer = {{"is_ffn", form.is_ffn},
                   {"gated", form.gated},
                   {"has_residual", form.has_residual},
                   {"norm", norm_names[form.norm]},
                   {"activation", name_of(form.activation)},
-                  {"d_out", work.id.d_out},
-                  {"period", random_period},
-                  {"bias", send_vector(process, "layer_bias", work.layer->bias(Layer::first))},
-                  {"bias_down", send_vector(process, "layer_bias_down", work.layer->bias(Layer::down))}};
+                  {"d_out", bench_case.id.d_out},
+                  {"bias", send_vector(process, "layer_bias", bench_case.layer->bias(Layer::first))},
+                  {"bias_down", send_vector(process, "layer_bias_down", bench_case.layer->bias(Layer::down))}};
     for (const Layer::Part part : {Layer::first, Layer::up, Layer::down}) {
         if ((part == Layer::up && !form.gated) || (part == Layer::down && !form.is_ffn)) {
             continue;
         }
-        json matrix = describe(process, "matrix" + std::to_string(part), work.layer->matrix(part));
+        json matrix = describe(process, "matrix" + std::to_string(part), bench_case.layer->matrix(part));
         matrix["seed"] = static_cast<int>(part);
         layer["matrices"].push_back(matrix);
     }
@@ -61,11 +47,10 @@ json describe_layer(const Process &process, const Work &work) {
 }
 
 /** Heads, sequences and positions, and the keys and values of those that are cached. */
-json describe_positions(const Process &process, const WorkId &id, const History *history) {
+json describe_positions(const Process &process, const CaseId &id, const History *history) {
     const HeadShape &shape = id.heads();
     json positions = {{"heads", shape.heads},        {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim},
-                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached},
-                      {"period", random_period}};
+                      {"sequences", id.sequences()}, {"tokens", id.tokens()},      {"cached", id.cached}};
     if (history != nullptr) {
         positions["history"] = {describe(process, "history_keys", history->keys()),
                                 describe(process, "history_values", history->values())};
@@ -78,7 +63,7 @@ json describe_block(const Process &process, const std::string &prefix, const Blo
     json result = {{"d", form.d},
                    {"d_ff", form.d_ff},
                    {"norm", norm_names[form.norm]},
-                   {"eps", form.norm == HALYARD_NORM_RMS ? rms_norm_eps : layer_norm_eps},
+                   {"eps", form.eps()},
                    {"activation", name_of(form.activation)},
                    {"gated", form.gated},
                    {"rope_theta", form.rope_theta}};
@@ -98,12 +83,11 @@ json describe_block(const Process &process, const std::string &prefix, const Blo
     return result;
 }
 
-json describe_model(const Process &process, const Work &work) {
-    const Model &model = *work.model;
+json describe_model(const Process &process, const BenchmarkCase &bench_case) {
+    const Model &model = *bench_case.model;
     const BlockForm &form = model.form();
     json request = {{"vocabulary", form.vocabulary},
-                    {"cached", work.id.cached},
-                    {"period", random_period},
+                    {"cached", bench_case.id.cached},
                     {"heads", form.heads.heads},
                     {"kv_heads", form.heads.kv_heads},
                     {"head_dim", form.heads.head_dim},
@@ -120,70 +104,40 @@ json describe_model(const Process &process, const Work &work) {
 
 }  // namespace
 
-json describe_row(const Process &process, const Work &work) {
-    const Kernel &kernel = *work.id.kernel;
+json describe_row(const Process &process, const BenchmarkCase &bench_case) {
+    const Kernel &kernel = *bench_case.id.kernel;
     const char *layouts[] = {"gate_up", "up_gate", "interleaved"};
     json request = {{"operation", kernel.operation},
-                    {"dtype", operations::name_of(work.id.dtype)},
-                    {"output_dtype", operations::name_of(work.id.output_dtype())},
-                    {"rows", work.id.rows},
-                    {"d", work.id.d},
-                    {"input_width", work.id.d * kernel.input_width},
+                    {"dtype", operations::name_of(bench_case.id.dtype)},
+                    {"output_dtype", operations::name_of(bench_case.id.output_dtype())},
+                    {"rows", bench_case.id.rows},
+                    {"d", bench_case.id.d},
+                    {"input_width", bench_case.id.d * kernel.input_width},
                     {"outputs", kernel.outputs},
-                    {"sets", work.sets.size()},
+                    {"sets", bench_case.sets.size()},
                     {"layout", layouts[kernel.layout]},
                     {"layer_norm_eps", layer_norm_eps},
                     {"rms_norm_eps", rms_norm_eps}};
-    for (std::size_t i = 0; i < work.sets[0].inputs.size(); i++) {
-        request["inputs"].push_back(process.send("input" + std::to_string(i), work.sets[0].inputs[i]));
+    for (std::size_t i = 0; i < bench_case.sets[0].inputs.size(); i++) {
+        request["inputs"].push_back(process.send("input" + std::to_string(i), bench_case.sets[0].inputs[i]));
     }
-    if (work.weight) {
-        request["weight"] = process.send("weight", *work.weight);
+    if (bench_case.weight) {
+        request["weight"] = process.send("weight", *bench_case.weight);
     }
-    if (work.bias) {
-        request["bias"] = process.send("bias", *work.bias);
+    if (bench_case.bias) {
+        request["bias"] = process.send("bias", *bench_case.bias);
     }
     if (kernel.layer) {
-        request["layer"] = describe_layer(process, work);
+        request["layer"] = describe_layer(process, bench_case);
     } else if (kernel.attention) {
-        request["attention"] = describe_positions(process, work.id, work.attention->history());
-    } else if (work.id.is_model()) {
-        request["model"] = describe_model(process, work);
+        request["attention"] = describe_positions(process, bench_case.id, bench_case.attention->history());
+    } else if (bench_case.id.is_model()) {
+        request["model"] = describe_model(process, bench_case);
     } else if (kernel.block) {
-        request["block"] = describe_block(process, "", *kernel.block, *work.block);
-        request["block"].update(describe_positions(process, work.id, work.block->history()));
+        request["block"] = describe_block(process, "", *kernel.block, *bench_case.block);
+        request["block"].update(describe_positions(process, bench_case.id, bench_case.block->history()));
     }
     return request;
-}
-
-json describe_id(const WorkId &id) {
-    return {{"kernel", id.kernel->name}, {"dtype", static_cast<int>(id.dtype)},
-            {"rows", id.rows},           {"d", id.d},
-            {"d_out", id.d_out},         {"cold", id.cold},
-            {"threads", id.threads}};
-}
-
-WorkId id_of(const json &row) {
-    return {find_kernel(row.at("kernel")),
-            static_cast<Dtype>(row.at("dtype").get<int>()),
-            row.at("rows"),
-            row.at("d"),
-            row.at("cold"),
-            row.at("threads"),
-            row.at("d_out")};
-}
-
-json describe(const Accuracy &accuracy) {
-    // JSON has no infinity: null.
-    return {{"error", std::isfinite(accuracy.error) ? json(accuracy.error) : json()},
-            {"ulps", std::isfinite(accuracy.ulps) ? json(accuracy.ulps) : json()}};
-}
-
-Accuracy accuracy_of(const json &described) {
-    const auto number = [](const json &value) {
-        return value.is_number() ? value.get<double>() : std::numeric_limits<double>::infinity();
-    };
-    return {number(described.at("error")), number(described.at("ulps"))};
 }
 
 }  // namespace halyard::bench

@@ -1,5 +1,4 @@
-// Requests to peers in other processes. Those in Python are told what a row computes, with its tensors in files; of a
-// matrix only what it repeats is sent.
+// What a peer is told of a row: what it computes, with its tensors in files; of a matrix only what it repeats is sent.
 #ifndef HALYARD_BENCH_PEERS_DESCRIBE_H
 #define HALYARD_BENCH_PEERS_DESCRIBE_H
 
@@ -7,14 +6,7 @@
 
 namespace halyard::bench {
 
-nlohmann::json describe_row(const Process &process, const Work &work);
-
-/** A row as another process of this program makes it anew. */
-nlohmann::json describe_id(const WorkId &id);
-WorkId id_of(const nlohmann::json &row);
-
-nlohmann::json describe(const Accuracy &accuracy);
-Accuracy accuracy_of(const nlohmann::json &described);
+nlohmann::json describe_row(const Process &process, const BenchmarkCase &bench_case);
 
 }  // namespace halyard::bench
 

@@ -1,56 +1,27 @@
-// The peer "eigen": plain f32 products as a C++ program that includes Eigen has them, with the library's own threads
-// off but for OpenMP, and compiled for the instruction set of this machine.
+// Plain f32 products as a C++ program that includes Eigen has them, for eigen_peer.py: compiled for the instruction set of
+// this machine, with OpenMP's threads.
 #include <Eigen/Core>
+#include <string>
 
-#include "layer.h"
-#include "peers/peer.h"
+using Tensor = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
 
-namespace halyard::bench {
-namespace {
+extern "C" {
 
-using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-class EigenPeer : public Peer {
-public:
-    std::string name() const override { return "eigen"; }
-    std::string version() const override {
-        return std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
-               std::to_string(EIGEN_MINOR_VERSION) + " (" + Eigen::SimdInstructionSetsInUse() + ")";
-    }
-
-    PeerAbout about() const override {
-        return {"Eigen", "compiled for this machine, on OpenMP", "is compared for plain f32 products", "C"};
-    }
-
-    std::string refusal(const WorkId &id) const override {
-        return is_plain_f32_product(id) ? "" : "is compared for plain f32 products";
-    }
-
-    std::unique_ptr<PeerContender> prepare(Work &work, std::string &) override {
-        Eigen::setNbThreads(work.id.threads);
-        auto weights = std::make_shared<std::vector<Matrix>>();
-        for (std::size_t i = 0; i < work.sets.size(); i++) {
-            weights->push_back(work.layer->source(Layer::first));
-        }
-        return make_local_peer(work, [&work, weights](std::size_t set) {
-            const auto as_matrix = [](const Matrix &matrix) {
-                return Eigen::Map<RowMajor>(reinterpret_cast<float *>(matrix.data()), matrix.rows(), matrix.width());
-            };
-            as_matrix(work.sets[set].outputs[0]).noalias() =
-                as_matrix(work.sets[set].inputs[0]) * as_matrix((*weights)[set]).transpose();
-        });
-    }
-};
-
-std::unique_ptr<Peer> make(const PeerOptions &options, std::string &reason) {
-    if (options.caps_isa()) {
-        reason = "is compiled for the instruction set of the machine that built it";
-        return nullptr;
-    }
-    return std::make_unique<EigenPeer>();
+const char *halyard_bench_eigen_version() {
+    static const std::string version = std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) +
+                                       "." + std::to_string(EIGEN_MINOR_VERSION) + " (" +
+                                       Eigen::SimdInstructionSetsInUse() + ")";
+    return version.c_str();
 }
 
-const PeerRegistration registration("eigen", make, Runs::isolated);
+void halyard_bench_eigen_threads(int count) {
+    Eigen::setNbThreads(count);
+}
 
-}  // namespace
-}  // namespace halyard::bench
+/** y = x w^T; sizes: rows, inputs, outputs; tensors: x, w, y. */
+void halyard_bench_eigen(const int *sizes, float *const *tensors) {
+    const Tensor x(tensors[0], sizes[0], sizes[1]), w(tensors[1], sizes[2], sizes[1]);
+    Tensor(tensors[2], sizes[0], sizes[2]).noalias() = x * w.transpose();
+}
+
+}  // extern "C"

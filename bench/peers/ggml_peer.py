@@ -154,7 +154,7 @@ class Graph:
         return [hidden]
 
     def call(self):
-        return CCall(compute, BACKEND, self.graph, kept=self)
+        return CCall((compute, BACKEND, self.graph), kept=self)
 
     def results(self, kind):
         shape = self.request["rows"], output_width(self.request)

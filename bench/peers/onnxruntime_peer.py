@@ -14,9 +14,10 @@ import numpy as np
 import onnxruntime as ort
 from c_calls import POINTER, CCall
 from onnx import TensorProto, helper, numpy_helper
-from row_tensors import BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import GATES, IN_GRAPHS, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ort.__version__
+TITLE = "ONNX Runtime"
 FAMILY = "ONNX Runtime"
 HOW = "an ONNX model for the row with all optimizations, in a session; called in C with memory bound beforehand"
 INTERFACE = "C"
@@ -25,26 +26,7 @@ DTYPES = ["f32", "f16"]
 MS = "com.microsoft"
 QUICK = {"gelu_sigmoid": 1.702, "silu": 1.0, "swish": 1.0}
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "softmax": "Softmax"}
-GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
-OPERATIONS = [
-    *QUICK,
-    *UNARY,
-    *GATES,
-    *[name + "_packed" for name in GATES],
-    "bilinear_packed",
-    "gelu",
-    "gelu_tanh",
-    "rms_norm",
-    "layer_norm",
-    "add_rms_norm",
-    "add_layer_norm",
-    "add",
-    "bilinear",
-    "cast",
-    "linear",
-    "ffn",
-    "attention",
-]
+OPERATIONS = [*QUICK, *UNARY, "gelu", "gelu_tanh", *IN_GRAPHS]
 ONNX_TYPES = {"f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16}
 
 
@@ -115,10 +97,8 @@ class Model:
         operation, gate, up = request["operation"], "x0", "x1"
         if operation.endswith("_packed"):
             operation = operation.removesuffix("_packed")
-            gate, up = [
-                self.node("Slice", ["x0", *[self.constant(np.array([each])) for each in (start, stop, 1, step)]])
-                for start, stop, step in gate_and_up(request)
-            ]
+            gate, up = [self.node("Slice", ["x0", *[self.constant(np.array([each])) for each in (start, stop, 1, step)]])
+                        for start, stop, step in gate_and_up(request)]
         if operation in ("add_rms_norm", "add_layer_norm"):
             self.add_norm(request, operation == "add_rms_norm")
             return
@@ -142,13 +122,9 @@ class Model:
         def info(name, dtype, shape):
             return helper.make_tensor_value_info(name, ONNX_TYPES[dtype], shape)
 
-        graph = helper.make_graph(
-            self.nodes,
-            "row",
-            [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(row.inputs[0])],
-            [info(f"y{i}", request["output_dtype"], each.shape) for i, each in enumerate(row.outputs[0])],
-            self.constants,
-        )
+        inputs = [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(row.inputs[0])]
+        outputs = [info(f"y{i}", request["output_dtype"], each.shape) for i, each in enumerate(row.outputs[0])]
+        graph = helper.make_graph(self.nodes, "row", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", 23), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
@@ -244,5 +220,5 @@ def prepare(request):
     for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
         session = sessions[index % len(sessions)]
         binding = Binding(session, request, inputs, outputs)
-        calls.append(CCall(run_with_binding, session.session, None, binding.binding, kept=binding))
+        calls.append(CCall((run_with_binding, session.session, None, binding.binding), kept=binding))
     return calls, row.results, ""

@@ -13,9 +13,10 @@ import numpy as np
 import openvino as ov
 from c_calls import POINTER, CCall, function
 from openvino import opset13 as op
-from row_tensors import BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import GATES, IN_GRAPHS, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
 
 VERSION = ov.get_version().split("-")[0]
+TITLE = "OpenVINO"
 FAMILY = "OpenVINO"
 HOW = "a graph compiled for the CPU with the latency hint; synchronous calls in C on tensors bound beforehand"
 INTERFACE = "C"
@@ -23,7 +24,6 @@ LACKS = "no blocks; packed units are slices of a tensor; a decode has no cache o
 DTYPES = ["f32", "f16", "bf16"]
 TYPES = {"f32": ov.Type.f32, "f16": ov.Type.f16, "bf16": ov.Type.bf16}
 CODES = {"f32": 4, "f16": 3, "bf16": 2}  # ov_element_type_e
-GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
 
 
 def constant(array):
@@ -42,34 +42,10 @@ def swish(x, factor=1.0):
     return op.swish(x, scalar(factor, x))
 
 
-ACTIVATIONS = {
-    "relu": op.relu,
-    "sigmoid": op.sigmoid,
-    "tanh": op.tanh,
-    "exp": op.exp,
-    "silu": swish,
-    "swish": swish,
-    "gelu": lambda x: op.gelu(x, "erf"),
-    "gelu_tanh": lambda x: op.gelu(x, "tanh"),
-    "gelu_sigmoid": lambda x: swish(x, 1.702),
-    "softmax": lambda x: op.softmax(x, -1),
-}
-OPERATIONS = [
-    *ACTIVATIONS,
-    *GATES,
-    *[name + "_packed" for name in GATES],
-    "bilinear_packed",
-    "rms_norm",
-    "layer_norm",
-    "add_rms_norm",
-    "add_layer_norm",
-    "add",
-    "bilinear",
-    "cast",
-    "linear",
-    "ffn",
-    "attention",
-]
+ACTIVATIONS = {"relu": op.relu, "sigmoid": op.sigmoid, "tanh": op.tanh, "exp": op.exp, "silu": swish, "swish": swish,
+               "gelu": lambda x: op.gelu(x, "erf"), "gelu_tanh": lambda x: op.gelu(x, "tanh"),
+               "gelu_sigmoid": lambda x: swish(x, 1.702), "softmax": lambda x: op.softmax(x, -1)}
+OPERATIONS = [*ACTIVATIONS, *IN_GRAPHS]
 
 
 def norm(x, request, rms):
@@ -211,13 +187,8 @@ class Compiled:
         self.outputs = len(model.outputs)
         xml = os.path.join(os.path.dirname(request["output_paths"][0]), "openvino.xml")
         ov.serialize(model, xml)
-        options = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": "1",
-            "INFERENCE_NUM_THREADS": str(request["threads"]),
-            "INFERENCE_PRECISION_HINT": request["dtype"],
-            "ENABLE_CPU_PINNING": "NO",
-        }
+        options = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(request["threads"]),
+                   "INFERENCE_PRECISION_HINT": request["dtype"], "ENABLE_CPU_PINNING": "NO"}
         properties = (Property * len(options))(*[(key.encode(), value.encode()) for key, value in options.items()])
         try:
             read = made("ov_core_read_model", CORE, ctypes.c_char_p(xml.encode()), ctypes.c_char_p(None))
@@ -240,5 +211,5 @@ def prepare(request):
     calls = []
     for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
         made_request = Request(graphs[index % len(graphs)], request, inputs, outputs)
-        calls.append(CCall(infer, made_request.request, kept=made_request))
+        calls.append(CCall((infer, made_request.request), kept=made_request))
     return calls, row.results, ""

@@ -1,113 +1,74 @@
-// What a peer is to the benchmark: something a user could call instead, present in some builds and on some machines.
-// One file per peer, which says all that there is to know of it: in C++ one that ends in a registration, which nothing
-// else names but the line in CMakeLists.txt; in Python one called NAME_peer.py (served.py says how), which nothing else
-// names at all.
+// What a peer is to the benchmark: something a user could call instead, present on some machines. It is one Python file called
+// NAME_peer.py, which says all that there is to know of it (served.py says how) and which nothing else names; its code runs in
+// a process of its own.
 #ifndef HALYARD_BENCH_PEERS_PEER_H
 #define HALYARD_BENCH_PEERS_PEER_H
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include <map>
 
-#include "result.h"
+#include "peers/process.h"
 #include "timing/measure.h"
-#include "work.h"
 
 namespace halyard::bench {
 
-/** A peer's side of one Work. */
-class PeerContender {
+/** A peer's side of one BenchmarkCase, which its process prepares and then times whenever it is asked: requests "prepare", "time" and
+ * "release". */
+class PeerContender : private Contender {
 public:
-    virtual ~PeerContender() = default;
-    virtual Contender &contender() = 0;
-    /** Waits until it is ready, where that happens in another process: empty, or why it cannot do the work. Once. */
-    virtual std::string wait() { return {}; }
-    /** Does the work once and returns the errors of what came out. */
-    virtual Accuracy accuracy() = 0;
+    /** Sends the request of describe_row() with `id`, threads and the names of the output files added. */
+    PeerContender(BenchmarkCase &bench_case, Process &process);
+    ~PeerContender() override;
+    Contender &contender() { return *this; }
+
+    /** Waits until it is ready: empty, or why it cannot do the work. Once. */
+    std::string wait();
+    /** The errors of what came out of one call. */
+    Accuracy accuracy() const;
     /** What a reader should know, such as that it allocates its output; may be empty. */
     std::string note;
     /** Of models: how many bytes larger its process became; 0 if nobody looked. */
     std::size_t resident = 0;
+
+private:
+    bool times_itself() const override { return true; }
+    void run(benchmark::State &state) override;
+    /** The reply within what is left of the row's time. */
+    nlohmann::json hear();
+
+    BenchmarkCase &bench_case;
+    Process &process;
+    int id;
+    double seconds_left;
+    bool is_awaited = true;
 };
+
+/** The peers in these folders: {name, file}. */
+std::map<std::string, std::string> known_peers(const std::vector<std::string> &folders);
 
 class Peer {
 public:
-    virtual ~Peer() = default;
-    virtual std::string name() const = 0;
-    virtual std::string version() const = 0;
-    /** Without more it is this library, called in another way. */
-    virtual PeerAbout about() const { return {"halyard", "", "", "C"}; }
-    /** Other processes that work for it. */
-    virtual std::vector<pid_t> processes() const { return {}; }
+    Peer(std::string name, const std::string &script, const PeerOptions &options);
+
+    const std::string name;
+    /** Empty, or why it is not there. */
+    std::string missing() const;
+    /** What it says of itself: version, title, family, how, lacks, interface, ... (served.py). */
+    const nlohmann::json &about() const { return hello; }
+    pid_t process_id() const { return process.id(); }
     /** True if preparing a row takes seconds: --quick then leaves it out. */
-    virtual bool slow_to_prepare() const { return false; }
+    bool slow_to_prepare() const { return hello.value("slow", false); }
     /** Empty, or why it does no such row: asked before anything is made for it. */
-    virtual std::string refusal(const WorkId &) const { return {}; }
-    /** Its side of the work, which may have to be waited for; null, with `reason` saying why, if it cannot do it. */
-    virtual std::unique_ptr<PeerContender> prepare(Work &work, std::string &reason) = 0;
+    std::string refusal(const CaseId &id) const;
+    /** Its side of the bench_case, which has to be waited for. */
+    std::unique_ptr<PeerContender> prepare(BenchmarkCase &bench_case) {
+        return std::make_unique<PeerContender>(bench_case, process);
+    }
+
+private:
+    bool is_capped;
+    Process process;
+    nlohmann::json hello;
 };
-
-/** How the program was asked to find peers. */
-struct PeerOptions {
-    std::string python;  // the interpreter that may have PyTorch
-    std::size_t cold_set;
-    halyard_isa isa;
-    double row_limit;  // seconds that a peer's process gets for one row
-
-    /** True if the program was told to use a lesser instruction set than this machine has: peers then do likewise. */
-    bool caps_isa() const;
-};
-
-/** Makes the peer; null, with `reason` saying why, if it is not on this machine. */
-using MakePeer = std::function<std::unique_ptr<Peer>(const PeerOptions &options, std::string &reason)>;
-
-/** Where a peer's code runs. Code of others gets a process of its own: what crashes or hangs there is reported. */
-enum class Runs { here, isolated };
-
-struct KnownPeer {
-    std::string name;
-    MakePeer make;
-    Runs where;
-};
-/** An object of this at namespace scope adds a peer. */
-struct PeerRegistration {
-    PeerRegistration(const char *name, const MakePeer &make, Runs where = Runs::here);
-};
-/** All of them and those that are Python files, sorted by name. */
-std::vector<KnownPeer> known_peers(const std::vector<std::string> &folders);
-
-/** The peers that are NAME_peer.py in these folders (remote_peer.cpp). */
-std::vector<KnownPeer> python_peers(const std::vector<std::string> &folders);
-/** A peer that does its work in another process of this program (remote_peer.cpp). */
-std::unique_ptr<Peer> make_isolated(const std::string &name, const PeerOptions &options, std::string &reason);
-/** What that process does (serve.cpp): answers on standard output what it is asked on standard input, until that
- * ends. */
-int serve_peer(const KnownPeer &peer, const PeerOptions &options);
-
-/** One matrix product without anything round it: what a BLAS has. */
-bool is_plain_f32_product(const WorkId &id);
-
-/** A PeerContender that is a call in this process on the operands of `work`. */
-template<typename Call>
-std::unique_ptr<PeerContender> make_local_peer(Work &work, Call call) {
-    class LocalPeer : public PeerContender {
-    public:
-        LocalPeer(Work &owner, const Call &run) : work(owner), call(run), local(run, owner.sets.size()) {}
-        Contender &contender() override { return local; }
-        Accuracy accuracy() override {
-            work.spoil_outputs();
-            call(0);
-            return work.accuracy();
-        }
-
-    private:
-        Work &work;
-        Call call;
-        Local<Call> local;
-    };
-    return std::make_unique<LocalPeer>(work, call);
-}
 
 }  // namespace halyard::bench
 

@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 
-#include "peers/describe.h"
+#include "operations/isas.h"
 
 extern char **environ;
 
@@ -32,12 +34,13 @@ fs::path place_of_files() {
 }
 
 /** What the process finds in its environment before what this one has. */
-std::vector<std::string> variables_for(const PeerOptions &options) {
+std::vector<std::string> variables_for(const PeerOptions &options, const fs::path &temporary) {
     // PyTorch allocates most of its outputs. Left alone, malloc now and then gives memory back to the system after each
     // call and pays for new pages in the next; these keep it, which is PyTorch at its best and the same in every run.
     std::vector<std::string> variables = {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=33554432",
                                           // Large tensors on huge pages, as the library's packed weights are.
-                                          "THP_MEM_ALLOC_ENABLE=1", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"};
+                                          "THP_MEM_ALLOC_ENABLE=1", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+                                          "TMPDIR=" + temporary.string(), "PYTHONDONTWRITEBYTECODE=1"};
 #if defined(__x86_64__)
     if (options.caps_isa()) {
         const bool avx512 = options.isa >= HALYARD_ISA_AVX512, avx2 = options.isa == HALYARD_ISA_AVX2;
@@ -52,6 +55,9 @@ std::vector<std::string> variables_for(const PeerOptions &options) {
 #else
     static_cast<void>(options);  // these know no lesser instruction set of this processor
 #endif
+    for (char **variable = environ; *variable != nullptr; variable++) {
+        variables.emplace_back(*variable);
+    }
     return variables;
 }
 
@@ -63,16 +69,14 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
-// ---- Process ----
+bool PeerOptions::caps_isa() const {
+    return std::any_of(std::begin(operations::built_isas), std::end(operations::built_isas),
+                       [&](halyard_isa each) { return each > isa && halyard_isa_preferred(each) != 0; });
+}
 
-Process::Process(const PeerOptions &options, std::vector<std::string> program,
-                 const std::vector<std::string> &more_variables)
-    : command(std::move(program)), variables(variables_for(options)), limit_per_row(options.row_limit),
-      files(place_of_files(), "halyard-bench") {
-    variables.insert(variables.end(), more_variables.begin(), more_variables.end());
-    for (char **variable = environ; *variable != nullptr; variable++) {
-        variables.push_back(*variable);
-    }
+Process::Process(const PeerOptions &options, std::vector<std::string> program)
+    : command(std::move(program)), limit_per_row(options.row_limit), files(place_of_files(), "halyard-bench"),
+      temporary(fs::temp_directory_path(), "halyard-bench"), variables(variables_for(options, temporary.path())) {
     signal(SIGPIPE, SIG_IGN);
     start();
 }
@@ -211,78 +215,6 @@ void Process::receive(const std::string &name, const Matrix &matrix) const {
     std::memset(matrix.data(), 0xff, matrix.bytes());
     std::ifstream(files.path() / name, std::ios::binary)
         .read(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
-}
-
-// ---- RemoteContender ----
-
-RemoteContender::RemoteContender(Work &owner, Process &with)
-    : work(owner), process(with), seconds_left(with.row_limit()) {
-    static int next_id = 0;
-    id = next_id++;
-}
-
-RemoteContender::~RemoteContender() {
-    if (is_awaited) {
-        wait();
-    }
-    process.ask({{"do", "release"}, {"id", id}}, start_limit);
-}
-
-json RemoteContender::hear() {
-    const auto start = std::chrono::steady_clock::now();
-    json reply = process.hear(seconds_left);
-    seconds_left -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return reply;
-}
-
-void RemoteContender::prepare(json request) {
-    process.revive();
-    request["do"] = "prepare";
-    request["id"] = id;
-    request["threads"] = work.id.threads;
-    for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
-        request["output_paths"].push_back((process.folder() / output_name(i)).string());
-    }
-    process.tell(request);
-    is_awaited = true;
-}
-
-std::string RemoteContender::wait() {
-    is_awaited = false;
-    const json reply = hear();
-    if (reply.contains("error")) {
-        return reply["error"];
-    }
-    note = reply.value("note", "");
-    resident = reply.value("resident", std::size_t{0});
-    if (reply.contains("accuracy")) {
-        has_told = true;
-        told = accuracy_of(reply["accuracy"]);
-    }
-    return {};
-}
-
-Accuracy RemoteContender::accuracy() {
-    if (has_told) {
-        return told;
-    }
-    for (std::size_t i = 0; i < work.sets[0].outputs.size(); i++) {
-        process.receive(output_name(i), work.sets[0].outputs[i]);
-    }
-    return work.accuracy();
-}
-
-void RemoteContender::run(benchmark::State &state) {
-    while (state.KeepRunningBatch(state.max_iterations)) {
-        process.tell({{"do", "time"}, {"id", id}, {"iterations", state.max_iterations}});
-        const json reply = hear();
-        if (reply.contains("error")) {
-            failure = reply["error"];
-            state.SkipWithError(failure.c_str());
-            return;
-        }
-        state.SetIterationTime(reply["seconds"]);
-    }
 }
 
 }  // namespace halyard::bench

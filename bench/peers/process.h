@@ -9,16 +9,25 @@
 #include <string>
 #include <vector>
 
-#include "peers/peer.h"
+#include "benchmark_case.h"
 #include "temporary_folder.h"
 
 namespace halyard::bench {
 
+/** How the program was asked to find peers. */
+struct PeerOptions {
+    std::string python;  // the interpreter that may have PyTorch
+    std::size_t cold_set;
+    halyard_isa isa;
+    double row_limit;  // seconds that a peer's process gets for one row
+
+    /** True if the program was told to use a lesser instruction set than this machine has: peers then do likewise. */
+    bool caps_isa() const;
+};
+
 class Process {
 public:
-    /** Runs `command` with more environment variables ("NAME=value") than this process has. */
-    Process(const PeerOptions &options, std::vector<std::string> command,
-            const std::vector<std::string> &more_variables);
+    Process(const PeerOptions &options, std::vector<std::string> command);
     ~Process();
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
@@ -45,45 +54,15 @@ private:
     /** Ends it and says how it ended. */
     nlohmann::json died();
 
-    std::vector<std::string> command, variables;
+    std::vector<std::string> command;
     double limit_per_row;
     int starts = 0;
     pid_t process = -1;
     int to = -1, from = -1;
     bool is_told = false;  // the last request went out
     std::string received;
-    TemporaryFolder files;
-};
-
-/** Seconds that a process gets to start. */
-constexpr double start_limit = 120;
-
-/** Work that such a process prepares and then times whenever it is asked: requests "prepare", "time" and "release". */
-class RemoteContender : public PeerContender, private Contender {
-public:
-    RemoteContender(Work &work, Process &process);
-    ~RemoteContender() override;
-    Contender &contender() override { return *this; }
-
-    /** Sends the request with `id`, threads and the names of the output files added; wait() has the answer. */
-    void prepare(nlohmann::json request);
-    std::string wait() override;
-    /** Of the outputs in those files, or as the reply had it. */
-    Accuracy accuracy() override;
-
-private:
-    bool times_itself() const override { return true; }
-    void run(benchmark::State &state) override;
-    /** The reply within what is left of the row's time. */
-    nlohmann::json hear();
-    static std::string output_name(std::size_t i) { return "output" + std::to_string(i); }
-
-    Work &work;
-    Process &process;
-    int id;
-    double seconds_left;
-    bool is_awaited = false, has_told = false;
-    Accuracy told{};
+    TemporaryFolder files, temporary;    // for tensors; for what its libraries write, such as a compiler's cache
+    std::vector<std::string> variables;  // its environment
 };
 
 }  // namespace halyard::bench

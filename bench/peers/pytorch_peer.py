@@ -2,9 +2,11 @@
 
 import torch
 import torch_rows
+from row_tensors import GATES
 from torch_rows import F, NumPy, prepared, row_of
 
 VERSION = torch.__version__
+TITLE = "PyTorch eager"
 FAMILY = "PyTorch"
 HOW = "eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-bit types oneDNN"
 LACKS = "has no derivatives of activations and no partial norm; without out= it allocates its output"
@@ -29,8 +31,6 @@ UNARY_INTO = {
     "cast": lambda x, y: y.copy_(x),
 }
 BINARY_INTO = {"add": torch.add, "bilinear": torch.mul}
-# Gated units: the activation of this name into the output, the product in place.
-GATE_INTO = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
 IN_PLACE = {
     "identity": lambda x: x,
     "gelu_tanh": lambda x: aten.gelu_(x, approximate="tanh"),
@@ -45,10 +45,10 @@ def kernel_into(operation, layout, inputs, y):
         return lambda into=UNARY_INTO[operation]: into(x, y)
     if operation in BINARY_INTO:
         return lambda into=BINARY_INTO[operation]: into(x, inputs[1], out=y)
-    if operation in GATE_INTO:
-        activate, up = UNARY_INTO[GATE_INTO[operation]], inputs[1]
+    if operation in GATES:
+        activate, up = UNARY_INTO[GATES[operation]], inputs[1]
 
-        def gated():
+        def gated():  # the product in place
             activate(x, y)
             torch.mul(y, up, out=y)
 

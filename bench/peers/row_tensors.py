@@ -3,10 +3,25 @@
 import numpy as np
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
+# Gated units by the name of their activation; the one of "bilinear" is none.
+GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
+# What a library has that builds a graph of a row, beside activations.
+IN_GRAPHS = [*GATES, "bilinear", *[name + "_packed" for name in (*GATES, "bilinear")], "rms_norm", "layer_norm",
+             "add_rms_norm", "add_layer_norm", "add", "cast", "linear", "ffn", "attention"]
 
 
 def read(path, dtype, *shape):
     return np.fromfile(path, DTYPES[dtype]).reshape(shape)
+
+
+def aligned(array):
+    """A copy that begins with a cache line, as an allocator of tensors would have it."""
+    line = 64
+    room = np.empty(array.nbytes + line, np.uint8)
+    start = -room.ctypes.data % line
+    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def as_f32(array):
@@ -24,8 +39,7 @@ def from_f32(array, dtype):
 
 def inputs_of(request):
     """The inputs of set 0. Rows of layers with a residual have one as wide as their output."""
-    rows, width = request["rows"], request["input_width"]
-    return [read(path, request["dtype"], rows, -1 if "layer" in request else width) for path in request["inputs"]]
+    return [read(path, request["dtype"], request["rows"], -1) for path in request["inputs"]]
 
 
 def output_width(request):
@@ -72,20 +86,23 @@ def eps_of(request):
     return request["rms_norm_eps" if rms else "layer_norm_eps"]
 
 
+def heads_first(array, shape, heads):
+    """[sequences * positions, heads * head_dim] as [sequences, heads, positions, head_dim]."""
+    return np.ascontiguousarray(array.reshape(shape["sequences"], -1, heads, shape["head_dim"]).swapaxes(1, 2))
+
+
+def past_of(request, shape):
+    """Keys and values of the cached positions, with heads first; nothing for a prompt."""
+    return [heads_first(matrix(part, request["dtype"]), shape, shape["kv_heads"]) for part in shape.get("history", [])]
+
+
 def attention_inputs(request):
-    """q, k and v as [sequences, heads, positions, head_dim]; what is cached lies before the new token."""
-    shape, rows, dtype = request["attention"], request["rows"], request["dtype"]
+    """q, k and v with heads first; what is cached lies before the new token."""
+    shape = request["attention"]
     counts = [shape["heads"], shape["kv_heads"], shape["kv_heads"]]
-
-    def heads_first(array, count):
-        per_sequence = array.reshape(shape["sequences"], -1, count, shape["head_dim"])
-        return np.ascontiguousarray(per_sequence.swapaxes(1, 2))
-
-    arrays = [heads_first(read(path, dtype, rows, -1), count) for path, count in zip(request["inputs"], counts)]
-    for i, part in enumerate(shape.get("history", [])):
-        past = heads_first(matrix(part, dtype), shape["kv_heads"])
-        arrays[1 + i] = np.concatenate([past, arrays[1 + i]], axis=2)
-    return arrays
+    q, *new = [heads_first(array, shape, count) for array, count in zip(inputs_of(request), counts)]
+    past = past_of(request, shape)
+    return [q, *([np.concatenate(each, axis=2) for each in zip(past, new)] if past else new)]
 
 
 class BoundRow:
@@ -95,9 +112,9 @@ class BoundRow:
         self.is_attention = request["operation"] == "attention"
         x = attention_inputs(request) if self.is_attention else inputs_of(request)
         shape = x[0].shape if self.is_attention else (request["rows"], output_width(request))
-        self.inputs = [x if i == 0 else [array.copy() for array in x] for i in range(request["sets"])]
-        self.outputs = [[np.zeros(shape, DTYPES[request["output_dtype"]]) for _ in range(output_count)] for _ in
-                        self.inputs]
+        y = np.zeros(shape, DTYPES[request["output_dtype"]])
+        self.inputs = [list(map(aligned, x)) for _ in range(request["sets"])]
+        self.outputs = [[aligned(y) for _ in range(output_count)] for _ in self.inputs]
 
     def results(self):
         y = self.outputs[0]

@@ -1,8 +1,9 @@
-"""A peer that is one Python file: served.py NAME_peer.py REPEAT_LIBRARY answers what bench/peers/process.h asks.
+"""A peer that is one Python file: served.py NAME_peer.py FOLDER answers what bench/peers/process.h asks.
 
 The file says what the peer is:
 
     VERSION     text
+    TITLE       what reports call it (without it the peer's name)
     FAMILY      the library it speaks for: peers of one family are no two opinions (without it the peer's name)
     HOW         a sentence for readers: how it is run
     INTERFACE   "C" if its calls are CCall (c_calls.py), which are timed in C, else "Python" (which is the default)
@@ -16,14 +17,13 @@ The file says what the peer is:
 
 returns (calls, outputs, note): a call for each operand set, a function that gives the outputs of set 0 after its call,
 as NumPy arrays or what else has tofile(path), and what a reader should know of the row; it raises whatever says why it
-cannot do the row. Modules beside the file and beside this one can be imported; row_tensors.py and torch_rows.py read a
-request's tensors.
+cannot do the row. Modules beside the file and beside this one can be imported; row_tensors.py
+and torch_rows.py read a request's tensors. In FOLDER lie the libraries that were built for peers (c_calls.py).
 
 A peer whose packages contradict those of others has a virtual environment of its own: peers/NAME in that of the
 interpreter. If the file cannot be imported, the peer is missing and the error says why: a NotImplementedError that it is
-not for this machine. One JSON object per line comes
-on standard input and goes to standard output; a process of its own keeps the peer's threads and crashes from the
-benchmark.
+not for this machine. One JSON object per line comes on standard input and goes to standard output; a process of its own
+keeps the peer's threads and crashes from the benchmark.
 """
 
 import ctypes
@@ -48,10 +48,10 @@ def resident_bytes():
 
 
 class Row:
-    def __init__(self, peer, request, repeat_library):
+    def __init__(self, peer, request):
         before = resident_bytes() if "model" in request else 0
         self.calls, self.outputs, self.note = peer.prepare(request)
-        self.repeat = Repeat(repeat_library, self.calls) if interface_of(peer) == "C" else None
+        self.timer = Repeat(self.calls) if interface_of(peer) == "C" else self
         self.next = 0
         self.calls[0]()
         self.resident = resident_bytes() - before if before else 0
@@ -60,13 +60,15 @@ class Row:
             raise ValueError(f"{len(outputs)} outputs instead of {len(paths)}")
         for output, path in zip(outputs, paths):
             output.tofile(path)
+        for call in self.calls[1:]:  # the first call of each compiles, packs, or is the first to touch its memory
+            call()
 
     def time(self, iterations):
         """Seconds for `iterations` calls, after some that are not counted."""
         count = len(self.calls)
         warm_up = WARM_UP_SECONDS if count == 1 else 0
         before, self.next = self.next, self.next + 1 + iterations
-        return (self.repeat or self).seconds(before, warm_up, iterations)
+        return self.timer.seconds(before, warm_up, iterations)
 
     def seconds(self, first, warm_up, iterations):
         calls, count, clock = self.calls, len(self.calls), time.perf_counter
@@ -99,7 +101,8 @@ def interface_of(peer):
 def hello(peer, name):
     texts = {key.lower(): str(getattr(peer, key, "")) for key in ("VERSION", "HOW", "LACKS")}
     lists = {key.lower(): [str(each) for each in getattr(peer, key)] for key in ("OPERATIONS", "DTYPES")}
-    return {**texts, **lists, "family": str(getattr(peer, "FAMILY", name)), "interface": interface_of(peer),
+    names = {key.lower(): str(getattr(peer, key, name)) for key in ("TITLE", "FAMILY")}
+    return {**texts, **names, **lists, "interface": interface_of(peer),
             "slow": bool(getattr(peer, "SLOW", False)), "caps_isa": bool(getattr(peer, "CAPS_ISA", False))}
 
 
@@ -107,7 +110,7 @@ def text_of(error):
     return f"{type(error).__name__}: {error}".strip().splitlines()[0]
 
 
-def main(path, repeat_library):
+def main(path, _):
     name = os.path.basename(path).removesuffix("_peer.py")
     own_python = os.path.join(sys.prefix, "peers", name, "bin", "python")
     if os.path.exists(own_python):
@@ -131,7 +134,7 @@ def main(path, repeat_library):
             elif request["do"] == "hello":
                 reply = hello(peer, name)
             elif request["do"] == "prepare":
-                rows[request["id"]] = Row(peer, request, repeat_library)
+                rows[request["id"]] = Row(peer, request)
                 reply = {"note": str(rows[request["id"]].note), "resident": rows[request["id"]].resident}
             elif request["do"] == "time":
                 reply = {"seconds": rows[request["id"]].time(request["iterations"])}

@@ -10,8 +10,10 @@ Kernels write into given outputs, which a compiler fuses; the others allocate th
 by hand is in pytorch_peer.py.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from row_tensors import attention_inputs, eps_of, inputs_of, layer_vector, matrices_of, matrix, past_of, read, vector
 from torch.nn import Module, Parameter
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -20,27 +22,15 @@ DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 # ---- tensors ----
 
 
-def read_vector(path, dtype, count):
-    return torch.from_file(path, shared=False, size=count, dtype=dtype).clone()
+def tensor(array):
+    """Of an array of row_tensors.py, in memory of PyTorch's."""
+    made = torch.from_numpy(array)
+    return (made.view(torch.bfloat16) if made.dtype == torch.uint16 else made).clone()
 
 
-def read_matrix(path, dtype, rows, width):
-    return read_vector(path, dtype, rows * width).view(rows, width)
-
-
-def make_matrix(part, dtype, period):
-    """What the request describes by {"path", "out", "in"}: a matrix that goes on repeating the values of a file."""
-    values = read_vector(part["path"], dtype, period)
-    matrix = torch.empty(part["out"] * part["in"], dtype=dtype)
-    whole = matrix.numel() // period
-    matrix[: whole * period].view(whole, period).copy_(values)
-    matrix[whole * period :].copy_(values[: matrix.numel() - whole * period])
-    return matrix.view(part["out"], part["in"])
-
-
-def constant(tensor):
-    """A parameter that is never trained; None stays None."""
-    return None if tensor is None else Parameter(tensor, requires_grad=False)
+def constant(array):
+    """As a parameter that is never trained; None stays None."""
+    return None if array is None else Parameter(tensor(array), requires_grad=False)
 
 
 def copies(tensors, count):
@@ -97,10 +87,9 @@ def gate_and_up(x, layout):
 
 def norm_of(request):
     """A function of x, weight and bias."""
+    eps = eps_of(request)
     if "rms" in request["operation"]:
-        eps = request["rms_norm_eps"]
         return lambda x, weight, bias: F.rms_norm(x, x.shape[-1:], weight, eps)
-    eps = request["layer_norm_eps"]
     return lambda x, weight, bias: F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
@@ -140,11 +129,10 @@ class KernelRow:
     note = ""
 
     def __init__(self, request):
-        dtype, rows, sets = DTYPES[request["dtype"]], request["rows"], request["sets"]
-        x = [read_matrix(path, dtype, rows, request["input_width"]) for path in request["inputs"]]
+        rows, sets = request["rows"], request["sets"]
+        x = list(map(tensor, inputs_of(request)))
         y = [torch.zeros(rows, request["d"], dtype=DTYPES[request["output_dtype"]]) for _ in range(request["outputs"])]
-        parameters = [read_vector(request[key], dtype, request["d"]) if request.get(key) else None
-                      for key in ("weight", "bias")]
+        parameters = [request.get(key) and tensor(vector(request, key)) for key in ("weight", "bias")]
         self.inputs, self.results = copies(x, sets), copies(y, sets)
         function, inputs, outputs = function_of(request), len(x), len(y)
 
@@ -169,17 +157,10 @@ ACTIVATIONS = {"identity": lambda x: x, "gelu_tanh": GATES["geglu_tanh"], "silu"
 class Layer(Module):
     def __init__(self, request):
         super().__init__()
-        layer, dtype, d = request["layer"], DTYPES[request["dtype"]], request["d"]
-
-        def vector(path, count):
-            return constant(read_vector(path, dtype, count)) if path else None
-
-        self.layer = layer
-        self.weights = torch.nn.ParameterList(
-            [constant(make_matrix(part, dtype, layer["period"])) for part in layer["matrices"]])
-        self.bias, self.bias_down = vector(layer["bias"], layer["d_out"]), vector(layer["bias_down"], d)
-        self.norm_weight, self.norm_bias = vector(request.get("weight"), d), vector(request.get("bias"), d)
-        self.eps = request["rms_norm_eps" if layer["norm"] == "rms" else "layer_norm_eps"]
+        self.layer, self.eps = request["layer"], eps_of(request)
+        self.weights = torch.nn.ParameterList(map(constant, matrices_of(request).values()))
+        self.bias, self.bias_down = (constant(layer_vector(request, key)) for key in ("bias", "bias_down"))
+        self.norm_weight, self.norm_bias = (constant(vector(request, key)) for key in ("weight", "bias"))
 
     def forward(self, *inputs):
         layer, x = self.layer, inputs[0]
@@ -204,33 +185,13 @@ class AllocatingRow:
 
 class LayerRow(AllocatingRow):
     def __init__(self, request):
-        rows, sets, dtype = request["rows"], request["sets"], DTYPES[request["dtype"]]
-        widths = [request["d"], request["layer"]["d_out"]]
-        inputs = [read_matrix(path, dtype, rows, width) for path, width in zip(request["inputs"], widths)]
-        self.modules = [Layer(request) for _ in range(sets)]
-        self.arguments = copies(inputs, sets)
+        self.modules = [Layer(request) for _ in range(request["sets"])]
+        self.arguments = copies(list(map(tensor, inputs_of(request))), request["sets"])
 
 
 # ---- attention ----
 # All tensors are contiguous [sequences, heads, positions, head_dim], which is the layout that is fastest for it; a
 # decode's keys and values lie there for all positions, that of the new token included.
-
-
-def heads_first(matrix, sequences, heads):
-    """[sequences * positions, heads * head_dim] as [sequences, heads, positions, head_dim], a view."""
-    return matrix.view(sequences, matrix.shape[0] // sequences, heads, -1).transpose(1, 2)
-
-
-def history(request, shape, room):
-    """Keys and values of the cached positions with room for as many more."""
-    tensors = []
-    for part in shape["history"]:
-        past = heads_first(make_matrix(part, DTYPES[request["dtype"]], shape["period"]), shape["sequences"],
-                           shape["kv_heads"])
-        whole = torch.zeros(*past.shape[:2], past.shape[2] + room, past.shape[3], dtype=past.dtype)
-        whole[:, :, : past.shape[2]].copy_(past)
-        tensors.append(whole)
-    return tensors
 
 
 class Attention(Module):
@@ -244,17 +205,8 @@ class Attention(Module):
 
 class AttentionRow(AllocatingRow):
     def __init__(self, request):
-        shape, sets, dtype, rows = request["attention"], request["sets"], DTYPES[request["dtype"]], request["rows"]
-        counts = [shape["heads"], shape["kv_heads"], shape["kv_heads"]]
-        q, k, v = [heads_first(read_matrix(path, dtype, rows, count * shape["head_dim"]), shape["sequences"],
-                               count).contiguous() for path, count in zip(request["inputs"], counts)]
-        if shape["cached"]:
-            keys, values = history(request, shape, 1)
-            keys[:, :, -1:].copy_(k)
-            values[:, :, -1:].copy_(v)
-            k, v = keys, values
-        self.modules = [Attention(shape)] * sets
-        self.arguments = copies([q, k, v], sets)
+        self.modules = [Attention(request["attention"])] * request["sets"]
+        self.arguments = copies(list(map(tensor, attention_inputs(request))), request["sets"])
 
     def outputs(self, returned):
         return [returned.transpose(1, 2)]
@@ -283,25 +235,24 @@ class Block(Module):
         super().__init__()
         block, dtype = request["block"], DTYPES[request["dtype"]]
         self.block, self.shape = block, (block["sequences"], block["tokens"])
-        weights = {}
-        for part, matrix in block["matrices"].items():
-            path = block["biases"][part]
-            bias = read_vector(path, dtype, matrix["out"]) if path else None
-            weights[part] = make_matrix(matrix, dtype, block["period"]), bias
+
+        def of_file(path):
+            return read(path, request["dtype"], -1) if path else None
+
+        weights = {part: (matrix(each, request["dtype"]), of_file(block["biases"][part]))
+                   for part, each in block["matrices"].items()}
         self.joined = weights["q"][1] is not None
         if self.joined:
-            parts = [weights.pop(part) for part in "qkv"]
-            weights["qkv"] = tuple(torch.cat(each) for each in zip(*parts))
-        for part, (matrix, bias) in weights.items():
-            self.register_parameter(part, constant(matrix))
+            weights["qkv"] = map(np.concatenate, zip(*[weights.pop(part) for part in "qkv"]))
+        for part, (values, bias) in weights.items():
+            self.register_parameter(part, constant(values))
             self.register_parameter(part + "_bias", constant(bias))
         for index, norm in enumerate(block["norms"]):
             for name, path in zip(("norm", "norm_bias"), norm):
-                self.register_parameter(name + str(index),
-                                        constant(read_vector(path, dtype, block["d"])) if path else None)
+                self.register_parameter(name + str(index), constant(of_file(path)))
         if block["rope_theta"]:
-            self.cosines, self.sines = map(constant, rotary_tables(block["rope_theta"], block["head_dim"],
-                                                                   block["cached"], block["tokens"], dtype))
+            tables = rotary_tables(block["rope_theta"], block["head_dim"], block["cached"], block["tokens"], dtype)
+            self.cosines, self.sines = (Parameter(each, requires_grad=False) for each in tables)
 
     def linear(self, part, x):
         return F.linear(x, getattr(self, part), getattr(self, part + "_bias"))
@@ -340,11 +291,11 @@ class Block(Module):
 
 class BlockRow(AllocatingRow):
     def __init__(self, request):
-        block, dtype, sets = request["block"], DTYPES[request["dtype"]], request["sets"]
-        x = read_matrix(request["inputs"][0], dtype, request["rows"], block["d"])
-        past = history(request, block, block["tokens"]) if block["cached"] else []
+        block, sets = request["block"], request["sets"]
+        x = tensor(inputs_of(request)[0]).view(block["sequences"], block["tokens"], block["d"])
+        past = [F.pad(tensor(each), (0, 0, 0, block["tokens"])) for each in past_of(request, block)]
         self.modules = [Block(request) for _ in range(sets)]
-        self.arguments = copies([x.view(block["sequences"], block["tokens"], block["d"]), *past], sets)
+        self.arguments = copies([x, *past], sets)
 
 
 # ---- calls ----

@@ -3,7 +3,8 @@ weights. A prompt fills a cache and gives the logits of its last token; a decode
 """
 
 import torch
-from torch_rows import DTYPES, NumPy, make_matrix, read_vector
+from row_tensors import matrix, read
+from torch_rows import DTYPES, NumPy, tensor
 from transformers.models.llama import modeling_llama
 from transformers import StaticCache
 
@@ -15,23 +16,29 @@ NORMS = ["input_layernorm", "post_attention_layernorm"]
 
 def make_model(request):
     model, block = request["model"], request["model"]["blocks"][0]
-    dtype, period = DTYPES[request["dtype"]], model["period"]
+
+    def whole(part):
+        return tensor(matrix(part, request["dtype"]))
+
+    def vector(path):
+        return tensor(read(path, request["dtype"], -1))
+
     config = modeling_llama.LlamaConfig(
         vocab_size=model["vocabulary"], hidden_size=block["d"], intermediate_size=block["d_ff"],
         num_hidden_layers=len(model["blocks"]), num_attention_heads=model["heads"],
         num_key_value_heads=model["kv_heads"], head_dim=model["head_dim"], rms_norm_eps=block["eps"],
         rope_theta=block["rope_theta"], tie_word_embeddings=False, max_position_embeddings=2048)
     state = {
-        "model.embed_tokens.weight": make_matrix(model["embedding"], dtype, period),
-        "lm_head.weight": make_matrix(model["head"], dtype, period),
-        "model.norm.weight": read_vector(model["last_norm"], dtype, block["d"]),
+        "model.embed_tokens.weight": whole(model["embedding"]),
+        "lm_head.weight": whole(model["head"]),
+        "model.norm.weight": vector(model["last_norm"]),
     }
     for index, each in enumerate(model["blocks"]):
         prefix = f"model.layers.{index}."
         for name, part in PARTS.items():
-            state[f"{prefix}{name}.weight"] = make_matrix(each["matrices"][part], dtype, period)
+            state[f"{prefix}{name}.weight"] = whole(each["matrices"][part])
         for name, (weight, _) in zip(NORMS, each["norms"]):
-            state[f"{prefix}{name}.weight"] = read_vector(weight, dtype, block["d"])
+            state[f"{prefix}{name}.weight"] = vector(weight)
     with torch.device("meta"):  # without values, which all come from `state`
         made = modeling_llama.LlamaForCausalLM(config)
     made.load_state_dict(state, strict=True, assign=True)

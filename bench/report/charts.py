@@ -3,8 +3,7 @@
 import html
 import math
 
-from peers import OWN, PEERS, peer
-from run import ratio_text, significant, threads_text, time_text
+from run import OWN, ratio_text, significant, threads_text, time_text
 
 
 def escape(text):
@@ -17,8 +16,11 @@ def escape(text):
 # tell red from green. The library itself has the colour of the text.
 COLOURS = (
     "#db5612 #255ce8 #2ba2a5 #a07dfb #924b99 #ff4983 #bc2c4f #1f83cb #91865c #3c6f61 #9531c5 #ca44c3 #aa4d0a #636de6 "
-    "#b45894 #b08089 #5d8e2a #bd0782 #db2478 #e85856 #e462ac #3795df #3670fd #3c723d"
-).split()
+    "#b45894 #b08089 #5d8e2a #bd0782 #db2478 #e85856 #e462ac #3795df #3670fd #3c723d").split()
+
+# Which peer has which: the same in every report.
+ORDER = ("onednn pytorch pytorch-compile onnxruntime openvino ggml mkl openblas eigen transformers llama.cpp zentorch"
+         ).split()
 
 
 def regular(corners, turn, inner=1.0):
@@ -29,24 +31,20 @@ def regular(corners, turn, inner=1.0):
 
 
 SHAPES = {
-    "circle": regular(20, 0),
-    "square": [(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
-    "up": regular(3, -90),
-    "diamond": regular(4, 0),
-    "down": regular(3, 90),
-    "star": regular(10, -90, 0.45),
-    "plus": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35), (0.35, 1), (-0.35, 1)]
-    + [(-0.35, 0.35), (-1, 0.35), (-1, -0.35), (-0.35, -0.35)],
-    "glass": [(-0.9, -0.9), (0.9, -0.9), (-0.9, 0.9), (0.9, 0.9)],
-}
+    "circle": regular(20, 0), "square": [(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
+    "up": regular(3, -90), "diamond": regular(4, 0), "down": regular(3, 90), "star": regular(10, -90, 0.45),
+    "plus": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35),
+             (0.35, 1), (-0.35, 1)] + [(-0.35, 0.35), (-1, 0.35), (-1, -0.35), (-0.35, -0.35)], "glass": [(-0.9, -0.9),
+                                                                                                          (0.9, -0.9),
+                                                                                                          (-0.9, 0.9),
+                                                                                                          (0.9, 0.9)]}
 
 
 class Palette:
-    """Which colour and shape each peer has: the same in every report, and others for peers that are not known."""
+    """Which colour and shape each peer has; peers that are not in ORDER have others."""
 
     def __init__(self, names):
-        order = [*PEERS, *sorted(set(names) - set(PEERS))]
-        self.index = {name: i for i, name in enumerate(order)}
+        self.index = {name: i for i, name in enumerate([*ORDER, *sorted(set(names) - set(ORDER))])}
 
     def colour(self, name):
         return COLOURS[self.index[name] % len(COLOURS)]
@@ -58,7 +56,8 @@ class Palette:
         return "ours circle" if name == OWN else f"p{self.index[name] % len(COLOURS)} {self.shape(name)}"
 
     def legend(self, names):
-        keys = "".join(f'<span class="key"><i class="mark {self.css(name)}"></i>{escape(name)}</span>' for name in names)
+        keys = "".join(f'<span class="key"><i class="mark {self.css(name)}"></i>{escape(name)}</span>'
+                       for name in names)
         return f'<p class="legend">{keys}</p>'
 
 
@@ -129,17 +128,14 @@ class Plot:
     def text(self, x, y, text, dy, anchor="start"):
         self.parts.append(
             f'<text class="roof-name" x="{self.x(x):.1f}" y="{self.y(y) + dy:.1f}" text-anchor="{anchor}">'
-            f"{escape(text)}</text>"
-        )
+            f"{escape(text)}</text>")
 
     def text_along(self, x, slope, text, dy):
         """Along the line y = slope x, from x on."""
         places = [(self.x(each), self.y(slope * each)) for each in (x, 2 * x)]
         angle = math.degrees(math.atan2(places[1][1] - places[0][1], places[1][0] - places[0][0]))
-        self.parts.append(
-            f'<text class="roof-name" transform="translate({places[0][0]:.1f} {places[0][1]:.1f}) '
-            f'rotate({angle:.1f})" x="6" y="{dy}">{escape(text)}</text>'
-        )
+        self.parts.append(f'<text class="roof-name" transform="translate({places[0][0]:.1f} {places[0][1]:.1f}) '
+                          f'rotate({angle:.1f})" x="6" y="{dy}">{escape(text)}</text>')
 
     @staticmethod
     def title(text):
@@ -152,22 +148,17 @@ class Plot:
             place = f"{self.x(value):.1f}"
             frame.append(
                 f'<path class="grid" d="M{place} {top}V{bottom}"/>'
-                f'<text class="tick" x="{place}" y="{bottom + 14}" text-anchor="middle">{x_format(value)}</text>'
-            )
+                f'<text class="tick" x="{place}" y="{bottom + 14}" text-anchor="middle">{x_format(value)}</text>')
         for value in self.y.ticks():
             place = f"{self.y(value):.1f}"
-            frame.append(
-                f'<path class="grid" d="M{left} {place}H{right}"/><text class="tick" x="{left - 5}" '
-                f'y="{float(place) + 4:.1f}" text-anchor="end">{y_format(value)}</text>'
-            )
+            frame.append(f'<path class="grid" d="M{left} {place}H{right}"/><text class="tick" x="{left - 5}" '
+                         f'y="{float(place) + 4:.1f}" text-anchor="end">{y_format(value)}</text>')
         middle = (top + bottom) / 2
-        return (
-            f'<svg viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" role="img" '
-            f'aria-label="{escape(label)}">{"".join(frame)}<text class="axis" x="{(left + right) / 2}" '
-            f'y="{self.height - 6}" text-anchor="middle">{escape(self.titles[0])}</text>'
-            f'<text class="axis" transform="translate(15 {middle}) rotate(-90)" text-anchor="middle">'
-            f'{escape(self.titles[1])}</text>{"".join(self.parts)}</svg>'
-        )
+        return (f'<svg viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" role="img" '
+                f'aria-label="{escape(label)}">{"".join(frame)}<text class="axis" x="{(left + right) / 2}" '
+                f'y="{self.height - 6}" text-anchor="middle">{escape(self.titles[0])}</text>'
+                f'<text class="axis" transform="translate(15 {middle}) rotate(-90)" text-anchor="middle">'
+                f"{escape(self.titles[1])}</text>{''.join(self.parts)}</svg>")
 
 
 # ---- the roofline ----
@@ -214,22 +205,17 @@ def roofline(run, groups, most, width, height):
 
 
 def group_legend(groups):
-    keys = "".join(
-        f'<span class="key"><i class="mark {" ".join(group_css(groups, name))}"></i>{escape(name)}</span>'
-        for name in groups
-    )
+    keys = "".join(f'<span class="key"><i class="mark {" ".join(group_css(groups, name))}"></i>{escape(name)}</span>'
+                   for name in groups)
     return f'<p class="legend">{keys}<span class="key">hollow: out of cache</span></p>'
 
 
 # ---- bars: a line of HTML for each row ----
 
 
-def bar_line(name, text, marks, hint=""):
-    title = f' title="{escape(hint)}"' if hint else ""
-    return (
-        f'<div class="row"><span class="name"{title}>{escape(name)}</span><span class="time">{text}</span>'
-        f'<span class="track">{"".join(marks)}</span></div>'
-    )
+def bar_line(name, text, marks):
+    return (f'<div class="row"><span class="name">{escape(name)}</span><span class="time">{text}</span>'
+            f'<span class="track">{"".join(marks)}</span></div>')
 
 
 def bars(lines):
@@ -242,6 +228,13 @@ def span(css, low, high):
 
 def at(css, place, title):
     return f'<i class="mark {css}" style="left:{place:.2f}%" title="{escape(title)}"></i>'
+
+
+def filled(css, value, text):
+    """A bar up to `value`, where a line marks 1; one that ends at the right goes on and has its text there."""
+    most = 1.25
+    marks = [span(f"fill {css}", 0, min(value, most) / most * 100), '<i class="one"></i>']
+    return marks + ([f'<b class="above">{text}</b>'] if value > most else [])
 
 
 def row_label(row):
@@ -268,10 +261,8 @@ def ratio_bars(rows, peers, palette):
         for name, ratio in ratios.items():
             tie = " (tie)" if row.peer(name)["verdict"] == "tie" else ""
             marks.append(at(palette.css(name), ratio_place(ratio), f"{name}: {ratio_text(ratio)}{tie}"))
-        for css, beyond in (
-            ("below", [ratio for ratio in ratios.values() if ratio < LEAST_RATIO]),
-            ("above", [ratio for ratio in ratios.values() if ratio > MOST_RATIO]),
-        ):
+        for css, beyond in (("below", [ratio for ratio in ratios.values() if ratio < LEAST_RATIO]),
+                            ("above", [ratio for ratio in ratios.values() if ratio > MOST_RATIO])):
             if beyond:
                 marks.append(f'<b class="{css}">{significant(max(beyond), 2)}×</b>')
         lines.append(bar_line(row_label(row), time_text(row.seconds), marks))
@@ -280,13 +271,8 @@ def ratio_bars(rows, peers, palette):
 
 def limit_bars(rows, most):
     """How much of the limit each row reached, the least first."""
-    lines = []
-    for row in sorted(rows, key=lambda each: each.fraction)[:most]:
-        part = min(row.fraction, 1.25) / 1.25 * 100
-        marks = [span(f"fill {row.bound_by}", 0, part), '<i class="one"></i>']
-        marks += [f'<b class="above">{row.fraction:.0%}</b>'] if row.fraction > 1.25 else []
-        lines.append(bar_line(row_label(row), row.fraction_text, marks))
-    return bars(lines)
+    return bars(bar_line(row_label(row), row.fraction_text, filled(row.bound_by, row.fraction, f"{row.fraction:.0%}"))
+                for row in sorted(rows, key=lambda each: each.fraction)[:most])
 
 
 def thread_pairs(run):
@@ -305,9 +291,7 @@ def thread_bars(run, pairs):
     lines = []
     for one, row in pairs:
         gain = one.seconds / row.seconds
-        part = min(gain / run.threads, 1.25) / 1.25 * 100
-        marks = [span("fill reading", 0, part), '<i class="one"></i>']
-        marks += [f'<b class="above">{gain:.1f}×</b>'] if gain / run.threads > 1.25 else []
+        marks = filled("reading", gain / run.threads, f"{gain:.1f}×")
         lines.append(bar_line(row_label(row).rsplit(" ", 1)[0], f"{gain:.2f}×", marks))
     return bars(lines)
 
@@ -340,10 +324,8 @@ def hot_cold_bars(pairs):
             marks.append(at(css, scale(rate), title))
         name += f" {hot.shape}" if hot.shape == cold.shape else f" {hot.shape} and {cold.shape}"
         lines.append(bar_line(name, " / ".join(map(significant, rates)), marks))
-    keys = (
-        '<p class="legend"><span class="key"><i class="mark circle hot"></i>in cache</span><span class="key">'
-        '<i class="mark diamond cold"></i>out of cache</span></p>'
-    )
+    keys = ('<p class="legend"><span class="key"><i class="mark circle hot"></i>in cache</span><span class="key">'
+            '<i class="mark diamond cold"></i>out of cache</span></p>')
     return keys + bars(lines)
 
 
@@ -374,12 +356,8 @@ def scaling(rows, key, palette, peers, title, x_title):
             shape = "circle" if name == OWN else palette.shape(name)
             plot.mark(place, rate, css, f"{name}, {place}: {significant(rate)}", shape, 4)
     step = math.ceil(len(values) / 6)
-    drawing = plot.svg(
-        title,
-        x_ticks=list(dict.fromkeys(values))[::step],
-        x_format=lambda value: f"{value:g}",
-        y_format=lambda value: short_number(round(value, 3)),
-    )
+    drawing = plot.svg(title, x_ticks=list(dict.fromkeys(values))[::step], x_format=lambda value: f"{value:g}",
+                       y_format=lambda value: short_number(round(value, 3)))
     return f"<figure><figcaption>{escape(title)}</figcaption>{drawing}{palette.legend(series)}</figure>"
 
 
@@ -398,7 +376,7 @@ def scaling_figures(run, palette, most=12):
             if len({row[key] for row in rows}) >= 3:
                 fixed = (f"d {other}" + (f"→{d_out}" if d_out else "")) if key == "rows" else f"{other} rows"
                 name = f"{kernel} {dtype}, {fixed}, {state}, {threads_text(threads)}"
-                peers = run.peers_of(rows, with_own=False)
+                peers = run.peers_of(rows)
                 figures.append((len(rows), scaling(rows, key, palette, peers, name, title)))
     figures.sort(key=lambda each: -each[0])
     return [figure for _, figure in figures[:most]]
@@ -413,21 +391,20 @@ PICTURE_STYLE = """
 }"""
 
 
-def picture(means, names):
-    """Geometric means by family, a mark for each peer. means: [(family, {peer: ratio})]"""
-    palette = Palette(names)
+def picture(means, titles):
+    """Geometric means by family, a mark for each peer. means: [(family, {peer: ratio})]; titles: {peer: its title}"""
+    palette = Palette(titles)
     values = [ratio for _, ratios in means for ratio in ratios.values()] + [0.7, 4]
     left, right, step, line = 116, 776, 30, 22
     keys, place, keys_bottom = [], 12, 42
-    for name in names:
-        width = 36 + 7.4 * len(peer(name).title)
+    for name, title in titles.items():
+        width = 36 + 7.4 * len(title)
         if place + width > 790:
             place, keys_bottom = 12, keys_bottom + line
         mark = outline(palette.shape(name), place + 6, keys_bottom - 4, 6)
         keys.append(
             f'<path d="{mark}" fill="{palette.colour(name)}"/><text class="soft" x="{place + 17}" y="{keys_bottom}">'
-            f"{escape(peer(name).title)}</text>"
-        )
+            f"{escape(title)}</text>")
         place += width
     top = keys_bottom + 24
     bottom = top + step * len(means)
@@ -437,25 +414,17 @@ def picture(means, names):
         f'font-family="system-ui, sans-serif" font-size="13"><style>{PICTURE_STYLE}</style>',
         f'<rect class="paper" width="800" height="{bottom + 34}" rx="6"/>',
         '<text class="ink" x="12" y="20" font-weight="600">Time of each peer over ours, geometric mean by family; right '
-        "of 1×, halyard is faster</text>",
-        *keys,
-    ]
+        "of 1×, halyard is faster</text>", *keys]
     for tick in axis.ticks():
         x = axis(tick)
-        parts.append(
-            f'<path class="{"one" if tick == 1 else "rule"}" d="M{x:.1f} {top - 6}V{bottom}" '
-            f'stroke-width="{1.6 if tick == 1 else 0.7}"/><text class="soft" x="{x:.1f}" y="{bottom + 18}" '
-            f'text-anchor="middle">{tick:g}×</text>'
-        )
+        parts.append(f'<path class="{"one" if tick == 1 else "rule"}" d="M{x:.1f} {top - 6}V{bottom}" '
+                     f'stroke-width="{1.6 if tick == 1 else 0.7}"/><text class="soft" x="{x:.1f}" y="{bottom + 18}" '
+                     f'text-anchor="middle">{tick:g}×</text>')
     for number, (group, ratios) in enumerate(means):
         y = top + step * number + step / 2
-        parts.append(
-            f'<text class="ink" x="{left - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(group)}</text>'
-            f'<path class="rule" d="M{left} {y}H{right}" stroke-width="0.7"/>'
-        )
+        parts.append(f'<text class="ink" x="{left - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(group)}</text>'
+                     f'<path class="rule" d="M{left} {y}H{right}" stroke-width="0.7"/>')
         for name, ratio in ratios.items():
-            parts.append(
-                f'<path d="{outline(palette.shape(name), axis(ratio), y, 6)}" fill="{palette.colour(name)}">'
-                f"<title>{escape(peer(name).title)}, {escape(group)}: {ratio_text(ratio)}</title></path>"
-            )
+            parts.append(f'<path d="{outline(palette.shape(name), axis(ratio), y, 6)}" fill="{palette.colour(name)}">'
+                         f"<title>{escape(titles[name])}, {escape(group)}: {ratio_text(ratio)}</title></path>")
     return "\n".join(parts) + "\n</svg>\n"

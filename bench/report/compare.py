@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from run import Failure, load
+from run import Failure, load, time_text
 
 LEAST_CHANGE = 0.02  # less is not worth a word
 NOISES = 3  # how many times its noise a change must be
@@ -139,19 +139,12 @@ def measure_builds(options):
     return compare_passes(passes)
 
 
-def readable(seconds):
-    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
 def report(rows, fail_above):
     """Prints the table; the names of the rows that are too slow."""
     width = max([len(row["name"]) for row in rows] + [3])
     print(f"{'row':{width}}  {'A':>9}  {'B':>9}  {'change':>8}  {'to limit':>8}  {'noise':>6}")
     for row in sorted(rows, key=lambda row: -row["change"]):
-        print(f"{row['name']:{width}}  {readable(row['a_seconds']):>9}  {readable(row['b_seconds']):>9}  "
+        print(f"{row['name']:{width}}  {time_text(row['a_seconds']):>9}  {time_text(row['b_seconds']):>9}  "
               f"{100 * (row['change'] - 1):+7.1f}%  {100 * (row['to_limit'] - 1):+7.1f}%  {100 * row['noise']:5.1f}%  "
               f"{'' if row['verdict'] == SAME else row['verdict']}")
     mean = math.exp(statistics.fmean(math.log(row["change"]) for row in rows))

@@ -42,12 +42,9 @@ def cell_html(content, is_text):
 def table_html(table, css="", identity="", line_data=None):
     """line_data: attributes of each line, for the filters. A table of class "rows" sorts at a click."""
     texts = {0, *table.texts}
-    header = "".join(
-        f'<th scope="col"{" class=text" if i in texts else ""}>'
-        + (f"<button>{escape(text)}</button>" if css else escape(text))
-        + "</th>"
-        for i, text in enumerate(table.header)
-    )
+    header = "".join(f'<th scope="col"{" class=text" if i in texts else ""}>' +
+                     (f"<button>{escape(text)}</button>" if css else escape(text)) + "</th>"
+                     for i, text in enumerate(table.header))
     lines = []
     for number, line in enumerate(table.lines):
         cells = "".join(cell_html(each, i in texts) for i, each in enumerate(line))
@@ -56,15 +53,14 @@ def table_html(table, css="", identity="", line_data=None):
     body = "\n".join(lines)
     box = "rows-box" if identity else "scroll"
     return (
-        f'<div class="{box}"><table{attributes}><thead><tr>{header}</tr></thead>\n<tbody>{body}</tbody></table></div>'
-    )
+        f'<div class="{box}"><table{attributes}><thead><tr>{header}</tr></thead>\n<tbody>{body}</tbody></table></div>')
 
 
 def part(table, level="h3", identity="", css=""):
     """The table with its title and note; nothing without lines."""
     if not table.lines and not identity:
         return ""
-    title = f'<{level}{f" id={identity}" if identity else ""}>{escape(table.title)}</{level}>'
+    title = f"<{level}{f' id={identity}' if identity else ''}>{escape(table.title)}</{level}>"
     return title + (note(table.note) + table_html(table, css) if table.lines else "<p>No row was measured for it.</p>")
 
 
@@ -85,16 +81,8 @@ def tile(value, text, css=""):
 
 
 LINKS = {
-    "peers": "Peers",
-    "roofline": "Roofline",
-    "families": "Families",
-    "scaling": "Scaling",
-    "hot-cold": "Hot and cold",
-    "accuracy": "Accuracy",
-    "rows": "All rows",
-    "machine": "Machine",
-    "reading": "How to read it",
-}
+    "peers": "Peers", "roofline": "Roofline", "families": "Families", "scaling": "Scaling", "hot-cold": "Hot and cold",
+    "accuracy": "Accuracy", "rows": "All rows", "machine": "Machine", "reading": "How to read it"}
 
 
 def summary(run):
@@ -106,8 +94,7 @@ def summary(run):
             tile(tally["tied"], "tied with the fastest of them", "even"),
             tile(tally["behind"], "behind the fastest of them", "bad" if tally["behind"] else ""),
             tile(ratio_text(tally["mean"]), "time of the fastest over ours, geometric mean"),
-            tile(f"{run.noise():.1%}", "noise of the ratios, median"),
-        ]
+            tile(f"{run.noise():.1%}", "noise of the ratios, median")]
     alarms = [f'<p class="alarm">{escape(text)}</p>' for text in [*run.faults(), *run.reservations()]]
     links = "".join(f'<a href="#{name}">{text}</a>' for name, text in LINKS.items())
     return (
@@ -118,12 +105,11 @@ def summary(run):
 
 def peers_section(run):
     parts = ['<h2 id="peers">Peers</h2>', f"<p>{escape(tables.missing_text(run))}</p>"]
-    if not run.peers_of(run.rows, with_own=False):
+    if not run.peers_of(run.rows):
         parts.append(
             "<p><code>./run bench --peers all</code> installs other libraries and measures beside them; <code>./run bench "
             "--list-peers</code> says which are here, and docs/benchmarks.md where each is found. The roofline and the "
-            "fractions of the limits below need none.</p>"
-        )
+            "fractions of the limits below need none.</p>")
     families = tables.families(run)
     turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide
     if turned and families.lines:
@@ -143,24 +129,19 @@ def roofline_section(run):
             "its tensors, and how many it does in a second. The lines are what this machine can do, measured in this "
             "run: reads from each level of memory, and multiply-adds. Operations of kernels without products are those "
             "of their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
-            charts.group_legend(groups),
-            f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>',
-        ]
+            charts.group_legend(groups), f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>']
     parts.append(
         "<h3>Fraction of the limit, each family's rows from the least</h3>"
         '<p class="note">The line is the limit, measured in the rounds of the row: '
         '<span class="key"><i class="fill copy"></i>a copy that moves the same bytes</span> '
         '<span class="key"><i class="fill reading"></i>reading matrices, keys and values</span> '
         '<span class="key"><i class="fill arithmetic"></i>multiply-adds</span>. In cache, a row is limited by '
-        "arithmetic and by the call more than by the copy. A bar that ends at the right with a number goes on.</p>"
-    )
-    is_open = "" if run.peers_of(run.rows, with_own=False) else " open"
+        "arithmetic and by the call more than by the copy. A bar that ends at the right with a number goes on.</p>")
+    is_open = "" if run.peers_of(run.rows) else " open"
     for group, rows in groups.items():
         low, high = min(row.fraction for row in rows), max(row.fraction for row in rows)
-        parts.append(
-            f"<details{is_open}><summary>{escape(group)}: {len(rows)} rows, {low:.0%} to {high:.0%}</summary>"
-            f"{charts.limit_bars(rows, MOST_BARS)}{left_out(rows, MOST_BARS)}</details>"
-        )
+        parts.append(f"<details{is_open}><summary>{escape(group)}: {len(rows)} rows, {low:.0%} to {high:.0%}</summary>"
+                     f"{charts.limit_bars(rows, MOST_BARS)}{left_out(rows, MOST_BARS)}</details>")
     return "\n".join(parts)
 
 
@@ -170,9 +151,7 @@ def families_section(run, palette):
         note(
             "Each mark is a peer: its time over ours on a logarithmic scale, right of 1× ours is faster. The band round "
             "1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours. Marks at an end of "
-            "the scale are beyond it: the number beside them is the farthest."
-        ),
-    ]
+            "the scale are beyond it: the number beside them is the farthest.")]
     for group, rows in run.compared_groups().items():
         names = run.peers_of(rows)
         if names:
@@ -189,15 +168,14 @@ def scaling_section(run, palette):
         return f"{parts[0]}<p>No kernel was measured at three sizes or on two numbers of threads.</p>"
     parts += [
         note("Rates at growing sizes; the dashed line is the limit, measured beside each row."),
-        f'<div class="plots">{"".join(figures)}</div>',
-    ]
+        f'<div class="plots">{"".join(figures)}</div>']
     if pairs:
         parts += [
             f"<h3>From one thread to {run.threads}</h3>",
             note(f"Time on one thread over time on {run.threads}; the line is {run.threads}×."),
-            charts.thread_bars(run, sorted(pairs, key=lambda each: each[0].seconds / each[1].seconds)[:MOST_BARS]),
-            left_out(pairs, MOST_BARS),
-        ]
+            charts.thread_bars(run,
+                               sorted(pairs, key=lambda each: each[0].seconds / each[1].seconds)[:MOST_BARS]),
+            left_out(pairs, MOST_BARS)]
     return "\n".join(parts)
 
 
@@ -223,7 +201,7 @@ def accuracy_rows(run):
 
 
 def rows_section(run):
-    names = run.peers_of(run.rows, with_own=False)
+    names = run.peers_of(run.rows)
     chosen = run.worst(run.rows, MOST_TABLE_ROWS)
     data = []
     for row in chosen:
@@ -241,27 +219,16 @@ def rows_section(run):
 
     filters = (
         '<form class="filters"><input name="text" type="search" placeholder="words of the name, such as rms f32 hot" '
-        'aria-label="words of the name">'
-        + select("group", "every family", [(group.replace(" ", "-"), group) for group in run.groups()])
-        + select("dtype", "every type", values_of("dtype"))
-        + select("state", "hot and cold", values_of("state"))
-        + select("threads", "any threads", values_of("threads"))
-        + select(
-            "verdict",
-            "any verdict",
-            [("behind", "a peer is faster"), ("tie", "tied with a peer"), ("ahead", "ahead of a peer")],
-        )
-        + "</form>"
-    )
+        'aria-label="words of the name">' + select("group", "every family", [(group.replace(" ", "-"), group)
+                                                                             for group in run.groups()]) +
+        select("dtype", "every type", values_of("dtype")) + select("state", "hot and cold", values_of("state")) +
+        select("threads", "any threads", values_of("threads")) +
+        select("verdict", "any verdict", [("behind", "a peer is faster"), ("tie", "tied with a peer"),
+                                          ("ahead", "ahead of a peer")]) + "</form>")
     table = table_html(tables.rows("All rows", chosen, names), "rows", "all-rows", data)
-    return (
-        f'<section class="wide-page"><h2 id="rows">All rows</h2>{note(tables.ROWS_NOTE)}'
-        + note("Click a heading to sort; point at a dash, or at a standing, for the reason. Other ways to call this "
-               "library are in bench.txt.")
-        + f'{filters}<p class="note" id="shown"></p>{table}'
-        + left_out(run.rows, MOST_TABLE_ROWS)
-        + "</section>"
-    )
+    return (f'<section class="wide-page"><h2 id="rows">All rows</h2>{note(tables.ROWS_NOTE)}' +
+            note("Click a heading to sort; point at a dash, or at a standing, for the reason.") +
+            f'{filters}<p class="note" id="shown"></p>{table}' + left_out(run.rows, MOST_TABLE_ROWS) + "</section>")
 
 
 READING = """
@@ -298,13 +265,8 @@ def page(run):
         rows_section(run),
         part(tables.machine(run), "h2", "machine"),
         part(tables.levels(run)),
-        part(tables.resident(run)),
-        READING,
-    ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>halyard benchmark</title>'
-        f"<style>{charts.style()}{asset('page.css')}</style></head><body>\n"
-        + "\n".join(sections)
-        + f"\n<script>{asset('page.js')}</script></body></html>\n"
-    )
+        part(tables.resident(run)), READING]
+    return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"><title>halyard benchmark</title>'
+            f"<style>{charts.style()}{asset('page.css')}</style></head><body>\n" + "\n".join(sections) +
+            f"\n<script>{asset('page.js')}</script></body></html>\n")

@@ -13,46 +13,35 @@ import sys
 import textwrap
 from pathlib import Path
 
-from charts import picture
-from peers import COMPILED, PEERS, peer
-from run import DAMAGE, Failure, load, ratio_text, threads_text, time_text
+from charts import ORDER, picture
+from run import COMPILED, DAMAGE, Failure, load, ratio_text, threads_text, time_text
 from tables import Table, markdown_table, ratio_cell
 
 MOST_BEHIND = 8
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 KERNELS = {
-    "rms_norm": "RMSNorm",
-    "layer_norm": "LayerNorm",
-    "add_rms_norm": "add + RMSNorm",
-    "softmax": "softmax",
-    "gelu": "GELU",
-    "gelu_tanh": "GELU, tanh",
-    "silu": "SiLU",
-    "swiglu": "SwiGLU",
-}
+    "rms_norm": "RMSNorm", "layer_norm": "LayerNorm", "add_rms_norm": "add + RMSNorm", "softmax": "softmax",
+    "gelu": "GELU", "gelu_tanh": "GELU, tanh", "silu": "SiLU", "swiglu": "SwiGLU"}
 
 
-def peers_of(run, rows):
-    """torch.compile stands there also where it did not take part, so that nobody takes eager PyTorch for it."""
-    present = run.peers_of(rows, with_own=False)
-    return [name for name in PEERS if name in present or name == COMPILED]
+def titles_of(run, rows, *more):
+    """{peer: its title}, in the order of colours."""
+    names = sorted({*run.peers_of(rows), *more}, key=lambda name: (ORDER.index(name)
+                                                                   if name in ORDER else len(ORDER), name))
+    return {name: run.about[name].title if name in run.about else name for name in names}
 
 
 def row_table(run, title, rows, labels):
     """label, time, fraction of the limit, and the peers' times over ours."""
     if not rows:
         return []
-    names = peers_of(run, rows)
-    lines = [
-        [
-            label,
-            time_text(row.seconds),
-            f"{row.fraction_text} ({row.bound_by})",
-            *[ratio_cell(row, name) for name in names],
-        ]
-        for label, row in zip(labels, rows)
-    ]
-    header = [title, "time", "of the machine's limit", *[peer(name).title for name in names]]
+    # torch.compile stands there also where it did not take part, so that nobody takes eager PyTorch for it.
+    titles = titles_of(run, rows, COMPILED)
+    lines = [[
+        label,
+        time_text(row.seconds), f"{row.fraction_text} ({row.bound_by})", *[ratio_cell(row, name) for name in titles]
+    ] for label, row in zip(labels, rows)]
+    header = [title, "time", "of the machine's limit", *titles.values()]
     return [markdown_table(Table("", "", header, lines))]
 
 
@@ -63,35 +52,24 @@ def paragraph(text):
 def text_of(run):
     by_name = {row["name"]: row for row in run.rows}
     versions = {}
-    for name in run.peers_of(run.rows, with_own=False):
-        versions.setdefault(peer(name).library, run.versions[name].split()[0].split("+")[0])
-    behind = sorted(
-        (row.fastest[1], f"{row['name']} ({peer(row.fastest[0]).title} {ratio_text(row.fastest[1])})")
-        for row in run.rows
-        if row.fastest and row.counts and row.fastest[2] == "behind"
-    )
+    for name in run.peers_of(run.rows):
+        versions.setdefault(run.about[name].library, run.about[name].version.split()[0].split("+")[0])
+    behind = sorted((row.fastest[1], f"{row['name']} ({run.about[row.fastest[0]].title} {ratio_text(row.fastest[1])})")
+                    for row in run.rows if row.fastest and row.counts and row.fastest[2] == "behind")
     parts = [
         paragraph(
             f"Measured by the benchmark suite on {run.machine['cpu']} with {run.library['isa']}, "
             f"{threads_text(run.threads)}, {run.data['date'].split()[0]} (`bench/results/latest.json`). In the same run: "
-            f"{', '.join(' '.join(each) for each in versions.items())}. {run.tally_text()}"
-        ),
+            f"{', '.join(' '.join(each) for each in versions.items())}. {run.tally_text()}"),
         paragraph(f"Furthest behind: {', '.join(text for _, text in behind[:MOST_BEHIND])}.") if behind else "",
         paragraph(
             "The peers' columns are their time over ours, above 1 halyard is faster; outputs are preallocated where the "
-            "peer can. A dash: the peer has no such operation or was not measured in that row."
-        ),
-        "![Time of each peer over halyard's, by family of kernels](docs/results.svg)",
-    ]
+            "peer can. A dash: the peer has no such operation or was not measured in that row."),
+        "![Time of each peer over halyard's, by family of kernels](docs/results.svg)"]
     ffn = sorted(
-        (
-            row
-            for row in run.rows
-            if (row["kernel"], row["dtype"], row["state"], row["d"]) == ("ffn_swiglu", "f32", "hot", 4096)
-            and row["threads"] == run.threads
-        ),
-        key=lambda row: row["rows"],
-    )
+        (row for row in run.rows if (row["kernel"], row["dtype"], row["state"],
+                                     row["d"]) == ("ffn_swiglu", "f32", "hot", 4096) and row["threads"] == run.threads),
+        key=lambda row: row["rows"])
     labels = [f"{row['rows']} row{'s' if row['rows'] > 1 else ''}" for row in ffn]
     parts += row_table(run, "SwiGLU FFN, 4096 / 11008, f32", ffn, labels)
     kernels = {label: by_name.get(f"{kernel}/f32/64x4096/hot/{run.threads}t") for kernel, label in KERNELS.items()}
@@ -107,29 +85,24 @@ def notes_of(run, rows):
     if any(row.is_beyond_limit for row in rows):
         texts.append(
             "† In three measurements the row took less time than its limit: the loop that stands for the limit is not "
-            "the fastest way to move the bytes."
-        )
+            "the fastest way to move the bytes.")
     if any(row.abnormal for row in rows):
         texts.append("‡ Far beyond the peer's other rows of the kernel, and not counted.")
     doubts = run.peer_objections()
     if doubts:
-        texts.append(
-            "Published despite these peers: "
-            + "; ".join(each[0] + (f", and {len(each) - 1} more" if len(each) > 1 else "") for each in doubts.values())
-            + "."
-        )
+        texts.append("Published despite these peers: " +
+                     "; ".join(each[0] + (f", and {len(each) - 1} more" if len(each) > 1 else "")
+                               for each in doubts.values()) + ".")
     return texts
 
 
 def chart_of(run):
-    names = run.peers_of(run.rows, with_own=False)
-    names = [name for name in PEERS if name in names]
-    means = []
+    titles, means = titles_of(run, run.rows), []
     for group, rows in run.groups().items():
-        ratios = {name: mean for name in names if (mean := run.mean(name, rows))}
+        ratios = {name: mean for name in titles if (mean := run.mean(name, rows))}
         if ratios:
             means.append((group, ratios))
-    return picture(means, names)
+    return picture(means, titles)
 
 
 def with_section(readme, text):
@@ -145,7 +118,8 @@ def main():
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--publish", type=Path, metavar="RESULT", help="a bench.json that latest.json is to become")
     what.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
-    parser.add_argument("--despite", metavar="PEER,...", default="", help="publish though something is wrong with these")
+    parser.add_argument("--despite", metavar="PEER,...", default="",
+                        help="publish though something is wrong with these")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="of the repository")
     arguments = parser.parse_args()
     root = arguments.root
@@ -158,8 +132,7 @@ def main():
         readme = root / "README.md"
         wanted = {
             readme: with_section(readme.read_text(encoding="utf-8"), text_of(run)),
-            root / "docs" / "results.svg": chart_of(run),
-        }
+            root / "docs" / "results.svg": chart_of(run)}
         if arguments.publish:
             latest.parent.mkdir(exist_ok=True)
             wanted[latest] = arguments.publish.read_text(encoding="utf-8")

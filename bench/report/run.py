@@ -6,12 +6,12 @@ known at the end alone. A file without the last line is of a run that was killed
 import json
 import math
 import statistics
-from collections import Counter, OrderedDict
+from collections import Counter
 from functools import cached_property
-
-from peers import COMPILED, OWN, learn, peer
+from typing import NamedTuple
 
 SCHEMA = 3
+OWN, COMPILED = "halyard", "pytorch-compile"
 
 # Operations per element that the formula of a kernel has, for its place in the roofline plot: additions,
 # multiplications, divisions and comparisons count one, an elementary function ten. Rows with matrix products have true
@@ -22,8 +22,7 @@ OPERATIONS = {
     **{"softmax": 4 + ELEMENTARY, "sigmoid": 2 + ELEMENTARY, "tanh": ELEMENTARY, "exp": ELEMENTARY},
     **{"relu": 1, "relu2": 2, "gelu": 4 + ELEMENTARY, "gelu_tanh": 8 + ELEMENTARY, "gelu_sigmoid": 4 + ELEMENTARY},
     **{"silu": 3 + ELEMENTARY, "swish": 4 + ELEMENTARY, "glu": 3 + ELEMENTARY, "bilinear": 1, "reglu": 2},
-    **{"geglu": 5 + ELEMENTARY, "geglu_tanh": 9 + ELEMENTARY, "swiglu": 4 + ELEMENTARY, "add": 1, "cast": 1},
-}
+    **{"geglu": 5 + ELEMENTARY, "geglu_tanh": 9 + ELEMENTARY, "swiglu": 4 + ELEMENTARY, "add": 1, "cast": 1}}
 
 LEAST_LIBRARIES = 2  # independent of each other, for a row to count
 SMALL = 2e-6  # seconds: below that a loop of Python around a peer's call is much of its time
@@ -67,7 +66,7 @@ def load(path):
         raise Failure(f"{path} is damaged: {error}") from None
     for index, row in enumerate(rows):
         try:
-            Row(row).check()
+            Row(row, {}).check()
         except DAMAGE as error:
             name = row.get("name", "without a name") if isinstance(row, dict) else "no object"
             raise Failure(f"{path}: row {index} ({name}) is damaged: {type(error).__name__}: {error}") from None
@@ -84,11 +83,32 @@ def positive(estimate):
     return value
 
 
-class Row:
-    """A row of the run."""
+class Peer(NamedTuple):
+    """What a run says of a peer."""
 
-    def __init__(self, data):
-        self.data = data
+    name: str
+    title: str
+    library: str  # peers of one library are one opponent
+    interface: str  # "C": timed in a loop of C; "Python": in one whose cost is that of a small row
+    version: str
+    missing: str  # why it was not there, or empty
+    how: str
+    lacks: str
+
+
+def peer_of(data):
+    def text(key, otherwise=""):
+        return data.get(key) or otherwise
+
+    return Peer(data["name"], text("title", data["name"]), text("family", data["name"]), text("interface", "Python"),
+                text("version"), data["missing"], text("how"), text("lacks"))
+
+
+class Row:
+    """A row of the run, with the peers that took part in it."""
+
+    def __init__(self, data, peers):
+        self.data, self.peers = data, peers
         self.abnormal = {}  # {peer: the greatest ratio of rows like it}, see Run.find_abnormal
 
     def __getitem__(self, key):
@@ -180,6 +200,10 @@ class Row:
         ratio = self.peer(name).get("ratio")
         return ratio["median"] if ratio else None
 
+    def libraries(self):
+        """Those that opponents are of."""
+        return list(dict.fromkeys(self.peers[name].library for name in self.opponents))
+
     # ---- against other libraries ----
 
     def fair_ratio(self, name):
@@ -188,12 +212,8 @@ class Row:
 
     @cached_property
     def opponents(self):
-        """Peers of other libraries that have a time that can be believed."""
-        return [
-            name
-            for name in self["peers"]
-            if peer(name).library != OWN and self.ratio(name) and name not in self.abnormal
-        ]
+        """Peers that have a time that can be believed."""
+        return [name for name in self["peers"] if name in self.peers and self.ratio(name) and name not in self.abnormal]
 
     @cached_property
     def fastest(self):
@@ -204,12 +224,12 @@ class Row:
     @cached_property
     def is_small(self):
         """Whether it is so short that peers called from Python lose by that alone."""
-        return self.seconds < SMALL and not all(peer(name).in_c for name in self.opponents)
+        return self.seconds < SMALL and any(self.peers[name].interface != "C" for name in self.opponents)
 
     @cached_property
     def counts(self):
         """Whether a lead in it is one over enough independent libraries."""
-        return not self.is_small and len({peer(name).library for name in self.opponents}) >= LEAST_LIBRARIES
+        return not self.is_small and len(self.libraries()) >= LEAST_LIBRARIES
 
     @property
     def lacks_compile(self):
@@ -219,30 +239,25 @@ class Row:
 class Run:
     def __init__(self, data, rows):
         self.data = data
-        self.every_row = [Row(row) for row in rows]
+        # Other ways to call this library, which runs had that are older, are no peers.
+        self.about = {each["name"]: peer_of(each) for each in data["peers"] if each.get("family") != OWN}
+        self.peers = [name for name, each in self.about.items() if not each.missing]
+        self.missing = [(name, each.missing) for name, each in self.about.items() if each.missing]
+        self.every_row = [Row(row, self.about) for row in rows]
         self.rows = [row for row in self.every_row if row.is_measured]
-        learn(data["peers"])
-        self.peers = [each["name"] for each in data["peers"] if not each["missing"]]
-        self.missing = [(each["name"], each["missing"]) for each in data["peers"] if each["missing"]]
-        self.versions = {each["name"]: each["version"] for each in data["peers"]}
         if not isinstance(data["machine"], dict):
             raise ValueError("it does not say on which machine it was measured")
         self.threads, self.machine, self.limits = int(data["threads"]), data["machine"], data["limits"]
         self.library = data["library"]
         self.find_abnormal()
 
-    def peers_of(self, rows, with_own=True):
+    def peers_of(self, rows):
         """Peers with a time, or a wrong result, in one of the rows."""
-        return [
-            name
-            for name in self.peers
-            if (with_own or peer(name).library != OWN)
-            and any(row.ratio(name) or row.peer(name).get("is_wrong") for row in rows)
-        ]
+        return [name for name in self.peers if any(row.ratio(name) or row.peer(name).get("is_wrong") for row in rows)]
 
     def groups(self):
         """{group: rows}, in the run's order."""
-        groups = OrderedDict()
+        groups = {}
         for row in self.rows:
             groups.setdefault(row["group"], []).append(row)
         return groups
@@ -275,16 +290,11 @@ class Run:
         few = [row for row in with_peer if not row.counts and not row.is_small]
         verdicts = Counter(row.fastest[2] for row in counted)
         return {
-            "rows": len(counted),
-            "ahead": verdicts["ahead"],
-            "tied": verdicts["tie"],
-            "behind": verdicts["behind"],
-            "mean": geometric_mean([row.fastest[1] for row in counted]),
-            "few": len(few),
+            "rows": len(counted), "ahead": verdicts["ahead"], "tied": verdicts["tie"], "behind": verdicts["behind"],
+            "mean": geometric_mean([row.fastest[1] for row in counted]), "few": len(few),
             "few_behind": sum(row.fastest[2] == "behind" for row in few),
-            "small": sum(row.is_small for row in with_peer),
-            "without_compile": sum(row.lacks_compile for row in counted),
-        }
+            "small": sum(row.is_small for row in with_peer), "without_compile": sum(row.lacks_compile
+                                                                                    for row in counted)}
 
     def tally_text(self):
         """The same in sentences; empty without rows against other libraries."""
@@ -294,8 +304,7 @@ class Run:
         text = (
             f"Of {tally['rows']} rows with at least two independent libraries, halyard is faster than each in "
             f"{tally['ahead']}, tied with the fastest in {tally['tied']} and behind it in {tally['behind']}; the median "
-            f"noise of the ratios is {self.noise():.1%}. Not counted: {tally['few']} rows with one other library"
-        )
+            f"noise of the ratios is {self.noise():.1%}. Not counted: {tally['few']} rows with one other library")
         if tally["few_behind"]:
             text += f" ({tally['few_behind']} of them behind it)"
         text += f", and {tally['small']} under 2 µs whose peers are called from Python."
@@ -312,13 +321,8 @@ class Run:
         rows = [row for row in self.rows if row.fair_ratio(name)]
         verdicts = Counter(row.peer(name)["verdict"] for row in rows)
         return {
-            "rows": len(rows),
-            "ahead": verdicts["ahead"],
-            "tied": verdicts["tie"],
-            "behind": verdicts["behind"],
-            "wrong": sum(1 for row in self.rows if row.peer(name).get("is_wrong")),
-            "mean": self.mean(name, rows),
-        }
+            "rows": len(rows), "ahead": verdicts["ahead"], "tied": verdicts["tie"], "behind": verdicts["behind"],
+            "wrong": sum(1 for row in self.rows if row.peer(name).get("is_wrong")), "mean": self.mean(name, rows)}
 
     @staticmethod
     def mean(name, rows):
@@ -327,12 +331,8 @@ class Run:
 
     def behind(self):
         """(ratio, row, peer) where a peer is faster, the worst first."""
-        found = [
-            (row.ratio(name), row, name)
-            for row in self.rows
-            for name in self.peers
-            if row.peer(name).get("verdict") == "behind"
-        ]
+        found = [(row.ratio(name), row, name) for row in self.rows for name in self.peers
+                 if row.peer(name).get("verdict") == "behind"]
         return sorted(found, key=lambda each: each[0])
 
     # ---- what makes it doubtful ----
@@ -349,12 +349,8 @@ class Run:
     def stopped(self):
         """(row, peer, reason) of peers that crashed, hung or failed, as against rows they do not have."""
         signs = ("its process", "gave no answer")
-        return [
-            (row, name, row.peer(name)["reason"])
-            for row in self.rows
-            for name in self.peers
-            if any(row.peer(name).get("reason", "").startswith(sign) for sign in signs)
-        ]
+        return [(row, name, row.peer(name)["reason"]) for row in self.rows for name in self.peers if any(
+            row.peer(name).get("reason", "").startswith(sign) for sign in signs)]
 
     def find_abnormal(self):
         """Marks ratios far beyond those of the peer's other rows of the same kernel; beyond all its other rows where
@@ -379,8 +375,7 @@ class Run:
             for name, greatest in row.abnormal.items():
                 found.setdefault(name, []).append(
                     f"{name} is abnormal in {row['name']}: {ratio_text(row.ratio(name))} of our time, and "
-                    f"{ratio_text(greatest)} at most in rows like it"
-                )
+                    f"{ratio_text(greatest)} at most in rows like it")
         return found
 
     def objections(self, despite=()):
@@ -401,7 +396,7 @@ class Run:
         """{peer: sentences} of what is wrong with the peers."""
         found = {}
         for name, reason in self.missing:
-            if peer(name).library != OWN and not reason.startswith(NOT_FOR_THIS_MACHINE):
+            if not reason.startswith(NOT_FOR_THIS_MACHINE):
                 found.setdefault(name, []).append(f"{name} is missing: {reason}")
         for row, name in self.wrong():
             found.setdefault(name, []).append(f"{name} is wrong in {row['name']}")
@@ -419,22 +414,18 @@ class Run:
         if self.is_disturbed:
             texts.append(
                 f"Other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run, which may "
-                "have disturbed rows on all threads."
-            )
+                "have disturbed rows on all threads.")
         beyond = [row for row in self.rows if row.is_beyond_limit]
         if beyond:
-            why = (
-                "other programs disturbed the limit in its turns"
-                if self.is_disturbed
-                else "the loop that stands for the limit is not the fastest way to move the bytes there"
-            )
+            why = ("other programs disturbed the limit in its turns" if self.is_disturbed else
+                   "the loop that stands for the limit is not the fastest way to move the bytes there")
             texts.append(
                 f"† {len(beyond)} row{'s' if len(beyond) > 1 else ''} took less time than the limit by more than the "
-                f"noise, measured three times: {why} ({', '.join(row['name'] for row in beyond)})."
-            )
+                f"noise, measured three times: {why} ({', '.join(row['name'] for row in beyond)}).")
         if self.limits["contradictions"]:
             limits = "; ".join(self.limits["contradictions"])
-            texts.append(f"Limits that stayed below what another measurement of the run shows to be possible: {limits}.")
+            texts.append(
+                f"Limits that stayed below what another measurement of the run shows to be possible: {limits}.")
         for sentences in self.abnormal().values():
             texts += [f"‡ {each}: it does not count." for each in sentences]
         return texts
@@ -458,7 +449,7 @@ class Run:
         return None
 
     def levels(self):
-        return list(OrderedDict.fromkeys(each["level"] for each in self.limits["bandwidth"]))
+        return list(dict.fromkeys(each["level"] for each in self.limits["bandwidth"]))
 
     def peak(self, threads):
         """The highest rate of multiply-adds on so many threads; None if it was not measured."""

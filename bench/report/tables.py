@@ -3,7 +3,6 @@
 import textwrap
 from typing import NamedTuple
 
-from peers import OWN, peer
 from run import bytes_text, ratio_text, threads_text, time_text, ulp_text
 
 
@@ -45,10 +44,6 @@ def ratio_cell(row, name):
     return cell(ratio_text(ratio) + tie, ratio, CSS[result["verdict"]], result.get("note", ""))
 
 
-def library_text(names):
-    return ", ".join(dict.fromkeys(peer(name).library for name in names))
-
-
 def standing_cell(row):
     """How the row stands against the fastest peer, if it counts."""
     if row.fastest is None:
@@ -57,15 +52,14 @@ def standing_cell(row):
     if row.is_small:
         return cell("under 2 µs", css="soft", hint="not counted: its peers are called from Python")
     if not row.counts:
-        return cell("not counted", css="soft", hint=f"only one other library: {library_text(row.opponents)}")
+        return cell("not counted", css="soft", hint=f"only one other library: {row.libraries()[0]}")
     return cell(verdict, css=CSS[verdict], hint=f"{name}: {ratio_text(ratio)}")
 
 
 def headline(run):
     return (
         f"halyard {run.library['version']} ({run.library['isa']}), {threads_text(run.threads)} on {run.machine['cpu']}, "
-        f"{run.data['date']}; {len(run.rows)} rows ({run.data['work_list']})."
-    )
+        f"{run.data['date']}; {len(run.rows)} rows ({run.data['work_list']}).")
 
 
 def peers(run):
@@ -73,62 +67,42 @@ def peers(run):
     for name in run.peers:
         tally = run.tally_of(name)
         if tally["rows"] or tally["wrong"]:
-            lines.append(
-                [
-                    f"{name} {run.versions[name].partition(' (')[0]}",
-                    cell(ratio_text(tally["mean"]), tally["mean"]),
-                    tally["rows"],
-                    cell(tally["ahead"], css=GOOD),
-                    tally["tied"],
-                    *[cell(tally[each], css=BAD if tally[each] else "") for each in ("behind", "wrong")],
-                ]
-            )
+            lines.append([
+                f"{name} {run.about[name].version.partition(' (')[0]}",
+                cell(ratio_text(tally["mean"]), tally["mean"]), tally["rows"],
+                cell(tally["ahead"], css=GOOD), tally["tied"],
+                *[cell(tally[each], css=BAD if tally[each] else "") for each in ("behind", "wrong")]])
     return Table(
         "Against each peer",
         "Ahead, tied, behind: rows where ours takes less time, where the difference is within the noise of the row, and "
         "where the peer takes less. Wrong: rows where its result missed the tolerance, so that it has no time. The mean "
         "is the geometric one of its time over ours. Rows under 2 µs are left out where peers are called from Python.",
-        ["peer", "mean", "rows", "ahead", "tied", "behind", "wrong"],
-        lines,
-    )
+        ["peer", "mean", "rows", "ahead", "tied", "behind", "wrong"], lines)
 
 
 def ways(run):
-    lines = [[each["name"], each["family"], each["interface"], each["how"], each["lacks"]]
-             for each in run.data["peers"] if each.get("how")]
-    return Table(
-        "How each peer is run",
-        "As its own users would. Peers of one library are one opinion; calls timed in Python have its price.",
-        ["peer", "library", "called in", "how it is run", "what it has not"],
-        lines,
-        (1, 2, 3, 4),
-    )
+    lines = [[each.name, each.library, each.interface, each.how, each.lacks] for each in run.about.values() if each.how]
+    return Table("How each peer is run",
+                 "As its own users would. Peers of one library are one opinion; calls timed in Python have its price.",
+                 ["peer", "library", "called in", "how it is run", "what it has not"], lines, (1, 2, 3, 4))
 
 
 def families(run):
     names = run.peers_of(run.rows)
-    lines = [
-        [f"{group} ({len(rows)})"]
-        + [cell(ratio_text(mean), mean, "heat") for mean in (run.mean(name, rows) for name in names)]
-        for group, rows in run.groups().items()
-    ]
+    lines = [[f"{group} ({len(rows)})"] +
+             [cell(ratio_text(mean), mean, "heat") for mean in (run.mean(name, rows) for name in names)]
+             for group, rows in run.groups().items()]
     note = "Geometric mean of each peer's time over ours; above 1 ours is faster."
     return Table("Families against peers", note, ["family (rows)", *names], lines if names else [])
 
 
 def behind(run, most):
     found = run.behind()
-    lines = [
-        [
-            row["name"],
-            cell(ratio_text(ratio), ratio, BAD),
-            name,
-            time_text(row.seconds),
-            row.fraction_text,
-            f"{row.peer(name)['noise']:.1%}",
-        ]
-        for ratio, row, name in found[:most]
-    ]
+    lines = [[
+        row["name"],
+        cell(ratio_text(ratio), ratio, BAD), name,
+        time_text(row.seconds), row.fraction_text, f"{row.peer(name)['noise']:.1%}"
+    ] for ratio, row, name in found[:most]]
     more = f", the worst {most} of {len(found)}" if len(found) > most else ""
     header = ["row", "its time over ours", "peer", "our time", "of limit", "noise"]
     return Table(f"Where a peer is faster{more}", "", header, lines, (2,))
@@ -143,42 +117,32 @@ def wrong(run):
     def text(error):
         return "not a number" if error is None else f"{error:.1e}"
 
-    lines = [
-        [row["name"], name, text(row.peer(name).get("error")), f"{row['tolerance']:.1e}"] for row, name in run.wrong()
-    ]
+    lines = [[row["name"], name, text(row.peer(name).get("error")), f"{row['tolerance']:.1e}"]
+             for row, name in run.wrong()]
     note = "Errors relative to the largest value of the same row of the result."
     return Table("Wrong results of peers", note, ["row", "peer", "error", "tolerance"], lines, (1,))
 
 
 ROWS_NOTE = (
-    "Time: median over interleaved rounds, ± the median absolute deviation. Of limit: docs/benchmarks.md says what it is. Noise: of ours against ours again. Standing: against the fastest peer, where at least two independent "
-    "libraries have a time. Peers: their time over ours in the same rounds, above 1 ours is faster; a tie is within the "
-    "noise of the row."
-)
+    "Time: median over interleaved rounds, ± the median absolute deviation. Of limit: docs/benchmarks.md says what it is. "
+    "Noise: of ours against ours again. Standing: against the fastest peer, where at least two independent libraries have a "
+    "time. Peers: their time over ours in the same rounds, above 1 ours is faster; a tie is within the noise of the row.")
 
 
 def rows(title, chosen, names):
-    lines = [
-        [
-            row["name"],
-            cell(f"{time_text(row.seconds)} ±{row.spread:.1%}", row.seconds),
-            cell(f"{row['noise']:.1%}", row["noise"]),
-            cell(row.rate_text, row.bytes_per_second),
-            cell(f"{row.fraction_text} {row.bound_by}", row.fraction),
-            standing_cell(row),
-            *[ratio_cell(row, name) for name in names],
-        ]
-        for row in chosen
-    ]
+    lines = [[
+        row["name"],
+        cell(f"{time_text(row.seconds)} ±{row.spread:.1%}", row.seconds),
+        cell(f"{row['noise']:.1%}", row["noise"]),
+        cell(row.rate_text, row.bytes_per_second),
+        cell(f"{row.fraction_text} {row.bound_by}", row.fraction),
+        standing_cell(row), *[ratio_cell(row, name) for name in names]
+    ] for row in chosen]
     return Table(title, "", ["row", "time", "noise", "rate", "of limit", "standing", *names], lines, (5,))
 
 
 def accuracy(run, counted):
-    names = [
-        name
-        for name in run.peers
-        if peer(name).library != OWN and any("ulps" in row.peer(name) for row in counted)
-    ]
+    names = [name for name in run.peers if any("ulps" in row.peer(name) for row in counted)]
     lines = []
     for row in counted:
         line = [row["name"], cell(ulp_text(row["ulps"]), row["ulps"])]
@@ -193,8 +157,7 @@ def accuracy(run, counted):
     note = (
         "The largest error on the data of the row against float64, in units in the last place of the exact result (ULP). "
         "Where a formula cancels, as a LayerNorm does near its mean, small results have large errors whoever computes "
-        "them."
-    )
+        "them.")
     return Table("Largest errors, in ULP", note, ["row", "halyard", *names], lines)
 
 
@@ -202,34 +165,26 @@ def resident(run):
     """How much larger a process became with a model."""
     models = [row for row in run.rows if row.get("resident")]
     names = [name for name in run.peers if any(row.peer(name).get("resident") for row in models)]
-    lines = [
-        [row["name"], bytes_text(row["resident"])]
-        + [bytes_text(row.peer(name)["resident"]) if row.peer(name).get("resident") else "–" for name in names]
-        for row in models
-    ]
+    lines = [[row["name"], bytes_text(row["resident"])] +
+             [bytes_text(row.peer(name)["resident"]) if row.peer(name).get("resident") else "–" for name in names]
+             for row in models]
     return Table("Memory that a model takes", "", ["row", "halyard", *names], lines)
 
 
 def machine(run):
     facts = run.machine
     caches = ", ".join(f"{name} {bytes_text(facts[name.lower()])}" for name in ("L1", "L2", "L3"))
-    peaks = "; ".join(
-        f"{each['isa']}, {threads_text(each['threads'])}: {each['flops_per_second'] / 1e9:.0f} GFLOP/s"
-        for each in run.limits["flops"]
-    )
-    lines = [
-        ["processor", f"{facts['cpu']}, {facts['processors']} usable"],
-        ["caches", caches],
-        ["memory", bytes_text(facts["memory"])],
-        ["system", facts["system"]],
-        ["halyard", f"{run.library['version']}, {run.library['isa']}"],
-        ["compiler of the benchmark", run.library["compiler"]],
-        ["threads", f"{run.threads}, {'pinned' if run.data['pinned'] else 'not pinned'}"],
-        ["peak of multiply-adds, f32", peaks],
-        ["timing loop", f"{run.data['loop_overhead_seconds'] * 1e9:.1f} ns per call, included in every time"],
-        ["used by other programs meanwhile", f"{run.data['busy_elsewhere']:.1%} of the processors"],
-        *[[name, run.versions[name]] for name in run.peers if peer(name).library != OWN],
-    ]
+    peaks = "; ".join(f"{each['isa']}, {threads_text(each['threads'])}: {each['flops_per_second'] / 1e9:.0f} GFLOP/s"
+                      for each in run.limits["flops"])
+    lines = [["processor", f"{facts['cpu']}, {facts['processors']} usable"], ["caches", caches],
+             ["memory", bytes_text(facts["memory"])], ["system", facts["system"]],
+             ["halyard", f"{run.library['version']}, {run.library['isa']}"],
+             ["compiler of the benchmark", run.library["compiler"]],
+             ["threads", f"{run.threads}, {'pinned' if run.data['pinned'] else 'not pinned'}"],
+             ["peak of multiply-adds, f32", peaks],
+             ["timing loop", f"{run.data['loop_overhead_seconds'] * 1e9:.1f} ns per call, included in every time"],
+             ["used by other programs meanwhile", f"{run.data['busy_elsewhere']:.1%} of the processors"],
+             *[[name, run.about[name].version] for name in run.peers]]
     return Table("Machine and versions", "", ["", ""], lines, (1,))
 
 
@@ -281,10 +236,7 @@ def as_text(parts):
             columns = [
                 "  ".join(
                     each.ljust(width) if i in left else each.rjust(width)
-                    for i, (each, width) in enumerate(zip(line, widths))
-                ).rstrip()
-                for line in lines
-            ]
+                    for i, (each, width) in enumerate(zip(line, widths))).rstrip() for line in lines]
             texts.append("\n".join([part.title, *textwrap.wrap(part.note, 120), *columns]))
     return "\n\n".join(texts) + "\n"
 

@@ -14,15 +14,21 @@ from tables import Table, as_text
 
 def ratio(*names):
     """Time of the fastest of these peers over ours."""
-    return lambda row: min((row.ratio(name) for name in names if row.ratio(name)), default=None)
+    return lambda row, _: min((row.ratio(name) for name in names if row.ratio(name)), default=None)
 
 
-def fraction(row):
+def fraction(row, _):
     return row.fraction
 
 
-def nanoseconds(row):
+def nanoseconds(row, _):
     return -1e9 * row.seconds
+
+
+def of_f32(row, run):
+    """Time of the same row in f32 over ours."""
+    name = row["name"].replace(f"/{row['dtype']}/", "/f32/")
+    return next((each.seconds / row.seconds for each in run.rows if each["name"] == name), None)
 
 
 COLD = "/2048x8192/cold/{threads}t$"
@@ -38,24 +44,19 @@ TARGETS = [
     ("^(gelu_tanh|silu)/f32/64x4096/hot/{threads}t$", "onednn", ratio("onednn"), 1.5),
     ("^swiglu/f32/64x4096/hot/{threads}t$", "pytorch", ratio("pytorch"), 2),
     ("^swiglu/f32/64x4096/hot/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 2),
-    ("^add_rms_norm/f32/2048x8192/cold/{threads}t$", "two calls", ratio("two calls"), 1.5),
     ("^ffn_swiglu/f32/8x4096x11008/hot/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 2.5),
     ("^ffn_swiglu/f32/(128|512)x4096x11008/hot/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 1.15),
     ("^attention.32x128/f32/prompt(512|2048)/hot/{threads}t$", "pytorch", ratio("pytorch"), 1.3),
     ("^block.llama2_7b/f32/prompt128/cold/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 1.2),
     ("^block.llama2_7b/f32/prompt512/cold/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 1.1),
-    ("^block.gpt2/f32/prompt128/hot/{threads}t$", "separate calls", ratio("separate calls"), 0.98),
-    ("^block.gpt2/f32/decode1x128/hot/{threads}t$", "separate calls", ratio("separate calls"), 0.95),
     ("^(?!cast).*/f32" + COLD, "fraction of a copy", fraction, 0.95),
-    ("^(?!cast).*/bf16" + COLD, "the same in f32", ratio("in f32"), 1.8),
+    ("^(?!cast).*/bf16" + COLD, "the same in f32", of_f32, 1.8),
     ("^linear[^/]*/f32/(128|512)x.*/{threads}t$", "onednn or pytorch", ratio("onednn", "pytorch"), 1),
     ("^linear[^/]*/f32/512x.*/{threads}t$", "fraction of the peak", fraction, 0.95),
     ("^linear[^/]*/f32/(2|4|8|16|32)x.*/{threads}t$", "onednn or pytorch", ratio("onednn", "pytorch"), 1.3),
     ("^linear[^/]*/f32/(2|4|8|16|32)x.*/{threads}t$", "fraction of the roofline", fraction, 0.8),
     ("^linear[^/]*/f32/1x.*/{threads}t$", "fraction of the bandwidth", fraction, 0.95),
-    ("^linear[^/]*/(bf16|f16)/1x.*/cold/{threads}t$", "the same in f32", ratio("in f32"), 1.9),
-    ("^ffn_.*/f32/.*/{threads}t$", "separate calls", ratio("separate calls"), 1.03),
-    ("^[a-z_]+norm_ffn_.*/f32/(1|8|64|128)x.*/{threads}t$", "separate calls", ratio("separate calls"), 1.05),
+    ("^linear[^/]*/(bf16|f16)/1x.*/cold/{threads}t$", "the same in f32", of_f32, 1.9),
     ("^attention.*/decode[0-9]+x8192/.*/{threads}t$", "fraction of the bandwidth", fraction, 0.9),
     ("^block.llama2_7b/f32/decode1x.*/{threads}t$", "fraction of the bandwidth", fraction, 0.9),
     ("^block.llama2_7b/f32/decode1x.*/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 1.1),
@@ -69,7 +70,7 @@ def judged(run):
     lines = []
     for pattern, what, number, least in TARGETS:
         rows = [row for row in run.rows if re.search(pattern.replace("{threads}", str(run.threads)), row["name"])]
-        values = [(number(row), row["name"]) for row in rows if number(row) is not None]
+        values = [(value, row["name"]) for row in rows if (value := number(row, run)) is not None]
         if values:
             value, name = min(values)
             texts = [f"{abs(each):.3g}" for each in (value, least)]

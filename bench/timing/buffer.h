@@ -1,6 +1,6 @@
 // Memory as malloc would give it to a user: aligned to a cache line, ordinary pages unless said, touched before use.
-#ifndef HALYARD_BENCH_BUFFER_H
-#define HALYARD_BENCH_BUFFER_H
+#ifndef HALYARD_BENCH_TIMING_BUFFER_H
+#define HALYARD_BENCH_TIMING_BUFFER_H
 
 #include <sys/mman.h>
 

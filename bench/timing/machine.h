@@ -1,6 +1,6 @@
 // What the report says about the machine, and the cache sizes that decide the sizes of working sets.
-#ifndef HALYARD_BENCH_MACHINE_H
-#define HALYARD_BENCH_MACHINE_H
+#ifndef HALYARD_BENCH_TIMING_MACHINE_H
+#define HALYARD_BENCH_TIMING_MACHINE_H
 
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 // The machine's limits, measured in the same run as the kernels: peak floating-point rate per instruction set, and the
 // bandwidth of each pattern of streams in each level of the memory hierarchy, on one thread and on all.
-#ifndef HALYARD_BENCH_MACHINE_LIMITS_H
-#define HALYARD_BENCH_MACHINE_LIMITS_H
+#ifndef HALYARD_BENCH_TIMING_MACHINE_LIMITS_H
+#define HALYARD_BENCH_TIMING_MACHINE_LIMITS_H
 
 #include <functional>
 #include <string>

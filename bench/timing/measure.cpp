@@ -1,7 +1,6 @@
 // See measure.h.
 #include "measure.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,24 +128,6 @@ std::vector<std::vector<double>> measure(const std::vector<Contender *> &contend
             } else if (round >= 0) {
                 seconds[i].push_back(time);
             }
-        }
-    }
-    return seconds;
-}
-
-double processor_seconds_of(const std::vector<pid_t> &others) {
-    std::vector<clockid_t> clocks{CLOCK_PROCESS_CPUTIME_ID};
-    for (const pid_t process : others) {
-        clockid_t clock;
-        if (process > 0 && clock_getcpuclockid(process, &clock) == 0) {
-            clocks.push_back(clock);
-        }
-    }
-    double seconds = 0;
-    for (const clockid_t clock : clocks) {
-        timespec time{};
-        if (clock_gettime(clock, &time) == 0) {
-            seconds += static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
         }
     }
     return seconds;

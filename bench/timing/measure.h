@@ -5,8 +5,8 @@
 // each sample is one run of it over one registered benchmark: round by round, ours, its limit, each peer, ours again,
 // in an order that changes from round to round. Ratios are formed within a round, so that a slow phase of the machine
 // meets both sides, and the median over the rounds counts. Ours against ours again is the noise of the row.
-#ifndef HALYARD_BENCH_MEASURE_H
-#define HALYARD_BENCH_MEASURE_H
+#ifndef HALYARD_BENCH_TIMING_MEASURE_H
+#define HALYARD_BENCH_TIMING_MEASURE_H
 
 #include <benchmark/benchmark.h>
 #include <sys/types.h>
@@ -36,7 +36,7 @@ public:
 template<typename Call>
 class Local : public Contender {
 public:
-    Local(Call work, std::size_t set_count) : call(std::move(work)), sets(set_count) {}
+    Local(Call bench_case, std::size_t set_count) : call(std::move(bench_case)), sets(set_count) {}
     void run(benchmark::State &state) override;
     void step() override {
         call(next);
@@ -68,9 +68,6 @@ std::vector<std::vector<double>> measure(const std::vector<Contender *> &contend
 /** One sample of `iterations` calls; if 0, of as many as make `seconds`. Returns seconds per call and sets
  * `iterations`. */
 double sample(Contender &contender, double seconds, benchmark::IterationCount &iterations);
-
-/** Processor time that this process and `others` have used so far, in seconds. */
-double processor_seconds_of(const std::vector<pid_t> &others);
 
 /** Seconds per call of a contender that does nothing: what the timing loop itself adds. */
 double loop_overhead();

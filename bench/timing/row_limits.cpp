@@ -9,15 +9,15 @@ namespace halyard::bench {
 namespace {
 
 struct Copy {
-    Work *work;
+    BenchmarkCase *bench_case;
     const StreamTable *streams;
     Stores stores;
     Team *team;
     void operator()(std::size_t index) const {
-        const Operands &set = work->sets[index];
+        const OperandSet &set = bench_case->sets[index];
         const bool two_in = set.inputs.size() > 1, two_out = set.outputs.size() > 1;
         const std::size_t bytes = std::max(set.inputs[0].bytes(), set.outputs[0].bytes());
-        run_stream(*streams, work->id.stream(), stores,
+        run_stream(*streams, bench_case->id.stream(), stores,
                    {set.inputs[0].data(), two_in ? set.inputs[1].data() : nullptr, set.outputs[0].data(),
                     two_out ? set.outputs[1].data() : nullptr, bytes},
                    *team);
@@ -26,18 +26,18 @@ struct Copy {
 
 /** The very bytes that the row's call reads, so in whatever level of the memory they are. */
 struct ReadWeights {
-    Work *work;
+    BenchmarkCase *bench_case;
     const StreamTable *streams;
     Team *team;
     void operator()(std::size_t index) const {
-        for (const auto &weights : work->sets[index].weights) {
+        for (const auto &weights : bench_case->sets[index].weights) {
             // Without the header and what stands beside the matrices.
             halyard_weights_info info{};
             halyard_weights_get_info(weights.get(), &info);
             const auto all = static_cast<std::size_t>(info.bytes);
             const auto matrices =
                 static_cast<std::size_t>(info.in_features * info.out_features * (info.gated != 0 ? 2 : 1)) *
-                operations::size_of(work->id.dtype);
+                operations::size_of(bench_case->id.dtype);
             const std::size_t bytes = std::min(all, matrices);
             const char *data = static_cast<const char *>(halyard_weights_data(weights.get())) + (all - bytes);
             run_stream(*streams, stream_read, Stores::ordinary, {data, nullptr, nullptr, nullptr, bytes}, *team);
@@ -49,9 +49,9 @@ struct ReadWeights {
  * is hot, else from a memory that is larger than the caches, going on where the call before ended. */
 class ReadAsMuch {
 public:
-    ReadAsMuch(const Work &work, const StreamTable &with, Team &on)
-        : bytes(work.id.bytes_moved()), streams(&with), team(&on),
-          memory(std::make_shared<Buffer>(work.id.cold ? work.cold_set : bytes, Pages::huge)) {}
+    ReadAsMuch(const BenchmarkCase &bench_case, const StreamTable &with, Team &on)
+        : bytes(bench_case.id.bytes_moved()), streams(&with), team(&on),
+          memory(std::make_shared<Buffer>(bench_case.id.cold ? bench_case.cold_set : bytes, Pages::huge)) {}
     void operator()(std::size_t) {
         for (std::size_t left = bytes; left > 0;) {
             const std::size_t count = std::min(left, memory->size() - next);
@@ -80,23 +80,23 @@ struct MultiplyAdd {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Contender>> limits_of(Work &work, const StreamTable &streams, Team &team) {
+std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, const StreamTable &streams, Team &team) {
     std::vector<std::unique_ptr<Contender>> limits;
     const auto append = [&](const auto &call) {
-        limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, work.sets.size()));
+        limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, bench_case.sets.size()));
     };
-    if (!work.id.has_roofline()) {
-        append(Copy{&work, &streams, Stores::ordinary, &team});
-        if (work.id.cold) {
-            append(Copy{&work, &streams, Stores::nontemporal, &team});
+    if (!bench_case.id.has_roofline()) {
+        append(Copy{&bench_case, &streams, Stores::ordinary, &team});
+        if (bench_case.id.cold) {
+            append(Copy{&bench_case, &streams, Stores::nontemporal, &team});
         }
         return limits;
     }
-    const double iterations = std::ceil(work.id.flops() / streams.flops_per_iteration / team.size());
-    if (work.id.kernel->layer) {
-        append(ReadWeights{&work, &streams, &team});
+    const double iterations = std::ceil(bench_case.id.flops() / streams.flops_per_iteration / team.size());
+    if (bench_case.id.kernel->layer) {
+        append(ReadWeights{&bench_case, &streams, &team});
     } else {
-        append(ReadAsMuch(work, streams, team));
+        append(ReadAsMuch(bench_case, streams, team));
     }
     append(MultiplyAdd{&streams, &team, static_cast<std::int64_t>(iterations)});
     return limits;

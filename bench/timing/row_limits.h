@@ -1,13 +1,13 @@
 // What a row is held against, measured in the row's own rounds.
-#ifndef HALYARD_BENCH_ROW_LIMITS_H
-#define HALYARD_BENCH_ROW_LIMITS_H
+#ifndef HALYARD_BENCH_TIMING_ROW_LIMITS_H
+#define HALYARD_BENCH_TIMING_ROW_LIMITS_H
 
 #include <memory>
 #include <vector>
 
+#include "benchmark_case.h"
 #include "machine_limits.h"
 #include "measure.h"
-#include "work.h"
 
 namespace halyard::bench {
 
@@ -15,8 +15,8 @@ namespace halyard::bench {
  * packed matrices, and as many multiply-adds as the products have; the slower is the limit. Rows of attention, blocks
  * and models: a read of as many bytes, and the multiply-adds. Other rows: a copy, that is the same streams of the same
  * bytes; out of cache two, with ordinary and with non-temporal stores, of which the faster is the limit: the library
- * may choose its kind of stores too. `work` and `team` must outlive them. */
-std::vector<std::unique_ptr<Contender>> limits_of(Work &work, const StreamTable &streams, Team &team);
+ * may choose its kind of stores too. `bench_case` and `team` must outlive them. */
+std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, const StreamTable &streams, Team &team);
 
 }  // namespace halyard::bench
 

@@ -71,24 +71,45 @@ inline void keep_loop() {
     asm volatile("" ::: "memory");
 }
 
-/** Calls step(offset) for each vector of a stream of `bytes`, then tail(offset) for the bytes that are left. */
-template<typename Step, typename Tail>
-inline void for_each_vector(std::size_t bytes, const Step &step, const Tail &tail) {
+/** How a stream is read and written: by vectors, and by bytes for what is left. */
+template<typename Stores>
+struct Vectors {
+    static constexpr std::size_t size = width;
+    static Bits load(const char *p) { return bench::load(p); }
+    static void store(char *p, const Bits &v) { Stores::store(p, v); }
+};
+struct Bytes {
+    static constexpr std::size_t size = 1;
+    static char load(const char *p) { return *p; }
+    static void store(char *p, int v) { *p = static_cast<char>(v); }
+};
+
+/** Calls step(lane, offset) for each vector of a stream of `bytes`, then for the bytes that are left. */
+template<typename Stores, typename Step>
+inline void for_each_vector(std::size_t bytes, const Step &step) {
     std::size_t offset = 0;
     for (; offset + unroll * width <= bytes; offset += unroll * width) {
         for (int i = 0; i < unroll; i++) {
-            step(offset + i * width);
+            step(Vectors<Stores>(), offset + i * width);
         }
         keep_loop();
     }
     for (; offset + width <= bytes; offset += width) {
-        step(offset);
+        step(Vectors<Stores>(), offset);
         keep_loop();
     }
     for (; offset < bytes; offset++) {
-        tail(offset);
+        step(Bytes(), offset);
         keep_loop();
     }
+    Stores::finish();
+}
+
+/** Keeps the compiler from leaving out what was read. */
+inline void keep(const Bits *sums) {
+    alignas(width) char sink[width];
+    Ordinary::store(sink, sums[0] ^ sums[1] ^ sums[2] ^ sums[3]);
+    asm volatile("" ::"r"(sink) : "memory");
 }
 
 /** What lies beyond a core's own caches, read as fast as it comes: the hardware alone does not ask for it early enough,
@@ -108,9 +129,7 @@ void read_far(const StreamArguments &s) {
         take_lines(s.a + offset);
         take_lines(s.a + half + offset);
     }
-    alignas(width) char sink[width];
-    Ordinary::store(sink, sums[0] ^ sums[1] ^ sums[2] ^ sums[3]);
-    asm volatile("" ::"r"(sink) : "memory");
+    keep(sums);
 }
 
 void read(const StreamArguments &s) {
@@ -126,63 +145,41 @@ void read(const StreamArguments &s) {
             sums[i] ^= load(s.a + offset + i * width);
         }
     }
-    alignas(width) char sink[width];
-    Ordinary::store(sink, sums[0] ^ sums[1] ^ sums[2] ^ sums[3]);
-    asm volatile("" ::"r"(sink) : "memory");
+    keep(sums);
 }
 
 /** The streams that write, with one kind of store. */
 template<typename Stores>
 struct Writing {
     static void write(const StreamArguments &s) {
-        for_each_vector(
-            s.bytes, [&](std::size_t i) { Stores::store(s.c + i, Bits{}); }, [&](std::size_t i) { s.c[i] = 0; });
-        Stores::finish();
+        for_each_vector<Stores>(s.bytes,
+                                [&](auto lane, std::size_t i) { lane.store(s.c + i, decltype(lane.load(s.a)){}); });
     }
-
     static void copy(const StreamArguments &s) {
-        for_each_vector(
-            s.bytes, [&](std::size_t i) { Stores::store(s.c + i, load(s.a + i)); },
-            [&](std::size_t i) { s.c[i] = s.a[i]; });
-        Stores::finish();
+        for_each_vector<Stores>(s.bytes, [&](auto lane, std::size_t i) { lane.store(s.c + i, lane.load(s.a + i)); });
     }
-
     static void read2_write1(const StreamArguments &s) {
-        for_each_vector(
-            s.bytes, [&](std::size_t i) { Stores::store(s.c + i, load(s.a + i) ^ load(s.b + i)); },
-            [&](std::size_t i) { s.c[i] = s.a[i] ^ s.b[i]; });
-        Stores::finish();
+        for_each_vector<Stores>(
+            s.bytes, [&](auto lane, std::size_t i) { lane.store(s.c + i, lane.load(s.a + i) ^ lane.load(s.b + i)); });
     }
-
     static void read2_write2(const StreamArguments &s) {
-        for_each_vector(
-            s.bytes,
-            [&](std::size_t i) {
-                const Bits v = load(s.a + i) ^ load(s.b + i);
-                Stores::store(s.c + i, v);
-                Stores::store(s.d + i, v);
-            },
-            [&](std::size_t i) { s.d[i] = s.c[i] = s.a[i] ^ s.b[i]; });
-        Stores::finish();
+        for_each_vector<Stores>(s.bytes, [&](auto lane, std::size_t i) {
+            const auto v = lane.load(s.a + i) ^ lane.load(s.b + i);
+            lane.store(s.c + i, v);
+            lane.store(s.d + i, v);
+        });
     }
-
     static void halve(const StreamArguments &s) {
-        for_each_vector(
-            s.bytes / 2, [&](std::size_t i) { Stores::store(s.c + i, load(s.a + 2 * i) ^ load(s.a + 2 * i + width)); },
-            [&](std::size_t i) { s.c[i] = s.a[2 * i] ^ s.a[2 * i + 1]; });
-        Stores::finish();
+        for_each_vector<Stores>(s.bytes / 2, [&](auto lane, std::size_t i) {
+            lane.store(s.c + i, lane.load(s.a + 2 * i) ^ lane.load(s.a + 2 * i + lane.size));
+        });
     }
-
     static void double_up(const StreamArguments &s) {
-        for_each_vector(
-            s.bytes / 2,
-            [&](std::size_t i) {
-                const Bits v = load(s.a + i);
-                Stores::store(s.c + 2 * i, v);
-                Stores::store(s.c + 2 * i + width, v);
-            },
-            [&](std::size_t i) { s.c[2 * i] = s.c[2 * i + 1] = s.a[i]; });
-        Stores::finish();
+        for_each_vector<Stores>(s.bytes / 2, [&](auto lane, std::size_t i) {
+            const auto v = lane.load(s.a + i);
+            lane.store(s.c + 2 * i, v);
+            lane.store(s.c + 2 * i + lane.size, v);
+        });
     }
 };
 

@@ -3,8 +3,8 @@
 // streams.cpp is compiled once for each instruction set; every copy defines one StreamTable. This header is included by
 // those translation units, so it must not bring in inline functions: the linker would be free to keep the copy that was
 // compiled for an instruction set the machine lacks.
-#ifndef HALYARD_BENCH_STREAMS_H
-#define HALYARD_BENCH_STREAMS_H
+#ifndef HALYARD_BENCH_TIMING_STREAMS_H
+#define HALYARD_BENCH_TIMING_STREAMS_H
 
 #include <cstddef>
 #include <cstdint>

@@ -21,7 +21,7 @@ void pause() {
 
 Team::Team(int threads) {
     for (int i = 1; i < threads; i++) {
-        workers.emplace_back([this, i] { work(i); });
+        workers.emplace_back([this, i] { bench_case(i); });
     }
 }
 
@@ -54,7 +54,7 @@ void Team::run(const std::function<void(int)> &task) {
     }
 }
 
-void Team::work(int index) {
+void Team::bench_case(int index) {
     unsigned seen = 0;
     while (true) {
         for (int i = 0; generation == seen && i < spins_before_sleep; i++) {

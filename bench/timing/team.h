@@ -3,8 +3,8 @@
 // The library's own pool is part of what is measured, so the limit must not use it. Workers wait for the next call in a
 // loop, for less than a millisecond, and then sleep: back-to-back calls cost little, and an idle team takes no
 // processor from whatever is measured next.
-#ifndef HALYARD_BENCH_TEAM_H
-#define HALYARD_BENCH_TEAM_H
+#ifndef HALYARD_BENCH_TIMING_TEAM_H
+#define HALYARD_BENCH_TIMING_TEAM_H
 
 #include <atomic>
 #include <condition_variable>
@@ -27,7 +27,7 @@ public:
     void run(const std::function<void(int)> &task);
 
 private:
-    void work(int index);
+    void bench_case(int index);
 
     std::vector<std::thread> workers;
     const std::function<void(int)> *current = nullptr;

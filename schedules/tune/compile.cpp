@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -69,11 +68,7 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
 
 std::filesystem::path place_of_files() {
     const char *named = std::getenv("TMPDIR");  // a message can then name it, whatever it is
-    return named != nullptr && *named != 0 ? named : std::filesystem::temp_directory_path();
-}
-
-NoRoom no_room(const std::exception &error) {
-    return NoRoom(std::string(error.what()) + "; the environment variable TMPDIR can name another folder");
+    return named != nullptr && *named != 0 ? named : "/tmp";
 }
 
 }  // namespace
@@ -93,23 +88,21 @@ Loaded::~Loaded() {
     dlclose(handle);
 }
 
-Compiler::Compiler() try : folder(place_of_files(), "halyard-tune"), directory(folder.path()) {
-} catch (const std::exception &error) {
-    throw no_room(error);
-}
+Compiler::Compiler() : folder(place_of_files(), "halyard-tune") {}
 
 void Compiler::require_room() const {
-    const std::string probe = directory + "/room";
+    const std::string probe = folder.path() / "room";
     try {
         write_file(probe, std::string(std::size_t{1} << 20, 'x'));
     } catch (const std::runtime_error &error) {
-        throw no_room(error);
+        throw std::runtime_error(std::string(error.what()) +
+                                 "; the environment variable TMPDIR can name another folder");
     }
     std::remove(probe.c_str());
 }
 
 std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vector<Choice> &choices) {
-    const std::string stem = directory + "/" + variant.symbol() + "-";
+    const std::string stem = (folder.path() / variant.symbol()).string() + "-";
     std::vector<std::unique_ptr<schedules::Subprocess>> processes;
     for (std::size_t i = 0; i < choices.size(); i++) {
         const std::string each = stem + std::to_string(i);
@@ -126,16 +119,8 @@ std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vecto
     return compiled;
 }
 
-std::string Compiler::object(const Variant &variant, const Choice &choice) {
-    const Compiled compiled = objects(variant, {choice}).front();
-    if (!compiled.failure.empty()) {
-        throw std::runtime_error(compiled.failure);
-    }
-    return compiled.object;
-}
-
 std::unique_ptr<Loaded> Compiler::load(const std::string &object, const std::string &symbol) {
-    const std::string stem = directory + "/" + symbol, shared = stem + "-" + std::to_string(loads++) + ".so";
+    const std::string stem = folder.path() / symbol, shared = stem + "-" + std::to_string(loads++) + ".so";
     try {
         write_file(stem + ".o", object);
         schedules::run_program({HALYARD_TUNE_LINKER, "-shared", "-Bsymbolic", "-o", shared, stem + ".o"});

@@ -7,12 +7,11 @@
 #define HALYARD_TUNE_COMPILE_H
 
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/temporary_folder.h"
-#include "kernels.h"
+#include "space.h"
 
 namespace halyard::tune {
 
@@ -38,31 +37,21 @@ struct Compiled {
     std::string object, failure;  // one of them
 };
 
-/** That no files can be made any more, which says nothing about a candidate. */
-struct NoRoom : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
-/** All of its functions throw NoRoom. */
 class Compiler {
 public:
     Compiler();
-    Compiler(const Compiler &) = delete;
-    Compiler &operator=(const Compiler &) = delete;
 
-    /** The object file of a variant, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
-    std::string object(const Variant &variant, const Choice &choice);
-    /** Several at the same time. */
+    /** Object files as bytes, compiled at the same time; for a choice that Halide refuses its message. Throws std::runtime_error
+     *  on a full disk, which says nothing about a choice. */
     std::vector<Compiled> objects(const Variant &variant, const std::vector<Choice> &choices);
     /** An object file, loaded; every call loads another copy. */
     std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
 
 private:
-    /** Throws NoRoom if it is so. */
+    /** Throws std::runtime_error if no files can be written any more. */
     void require_room() const;
 
-    bench::TemporaryFolder folder;  // of files that live as long as one call
-    std::string directory;
+    const bench::TemporaryFolder folder;
     int loads = 0;
 };
 

@@ -1,6 +1,7 @@
 // halyard-tune: finds better parameters of schedules and runtime for this machine (docs/tuning.md).
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 
 #include "commands.h"
@@ -18,13 +19,24 @@ int main(int argc, char **argv) {
     for (const Effort &effort : efforts()) {
         effort_names.push_back(effort.name);
     }
-    app.add_option("--kernel", options.kernels,
-                   "kernels or families with commas between them, runtime among them (default: all)");
-    app.add_option("--isa", options.isas,
-                   "instruction sets of this machine, or all (default: those with the kernels of the best)");
-    app.add_option("--dtype", options.dtypes, "f32, f16, bf16, or all")->capture_default_str();
-    app.add_option("--shapes", options.shapes,
-                   "a set (" + shape_set_names() + "), or shapes like 64x4096,8x4096x11008,1024x8192/cold")
+    std::set<std::string> kernels = {"runtime"};
+    for (const KernelInfo &kernel : kernel_table()) {
+        kernels.insert({kernel.name, kernel.family});
+    }
+    for (const SearchSpace &space : runtime_spaces()) {
+        kernels.insert("runtime." + space.family);
+    }
+    const auto add_list = [&app](const char *name, std::vector<std::string> &words, const auto &all, const char *help) {
+        app.add_option(name, words, help)
+            ->delimiter(',')
+            ->allow_extra_args(false)
+            ->check(CLI::IsMember(std::set<std::string>(all.begin(), all.end())) | CLI::IsMember({"all"}));
+    };
+    add_list("--kernel", options.kernels, kernels,
+             "kernels or families with commas between them, runtime among them (default: all)");
+    add_list("--isa", options.isas, supported_isas(), "instruction sets of this machine, or all (default: those whose kernels the best has)");
+    add_list("--dtype", options.dtypes, dtype_names(), "f32, f16, bf16, or all (default: all)");
+    app.add_option("--shapes", options.shapes, "rows and inputs, of products outputs too: 8x4096x11008, 1024x8192/cold")
         ->capture_default_str();
     app.add_option("--budget", options.budget, "most time to spend: 90s, 10m, 2h (default: 30m)");
     app.add_option("--effort", options.effort, "how long to measure and how much to try")

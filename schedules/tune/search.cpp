@@ -30,9 +30,11 @@ std::size_t surely_outside(std::size_t n) {
     }
 }
 
+constexpr double least_gain = 0.02;
+
 /** How much a ratio must differ from 1 to mean anything. */
 double threshold(const Gain &gain, double noise) {
-    constexpr double least_gain = 0.02, noises = 3;
+    constexpr double noises = 3;
     return std::max(least_gain, noises * std::max(noise, gain.error));
 }
 
@@ -84,12 +86,17 @@ bool is_slower_beyond_noise(const Gain &gain, double noise) {
     return 1 / gain.ratio - 1 > threshold(gain, noise) && gain.high < 1;
 }
 
+bool may_gain(const Gain &gain) {
+    constexpr double errors = 3;
+    return gain.ratio + errors * gain.error > 1 + least_gain;
+}
+
 const std::vector<Effort> &efforts() {
     // Samples are short and many: on a busy machine some are interrupted, and the others remain.
     static const std::vector<Effort> all = {
         {"quick", 12, {5, 1e-3}, {25, 1e-3}, false},
-        {"normal", 32, {9, 1e-3}, {45, 1.5e-3}, true},
-        {"exhaustive", SIZE_MAX, {15, 2e-3}, {99, 3e-3}, true},
+        {"normal", 32, {9, 1e-3}, {45, 1e-3}, true},
+        {"exhaustive", SIZE_MAX, {15, 1e-3}, {45, 2e-3}, true},
     };
     return all;
 }
@@ -132,55 +139,61 @@ Decision search(const SearchSpace &space, const schedules::TargetInfo &target, c
         choices.resize(effort.choices);
     }
     decision.tried = static_cast<int>(choices.size());
-    choices = evaluator.admitted(choices);
 
-    // Measures, and puts the best in front.
-    Evaluator::Result result;
-    const auto rank = [&](const Sampling &sampling, bool is_final) {
-        result = evaluator.compare(choices, sampling, is_final);
-        if (evaluator.stopped() || result.gains.size() != choices.size()) {
-            return false;
-        }
-        std::vector<std::size_t> order(choices.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
-        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-            return mean_gain(result.gains[a]).ratio > mean_gain(result.gains[b]).ratio;
-        });
-        std::vector<Choice> ranked;
-        std::vector<std::vector<Gain>> gains;
-        for (const std::size_t i : order) {
-            ranked.push_back(choices[i]);
-            gains.push_back(result.gains[i]);
-        }
-        choices = ranked;
-        result.gains = gains;
-        return true;
+    // Measures, and puts the best in front; without those that were given up.
+    struct Ranked {
+        Choice choice;
+        std::vector<Gain> gains;
+        Gain mean;
     };
-    if (evaluator.stopped() || (choices.size() > finalists && !rank(effort.screen, false))) {
-        return decision;
+    std::vector<Ranked> ranked;
+    std::vector<Gain> again;
+    const auto rank = [&](const std::vector<Choice> &compared, const Sampling &sampling, bool is_final) {
+        Evaluator::Result result = evaluator.compare(compared, sampling, is_final);
+        again = result.again;
+        ranked.clear();
+        for (std::size_t i = 0; i < result.gains.size(); i++) {
+            if (result.gains[i].size() == again.size()) {
+                ranked.push_back({compared[i], result.gains[i], mean_gain(result.gains[i])});
+            }
+        }
+        std::stable_sort(ranked.begin(), ranked.end(),
+                         [](const Ranked &a, const Ranked &b) { return a.mean.ratio > b.mean.ratio; });
+    };
+
+    rank(evaluator.admitted(choices), effort.screen, false);
+    decision.noise = noise_of(mean_gain(again));
+    if (!ranked.empty() && ranked[0].mean.ratio > 1) {
+        decision.best = ranked[0].choice;
+        decision.gain = ranked[0].mean;
     }
-    choices.resize(std::min(choices.size(), finalists));
-    for (int repetition = 0; repetition < 2 && !choices.empty(); repetition++) {
-        if (!rank(effort.final, true)) {
-            return decision;
+    ranked.erase(std::remove_if(ranked.begin(), ranked.end(), [](const Ranked &each) { return !may_gain(each.mean); }),
+                 ranked.end());
+    ranked.resize(std::min(ranked.size(), finalists));
+    for (int repetition = 0; repetition < 2 && !ranked.empty() && !evaluator.stopped(); repetition++) {
+        choices.clear();
+        for (const Ranked &each : ranked) {
+            choices.push_back(each.choice);
         }
-        choices.resize(1);
-        const Gain gain = mean_gain(result.gains[0]);
-        decision.noise = std::max(decision.noise, noise_of(mean_gain(result.again)));
-        if (repetition == 0 || gain.ratio < decision.gain.ratio) {
-            decision.gain = gain;
+        rank(choices, effort.final, true);
+        if (ranked.empty()) {
+            break;  // stopped
         }
-        decision.best = choices[0];
+        ranked.resize(1);
+        const Gain gain = ranked[0].mean;
+        const double noise = noise_of(mean_gain(again));
+        decision.best = ranked[0].choice;
+        decision.noise = repetition == 0 ? noise : std::max(decision.noise, noise);
+        decision.gain = repetition == 0 || gain.ratio < decision.gain.ratio ? gain : decision.gain;
         decision.is_better = is_beyond_noise(gain, decision.noise);
-        for (std::size_t i = 0; i < result.again.size(); i++) {
-            decision.is_better =
-                decision.is_better && !is_slower_beyond_noise(result.gains[0][i], noise_of(result.again[i]));
+        for (std::size_t i = 0; i < again.size(); i++) {
+            decision.is_better = decision.is_better && !is_slower_beyond_noise(ranked[0].gains[i], noise_of(again[i]));
         }
         if (!decision.is_better) {
             break;
         }
     }
-    decision.is_made = true;
+    decision.is_made = !evaluator.stopped();
     return decision;
 }
 

@@ -1,5 +1,5 @@
 // The search for the best choice in a space: all of them, or a random part, are compared with the default parameters; the best
-// few meet in a final, and who wins it must win again in samples that had no part in choosing it.
+// few of those that may gain meet in a final, and who wins it must win again in samples that had no part in choosing it.
 #ifndef HALYARD_TUNE_SEARCH_H
 #define HALYARD_TUNE_SEARCH_H
 
@@ -37,6 +37,8 @@ double noise_of(const Gain &over_itself);
 bool is_beyond_noise(const Gain &gain, double noise);
 /** The same of a loss. */
 bool is_slower_beyond_noise(const Gain &gain, double noise);
+/** Whether the 2 % are within its error: otherwise nothing is left to find out. */
+bool may_gain(const Gain &gain);
 
 // ---- the search ----
 
@@ -66,10 +68,11 @@ public:
     virtual std::vector<Choice> admitted(const std::vector<Choice> &choices) = 0;
 
     struct Result {
-        std::vector<std::vector<Gain>> gains;  // over the default parameters, [choice][call]
+        std::vector<std::vector<Gain>> gains;  // over the default parameters, [choice][call]; fewer of a choice that
+                                               // was given up because it is clearly slower in one
         std::vector<Gain> again;               // of the default parameters over themselves, [call]
     };
-    /** Empty if stopped. What an earlier run measured may be given again, but not in a final. */
+    /** Empty if stopped. In a final no choice is given up. */
     virtual Result compare(const std::vector<Choice> &choices, const Sampling &sampling, bool is_final) = 0;
 
     /** Whether time is up or the user wants to stop. */
@@ -80,10 +83,10 @@ struct Decision {
     bool is_made = false;   // false if the search was stopped
     Choice defaults, best;  // the best that was found, which may be the default
     bool is_better = false;
-    Gain gain;         // of the best over the default parameters: the lesser one of final and confirmation
+    Gain gain;  // of the best over the default parameters: the least one of final and confirmation, or of the screen
     double noise = 0;  // of the default parameters against themselves
     int tried = 0;
-    bool is_remembered = false;  // from the database
+    bool is_remembered = false;  // from the records
 };
 
 /** All choices of a space that are worth compiling, but the default. */

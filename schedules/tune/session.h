@@ -1,5 +1,5 @@
 // What a run of the tuner works with: what the command line asks for, the subjects that it chooses, and the compiler, calls and
-// database by which they are decided.
+// records by which they are decided.
 #ifndef HALYARD_TUNE_SESSION_H
 #define HALYARD_TUNE_SESSION_H
 
@@ -13,13 +13,14 @@
 
 #include "bench/timing/machine.h"
 #include "compile.h"
-#include "database.h"
-#include "runtime_groups.h"
+#include "records.h"
+#include "tuning_cases.h"
 
 namespace halyard::tune {
 
 struct Options {
-    std::string kernels, isas, dtypes = "all", shapes = "usual", budget, effort = "normal";
+    std::vector<std::string> kernels, isas, dtypes;  // names, families, runtime, all; empty: see main.cpp
+    std::string shapes = "64x4096,1024x8192x4096/cold", budget, effort = "normal";
     int threads = 1;
     unsigned seed = 1;
     bool dry_run = false, list = false, again = false, exhaustive = false;
@@ -34,32 +35,37 @@ struct Subject {
     SearchSpace space;
     schedules::TargetInfo target;
     Choice defaults;
-    std::vector<Workload> cases, checks;
+    std::vector<TuningCase> cases, checks;
 
     std::string name() const { return variant ? variant->name() : "runtime." + space.family; }
-    std::string family() const { return variant ? variant->kernel->family : "runtime"; }
 };
 
-class TuningSession {
+class Session {
 public:
-    explicit TuningSession(const Options &options);
+    explicit Session(const Options &options);
 
     const Options &options;
     const Effort effort;
     const bench::Machine machine;
-    const Setting setting;
+    const json setting;  // that records hold for
     const DefaultParameters defaults;
     const std::string output;  // where the result goes
-    Database database;
+    std::string machine_name() const { return setting.at("machine").at("name"); }
+    Records records;
     Compiler compiler;
-    WorkFinder finder;
+    CaseFinder finder;
     std::mt19937 random;
 
     /** Those that the command line asks for, with calls that reach them; why others are not among them. All in a random
      * order, so that a time that is too short leaves out no family. */
     std::vector<Subject> subjects(std::vector<std::string> &left_out);
-    /** The parts of it that databases know. */
-    SubjectKey key_of(const Subject &subject);
+    /** What a record of the subject holds for. */
+    json facts_of(const Subject &subject);
+    /** Of these its space and code: with the default parameters, or of the runtime the program's. Empty if there is no such
+     *  subject any more. */
+    json facts_now(const json &record);
+    /** The object that a choice compiles to, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
+    std::string object(const Variant &variant, const Choice &choice);
     /** The object with the default parameters. */
     const std::string &default_object(const Variant &variant);
     /** Puts a choice into the library that is linked with the tuner; `function`: its kernel. */
@@ -70,28 +76,15 @@ public:
 
 private:
     std::map<std::string, std::string> objects;     // by symbol
-    std::map<int, std::unique_ptr<Loaded>> loaded;  // by slot
+    std::map<int, std::unique_ptr<Loaded>> loaded;  // by index
 };
 
-// All of these throw std::invalid_argument with a sentence that lists what there is.
-/** Kernels and families by their names with commas between them; all if there are none. */
-std::vector<const KernelInfo *> chosen_kernels(const std::string &list);
-/** The groups of the runtime's parameters that it names, "runtime" being all. */
-std::vector<SearchSpace> chosen_groups(const std::string &list);
-/** Kernels that have a space and are in the dispatch table. */
+/** Whether the command line names it; the groups of the runtime's parameters and the variants with a space that it names. */
+bool is_chosen(const Options &options, const KernelInfo &kernel);
+std::vector<SearchSpace> chosen_groups(const Options &options);
 std::vector<Variant> chosen_variants(const Options &options);
-/** "default" or "vectors=4,rows=1" as a choice of a subject. */
-Choice choice_named(const std::string &text, const Choice &defaults, const SearchSpace &space);
-
-/** "x86-64-genuineintel-6-85-32k-1024k": maker, family and model of the processor and the first two levels of its data
- *  caches, as cmake/HalyardTuned.cmake finds them too. */
-std::string machine_name(const bench::Machine &machine);
-
-// ---- text ----
-
-std::vector<std::string> words_of(const std::string &list);
-std::string join(const std::vector<std::string> &words);
-std::string number(const char *format, double value);
+/** Instruction sets of this machine, the best last. */
+std::vector<std::string> supported_isas();
 
 }  // namespace halyard::tune
 

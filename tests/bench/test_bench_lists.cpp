@@ -36,7 +36,7 @@ protected:
     }
     std::vector<std::string> names(const std::string &text) const {
         std::vector<std::string> found;
-        for (const WorkId &row : read_work_list(write("list.txt", text), folder.string(), all_threads)) {
+        for (const CaseId &row : read_work_list(write("list.txt", text), folder.string(), all_threads)) {
             found.push_back(row.name());
         }
         return found;
@@ -259,20 +259,20 @@ TEST(Accuracy, UnitsInTheLastPlaceOfTheExactResult) {
         add = kernel.name == "add" ? &kernel : add;
     }
     ASSERT_NE(add, nullptr);
-    Work work({add, Dtype::f32, 1, 2, false, 1}, 0, halyard_context_isa(nullptr));
+    BenchmarkCase bench_case({add, Dtype::f32, 1, 2, false, 1}, 0, halyard_context_isa(nullptr));
     const auto values = [](Matrix &matrix, float first, float second) {
         float *data = reinterpret_cast<float *>(matrix.data());
         data[0] = first;
         data[1] = second;
     };
-    values(work.sets[0].inputs[0], 1, 4);
-    values(work.sets[0].inputs[1], 0, 0);
-    values(work.sets[0].outputs[0], 1 + 0x1p-22f, 4 - 0x1p-21f);  // two units of 2^-23, one of 2^-21
-    EXPECT_EQ(work.accuracy().ulps, 2);
-    EXPECT_EQ(work.accuracy().error, 0x1p-21 / 4);
-    work.spoil_outputs();
-    EXPECT_TRUE(std::isinf(work.accuracy().error));
-    EXPECT_TRUE(std::isinf(work.accuracy().ulps));
+    values(bench_case.sets[0].inputs[0], 1, 4);
+    values(bench_case.sets[0].inputs[1], 0, 0);
+    values(bench_case.sets[0].outputs[0], 1 + 0x1p-22f, 4 - 0x1p-21f);  // two units of 2^-23, one of 2^-21
+    EXPECT_EQ(bench_case.accuracy().ulps, 2);
+    EXPECT_EQ(bench_case.accuracy().error, 0x1p-21 / 4);
+    bench_case.spoil_outputs();
+    EXPECT_TRUE(std::isinf(bench_case.accuracy().error));
+    EXPECT_TRUE(std::isinf(bench_case.accuracy().ulps));
 }
 
 }  // namespace

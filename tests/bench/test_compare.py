@@ -77,7 +77,7 @@ class Compare(unittest.TestCase):
         a, b = run_of({"row": (1e-3, 5e-4, 0.001)}), run_of({"row": (1.5e-3, 7.5e-4, 0.001)})
         lines = self.compare(a, b)[0].stdout.splitlines()
         self.assertEqual(lines[0].split(), ["row", "A", "B", "change", "to", "limit", "noise"])
-        self.assertEqual(lines[1].split(), ["row", "1", "ms", "1.5", "ms", "+50.0%", "+0.0%", "0.1%"])
+        self.assertEqual(lines[1].split(), ["row", "1.00", "ms", "1.50", "ms", "+50.0%", "+0.0%", "0.1%"])
         self.assertIn("B takes 1.500 of A's time", lines[2])
 
     def test_a_slower_limit_alone_makes_no_row_faster(self):
@@ -116,7 +116,7 @@ echo $((number + 1)) >count
         self.assertEqual(compare("--list", "--filter", "none").returncode, 1)
         done = compare("--passes", "2")
         # Medians of 1 and 2 ms, and of 1.5 and 2 ms.
-        self.assertIn("1.5 ms", done.stdout)
+        self.assertIn("1.50 ms", done.stdout)
         self.assertIn("1.75 ms", done.stdout)
         self.assertIn("+16.7%", done.stdout)
 

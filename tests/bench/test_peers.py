@@ -26,19 +26,9 @@ CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
 
 def command(folder, *options, shapes=None):
     return [
-        *PROGRAM,
-        "--shapes",
-        str(shapes or folder / "list.txt"),
-        "--python",
-        sys.executable,
-        "--json",
-        str(folder / "bench.json"),
-        "--rounds",
-        "2",
-        "--threads",
-        "1",
-        *options,
-    ]
+        *PROGRAM, "--shapes",
+        str(shapes or folder / "list.txt"), "--python", sys.executable, "--json",
+        str(folder / "bench.json"), "--rounds", "2", "--threads", "1", *options]
 
 
 class Peers(unittest.TestCase):
@@ -53,25 +43,14 @@ class Peers(unittest.TestCase):
         path = Path(folder.name)
         (path / "list.txt").write_text(LIST)
         cls.done = subprocess.run(
-            command(
-                path,
-                "--more-peers",
-                str(PEERS),
-                "--peers",
-                "good,wrong,crashing,hanging,absent",
-                "--peer-limit",
-                str(cls.LIMIT),
-            ),
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+            command(path, "--more-peers", str(PEERS), "--peers", "good,wrong,crashing,hanging,absent", "--peer-limit",
+                    str(cls.LIMIT)), capture_output=True, text=True, timeout=300)
         run = load(path / "bench.json")
         cls.rows = {row["name"]: row["peers"] for row in run.rows}
         cls.peers = {peer["name"]: peer for peer in run.data["peers"]}
         cls.report = subprocess.run(
-            [sys.executable, str(BENCH / "report/report.py"), str(path / "bench.json")], capture_output=True, text=True
-        )
+            [sys.executable, str(BENCH / "report/report.py"),
+             str(path / "bench.json")], capture_output=True, text=True)
 
     def test_the_run_ends_well(self):
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
@@ -140,18 +119,12 @@ class Odd(unittest.TestCase):
     def test_a_peer_that_is_odd_costs_itself_alone(self):
         good = "return [lambda: silu(request)] * request['sets'], lambda: [silu(request)], 'note'"
         peers = {
-            "version": ("VERSION = 3", good),
-            "types": ("DTYPES = None", good),
-            "numbers": ("DTYPES = [32]", good),
-            "notes": ("", good.replace("'note'", "None")),
-            "few": ("", good.replace("[silu(request)],", "[],")),
+            "version": ("VERSION = 3", good), "types": ("DTYPES = None", good), "numbers": ("DTYPES = [32]", good),
+            "notes": ("", good.replace("'note'", "None")), "few": ("", good.replace("[silu(request)],", "[],")),
             "children": ("", "subprocess.Popen(['sleep', '7654'])\n    time.sleep(1000)"),
-            "ended": ("", "subprocess.Popen(['sleep', '7654'])\n    os._exit(0)"),
-        }
-        head = (
-            "import os, subprocess, time\nfrom silu import silu\n"
-            "VERSION = '1'\nOPERATIONS = ['silu']\nDTYPES = ['f32']\n"
-        )
+            "ended": ("", "subprocess.Popen(['sleep', '7654'])\n    os._exit(0)")}
+        head = ("import os, subprocess, time\nfrom silu import silu\n"
+                "VERSION = '1'\nOPERATIONS = ['silu']\nDTYPES = ['f32']\n")
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "list.txt").write_text(LIST)
@@ -165,8 +138,7 @@ class Odd(unittest.TestCase):
             run = load(folder / "bench.json")
         self.assertEqual({each["name"]: each["missing"] for each in run.data["peers"] if each["missing"]},
                          {"types": "TypeError: 'NoneType' object is not iterable"})
-        found = run.versions
-        self.assertEqual(found["version"], "3")
+        self.assertEqual(run.about["version"].version, "3")
         for row in run.rows:
             self.assertEqual(row["peers"]["notes"]["note"], "None")
             self.assertEqual(row["peers"]["few"]["reason"], "ValueError: 0 outputs instead of 1")
@@ -197,14 +169,10 @@ class Bench(unittest.TestCase):
         self.json = self.folder / "bench.json"
 
     def test_ctrl_c_keeps_what_was_measured(self):
-        self.list.write_text(
-            "rows kernel=silu type=f32 shape="
-            + ",".join(f"4x{8 * i}" for i in range(1, 400))
-            + " state=hot threads=1\n"
-        )
-        with subprocess.Popen(
-            command(self.folder, "--peers", "none"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
+        self.list.write_text("rows kernel=silu type=f32 shape=" + ",".join(f"4x{8 * i}" for i in range(1, 400)) +
+                             " state=hot threads=1\n")
+        with subprocess.Popen(command(self.folder, "--peers", "none"), stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True) as process:
             end = time.monotonic() + 60
             while text_of(self.json).count("\n") < 2 and time.monotonic() < end:
                 time.sleep(0.05)
@@ -219,9 +187,8 @@ class Bench(unittest.TestCase):
 
     def test_a_killed_run_keeps_what_was_measured(self):
         self.list.write_text("rows kernel=silu type=f32 rows=4,8,16,32,64 d=64,128,256,512 state=hot threads=1\n")
-        with subprocess.Popen(
-            command(self.folder, "--peers", "none"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as process:
+        with subprocess.Popen(command(self.folder, "--peers", "none"), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
             end = time.monotonic() + 60
             while text_of(self.json).count("\n") < 2 and time.monotonic() < end:
                 time.sleep(0.02)
@@ -231,34 +198,29 @@ class Bench(unittest.TestCase):
         self.assertTrue(run.data["interrupted"])
 
     def test_unknown_names_list_what_there_is(self):
-        for options, words in (
-            (["--peers", "onednm"], ["'onednm' is no peer", "there are:", "two calls"]),
-            (["--shapes", "nowhere"], ["no work list 'nowhere'", "default", "quick"]),
-            (["--filter", "nothing_like_it"], ["no row matches"]),
-            (["--filter", "("], ["no regular expression"]),
-        ):
+        for options, words in ((["--peers",
+                                 "onednm"], ["'onednm' is no peer", "there are:",
+                                             "onednn"]), (["--shapes",
+                                                           "nowhere"], ["no work list 'nowhere'", "default", "quick"]),
+                               (["--filter",
+                                 "nothing_like_it"], ["no row matches"]), (["--filter",
+                                                                            "("], ["no regular expression"])):
             shapes = options.pop() if options[0] == "--shapes" else None
-            done = subprocess.run(
-                command(self.folder, *([] if shapes else options), shapes=shapes),
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            done = subprocess.run(command(self.folder, *([] if shapes else options), shapes=shapes),
+                                  capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2, options)
             for word in words:
                 self.assertIn(word, done.stderr)
 
     def test_no_place_for_the_result_is_said_before_anything_is_measured(self):
         self.json.write_text("old")
-        for options, word in (
-            (["--json", str(self.folder / "none" / "result")], f"cannot write '{self.folder / 'none' / 'result'}'"),
-            (["--json", ""], "takes the name of a file"),
-            (["--json", str(self.folder)], "Is a directory"),
-            (["--peer-limit", "nan"], "--peer-limit"),
-        ):
-            done = subprocess.run(
-                command(self.folder, "--peers", "none", *options), capture_output=True, text=True, timeout=60
-            )
+        for options, word in ((["--json", str(self.folder / "none" / "result")],
+                               f"cannot write '{self.folder / 'none' / 'result'}'"), (["--json",
+                                                                                       ""], "takes the name of a file"),
+                              (["--json", str(self.folder)], "Is a directory"), (["--peer-limit",
+                                                                                  "nan"], "--peer-limit")):
+            done = subprocess.run(command(self.folder, "--peers", "none", *options), capture_output=True, text=True,
+                                  timeout=60)
             self.assertEqual(done.returncode, 2, options)
             self.assertIn(word, done.stderr)
             self.assertNotIn("measur", done.stderr.split("\n")[0])

@@ -47,7 +47,7 @@ def check_objects(tuner, kernels):
             made = tuner.folder / "kernel.o"
             status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa,
                                      "--output", str(made))
-            if "there is no" in text and "here" in text:
+            if "not in" in text:  # an instruction set that this machine lacks
                 continue
             check(status == 0, f"no object of {kernel}: {text}")
             check(made.read_bytes() == built.read_bytes(),
@@ -56,17 +56,17 @@ def check_objects(tuner, kernels):
 
 def check_refusals(tuner):
     status, text = tuner.run("--kernel", "slu")
-    check(status == 2 and "no kernel or family 'slu'" in text and "silu" in text and "elementwise" in text, text)
+    check(status == 2 and "slu not in" in text and "silu" in text and "elementwise" in text, text)
     status, text = tuner.run("--isa", "mmx")
-    check(status == 2 and "no 'mmx'" in text and "sse41" in text, text)
+    check(status == 2 and "mmx not in" in text and "sse41" in text, text)
     status, text = tuner.run("--dtype", "f64")
     check(status == 2 and "bf16" in text, text)
     status, text = tuner.run("--shapes", "llama9")
-    check(status == 2 and "llama2-7b" in text, text)
+    check(status == 2 and "1024x8192/cold" in text, text)
     status, text = tuner.run("--list", "--kernel", "rope,runtime.stream")
     check(status == 0 and "vectors 1, 2, 4; heads 1, 2, 4" in text and "elementwise_tile_f32 192, 384" in text, text)
     status, text = tuner.run("--kernel", "runtime.steam")
-    check(status == 2 and "no 'runtime.steam'" in text and "runtime.stream" in text, text)
+    check(status == 2 and "runtime.steam not in" in text and "runtime.stream" in text, text)
     status, text = tuner.run("--dry-run", "--exhaustive", "--kernel", "runtime,relu", "--isa", "sse41")
     check(status == 0 and "runtime.gemm: " in text and "relu f32 sse41: " in text and "about " in text, text)
     status, text = tuner.run("--budget", "soon")
@@ -86,7 +86,7 @@ def check_no_room(tuner):
     """Where no files can be made it says so, and decides nothing: that is no candidate's fault."""
     nowhere = {**os.environ, "TMPDIR": str(tuner.folder / "none")}
     run = subprocess.run(tuner.command("--kernel", "relu", *SMALL), capture_output=True, text=True, timeout=600, env=nowhere)
-    check(run.returncode == 1 and "TMPDIR" in run.stderr and nowhere["TMPDIR"] in run.stderr, run.stderr)
+    check(run.returncode == 1 and nowhere["TMPDIR"] in run.stderr, run.stderr)
 
     def no_large_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -106,11 +106,11 @@ def check_run(tuner):
     status, text = tuner.run("--kernel", "relu,rms_norm", *SMALL)
     check(status == 0, text)
     check("2 of 2 decided (0 known before)" in text, text)
-    decisions = {record["kernel"]: record for record in tuner.records() if record["kind"] == "decision"}
+    decisions = {record["kernel"]: record for record in tuner.records()}
     check(sorted(decisions) == ["relu", "rms_norm"], "there are other decisions than asked for")
     decisions = decisions.values()
     check(all(v["tried"] > 0 for v in decisions), "nothing was tried")
-    check(not any(record["kind"] == "refused" for record in tuner.records()), "a schedule changed a result")
+    check(not any(record["refused"] for record in tuner.records()), "a schedule changed a result")
     exported = json.loads(tuner.output.read_text())
     for decision in decisions:
         entry = exported["schedules"].get("sse41", {}).get(decision["kernel"] + "_f32")
@@ -124,7 +124,6 @@ def check_run(tuner):
     check(tuner.output.read_bytes() == before, "the same decisions gave another file")
     status, text = tuner.run("show")
     check(status == 0 and "| all | 2 |" in text and "| row | 1 |" in text, text)
-    check(tuner.database.with_suffix(".md").read_text() == text, "the table is not that of show")
 
     # A file that cannot be read stays: it is refused before anything is measured, and by export.
     cut_off = before[:-20]
@@ -144,8 +143,8 @@ def check_runtime(tuner):
     status, text = tuner.run("--kernel", "runtime.threads", *SMALL)
     check(status == 0 and "1 of 1 decided" in text, text)
     records = tuner.records()
-    check(not any(record["kind"] == "refused" for record in records), "a parameter of the runtime changed a result")
-    decision = next(record for record in records if record["kind"] == "decision")
+    check(not any(record["refused"] for record in records), "a parameter of the runtime changed a result")
+    decision = records[0]
     after = json.loads(tuner.output.read_text())
     expected = {"gemm_block_rows": 64}
     if decision["is_better"]:
@@ -161,7 +160,7 @@ def check_interruption(tuner, sent, expected):
     process = subprocess.Popen(tuner.command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        if tuner.database.exists() and '"kind":"decision"' in tuner.database.read_text():
+        if tuner.database.exists() and "\n" in tuner.database.read_text():
             break
         time.sleep(0.05)
     before = tuner.output.read_bytes()
@@ -170,7 +169,7 @@ def check_interruption(tuner, sent, expected):
     check(process.returncode == expected, f"it ended with {process.returncode}: {text}")
     if sent == signal.SIGKILL:
         check(tuner.output.read_bytes() == before, "a killed process changed the file")
-    decided = list({r["kernel"]: r for r in tuner.records() if r["kind"] == "decision"})
+    decided = list({record["kernel"]: record for record in tuner.records()})
     check(decided, "nothing was decided before the interruption")
     status, text = tuner.run("--kernel", ",".join(decided), *SMALL)
     check(status == 0 and f"({len(decided)} known before)" in text, text)
@@ -178,9 +177,9 @@ def check_interruption(tuner, sent, expected):
 
 def check_records(tuner):
     """A line that was cut off, and records of another machine."""
-    kernel = next(record["kernel"] for record in tuner.records() if record["kind"] == "decision")
+    kernel = tuner.records()[0]["kernel"]
     with open(tuner.database, "a", encoding="utf-8") as file:
-        file.write('{"kind":"decision","ker')
+        file.write('{"machine":{},"ker')
     status, text = tuner.run("show")
     check(status == 0 and "cut off" in text, text)
     status, text = tuner.run("--kernel", kernel, *SMALL)
@@ -196,7 +195,7 @@ def check_records(tuner):
         foreign.append(json.dumps(record))
     tuner.database.write_text("\n".join(foreign) + "\n")
     status, text = tuner.run("show")
-    check(status == 0 and "measured on another machine: cpu is Another CPU there" in text, text)
+    check(status == 0 and "machine's cpu is Another CPU there" in text, text)
     status, text = tuner.run("--kernel", kernel, *SMALL)
     check(status == 0 and "(0 known before)" in text, text)
 

@@ -186,39 +186,31 @@ TEST(Subprocess, ProgramsGetTheirArgumentsAsTheyAre) {
 // ---- candidates in processes of their own ----
 
 TEST(Verify, RefusesWhatIsWrongCrashesOrHangs) {
-    const auto failure = [](const std::function<Result()> &call, const std::vector<std::string> &right = {}) {
-        const Check good{"the first call", [] { return Result{"abc", 0.5, 1.0}; }};
-        std::vector<std::string> hashes;
+    const auto failure = [](const std::function<std::string()> &call) {
+        const Check good{"the first call", [] { return "abc"; }, "abc"};
         return verify(
-            {good, {"the second call", call}}, [] {}, right, hashes, 2);
+            {good, {"the second call", call, "def"}}, [] {}, 2);
     };
-    EXPECT_EQ(failure([] { return Result{"def", 1.0, 1.0}; }), "");
-    EXPECT_EQ(failure([] { return Result{"def", 1.0, 1.0}; }, {"abc", "def"}), "");
-    EXPECT_EQ(failure([] { return Result{"dee", 1.0, 1.0}; }, {"abc", "def"}), "gives other bits at the second call");
-    EXPECT_EQ(failure([] { return Result{"def", 1.1, 1.0}; }), "is wrong at the second call");
-    EXPECT_EQ(failure([] { return Result{"def", std::nan(""), 1.0}; }), "is wrong at the second call");
-    EXPECT_EQ(failure([]() -> Result { std::_Exit(0); }), "stopped before its end");
-    EXPECT_EQ(failure([]() -> Result {
+    EXPECT_EQ(failure([] { return "def"; }), "");
+    EXPECT_EQ(failure([] { return "dee"; }), "gives other bits at the second call");
+    EXPECT_EQ(failure([]() -> std::string { std::_Exit(3); }), "it ended with status 3");
+    EXPECT_EQ(failure([]() -> std::string {
                   raise(SIGKILL);
-                  std::_Exit(0);
+                  return "def";
               }),
-              "crashed: Killed");
-    EXPECT_EQ(failure([]() -> Result {
+              "it ended by a signal: Killed");
+    EXPECT_EQ(failure([]() -> std::string {
                   pause();
-                  std::_Exit(0);
+                  return "def";
               }),
-              "did not come to an end");
+              "it did not come to an end within 2 s");
 }
 
 TEST(Verify, InstallsInTheOtherProcessAlone) {
     int installed = 0;
-    std::vector<std::string> hashes;
-    const Check check{"call", [&] { return Result{"x", installed == 1 ? 0.0 : 1.0, 0.5}; }};
-    EXPECT_EQ(verify(
-                  {check}, [&] { installed++; }, {}, hashes),
-              "");
+    const Check check{"call", [&] { return std::to_string(installed); }, "1"};
+    EXPECT_EQ(verify({check}, [&] { installed++; }), "");
     EXPECT_EQ(installed, 0);
-    EXPECT_EQ(hashes, std::vector<std::string>{"x"});
 }
 
 // ---- temporary folders ----
@@ -376,12 +368,13 @@ public:
     Result compare(const std::vector<Choice> &choices, const Sampling &, bool) override {
         const std::vector<Gain> gains = given[std::min(comparisons++, given.size() - 1)];
         return {std::vector<std::vector<Gain>>(choices.size(), gains),
-                std::vector<Gain>(gains.size(), {1.0, 0.001, 0.99, 1.01})};
+                std::vector<Gain>(gains.size() + (gives_up ? 1 : 0), {1.0, 0.001, 0.99, 1.01})};
     }
     bool stopped() override { return false; }
 
     std::vector<std::vector<Gain>> given;
     std::size_t comparisons = 0;
+    bool gives_up = false;  // in a second call
 };
 
 TEST(Search, ALossOnOneCallOutweighsTheMean) {
@@ -396,12 +389,35 @@ TEST(Search, ALossOnOneCallOutweighsTheMean) {
 TEST(Search, AWinnerMustWinAgainInSamplesThatDidNotChooseIt) {
     std::mt19937 random(1);
     GivenEvaluator evaluator;
-    evaluator.given = {{{1.3, 0.001, 1.2, 1.4}}, {{1.01, 0.001, 0.99, 1.02}}};
+    const std::vector<Gain> wins = {{1.3, 0.001, 1.2, 1.4}};
+    evaluator.given = {wins, wins, {{1.01, 0.001, 0.99, 1.02}}};
     const Decision decision = search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
     EXPECT_TRUE(decision.is_made);
     EXPECT_FALSE(decision.is_better);
     EXPECT_EQ(decision.gain.ratio, 1.01);
-    EXPECT_EQ(evaluator.comparisons, 2U);
+    EXPECT_EQ(evaluator.comparisons, 3U);  // screen, final, confirmation
+}
+
+TEST(Search, WhatCannotGainGetsNoFinal) {
+    std::mt19937 random(1);
+    GivenEvaluator evaluator;
+    evaluator.given = {{{1.01, 0.002, 0.99, 1.02}}};
+    const Decision decision = search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
+    EXPECT_TRUE(decision.is_made);
+    EXPECT_FALSE(decision.is_better);
+    EXPECT_EQ(decision.gain.ratio, 1.01);
+    EXPECT_EQ(evaluator.comparisons, 1U);
+}
+
+TEST(Search, WhatWasGivenUpInACallDoesNotWin) {
+    std::mt19937 random(1);
+    GivenEvaluator evaluator;
+    evaluator.given = {{{2.0, 0.001, 1.9, 2.1}}};
+    evaluator.gives_up = true;
+    const Decision decision = search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
+    EXPECT_TRUE(decision.is_made);
+    EXPECT_FALSE(decision.is_better);
+    EXPECT_EQ(decision.best, defaults);
 }
 
 TEST(Search, PrunesBeforeItAsks) {

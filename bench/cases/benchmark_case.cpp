@@ -1,5 +1,5 @@
-// See work.h.
-#include "work.h"
+// See benchmark_case.h.
+#include "benchmark_case.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +23,9 @@ double unit_in_last_place(double exact, Dtype dtype) {
 
 }  // namespace
 
-// ---- WorkId ----
+// ---- CaseId ----
 
-std::string WorkId::name() const {
+std::string CaseId::name() const {
     std::string shape = std::to_string(rows) + "x" + std::to_string(d);
     if (kernel->layer) {
         shape += "x" + std::to_string(d_out);
@@ -37,7 +37,7 @@ std::string WorkId::name() const {
            std::to_string(threads) + "t";
 }
 
-Stream WorkId::stream() const {
+Stream CaseId::stream() const {
     const std::size_t from = operations::size_of(dtype) * static_cast<std::size_t>(kernel->input_width);
     const std::size_t to = operations::size_of(output_dtype());
     return has_roofline()         ? stream_read
@@ -48,7 +48,7 @@ Stream WorkId::stream() const {
                                   : stream_double;
 }
 
-Cost WorkId::cost() const {
+Cost CaseId::cost() const {
     if (kernel->tensors != nullptr) {
         return kernel->tensors->cost(dtype, rows, d);
     }
@@ -70,7 +70,7 @@ Cost WorkId::cost() const {
     return cost;
 }
 
-std::size_t WorkId::set_count(std::size_t cold_set) const {
+std::size_t CaseId::set_count(std::size_t cold_set) const {
     if (!cold) {
         return 1;
     }
@@ -79,19 +79,21 @@ std::size_t WorkId::set_count(std::size_t cold_set) const {
     return std::max(least, (cold_set + set - 1) / set);
 }
 
-// ---- Work ----
+// ---- BenchmarkCase ----
 
-Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side side)
-    : id(work_id), cold_set(cold_bytes) {
+void require(halyard_status status) {
+    if (status != HALYARD_OK) {
+        throw std::runtime_error(halyard_last_error());
+    }
+}
+
+BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, halyard_isa isa)
+    : id(case_id), cold_set(cold_bytes) {
     halyard_context *made = nullptr;
-    if (halyard_context_create(&made) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_context_create(&made));
     context.reset(made, halyard_context_destroy);
-    if (halyard_context_set_num_threads(made, id.threads) != HALYARD_OK ||
-        halyard_context_set_max_isa(made, isa) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+    require(halyard_context_set_num_threads(made, id.threads));
+    require(halyard_context_set_max_isa(made, isa));
 
     const Kernel &kernel = *id.kernel;
     if (kernel.prepare) {
@@ -100,7 +102,7 @@ Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side 
     }
     const std::size_t count = id.set_count(cold_set);
     for (std::size_t set = 0; set < count; set++) {
-        Operands operands;
+        OperandSet operands;
         for (int i = 0; i < kernel.inputs; i++) {
             const bool is_residual = kernel.layer && i == 1;
             operands.inputs.emplace_back(id.dtype, id.rows, is_residual ? id.d_out : id.d * kernel.input_width);
@@ -111,35 +113,26 @@ Work::Work(const WorkId &work_id, std::size_t cold_bytes, halyard_isa isa, Side 
         }
         sets.push_back(std::move(operands));
     }
-    const auto make_vector = [&](unsigned seed, double mean) {
-        auto vector = std::make_unique<Matrix>(id.dtype, 1, id.d);
-        vector->fill_random(seed, mean, 0.1);
-        vector->view.ndim = 1;
-        vector->view.shape++;
-        return vector;
-    };
     if (kernel.has_weight) {
-        weight = make_vector(100, 1.0);
+        weight = random_vector(id.dtype, id.d, 100, 1.0);
     }
     if (kernel.has_bias) {
-        bias = make_vector(101, 0.0);
+        bias = random_vector(id.dtype, id.d, 101, 0.0);
     }
     if (kernel.layer) {
         const auto made_layer = std::make_shared<Layer>(id);
-        if (side == Side::ours) {
-            made_layer->pack(*this);
-        }
+        made_layer->pack(*this);
         sample = std::make_unique<Sample>(made_layer->sample(*this));
         layer = made_layer;
     }
-    for (Operands &set : sets) {
+    for (OperandSet &set : sets) {
         for (const Matrix *matrix : matrices(set)) {
             set.arguments.push_back(const_cast<DLTensor *>(&matrix->view));
         }
     }
 }
 
-std::vector<const Matrix *> Work::matrices(const Operands &set) const {
+std::vector<const Matrix *> BenchmarkCase::matrices(const OperandSet &set) const {
     std::vector<const Matrix *> all;
     for (const Matrix &input : set.inputs) {
         all.push_back(&input);
@@ -155,37 +148,26 @@ std::vector<const Matrix *> Work::matrices(const Operands &set) const {
     return all;
 }
 
-void Work::call(std::size_t set) {
-    if (id.kernel->call(*this, sets[set]) != HALYARD_OK) {
-        throw std::runtime_error(halyard_last_error());
-    }
+void BenchmarkCase::call(std::size_t set) {
+    require(id.kernel->call(*this, sets[set]));
 }
 
-void Work::spoil_outputs() {
+void BenchmarkCase::spoil_outputs() {
     for (const Matrix &output : sets[0].outputs) {
         std::memset(output.data(), 0xff, output.bytes());
     }
 }
 
-std::vector<std::int64_t> Work::sampled_rows() const {
-    constexpr std::int64_t elements = 1 << 18;
-    const std::int64_t count = std::clamp<std::int64_t>(elements / id.d, 1, id.rows);
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < count; i++) {
-        rows.push_back(count == 1 ? 0 : i * (id.rows - 1) / (count - 1));
-    }
-    return rows;
-}
-
-Accuracy Work::accuracy() const {
-    const Operands &set = sets[0];
+Accuracy BenchmarkCase::accuracy() const {
+    const OperandSet &set = sets[0];
     if (sample) {
         return {sample->worst_error(set.outputs[0]), -1};
     }
     const operations::Operation &operation = *id.kernel->tensors;
     const std::vector<const Matrix *> operands = matrices(set);
     Accuracy worst{0, 0};
-    for (const std::int64_t row : sampled_rows()) {
+    constexpr std::int64_t sampled_elements = 1 << 18;
+    for (const std::int64_t row : spread(id.rows, std::max<std::int64_t>(sampled_elements / id.d, 1))) {
         std::vector<operations::Row> rows;
         for (std::size_t i = 0; i < operands.size(); i++) {
             const operations::Role role = operation.operands[i].role;
@@ -214,12 +196,12 @@ Accuracy Work::accuracy() const {
     return worst;
 }
 
-double Work::tolerance() const {
+double BenchmarkCase::tolerance() const {
     const double unit = id.output_dtype() == Dtype::f32 ? 0x1p-24 : id.output_dtype() == Dtype::f16 ? 0x1p-11 : 0x1p-8;
     return 1e-5 + 2 * unit;
 }
 
-double Work::peer_tolerance() const {
+double BenchmarkCase::peer_tolerance() const {
     const bool rounds = id.is_model() && id.dtype != Dtype::f32;
     return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }

@@ -1,6 +1,6 @@
 // What is measured: an operation at a shape, on as many sets of operands as the caches cannot hold.
-#ifndef HALYARD_BENCH_CUDA_WORK_H
-#define HALYARD_BENCH_CUDA_WORK_H
+#ifndef HALYARD_BENCH_CUDA_BENCHMARK_CASE_H
+#define HALYARD_BENCH_CUDA_BENCHMARK_CASE_H
 
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 namespace halyard::bench::cuda {
 
 /** A line of the plan. */
-struct Case {
+struct CaseId {
     std::string
         operation;  // of operations/: any on tensors of rows, any layer; ffn_swiglu with norm and residual; attention
     std::string dtype;         // f32, f16, bf16
@@ -23,11 +23,11 @@ struct Case {
 };
 
 /** The plan: one case a line, "operation dtype rows width [hidden]"; # begins a comment. */
-std::vector<Case> read_plan(const std::string &path);
+std::vector<CaseId> read_plan(const std::string &path);
 
-class Work {
+class BenchmarkCase {
 public:
-    virtual ~Work() = default;
+    virtual ~BenchmarkCase() = default;
     /** Of the operands of a call that are read and written, each once; of those that differ from set to set. */
     std::int64_t model_bytes = 0, set_bytes = 0;
     double flops = 0;  // of matrix products, where a mask is at what it leaves
@@ -37,7 +37,7 @@ public:
 };
 
 /** Null where the operation is none that is known. */
-std::unique_ptr<Work> make_work(const Case &c);
+std::unique_ptr<BenchmarkCase> make_case(const CaseId &c);
 
 }  // namespace halyard::bench::cuda
 

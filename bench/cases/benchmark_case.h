@@ -1,7 +1,7 @@
-// One piece of work to measure: a kernel of the catalogue on one shape, type, cache state and thread count, with its
-// tensors. Ours and every peer run the same Work on the same values.
-#ifndef HALYARD_BENCH_WORK_H
-#define HALYARD_BENCH_WORK_H
+// One case to measure: a kernel of the catalogue on one shape, type, cache state and thread count, with its
+// tensors. Ours and every peer run the same BenchmarkCase on the same values.
+#ifndef HALYARD_BENCH_CASES_BENCHMARK_CASE_H
+#define HALYARD_BENCH_CASES_BENCHMARK_CASE_H
 
 #include <cstdint>
 #include <functional>
@@ -28,7 +28,7 @@ using operations::rms_norm_eps;
 constexpr float beta = operations::usual_beta;
 
 /** The tensors of one call. Which of them a kernel has is said by the kernel. */
-struct Operands {
+struct OperandSet {
     std::vector<Matrix> inputs;         // x; gate, up; x, residual
     std::vector<Matrix> outputs;        // y; residual_out, y
     std::vector<DLTensor *> arguments;  // these and weight and bias in the order of an Operation
@@ -46,7 +46,7 @@ struct Accuracy {
     double ulps = -1;
 };
 
-struct Work;
+struct BenchmarkCase;
 class Layer;
 class Attention;
 class Block;
@@ -71,13 +71,13 @@ struct Kernel {
     std::optional<Dtype> cast_to;                     // the output's type where it is another
     halyard_glu_layout layout = HALYARD_GLU_GATE_UP;  // of packed gated units
     /** Makes operands and sample of what is no layer and not rows x d. */
-    std::function<void(Work &work)> prepare;
+    std::function<void(BenchmarkCase &bench_case)> prepare;
     /** One call of the library on one set of operands. */
-    std::function<halyard_status(Work &work, Operands &set)> call;
+    std::function<halyard_status(BenchmarkCase &bench_case, OperandSet &set)> call;
 };
 
-/** One Work per row of the report. */
-struct WorkId {
+/** One BenchmarkCase per row of the report. */
+struct CaseId {
     const Kernel *kernel;
     Dtype dtype;
     std::int64_t rows, d;
@@ -112,15 +112,15 @@ struct WorkId {
     std::size_t set_count(std::size_t cold_set) const;
 };
 
-struct Work {
-    /** Whose operands are made: those of the library, with its packed weights, or only what a peer needs. */
-    enum class Side { ours, peer };
+/** Throws what the library says if it refused. */
+void require(halyard_status status);
 
-    Work(const WorkId &id, std::size_t cold_set, halyard_isa isa, Side side = Side::ours);
+struct BenchmarkCase {
+    BenchmarkCase(const CaseId &id, std::size_t cold_set, halyard_isa isa);
 
-    WorkId id;
+    CaseId id;
     std::shared_ptr<halyard_context> context;
-    std::vector<Operands> sets;            // as many as WorkId::set_count
+    std::vector<OperandSet> sets;          // as many as CaseId::set_count
     std::unique_ptr<Matrix> weight, bias;  // of a norm
     // What the row's kernel is, for peers.
     std::shared_ptr<const Layer> layer;
@@ -146,8 +146,7 @@ struct Work {
 
 private:
     /** In the order of an Operation's operands: inputs, weight, bias, outputs. */
-    std::vector<const Matrix *> matrices(const Operands &set) const;
-    std::vector<std::int64_t> sampled_rows() const;
+    std::vector<const Matrix *> matrices(const OperandSet &set) const;
 };
 
 /** Every kernel of tensors of rows, in the order of the report. */

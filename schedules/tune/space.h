@@ -1,7 +1,7 @@
-// The kernels as the tuner knows them: the table of kernels, and the parameters that a build without a tuned file gives
-// them.
-#ifndef HALYARD_TUNE_KERNELS_H
-#define HALYARD_TUNE_KERNELS_H
+// What can be chosen: for the schedules of kernels by the build's lists of kernels and search spaces, for the runtime by
+// runtime/core/parameters.inc; and what holds where nothing is chosen.
+#ifndef HALYARD_TUNE_SPACE_H
+#define HALYARD_TUNE_SPACE_H
 
 #include <string>
 #include <vector>
@@ -44,7 +44,7 @@ struct Variant {
     schedules::TargetInfo target_info(std::int64_t l1, std::int64_t l2) const;
 };
 
-/** The parameters for any machine (schedules/tuned/x86-64.json). */
+/** The parameters of schedules for any machine (schedules/tuned/x86-64.json). */
 class DefaultParameters {
 public:
     /** Throws std::runtime_error if the file cannot be read. */
@@ -59,8 +59,17 @@ private:
     std::map<std::string, std::map<std::string, Choice>> entries;  // [isa][key]
 };
 
+/** The space of each group of the runtime's parameters. */
+const std::vector<SearchSpace> &runtime_spaces();
+/** What a space names as its default values. */
+Choice defaults_of(const SearchSpace &space);
+/** Sets parameters of the runtime that is linked with the tuner, and leaves the others. */
+void set_runtime(const Choice &choice);
+
 /** "vectors=2 rows=1" */
 std::string text_of(const Choice &choice);
+/** "default" or "vectors=4,rows=1" as a choice. Throws std::invalid_argument with a sentence that lists what there is. */
+Choice choice_named(const std::string &text, const Choice &defaults, const SearchSpace &space);
 
 }  // namespace halyard::tune
 

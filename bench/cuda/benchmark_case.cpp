@@ -1,5 +1,5 @@
 // Operands of each operation in the device's memory, and its call.
-#include "work.h"
+#include "benchmark_case.h"
 
 #include <algorithm>
 #include <fstream>
@@ -72,9 +72,9 @@ private:
 using Tensors = std::vector<std::unique_ptr<Tensor>>;
 
 /** An operation on tensors of rows; weight and bias are the same for all sets. */
-class Rows : public Work {
+class Rows : public BenchmarkCase {
 public:
-    Rows(const Case &c, const operations::Operation &operation)
+    Rows(const CaseId &c, const operations::Operation &operation)
         : case_(c), dtype_(dtype_of(c.dtype)), operation_(operation), scalars_(operation.scalar_values()) {
         set_bytes = model_bytes = static_cast<std::int64_t>(operation.cost(dtype_, c.rows, c.width).bytes);
     }
@@ -101,7 +101,7 @@ public:
     }
 
 private:
-    const Case case_;
+    const CaseId case_;
     const Dtype dtype_;
     const operations::Operation &operation_;
     const std::vector<double> scalars_;
@@ -116,9 +116,9 @@ struct DestroyWeights {
 using Weights = std::unique_ptr<halyard_weights, DestroyWeights>;
 
 /** A linear layer or a feed-forward network; every set has matrices of its own. */
-class Layers : public Work {
+class Layers : public BenchmarkCase {
 public:
-    Layers(const Case &c, const operations::LayerForm &form) : case_(c), dtype_(dtype_of(c.dtype)), form_(form) {
+    Layers(const CaseId &c, const operations::LayerForm &form) : case_(c), dtype_(dtype_of(c.dtype)), form_(form) {
         const operations::Cost cost = form.cost(dtype_, c.rows, c.width, c.hidden);
         set_bytes = model_bytes = static_cast<std::int64_t>(cost.bytes);
         flops = cost.flops;
@@ -166,7 +166,7 @@ private:
         return weights_.emplace_back(packed).get();
     }
 
-    const Case case_;
+    const CaseId case_;
     const Dtype dtype_;
     const operations::LayerForm form_;
     std::vector<operations::LayerTensors> sets_;
@@ -175,9 +175,9 @@ private:
 };
 
 /** Causal attention of the last `rows` of `width` positions, without a cache: four of `hidden` heads share one of keys. */
-class Attention : public Work {
+class Attention : public BenchmarkCase {
 public:
-    explicit Attention(const Case &c)
+    explicit Attention(const CaseId &c)
         : case_(c), dtype_(dtype_of(c.dtype)), shape_{c.hidden, c.hidden / group, head_dim} {
         const operations::Cost cost = operations::attention_cost(shape_, {1, c.rows, c.width}, dtype_);
         set_bytes = model_bytes = static_cast<std::int64_t>(cost.bytes);
@@ -209,7 +209,7 @@ private:
         std::unique_ptr<Tensor> q, k, v, y;
     };
 
-    const Case case_;
+    const CaseId case_;
     const Dtype dtype_;
     const operations::HeadShape shape_;
     std::vector<Set> sets_;
@@ -217,20 +217,20 @@ private:
 
 }  // namespace
 
-std::string Case::name() const {
+std::string CaseId::name() const {
     return operation + " " + dtype + " " + std::to_string(rows) + " x " + std::to_string(width) +
            (hidden > 0 ? " x " + std::to_string(hidden) : "");
 }
 
-std::vector<Case> read_plan(const std::string &path) {
+std::vector<CaseId> read_plan(const std::string &path) {
     std::ifstream file(path);
     if (!file) {
         stop("there is no plan " + path);
     }
-    std::vector<Case> plan;
+    std::vector<CaseId> plan;
     for (std::string line; std::getline(file, line);) {
         std::istringstream words(line.substr(0, line.find('#')));
-        Case c;
+        CaseId c;
         if (words >> c.operation) {
             if (!(words >> c.dtype >> c.rows >> c.width)) {
                 stop(path + ": this is no case: " + line);
@@ -242,7 +242,7 @@ std::vector<Case> read_plan(const std::string &path) {
     return plan;
 }
 
-std::unique_ptr<Work> make_work(const Case &c) {
+std::unique_ptr<BenchmarkCase> make_case(const CaseId &c) {
     if (c.operation == "attention" && c.hidden > 0 && c.hidden % Attention::group == 0 && c.rows <= c.width) {
         return std::make_unique<Attention>(c);
     }

@@ -1,0 +1,41 @@
+// The mutable dispatch table of the library that the tuner is linked with: every kernel in it can be exchanged.
+//
+// The tuner does not time kernels by themselves: it times calls of the library, with its blocking, threads and
+// streaming, in which one kernel is a candidate and all others are as they usually are. For that it links the runtime
+// of the library with entry points of its own in place of the generated kernels.
+#ifndef HALYARD_TUNE_MUTABLE_DISPATCH_TABLE_H
+#define HALYARD_TUNE_MUTABLE_DISPATCH_TABLE_H
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compile.h"
+
+namespace halyard::tune {
+
+/** The place of a variant in the table; -1 if its instruction set does not have it or has that of another. */
+int table_index_of(const Variant &variant);
+Variant variant_at(int index);
+/** All that the build has. */
+std::vector<Variant> all_variants();
+
+/** The instruction sets whose kernels `isa` has: itself and those with which it shares some. */
+std::set<std::string> isas_with_kernels_of(const std::string &isa);
+
+/** What is asked for the function of an index when it is called for the first time. */
+void set_resolver(std::function<KernelFunction(int index)> resolver);
+
+/** Puts a kernel into the table; with null the resolver is asked again. */
+void set_kernel(int index, KernelFunction function);
+
+/** How wide the tiles of a matmul kernel are: the code around the kernel has to know. */
+void set_tile_panels(const Variant &variant, int panels);
+
+/** The indices of the kernels that `call` calls. Nothing is computed meanwhile: what it calls returns at once. */
+std::vector<int> variants_called_by(const std::function<void()> &call);
+
+}  // namespace halyard::tune
+
+#endif

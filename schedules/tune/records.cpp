@@ -1,0 +1,211 @@
+// See records.h.
+#include "records.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#define XXH_INLINE_ALL
+#include "xxhash.h"
+
+namespace halyard::tune {
+namespace {
+
+constexpr int schema = 3;
+
+std::string text_of_value(const json &value) {
+    return value.is_string() ? value.get<std::string>() : value.is_null() ? "nothing" : value.dump();
+}
+
+bool is_whole(const json &record) {
+    try {
+        decision_of(record);
+        return true;
+    } catch (const json::exception &) {
+        return false;
+    }
+}
+
+int rank_of_effort(const std::string &name) {
+    int rank = 0;
+    for (const Effort &effort : efforts()) {
+        if (effort.name == name) {
+            return rank;
+        }
+        rank++;
+    }
+    return -1;
+}
+
+}  // namespace
+
+Records::Records(std::string file) : path(std::move(file)) {
+    if (!std::filesystem::is_regular_file(path)) {
+        return;  // what is there instead, append() will say
+    }
+    std::ifstream in(path);
+    if (!in) {
+        throw std::runtime_error("the database '" + path + "' cannot be read");
+    }
+    int number = 0;
+    for (std::string line; std::getline(in, line);) {
+        number++;
+        const json record = json::parse(line, nullptr, false);
+        if (is_whole(record)) {
+            all.push_back(record);
+        } else if (!line.empty()) {
+            unreadable.push_back(path + ":" + std::to_string(number) +
+                                 (in.eof() ? ": the last line is cut off and left out" : ": no decision; left out"));
+        }
+    }
+}
+
+void Records::append(const json &record) {
+    write_line(record.dump() + "\n");
+    all.push_back(record);
+}
+
+void Records::write_line(const std::string &line) const {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    const int file = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    struct stat before {};
+    char last = '\n';
+    bool is_kept = file >= 0 && fstat(file, &before) == 0 &&
+                   (before.st_size == 0 || pread(file, &last, 1, before.st_size - 1) == 1);
+    if (is_kept) {
+        // What follows a line that was cut off must not become part of it. In one call, so that a process that is killed leaves a
+        // whole line or the beginning of one.
+        const std::string text = (last == '\n' ? "" : "\n") + line;
+        errno = 0;
+        is_kept = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                  (text.empty() || fsync(file) == 0);
+    }
+    int error = is_kept ? 0 : errno != 0 ? errno : ENOSPC;
+    if (error != 0 && file >= 0 && S_ISREG(before.st_mode) && ftruncate(file, before.st_size) != 0) {
+        error = errno;
+    }
+    if (file >= 0) {
+        close(file);
+    }
+    if (error != 0) {
+        throw RecordsError("the database '" + path + "' cannot be written: " + std::strerror(error));
+    }
+}
+
+json setting_of(const json &machine, const json &versions) {
+    return {{"schema", schema}, {"machine", machine}, {"versions", versions}};
+}
+
+json record_of(const json &facts, const Decision &decision, const std::string &effort, const std::string &time) {
+    json record = facts;
+    record.update({{"defaults", decision.defaults},
+                   {"best", decision.best},
+                   {"is_better", decision.is_better},
+                   {"ratio", decision.gain.ratio},
+                   {"error", decision.gain.error},
+                   {"noise", decision.noise},
+                   {"tried", decision.tried},
+                   {"effort", effort},
+                   {"time", time}});
+    return record;
+}
+
+Decision decision_of(const json &record) {
+    Decision decision;
+    decision.is_made = decision.is_remembered = true;
+    decision.defaults = record.at("defaults").get<Choice>();
+    decision.best = record.at("best").get<Choice>();
+    decision.is_better = record.at("is_better");
+    decision.gain = {record.at("ratio"), record.at("error")};
+    decision.noise = record.at("noise");
+    decision.tried = record.at("tried");
+    for (const char *field : {"kernel", "dtype", "isa", "family", "space", "code", "effort", "time"}) {
+        record.at(field).get<std::string>();
+    }
+    record.at("threads").get<int>();
+    record.at("cases").get<std::vector<std::string>>();
+    return decision;
+}
+
+std::string subject_of(const json &record) {
+    return record.at("kernel").get<std::string>() + " " + record.at("dtype").get<std::string>() + " " +
+           record.at("isa").get<std::string>();
+}
+
+std::string why_stale(const json &record, const json &facts) {
+    for (const auto &[name, fact] : facts.items()) {
+        const json recorded = record.value(name, json());
+        if (fact.is_object()) {
+            const std::string reason = why_stale(recorded.is_object() ? recorded : json::object(), fact);
+            if (!reason.empty()) {
+                return name + "'s " + reason;
+            }
+        } else if (recorded != fact && (name == "code" || name == "space")) {
+            return name == "code" ? "the code with the default parameters has changed since"
+                                  : "the parameters or their values have changed since";
+        } else if (recorded != fact) {
+            return name + " is " + text_of_value(recorded) + " there and " + text_of_value(fact) + " here";
+        }
+    }
+    return {};
+}
+
+std::vector<json> current_decisions(const Records &records, const json &setting, std::vector<std::string> &complaints) {
+    std::map<std::string, json> newest;
+    std::map<std::string, int> reasons;
+    for (const json &record : records.decisions()) {
+        const std::string reason = why_stale(record, setting);
+        if (reason.empty()) {
+            newest[subject_of(record)] = record;
+        } else {
+            reasons[reason]++;
+        }
+    }
+    for (const auto &[reason, count] : reasons) {
+        complaints.push_back(std::to_string(count) + (count == 1 ? " decision does" : " decisions do") +
+                             " not count: " + reason + ".");
+    }
+    std::vector<json> decisions;
+    for (const auto &[name, record] : newest) {
+        decisions.push_back(record);
+    }
+    return decisions;
+}
+
+std::optional<Decision> known_decision(const Records &records, const json &facts, const Effort &effort) {
+    std::optional<Decision> newest;
+    for (const json &record : records.decisions()) {
+        if (rank_of_effort(record["effort"]) >= rank_of_effort(effort.name) && why_stale(record, facts).empty()) {
+            newest = decision_of(record);
+        }
+    }
+    return newest;
+}
+
+std::string hash_of(const std::string &bytes) {
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+    return text;
+}
+
+std::string hash_of_space(const SearchSpace &space) {
+    std::string text = space.family;
+    for (const schedules::Tunable &parameter : space.parameters) {
+        text += "\n" + parameter.name + " " + std::to_string(parameter.by_default) + ":";
+        for (const int value : parameter.values) {
+            text += " " + std::to_string(value);
+        }
+    }
+    return hash_of(text);
+}
+
+}  // namespace halyard::tune
