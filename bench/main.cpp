@@ -176,7 +176,8 @@ std::vector<FlopsLimit> rates_of(const Run &run) {
     for (const RowResult &row : run.rows) {
         if (row.rounds > 0 && row.id.has_roofline()) {
             const double seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
-            rates.push_back({isas().at(row.isa), row.id.threads, row.id.flops() / seconds});
+            rates.push_back(
+                {isa_of_products(isas().at(row.isa), row.id.dtype), row.id.threads, row.id.flops() / seconds});
         }
     }
     return rates;

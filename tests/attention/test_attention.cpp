@@ -21,7 +21,8 @@ const std::vector<std::int64_t> windows = {1, 2, 17, 64, 100, 511, 512, 513, 700
 /** On every instruction set, with as many threads as its number says. */
 void expect_right(const AttentionForm &form) {
     AttentionCase call(form);
-    const Matrix expected = call.expected();
+    const Dtype products = form.k == form.v ? call.products(form.k) : Dtype::f32;
+    const Matrix expected = call.expected(products, AttentionRule().sum_roundings, products);
     for (const halyard_isa isa : supported_isas()) {
         const Context context(isa, static_cast<int>(isa) / 10 % 5);
         call.y.clear();
@@ -33,7 +34,7 @@ void expect_right(const AttentionForm &form) {
 /** The same by way of a cache that is filled in pieces of `tokens`. */
 void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tokens) {
     AttentionCase call(form);
-    const Matrix expected = call.expected(type);
+    const Matrix expected = call.expected(type, AttentionRule().sum_roundings, call.products(type));
     for (const halyard_isa isa : supported_isas()) {
         const Context context(isa, static_cast<int>(isa) / 10 % 5);
         const Cache cache = make_cache(type, form.batches(), form.kv_heads, form.head_dim, form.keys);

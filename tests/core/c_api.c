@@ -1,7 +1,7 @@
 /* The C interface from C11, as a program of its own: a call, the settings a test gives in the environment, and an
  * enumeration value that only C can pass.
  *
- *     c_api [--expect-isa NAME] [--expect-threads N] [--expect-other-threads N]
+ *     c_api [--expect-isa NAME] [--expect-products NAME] [--expect-threads N] [--expect-other-threads N]
  */
 #include <math.h>
 #include <stdio.h>
@@ -69,6 +69,10 @@ int main(int argc, char **argv) {
                    "a processor without kernels is refused");
             expect(strstr(halyard_last_error(), argv[i + 1]) != NULL, "the message names what the processor lacks");
             return failures != 0;
+        } else if (strcmp(argv[i], "--expect-products") == 0) {
+            expect(halyard_context_products(NULL) ==
+                       (strcmp(argv[i + 1], "full") == 0 ? HALYARD_PRODUCTS_FULL : HALYARD_PRODUCTS_STORAGE),
+                   "the default context has the expected products");
         } else if (strcmp(argv[i], "--expect-threads") == 0) {
             printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
             expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]),

@@ -201,6 +201,18 @@ TEST(Contexts, TakeTheProcessorsOfTheThreadThatMakesThem) {
     EXPECT_EQ(halyard_context_num_threads(Context().get()), by_default);
 }
 
+TEST(Contexts, SayWhatProductsAreOf) {
+    const Context context;
+    const halyard_products by_default = halyard_context_products(nullptr);
+    EXPECT_EQ(halyard_context_products(context.get()), by_default);
+    EXPECT_EQ(by_default, std::getenv("HALYARD_PRODUCTS") == nullptr ? HALYARD_PRODUCTS_STORAGE : by_default);
+    for (const halyard_products products : {HALYARD_PRODUCTS_FULL, HALYARD_PRODUCTS_STORAGE}) {
+        ASSERT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+        EXPECT_EQ(halyard_context_products(context.get()), products);
+    }
+    EXPECT_EQ(halyard_context_products(nullptr), by_default);
+}
+
 TEST(Contexts, RefuseBadArguments) {
     const auto expect_message = [](halyard_status status, const char *function, const char *argument) {
         EXPECT_EQ(status, HALYARD_INVALID_ARGUMENT);
@@ -214,7 +226,14 @@ TEST(Contexts, RefuseBadArguments) {
     expect_message(halyard_context_set_parallel_for(nullptr, nothing, nullptr), "halyard_context_set_parallel_for",
                    "context");
 
+    expect_message(halyard_context_set_products(nullptr, HALYARD_PRODUCTS_FULL), "halyard_context_set_products",
+                   "context");
+
     const Context context;
+    for (const int products : {-1, 2, std::numeric_limits<int>::max()}) {
+        expect_message(halyard_context_set_products(context.get(), static_cast<halyard_products>(products)),
+                       "halyard_context_set_products", "products");
+    }
     ASSERT_EQ(halyard_context_set_num_threads(context.get(), 3), HALYARD_OK);
     for (const int threads : {-1, 257, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
         expect_message(halyard_context_set_num_threads(context.get(), threads), "halyard_context_set_num_threads",

@@ -307,7 +307,7 @@ Session::~Session() {
 
 void Session::contexts() {
     halyard_context *&place = contexts_[in_.in(0, places - 1)];
-    switch (in_.in(0, 8)) {
+    switch (in_.in(0, 9)) {
     case 0:
     case 1:
         halyard_context_destroy(place);
@@ -346,6 +346,10 @@ void Session::contexts() {
         }
         count_call("halyard_context_num_threads", true);
         count_call("halyard_context_isa", true);
+        break;
+    case 9:
+        returned("halyard_context_set_products", halyard_context_set_products(place, value<halyard_products>(2)));
+        count_call("halyard_context_products", halyard_context_products(place) <= HALYARD_PRODUCTS_FULL);
         break;
     }
 }

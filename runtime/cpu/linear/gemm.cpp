@@ -75,13 +75,6 @@ void BlockedRows::clear_from(int64_t used, int64_t features) const {
     }
 }
 
-void BlockedRows::store_row(int64_t row, const float *values, int64_t features) const {
-    for (int64_t k = 0; k < features; k += k_block) {
-        memcpy(floats_at(row, k / k_block), values + k,
-               static_cast<size_t>(std::min<int64_t>(k_block, features - k)) * sizeof(float));
-    }
-}
-
 XForm form_of_x(halyard_isa isa, DType x, DType weights) {
     return x == DType::bf16 && weights == DType::bf16 && tile_kernels().tallest(isa, XForm::pairs) > 0 ? XForm::pairs
                                                                                                        : XForm::f32;
@@ -108,6 +101,29 @@ void to_pairs(const char *values, int64_t count, char *pairs) {
 
 }  // namespace
 
+void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+                        int64_t count) const {
+    const int64_t block = feature / k_block, in_block = feature % k_block;
+    if (form == XForm::f32 && (!rounded || values.dtype == DType::bf16)) {
+        widen(isa, values, floats_at(row, block) + in_block, x_pitch, features, count);
+        return;
+    }
+    alignas(64) uint16_t rounded_row[k_block];
+    TypedRows of_row = {reinterpret_cast<char *>(rounded_row), DType::bf16};
+    for (int64_t i = 0; i < count; i++) {
+        if (values.dtype == DType::bf16) {
+            of_row.data = values.row(i);
+        } else {
+            cast(isa, {values.row(i), values.dtype}, of_row, features, 1);
+        }
+        if (form == XForm::pairs) {
+            to_pairs(of_row.data, features, at(row + i, block) + 2 * in_block);
+        } else {
+            widen(isa, of_row, floats_at(row + i, block) + in_block, 0, features, 1);
+        }
+    }
+}
+
 void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
                int64_t rows, int64_t features, const BlockedRows &blocked) {
     const int threads =
@@ -118,14 +134,7 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
             int64_t row = begin;
             const Part part = {first_row + begin, first_row + end, k, std::min<int64_t>(k + k_block, features)};
             x.for_each_piece(part, max_block_rows, k_block, [&](const Rows::Piece &piece) {
-                const TypedRows from = {piece.data[0], dtype, piece.pitch[0]};
-                if (blocked.form == XForm::f32) {
-                    widen(isa, from, blocked.floats_at(row, k / k_block), x_pitch, piece.columns, piece.rows);
-                } else {
-                    for (int64_t i = 0; i < piece.rows; i++) {
-                        to_pairs(from.row(i), piece.columns, blocked.at(row + i, k / k_block));
-                    }
-                }
+                blocked.store(isa, row, k, {piece.data[0], dtype, piece.pitch[0]}, piece.columns, piece.rows);
                 row += piece.rows;
             });
         }
@@ -326,10 +335,18 @@ private:
             return;
         }
         while (column < columns_end) {
-            const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block);
-            char *data = reinterpret_cast<char *>(y.blocked->floats_at(0, column / k_block) + column % k_block);
-            store(begin, (column - first_column) * stripes, 0, call_.rows, block_end - column, data, x_pitch, nullptr,
-                  0);
+            const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block),
+                          columns = block_end - column;
+            const int64_t packed = (column - first_column) * stripes;
+            if (y.blocked->rounded) {
+                // By way of what is for widened panels, which are not in use now.
+                const TypedRows rounded = {reinterpret_cast<char *>(widened_), DType::bf16, max_group_columns};
+                store(begin, packed, 0, call_.rows, columns, rounded.data, rounded.pitch, nullptr, 0);
+                y.blocked->store(call_.product.isa_, 0, column, rounded, columns, call_.rows);
+            } else {
+                char *data = reinterpret_cast<char *>(y.blocked->floats_at(0, column / k_block) + column % k_block);
+                store(begin, packed, 0, call_.rows, columns, data, x_pitch, nullptr, 0);
+            }
             column = block_end;
         }
     }
@@ -400,7 +417,9 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
     const int64_t sums = rows * max_group_panels * panel_width;
-    const int64_t widened = layer.weights->dtype == DType::f32 ? 0 : int64_t{max_tile_panels} * k_block * panel_width;
+    const int64_t rounded = rows * max_group_columns / 2;
+    const int64_t widened =
+        layer.weights->dtype == DType::f32 ? 0 : std::max(int64_t{max_tile_panels} * k_block * panel_width, rounded);
     thread_bytes_ = Workspace::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "core/cast.h"
 #include "core/check.h"
 #include "core/context.h"
 #include "core/handles/weights.h"
@@ -28,6 +29,7 @@ struct BlockedRows {
     char *data;
     int64_t rows;  // of memory, whole tiles: those beyond the last row of x are zeros
     XForm form;
+    bool rounded = false;  // values are rounded to bf16 when they are stored; pairs are
 
     int64_t row_bytes() const { return row_bytes(form); }
     char *at(int64_t row, int64_t block) const { return data + (block * rows + row) * row_bytes(); }
@@ -41,8 +43,9 @@ struct BlockedRows {
 
     /** Makes zeros of the rows from `used` on. */
     void clear_from(int64_t used, int64_t features) const;
-    /** Stores `features` consecutive values of one row, in f32. */
-    void store_row(int64_t row, const float *values, int64_t features) const;
+    /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair. */
+    void store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+               int64_t rows) const;
 };
 
 /** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
@@ -81,7 +84,7 @@ struct Layer {
     void set_bias(const View &bias, const View &bias_up, halyard_isa isa, float *memory);
 };
 
-/** Copies features of rows of x, whatever its dtype, into blocks. */
+/** Stores rows of x, whatever its dtype, in blocks. */
 void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
                int64_t rows, int64_t features, const BlockedRows &blocked);
 

@@ -45,7 +45,7 @@
  *   device is not freed.
  *
  * @par Environment variables
- *   Read when the library is loaded: HALYARD_NUM_THREADS and HALYARD_MAX_ISA (see the contexts below); HALYARD_VERBOSE=1,
+ *   Read when the library is loaded: HALYARD_NUM_THREADS, HALYARD_MAX_ISA and HALYARD_PRODUCTS (see the contexts below); HALYARD_VERBOSE=1,
  *   which writes a line for every call to stderr, or to the file that HALYARD_VERBOSE_FILE names, and 2, which writes one
  *   for every kernel besides (docs/verbose.md). An empty one counts as not set, and a value that makes no sense is ignored,
  *   which is said once on stderr.
@@ -181,6 +181,22 @@ HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *con
 HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa);
 /** The variant that calls with this context (null: the default) use. */
 HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
+
+/** To what the inputs of products are rounded that no caller sees: what lies between the products of a feed-forward network,
+ *  of attention, of a block or a stack. Values other than these may come to be used. */
+typedef enum halyard_products HALYARD_AS_INT {
+    HALYARD_PRODUCTS_STORAGE =
+        0, /**< to bf16 where weights and activations are: once before a product, to nearest even, and
+                                       never more often than PyTorch does */
+    HALYARD_PRODUCTS_FULL = 1, /**< to nothing: they are f32 */
+} halyard_products;
+
+/** How products of calls with this context are taken: HALYARD_PRODUCTS_STORAGE if neither this nor the environment variable
+ *  HALYARD_PRODUCTS ("storage" or "full", read when the library is loaded) says another. docs/numerics.md says what is
+ *  rounded. On CUDA devices it changes nothing. */
+HALYARD_API halyard_status halyard_context_set_products(halyard_context *context, halyard_products products);
+/** What is in force (null: the default context). */
+HALYARD_API halyard_products halyard_context_products(const halyard_context *context);
 
 /** Norms, add and cast that read and write at least this many bytes in all write their outputs around the caches, which
  *  saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default, the size of

@@ -86,6 +86,12 @@ inline bool supported(Isa isa) noexcept {
     return halyard_isa_supported(static_cast<halyard_isa>(isa)) != 0;
 }
 
+/// To what the inputs of products are rounded that no caller sees.
+enum class Products {
+    storage = HALYARD_PRODUCTS_STORAGE,  ///< to bf16 where weights and activations are
+    full = HALYARD_PRODUCTS_FULL,        ///< to nothing
+};
+
 /// Whether calls may choose it by themselves on this machine.
 inline bool preferred(Isa isa) noexcept {
     return halyard_isa_preferred(static_cast<halyard_isa>(isa)) != 0;
@@ -377,6 +383,12 @@ public:
     /// The bound in force.
     int num_threads() const noexcept { return halyard_context_num_threads(get()); }
 
+    /// To what the inputs of products are rounded that no caller sees.
+    void set_products(Products products) {
+        check(halyard_context_set_products(get(), static_cast<halyard_products>(products)));
+    }
+    /// See set_products().
+    Products products() const noexcept { return static_cast<Products>(halyard_context_products(get())); }
     /// Calls use `isa` if the machine supports it, else the best preferred variant below.
     void set_max_isa(Isa isa) { check(halyard_context_set_max_isa(get(), static_cast<halyard_isa>(isa))); }
     /// The variant that calls with this context use.
