@@ -34,7 +34,8 @@ int main(int argc, char **argv) {
     };
     add_list("--kernel", options.kernels, kernels,
              "kernels or families with commas between them, runtime among them (default: all)");
-    add_list("--isa", options.isas, supported_isas(), "instruction sets of this machine, or all (default: those whose kernels the best has)");
+    add_list("--isa", options.isas, supported_isas(),
+             "instruction sets of this machine, or all (default: the best and those it shares)");
     add_list("--dtype", options.dtypes, dtype_names(), "f32, f16, bf16, or all (default: all)");
     app.add_option("--shapes", options.shapes, "rows and inputs, of products outputs too: 8x4096x11008, 1024x8192/cold")
         ->capture_default_str();

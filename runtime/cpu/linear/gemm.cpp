@@ -444,10 +444,12 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
         return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
     };
     if (is_amx(isa_, x.form)) {
-        // Many rows are read from the second-level cache for few panels at a time; more panels then pay for a larger block
-        // of sums, if enough of them are left for every thread.
-        const bool wide = rows > 128 && weights.panels >= 2 * threads_ * max_group_panels;
-        call.tile_panels = wide ? max_group_panels : max_group_panels / 4;
+        // Sums of a few panels stay in the first-level cache. A single tile of rows has few of them, and of many tiles the
+        // rows are read less often where more panels take them. Every thread is to get some groups.
+        call.tile_panels = tiling.tiles > 1 && tiling.tiles <= 8 ? 4 : max_group_panels;
+        while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
+            call.tile_panels /= 2;
+        }
     } else {
         call.prefetch4 = tiling.tiles >= prefetch4_interval && width(true) > 0;
         call.tile_panels = width(call.prefetch4);

@@ -10,7 +10,6 @@
 // depends on its inputs, 32 at a time and in order, and on nothing else: not on the rows beside it.
 #include <xmmintrin.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "HalideRuntime.h"
@@ -74,13 +73,9 @@ struct Operands {
     bool first;
 };
 
-/** The product of `tiles` tiles of rows and `panels` panels: up to 2 x 2, or 1 x 4. */
+/** The product of 1 or 2 tiles of rows and 1 or 2 panels. */
 template<int tiles, int panels>
-__attribute__((always_inline)) inline void multiply(const Operands &o) {
-    static_assert(tiles == 1 ? panels <= 4 : panels <= 2);
-    constexpr bool has_1 = panels > 1, has_2 = tiles > 1 || panels > 2, has_3 = tiles * panels == 4;
-    const int64_t sum_2 = tiles > 1 ? o.sum_tile : 2 * panel_sum_bytes, sum_3 = sum_2 + panel_sum_bytes;
-
+void multiply(const Operands &o) {
     if (o.first) {
         clear<0>();
         clear<1>();
@@ -88,89 +83,78 @@ __attribute__((always_inline)) inline void multiply(const Operands &o) {
         clear<3>();
     } else {
         load<0>(o.so_far, o.sum_row);
-        if constexpr (has_1) {
+        if constexpr (panels > 1) {
             load<1>(o.so_far + panel_sum_bytes, o.sum_row);
         }
-        if constexpr (has_2) {
-            load<2>(o.so_far + sum_2, o.sum_row);
+        if constexpr (tiles > 1) {
+            load<2>(o.so_far + o.sum_tile, o.sum_row);
         }
-        if constexpr (has_3) {
-            load<3>(o.so_far + sum_3, o.sum_row);
+        if constexpr (tiles > 1 && panels > 1) {
+            load<3>(o.so_far + o.sum_tile + panel_sum_bytes, o.sum_row);
         }
     }
     const char *x = o.x, *w = o.w, *next = o.next;
+    const int64_t x_row = o.x_row, x_tile = o.x_tile, w_panel = o.w_panel, next_panel = o.next_panel;
     const int next_lines = (tiles * tile_pairs * o.next_step + line_bytes - 1) / line_bytes;
     for (int step = 0; step < o.steps; step++, x += line_bytes, w += weight_tile_bytes) {
         // The first-level cache is for the weights, which the next rows need again.
-        load_past_cache<4>(x, o.x_row);
+        load_past_cache<4>(x, x_row);
         load<6>(w, line_bytes);
         add_product<0, 4, 6>();
-        if constexpr (has_1) {
-            load<7>(w + o.w_panel, line_bytes);
+        if constexpr (panels > 1) {
+            load<7>(w + w_panel, line_bytes);
             add_product<1, 4, 7>();
         }
         if constexpr (tiles > 1) {
-            load_past_cache<5>(x + o.x_tile, o.x_row);
+            load_past_cache<5>(x + x_tile, x_row);
             add_product<2, 5, 6>();
-            if constexpr (has_3) {
-                add_product<3, 5, 7>();
-            }
-        } else if constexpr (has_2) {
-            load<6>(w + 2 * o.w_panel, line_bytes);
-            add_product<2, 4, 6>();
-            if constexpr (has_3) {
-                load<7>(w + 3 * o.w_panel, line_bytes);
-                add_product<3, 4, 7>();
-            }
+        }
+        if constexpr (tiles > 1 && panels > 1) {
+            add_product<3, 5, 7>();
         }
         for (int line = 0; line < next_lines; line++, next += line_bytes) {
             for (int panel = 0; panel < panels; panel++) {
-                _mm_prefetch(next + panel * o.next_panel, tiles > 1 ? _MM_HINT_T1 : _MM_HINT_T0);
+                _mm_prefetch(next + panel * next_panel, tiles > 1 ? _MM_HINT_T1 : _MM_HINT_T0);
             }
         }
     }
     store<0>(o.sum, o.sum_row);
-    if constexpr (has_1) {
+    if constexpr (panels > 1) {
         store<1>(o.sum + panel_sum_bytes, o.sum_row);
     }
-    if constexpr (has_2) {
-        store<2>(o.sum + sum_2, o.sum_row);
+    if constexpr (tiles > 1) {
+        store<2>(o.sum + o.sum_tile, o.sum_row);
     }
-    if constexpr (has_3) {
-        store<3>(o.sum + sum_3, o.sum_row);
+    if constexpr (tiles > 1 && panels > 1) {
+        store<3>(o.sum + o.sum_tile + panel_sum_bytes, o.sum_row);
     }
 }
 
-/** The product of all tiles of rows and of 1 to 4 panels, or of 1 or 2 where there are several tiles. */
-void multiply_rows(Operands o, int tiles, int panels) {
+/** The product of all tiles of rows and 1 or 2 panels. */
+template<int panels>
+void multiply_rows(Operands o, int tiles) {
     for (; tiles > 1; tiles -= 2) {
-        panels == 2 ? multiply<2, 2>(o) : multiply<2, 1>(o);
+        multiply<2, panels>(o);
         o.x += 2 * o.x_tile;
         o.so_far += 2 * o.sum_tile;
         o.sum += 2 * o.sum_tile;
         o.next += 2 * o.steps * tile_pairs * o.next_step;
     }
     if (tiles == 1) {
-        switch (panels) {
-        case 4:
-            return multiply<1, 4>(o);
-        case 3:
-            return multiply<1, 3>(o);
-        case 2:
-            return multiply<1, 2>(o);
-        default:
-            return multiply<1, 1>(o);
-        }
+        multiply<1, panels>(o);
     }
 }
 
 void multiply_panels(Operands o, int tiles, int panels) {
-    for (const int widest = tiles == 1 ? 4 : 2; panels > 0; panels -= widest) {
-        multiply_rows(o, tiles, std::min(panels, widest));
-        o.w += widest * o.w_panel;
-        o.so_far += widest * panel_sum_bytes;
-        o.sum += widest * panel_sum_bytes;
-        o.next += widest * o.next_panel;
+    for (; panels > 1; panels -= 2) {
+        multiply_rows<2>(o, tiles);
+        o.w += 2 * o.w_panel;
+        o.so_far += 2 * panel_sum_bytes;
+        o.sum += 2 * panel_sum_bytes;
+        o.next += 2 * o.next_panel;
+    }
+    if (panels == 1) {
+        multiply_rows<1>(o, tiles);
     }
 }
 
