@@ -112,15 +112,17 @@ const StreamTable &streams_of([[maybe_unused]] halyard_isa isa) {
 #if defined(__aarch64__)
     return streams_neon;  // whatever it computes with halves, it moves and multiplies floats the same way
 #else
-    return isa == HALYARD_ISA_AVX512_BF16 ? streams_avx512_bf16
-           : isa >= HALYARD_ISA_AVX512    ? streams_avx512
-           : isa == HALYARD_ISA_AVX2      ? streams_avx2
-                                          : streams_sse41;
+    return isa == HALYARD_ISA_AMX           ? streams_amx
+           : isa == HALYARD_ISA_AVX512_BF16 ? streams_avx512_bf16
+           : isa >= HALYARD_ISA_AVX512      ? streams_avx512
+           : isa == HALYARD_ISA_AVX2        ? streams_avx2
+                                            : streams_sse41;
 #endif
 }
 
 halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype) {
-    return isa == HALYARD_ISA_AVX512_BF16 && dtype != operations::Dtype::bf16 ? HALYARD_ISA_AVX512 : isa;
+    const bool of_bf16 = isa == HALYARD_ISA_AVX512_BF16 || isa == HALYARD_ISA_AMX;
+    return of_bf16 && dtype != operations::Dtype::bf16 ? HALYARD_ISA_AVX512 : isa;
 }
 
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team) {

@@ -22,7 +22,7 @@ const char *name_of(Stream stream);
 double bytes_moved(Stream stream);
 const StreamTable &streams_of(halyard_isa isa);
 
-/** Whose multiply-adds products in a dtype may take under `isa`: those of bf16 pairs are for bf16 alone. */
+/** Whose multiply-adds products in a dtype may take under `isa`: those of pairs and tiles are for bf16 alone. */
 halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype);
 /** Runs a stream split over the team. */
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team);

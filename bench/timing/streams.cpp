@@ -17,13 +17,15 @@ namespace {
 constexpr std::size_t width = 16;
 constexpr int chains = 24;
 #elif defined(__AVX512F__)
-#if defined(__AVX512BF16__)
+#if defined(HALYARD_BENCH_AMX)
+#define HALYARD_BENCH_TABLE streams_amx
+#elif defined(__AVX512BF16__)
 #define HALYARD_BENCH_TABLE streams_avx512_bf16
 #else
 #define HALYARD_BENCH_TABLE streams_avx512
 #endif
-constexpr std::size_t width = 64;  // bytes of a vector
-constexpr int chains = 24;         // of multiply-adds: they hide the latency and fit the registers
+constexpr std::size_t width = 64;            // bytes of a vector
+[[maybe_unused]] constexpr int chains = 24;  // of multiply-adds: they hide the latency and fit the registers
 #elif defined(__AVX2__)
 #define HALYARD_BENCH_TABLE streams_avx2
 constexpr std::size_t width = 32;
@@ -187,6 +189,26 @@ struct Writing {
     }
 };
 
+#if defined(HALYARD_BENCH_AMX)
+constexpr double flops_per_iteration = 4 * 2.0 * 16 * 16 * 32;
+
+/** Products of tiles of zeros, added to four tiles in turn. */
+float multiply_add_chains(std::int64_t iterations) {
+    // Of LDTILECFG: palette 1, 64 bytes a row, 16 rows.
+    alignas(64) static const unsigned char configuration[64] = {
+        1,  0, 0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0,  64, 0,  64, 0,  64, 0,
+        64, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0, 0,  0, 16, 16, 16, 16, 16, 16, 16, 16};
+    __asm__ volatile("ldtilecfg %0" : : "m"(configuration));
+    for (std::int64_t i = 0; i < iterations; i++) {
+        __asm__ volatile("tdpbf16ps %tmm6, %tmm4, %tmm0\n\t"
+                         "tdpbf16ps %tmm7, %tmm4, %tmm1\n\t"
+                         "tdpbf16ps %tmm6, %tmm5, %tmm2\n\t"
+                         "tdpbf16ps %tmm7, %tmm5, %tmm3");
+    }
+    __asm__ volatile("tilerelease");
+    return 0;
+}
+#else
 #if defined(__AVX512BF16__)
 constexpr int pair = 2;  // multiply-adds of a step
 
@@ -205,6 +227,7 @@ inline Floats step(const Floats &x, const Floats &half) {
 }
 constexpr float operand = 0.5f;
 #endif
+constexpr double flops_per_iteration = 2.0 * pair * chains * sizeof(Floats) / sizeof(float);
 
 float multiply_add_chains(std::int64_t iterations) {
     const Floats operands = Floats{} + operand;
@@ -224,6 +247,7 @@ float multiply_add_chains(std::int64_t iterations) {
     }
     return sum[0];
 }
+#endif
 
 }  // namespace
 
@@ -235,7 +259,7 @@ const StreamTable HALYARD_BENCH_TABLE = {
      Writing<Nontemporal>::read2_write1, Writing<Nontemporal>::read2_write2, Writing<Nontemporal>::halve,
      Writing<Nontemporal>::double_up},
     multiply_add_chains,
-    2.0 * pair *chains * sizeof(Floats) / sizeof(float),
+    flops_per_iteration,
 };
 
 }  // namespace halyard::bench

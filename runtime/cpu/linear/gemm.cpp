@@ -285,7 +285,8 @@ private:
         const int64_t interval_bytes = interval * panel_width * size_of(weights_.dtype);
         int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
         if (tiling.tiles == 1) {
-            after = weights(panel, k).data + parameters.gemm_prefetch_bytes / panels;
+            const int64_t streams = is_amx(call_.product.isa_, call_.x.form) ? std::min<int64_t>(panels, 2) : panels;
+            after = weights(panel, k).data + parameters.gemm_prefetch_bytes / streams;
             step = static_cast<int32_t>(interval_bytes);
         }
         next_.set_data(after);
