@@ -73,21 +73,6 @@ std::filesystem::path place_of_files() {
 
 }  // namespace
 
-Loaded::Loaded(const std::string &file, const std::string &symbol)
-    : handle(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)), entry(nullptr) {
-    std::remove(file.c_str());
-    if (handle != nullptr) {
-        entry = reinterpret_cast<KernelFunction>(dlsym(handle, (symbol + "_argv").c_str()));
-    }
-    if (entry == nullptr) {
-        throw std::runtime_error(dlerror());
-    }
-}
-
-Loaded::~Loaded() {
-    dlclose(handle);
-}
-
 Compiler::Compiler() : folder(place_of_files(), "halyard-tune") {}
 
 void Compiler::require_room() const {
@@ -119,16 +104,27 @@ std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vecto
     return compiled;
 }
 
-std::unique_ptr<Loaded> Compiler::load(const std::string &object, const std::string &symbol) {
+std::string Compiler::object(const Variant &variant, const Choice &choice) {
+    const Compiled compiled = objects(variant, {choice}).front();
+    return compiled.failure.empty() ? compiled.object : throw std::runtime_error(compiled.failure);
+}
+
+Loaded Compiler::load(const std::string &object, const std::string &symbol) {
     const std::string stem = folder.path() / symbol, shared = stem + "-" + std::to_string(loads++) + ".so";
     try {
         write_file(stem + ".o", object);
         schedules::run_program({HALYARD_TUNE_LINKER, "-shared", "-Bsymbolic", "-o", shared, stem + ".o"});
-        return std::make_unique<Loaded>(shared, symbol);
     } catch (const std::runtime_error &) {
         require_room();
         throw;
     }
+    void *library = dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::remove(shared.c_str());
+    void *function = library == nullptr ? nullptr : dlsym(library, (symbol + "_argv").c_str());
+    if (function == nullptr) {
+        throw std::runtime_error(dlerror());
+    }
+    return {{library, dlclose}, reinterpret_cast<KernelFunction>(function)};
 }
 
 std::string halide_version() {

@@ -7,17 +7,11 @@
 #define HALYARD_TUNE_MUTABLE_DISPATCH_TABLE_H
 
 #include <functional>
-#include <vector>
+#include <set>
 
 #include "compile.h"
 
 namespace halyard::tune {
-
-/** The place of a variant in the table; -1 if its instruction set does not have it. */
-int table_index_of(const Variant &variant);
-Variant variant_at(int index);
-/** All that the build has. */
-std::vector<Variant> all_variants();
 
 /** What is asked for the function of an index when it is called for the first time. */
 void set_resolver(std::function<KernelFunction(int index)> resolver);
@@ -29,7 +23,7 @@ void set_kernel(int index, KernelFunction function);
 void set_tile_panels(const Variant &variant, int panels);
 
 /** The indices of the kernels that `call` calls. Nothing is computed meanwhile: what it calls returns at once. */
-std::vector<int> variants_called_by(const std::function<void()> &call);
+std::set<int> kernels_called_by(const std::function<void()> &call);
 
 }  // namespace halyard::tune
 

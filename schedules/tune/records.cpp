@@ -24,26 +24,6 @@ std::string text_of_value(const json &value) {
     return value.is_string() ? value.get<std::string>() : value.is_null() ? "nothing" : value.dump();
 }
 
-bool is_whole(const json &record) {
-    try {
-        decision_of(record);
-        return true;
-    } catch (const json::exception &) {
-        return false;
-    }
-}
-
-int rank_of_effort(const std::string &name) {
-    int rank = 0;
-    for (const Effort &effort : efforts()) {
-        if (effort.name == name) {
-            return rank;
-        }
-        rank++;
-    }
-    return -1;
-}
-
 }  // namespace
 
 Records::Records(std::string file) : path(std::move(file)) {
@@ -57,10 +37,12 @@ Records::Records(std::string file) : path(std::move(file)) {
     int number = 0;
     for (std::string line; std::getline(in, line);) {
         number++;
-        const json record = json::parse(line, nullptr, false);
-        if (is_whole(record)) {
-            all.push_back(record);
-        } else if (!line.empty()) {
+        try {
+            if (!line.empty()) {
+                decision_of(json::parse(line));
+                all.push_back(json::parse(line));
+            }
+        } catch (const std::exception &) {
             unreadable.push_back(path + ":" + std::to_string(number) +
                                  (in.eof() ? ": the last line is cut off and left out" : ": no decision; left out"));
         }
@@ -106,28 +88,16 @@ json setting_of(const json &machine, const json &versions) {
 
 json record_of(const json &facts, const Decision &decision, const std::string &effort, const std::string &time) {
     json record = facts;
-    record.update({{"defaults", decision.defaults},
-                   {"best", decision.best},
-                   {"is_better", decision.is_better},
-                   {"ratio", decision.gain.ratio},
-                   {"error", decision.gain.error},
-                   {"noise", decision.noise},
-                   {"tried", decision.tried},
-                   {"effort", effort},
-                   {"time", time}});
+    record.update(decision);
+    record.update({{"effort", effort}, {"time", time}});
     return record;
 }
 
 Decision decision_of(const json &record) {
-    Decision decision;
-    decision.is_made = decision.is_remembered = true;
-    decision.defaults = record.at("defaults").get<Choice>();
-    decision.best = record.at("best").get<Choice>();
-    decision.is_better = record.at("is_better");
-    decision.gain = {record.at("ratio"), record.at("error")};
-    decision.noise = record.at("noise");
-    decision.tried = record.at("tried");
-    for (const char *field : {"kernel", "dtype", "isa", "family", "space", "code", "effort", "time"}) {
+    Decision decision = record.get<Decision>();
+    decision.is_made = true;
+    effort_named(record.at("effort"));
+    for (const char *field : {"kernel", "dtype", "isa", "family", "space", "code", "time"}) {
         record.at(field).get<std::string>();
     }
     record.at("threads").get<int>();
@@ -183,7 +153,7 @@ std::vector<json> current_decisions(const Records &records, const json &setting,
 std::optional<Decision> known_decision(const Records &records, const json &facts, const Effort &effort) {
     std::optional<Decision> newest;
     for (const json &record : records.decisions()) {
-        if (rank_of_effort(record["effort"]) >= rank_of_effort(effort.name) && why_stale(record, facts).empty()) {
+        if (&effort_named(record["effort"]) >= &effort_named(effort.name) && why_stale(record, facts).empty()) {
             newest = decision_of(record);
         }
     }

@@ -70,9 +70,8 @@ json tuned_file(const std::vector<json> &decisions, const json &setting, const j
     for (const json &record : decisions) {
         const Decision decision = decision_of(record);
         date = std::max(date, record.at("time").get<std::string>().substr(0, 10));
-        const json gain = !decision.is_better
-                              ? json()
-                              : json{{"gain", rounded(decision.gain.ratio)}, {"noise", rounded(decision.noise)}};
+        const json gain =
+            !decision.is_better ? json() : json{{"gain", rounded(decision.ratio)}, {"noise", rounded(decision.noise)}};
         const std::string kernel = record.at("kernel"), isa = record.at("isa");
         const std::string key = kernel + "_" + record.at("dtype").get<std::string>();
         if (record.at("family") != "runtime") {

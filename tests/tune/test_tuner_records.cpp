@@ -49,7 +49,8 @@ json decision_record(const json &facts, bool is_better, const std::string &time)
     decision.defaults = {{"vectors", 2}};
     decision.best = {{"vectors", 4}};
     decision.is_better = is_better;
-    decision.gain = {1.0825, 0.002};
+    decision.ratio = 1.0825;
+    decision.error = 0.002;
     decision.noise = 0.004;
     return record_of(facts, decision, "normal", time);
 }
