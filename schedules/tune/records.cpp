@@ -1,10 +1,6 @@
 // See records.h.
 #include "records.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -37,6 +33,7 @@ Records::Records(std::string file) : path(std::move(file)) {
     int number = 0;
     for (std::string line; std::getline(in, line);) {
         number++;
+        is_cut_off = in.eof();
         try {
             if (!line.empty()) {
                 decision_of(json::parse(line));
@@ -44,41 +41,25 @@ Records::Records(std::string file) : path(std::move(file)) {
             }
         } catch (const std::exception &) {
             unreadable.push_back(path + ":" + std::to_string(number) +
-                                 (in.eof() ? ": the last line is cut off and left out" : ": no decision; left out"));
+                                 (is_cut_off ? ": the last line is cut off and left out" : ": no decision; left out"));
         }
     }
 }
 
 void Records::append(const json &record) {
-    write_line(record.dump() + "\n");
+    write(record.dump() + "\n");
     all.push_back(record);
 }
 
-void Records::write_line(const std::string &line) const {
+void Records::write(const std::string &line) {
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    const int file = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    struct stat before {};
-    char last = '\n';
-    bool is_kept = file >= 0 && fstat(file, &before) == 0 &&
-                   (before.st_size == 0 || pread(file, &last, 1, before.st_size - 1) == 1);
-    if (is_kept) {
-        // What follows a line that was cut off must not become part of it. In one call, so that a process that is killed leaves a
-        // whole line or the beginning of one.
-        const std::string text = (last == '\n' ? "" : "\n") + line;
-        errno = 0;
-        is_kept = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                  (text.empty() || fsync(file) == 0);
-    }
-    int error = is_kept ? 0 : errno != 0 ? errno : ENOSPC;
-    if (error != 0 && file >= 0 && S_ISREG(before.st_mode) && ftruncate(file, before.st_size) != 0) {
-        error = errno;
-    }
-    if (file >= 0) {
-        close(file);
-    }
-    if (error != 0) {
-        throw RecordsError("the database '" + path + "' cannot be written: " + std::strerror(error));
+    errno = 0;
+    std::ofstream out(path, std::ios::app);
+    out << (is_cut_off ? "\n" : "") << line << std::flush;
+    is_cut_off = !out;
+    if (!out) {
+        throw RecordsError("the database '" + path + "' cannot be written: " + std::strerror(errno));
     }
 }
 

@@ -32,14 +32,15 @@ public:
     const std::vector<std::string> &complaints() const { return unreadable; }
 
     /** Throws RecordsError if nothing can be appended. */
-    void require_writable() const { write_line(""); }
-    /** Appends a line and waits until it is on the disk. If that fails, the file is as it was before, and RecordsError says why. */
+    void require_writable() { write(""); }
+    /** Appends a line, or throws RecordsError. */
     void append(const json &record);
 
 private:
-    void write_line(const std::string &line) const;
+    void write(const std::string &line);
 
     std::string path;
+    bool is_cut_off = false;  // the last line, so that what follows must not become part of it
     std::vector<json> all;
     std::vector<std::string> unreadable;
 };

@@ -168,27 +168,31 @@ TEST_F(RecordsTest, SaysWhenItCannotBeWritten) {
     EXPECT_THROW(Records("/dev/full").append(json::object()), RecordsError);
 }
 
-TEST_F(RecordsTest, AFullDiskLeavesTheFileAsItWas) {
-    Records(file).append(decision_record(some_facts(), true, "2026-11-21T10:00:00Z"));
-    const std::string before = text_of(file);
+/** Does something in a process in which no file may grow beyond so many bytes. Whether it threw. */
+template<typename Error, typename Work>
+bool fails_on_full_disk(rlim_t bytes, const Work &work) {
     const pid_t process = fork();
-    ASSERT_GE(process, 0);
     if (process == 0) {
-        // No file may grow by more than a few bytes.
         signal(SIGXFSZ, SIG_IGN);
-        const rlimit limit = {before.size() + 20, before.size() + 20};
+        const rlimit limit = {bytes, bytes};
         setrlimit(RLIMIT_FSIZE, &limit);
         try {
-            Records(file).append(decision_record(some_facts(), false, "2026-11-21T11:00:00Z"));
-        } catch (const RecordsError &) {
+            work();
+        } catch (const Error &) {
             _exit(0);
         }
         _exit(1);
     }
-    int status = 0;
-    ASSERT_EQ(waitpid(process, &status, 0), process);
-    EXPECT_EQ(status, 0);
-    EXPECT_EQ(text_of(file), before);
+    int status = 1;
+    return waitpid(process, &status, 0) == process && status == 0;
+}
+
+TEST_F(RecordsTest, AFullDiskCostsOneRecord) {
+    const json record = decision_record(some_facts(), true, "2026-11-21T10:00:00Z");
+    Records(file).append(record);
+    EXPECT_TRUE(fails_on_full_disk<RecordsError>(text_of(file).size() + 20, [&] { Records(file).append(record); }));
+    Records(file).append(record);
+    EXPECT_EQ(Records(file).decisions(), (std::vector<json>{record, record}));
 }
 
 // ---- the file of parameters ----
@@ -366,22 +370,7 @@ TEST_F(RecordsTest, ADeviceIsWrittenToAndNotReplaced) {
 TEST_F(RecordsTest, AFullDiskLeavesTheFileOfParameters) {
     const std::string target = folder + "/out.json";
     replace_file(target, "old\n");
-    const pid_t process = fork();
-    ASSERT_GE(process, 0);
-    if (process == 0) {
-        signal(SIGXFSZ, SIG_IGN);
-        const rlimit limit = {100, 100};
-        setrlimit(RLIMIT_FSIZE, &limit);
-        try {
-            replace_file(target, std::string(200, 'x'));
-        } catch (const std::runtime_error &) {
-            _exit(0);
-        }
-        _exit(1);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(process, &status, 0), process);
-    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(fails_on_full_disk<std::runtime_error>(100, [&] { replace_file(target, std::string(200, 'x')); }));
     EXPECT_EQ(text_of(target), "old\n");
     const std::filesystem::directory_iterator files(folder);
     EXPECT_EQ(std::distance(begin(files), end(files)), 1);  // nothing is left beside it
