@@ -2,7 +2,6 @@
 #include "compile.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>

@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
         "Finds better parameters of the schedules and the runtime for this machine and keeps them as data. Without "
         "a command it tunes; interrupted, it goes on where it was when called again."};
     app.fallthrough();
-    std::set<std::string> efforts_named, isas, dtypes, kernels = {"runtime"};
+    std::set<std::string> efforts_named, dtypes, kernels = {"runtime"};
     for (const Effort &effort : efforts()) {
         efforts_named.insert(effort.name);
     }
@@ -26,16 +26,12 @@ int main(int argc, char **argv) {
     for (const SearchSpace &space : runtime_spaces()) {
         kernels.insert("runtime." + space.family);
     }
-    for (const std::string &isa : supported_isas()) {
-        isas.insert(isa);
-    }
-    const auto add_list = [&app](const char *name, std::vector<std::string> &words, std::set<std::string> all,
-                                 const char *help) {
-        all.insert("all");
+    const std::vector<std::string> isas = supported_isas();
+    const auto add_list = [&app](const char *name, std::vector<std::string> &words, const auto &all, const char *help) {
         app.add_option(name, words, help)
             ->delimiter(',')
             ->allow_extra_args(false)
-            ->check(CLI::IsMember(all))
+            ->check(CLI::IsMember(all) | CLI::IsMember({"all"}))
             ->capture_default_str();
     };
     add_list("--kernel", options.kernels, kernels, "kernels or families with commas between them, runtime among them");

@@ -17,9 +17,8 @@ using nlohmann::json;
 KernelInfo kernel_info(const char *name, const char *family, const char *generator, const char *parameters) {
     KernelInfo info{name, family, generator, {}};
     std::istringstream words(parameters);
-    for (std::string word; words >> word;) {
-        const std::size_t equals = word.find('=');
-        info.parameters[word.substr(0, equals)] = word.substr(equals + 1);
+    for (std::string parameter, value; std::getline(words >> std::ws, parameter, '=') >> value;) {
+        info.parameters[parameter] = value;
     }
     return info;
 }

@@ -129,7 +129,7 @@ def check_run(tuner):
     tuner.output.write_bytes(cut_off)
     for words in (["export"], ["--kernel", "gelu", *SMALL]):
         status, text = tuner.run(*words)
-        check(status == 1 and str(tuner.output) in text and "no JSON" in text and "[1/1" not in text, text)
+        check(status == 1 and str(tuner.output) in text and "no file of parameters" in text and "[1/1" not in text, text)
         check(tuner.output.read_bytes() == cut_off, "a file that cannot be read was replaced")
     tuner.output.write_bytes(before)
 

@@ -270,15 +270,12 @@ TEST_F(RecordsTest, RefusesAFileThatItCouldNotKeep) {
         }
         return "accepted";
     };
-    for (const char *text : {"", "{\"schedules\": {\"avx2\": {\"si", "[]", "{}", "<<<<<<< HEAD\n{\"schedules\": {}}"}) {
-        EXPECT_NE(refusal(text).find("is no JSON with an object 'schedules'"), std::string::npos) << text;
-    }
     for (const char *text :
-         {R"({"schedules": 3})", R"({"schedules": {"avx2": 3}})", R"({"schedules": {"avx2": {"a": 3}}})",
-          R"({"schedules": {}, "measured": {"avx2": []}})"}) {
-        EXPECT_NE(refusal(text).find("that are no objects"), std::string::npos) << text;
+         {"", R"({"schedules": {"avx2": {"si)", "[]", "{}", "<<<<<<< HEAD\n{\"schedules\": {}}", R"({"schedules": 3})",
+          R"({"schedules": {"avx2": 3}})", R"({"schedules": {"avx2": {"a": 3}}})",
+          R"({"schedules": {}, "measured": {"avx2": []}})", R"({"schedules": {}, "runtime": [3]})"}) {
+        EXPECT_NE(refusal(text).find("is no file of parameters"), std::string::npos) << text;
     }
-    EXPECT_NE(refusal(R"({"schedules": {}, "runtime": [3]})").find("are no objects"), std::string::npos);
     EXPECT_NE(refusal(R"({"schedules": {}, "machine": {"name": "another"}})").find("another machine"),
               std::string::npos);
     EXPECT_EQ(refusal(R"({"schedules": {"avx2": {"a": {"vectors": 3}}}})"), "accepted");
