@@ -120,8 +120,7 @@ int command_export(Session &session) {
 /** Times choices against the default parameters. */
 int command_compare(const Options &options) {
     Session session(options);
-    std::vector<std::string> left_out;
-    const std::vector<Subject> subjects = session.subjects(left_out);
+    const std::vector<Subject> subjects = session.subjects();
     if (options.kernels.front() == "all" || subjects.empty()) {
         throw std::invalid_argument("compare wants a --kernel that has parameters");
     }
@@ -130,12 +129,12 @@ int command_compare(const Options &options) {
         for (const std::string &text : options.choices) {
             choices.push_back(choice_named(text, subject.defaults, subject.space));
         }
-        CallEvaluator evaluator(
+        const auto evaluator = make_evaluator(
             session, subject, [] { return interrupted != 0; }, [](const std::string &) {});
-        if (evaluator.admitted(choices).size() < choices.size() && interrupted == 0) {
-            throw std::runtime_error(subject.name() + ": " + evaluator.refused.at(0));
+        if (evaluator->admitted(choices).size() < choices.size() && interrupted == 0) {
+            throw std::runtime_error(subject.name() + ": " + evaluator->refused.at(0));
         }
-        const auto result = evaluator.compare(choices, session.effort.final, true);
+        const auto result = evaluator->compare(choices, session.effort.final, true);
         if (interrupted != 0) {
             return exit_interrupted;
         }

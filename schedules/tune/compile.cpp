@@ -7,10 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-#include <vector>
+#include <thread>
 
 #include "Halide.h"
 #include "schedules/subprocess.h"
@@ -86,19 +87,23 @@ void Compiler::require_room() const {
 }
 
 std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vector<Choice> &choices) {
-    const std::string stem = (folder.path() / variant.symbol()).string() + "-";
-    std::vector<std::unique_ptr<schedules::Subprocess>> processes;
-    for (std::size_t i = 0; i < choices.size(); i++) {
-        const std::string each = stem + std::to_string(i);
-        processes.push_back(std::make_unique<schedules::Subprocess>([&] { compile(variant, choices[i], each); }));
-    }
+    const std::size_t at_once = std::max(1u, std::thread::hardware_concurrency());
+    const auto stem = [&](std::size_t i) { return folder.path() / (variant.symbol() + "-" + std::to_string(i)); };
+    std::deque<std::unique_ptr<schedules::Subprocess>> running;
     std::vector<Compiled> compiled;
-    for (std::size_t i = 0; i < choices.size(); i++) {
-        const std::string failure = processes[i]->wait();
+    for (std::size_t begun = 0; compiled.size() < choices.size();) {
+        if (begun < choices.size() && running.size() < at_once) {
+            running.push_back(
+                std::make_unique<schedules::Subprocess>([&] { compile(variant, choices[begun], stem(begun)); }));
+            begun++;
+            continue;
+        }
+        const std::string failure = running.front()->wait();
+        running.pop_front();
         if (!failure.empty()) {
             require_room();
         }
-        compiled.push_back({failure.empty() ? read_file(stem + std::to_string(i) + ".o") : "", failure});
+        compiled.push_back({failure.empty() ? read_file(stem(compiled.size()).string() + ".o") : "", failure});
     }
     return compiled;
 }

@@ -31,7 +31,7 @@ class Compiler {
 public:
     Compiler();
 
-    /** Object files as bytes, compiled at the same time; for a choice that Halide refuses its message. Throws std::runtime_error
+    /** Object files as bytes, compiled as many at a time as there are processors; for a choice that Halide refuses its message. Throws std::runtime_error
      *  on a full disk, which says nothing about a choice. */
     std::vector<Compiled> objects(const Variant &variant, const std::vector<Choice> &choices);
     /** One of them. Throws std::runtime_error with Halide's message if it refuses. */

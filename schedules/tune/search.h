@@ -66,6 +66,7 @@ public:
 
     /** Those that compile and give the right bits. */
     virtual std::vector<Choice> admitted(const std::vector<Choice> &choices) = 0;
+    std::vector<std::string> refused;  // the others, each with the reason
 
     struct Result {
         std::vector<std::vector<Gain>> gains;  // over the default parameters, [choice][call]; fewer of a choice that

@@ -91,7 +91,7 @@ Session::Session(const Options &asked)
     }
 }
 
-std::vector<Subject> Session::subjects(std::vector<std::string> &left_out) {
+std::vector<Subject> Session::subjects() {
     const std::vector<Shape> shapes = shapes_named(options.shapes, effort.large_sets);
     std::vector<Subject> subjects;
     for (const SearchSpace &space : chosen_groups(options)) {

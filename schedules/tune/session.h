@@ -58,9 +58,11 @@ public:
     Compiler compiler;
     std::mt19937 random{1};
 
-    /** Those that the command line asks for, with calls that reach them; why others are not among them. All in a random
-     * order, so that a time that is too short leaves out no family. */
-    std::vector<Subject> subjects(std::vector<std::string> &left_out);
+    std::vector<std::string> left_out;  // by subjects(), each with the reason
+
+    /** Those that the command line asks for, with calls that reach them, in a random order, so that a time that is too short
+     *  leaves out no family. */
+    std::vector<Subject> subjects();
     /** What a record of the subject holds for. */
     json facts_of(const Subject &subject);
     /** Of these its space and code: with the default parameters, or of the runtime the program's. Empty if there is no such

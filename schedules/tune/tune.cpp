@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
-#include <stdexcept>
 
 #include "commands.h"
 #include "measure.h"
@@ -34,11 +33,12 @@ void say(const std::string &text) {
 }
 
 /** What would be tried, and how long it takes on an idle machine, as far as that can be said before. */
-void print_plan(const std::vector<Subject> &subjects, const std::vector<std::string> &left_out, const Effort &effort) {
+void print_plan(const Session &session, const std::vector<Subject> &subjects) {
     // Compiled and verified; between samples; of a processor.
     constexpr double seconds_per_candidate = 0.4, seconds_beside_sample = 1.5e-3, bytes_per_second = 1e10,
                      flops_per_second = 8e10;
     constexpr double finals = 0.4;  // of the subjects; most defaults are not beaten in the screen
+    const Effort &effort = session.effort;
     double total = 0;
     for (const Subject &subject : subjects) {
         const std::size_t choices = std::min(subject.choices().size(), effort.choices);
@@ -58,7 +58,7 @@ void print_plan(const std::vector<Subject> &subjects, const std::vector<std::str
         }
         std::printf("\n");
     }
-    for (const std::string &reason : left_out) {
+    for (const std::string &reason : session.left_out) {
         std::printf("left out: %s\n", reason.c_str());
     }
     std::printf("about %s\n", readable(total).c_str());
@@ -112,10 +112,10 @@ int decide(Session &session, const std::vector<Subject> &subjects, double budget
             const bool is_known = decision.has_value();
             std::vector<std::string> refused;
             if (!is_known) {
-                CallEvaluator evaluator(session, subject, stopped, report);
+                const auto evaluator = make_evaluator(session, subject, stopped, report);
                 decision =
-                    search(subject.space, subject.target, subject.defaults, session.effort, session.random, evaluator);
-                refused = evaluator.refused;
+                    search(subject.space, subject.target, subject.defaults, session.effort, session.random, *evaluator);
+                refused = evaluator->refused;
             }
             if (!decision->is_made) {
                 break;
@@ -151,17 +151,10 @@ int decide(Session &session, const std::vector<Subject> &subjects, double budget
 
 int command_tune(const Options &options) {
     Session session(options);
-    std::vector<std::string> left_out;
-    const std::vector<Subject> subjects = session.subjects(left_out);
-    if (options.dry_run) {
-        print_plan(subjects, left_out, session.effort);
-        return 0;
-    }
-    if (subjects.empty()) {
-        for (const std::string &reason : left_out) {
-            say(reason);
-        }
-        throw std::runtime_error("nothing to tune");
+    const std::vector<Subject> subjects = session.subjects();
+    if (options.dry_run || subjects.empty()) {
+        print_plan(session, subjects);
+        return subjects.empty() ? exit_failure : 0;
     }
     // Refused now is what could not be written at the end.
     read_tuned(session.output, session.machine_name);
