@@ -12,6 +12,8 @@
 #                 internal    called by functions of the runtime that choose among several kernels
 #                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
 #                 device      the same, on GPUs alone (docs/cuda.md)
+#                 written     no generator's, but called like `generator`'s: runtime/cpu/linear/<instruction set>/<name>.cpp,
+#                             of the instruction sets that own the family (cmake/HalyardTarget.cmake)
 #   family      whose schedule and parameters it has: schedules/*/<family>.cpp; statistics are in row.cpp, epilogues in
 #               matmul.cpp, and the families of devices say how many threads a block has (cmake/HalyardCuda.cmake)
 #   generator   the class in generators/
@@ -111,6 +113,15 @@ endforeach()
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_prefetch4_${rows}     matmul    matmul       matmul       rows=${rows} prefetch_interval=4 )
 endforeach()
+# Where x is bf16 as well as the weights, and an instruction set multiplies pairs of them
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_pairs_${rows}         matmul    matmul_pairs matmul_pairs rows=${rows} )
+endforeach()
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_pairs_prefetch4_${rows} matmul  matmul_pairs matmul_pairs rows=${rows} prefetch_interval=4 )
+endforeach()
+# The same by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
+halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
 foreach(function IN LISTS layer_activations)
@@ -125,6 +136,7 @@ halyard_kernel( pack_in_out               internal    pack         pack         
 halyard_kernel( pack_in_out_folded        internal    pack         pack         transposed=false folded=true )
 halyard_kernel( pack_sums                 internal    pack         pack_sums )
 halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    weighted=true )
+halyard_kernel( widen_panels              internal_f32  pack       widen_panels )  # bf16 ones
 
 # attention, beside its products
 halyard_kernel( attention_softmax         internal_f32  attention  attention_softmax )

@@ -31,7 +31,7 @@ double seconds_per_call(Contender &contender) {
 double limit_seconds(BenchmarkCase &bench_case) {
     Team team(bench_case.id.threads);
     std::vector<double> seconds;
-    for (const auto &limit : limits_of(bench_case, streams_of(halyard_context_isa(bench_case.context.get())), team)) {
+    for (const auto &limit : limits_of(bench_case, halyard_context_isa(bench_case.context.get()), team)) {
         seconds.push_back(seconds_per_call(*limit));
     }
     return bench_case.id.has_roofline() ? *std::max_element(seconds.begin(), seconds.end())

@@ -60,8 +60,8 @@ std::string compiler() {
 /** The instruction sets that this library holds, by name. */
 std::map<std::string, halyard_isa> isas() {
     std::map<std::string, halyard_isa> names;
-    for (int isa = operations::weakest_isa; isa <= operations::strongest_isa; isa++) {
-        names[halyard_isa_name(static_cast<halyard_isa>(isa))] = static_cast<halyard_isa>(isa);
+    for (const halyard_isa isa : operations::built_isas) {
+        names[halyard_isa_name(isa)] = isa;
     }
     return names;
 }
@@ -148,8 +148,9 @@ halyard_isa chosen_isa(const Options &options) {
     halyard_context *made = nullptr;
     require(halyard_context_create(&made));
     const std::unique_ptr<halyard_context, void (*)(halyard_context *)> context(made, halyard_context_destroy);
-    require(
-        halyard_context_set_max_isa(made, options.isa.empty() ? operations::strongest_isa : isas().at(options.isa)));
+    if (!options.isa.empty()) {
+        require(halyard_context_set_max_isa(made, isas().at(options.isa)));
+    }
     return halyard_context_isa(made);
 }
 
@@ -175,7 +176,8 @@ std::vector<FlopsLimit> rates_of(const Run &run) {
     for (const RowResult &row : run.rows) {
         if (row.rounds > 0 && row.id.has_roofline()) {
             const double seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
-            rates.push_back({isas().at(row.isa), row.id.threads, row.id.flops() / seconds});
+            rates.push_back(
+                {isa_of_products(isas().at(row.isa), row.id.dtype), row.id.threads, row.id.flops() / seconds});
         }
     }
     return rates;

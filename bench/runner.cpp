@@ -98,7 +98,7 @@ void Runner::measure_into(RowResult &row) {
     }
     const auto call = [&bench_case](std::size_t set) { bench_case.id.kernel->call(bench_case, bench_case.sets[set]); };
     Local ours(call, bench_case.sets.size()), ours_again(call, bench_case.sets.size());
-    const auto limits = limits_of(bench_case, streams_of(halyard_context_isa(bench_case.context.get())), *team);
+    const auto limits = limits_of(bench_case, halyard_context_isa(bench_case.context.get()), *team);
     Own own{&ours, &ours_again, {}};
     for (const auto &limit : limits) {
         own.limits.push_back(limit.get());

@@ -2,6 +2,7 @@
 #
 # Sets, for the including scope:
 #   HALYARD_KERNEL_OBJECTS   every generated object file
+#   HALYARD_WRITTEN_KERNELS  the sources of kernels that no generator makes
 #   halyard_kernel_lists     an interface target with the include directory of kernels/*.inc
 
 # runtime/ checks every argument once and builds the buffers itself, so that Halide's own checks could not fail; they
@@ -72,9 +73,11 @@ function(halyard_kernel name signature family generator)
         if(family MATCHES "^(elementwise|row)$")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
         endif()
-        list(JOIN ARGN " " fixed_params)
-        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_generated
-                     "HALYARD_GENERATED(${name}, ${family}, ${generator}, \"${fixed_params}\")")
+        if(NOT signature STREQUAL "written")
+            list(JOIN ARGN " " fixed_params)
+            set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_generated
+                         "HALYARD_GENERATED(${name}, ${family}, ${generator}, \"${fixed_params}\")")
+        endif()
     endif()
     if(name IN_LIST HALYARD_DECLARED_KERNELS)
         foreach(dtype IN LISTS HALYARD_ALL_DTYPES)
@@ -89,12 +92,21 @@ function(halyard_kernel name signature family generator)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_ABSENT(${name}, ${dtype}, ${isa})")
                 continue()
             endif()
+            if(signature STREQUAL "written")
+                set(entry HALYARD_ABSENT)
+                if("${family}_${dtype}" IN_LIST HALYARD_OWN_${isa})
+                    set(entry HALYARD_WRITTEN)
+                    list(APPEND HALYARD_WRITTEN_KERNELS "${PROJECT_SOURCE_DIR}/runtime/cpu/linear/${isa}/${name}.cpp")
+                endif()
+                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "${entry}(${name}, ${dtype}, ${isa})")
+                continue()
+            endif()
             halyard_tuned_params(params ${isa} ${dtype} ${family} ${name})
             set(shared FALSE)
             if(HALYARD_BASE_${isa} AND NOT "${family}_${dtype}" IN_LIST HALYARD_OWN_${isa})
                 set(shared TRUE)
             endif()
-            if(family STREQUAL "matmul")
+            if(signature STREQUAL "matmul")
                 # The tiles that an instruction set has are those that have a width.
                 if(NOT params)
                     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_ABSENT(${name}, ${dtype}, ${isa})")
@@ -105,7 +117,7 @@ function(halyard_kernel name signature family generator)
             endif()
             if(shared)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants
-                                                    "HALYARD_SHARED(${name}, ${dtype}, ${HALYARD_BASE_${isa}})")
+                                                    "HALYARD_SHARED(${name}, ${dtype}, ${isa}, ${HALYARD_BASE_${isa}})")
                 continue()
             endif()
             set(symbol hk_${name}_${dtype}_${isa})
@@ -119,10 +131,10 @@ function(halyard_kernel name signature family generator)
                 ${program} -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
                 target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype}
                 ${ARGN} ${params})
-            if(family STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
+            if(signature STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
                 set(assembly "${HALYARD_KERNEL_DIR}/${symbol}.s")
                 set(commands COMMAND ${generate} -e assembly)
-                if(family STREQUAL "matmul")
+                if(signature STREQUAL "matmul")
                     # The kind of its prefetches is chosen in the assembly.
                     list(APPEND commands COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${assembly}" -P "${HALYARD_PREFETCH_SCRIPT}")
                 endif()
@@ -143,6 +155,7 @@ function(halyard_kernel name signature family generator)
         halyard_device_kernel(${name} ${family} ${generator} ${ARGN})
     endif()
     set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} PARENT_SCOPE)
+    set(HALYARD_WRITTEN_KERNELS ${HALYARD_WRITTEN_KERNELS} PARENT_SCOPE)
 endfunction()
 
 include("${CMAKE_CURRENT_SOURCE_DIR}/kernels.cmake")
@@ -164,8 +177,8 @@ endif()
 # The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, for those of them that are
 # built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows. HALYARD_DTYPE(name)
 # for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
-# HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
-# other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
+# HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, of one that no generator made, HALYARD_WRITTEN(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
+# isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "parameters"),
 # HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
 function(_halyard_write_list file)

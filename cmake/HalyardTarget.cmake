@@ -33,10 +33,16 @@ endif()
 
 if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_ARCH x86)
-    set(HALYARD_ALL_ISAS sse41 avx2 avx512)
+    set(HALYARD_ALL_ISAS sse41 avx2 avx512 avx512_bf16 amx)
     set(HALYARD_TARGET_sse41 ${HALYARD_TARGET_PROCESSOR}-${HALYARD_TARGET_SYSTEM}-sse41)
     set(HALYARD_TARGET_avx2 ${HALYARD_TARGET_sse41}-avx-avx2-fma-f16c)
     set(HALYARD_TARGET_avx512 ${HALYARD_TARGET_avx2}-avx512-avx512_skylake)
+    set(HALYARD_TARGET_avx512_bf16 ${HALYARD_TARGET_avx512}-avx512_cannonlake-avx512_zen4)
+    set(HALYARD_TARGET_amx ${HALYARD_TARGET_avx512})
+    set(HALYARD_BASE_avx512_bf16 avx512)
+    set(HALYARD_OWN_avx512_bf16 matmul_pairs_bf16)
+    set(HALYARD_BASE_amx avx512)
+    set(HALYARD_OWN_amx matmul_tiles_bf16)
 else()
     # Conversions of halves belong to ARMv8.0, arithmetic with them to ARMv8.2; Halide's feature arm_fp16 stands for both
     # (schedules/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it

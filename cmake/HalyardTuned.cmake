@@ -245,7 +245,7 @@ function(halyard_tuned_params out isa dtype family name)
             endforeach()
         endforeach()
         # Which tiles an instruction set has is no matter of tuning.
-        if(family STREQUAL "matmul" AND NOT params)
+        if(family MATCHES "^matmul" AND NOT params)
             break()
         endif()
     endforeach()

@@ -3,9 +3,10 @@
 //     values   to(inner, outer, panel) = from(inner, outer, panel)    a row of a panel is 16 features of a position
 //     keys     to(inner, outer, panel) = from(outer, inner, panel)    a row of a panel is a feature of 16 positions
 //
-// each rounded to the cache's storage type, or widened from it.
+// each rounded to the cache's storage type, or widened from it. In bf16 a row of a panel is of two positions or features.
 #include "Halide.h"
 
+#include "panels.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/kv_move.h"
@@ -27,16 +28,20 @@ public:
 
     void configure() {
         tensors.configure(*this);
-        const DType panels = tensors.dtype;
-        tensors.add(*this, from, unpack ? panels : DType::f32);
-        tensors.add(*this, to, unpack ? DType::f32 : panels);
+        from.set_type(unpack ? panels().type() : Float(32));
+        to.set_type(unpack ? Float(32) : panels().type());
     }
 
     void generate() {
-        // element(inner, outer, panel) in the order of `from`.
-        const Expr stored = from(inner, outer, panel);
-        const Storage storage = tensors.storage();
-        element(inner, outer, panel) = unpack ? storage.widen(stored) : storage.narrow(stored);
+        // element(inner, outer, panel) in the order of `from`, the rows of panels being inner or outer.
+        const auto narrowed = [&](const Expr &i, const Expr &o) { return tensors.storage().narrow(from(i, o, panel)); };
+        if (unpack) {
+            element(inner, outer, panel) = panels().widen(from(inner, panels().row(outer), panel), outer);
+        } else if (transposed) {
+            element(inner, outer, panel) = panels().hold(inner, [&](const Expr &i) { return narrowed(i, outer); });
+        } else {
+            element(inner, outer, panel) = panels().hold(outer, [&](const Expr &o) { return narrowed(inner, o); });
+        }
         to(inner, outer, panel) = transposed ? element(outer, inner, panel) : element(inner, outer, panel);
     }
 
@@ -53,6 +58,8 @@ public:
     }
 
 private:
+    Panels panels() const { return {tensors.dtype, tensors.storage()}; }
+
     Var inner{"inner"}, outer{"outer"}, panel{"panel"};
     Func element{"element"};
 };

@@ -1,8 +1,9 @@
-// Packing of weights: a matrix as it comes into panels of 16 columns, input by input (runtime/weights.h):
-// panels(column, input, panel) = w, moved as bits; or, folded, times norm_weight + offset of the input.
+// Packing of weights: a matrix as it comes into panels of 16 columns, row by row (runtime/core/handles/weights.h):
+// panels(column, row, panel) = w of the row's inputs, moved as bits; or, folded, times norm_weight + offset of the input.
 #include "Halide.h"
 
 #include "folding.h"
+#include "panels.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/pack.h"
@@ -29,14 +30,17 @@ public:
         const Type type = fold ? tensors.type() : UInt(tensors.dtype == DType::f32 ? 32 : 16);
         w.set_type(type);
         norm_weight.set_type(type);
-        panels.set_type(type);
+        panels.set_type(held().type() == tensors.type() ? type : held().type());
     }
 
     void generate() {
         const Expr packed_column = column + panel * panel_width;
-        const Expr stored = transposed ? w(input, packed_column) : w(packed_column, input);
-        element(input, column, panel) = fold ? folded(tensors.storage(), stored, norm_weight(input), offset) : stored;
-        panels(column, input, panel) = element(input, column, panel);
+        const auto packed = [&](const Expr &input) {
+            const Expr stored = transposed ? w(input, packed_column) : w(packed_column, input);
+            return fold ? folded(tensors.storage(), stored, norm_weight(input), offset) : stored;
+        };
+        element(row, column, panel) = held().hold(row, packed);
+        panels(column, row, panel) = element(row, column, panel);
     }
 
     void schedule() {
@@ -44,12 +48,14 @@ public:
         panels.dim(0).set_extent(panel_width);
         panels.dim(1).set_stride(panel_width);
         tensors.begin_schedule(*this);
-        schedules::pack({element, panels, column, input, panel, panels.dim(1).extent(), transposed}, params,
-                        get_target());
+        schedules::pack({element, panels, column, row, panel, panels.dim(1).extent(), held().inputs(), transposed},
+                        params, get_target());
     }
 
 private:
-    Var column{"column"}, input{"input"}, panel{"panel"};
+    Panels held() const { return {tensors.dtype, tensors.storage()}; }
+
+    Var column{"column"}, row{"row"}, panel{"panel"};
     Func element{"element"};
 };
 

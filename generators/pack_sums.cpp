@@ -2,6 +2,7 @@
 // or of the panel times factor. The products of two f32 are exact in f64.
 #include "Halide.h"
 
+#include "panels.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/pack.h"
@@ -17,22 +18,24 @@ public:
     GeneratorParam<bool> weighted{"weighted", false};
     schedules::PackParams params;  // of the family; it has nothing to choose here
 
-    Input<Buffer<void, 2>> panel{"panel"};    // panel(column, input)
+    Input<Buffer<void, 2>> panel{"panel"};    // panel(column, row)
     Input<Buffer<void, 1>> factor{"factor"};  // factor(input)
     Input<int> inputs{"inputs"};
     Input<Buffer<double, 1>> so_far{"so_far"};  // may be sums
     Output<Buffer<double, 1>> sums{"sums"};
 
-    void configure() { tensors.configure(*this, panel, factor); }
+    void configure() {
+        tensors.configure(*this, factor);
+        panel.set_type(held().type());
+    }
 
     void generate() {
         const RDom input(0, inputs, "input");
         k = input.x;
-        const Storage storage = tensors.storage();
-        element(column, i) = storage.widen(panel(column, i));
+        element(column, i) = held().widen(panel(column, held().row(i)), i);
         Expr term = cast<double>(element(column, k));
         if (weighted) {
-            term *= cast<double>(storage.widen(factor(k)));
+            term *= cast<double>(tensors.storage().widen(factor(k)));
         }
         sum(column) = so_far(column);
         sum(column) = strict_float(sum(column) + term);
@@ -50,6 +53,8 @@ public:
     }
 
 private:
+    Panels held() const { return {tensors.dtype, tensors.storage()}; }
+
     Var column{"column"}, i{"i"};
     RVar k;
     Func element{"element"}, sum{"sum"};

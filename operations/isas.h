@@ -10,11 +10,12 @@
 namespace halyard::operations {
 
 namespace isa_named {
-constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512;
+constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512,
+                      avx512_bf16 = HALYARD_ISA_AVX512_BF16, amx = HALYARD_ISA_AMX;
 constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16;
 }  // namespace isa_named
 
-/** Weakest first, without a gap. */
+/** Weakest first. */
 constexpr halyard_isa built_isas[] = {
 #define HALYARD_ISA(name) isa_named::name,
 #include "kernels/isas.inc"
@@ -22,12 +23,11 @@ constexpr halyard_isa built_isas[] = {
 };
 constexpr halyard_isa weakest_isa = *std::begin(built_isas), strongest_isa = *std::rbegin(built_isas);
 
-/** Those of this machine that have fused multiply-add. */
+/** Those of this machine that have fused multiply-add and, whatever the types, sums in the one order; AMX has its own. */
 inline std::vector<halyard_isa> fused_isas() {
     std::vector<halyard_isa> isas;
-    for (int i = weakest_isa; i <= strongest_isa; i++) {
-        const auto isa = static_cast<halyard_isa>(i);
-        if (isa != HALYARD_ISA_SSE41 && halyard_isa_supported(isa) != 0) {
+    for (const halyard_isa isa : built_isas) {
+        if (isa != HALYARD_ISA_SSE41 && isa != HALYARD_ISA_AMX && halyard_isa_supported(isa) != 0) {
             isas.push_back(isa);
         }
     }

@@ -314,7 +314,8 @@ bool sees(const halyard_block_config &c, std::int64_t query, std::int64_t key) {
 }
 
 /** One head of a query; `head`: of keys and values. */
-EstimateRow attended(const BlockValues &block, const EstimateRow &q, const Sight &sight, std::size_t head) {
+EstimateRow attended(const BlockValues &block, const EstimateRow &q, const Sight &sight, std::size_t head,
+                     Dtype products) {
     Estimates seen;  // values
     EstimateRow scores;
     double largest = -INFINITY, least = INFINITY;
@@ -351,6 +352,8 @@ EstimateRow attended(const BlockValues &block, const EstimateRow &q, const Sight
             variance += square(weights[n]) *
                             (square(value.value - mean) * relative + value.variance + square(unit * value.value)) +
                         square(underflow);
+            // Rounded to be multiplied, after they were summed.
+            variance += square(value.value) * stored_as(products, exactly(weights[n])).variance;
         }
         // The sum of the weights: 512 / 64 sums in a lane, 6 of lanes, and the merges.
         const double of_total = (14 + 2 * blocks) * square(unit);
@@ -360,9 +363,11 @@ EstimateRow attended(const BlockValues &block, const EstimateRow &q, const Sight
 }
 
 /** Before the sum with the residual or, without one, before it is stored. */
-Estimates attention(const BlockValues &values, const Estimates &x, const Tokens &tokens, const Rounding &r) {
+Estimates attention(const BlockValues &values, const Estimates &input, const Tokens &tokens, const Rounding &r) {
     const auto *turns = &tokens.positions;
-    const HeadEstimates q = project_heads(values, x, values.q, values.q_bias, values.q_norm, turns, r, Dtype::f32);
+    const Estimates x = stored_as(r.products, input);
+    const Dtype heads = r.stored == r.products ? r.products : Dtype::f32;
+    const HeadEstimates q = project_heads(values, x, values.q, values.q_bias, values.q_norm, turns, r, heads);
     const HeadEstimates k = project_heads(values, x, values.k, values.k_bias, values.k_norm, turns, r, r.stored);
     const HeadEstimates v = project_heads(values, x, values.v, values.v_bias, {}, nullptr, r, r.stored);
     const auto group = static_cast<std::size_t>(values.config.num_attention_heads / values.kv_heads());
@@ -371,11 +376,11 @@ Estimates attention(const BlockValues &values, const Estimates &x, const Tokens 
         const Sight sight = tokens.sight(token, k, v);
         result.emplace_back();
         for (std::size_t head = 0; head < q[token].size(); head++) {
-            const EstimateRow one = attended(values, q[token][head], sight, head / group);
+            const EstimateRow one = attended(values, q[token][head], sight, head / group, heads);
             result.back().insert(result.back().end(), one.begin(), one.end());
         }
     }
-    return product_of(stored_as(r.between, result), values.o, values.o_bias);
+    return product_of(stored_as(r.products, stored_as(r.between, result)), values.o, values.o_bias);
 }
 
 /** Whole sequences. */
@@ -432,7 +437,8 @@ Tokens late(const std::vector<LateToken> &given) {
 // ---- Blocks ------------------------------------------------------------------------------------------------------
 
 /** The same. */
-Estimates feed_forward(const BlockValues &values, const Estimates &x, const Rounding &r) {
+Estimates feed_forward(const BlockValues &values, const Estimates &input, const Rounding &r) {
+    const Estimates x = stored_as(r.products, input);
     const halyard_block_config &c = values.config;
     const auto beta = static_cast<double>(c.swish_beta);
     const bool gated = c.gated_mlp != 0;
@@ -458,7 +464,7 @@ Estimates feed_forward(const BlockValues &values, const Estimates &x, const Roun
             each = gated ? product_of(each, up[row][i]) : each;
         }
     }
-    return product_of(stored_as(r.between, hidden), values.down, values.down_bias);
+    return product_of(stored_as(r.products, stored_as(r.between, hidden)), values.down, values.down_bias);
 }
 
 /** Before it is stored. */
@@ -600,7 +606,7 @@ StackResult stack(const StackValues &values, const std::vector<std::int64_t> &in
     x = normalized(stored_as(rounding.between, x), {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags},
                    rounded_to(rounding.between, values.norm));
     result.hidden.push_back(expected_of(x));
-    Estimates logits = product_of(stored_as(rounding.between, x), values.lm_head, {});
+    Estimates logits = product_of(stored_as(rounding.products, stored_as(rounding.between, x)), values.lm_head, {});
     const auto softcap = static_cast<double>(c.final_logit_softcapping);
     for (EstimateRow &row : logits) {
         for (Estimate &logit : row) {

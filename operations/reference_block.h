@@ -30,6 +30,8 @@ struct BlockValues {
 struct Rounding {
     Dtype stored = Dtype::f32;   // keys and values
     Dtype between = Dtype::f32;  // vectors, and what lies between the products; the residual stream of a stack
+    // What a product takes: queries and the weights of values too where `stored` is this type.
+    Dtype products = Dtype::f32;
 };
 
 /** What the block makes of the tokens of a whole sequence, before it is rounded to y's type. */

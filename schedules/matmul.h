@@ -23,6 +23,11 @@ struct Matmul {
     int group_size;       // inputs in a group
 };
 
+/** 0 for what is not negative, which the compiler cannot see: a load with it in its index is not merged with another. */
+inline Halide::Expr unknown_zero(const Halide::Expr &not_negative) {
+    return not_negative >> 31;
+}
+
 void matmul(const Matmul &stages, const MatmulParams &params, const Halide::Target &target);
 
 /** 0, and on the way a hint to the processor to prefetch into its second-level cache the line of `next` that holds byte

@@ -16,11 +16,12 @@ struct PackParams {
 };
 
 struct Pack {
-    Halide::Func element;  // element(input, column, panel)
-    Halide::Func panels;   // panels(column, input, panel), the same
-    Halide::Var column, input, panel;
-    Halide::Expr inputs;  // extent of input
-    bool transposed;      // elements lie in memory input by input; then there are at least min_transposed_inputs
+    Halide::Func element;  // element(row, column, panel)
+    Halide::Func panels;   // panels(column, row, panel), the same
+    Halide::Var column, row, panel;
+    Halide::Expr rows;  // extent of row
+    int row_inputs;     // of the matrix in a row
+    bool transposed;    // elements lie in memory input by input; then there are at least min_transposed_inputs
 };
 
 void pack(const Pack &stages, const PackParams &params, const Halide::Target &target);
@@ -34,6 +35,13 @@ struct PackSums {
 };
 
 void pack_sums(const PackSums &stages, const Halide::Target &target);
+
+struct WidenPanels {
+    Halide::Func wide;  // wide(column, input, panel), of an even number of inputs
+    Halide::Var column, input;
+};
+
+void widen_panels(const WidenPanels &stages, const Halide::Target &target);
 
 }  // namespace halyard::schedules
 

@@ -1,13 +1,12 @@
-// See attention.h.
+// See attention.h and operands.h.
 #include "attention.h"
 
-#include <algorithm>
-#include <cmath>
+#include "operands.h"
 
 namespace halyard::bench {
 namespace {
 
-constexpr unsigned input_seed = 300, history_seed = 310;
+constexpr unsigned history_seed = 310;
 constexpr std::int64_t sampled_rows = 4, sampled_columns = 512;
 
 }  // namespace
@@ -22,24 +21,7 @@ HeadsView::HeadsView(const Matrix &matrix, std::int64_t sequences, std::int64_t 
     view.strides = strides;
 }
 
-// ---- History ----
-
-History::History(const CaseId &id)
-    : past_keys(id.dtype, id.sequences() * id.cached, id.heads().kv_width(), history_seed, 1.0),
-      past_values(id.dtype, id.sequences() * id.cached, id.heads().kv_width(), history_seed + 1, 1.0) {}
-
-void History::make_caches(BenchmarkCase &bench_case) const {
-    const CaseId &id = bench_case.id;
-    const HeadShape &shape = id.heads();
-    const Matrix k = past_keys.whole(), v = past_values.whole();
-    const HeadsView keys(k, id.sequences(), shape.kv_heads, shape.head_dim);
-    const HeadsView values(v, id.sequences(), shape.kv_heads, shape.head_dim);
-    for (OperandSet &set : bench_case.sets) {
-        set.cache = make_cache(id, 1);
-        require(
-            halyard_kv_cache_append(bench_case.context.get(), set.cache.get(), 0, nullptr, &keys.view, &values.view));
-    }
-}
+// ---- caches ----
 
 std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t layers) {
     halyard_kv_cache_options options{};
@@ -54,56 +36,55 @@ std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t laye
     return {made, halyard_kv_cache_destroy};
 }
 
-halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache) {
-    for (std::int64_t sequence = 0; sequence < id.sequences(); sequence++) {
-        const halyard_status status = halyard_kv_cache_truncate(cache, sequence, id.cached);
-        if (status != HALYARD_OK) {
-            return status;
-        }
+void add_history(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
+    if (!id.decodes()) {
+        return;
     }
-    return HALYARD_OK;
+    const HeadShape &shape = id.heads();
+    const std::int64_t positions = id.sequences() * id.cached;
+    Parameters &parameters = bench_case.parameters;
+    parameters.add_matrix("keys", id.dtype, positions, shape.kv_width(), history_seed, 1.0);
+    parameters.add_matrix("values", id.dtype, positions, shape.kv_width(), history_seed + 1, 1.0);
+    const Matrix k = parameters.matrices.at("keys").whole(), v = parameters.matrices.at("values").whole();
+    const HeadsView keys(k, id.sequences(), shape.kv_heads, shape.head_dim);
+    const HeadsView values(v, id.sequences(), shape.kv_heads, shape.head_dim);
+    for (OperandSet &set : bench_case.sets) {
+        set.cache = make_cache(id, 1);
+        require(
+            halyard_kv_cache_append(bench_case.context.get(), set.cache.get(), 0, nullptr, &keys.view, &values.view));
+    }
 }
 
-// ---- Attention ----
+halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache, halyard_status status) {
+    for (std::int64_t i = 0; cache != nullptr && status == HALYARD_OK && i < id.sequences(); i++) {
+        status = halyard_kv_cache_truncate(cache, i, id.cached);
+    }
+    return status;
+}
 
-Attention::Attention(BenchmarkCase &bench_case)
-    : past(bench_case.id.decodes() ? std::make_unique<History>(bench_case.id) : nullptr) {
+// ---- attention ----
+
+void prepare_attention(BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
     const HeadShape &shape = id.heads();
-    for (std::size_t i = 0; i < id.set_count(bench_case.cold_set); i++) {
-        OperandSet operands;
-        for (const Input input : {q, k, v}) {
-            operands.inputs.emplace_back(id.dtype, id.rows, input == q ? shape.query_width() : shape.kv_width());
-            // Queries long enough to look at some of many keys more than at others.
-            operands.inputs.back().fill_random(input_seed + input, 0.0, input == q ? 1.5 : 1.0);
-        }
-        operands.outputs.emplace_back(id.dtype, id.rows, shape.query_width());
-        bench_case.sets.push_back(std::move(operands));
-    }
-    if (past) {
-        past->make_caches(bench_case);
-    }
+    // Queries long enough to look at some of many keys more than at others.
+    bench_case.make_sets({{shape.query_width(), 1.5}, {shape.kv_width(), 1.0}, {shape.kv_width(), 1.0}},
+                         shape.query_width());
+    add_history(bench_case);
 
-    Sample sample;
-    sample.rows = spread(id.rows, sampled_rows);
-    sample.columns = spread(shape.query_width(), sampled_columns);
+    Sample sample(id.rows, sampled_rows, shape.query_width(), sampled_columns);
     const std::vector<Matrix> &inputs = bench_case.sets[0].inputs;
     for (const std::int64_t row : sample.rows) {
         // Rows are the sequences of a decode, the positions of a prompt.
-        const auto at = [&](Input input, const PeriodicMatrix *history) {
-            return [&, input, history](std::int64_t position) {
-                const bool is_past = position < id.cached;
-                return is_past ? history->row(row * id.cached + position)
-                               : inputs[input].row(id.decodes() ? row : position);
+        const auto at = [&](const Matrix &input, const char *history) {
+            return [&, history](std::int64_t position) {
+                return position < id.cached ? bench_case.parameters.matrices.at(history).row(row * id.cached + position)
+                                            : input.row(id.decodes() ? row : position);
             };
         };
-        const operations::Row y = operations::attend(shape, inputs[q].row(row), id.decodes() ? id.cached + 1 : row + 1,
-                                                     at(k, past ? &past->keys() : nullptr),
-                                                     at(v, past ? &past->values() : nullptr), id.kernel->scalars[0]);
-        operations::Row &expected = sample.expected.emplace_back();
-        for (const std::int64_t column : sample.columns) {
-            expected.push_back(y[static_cast<std::size_t>(column)]);
-        }
+        sample.expect(operations::attend(shape, inputs[0].row(row), id.decodes() ? id.cached + 1 : row + 1,
+                                         at(inputs[1], "keys"), at(inputs[2], "values"), id.kernel->scalars[0]));
     }
     bench_case.sample = std::make_unique<Sample>(std::move(sample));
 }
@@ -111,14 +92,13 @@ Attention::Attention(BenchmarkCase &bench_case)
 halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set) {
     const CaseId &id = bench_case.id;
     const HeadShape &shape = id.heads();
-    const HeadsView q(set.inputs[Attention::q], id.sequences(), shape.heads, shape.head_dim);
-    const HeadsView k(set.inputs[Attention::k], id.sequences(), shape.kv_heads, shape.head_dim);
-    const HeadsView v(set.inputs[Attention::v], id.sequences(), shape.kv_heads, shape.head_dim);
+    const HeadsView q(set.inputs[0], id.sequences(), shape.heads, shape.head_dim);
+    const HeadsView k(set.inputs[1], id.sequences(), shape.kv_heads, shape.head_dim);
+    const HeadsView v(set.inputs[2], id.sequences(), shape.kv_heads, shape.head_dim);
     HeadsView y(set.outputs[0], id.sequences(), shape.heads, shape.head_dim);
-    const halyard_status status =
-        operations::call_attention(bench_case.context.get(), q.view, k.view, v.view, set.cache.get(),
-                                   static_cast<float>(id.kernel->scalars[0]), y.view);
-    return status == HALYARD_OK && set.cache ? rewind_cache(id, set.cache.get()) : status;
+    return rewind_cache(id, set.cache.get(),
+                        operations::call_attention(bench_case.context.get(), q.view, k.view, v.view, set.cache.get(),
+                                                   static_cast<float>(id.kernel->scalars[0]), y.view));
 }
 
 }  // namespace halyard::bench

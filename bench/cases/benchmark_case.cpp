@@ -3,25 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
-#include "layer.h"
-
 namespace halyard::bench {
-namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-
-/** The distance of neighbouring values of the type where `exact` lies. */
-double unit_in_last_place(double exact, Dtype dtype) {
-    const int fraction_bits = dtype == Dtype::f32 ? 23 : dtype == Dtype::f16 ? 10 : 7;
-    const int least_exponent = dtype == Dtype::f16 ? -14 : -126;
-    const int exponent = exact == 0 ? least_exponent : std::max(std::ilogb(exact), least_exponent);
-    return std::ldexp(1.0, exponent - fraction_bits);
-}
-
-}  // namespace
 
 // ---- CaseId ----
 
@@ -96,38 +80,35 @@ BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, haly
     require(halyard_context_set_max_isa(made, isa));
 
     const Kernel &kernel = *id.kernel;
-    if (kernel.prepare) {
-        kernel.prepare(*this);
-        return;
-    }
-    const std::size_t count = id.set_count(cold_set);
-    for (std::size_t set = 0; set < count; set++) {
-        OperandSet operands;
-        for (int i = 0; i < kernel.inputs; i++) {
-            const bool is_residual = kernel.layer && i == 1;
-            operands.inputs.emplace_back(id.dtype, id.rows, is_residual ? id.d_out : id.d * kernel.input_width);
-            operands.inputs.back().fill_random(static_cast<unsigned>(i) + 1, 0.0, 1.5);
-        }
-        for (int i = 0; i < kernel.outputs; i++) {
-            operands.outputs.emplace_back(id.output_dtype(), id.rows, id.output_width());
-        }
-        sets.push_back(std::move(operands));
-    }
     if (kernel.has_weight) {
         weight = random_vector(id.dtype, id.d, 100, 1.0);
     }
     if (kernel.has_bias) {
         bias = random_vector(id.dtype, id.d, 101, 0.0);
     }
-    if (kernel.layer) {
-        const auto made_layer = std::make_shared<Layer>(id);
-        made_layer->pack(*this);
-        sample = std::make_unique<Sample>(made_layer->sample(*this));
-        layer = made_layer;
+    if (kernel.prepare) {
+        kernel.prepare(*this);
+        return;
     }
+    make_sets(std::vector<Input>(static_cast<std::size_t>(kernel.inputs), {id.d * kernel.input_width, 1.5}), id.d);
     for (OperandSet &set : sets) {
         for (const Matrix *matrix : matrices(set)) {
             set.arguments.push_back(const_cast<DLTensor *>(&matrix->view));
+        }
+    }
+}
+
+void BenchmarkCase::make_sets(const std::vector<Input> &inputs, std::int64_t output_width) {
+    for (std::size_t count = id.set_count(cold_set); count > 0; count--) {
+        OperandSet &operands = sets.emplace_back();
+        for (const auto &[width, deviation] : inputs) {
+            if (width > 0) {
+                operands.inputs.emplace_back(id.dtype, id.rows, width)
+                    .fill_random(static_cast<unsigned>(operands.inputs.size()), 0.0, deviation);
+            }
+        }
+        for (int i = 0; i < id.kernel->outputs; i++) {
+            operands.outputs.emplace_back(id.output_dtype(), id.rows, output_width);
         }
     }
 }
@@ -178,27 +159,14 @@ Accuracy BenchmarkCase::accuracy() const {
         const std::vector<operations::ExpectedRow> expected =
             operation.reference(rows, id.kernel->scalars.data(), id.dtype);
         for (std::size_t k = 0; k < expected.size(); k++) {
-            const operations::Row got = set.outputs[k].row(row);
-            double largest = std::numeric_limits<double>::min(), error = 0;
-            for (std::size_t i = 0; i < got.size(); i++) {
-                const double exact = expected[k][i].value;
-                const double distance = std::isnan(got[i]) ? infinite : std::fabs(got[i] - exact);
-                if (std::isinf(distance)) {
-                    return {infinite, infinite};
-                }
-                largest = std::max(largest, std::fabs(exact));
-                error = std::max(error, distance);
-                worst.ulps = std::max(worst.ulps, distance / unit_in_last_place(exact, set.outputs[k].dtype()));
-            }
-            worst.error = std::max(worst.error, error / largest);
+            worst.add(set.outputs[k].row(row), operations::values_of(expected[k]), set.outputs[k].dtype());
         }
     }
     return worst;
 }
 
 double BenchmarkCase::tolerance() const {
-    const double unit = id.output_dtype() == Dtype::f32 ? 0x1p-24 : id.output_dtype() == Dtype::f16 ? 0x1p-11 : 0x1p-8;
-    return 1e-5 + 2 * unit;
+    return 1e-5 + 2 * operations::unit_roundoff(id.output_dtype());
 }
 
 double BenchmarkCase::peer_tolerance() const {

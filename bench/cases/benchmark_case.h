@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "matrix.h"
 #include "operations/layers.h"
 #include "operations/operations.h"
 #include "operations/transformers.h"
+#include "parameters.h"
 #include "sample.h"
 #include "timing/streams.h"
 
@@ -22,34 +22,20 @@ namespace halyard::bench {
 using operations::BlockForm;
 using operations::Cost;
 using operations::HeadShape;
-using operations::layer_norm_eps;
 using operations::LayerForm;
-using operations::rms_norm_eps;
-constexpr float beta = operations::usual_beta;
 
 /** The tensors of one call. Which of them a kernel has is said by the kernel. */
 struct OperandSet {
-    std::vector<Matrix> inputs;         // x; gate, up; x, residual
-    std::vector<Matrix> outputs;        // y; residual_out, y
-    std::vector<DLTensor *> arguments;  // these and weight and bias in the order of an Operation
-    std::vector<std::shared_ptr<const halyard_weights>> weights;  // of layers: the first product's, then the second's
-    std::shared_ptr<halyard_kv_cache> cache;                      // of attention and blocks that decode
-    std::shared_ptr<const halyard_block> block;                   // of blocks
-};
-
-/** How far outputs are from the float64 reference. */
-struct Accuracy {
-    /** The largest error relative to the largest value of the same row and output; infinite where a NaN stands. */
-    double error = 0;
-    /** The largest error in units in the last place of the exact result; negative where it is not counted: products
-     *  cancel, so that a small element has a large one whoever computes it. */
-    double ulps = -1;
+    std::vector<Matrix> inputs;                             // x; gate, up; x, residual
+    std::vector<Matrix> outputs;                            // y; residual_out, y
+    std::vector<DLTensor *> arguments;                      // these and weight and bias in the order of an Operation
+    operations::LayerTensors layer;                         // the same of a layer
+    std::vector<std::shared_ptr<halyard_weights>> weights;  // of layers: the first product's, then the second's
+    std::shared_ptr<halyard_kv_cache> cache;                // of attention and blocks that decode
+    std::shared_ptr<const halyard_block> block;             // of blocks
 };
 
 struct BenchmarkCase;
-class Layer;
-class Attention;
-class Block;
 class Model;
 
 /** A row of the catalogue: an operation, with what peers and reports know it by. */
@@ -70,7 +56,7 @@ struct Kernel {
     bool has_weight = false, has_bias = false;
     std::optional<Dtype> cast_to;                     // the output's type where it is another
     halyard_glu_layout layout = HALYARD_GLU_GATE_UP;  // of packed gated units
-    /** Makes operands and sample of what is no layer and not rows x d. */
+    /** Makes operands and sample of what is no operation on tensors of rows. */
     std::function<void(BenchmarkCase &bench_case)> prepare;
     /** One call of the library on one set of operands. */
     std::function<halyard_status(BenchmarkCase &bench_case, OperandSet &set)> call;
@@ -106,7 +92,6 @@ struct CaseId {
     Cost cost() const;
     std::size_t bytes_moved() const { return cost().bytes; }
     std::size_t weight_bytes() const { return cost().weight_bytes; }
-    std::size_t cache_bytes() const { return cost().cache_bytes; }
     double flops() const { return cost().flops; }
     /** How many operand sets there are: one if hot, else enough to leave every cache before coming round. */
     std::size_t set_count(std::size_t cold_set) const;
@@ -122,14 +107,19 @@ struct BenchmarkCase {
     std::shared_ptr<halyard_context> context;
     std::vector<OperandSet> sets;          // as many as CaseId::set_count
     std::unique_ptr<Matrix> weight, bias;  // of a norm
-    // What the row's kernel is, for peers.
-    std::shared_ptr<const Layer> layer;
-    std::shared_ptr<const Attention> attention;
-    std::shared_ptr<const Block> block;
+    Parameters parameters;                 // of layers, blocks and models; what a cache holds
+    std::vector<std::int64_t> tokens;      // of a model, those that are cached first
     std::shared_ptr<const Model> model;
     std::unique_ptr<const Sample> sample;  // of all these
     std::size_t cold_set;                  // bytes
     std::size_t resident = 0;              // of models: how much larger the process became
+
+    /** An input of the operand sets; one of no width is none. */
+    struct Input {
+        std::int64_t width;
+        double deviation;  // of its values, round 0
+    };
+    void make_sets(const std::vector<Input> &inputs, std::int64_t output_width);
 
     /** Calls the library on operand set `set`; throws if it refuses. */
     void call(std::size_t set);

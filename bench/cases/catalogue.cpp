@@ -3,10 +3,7 @@
 #include <deque>
 #include <string_view>
 
-#include "attention.h"
-#include "block.h"
-#include "layer.h"
-#include "model.h"
+#include "operands.h"
 
 namespace halyard::bench {
 namespace {
@@ -60,7 +57,10 @@ Kernel layer_kernel(const std::string &name, const LayerForm &form) {
     kernel.inputs = form.takes_residual() ? 2 : 1;
     kernel.has_weight = form.norm != HALYARD_NORM_NONE;
     kernel.has_bias = form.norm == HALYARD_NORM_LAYER;
-    kernel.call = call_layer;
+    kernel.prepare = prepare_layer;
+    kernel.call = [form](BenchmarkCase &bench_case, OperandSet &set) {
+        return operations::call_layer(bench_case.context.get(), form, set.layer);
+    };
     return kernel;
 }
 
@@ -72,7 +72,7 @@ Kernel make_attention(const HeadShape &heads, double softcap) {
                   shared + "x" + std::to_string(heads.head_dim);
     kernel.attention = heads;
     kernel.scalars = {softcap};
-    kernel.prepare = [](BenchmarkCase &bench_case) { bench_case.attention = std::make_shared<Attention>(bench_case); };
+    kernel.prepare = prepare_attention;
     kernel.call = call_attention;
     return kernel;
 }
@@ -114,17 +114,8 @@ const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
         kernel.operation = form.is_model() ? "model" : "block";
         kernel.group = form.is_model() ? "models" : "blocks";
         kernel.block = form;
-        if (form.is_model()) {
-            kernel.prepare = [](BenchmarkCase &bench_case) { bench_case.model = std::make_shared<Model>(bench_case); };
-            kernel.call = call_model;
-        } else {
-            kernel.prepare = [](BenchmarkCase &bench_case) {
-                const auto block = std::make_shared<Block>(*bench_case.id.kernel->block, bench_case.id.dtype, 0);
-                block->prepare(bench_case);
-                bench_case.block = block;
-            };
-            kernel.call = call_block;
-        }
+        kernel.prepare = form.is_model() ? prepare_model : prepare_block;
+        kernel.call = form.is_model() ? call_model : call_block;
         return kernel;
     });
 }

@@ -1,7 +1,5 @@
-// See layer.h.
-#include "layer.h"
-
-#include <cmath>
+// See operands.h.
+#include "operands.h"
 
 namespace halyard::bench {
 namespace {
@@ -9,85 +7,96 @@ namespace {
 constexpr unsigned first_seed = 200, bias_seed = 210;
 constexpr std::int64_t sampled_columns = 256, sampled_rows = 4, sampled_ffn_rows = 2;
 
-PeriodicMatrix layer_matrix(const CaseId &id, Layer::Part part) {
-    const std::int64_t out = part == Layer::down ? id.d : id.d_out, in = part == Layer::down ? id.d_out : id.d;
-    return {id.dtype, out, in, first_seed + part, 1 / std::sqrt(static_cast<double>(in))};
+const halyard_weights *pack(const BenchmarkCase &bench_case, OperandSet &set, const Matrix &matrix,
+                            const halyard_pack_options &options) {
+    halyard_weights *packed = nullptr;
+    require(halyard_weights_pack(bench_case.context.get(), &matrix.view, &options, nullptr, 0, &packed));
+    set.weights.emplace_back(packed, halyard_weights_destroy);
+    return packed;
 }
 
-}  // namespace
-
-Layer::Layer(const CaseId &case_id)
-    : id(case_id),
-      form(*case_id.kernel->layer), matrices{layer_matrix(id, first), layer_matrix(id, up), layer_matrix(id, down)} {
-    if (form.has_bias) {
-        bias_first = random_vector(id.dtype, matrices[first].out(), bias_seed + first, 0);
-    }
-    if (form.has_bias && form.is_ffn) {
-        bias_down = random_vector(id.dtype, matrices[down].out(), bias_seed + down, 0);
-    }
+const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) {
+    return matrix ? &matrix->view : nullptr;
 }
 
-Sample Layer::sample(const BenchmarkCase &bench_case) const {
-    Sample sample;
-    sample.rows = spread(id.rows, form.is_ffn ? sampled_ffn_rows : sampled_rows);
-    sample.columns = spread(id.output_width(), sampled_columns);
+Sample sample_of(const BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
+    const LayerForm &form = *id.kernel->layer;
+    const Parameters &parameters = bench_case.parameters;
     const auto values = [](const auto &vector) { return vector ? vector->row(0) : operations::Row(); };
-    const auto products = [&](Part part) {
+    const auto products = [&parameters](const char *name) -> operations::Products {
+        const auto found = parameters.matrices.find(name);
+        if (found == parameters.matrices.end()) {
+            return {};
+        }
         return
-            [&matrix = matrices[part]](const operations::Row &x, std::int64_t output) { return matrix.dot(x, output); };
+            [&matrix = found->second](const operations::Row &x, std::int64_t output) { return matrix.dot(x, output); };
     };
-    const operations::LayerReference reference = {
-        products(first),         products(up),       products(down),    values(bench_case.weight),
-        values(bench_case.bias), values(bias_first), values(bias_down), id.d_out};
-    const OperandSet &set = bench_case.sets[0];
+    const operations::LayerReference reference = {products("first"),
+                                                  products("up"),
+                                                  products("down"),
+                                                  values(bench_case.weight),
+                                                  values(bench_case.bias),
+                                                  parameters.values("bias"),
+                                                  parameters.values("bias_down"),
+                                                  id.d_out};
+    Sample sample(id.rows, form.is_ffn ? sampled_ffn_rows : sampled_rows, id.output_width(), sampled_columns);
+    const std::vector<Matrix> &inputs = bench_case.sets[0].inputs;
     for (const std::int64_t row : sample.rows) {
-        const operations::Row residual = form.takes_residual() ? set.inputs[1].row(row) : operations::Row();
+        const operations::Row residual = form.takes_residual() ? inputs[1].row(row) : operations::Row();
         sample.expected.push_back(
-            operations::expected_of_layer(form, reference, set.inputs[0].row(row), residual, sample.columns));
+            operations::expected_of_layer(form, reference, inputs[0].row(row), residual, sample.columns));
     }
     return sample;
 }
 
-void Layer::pack(BenchmarkCase &bench_case) const {
+}  // namespace
+
+void prepare_layer(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
+    const LayerForm &form = *id.kernel->layer;
+    Parameters &parameters = bench_case.parameters;
+    parameters.add_matrix("first", id.dtype, id.d_out, id.d, first_seed);
+    if (form.gated) {
+        parameters.add_matrix("up", id.dtype, id.d_out, id.d, first_seed + 1);
+    }
+    if (form.is_ffn) {
+        parameters.add_matrix("down", id.dtype, id.d, id.d_out, first_seed + 2);
+    }
+    if (form.has_bias) {
+        parameters.add_vector("bias", id.dtype, id.d_out, bias_seed, 0);
+    }
+    if (form.has_bias && form.is_ffn) {
+        parameters.add_vector("bias_down", id.dtype, id.d, bias_seed + 2, 0);
+    }
+
+    bench_case.make_sets({{id.d, 1.5}, {form.takes_residual() ? id.d_out : 0, 1.5}}, id.output_width());
+    for (OperandSet &set : bench_case.sets) {
+        operations::LayerTensors &tensors = set.layer;
+        tensors.x = &set.inputs[0].view;
+        tensors.residual = form.takes_residual() ? &set.inputs[1].view : nullptr;
+        tensors.norm_weight = view_of(bench_case.weight);
+        tensors.norm_bias = view_of(bench_case.bias);
+        tensors.bias = parameters.vector("bias");
+        tensors.bias_down = parameters.vector("bias_down");
+        tensors.y = &set.outputs[0].view;
+    }
     {
-        const Matrix matrix = matrices[first].whole();
-        const std::unique_ptr<Matrix> other = form.gated ? std::make_unique<Matrix>(matrices[up].whole()) : nullptr;
-        const halyard_pack_options options = operations::pack_options(
-            form, other ? &other->view : nullptr, bench_case.weight ? &bench_case.weight->view : nullptr,
-            bench_case.bias ? &bench_case.bias->view : nullptr);
+        const Matrix matrix = parameters.matrices.at("first").whole();
+        const auto up = form.gated ? std::make_unique<Matrix>(parameters.matrices.at("up").whole()) : nullptr;
         for (OperandSet &set : bench_case.sets) {
-            set.weights.push_back(pack_weights(bench_case, matrix, options));
+            set.layer.first =
+                pack(bench_case, set, matrix,
+                     operations::pack_options(form, view_of(up), set.layer.norm_weight, set.layer.norm_bias));
         }
     }
     if (form.is_ffn) {
-        const Matrix matrix = matrices[down].whole();
+        const Matrix matrix = parameters.matrices.at("down").whole();
         for (OperandSet &set : bench_case.sets) {
-            set.weights.push_back(pack_weights(bench_case, matrix));
+            set.layer.down = pack(bench_case, set, matrix, {});
         }
     }
-}
-
-std::shared_ptr<const halyard_weights> pack_weights(const BenchmarkCase &bench_case, const Matrix &matrix,
-                                                    const halyard_pack_options &options) {
-    halyard_weights *packed = nullptr;
-    require(halyard_weights_pack(bench_case.context.get(), &matrix.view, &options, nullptr, 0, &packed));
-    return {packed, [packed](const halyard_weights *) { halyard_weights_destroy(packed); }};
-}
-
-halyard_status call_layer(BenchmarkCase &bench_case, OperandSet &set) {
-    const LayerForm &form = *bench_case.id.kernel->layer;
-    const auto view = [](const Matrix *matrix) { return matrix != nullptr ? &matrix->view : nullptr; };
-    operations::LayerTensors tensors;
-    tensors.x = &set.inputs[0].view;
-    tensors.residual = form.takes_residual() ? &set.inputs[1].view : nullptr;
-    tensors.norm_weight = view(bench_case.weight.get());
-    tensors.norm_bias = view(bench_case.bias.get());
-    tensors.bias = view(bench_case.layer->bias(Layer::first));
-    tensors.bias_down = view(bench_case.layer->bias(Layer::down));
-    tensors.first = set.weights[0].get();
-    tensors.down = form.is_ffn ? set.weights[1].get() : nullptr;
-    tensors.y = &set.outputs[0].view;
-    return operations::call_layer(bench_case.context.get(), form, tensors);
+    bench_case.sample = std::make_unique<Sample>(sample_of(bench_case));
 }
 
 }  // namespace halyard::bench

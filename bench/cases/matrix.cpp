@@ -48,17 +48,11 @@ operations::Row Matrix::row(std::int64_t index) const {
     return values;
 }
 
-DLTensor vector_view(const Matrix &matrix) {
-    DLTensor view = matrix.view;
-    view.ndim = 1;
-    view.shape++;
-    return view;
-}
-
 std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean) {
     auto vector = std::make_unique<Matrix>(dtype, 1, width);
     vector->fill_random(seed, mean, 0.1);
-    vector->view = vector_view(*vector);
+    vector->view.ndim = 1;
+    vector->view.shape++;
     return vector;
 }
 
@@ -91,10 +85,9 @@ operations::WeightMatrix PeriodicMatrix::weights() const {
     matrix.columns = [this](std::int64_t first, std::int64_t count) {
         operations::Row columns(static_cast<std::size_t>(ins * count));
         for (std::int64_t n = 0; n < count; n++) {
-            std::size_t place = place_of((first + n) * ins);
+            const operations::Row of_output = row(first + n);
             for (std::int64_t k = 0; k < ins; k++) {
-                columns[static_cast<std::size_t>(k * count + n)] = values[place];
-                place = place + 1 == random_period ? 0 : place + 1;
+                columns[static_cast<std::size_t>(k * count + n)] = of_output[static_cast<std::size_t>(k)];
             }
         }
         return columns;

@@ -1,20 +1,103 @@
-// See model.h.
-#include "model.h"
-
+// See operands.h.
 #include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
-#include <numeric>
+
+#include "operands.h"
 
 namespace halyard::bench {
+
+/** What the library makes of the parameters. */
+class Model {
+public:
+    explicit Model(const BenchmarkCase &bench_case)
+        : form(*bench_case.id.kernel->block), embedding(bench_case.parameters.matrices.at("embedding").whole()) {
+        std::vector<const halyard_block *> pointers;
+        for (std::int64_t i = 0; i < form.layers; i++) {
+            blocks.push_back(make_block(bench_case, std::to_string(i) + "."));
+            pointers.push_back(blocks.back().get());
+        }
+        const Matrix head = bench_case.parameters.matrices.at("head").whole();
+        halyard_stack_config config{};
+        config.vocab_size = form.vocabulary;
+        config.hidden_size = form.d;
+        config.norm = form.norm;
+        config.rms_norm_eps = form.eps();
+        halyard_stack_weights weights{};
+        weights.embed_tokens = &embedding.view;
+        weights.norm = bench_case.parameters.vector("norm");
+        weights.lm_head = &head.view;
+        halyard_stack *made = nullptr;
+        require(halyard_stack_create(bench_case.context.get(), &config, &weights, pointers.data(), form.layers, &made));
+        stack = {made, [made](const halyard_stack *) { halyard_stack_destroy(made); }};
+    }
+
+    /** Runs tokens [first, first + count) of the row; logits of the last, or with `all` of each. */
+    halyard_status forward(const BenchmarkCase &bench_case, halyard_kv_cache *cache, std::int64_t first,
+                           std::int64_t count, bool all, DLTensor logits) const {
+        DLTensor tokens = {const_cast<std::int64_t *>(bench_case.tokens.data() + first),
+                           {kDLCPU, 0},
+                           1,
+                           {kDLInt, 64, 1},
+                           &count,
+                           nullptr,
+                           0};
+        if (!all) {
+            logits.ndim = 1;
+            logits.shape++;
+        }
+        halyard_stack_options options{};
+        options.all_logits = all ? 1 : 0;
+        return halyard_stack_forward(bench_case.context.get(), stack.get(), &tokens, cache, nullptr, &options, &logits);
+    }
+
+private:
+    const BlockForm &form;
+    const Matrix embedding;  // the stack reads it
+    std::vector<std::shared_ptr<const halyard_block>> blocks;
+    std::shared_ptr<const halyard_stack> stack;
+};
+
 namespace {
 
 constexpr unsigned embedding_seed = 500, head_seed = 501, norm_seed = 502;
 constexpr std::int64_t sampled_columns = 256;
 constexpr std::size_t judged_tokens = 2;  // of a prompt in float64: a second each
+
+double error_of_two_tokens(const BenchmarkCase &bench_case) {
+    const BlockForm &form = *bench_case.id.kernel->block;
+    const Parameters &parameters = bench_case.parameters;
+    std::vector<std::int64_t> tokens = bench_case.tokens;
+    tokens.resize(std::min(judged_tokens, tokens.size()));
+    std::vector<operations::BlockValues> blocks;
+    for (std::int64_t i = 0; i < form.layers; i++) {
+        blocks.push_back(block_values(bench_case, std::to_string(i) + "."));
+    }
+    operations::StackValues values;
+    values.config.norm = form.norm;
+    values.config.rms_norm_eps = form.eps();
+    values.embed_tokens.resize(static_cast<std::size_t>(form.vocabulary));
+    for (const std::int64_t token : tokens) {
+        values.embed_tokens[static_cast<std::size_t>(token)] = parameters.matrices.at("embedding").row(token);
+    }
+    values.norm.weight = parameters.values("norm");
+    values.lm_head = parameters.matrices.at("head").weights();
+    for (const operations::BlockValues &block : blocks) {
+        values.blocks.push_back(&block);
+    }
+
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    Matrix logits(Dtype::f32, count, form.vocabulary);
+    std::memset(logits.data(), 0xff, logits.bytes());
+    require(bench_case.model->forward(bench_case, nullptr, 0, count, true, logits.view));
+    Sample sample(count, count, form.vocabulary, sampled_columns);
+    for (const operations::ExpectedRow &row : operations::stack(values, tokens).logits) {
+        sample.expect(operations::values_of(row));
+    }
+    return sample.worst_error(logits);
+}
 
 }  // namespace
 
@@ -25,131 +108,44 @@ std::size_t resident_bytes() {
     return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-Model::Model(BenchmarkCase &bench_case)
-    : shape(*bench_case.id.kernel->block), embed(bench_case.id.dtype, shape.vocabulary, shape.d, embedding_seed, 1.0),
-      lm_head(bench_case.id.dtype, shape.vocabulary, shape.d, head_seed, 1 / std::sqrt(static_cast<double>(shape.d))),
-      norm(bench_case.id.dtype, 1, shape.d) {
+void prepare_model(BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
-    norm.fill_random(norm_seed, 1.0, 0.1);
-    for (std::int64_t layer = 0; layer < shape.layers; layer++) {
-        layers.push_back(std::make_unique<Block>(shape, id.dtype, static_cast<unsigned>(layer)));
+    const BlockForm &form = *id.kernel->block;
+    Parameters &parameters = bench_case.parameters;
+    parameters.add_matrix("embedding", id.dtype, form.vocabulary, form.d, embedding_seed, 1.0);
+    parameters.add_matrix("head", id.dtype, form.vocabulary, form.d, head_seed);
+    parameters.add_vector("norm", id.dtype, form.d, norm_seed, 1.0);
+    for (std::int64_t i = 0; i < form.layers; i++) {
+        add_block(parameters, std::to_string(i) + ".", form, id.dtype, static_cast<unsigned>(i));
     }
-    // Tokens far apart in the vocabulary, none twice in a row.
+    // Tokens far apart in the vocabulary, none twice in a row: a prompt's, or those that are cached and then the one that is
+    // decoded.
     for (std::int64_t i = 0; i < id.cached + id.tokens(); i++) {
-        ids.push_back((i * 7919 + 17) % shape.vocabulary);
+        bench_case.tokens.push_back((i * 7919 + 17) % form.vocabulary);
     }
 
     const std::size_t before = resident_bytes();
-    make_stack(bench_case);
+    bench_case.model = std::make_shared<Model>(bench_case);
     OperandSet &set = bench_case.sets.emplace_back();
-    set.outputs.emplace_back(Dtype::f32, 1, shape.vocabulary);
-    set.cache = make_cache(id, shape.layers);
-    DLTensor &logits = set.outputs[0].view;
+    set.outputs.emplace_back(Dtype::f32, 1, form.vocabulary);
+    set.cache = make_cache(id, form.layers);
     if (id.decodes()) {
-        require(forward(bench_case, set.cache.get(), 0, static_cast<std::size_t>(id.cached), false, logits));
+        require(bench_case.model->forward(bench_case, set.cache.get(), 0, id.cached, false, set.outputs[0].view));
     }
-    require(call(bench_case, set));
+    require(call_model(bench_case, set));
     bench_case.resident = resident_bytes() - before;
 
-    Sample sample;
+    Sample sample(1, 1, form.vocabulary, form.vocabulary);
     sample.known_error = error_of_two_tokens(bench_case);
-    sample.rows = {0};
-    sample.columns.resize(static_cast<std::size_t>(shape.vocabulary));
-    std::iota(sample.columns.begin(), sample.columns.end(), std::int64_t{0});
-    sample.expected = {set.outputs[0].row(0)};
+    sample.expect(set.outputs[0].row(0));
     bench_case.sample = std::make_unique<Sample>(std::move(sample));
 }
 
-void Model::make_stack(const BenchmarkCase &bench_case) {
-    std::vector<const halyard_block *> pointers;
-    for (const auto &layer : layers) {
-        packed.push_back(layer->make(bench_case));
-        pointers.push_back(packed.back().get());
-    }
-    embedding_values = std::make_unique<Matrix>(embed.whole());
-    const Matrix head_values = lm_head.whole();
-    const DLTensor norm_view = vector_view(norm);
-
-    halyard_stack_config config{};
-    config.vocab_size = shape.vocabulary;
-    config.hidden_size = shape.d;
-    config.norm = shape.norm;
-    config.rms_norm_eps = rms_norm_eps;
-    halyard_stack_weights weights{};
-    weights.embed_tokens = &embedding_values->view;
-    weights.norm = &norm_view;
-    weights.lm_head = &head_values.view;
-    halyard_stack *made = nullptr;
-    require(halyard_stack_create(bench_case.context.get(), &config, &weights, pointers.data(), shape.layers, &made));
-    stack = {made, [made](const halyard_stack *) { halyard_stack_destroy(made); }};
-}
-
-halyard_status Model::forward(const BenchmarkCase &bench_case, halyard_kv_cache *cache, std::size_t first,
-                              std::size_t count, bool all, DLTensor &logits) const {
-    std::int64_t count_shape[1] = {static_cast<std::int64_t>(count)};
-    DLTensor tokens = {
-        const_cast<std::int64_t *>(ids.data() + first), {kDLCPU, 0}, 1, {kDLInt, 64, 1}, count_shape, nullptr, 0};
-    DLTensor result = logits;
-    if (!all) {
-        result.ndim = 1;
-        result.shape = logits.shape + 1;
-    }
-    halyard_stack_options options{};
-    options.all_logits = all ? 1 : 0;
-    return halyard_stack_forward(bench_case.context.get(), stack.get(), &tokens, cache, nullptr, &options, &result);
-}
-
-halyard_status Model::call(const BenchmarkCase &bench_case, OperandSet &set) const {
-    const auto first = static_cast<std::size_t>(bench_case.id.cached);
-    const halyard_status status =
-        forward(bench_case, set.cache.get(), first, ids.size() - first, false, set.outputs[0].view);
-    return status == HALYARD_OK ? halyard_kv_cache_truncate(set.cache.get(), 0, bench_case.id.cached) : status;
-}
-
-// ---- float64 ----
-
-std::vector<operations::Row> Model::reference(std::size_t count, const std::vector<std::int64_t> &columns) const {
-    std::vector<operations::BlockValues> blocks;
-    for (const auto &layer : layers) {
-        blocks.push_back(layer->values());
-    }
-    operations::StackValues values;
-    values.config.norm = shape.norm;
-    values.config.rms_norm_eps = rms_norm_eps;
-    const std::vector<std::int64_t> tokens(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
-    values.embed_tokens.resize(static_cast<std::size_t>(shape.vocabulary));
-    for (const std::int64_t token : tokens) {
-        values.embed_tokens[static_cast<std::size_t>(token)] = embed.row(token);
-    }
-    values.norm.weight = norm.row(0);
-    values.lm_head = lm_head.weights();
-    for (const operations::BlockValues &block : blocks) {
-        values.blocks.push_back(&block);
-    }
-    std::vector<operations::Row> logits;
-    for (const operations::ExpectedRow &all : operations::stack(values, tokens).logits) {
-        operations::Row &row = logits.emplace_back();
-        for (const std::int64_t column : columns) {
-            row.push_back(all[static_cast<std::size_t>(column)].value);
-        }
-    }
-    return logits;
-}
-
-double Model::error_of_two_tokens(const BenchmarkCase &bench_case) const {
-    const std::size_t count = std::min(judged_tokens, ids.size());
-    Matrix logits(Dtype::f32, static_cast<std::int64_t>(count), shape.vocabulary);
-    std::memset(logits.data(), 0xff, logits.bytes());
-    require(forward(bench_case, nullptr, 0, count, true, logits.view));
-    Sample sample;
-    sample.rows = spread(static_cast<std::int64_t>(count), static_cast<std::int64_t>(count));
-    sample.columns = spread(shape.vocabulary, sampled_columns);
-    sample.expected = reference(count, sample.columns);
-    return sample.worst_error(logits);
-}
-
 halyard_status call_model(BenchmarkCase &bench_case, OperandSet &set) {
-    return bench_case.model->call(bench_case, set);
+    const CaseId &id = bench_case.id;
+    return rewind_cache(
+        id, set.cache.get(),
+        bench_case.model->forward(bench_case, set.cache.get(), id.cached, id.tokens(), false, set.outputs[0].view));
 }
 
 }  // namespace halyard::bench

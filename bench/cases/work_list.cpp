@@ -165,36 +165,26 @@ const std::map<std::string, halyard_activation> activations = {{"silu", HALYARD_
 
 // ---- What a list can ask for ----
 
-/** A model as a `model` line gives it. */
-struct ModelShape {
-    std::int64_t d, ff;
-    HeadShape heads;
-    halyard_norm norm;
-    halyard_activation activation;
-    bool gated, has_bias;
-    std::int64_t rope_theta, layers, vocabulary;
-};
-
 struct Part {
     std::string name, kernel;
     std::int64_t d, d_out;
 };
 
 /** The layers of a model: its projections without and with what follows them, its FFN, its FFN with norm and residual. */
-std::vector<Part> parts_of(const ModelShape &model) {
+std::vector<Part> parts_of(const BlockForm &model) {
     const std::string activation = model.activation == HALYARD_SILU ? "silu" : "gelu_tanh";
     const std::string unit = !model.gated ? activation : activation == "silu" ? "swiglu" : "geglu_tanh";
     const std::string linear = model.has_bias ? "linear_bias" : "linear";
     const std::string norm_ffn =
         (model.norm == HALYARD_NORM_LAYER ? "layer_norm_ffn_" : "rms_norm_ffn_") + unit + "_residual";
-    return {{"up", "linear", model.d, model.ff},
-            {"down", "linear", model.ff, model.d},
+    return {{"up", "linear", model.d, model.d_ff},
+            {"down", "linear", model.d_ff, model.d},
             {"projection", "linear", model.d, model.heads.query_width()},
-            {"up_fused", linear + "_" + unit, model.d, model.ff},
-            {"down_fused", model.has_bias ? linear + "_residual" : linear, model.ff, model.d},
-            {"ffn", "ffn_" + unit, model.d, model.ff},
-            {"norm_ffn", norm_ffn, model.d, model.ff},
-            {"norm_ffn_deferred", norm_ffn + ".deferred", model.d, model.ff}};
+            {"up_fused", linear + "_" + unit, model.d, model.d_ff},
+            {"down_fused", model.has_bias ? linear + "_residual" : linear, model.d_ff, model.d},
+            {"ffn", "ffn_" + unit, model.d, model.d_ff},
+            {"norm_ffn", norm_ffn, model.d, model.d_ff},
+            {"norm_ffn_deferred", norm_ffn + ".deferred", model.d, model.d_ff}};
 }
 
 /** Reads lists into rows. */
@@ -265,14 +255,16 @@ private:
         if (heads.heads % heads.kv_heads != 0) {
             statement.single("kv_heads").wrong("'kv_heads' must divide 'heads'");
         }
-        models[statement.names[0].text] = {number("d"),
+        const auto answer = [&](const char *key) { return choice_of(statement.single(key), "answer", yes_or_no); };
+        models[statement.names[0].text] = {nullptr,
+                                           number("d"),
                                            number("ff"),
                                            heads,
                                            choice_of(statement.single("norm"), "norm", norms),
                                            choice_of(statement.single("activation"), "activation", activations),
-                                           choice_of(statement.single("gated"), "answer", yes_or_no),
-                                           choice_of(statement.single("bias"), "answer", yes_or_no),
-                                           number_or(statement, "rope_theta", 0),
+                                           answer("gated"),
+                                           answer("bias"),
+                                           static_cast<double>(number_or(statement, "rope_theta", 0)),
                                            number_or(statement, "layers", 1),
                                            number_or(statement, "vocabulary", 0)};
     }
@@ -414,41 +406,32 @@ private:
     }
 
     const Kernel &transformer_kernel(const std::string &statement, const Word &word) const {
-        const ModelShape &model = choice_of(word, "model", models);
+        BlockForm form = choice_of(word, "model", models);
         if (statement == "attention") {
-            return attention_kernel(model.heads);
+            return attention_kernel(form.heads);
         }
-        const bool is_gpt2 = model.norm == HALYARD_NORM_LAYER && model.activation == HALYARD_GELU_TANH &&
-                             !model.gated && model.has_bias && model.rope_theta == 0;
-        const bool is_llama = model.norm == HALYARD_NORM_RMS && model.activation == HALYARD_SILU && model.gated &&
-                              !model.has_bias && model.rope_theta != 0;
+        const bool is_gpt2 = form.norm == HALYARD_NORM_LAYER && form.activation == HALYARD_GELU_TANH && !form.gated &&
+                             form.has_bias && form.rope_theta == 0;
+        const bool is_llama = form.norm == HALYARD_NORM_RMS && form.activation == HALYARD_SILU && form.gated &&
+                              !form.has_bias && form.rope_theta != 0;
         if (!is_gpt2 && !is_llama) {
             word.wrong(
                 "blocks are measured in the forms of GPT-2 (norm=layer activation=gelu_tanh gated=no bias=yes, no "
                 "rope_theta) and of Llama (norm=rms activation=silu gated=yes bias=no rope_theta=)");
         }
-        BlockForm form{is_gpt2 ? "gpt2" : "llama",
-                       model.d,
-                       model.ff,
-                       model.heads,
-                       model.norm,
-                       model.activation,
-                       model.gated,
-                       model.has_bias,
-                       static_cast<double>(model.rope_theta)};
-        if (statement == "stack") {
-            if (model.vocabulary == 0) {
-                word.wrong("'" + word.text + "' has no vocabulary=, which a whole model needs");
-            }
-            form.layers = model.layers;
-            form.vocabulary = model.vocabulary;
+        form.preset = is_gpt2 ? "gpt2" : "llama";
+        if (statement == "block") {
+            form.layers = 1;
+            form.vocabulary = 0;
+        } else if (form.vocabulary == 0) {
+            word.wrong("'" + word.text + "' has no vocabulary=, which a whole model needs");
         }
         return block_kernel(word.text, form);
     }
 
     std::string folder;  // of the suite's own lists
     int threads;
-    std::map<std::string, ModelShape> models;
+    std::map<std::string, BlockForm> models;
     std::set<std::string> present;
     std::vector<fs::path> files_open;
     std::vector<std::unique_ptr<std::string>> names;

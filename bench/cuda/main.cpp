@@ -6,11 +6,12 @@
 // many calls, each on the next set, is launched between two events: its time over the number of calls, the median of
 // several launches, with quartiles. Besides the time that the processor takes for one call that is not part of a graph.
 // A copy within the device's memory says what the memory can do.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "benchmark_case.h"
@@ -93,25 +94,7 @@ Measured measure(Gpu &gpu, const halyard_context *context, BenchmarkCase &bench_
     return m;
 }
 
-int run(int count, char **arguments) {
-    std::string plan, json, filter;
-    for (int i = 1; i < count; i++) {
-        const bool more = i + 1 < count;
-        if (std::strcmp(arguments[i], "--json") == 0 && more) {
-            json = arguments[++i];
-        } else if (std::strcmp(arguments[i], "--filter") == 0 && more) {
-            filter = arguments[++i];
-        } else if (arguments[i][0] != '-' && plan.empty()) {
-            plan = arguments[i];
-        } else {
-            plan.clear();
-            break;
-        }
-    }
-    if (plan.empty()) {
-        std::fprintf(stderr, "usage: cuda_bench PLAN [--json FILE] [--filter TEXT]\n");
-        return 2;
-    }
+int run(const std::string &plan, const std::string &json, const std::string &filter) {
     const std::vector<CaseId> cases = read_plan(plan);
     const halyard_status prepared = halyard_cuda_prepare(0);
     if (prepared == HALYARD_NO_DEVICE) {
@@ -141,11 +124,10 @@ int run(int count, char **arguments) {
         if (!file) {
             stop(json + " cannot be written");
         }
-        file << "{\"device\": \"" << gpu.name << "\", \"stand_in\": " << (gpu.stand_in ? "true" : "false")
-             << ", \"library\": \"" << halyard_version() << "\", \"copy_gbps\": " << copied / 1e9
-             << ", \"l2_bytes\": " << gpu.l2_bytes << ", \"rows\": [";
     }
-    bool first = true;
+    nlohmann::ordered_json result = {{"device", gpu.name},           {"stand_in", gpu.stand_in},
+                                     {"library", halyard_version()}, {"copy_gbps", copied / 1e9},
+                                     {"l2_bytes", gpu.l2_bytes},     {"rows", nlohmann::json::array()}};
     for (const CaseId &c : cases) {
         if (c.name().find(filter) == std::string::npos) {
             continue;
@@ -160,17 +142,22 @@ int run(int count, char **arguments) {
         std::printf("%-36s %10.2f %10.2f %10.2f %8.0f %7.1f %9.1f %9.2f\n", c.name().c_str(), m.time.median, m.time.low,
                     m.time.high, gbps, 1e11 * gbps / copied, tflops, m.call_us);
         std::fflush(stdout);
-        if (file.is_open()) {
-            file << (first ? "\n" : ",\n") << "{\"operation\": \"" << c.operation << "\", \"dtype\": \"" << c.dtype
-                 << "\", \"rows\": " << c.rows << ", \"width\": " << c.width << ", \"hidden\": " << c.hidden
-                 << ", \"us\": " << m.time.median << ", \"low\": " << m.time.low << ", \"high\": " << m.time.high
-                 << ", \"gbps\": " << gbps << ", \"tflops\": " << tflops << ", \"call_us\": " << m.call_us
-                 << ", \"sets\": " << m.sets << ", \"calls\": " << m.calls << "}";
-        }
-        first = false;
+        result["rows"].push_back({{"operation", c.operation},
+                                  {"dtype", c.dtype},
+                                  {"rows", c.rows},
+                                  {"width", c.width},
+                                  {"hidden", c.hidden},
+                                  {"us", m.time.median},
+                                  {"low", m.time.low},
+                                  {"high", m.time.high},
+                                  {"gbps", gbps},
+                                  {"tflops", tflops},
+                                  {"call_us", m.call_us},
+                                  {"sets", m.sets},
+                                  {"calls", m.calls}});
     }
     if (file.is_open()) {
-        file << "\n]}\n";
+        file << result.dump(1) << "\n";
     }
     halyard_context_destroy(context);
     return 0;
@@ -180,5 +167,11 @@ int run(int count, char **arguments) {
 }  // namespace halyard::bench::cuda
 
 int main(int count, char **arguments) {
-    return halyard::bench::cuda::run(count, arguments);
+    CLI::App app{"Measures the library's operations on the first GPU."};
+    std::string plan, json, filter;
+    app.add_option("PLAN", plan, "the cases, one a line")->required();
+    app.add_option("--json", json, "a file for the result");
+    app.add_option("--filter", filter, "only cases whose name has this text");
+    CLI11_PARSE(app, count, arguments);
+    return halyard::bench::cuda::run(plan, json, filter);
 }

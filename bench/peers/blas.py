@@ -3,7 +3,7 @@
 import ctypes
 
 from c_calls import POINTER, CCall, built, function
-from row_tensors import BoundRow, aligned, matrices_of
+from row_tensors import BoundRow, aligned, tensor_of
 
 OPERATIONS = ["linear"]
 DTYPES = ["f32"]
@@ -19,9 +19,9 @@ def product(name):
 def prepare(request, *called, weights_of=aligned):
     """`called` comes before the sizes (rows, inputs, outputs) and the addresses of x, w and y; weights_of(w) is an array."""
     form = request["layer"]
-    if form["gated"] or form["has_residual"] or form["bias"] or (form["activation"], form["norm"]) != ("identity", "none"):
+    if form["gated"] or form["has_residual"] or "bias" in request["tensors"] or (form["activation"], form["norm"]) != ("identity", "none"):
         raise NotImplementedError(LACKS)
-    row, matrix = BoundRow(request, 1), matrices_of(request)["first"]
+    row, matrix = BoundRow(request), tensor_of(request, "first")
     sizes = (ctypes.c_int * 3)(request["rows"], *reversed(matrix.shape))
     calls = []
     for (x,), (y,) in zip(row.inputs, row.outputs):

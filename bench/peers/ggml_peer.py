@@ -11,8 +11,9 @@ import importlib.util
 import os
 
 import numpy as np
+import row_functions
 from c_calls import POINTER, CCall, function
-from row_tensors import as_f32, eps_of, from_f32, inputs_of, layer_vector, matrices_of, output_width, vector
+from row_tensors import as_f32, from_f32, inputs_of, output_width, tensors_of
 
 PACKAGE = importlib.util.find_spec("llama_cpp")
 if PACKAGE is None:
@@ -31,11 +32,12 @@ IN_ALL_TYPES = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "ex
 IN_F32_AND_F16 = {"gelu": "gelu_erf", "silu": "silu", "swish": "silu"}
 BY_TABLE = {"gelu_tanh": "gelu", "gelu_sigmoid": "gelu_quick"}  # of f16 values: no result in f32
 UNARY = {**IN_ALL_TYPES, **IN_F32_AND_F16, **BY_TABLE, "softmax": "soft_max"}
-GATED = {"swiglu": "swiglu", "geglu": "geglu_erf", "geglu_tanh": "geglu", "reglu": "reglu"}
-BINARY = {"add": "add", "bilinear": "mul"}
+# By their activation.
+GATED = {"silu": "swiglu", "gelu": "geglu_erf", "gelu_tanh": "geglu", "relu": "reglu"}
+UNITS = [name for name, gate in row_functions.GATES.items() if gate in GATED]
 TYPES_OF = {
-    **dict.fromkeys([*IN_ALL_TYPES, *BINARY, "glu", "cast", "linear", "ffn"], DTYPES),
-    **dict.fromkeys([*IN_F32_AND_F16, *GATED, *[name + "_packed" for name in GATED]], ["f32", "f16"]),
+    **dict.fromkeys([*IN_ALL_TYPES, "add", "bilinear", "glu", "cast", "linear", "ffn"], DTYPES),
+    **dict.fromkeys([*IN_F32_AND_F16, *UNITS, *[name + "_packed" for name in UNITS]], ["f32", "f16"]),
     **dict.fromkeys([*BY_TABLE, "geglu_tanh", "geglu_tanh_packed"], ["f16"]),
 }
 NORMS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]
@@ -71,14 +73,14 @@ set_threads = function(CPU, "ggml_backend_cpu_set_n_threads", None, POINTER, INT
 BACKEND = function(CPU, "ggml_backend_cpu_init", POINTER)()
 
 
-class Graph:
+class Graph(row_functions.Library):
     """The graph of one operand set."""
 
-    def __init__(self, request, arrays, matrices):
+    def __init__(self, request, arrays, weights):
         self.context = init(InitParams(1 << 20, None, True))  # holds descriptions alone
         self.request, self.values, self.buffer = request, {}, None
         inputs = [self.tensor(array) for array in arrays]
-        self.outputs = self.layer(inputs, matrices) if matrices else self.row(inputs)
+        self.outputs = self.row(request)(inputs, weights)
         self.graph = new_graph(self.context)
         for output in self.outputs:
             expand(self.graph, output)
@@ -104,54 +106,40 @@ class Graph:
     def op(self, name, *tensors):
         return function(BASE, "ggml_" + name, POINTER, *[POINTER] * (1 + len(tensors)))(self.context, *tensors)
 
-    def plus(self, x, values):
-        return x if values is None else self.op("add", x, self.tensor(as_f32(values)))
+    def add(self, x, y):
+        return self.op("add", x, y)
 
-    def norm(self, x, rms):
-        name = "ggml_rms_norm" if rms else "ggml_norm"
-        y = function(BASE, name, POINTER, POINTER, POINTER, FLOAT)(self.context, x, eps_of(self.request))
-        weight, bias = vector(self.request, "weight"), vector(self.request, "bias")
-        if weight is not None:
-            y = self.op("mul", y, self.tensor(as_f32(weight)))
-        return self.plus(y, bias)
+    def multiply(self, x, y):
+        return self.op("mul", x, y)
 
-    def row(self, inputs):
-        operation, layout = self.request["operation"], self.request["layout"]
-        if operation in UNARY:
-            return [self.op(UNARY[operation], *inputs)]
-        if operation in GATED:
-            return [self.op(GATED[operation] + "_split", *inputs)]
-        if operation == "glu":
-            return [self.op("mul", self.op("sigmoid", inputs[0]), inputs[1])]
-        if operation.endswith("_packed"):
-            swapped = {"gate_up": "", "up_gate": "_swapped"}
-            if layout not in swapped:
-                raise NotImplementedError("keeps gate and up in halves")
-            return [self.op(GATED[operation.removesuffix("_packed")] + swapped[layout], *inputs)]
-        if operation in BINARY:
-            return [self.op(BINARY[operation], *inputs)]
-        if operation == "cast":
-            return [cast(self.context, inputs[0], CODES[self.request["output_dtype"]])]
-        if operation.startswith("add_"):
-            total = self.op("add", *inputs)
-            return [total, self.norm(total, "rms" in operation)]
-        return [self.norm(inputs[0], operation == "rms_norm")]
+    def cast(self, x, dtype):
+        return cast(self.context, x, CODES[dtype])
 
-    def layer(self, inputs, matrices):
-        form, x = self.request["layer"], inputs[0]
-        y = self.norm(x, form["norm"] == "rms") if form["norm"] != "none" else x
-        weights = {name: self.tensor(matrix) for name, matrix in matrices.items()}
-        hidden = self.plus(self.op("mul_mat", weights["first"], y), layer_vector(self.request, "bias"))
-        if form["gated"]:
-            up = self.op("mul_mat", weights["up"], y)
-            hidden = self.op("swiglu_split" if form["activation"] == "silu" else "geglu_split", hidden, up)
-        elif form["activation"] != "identity":
-            hidden = self.op(UNARY[form["activation"]], hidden)
-        if form["is_ffn"]:
-            hidden = self.plus(self.op("mul_mat", weights["down"], hidden), layer_vector(self.request, "bias_down"))
-        if form["has_residual"]:
-            hidden = self.op("add", hidden, inputs[0 if form["is_ffn"] else 1])
-        return [hidden]
+    def linear(self, x, weight, bias):
+        y = self.op("mul_mat", self.tensor(weight), x)
+        return y if bias is None else self.add(y, self.tensor(as_f32(bias)))
+
+    def activation(self, name):
+        return lambda x: self.op(UNARY[name], x)
+
+    def gated(self, name):
+        return (lambda *halves: self.op(GATED[name] + "_split", *halves)) if name in GATED else super().gated(name)
+
+    def packed(self, name, request):
+        swapped = {"gate_up": "", "up_gate": "_swapped"}
+        if request["layout"] not in swapped:
+            raise NotImplementedError("keeps gate and up in halves")
+        return lambda x: self.op(GATED[name] + swapped[request["layout"]], x)
+
+    def norm(self, rms, eps):
+        function_of_norm = function(BASE, "ggml_rms_norm" if rms else "ggml_norm", POINTER, POINTER, POINTER, FLOAT)
+
+        def norm(x, weight, bias):
+            y = function_of_norm(self.context, x, eps)
+            y = y if weight is None else self.multiply(y, self.tensor(as_f32(weight)))
+            return y if bias is None else self.add(y, self.tensor(as_f32(bias)))
+
+        return norm
 
     def call(self):
         return CCall((compute, BACKEND, self.graph), kept=self)
@@ -171,10 +159,10 @@ def prepare(request):
     if request["dtype"] == "f32" and activation in BY_TABLE:
         raise NotImplementedError("computes this activation by a table in f16")
     set_threads(BACKEND, request["threads"])
-    arrays, matrices = inputs_of(request), matrices_of(request)
+    arrays, weights = inputs_of(request), tensors_of(request)
     if is_layer:
         arrays = [as_f32(array) for array in arrays]
-    graphs = [Graph(request, arrays, matrices) for _ in range(request["sets"])]
+    graphs = [Graph(request, arrays, weights) for _ in range(request["sets"])]
     note = "activations in f32" if is_layer and request["dtype"] != "f32" else ""
     kind = CODES["f32" if is_layer else request["output_dtype"]]
     return [graph.call() for graph in graphs], lambda: graphs[0].results(kind), note

@@ -11,8 +11,7 @@ import struct
 
 import numpy as np
 from llama_cpp import llama_cpp as library
-from row_tensors import as_f32, read
-from row_tensors import matrix as matrix_of
+from row_tensors import as_f32, tensor_of
 
 VERSION = importlib.metadata.version("llama_cpp_python")
 FAMILY = "ggml"
@@ -25,10 +24,9 @@ TYPES = {"f32": 0, "bf16": 30}  # ggml's
 UINT32, FLOAT32, STRING = 4, 6, 8  # types of a GGUF file's values
 ALIGNMENT = 32
 
-# A block's matrices and norms in the request, by their names in the file.
+# A block's tensors in the request, by their names in the file.
 PARTS = {"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o", "ffn_gate": "gate", "ffn_up": "up",
-         "ffn_down": "down"}
-NORMS = ["attn_norm", "ffn_norm"]
+         "ffn_down": "down", "attn_norm": "norm0", "ffn_norm": "norm1"}
 
 
 def interleave(matrix, heads):
@@ -36,42 +34,41 @@ def interleave(matrix, heads):
     return matrix.reshape(heads, 2, -1, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
 
 
-def tensors_of(model, dtype):
-    """(name, shape as [out, in], type, function that makes the values) of every tensor."""
-    kind = TYPES[dtype]
+def tensors_of(request):
+    """(name, shape as [out, in], type, function that makes the values) of every tensor. Vectors are in f32."""
+    model = request["model"]
 
-    def matrix(name, part, change=lambda values: values):
-        return name + ".weight", [part["out"], part["in"]], kind, lambda: change(matrix_of(part, dtype))
+    def tensor(name, part, heads=None):
+        shape = request["tensors"][part]["shape"]
 
-    def norm(name, path):
-        return name + ".weight", [model["blocks"][0]["d"]], TYPES["f32"], lambda: as_f32(read(path, dtype, -1))
+        def make():
+            values = tensor_of(request, part)
+            return interleave(values, heads) if heads else as_f32(values) if len(shape) == 1 else values
 
-    yield matrix("token_embd", model["embedding"])
-    for index, block in enumerate(model["blocks"]):
-        for name, (weight, _) in zip(NORMS, block["norms"]):
-            yield norm(f"blk.{index}.{name}", weight)
+        return name + ".weight", shape, TYPES["f32" if len(shape) == 1 else request["dtype"]], make
+
+    yield tensor("token_embd", "embedding")
+    for index in range(model["layers"]):
         for name, part in PARTS.items():
-            heads = {"q": model["heads"], "k": model["kv_heads"]}.get(part)
-            change = (lambda values, heads=heads: interleave(values, heads)) if heads else (lambda values: values)
-            yield matrix(f"blk.{index}.{name}", block["matrices"][part], change)
-    yield norm("output_norm", model["last_norm"])
-    yield matrix("output", model["head"])
+            yield tensor(f"blk.{index}.{name}", f"{index}.{part}", {"q": model["heads"], "k": model["kv_heads"]}.get(part))
+    yield tensor("output_norm", "norm")
+    yield tensor("output", "head")
 
 
-def write_gguf(path, model, dtype):
-    block = model["blocks"][0]
+def write_gguf(path, request):
+    model = request["model"]
     values = {
         "general.architecture": (STRING, "llama"),
         "llama.vocab_size": (UINT32, model["vocabulary"]),
         "llama.context_length": (UINT32, 2048),
-        "llama.embedding_length": (UINT32, block["d"]),
-        "llama.feed_forward_length": (UINT32, block["d_ff"]),
-        "llama.block_count": (UINT32, len(model["blocks"])),
+        "llama.embedding_length": (UINT32, model["d"]),
+        "llama.feed_forward_length": (UINT32, model["d_ff"]),
+        "llama.block_count": (UINT32, model["layers"]),
         "llama.attention.head_count": (UINT32, model["heads"]),
         "llama.attention.head_count_kv": (UINT32, model["kv_heads"]),
-        "llama.attention.layer_norm_rms_epsilon": (FLOAT32, block["eps"]),
+        "llama.attention.layer_norm_rms_epsilon": (FLOAT32, request["eps"]),
         "llama.rope.dimension_count": (UINT32, model["head_dim"]),
-        "llama.rope.freq_base": (FLOAT32, block["rope_theta"]),
+        "llama.rope.freq_base": (FLOAT32, model["rope_theta"]),
         "tokenizer.ggml.model": (STRING, "none"),
     }
 
@@ -82,7 +79,7 @@ def write_gguf(path, model, dtype):
     def padding(size):
         return -size % ALIGNMENT
 
-    tensors = list(tensors_of(model, dtype))
+    tensors = list(tensors_of(request))
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values))
     for key, (kind, value) in values.items():
         packed = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
@@ -106,7 +103,7 @@ class Model:
         self.model = self.context = None
         self.vocabulary, self.cached = model["vocabulary"], model["cached"]
         path = os.path.join(os.path.dirname(request["output_paths"][0]), "model.gguf")
-        write_gguf(path, model, dtype)
+        write_gguf(path, request)
         try:
             options = library.llama_model_default_params()
             options.n_gpu_layers, options.use_mmap = 0, False

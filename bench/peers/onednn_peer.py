@@ -12,7 +12,8 @@ import sys
 
 import numpy as np
 from c_calls import POINTER, CCall, first_library, function
-from row_tensors import GATES, BoundRow, aligned, as_f32, eps_of, layer_vector, matrices_of, vector
+from row_functions import GATES as UNITS
+from row_tensors import BoundRow, aligned, as_f32, tensor_of, tensors_of
 
 PLACES = [os.environ[name] + below for name, below in (("dnnl_ROOT", "/lib"), ("dnnl_DIR", "/../..")) if name in os.environ]
 PLACES += [sys.prefix + "/peers/onednn/lib", sys.prefix + "/lib"]  # built by bench/peers/install, or the wheel
@@ -48,6 +49,7 @@ SWISH = 0x2C
 ACTIVATIONS = {"relu": (0x20, 0), "gelu": (0x31, 0), "gelu_tanh": (0x2B, 0), "gelu_sigmoid": (SWISH, 1.702),
                "silu": (SWISH, 1), "swish": (SWISH, 1), "sigmoid": (0x29, 0), "tanh": (0x21, 0), "exp": (0x2A, 0)}
 BINARY = {"add": ADD, "bilinear": MULTIPLY}
+GATES = {name: gate for name, gate in UNITS.items() if name not in BINARY}
 OPERATIONS = [*ACTIVATIONS, *GATES, *BINARY, "softmax", "cast", "rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm",
               "linear", "ffn"]
 
@@ -94,7 +96,7 @@ class Steps:
     def __init__(self, request):
         self.handles, self.arrays, self.steps = [], [], []
         self.request, self.dtype = request, request["dtype"]
-        self.row = BoundRow(request, 2 if request["operation"].startswith("add_") else 1)
+        self.row = BoundRow(request)
         self.inputs, self.outputs = [[[self.memory(array, dtype) for array in each] for each in zip(*sets)] for sets, dtype in
                                      ((self.row.inputs, self.dtype), (self.row.outputs, request["output_dtype"]))]
 
@@ -165,14 +167,14 @@ class Steps:
 
     def append_norm(self, shape, rms, x, y):
         flags, tensors = RMS_NORM if rms else 0, {SRC: x, DST: y}
-        for key, flag, argument in (("weight", USE_SCALE, SCALE), ("bias", USE_SHIFT, SHIFT)):
-            values = vector(self.request, key)
+        for key, flag, argument in (("norm_weight", USE_SCALE, SCALE), ("norm_bias", USE_SHIFT, SHIFT)):
+            values = tensor_of(self.request, key)
             if values is not None:  # in f32, whatever the type of the tensors, which all versions take
                 flags |= flag
                 tensors[argument] = self.memory_at(self.shape("f32", A, len(values)), aligned(as_f32(values)))
         try:
             description = self.description("layer_normalization_forward", ENGINE, INT(INFERENCE), shape, shape, NOTHING,
-                                           FLOAT(eps_of(self.request)), ctypes.c_uint(flags), NOTHING)
+                                           FLOAT(self.request["eps"]), ctypes.c_uint(flags), NOTHING)
         except RuntimeError:  # older versions do not know the flag
             if rms:
                 raise NotImplementedError("has no RMSNorm in this version") from None
@@ -205,10 +207,11 @@ class Steps:
 
     # ---- rows ----
 
-    def layer(self, matrices):
+    def layer(self):
         request, form, x, y = self.request, self.request["layer"], self.inputs[0], self.outputs[0]
         d, d_out = request["d"], form["d_out"]
-        bias, bias_down = layer_vector(request, "bias"), layer_vector(request, "bias_down")
+        weights = tensors_of(request)
+        bias, bias_down = weights.get("bias"), weights.get("bias_down")
         residual = (ADD, self.inputs[0 if form["is_ffn"] else 1]) if form["has_residual"] else ()
         if form["norm"] != "none":
             x = self.between(d)
@@ -216,12 +219,12 @@ class Steps:
         hidden = self.between(d_out) if form["is_ffn"] else y
         if form["gated"]:
             gate = self.between(d_out)
-            self.append_product(matrices["first"], bias, x, gate, form["activation"])
-            self.append_product(matrices["up"], None, x, hidden, "identity", MULTIPLY, gate)
+            self.append_product(weights["first"], bias, x, gate, form["activation"])
+            self.append_product(weights["up"], None, x, hidden, "identity", MULTIPLY, gate)
         else:
-            self.append_product(matrices["first"], bias, x, hidden, form["activation"], *([] if form["is_ffn"] else residual))
+            self.append_product(weights["first"], bias, x, hidden, form["activation"], *([] if form["is_ffn"] else residual))
         if form["is_ffn"]:
-            self.append_product(matrices["down"], bias_down, hidden, y, "identity", *residual)
+            self.append_product(weights["down"], bias_down, hidden, y, "identity", *residual)
 
     def gated(self, shape, activation):
         (gate, up), y = self.inputs, self.outputs[0]
@@ -257,8 +260,8 @@ class Steps:
 
 def prepare(request):
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(request["threads"])
-    steps, matrices = Steps(request), matrices_of(request)
-    steps.layer(matrices) if matrices else steps.rows()
+    steps = Steps(request)
+    steps.layer() if "layer" in request else steps.rows()
     implementations = [implementation for _, implementation, _ in steps.steps]
     if any(map(is_reference, implementations)):
         raise NotImplementedError("has only reference code for it on this processor")

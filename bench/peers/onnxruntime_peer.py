@@ -12,9 +12,10 @@ import os
 
 import numpy as np
 import onnxruntime as ort
+import row_functions
 from c_calls import POINTER, CCall
 from onnx import TensorProto, helper, numpy_helper
-from row_tensors import GATES, IN_GRAPHS, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import BoundRow, tensors_of
 
 VERSION = ort.__version__
 TITLE = "ONNX Runtime"
@@ -26,11 +27,11 @@ DTYPES = ["f32", "f16"]
 MS = "com.microsoft"
 QUICK = {"gelu_sigmoid": 1.702, "silu": 1.0, "swish": 1.0}
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "softmax": "Softmax"}
-OPERATIONS = [*QUICK, *UNARY, "gelu", "gelu_tanh", *IN_GRAPHS]
+OPERATIONS = [*QUICK, *UNARY, "gelu", "gelu_tanh", *row_functions.OPERATIONS]
 ONNX_TYPES = {"f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16}
 
 
-class Model:
+class Model(row_functions.Library):
     """An ONNX graph under construction; methods add nodes and return the names of their results."""
 
     def __init__(self):
@@ -44,86 +45,63 @@ class Model:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), self.name()))
         return self.constants[-1].name
 
-    def node(self, kind, inputs, outputs=None, domain="", **attributes):
+    def node(self, kind, *inputs, outputs=None, domain="", **attributes):
         results = outputs or [self.name()]
         self.nodes.append(helper.make_node(kind, inputs, results, domain=domain, **attributes))
         return results[0]
 
-    def activation(self, name, x):
-        if name in QUICK:
-            return self.node("QuickGelu", [x], domain=MS, alpha=QUICK[name])
-        if name in ("gelu", "gelu_tanh"):
-            return self.node("Gelu", [x], approximate="tanh" if name == "gelu_tanh" else "none")
-        if name == "softmax":
-            return self.node("Softmax", [x], axis=-1)
-        return self.node(UNARY[name], [x])
+    def add(self, x, y):
+        return self.node("Add", x, y)
 
-    def norm(self, x, request, rms):
-        weight, bias = vector(request, "weight"), vector(request, "bias")
+    def multiply(self, x, y):
+        return self.node("Mul", x, y)
+
+    def cast(self, x, dtype):
+        return self.node("Cast", x, to=ONNX_TYPES[dtype])
+
+    def linear(self, x, weight, bias):
+        y = self.node("MatMul", x, self.constant(weight.T))
+        return y if bias is None else self.add(y, self.constant(bias))
+
+    def attention(self, shape, *inputs):
+        return self.node("Attention", *inputs, is_causal=int(shape["cached"] == 0))
+
+    def activation(self, name):
+        if name in QUICK:
+            return lambda x: self.node("QuickGelu", x, domain=MS, alpha=QUICK[name])
+        if name in ("gelu", "gelu_tanh"):
+            return lambda x: self.node("Gelu", x, approximate="tanh" if name == "gelu_tanh" else "none")
+        return lambda x: self.node(UNARY[name], x)  # Softmax is that of the last axis
+
+    def parameters(self, weight, bias):
         if weight is None:
             raise NotImplementedError("its norms have a weight")
-        names = [x, self.constant(weight)] + ([self.constant(bias)] if bias is not None else [])
+        return [self.constant(each) for each in (weight, bias) if each is not None]
+
+    def norm(self, rms, eps):
         kind = "SimplifiedLayerNormalization" if rms else "LayerNormalization"
-        return self.node(kind, names, axis=-1, epsilon=eps_of(request))
+        return lambda x, *vectors: self.node(kind, x, *self.parameters(*vectors), axis=-1, epsilon=eps)
 
-    def add_norm(self, request, rms):
-        parameters = [self.constant(vector(request, "weight"))]
-        if not rms:
-            parameters.append(self.constant(vector(request, "bias")))
+    def add_norm(self, rms, eps):
         kind = "SkipSimplifiedLayerNormalization" if rms else "SkipLayerNormalization"
-        self.node(kind, ["x0", "x1", *parameters], ["y1", "", "", "y0"], MS, epsilon=eps_of(request))
 
-    def layer(self, request, matrices):
-        form = request["layer"]
-        x = self.norm("x0", request, form["norm"] == "rms") if form["norm"] != "none" else "x0"
-        bias, bias_down = layer_vector(request, "bias"), layer_vector(request, "bias_down")
-        weights = {name: self.constant(matrix.T) for name, matrix in matrices.items()}
-        y = self.node("MatMul", [x, weights["first"]])
-        if bias is not None:
-            y = self.node("Add", [y, self.constant(bias)])
-        if form["activation"] != "identity":
-            y = self.activation(form["activation"], y)
-        if form["gated"]:
-            y = self.node("Mul", [y, self.node("MatMul", [x, weights["up"]])])
-        if form["is_ffn"]:
-            y = self.node("MatMul", [y, weights["down"]])
-            if bias_down is not None:
-                y = self.node("Add", [y, self.constant(bias_down)])
-        if form["has_residual"]:
-            y = self.node("Add", [y, "x0" if form["is_ffn"] else "x1"])
-        return y
+        def add_norm(x, residual, *vectors):
+            y, total = self.name(), self.name()
+            self.node(kind, x, residual, *self.parameters(*vectors), outputs=[y, "", "", total], domain=MS, epsilon=eps)
+            return [total, y]
 
-    def build(self, request, matrices):
-        operation, gate, up = request["operation"], "x0", "x1"
-        if operation.endswith("_packed"):
-            operation = operation.removesuffix("_packed")
-            gate, up = [self.node("Slice", ["x0", *[self.constant(np.array([each])) for each in (start, stop, 1, step)]])
-                        for start, stop, step in gate_and_up(request)]
-        if operation in ("add_rms_norm", "add_layer_norm"):
-            self.add_norm(request, operation == "add_rms_norm")
-            return
-        if operation in ("rms_norm", "layer_norm"):
-            self.norm("x0", request, operation == "rms_norm")
-        elif operation in GATES:
-            self.node("Mul", [self.activation(GATES[operation], gate), up])
-        elif operation in ("add", "bilinear"):
-            self.node("Add" if operation == "add" else "Mul", [gate, up])
-        elif operation == "cast":
-            self.node("Cast", ["x0"], to=ONNX_TYPES[request["output_dtype"]])
-        elif operation in ("linear", "ffn"):
-            self.layer(request, matrices)
-        elif operation == "attention":
-            self.node("Attention", ["x0", "x1", "x2"], is_causal=int(request["attention"]["cached"] == 0))
-        else:
-            self.activation(operation, "x0")
-        self.nodes[-1].output[0] = "y0"  # the last node made it
+        return add_norm
 
-    def serialized(self, row, request):
+    def halves(self, columns):
+        return lambda x: [self.node("Slice", x, *[self.constant(np.array([each])) for each in (start, stop, 1, step)])
+                          for start, stop, step in columns]
+
+    def serialized(self, names, row, request):
         def info(name, dtype, shape):
             return helper.make_tensor_value_info(name, ONNX_TYPES[dtype], shape)
 
         inputs = [info(f"x{i}", request["dtype"], each.shape) for i, each in enumerate(row.inputs[0])]
-        outputs = [info(f"y{i}", request["output_dtype"], each.shape) for i, each in enumerate(row.outputs[0])]
+        outputs = [info(name, request["output_dtype"], each.shape) for name, each in zip(names, row.outputs[0])]
         graph = helper.make_graph(self.nodes, "row", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", 23), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
@@ -192,16 +170,17 @@ class Session:
 class Binding:
     """A session with the tensors of one operand set."""
 
-    def __init__(self, session, request, inputs, outputs):
+    def __init__(self, session, request, names, inputs, outputs):
         self.kept = session, inputs, outputs
         self.binding = made("CreateIoBinding", session.session)
-        for way, name, dtype, arrays in (("Input", "x", "dtype", inputs), ("Output", "y", "output_dtype", outputs)):
-            for index, array in enumerate(arrays):
+        for way, names, dtype, arrays in (("Input", ["x0", "x1", "x2"], "dtype", inputs),
+                                          ("Output", names, "output_dtype", outputs)):
+            for name, array in zip(names, arrays):
                 shape = (ctypes.c_int64 * array.ndim)(*array.shape)
                 value = made("CreateTensorWithDataAsOrtValue", MEMORY, POINTER(array.ctypes.data),
                              ctypes.c_size_t(array.nbytes), shape, ctypes.c_size_t(array.ndim),
                              ctypes.c_int(ONNX_TYPES[request[dtype]]))
-                call("Bind" + way, self.binding, ctypes.c_char_p(f"{name}{index}".encode()), value)
+                call("Bind" + way, self.binding, ctypes.c_char_p(name.encode()), value)
                 release("Value", value)
 
     def __del__(self):
@@ -209,16 +188,14 @@ class Binding:
 
 
 def prepare(request):
-    matrices = matrices_of(request)
-    row = BoundRow(request, 2 if request["operation"].startswith("add_") else 1)
-    model = Model()
-    model.build(request, matrices)
-    serialized = model.serialized(row, request)
+    row, model, weights = BoundRow(request), Model(), tensors_of(request)
+    names = model.row(request)([f"x{i}" for i in range(len(row.inputs[0]))], weights)
+    serialized = model.serialized(names, row, request)
     # Weights live in a session: as many as there are sets, if they are to come from memory.
-    sessions = [Session(serialized, request["threads"]) for _ in range(request["sets"] if matrices else 1)]
+    sessions = [Session(serialized, request["threads"]) for _ in range(request["sets"] if "layer" in request else 1)]
     calls = []
     for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
         session = sessions[index % len(sessions)]
-        binding = Binding(session, request, inputs, outputs)
+        binding = Binding(session, request, names, inputs, outputs)
         calls.append(CCall((run_with_binding, session.session, None, binding.binding), kept=binding))
     return calls, row.results, ""

@@ -11,9 +11,10 @@ import os
 
 import numpy as np
 import openvino as ov
+import row_functions
 from c_calls import POINTER, CCall, function
 from openvino import opset13 as op
-from row_tensors import GATES, IN_GRAPHS, BoundRow, eps_of, gate_and_up, layer_vector, matrices_of, vector
+from row_tensors import BoundRow, tensors_of
 
 VERSION = ov.get_version().split("-")[0]
 TITLE = "OpenVINO"
@@ -45,85 +46,55 @@ def swish(x, factor=1.0):
 ACTIVATIONS = {"relu": op.relu, "sigmoid": op.sigmoid, "tanh": op.tanh, "exp": op.exp, "silu": swish, "swish": swish,
                "gelu": lambda x: op.gelu(x, "erf"), "gelu_tanh": lambda x: op.gelu(x, "tanh"),
                "gelu_sigmoid": lambda x: swish(x, 1.702), "softmax": lambda x: op.softmax(x, -1)}
-OPERATIONS = [*ACTIVATIONS, *IN_GRAPHS]
+OPERATIONS = [*ACTIVATIONS, *row_functions.OPERATIONS]
 
 
-def norm(x, request, rms):
-    weight, bias = vector(request, "weight"), vector(request, "bias")
-    axis = op.constant(np.array([-1], np.int64))
-    if rms:
-        mean = op.reduce_mean(op.power(x, scalar(2.0, x)), axis, True)
-        y = op.multiply(x, op.divide(scalar(1.0, x), op.sqrt(op.add(mean, scalar(eps_of(request), x)))))
-    else:
-        y = op.mvn(x, axis, True, eps_of(request), "INSIDE_SQRT")
-    if weight is not None:
-        y = op.multiply(y, constant(weight))
-    return y if bias is None else op.add(y, constant(bias))
-
-
-def layer(inputs, request, matrices):
-    form = request["layer"]
-    x = norm(inputs[0], request, form["norm"] == "rms") if form["norm"] != "none" else inputs[0]
-    bias, bias_down = layer_vector(request, "bias"), layer_vector(request, "bias_down")
-    y = op.matmul(x, constant(matrices["first"]), False, True)
-    if bias is not None:
-        y = op.add(y, constant(bias))
-    if form["activation"] != "identity":
-        y = ACTIVATIONS[form["activation"]](y)
-    if form["gated"]:
-        y = op.multiply(y, op.matmul(x, constant(matrices["up"]), False, True))
-    if form["is_ffn"]:
-        y = op.matmul(y, constant(matrices["down"]), False, True)
-        if bias_down is not None:
-            y = op.add(y, constant(bias_down))
-    if form["has_residual"]:
-        y = op.add(y, inputs[0 if form["is_ffn"] else 1])
-    return [y]
-
-
-def attention(inputs, request):
-    """One new token for each head of keys is as many queries as heads share it; for a prompt keys and values of fewer
-    heads are repeated."""
-    shape = request["attention"]
-    q, k, v = inputs
-    group = shape["heads"] // shape["kv_heads"]
-    if shape["cached"]:
-        sequences, heads, _, width = q.get_shape()
-        shared = op.reshape(q, op.constant(np.array([sequences, heads // group, group, width], np.int64)), False)
-        y = op.scaled_dot_product_attention(shared, k, v)
-        return [op.reshape(y, op.constant(np.array([sequences, heads, 1, width], np.int64)), False)]
-    if group > 1:
-        k, v = [repeat_heads(each, group) for each in (k, v)]
-    return [op.scaled_dot_product_attention(q, k, v, causal=True)]
+def sizes(*numbers):
+    return op.constant(np.array(numbers, np.int64))
 
 
 def repeat_heads(x, group):
     sequences, heads, positions, width = x.get_shape()
-    wide = op.unsqueeze(x, op.constant(np.array([2], np.int64)))
-    wide = op.broadcast(wide, op.constant(np.array([sequences, heads, group, positions, width], np.int64)))
-    return op.reshape(wide, op.constant(np.array([sequences, heads * group, positions, width], np.int64)), False)
+    wide = op.broadcast(op.unsqueeze(x, sizes(2)), sizes(sequences, heads, group, positions, width))
+    return op.reshape(wide, sizes(sequences, heads * group, positions, width), False)
 
 
-def build(inputs, request, matrices):
-    operation = request["operation"]
-    if operation.endswith("_packed"):
-        inputs = [op.slice(inputs[0], *[op.constant(np.array([each], np.int64)) for each in (*columns, 1)])
-                  for columns in gate_and_up(request)]
-        operation = operation.removesuffix("_packed")
-    if operation in ACTIVATIONS:
-        return [ACTIVATIONS[operation](inputs[0])]
-    if operation in GATES:
-        return [op.multiply(ACTIVATIONS[GATES[operation]](inputs[0]), inputs[1])]
-    if operation in ("add", "bilinear"):
-        return [(op.add if operation == "add" else op.multiply)(*inputs)]
-    if operation == "cast":
-        return [op.convert(inputs[0], TYPES[request["output_dtype"]])]
-    if operation.startswith("add_"):
-        total = op.add(*inputs)
-        return [total, norm(total, request, "rms" in operation)]
-    if operation == "attention":
-        return attention(inputs, request)
-    return layer(inputs, request, matrices) if matrices else [norm(inputs[0], request, operation == "rms_norm")]
+class Graph(row_functions.Library):
+    add, multiply, activation = staticmethod(op.add), staticmethod(op.multiply), staticmethod(ACTIVATIONS.__getitem__)
+
+    def cast(self, x, dtype):
+        return op.convert(x, TYPES[dtype])
+
+    def linear(self, x, weight, bias):
+        y = op.matmul(x, constant(weight), False, True)
+        return y if bias is None else op.add(y, constant(bias))
+
+    def norm(self, rms, eps):
+        def norm(x, weight, bias):
+            if rms:
+                mean = op.reduce_mean(op.power(x, scalar(2.0, x)), sizes(-1), True)
+                y = op.multiply(x, op.divide(scalar(1.0, x), op.sqrt(op.add(mean, scalar(eps, x)))))
+            else:
+                y = op.mvn(x, sizes(-1), True, eps, "INSIDE_SQRT")
+            y = y if weight is None else op.multiply(y, constant(weight))
+            return y if bias is None else op.add(y, constant(bias))
+
+        return norm
+
+    def halves(self, columns):
+        return lambda x: [op.slice(x, *map(sizes, (*each, 1))) for each in columns]
+
+    def attention(self, shape, q, k, v):
+        """One new token for each head of keys is as many queries as heads share it; for a prompt keys and values of fewer
+        heads are repeated."""
+        group = shape["heads"] // shape["kv_heads"]
+        if shape["cached"]:
+            sequences, heads, _, width = q.get_shape()
+            shared = op.reshape(q, sizes(sequences, heads // group, group, width), False)
+            return op.reshape(op.scaled_dot_product_attention(shared, k, v), sizes(sequences, heads, 1, width), False)
+        if group > 1:
+            k, v = [repeat_heads(each, group) for each in (k, v)]
+        return op.scaled_dot_product_attention(q, k, v, causal=True)
 
 
 # ---- OpenVINO's C interface ----
@@ -181,10 +152,9 @@ class Request:
 
 
 class Compiled:
-    def __init__(self, request, inputs, matrices):
+    def __init__(self, request, inputs, weights):
         parameters = [op.parameter(list(array.shape), TYPES[request["dtype"]]) for array in inputs]
-        model = ov.Model(build(parameters, request, matrices), parameters)
-        self.outputs = len(model.outputs)
+        model = ov.Model(Graph().row(request)(parameters, weights), parameters)
         xml = os.path.join(os.path.dirname(request["output_paths"][0]), "openvino.xml")
         ov.serialize(model, xml)
         options = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(request["threads"]),
@@ -204,10 +174,9 @@ class Compiled:
 
 
 def prepare(request):
-    matrices = matrices_of(request)
-    row = BoundRow(request, 2 if request["operation"].startswith("add_") else 1)
+    row, weights = BoundRow(request), tensors_of(request)
     # Weights live in a compiled graph: as many as there are sets, if they are to come from memory.
-    graphs = [Compiled(request, row.inputs[0], matrices) for _ in range(request["sets"] if matrices else 1)]
+    graphs = [Compiled(request, row.inputs[0], weights) for _ in range(request["sets"] if "layer" in request else 1)]
     calls = []
     for index, (inputs, outputs) in enumerate(zip(row.inputs, row.outputs)):
         made_request = Request(graphs[index % len(graphs)], request, inputs, outputs)

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "peers/describe.h"
-
 namespace halyard::bench {
 
 using nlohmann::json;

@@ -11,6 +11,9 @@
 
 namespace halyard::bench {
 
+/** What a peer is told of a row (describe.cpp). */
+nlohmann::json describe_row(const Process &process, const BenchmarkCase &bench_case);
+
 /** A peer's side of one BenchmarkCase, which its process prepares and then times whenever it is asked: requests "prepare", "time" and
  * "release". */
 class PeerContender : private Contender {

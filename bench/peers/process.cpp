@@ -8,9 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+
+#include "operations/isas.h"
 
 extern char **environ;
 
@@ -39,10 +43,14 @@ std::vector<std::string> variables_for(const PeerOptions &options, const fs::pat
                                           "TMPDIR=" + temporary.string(), "PYTHONDONTWRITEBYTECODE=1"};
 #if defined(__x86_64__)
     if (options.caps_isa()) {
-        const bool avx2 = options.isa == HALYARD_ISA_AVX2;
-        variables.push_back(std::string("ATEN_CPU_CAPABILITY=") + (avx2 ? "avx2" : "default"));
-        variables.push_back(std::string("MKL_ENABLE_INSTRUCTIONS=") + (avx2 ? "AVX2" : "SSE4_2"));
-        variables.push_back(std::string("ONEDNN_MAX_CPU_ISA=") + (avx2 ? "AVX2" : "SSE41"));
+        const bool avx512 = options.isa >= HALYARD_ISA_AVX512, avx2 = options.isa == HALYARD_ISA_AVX2;
+        variables.push_back(std::string("ATEN_CPU_CAPABILITY=") + (avx512 ? "avx512" : avx2 ? "avx2" : "default"));
+        variables.push_back(std::string("MKL_ENABLE_INSTRUCTIONS=") + (avx512 ? "AVX512" : avx2 ? "AVX2" : "SSE4_2"));
+        variables.push_back(std::string("ONEDNN_MAX_CPU_ISA=") + (options.isa == HALYARD_ISA_AVX512_BF16
+                                                                      ? "AVX512_CORE_BF16"
+                                                                  : avx512 ? "AVX512_CORE"
+                                                                  : avx2   ? "AVX2"
+                                                                           : "SSE41"));
     }
 #else
     static_cast<void>(options);  // these know no lesser instruction set of this processor
@@ -62,12 +70,8 @@ std::string seconds_text(double seconds) {
 }  // namespace
 
 bool PeerOptions::caps_isa() const {
-    for (int i = isa + 1; i < halyard_isa_count(); i++) {
-        if (halyard_isa_supported(static_cast<halyard_isa>(i)) != 0) {
-            return true;
-        }
-    }
-    return false;
+    return std::any_of(std::begin(operations::built_isas), std::end(operations::built_isas),
+                       [&](halyard_isa each) { return each > isa && halyard_isa_preferred(each) != 0; });
 }
 
 Process::Process(const PeerOptions &options, std::vector<std::string> program)

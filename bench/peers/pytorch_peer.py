@@ -2,7 +2,7 @@
 
 import torch
 import torch_rows
-from row_tensors import GATES
+from row_functions import GATES
 from torch_rows import F, NumPy, prepared, row_of
 
 VERSION = torch.__version__
@@ -60,7 +60,7 @@ def kernel_into(operation, layout, inputs, y):
 
 def linear_into(module, inputs, y):
     """One product without a gate, with activation and residual in place."""
-    x, w, bias, layer = inputs[0], module.weights[0].t(), module.bias, module.layer
+    x, w, bias, layer = inputs[0], module.first.t(), getattr(module, "bias", None), module.form
     activate, residual = IN_PLACE[layer["activation"]], inputs[1] if layer["has_residual"] else None
 
     def call():
@@ -77,7 +77,7 @@ def linear_into(module, inputs, y):
 def prepare(request):
     row = row_of(request)
     if "layer" in request and not (request["layer"]["is_ffn"] or request["layer"]["gated"]):
-        y = F.linear(row.arguments[0][0], row.modules[0].weights[0])
+        y = F.linear(row.arguments[0][0], row.modules[0].first)
         calls = [linear_into(module, inputs, y) for module, inputs in zip(row.modules, row.arguments)]
         return calls, lambda: [NumPy(y)], ""
     if isinstance(row, torch_rows.KernelRow):

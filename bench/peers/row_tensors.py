@@ -3,15 +3,6 @@
 import numpy as np
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
-# Gated units by the name of their activation; the one of "bilinear" is none.
-GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
-# What a library has that builds a graph of a row, beside activations.
-IN_GRAPHS = [*GATES, "bilinear", *[name + "_packed" for name in (*GATES, "bilinear")], "rms_norm", "layer_norm",
-             "add_rms_norm", "add_layer_norm", "add", "cast", "linear", "ffn", "attention"]
-
-
-def read(path, dtype, *shape):
-    return np.fromfile(path, DTYPES[dtype]).reshape(shape)
 
 
 def aligned(array):
@@ -39,51 +30,21 @@ def from_f32(array, dtype):
 
 def inputs_of(request):
     """The inputs of set 0. Rows of layers with a residual have one as wide as their output."""
-    return [read(path, request["dtype"], request["rows"], -1) for path in request["inputs"]]
+    return [np.fromfile(path, DTYPES[request["dtype"]]).reshape(request["rows"], -1) for path in request["inputs"]]
 
 
 def output_width(request):
     return request["layer"]["d_out"] if "layer" in request and not request["layer"]["is_ffn"] else request["d"]
 
 
-def gate_and_up(request):
-    """(start, stop, step) of the columns of gate and up in a packed gated unit."""
-    d = request["d"]
-    if request["layout"] == "interleaved":
-        return (0, 2 * d, 2), (1, 2 * d, 2)
-    first, second = (0, d, 1), (d, 2 * d, 1)
-    return (second, first) if request["layout"] == "up_gate" else (first, second)
+def tensor_of(request, name):
+    """A matrix [out, in] or a vector by its name (bench/cases/operands.h), repeating what its file holds; None without it."""
+    part = request["tensors"].get(name)
+    return None if part is None else np.resize(np.fromfile(part["path"], DTYPES[request["dtype"]]), part["shape"])
 
 
-def vector(request, key):
-    """`weight` or `bias` of a norm; None without one."""
-    return read(request[key], request["dtype"], -1) if request.get(key) else None
-
-
-def matrix(part, dtype):
-    """What a request describes by {"path", "out", "in"}: [out, in], repeating the values of a file."""
-    return np.resize(np.fromfile(part["path"], DTYPES[dtype]), (part["out"], part["in"]))
-
-
-def matrices_of(request):
-    """Of a layer: first or gate, up, down, as far as it has them; in a dictionary, empty for other rows."""
-    layer = request.get("layer")
-    if layer is None:
-        return {}
-    names = ["first"] + (["up"] if layer["gated"] else []) + (["down"] if layer["is_ffn"] else [])
-    return {name: matrix(part, request["dtype"]) for name, part in zip(names, layer["matrices"])}
-
-
-def layer_vector(request, key):
-    """`bias` or `bias_down` of a layer; None without one."""
-    path = request["layer"].get(key)
-    return read(path, request["dtype"], -1) if path else None
-
-
-def eps_of(request):
-    """Of the norm of a row or of its layer."""
-    rms = "rms" in request["operation"] or request.get("layer", {}).get("norm") == "rms"
-    return request["rms_norm_eps" if rms else "layer_norm_eps"]
+def tensors_of(request):
+    return {name: tensor_of(request, name) for name in request["tensors"]}
 
 
 def heads_first(array, shape, heads):
@@ -93,7 +54,8 @@ def heads_first(array, shape, heads):
 
 def past_of(request, shape):
     """Keys and values of the cached positions, with heads first; nothing for a prompt."""
-    return [heads_first(matrix(part, request["dtype"]), shape, shape["kv_heads"]) for part in shape.get("history", [])]
+    return [heads_first(tensor_of(request, name), shape, shape["kv_heads"]) for name in ("keys", "values")
+            if name in request["tensors"]]
 
 
 def attention_inputs(request):
@@ -108,13 +70,13 @@ def attention_inputs(request):
 class BoundRow:
     """Inputs and outputs of every operand set, for libraries that are told once where they are."""
 
-    def __init__(self, request, output_count):
+    def __init__(self, request):
         self.is_attention = request["operation"] == "attention"
         x = attention_inputs(request) if self.is_attention else inputs_of(request)
         shape = x[0].shape if self.is_attention else (request["rows"], output_width(request))
         y = np.zeros(shape, DTYPES[request["output_dtype"]])
         self.inputs = [list(map(aligned, x)) for _ in range(request["sets"])]
-        self.outputs = [[aligned(y) for _ in range(output_count)] for _ in self.inputs]
+        self.outputs = [[aligned(y) for _ in range(request["outputs"])] for _ in self.inputs]
 
     def results(self):
         y = self.outputs[0]

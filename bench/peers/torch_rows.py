@@ -13,7 +13,9 @@ by hand is in pytorch_peer.py.
 import numpy as np
 import torch
 import torch.nn.functional as F
-from row_tensors import attention_inputs, eps_of, inputs_of, layer_vector, matrices_of, matrix, past_of, read, vector
+from row_functions import OPERATIONS as ROW_OPERATIONS
+from row_functions import Library
+from row_tensors import attention_inputs, inputs_of, past_of, tensors_of
 from torch.nn import Module, Parameter
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -26,11 +28,6 @@ def tensor(array):
     """Of an array of row_tensors.py, in memory of PyTorch's."""
     made = torch.from_numpy(array)
     return (made.view(torch.bfloat16) if made.dtype == torch.uint16 else made).clone()
-
-
-def constant(array):
-    """As a parameter that is never trained; None stays None."""
-    return None if array is None else Parameter(tensor(array), requires_grad=False)
 
 
 def copies(tensors, count):
@@ -50,20 +47,13 @@ class NumPy:
 
 # ---- kernels on rows ----
 
-GATES = {
-    "glu": torch.sigmoid,
-    "bilinear": lambda gate: gate,
-    "reglu": torch.relu,
-    "geglu": F.gelu,
-    "geglu_tanh": lambda gate: F.gelu(gate, approximate="tanh"),
-    "swiglu": F.silu,
-}
-UNARY = {
+ACTIVATIONS = {
+    "identity": lambda x: x,
     "softmax": lambda x: torch.softmax(x, -1),
     "relu": torch.relu,
     "relu2": lambda x: torch.square(torch.relu(x)),
     "gelu": F.gelu,
-    "gelu_tanh": GATES["geglu_tanh"],
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
     "silu": F.silu,
     "swish": F.silu,
@@ -71,56 +61,27 @@ UNARY = {
     "tanh": torch.tanh,
     "exp": torch.exp,
 }
-NORMS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]
-PACKED = "_packed"
-KERNELS = [*UNARY, *GATES, *[gate + PACKED for gate in GATES], *NORMS, "add", "cast"]
-OPERATIONS = [*KERNELS, "linear", "ffn", "attention", "block"]
+OPERATIONS = [*list(ACTIVATIONS)[1:], *ROW_OPERATIONS, "block"]
 
 
-def gate_and_up(x, layout):
-    """Of a packed gated unit, as views."""
-    if layout == "interleaved":
-        return x[..., 0::2], x[..., 1::2]
-    first, second = x.chunk(2, -1)
-    return (second, first) if layout == "up_gate" else (first, second)
+class Torch(Library):
+    add, multiply, activation, linear = torch.add, torch.mul, staticmethod(ACTIVATIONS.__getitem__), staticmethod(F.linear)
+
+    def cast(self, x, dtype):
+        return x.to(DTYPES[dtype])
+
+    def norm(self, rms, eps):
+        if rms:
+            return lambda x, weight, bias: F.rms_norm(x, x.shape[-1:], weight, eps)
+        return lambda x, weight, bias: F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+    def halves(self, columns):
+        """As views."""
+        return lambda x: [x[..., start:stop:step] for start, stop, step in columns]
 
 
-def norm_of(request):
-    """A function of x, weight and bias."""
-    eps = eps_of(request)
-    if "rms" in request["operation"]:
-        return lambda x, weight, bias: F.rms_norm(x, x.shape[-1:], weight, eps)
-    return lambda x, weight, bias: F.layer_norm(x, x.shape[-1:], weight, bias, eps)
-
-
-def function_of(request):
-    """A function of inputs, weight and bias that returns new tensors, one for each output."""
-    name, layout, dtype = request["operation"], request["layout"], DTYPES[request["output_dtype"]]
-    if name in UNARY:
-        return lambda inputs, *_: [UNARY[name](inputs[0])]
-    if name.endswith(PACKED):
-        activation = GATES[name.removesuffix(PACKED)]
-
-        def packed(inputs, *_):
-            gate, up = gate_and_up(inputs[0], layout)
-            return [activation(gate) * up]
-
-        return packed
-    if name in GATES:
-        return lambda inputs, *_: [GATES[name](inputs[0]) * inputs[1]]
-    if name == "add":
-        return lambda inputs, *_: [inputs[0] + inputs[1]]
-    if name == "cast":
-        return lambda inputs, *_: [inputs[0].to(dtype)]
-    norm = norm_of(request)
-    if name in ("rms_norm", "layer_norm"):
-        return lambda inputs, *parameters: [norm(inputs[0], *parameters)]
-
-    def add_norm(inputs, *parameters):
-        total = inputs[0] + inputs[1]
-        return [total, norm(total, *parameters)]
-
-    return add_norm
+LIBRARY = Torch()
+NORM_TENSORS = ("norm_weight", "norm_bias")
 
 
 class KernelRow:
@@ -132,18 +93,19 @@ class KernelRow:
         rows, sets = request["rows"], request["sets"]
         x = list(map(tensor, inputs_of(request)))
         y = [torch.zeros(rows, request["d"], dtype=DTYPES[request["output_dtype"]]) for _ in range(request["outputs"])]
-        parameters = [request.get(key) and tensor(vector(request, key)) for key in ("weight", "bias")]
+        weights = {name: tensor(each) for name, each in tensors_of(request).items()}
+        parameters = [weights.get(name) for name in NORM_TENSORS]
         self.inputs, self.results = copies(x, sets), copies(y, sets)
-        function, inputs, outputs = function_of(request), len(x), len(y)
+        function, inputs, outputs = LIBRARY.row(request), len(x), len(y)
 
         def into(*tensors):
-            values = function(tensors[:inputs], *tensors[inputs + outputs :])
+            values = function(tensors[:inputs], dict(zip(NORM_TENSORS, tensors[inputs + outputs :])))
             for result, value in zip(tensors[inputs:], values):
                 result.copy_(value)
 
         self.modules = [into] * sets
         self.arguments = [(*x, *y, *parameters) for x, y in zip(self.inputs, self.results)]
-        self.allocating = [lambda x=x: function(x, *parameters) for x in self.inputs]
+        self.allocating = [lambda x=x: function(x, weights) for x in self.inputs]
 
     def outputs(self, returned):
         return self.results[0]
@@ -151,29 +113,28 @@ class KernelRow:
 
 # ---- linear layers and feed-forward networks ----
 
-ACTIVATIONS = {"identity": lambda x: x, "gelu_tanh": GATES["geglu_tanh"], "silu": F.silu}
 
+class Parameters(Module):
+    """Holds the tensors of a row."""
 
-class Layer(Module):
     def __init__(self, request):
         super().__init__()
-        self.layer, self.eps = request["layer"], eps_of(request)
-        self.weights = torch.nn.ParameterList(map(constant, matrices_of(request).values()))
-        self.bias, self.bias_down = (constant(layer_vector(request, key)) for key in ("bias", "bias_down"))
-        self.norm_weight, self.norm_bias = (constant(vector(request, key)) for key in ("weight", "bias"))
+        self.names = []
+        for name, values in tensors_of(request).items():
+            self.hold(name, values)
+
+    def hold(self, name, values):
+        self.names.append(name)
+        self.register_parameter(name, Parameter(tensor(values), requires_grad=False))
+
+
+class Layer(Parameters):
+    def __init__(self, request):
+        super().__init__(request)
+        self.form, self.function = request["layer"], LIBRARY.layer(request["layer"], request["eps"])
 
     def forward(self, *inputs):
-        layer, x = self.layer, inputs[0]
-        if layer["norm"] == "rms":
-            x = F.rms_norm(x, x.shape[-1:], self.norm_weight, self.eps)
-        elif layer["norm"] == "layer":
-            x = F.layer_norm(x, x.shape[-1:], self.norm_weight, self.norm_bias, self.eps)
-        y = ACTIVATIONS[layer["activation"]](F.linear(x, self.weights[0], self.bias))
-        if layer["gated"]:
-            y = y * F.linear(x, self.weights[1])
-        if layer["is_ffn"]:
-            y = F.linear(y, self.weights[-1], self.bias_down)
-        return y + inputs[0 if layer["is_ffn"] else 1] if layer["has_residual"] else y
+        return self.function(inputs, {name: getattr(self, name) for name in self.names})[0]
 
 
 class AllocatingRow:
@@ -230,38 +191,28 @@ def rotate(x, cosines, sines):
     return x * cosines + torch.cat([-second, first], dim=-1) * sines
 
 
-class Block(Module):
+class Block(Parameters):
     def __init__(self, request):
-        super().__init__()
+        tensors = tensors_of(request)
+        super().__init__({"tensors": {}})
         block, dtype = request["block"], DTYPES[request["dtype"]]
         self.block, self.shape = block, (block["sequences"], block["tokens"])
-
-        def of_file(path):
-            return read(path, request["dtype"], -1) if path else None
-
-        weights = {part: (matrix(each, request["dtype"]), of_file(block["biases"][part]))
-                   for part, each in block["matrices"].items()}
-        self.joined = weights["q"][1] is not None
+        self.norm_of, self.joined = LIBRARY.norm(block["norm"] == "rms", request["eps"]), "q_bias" in tensors
         if self.joined:
-            weights["qkv"] = map(np.concatenate, zip(*[weights.pop(part) for part in "qkv"]))
-        for part, (values, bias) in weights.items():
-            self.register_parameter(part, constant(values))
-            self.register_parameter(part + "_bias", constant(bias))
-        for index, norm in enumerate(block["norms"]):
-            for name, path in zip(("norm", "norm_bias"), norm):
-                self.register_parameter(name + str(index), constant(of_file(path)))
+            for name in ("", "_bias"):
+                tensors["qkv" + name] = np.concatenate([tensors.pop(part + name) for part in "qkv"])
+        for name, values in tensors.items():
+            if name not in ("keys", "values"):
+                self.hold(name, values)
         if block["rope_theta"]:
             tables = rotary_tables(block["rope_theta"], block["head_dim"], block["cached"], block["tokens"], dtype)
             self.cosines, self.sines = (Parameter(each, requires_grad=False) for each in tables)
 
     def linear(self, part, x):
-        return F.linear(x, getattr(self, part), getattr(self, part + "_bias"))
+        return F.linear(x, getattr(self, part), getattr(self, part + "_bias", None))
 
-    def norm(self, index, x):
-        weight, bias = getattr(self, f"norm{index}"), getattr(self, f"norm_bias{index}")
-        if self.block["norm"] == "rms":
-            return F.rms_norm(x, x.shape[-1:], weight, self.block["eps"])
-        return F.layer_norm(x, x.shape[-1:], weight, bias, self.block["eps"])
+    def norm(self, name, x):
+        return self.norm_of(x, getattr(self, name), getattr(self, name + "_bias", None))
 
     def attention(self, x, past):
         block = self.block
@@ -285,8 +236,8 @@ class Block(Module):
         return self.linear("down", hidden)
 
     def forward(self, x, *past):
-        x = x + self.attention(self.norm(0, x), past)
-        return x + self.ffn(self.norm(1, x))
+        x = x + self.attention(self.norm("norm0", x), past)
+        return x + self.ffn(self.norm("norm1", x))
 
 
 class BlockRow(AllocatingRow):

@@ -3,42 +3,33 @@ weights. A prompt fills a cache and gives the logits of its last token; a decode
 """
 
 import torch
-from row_tensors import matrix, read
+from row_tensors import tensor_of
 from torch_rows import DTYPES, NumPy, tensor
 from transformers.models.llama import modeling_llama
 from transformers import StaticCache
 
-# Of a block's matrices and norms in the request, by their names in the model.
+# A block's tensors in the request, by their names in the model.
 PARTS = {"self_attn.q_proj": "q", "self_attn.k_proj": "k", "self_attn.v_proj": "v", "self_attn.o_proj": "o",
-         "mlp.gate_proj": "gate", "mlp.up_proj": "up", "mlp.down_proj": "down"}
-NORMS = ["input_layernorm", "post_attention_layernorm"]
+         "mlp.gate_proj": "gate", "mlp.up_proj": "up", "mlp.down_proj": "down", "input_layernorm": "norm0",
+         "post_attention_layernorm": "norm1"}
 
 
 def make_model(request):
-    model, block = request["model"], request["model"]["blocks"][0]
+    model = request["model"]
 
-    def whole(part):
-        return tensor(matrix(part, request["dtype"]))
-
-    def vector(path):
-        return tensor(read(path, request["dtype"], -1))
+    def values(name):
+        return tensor(tensor_of(request, name))
 
     config = modeling_llama.LlamaConfig(
-        vocab_size=model["vocabulary"], hidden_size=block["d"], intermediate_size=block["d_ff"],
-        num_hidden_layers=len(model["blocks"]), num_attention_heads=model["heads"],
-        num_key_value_heads=model["kv_heads"], head_dim=model["head_dim"], rms_norm_eps=block["eps"],
-        rope_theta=block["rope_theta"], tie_word_embeddings=False, max_position_embeddings=2048)
-    state = {
-        "model.embed_tokens.weight": whole(model["embedding"]),
-        "lm_head.weight": whole(model["head"]),
-        "model.norm.weight": vector(model["last_norm"]),
-    }
-    for index, each in enumerate(model["blocks"]):
-        prefix = f"model.layers.{index}."
+        vocab_size=model["vocabulary"], hidden_size=model["d"], intermediate_size=model["d_ff"],
+        num_hidden_layers=model["layers"], num_attention_heads=model["heads"],
+        num_key_value_heads=model["kv_heads"], head_dim=model["head_dim"], rms_norm_eps=request["eps"],
+        rope_theta=model["rope_theta"], tie_word_embeddings=False, max_position_embeddings=2048)
+    state = {"model.embed_tokens.weight": values("embedding"), "lm_head.weight": values("head"),
+             "model.norm.weight": values("norm")}
+    for index in range(model["layers"]):
         for name, part in PARTS.items():
-            state[f"{prefix}{name}.weight"] = whole(each["matrices"][part])
-        for name, (weight, _) in zip(NORMS, each["norms"]):
-            state[f"{prefix}{name}.weight"] = vector(weight)
+            state[f"model.layers.{index}.{name}.weight"] = values(f"{index}.{part}")
     with torch.device("meta"):  # without values, which all come from `state`
         made = modeling_llama.LlamaForCausalLM(config)
     made.load_state_dict(state, strict=True, assign=True)

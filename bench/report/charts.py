@@ -33,11 +33,9 @@ def regular(corners, turn, inner=1.0):
 SHAPES = {
     "circle": regular(20, 0), "square": [(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
     "up": regular(3, -90), "diamond": regular(4, 0), "down": regular(3, 90), "star": regular(10, -90, 0.45),
-    "plus": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35),
-             (0.35, 1), (-0.35, 1)] + [(-0.35, 0.35), (-1, 0.35), (-1, -0.35), (-0.35, -0.35)], "glass": [(-0.9, -0.9),
-                                                                                                          (0.9, -0.9),
-                                                                                                          (-0.9, 0.9),
-                                                                                                          (0.9, 0.9)]}
+    "plus": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35), (0.35, 1), (-0.35, 1),
+             (-0.35, 0.35), (-1, 0.35), (-1, -0.35), (-0.35, -0.35)],
+    "glass": [(-0.9, -0.9), (0.9, -0.9), (-0.9, 0.9), (0.9, 0.9)]}
 
 
 class Palette:
@@ -56,9 +54,13 @@ class Palette:
         return "ours circle" if name == OWN else f"p{self.index[name] % len(COLOURS)} {self.shape(name)}"
 
     def legend(self, names):
-        keys = "".join(f'<span class="key"><i class="mark {self.css(name)}"></i>{escape(name)}</span>'
-                       for name in names)
-        return f'<p class="legend">{keys}</p>'
+        return legend((self.css(name), name) for name in names)
+
+
+def legend(keys, more=""):
+    """keys: [(classes of the mark, what it is)]"""
+    marks = "".join(f'<span class="key"><i class="mark {css}"></i>{escape(text)}</span>' for css, text in keys)
+    return f'<p class="legend">{marks}{more}</p>'
 
 
 def style():
@@ -205,9 +207,7 @@ def roofline(run, groups, most, width, height):
 
 
 def group_legend(groups):
-    keys = "".join(f'<span class="key"><i class="mark {" ".join(group_css(groups, name))}"></i>{escape(name)}</span>'
-                   for name in groups)
-    return f'<p class="legend">{keys}<span class="key">hollow: out of cache</span></p>'
+    return legend(((" ".join(group_css(groups, name)), name) for name in groups), '<span class="key">hollow: out of cache</span>')
 
 
 # ---- bars: a line of HTML for each row ----
@@ -324,9 +324,7 @@ def hot_cold_bars(pairs):
             marks.append(at(css, scale(rate), title))
         name += f" {hot.shape}" if hot.shape == cold.shape else f" {hot.shape} and {cold.shape}"
         lines.append(bar_line(name, " / ".join(map(significant, rates)), marks))
-    keys = ('<p class="legend"><span class="key"><i class="mark circle hot"></i>in cache</span><span class="key">'
-            '<i class="mark diamond cold"></i>out of cache</span></p>')
-    return keys + bars(lines)
+    return legend([("circle hot", "in cache"), ("diamond cold", "out of cache")]) + bars(lines)
 
 
 # ---- scaling ----

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from run import Failure, load, time_text
+from tables import Table, as_text
 
 LEAST_CHANGE = 0.02  # less is not worth a word
 NOISES = 3  # how many times its noise a change must be
@@ -66,38 +67,24 @@ def weaker(change, to_limit):
     return min(change, to_limit, key=lambda each: abs(math.log(each)))
 
 
-def compared(name, seconds_a, seconds_b, to_limit, noise):
-    """change, to_limit: of B over A."""
-    change = seconds_b / seconds_a
-    log = math.log(weaker(change, to_limit))
-    verdict = SAME if abs(log) <= max(math.log(1 + LEAST_CHANGE), NOISES * noise) else SLOWER if log > 0 else FASTER
-    return {"name": name, "a_seconds": seconds_a, "b_seconds": seconds_b, "change": change, "to_limit": to_limit,
-            "noise": noise, "verdict": verdict}
-
-
-def compare_rows(a, b):
-    """Rows of two single runs."""
-    rows = []
-    for name in a:
-        if name in b:
-            (units_a, noise_a, seconds_a), (units_b, noise_b, seconds_b) = a[name], b[name]
-            rows.append(compared(name, seconds_a, seconds_b, units_b / units_a, math.hypot(noise_a, noise_b)))
-    return rows
-
-
-def compare_passes(passes):
-    """passes: [(times of A, times of B)]. Medians over the passes; the noise is how far the passes differ."""
+def compare(passes):
+    """passes: [(times of A, times of B)]. Medians over the passes; the noise is that of the runs, or how far the passes differ."""
     rows = []
     for name in passes[0][0]:
         if not all(name in a and name in b for a, b in passes):
             continue
-        logs = [math.log(b[name][2] / a[name][2]) for a, b in passes]
+        (units_a, noises_a, seconds_a), (units_b, noises_b, seconds_b) = (
+            zip(*(times[name] for times in side)) for side in zip(*passes))
+        logs = [math.log(b / a) for a, b in zip(seconds_a, seconds_b)]
         middle = statistics.median(logs)
         between = 1.4826 * statistics.median(abs(each - middle) for each in logs)
-        within = statistics.median(math.hypot(a[name][1], b[name][1]) for a, b in passes) / math.sqrt(len(passes))
-        rows.append(compared(name, statistics.median(a[name][2] for a, _ in passes),
-                             statistics.median(b[name][2] for _, b in passes),
-                             statistics.median(b[name][0] / a[name][0] for a, b in passes), max(between, within)))
+        within = statistics.median(map(math.hypot, noises_a, noises_b)) / math.sqrt(len(passes))
+        row = {"name": name, "a_seconds": statistics.median(seconds_a), "b_seconds": statistics.median(seconds_b),
+               "to_limit": statistics.median(b / a for a, b in zip(units_a, units_b)), "noise": max(between, within)}
+        row["change"] = row["b_seconds"] / row["a_seconds"]
+        log = math.log(weaker(row["change"], row["to_limit"]))
+        is_same = abs(log) <= max(math.log(1 + LEAST_CHANGE), NOISES * row["noise"])
+        rows.append({**row, "verdict": SAME if is_same else SLOWER if log > 0 else FASTER})
     return rows
 
 
@@ -136,17 +123,15 @@ def measure_builds(options):
             print(f"compare: pass {index + 1} of {options.passes}", file=sys.stderr)
             one, two = (measure(build, options, Path(directory)) for build in (first, second))
             passes.append((one, two) if first == options.a else (two, one))
-    return compare_passes(passes)
+    return compare(passes)
 
 
 def report(rows, fail_above):
     """Prints the table; the names of the rows that are too slow."""
-    width = max([len(row["name"]) for row in rows] + [3])
-    print(f"{'row':{width}}  {'A':>9}  {'B':>9}  {'change':>8}  {'to limit':>8}  {'noise':>6}")
-    for row in sorted(rows, key=lambda row: -row["change"]):
-        print(f"{row['name']:{width}}  {time_text(row['a_seconds']):>9}  {time_text(row['b_seconds']):>9}  "
-              f"{100 * (row['change'] - 1):+7.1f}%  {100 * (row['to_limit'] - 1):+7.1f}%  {100 * row['noise']:5.1f}%  "
-              f"{'' if row['verdict'] == SAME else row['verdict']}")
+    lines = [[row["name"], time_text(row["a_seconds"]), time_text(row["b_seconds"]), f"{row['change'] - 1:+.1%}",
+              f"{row['to_limit'] - 1:+.1%}", f"{row['noise']:.1%}", "" if row["verdict"] == SAME else row["verdict"]]
+             for row in sorted(rows, key=lambda row: -row["change"])]
+    print(as_text([Table("", "", ["row", "A", "B", "change", "to limit", "noise", ""], lines, (6,))]), end="")
     mean = math.exp(statistics.fmean(math.log(row["change"]) for row in rows))
     counts = {each: sum(row["verdict"] == each for row in rows) for each in (FASTER, SAME, SLOWER)}
     print(f"{len(rows)} rows: {counts[FASTER]} faster, {counts[SAME]} the same, {counts[SLOWER]} slower; "
@@ -174,7 +159,7 @@ def main(arguments):
             if a.machine.get(what) != b.machine.get(what):
                 print(f"compare: the runs are from different machines ({what}: {a.machine.get(what)} and "
                       f"{b.machine.get(what)}); the changes say little", file=sys.stderr)
-        rows = compare_rows(times_of(a), times_of(b))
+        rows = compare([(times_of(a), times_of(b))])
     if not rows:
         raise Failure("the two have no measured row in common")
     too_slow = report(rows, options.fail_above)

@@ -32,24 +32,20 @@ for (const table of document.querySelectorAll("table.rows")) {
   });
 }
 
-// On paper everything is open, and headings stand on each page: Chromium repeats none that holds a button.
-let buttons = [];
-addEventListener("beforeprint", () => {
-  for (const each of document.querySelectorAll("details")) each.open = true;
-  buttons = [...document.querySelectorAll("table.rows th button")].map((button) => {
-    const text = document.createElement("span");
-    text.textContent = button.textContent;
-    button.replaceWith(text);
-    return [button, text];
-  });
-});
-addEventListener("afterprint", () => {
-  for (const [button, text] of buttons) text.replaceWith(button);
-});
-
 const filters = document.querySelector(".filters");
 if (filters) {
   const table = document.querySelector("#all-rows"), count = document.querySelector("#shown");
+  const choices = {
+    group: "every family", dtype: "every type", state: "hot and cold", threads: "any threads", verdict: "any verdict",
+  };
+  for (const [name, text] of Object.entries(choices)) {
+    const values = new Set([...table.tBodies[0].rows].flatMap((row) => row.dataset[name].split(" ")));
+    const select = document.createElement("select");
+    select.name = name;
+    select.ariaLabel = text;
+    select.append(new Option(text, ""), ...[...values].filter(Boolean).sort().map((value) => new Option(value)));
+    filters.append(select);
+  }
   const apply = () => {
     const words = filters.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
     const picked = [...filters.querySelectorAll("select")].filter((each) => each.value);

@@ -210,23 +210,10 @@ def rows_section(run):
         keys.update({key: row[key] for key in ("dtype", "state", "threads")})
         data.append("".join(f' data-{key}="{escape(value)}"' for key, value in keys.items()))
 
-    def select(name, text, values):
-        options = "".join(f'<option value="{escape(value)}">{escape(shown)}</option>' for value, shown in values)
-        return f'<select name="{name}" aria-label="{text}"><option value="">{text}</option>{options}</select>'
-
-    def values_of(key):
-        return [(str(value), str(value)) for value in sorted({row[key] for row in run.rows}, key=str)]
-
-    filters = (
-        '<form class="filters"><input name="text" type="search" placeholder="words of the name, such as rms f32 hot" '
-        'aria-label="words of the name">' + select("group", "every family", [(group.replace(" ", "-"), group)
-                                                                             for group in run.groups()]) +
-        select("dtype", "every type", values_of("dtype")) + select("state", "hot and cold", values_of("state")) +
-        select("threads", "any threads", values_of("threads")) +
-        select("verdict", "any verdict", [("behind", "a peer is faster"), ("tie", "tied with a peer"),
-                                          ("ahead", "ahead of a peer")]) + "</form>")
+    filters = ('<form class="filters"><input name="text" type="search" placeholder="words of the name, such as rms f32 hot" '
+               'aria-label="words of the name"></form>')  # page.js adds the choices
     table = table_html(tables.rows("All rows", chosen, names), "rows", "all-rows", data)
-    return (f'<section class="wide-page"><h2 id="rows">All rows</h2>{note(tables.ROWS_NOTE)}' +
+    return (f'<section><h2 id="rows">All rows</h2>{note(tables.ROWS_NOTE)}' +
             note("Click a heading to sort; point at a dash, or at a standing, for the reason.") +
             f'{filters}<p class="note" id="shown"></p>{table}' + left_out(run.rows, MOST_TABLE_ROWS) + "</section>")
 

@@ -231,10 +231,6 @@ class Row:
         """Whether a lead in it is one over enough independent libraries."""
         return not self.is_small and len(self.libraries()) >= LEAST_LIBRARIES
 
-    @property
-    def lacks_compile(self):
-        return self.ratio(COMPILED) is None
-
 
 class Run:
     def __init__(self, data, rows):
@@ -288,13 +284,11 @@ class Run:
         with_peer = [row for row in self.rows if row.fastest]
         counted = [row for row in with_peer if row.counts]
         few = [row for row in with_peer if not row.counts and not row.is_small]
-        verdicts = Counter(row.fastest[2] for row in counted)
         return {
-            "rows": len(counted), "ahead": verdicts["ahead"], "tied": verdicts["tie"], "behind": verdicts["behind"],
-            "mean": geometric_mean([row.fastest[1] for row in counted]), "few": len(few),
-            "few_behind": sum(row.fastest[2] == "behind" for row in few),
-            "small": sum(row.is_small for row in with_peer), "without_compile": sum(row.lacks_compile
-                                                                                    for row in counted)}
+            **counts_of(row.fastest[2] for row in counted), "mean": geometric_mean([row.fastest[1] for row in counted]),
+            "few": len(few), "few_behind": sum(row.fastest[2] == "behind" for row in few),
+            "small": sum(row.is_small for row in with_peer),
+            "without_compile": sum(row.ratio(COMPILED) is None for row in counted)}
 
     def tally_text(self):
         """The same in sentences; empty without rows against other libraries."""
@@ -319,10 +313,9 @@ class Run:
     def tally_of(self, name):
         """Rows, ahead, tied, behind, wrong and geometric mean of a peer; of small and abnormal rows there are none."""
         rows = [row for row in self.rows if row.fair_ratio(name)]
-        verdicts = Counter(row.peer(name)["verdict"] for row in rows)
         return {
-            "rows": len(rows), "ahead": verdicts["ahead"], "tied": verdicts["tie"], "behind": verdicts["behind"],
-            "wrong": sum(1 for row in self.rows if row.peer(name).get("is_wrong")), "mean": self.mean(name, rows)}
+            **counts_of(row.peer(name)["verdict"] for row in rows), "mean": self.mean(name, rows),
+            "wrong": sum(1 for row in self.rows if row.peer(name).get("is_wrong"))}
 
     @staticmethod
     def mean(name, rows):
@@ -348,9 +341,8 @@ class Run:
 
     def stopped(self):
         """(row, peer, reason) of peers that crashed, hung or failed, as against rows they do not have."""
-        signs = ("its process", "gave no answer")
-        return [(row, name, row.peer(name)["reason"]) for row in self.rows for name in self.peers if any(
-            row.peer(name).get("reason", "").startswith(sign) for sign in signs)]
+        return [(row, name, row.peer(name)["reason"]) for row in self.rows for name in self.peers
+                if row.peer(name).get("reason", "").startswith(("its process", "gave no answer"))]
 
     def find_abnormal(self):
         """Marks ratios far beyond those of the peer's other rows of the same kernel; beyond all its other rows where
@@ -395,15 +387,12 @@ class Run:
     def peer_objections(self):
         """{peer: sentences} of what is wrong with the peers."""
         found = {}
-        for name, reason in self.missing:
-            if not reason.startswith(NOT_FOR_THIS_MACHINE):
-                found.setdefault(name, []).append(f"{name} is missing: {reason}")
-        for row, name in self.wrong():
-            found.setdefault(name, []).append(f"{name} is wrong in {row['name']}")
-        for row, name, reason in self.stopped():
-            found.setdefault(name, []).append(f"{name} stopped in {row['name']}: {reason}")
-        for name, texts in self.abnormal().items():
-            found.setdefault(name, []).extend(texts)
+        texts = [(name, f"{name} is missing: {reason}") for name, reason in self.missing
+                 if not reason.startswith(NOT_FOR_THIS_MACHINE)]
+        texts += [(name, f"{name} is wrong in {row['name']}") for row, name in self.wrong()]
+        texts += [(name, f"{name} stopped in {row['name']}: {reason}") for row, name, reason in self.stopped()]
+        for name, text in [*texts, *((name, each) for name, sentences in self.abnormal().items() for each in sentences)]:
+            found.setdefault(name, []).append(text)
         return found
 
     def reservations(self):
@@ -455,6 +444,11 @@ class Run:
         """The highest rate of multiply-adds on so many threads; None if it was not measured."""
         rates = [each["flops_per_second"] for each in self.limits["flops"] if each["threads"] == threads]
         return max(rates, default=None)
+
+
+def counts_of(verdicts):
+    count = Counter(verdicts)
+    return {"rows": sum(count.values()), "ahead": count["ahead"], "tied": count["tie"], "behind": count["behind"]}
 
 
 def geometric_mean(values):

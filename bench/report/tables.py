@@ -6,17 +6,15 @@ from typing import NamedTuple
 from run import bytes_text, ratio_text, threads_text, time_text, ulp_text
 
 
-class Cell(str):
+class cell(str):
     """Text of a cell; on the page also a value to sort by, a class and an explanation."""
 
-    value = None
-    css = hint = ""
+    value, css, hint = None, "", ""
 
-
-def cell(text, value=None, css="", hint=""):
-    made = Cell(text)
-    made.value, made.css, made.hint = value, css, hint
-    return made
+    def __new__(cls, text, value=None, css="", hint=""):
+        made = super().__new__(cls, text)
+        made.value, made.css, made.hint = value, css, hint
+        return made
 
 
 class Table(NamedTuple):
@@ -237,7 +235,7 @@ def as_text(parts):
                 "  ".join(
                     each.ljust(width) if i in left else each.rjust(width)
                     for i, (each, width) in enumerate(zip(line, widths))).rstrip() for line in lines]
-            texts.append("\n".join([part.title, *textwrap.wrap(part.note, 120), *columns]))
+            texts.append("\n".join([*filter(None, [part.title]), *textwrap.wrap(part.note, 120), *columns]))
     return "\n\n".join(texts) + "\n"
 
 

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <memory>
 
+#include "operations/isas.h"
+
 namespace halyard::bench {
 namespace {
 
@@ -110,8 +112,15 @@ const StreamTable &streams_of([[maybe_unused]] halyard_isa isa) {
 #if defined(__aarch64__)
     return streams_neon;  // whatever it computes with halves, it moves and multiplies floats the same way
 #else
-    return isa == HALYARD_ISA_AVX512 ? streams_avx512 : isa == HALYARD_ISA_AVX2 ? streams_avx2 : streams_sse41;
+    return isa == HALYARD_ISA_AVX512_BF16 ? streams_avx512_bf16
+           : isa >= HALYARD_ISA_AVX512    ? streams_avx512
+           : isa == HALYARD_ISA_AVX2      ? streams_avx2
+                                          : streams_sse41;
 #endif
+}
+
+halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype) {
+    return isa == HALYARD_ISA_AVX512_BF16 && dtype != operations::Dtype::bf16 ? HALYARD_ISA_AVX512 : isa;
 }
 
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team) {
@@ -236,9 +245,8 @@ Limits measure_limits(const Machine &machine, halyard_isa isa, int threads,
         const Buffer arena(machine.cold_set());
         for (const int count : thread_counts) {
             LimitMeter meter(streams_of(isa), arena, count);
-            for (int i = 0; i <= isa; i++) {
-                const auto each = static_cast<halyard_isa>(i);
-                if (halyard_isa_supported(each) == 0 || stop()) {
+            for (const halyard_isa each : operations::built_isas) {
+                if (each > isa || halyard_isa_supported(each) == 0 || stop()) {
                     continue;
                 }
                 progress(std::string("peak multiply-add rate, ") + halyard_isa_name(each));

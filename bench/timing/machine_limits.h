@@ -10,6 +10,7 @@
 #include "buffer.h"
 #include "halyard/halyard.h"
 #include "machine.h"
+#include "operations/dtype.h"
 #include "streams.h"
 #include "team.h"
 
@@ -20,6 +21,9 @@ const char *name_of(Stream stream);
  *  before it is written is not counted. */
 double bytes_moved(Stream stream);
 const StreamTable &streams_of(halyard_isa isa);
+
+/** Whose multiply-adds products in a dtype may take under `isa`: those of bf16 pairs are for bf16 alone. */
+halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype);
 /** Runs a stream split over the team. */
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team);
 

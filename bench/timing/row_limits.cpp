@@ -80,7 +80,8 @@ struct MultiplyAdd {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, const StreamTable &streams, Team &team) {
+std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, halyard_isa isa, Team &team) {
+    const StreamTable &streams = streams_of(isa), &products = streams_of(isa_of_products(isa, bench_case.id.dtype));
     std::vector<std::unique_ptr<Contender>> limits;
     const auto append = [&](const auto &call) {
         limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, bench_case.sets.size()));
@@ -92,13 +93,13 @@ std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, con
         }
         return limits;
     }
-    const double iterations = std::ceil(bench_case.id.flops() / streams.flops_per_iteration / team.size());
+    const double iterations = std::ceil(bench_case.id.flops() / products.flops_per_iteration / team.size());
     if (bench_case.id.kernel->layer) {
         append(ReadWeights{&bench_case, &streams, &team});
     } else {
         append(ReadAsMuch(bench_case, streams, team));
     }
-    append(MultiplyAdd{&streams, &team, static_cast<std::int64_t>(iterations)});
+    append(MultiplyAdd{&products, &team, static_cast<std::int64_t>(iterations)});
     return limits;
 }
 

@@ -16,7 +16,7 @@ namespace halyard::bench {
  * and models: a read of as many bytes, and the multiply-adds. Other rows: a copy, that is the same streams of the same
  * bytes; out of cache two, with ordinary and with non-temporal stores, of which the faster is the limit: the library
  * may choose its kind of stores too. `bench_case` and `team` must outlive them. */
-std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, const StreamTable &streams, Team &team);
+std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, halyard_isa isa, Team &team);
 
 }  // namespace halyard::bench
 

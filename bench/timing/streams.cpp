@@ -17,7 +17,11 @@ namespace {
 constexpr std::size_t width = 16;
 constexpr int chains = 24;
 #elif defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+#define HALYARD_BENCH_TABLE streams_avx512_bf16
+#else
 #define HALYARD_BENCH_TABLE streams_avx512
+#endif
 constexpr std::size_t width = 64;  // bytes of a vector
 constexpr int chains = 24;         // of multiply-adds: they hide the latency and fit the registers
 #elif defined(__AVX2__)
@@ -183,9 +187,27 @@ struct Writing {
     }
 };
 
+#if defined(__AVX512BF16__)
+constexpr int pair = 2;  // multiply-adds of a step
+
+/** x + 0 * 0 + 0 * 0 */
+inline Floats step(const Floats &x, const Floats &zeros) {
+    const auto pairs = reinterpret_cast<__m512bh>(zeros);
+    return reinterpret_cast<Floats>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(x), pairs, pairs));
+}
+constexpr float operand = 0.0f;
+#else
+constexpr int pair = 1;
+
+/** Values that stay near 1: x = x * 0.5 + 0.5. CMakeLists.txt lets the compiler fuse the two where it can. */
+inline Floats step(const Floats &x, const Floats &half) {
+    return x * half + half;
+}
+constexpr float operand = 0.5f;
+#endif
+
 float multiply_add_chains(std::int64_t iterations) {
-    // Values that stay near 1: x = x * 0.5 + 0.5. CMakeLists.txt lets the compiler fuse the two where it can.
-    const Floats half = Floats{} + 0.5f;
+    const Floats operands = Floats{} + operand;
     Floats x[chains];
     for (int i = 0; i < chains; i++) {
         x[i] = Floats{} + (1.0f + static_cast<float>(i));
@@ -193,7 +215,7 @@ float multiply_add_chains(std::int64_t iterations) {
     for (std::int64_t n = 0; n < iterations; n++) {
 #pragma GCC unroll 32
         for (int i = 0; i < chains; i++) {
-            x[i] = x[i] * half + half;
+            x[i] = step(x[i], operands);
         }
     }
     Floats sum = x[0];
@@ -213,7 +235,7 @@ const StreamTable HALYARD_BENCH_TABLE = {
      Writing<Nontemporal>::read2_write1, Writing<Nontemporal>::read2_write2, Writing<Nontemporal>::halve,
      Writing<Nontemporal>::double_up},
     multiply_add_chains,
-    2.0 * chains * sizeof(Floats) / sizeof(float),
+    2.0 * pair *chains * sizeof(Floats) / sizeof(float),
 };
 
 }  // namespace halyard::bench

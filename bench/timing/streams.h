@@ -38,13 +38,14 @@ struct StreamTable {
     void (*run[stream_count])(const StreamArguments &arguments);
     /** The same with stores that bypass the caches. */
     void (*run_nontemporal[stream_count])(const StreamArguments &arguments);
-    /** `iterations` rounds of independent multiply-add chains; returns something that depends on all of them. */
+    /** `iterations` rounds of independent chains of multiply-adds, of f32 or, where an instruction set is for products of bf16
+     * pairs, of these; returns something that depends on all of them. */
     float (*multiply_add)(std::int64_t iterations);
     /** Floating-point operations of one such round. */
     double flops_per_iteration;
 };
 
-extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_neon;
+extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_avx512_bf16, streams_neon;
 
 }  // namespace halyard::bench
 

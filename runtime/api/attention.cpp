@@ -126,10 +126,12 @@ using namespace halyard;
 halyard_status halyard_attention(const halyard_context *context, const DLTensor *q, const DLTensor *k,
                                  const DLTensor *v, const halyard_attention_options *options, DLTensor *y) {
     Checker check("halyard_attention", Devices::cpu_or_cuda);
-    const AttentionCall call = check_attention(check, q, k, v, options, y);
+    AttentionCall call = check_attention(check, q, k, v, options, y);
     if (!check.failed()) {
         check_positions(check, call);
         check_overlaps(check, call);
+        call.rounded = call.k.view.dtype == call.v.view.dtype &&
+                       rounds_between(context_or_default(context), call.k.view.dtype, call.q.view.dtype);
     }
     return run_call(check, context, &Backend::attention, call);
 }
@@ -148,6 +150,7 @@ halyard_status halyard_attention_cached(const halyard_context *context, const DL
         check_cache(check, call);
         check_positions(check, call);
         check_overlaps(check, call);
+        call.rounded = rounds_between(context_or_default(context), cache->layout.dtype, call.q.view.dtype);
     }
     CacheAppend append({cache, sequences, call.k.batch}, layer, 1);
     append.run(check, layer, call.k.tokens, [&] { run_call(check, context, &Backend::attention, call); });

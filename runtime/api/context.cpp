@@ -75,6 +75,23 @@ halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa
     return HALYARD_OK;
 }
 
+halyard_status halyard_context_set_products(halyard_context *context, halyard_products products) {
+    Checker check("halyard_context_set_products");
+    if (!check.not_null("context", context)) {
+        return check.status();
+    }
+    if (products != HALYARD_PRODUCTS_STORAGE && products != HALYARD_PRODUCTS_FULL) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "products is %d, which is no value of halyard_products",
+                          static_cast<int>(products));
+    }
+    context->products = products;
+    return HALYARD_OK;
+}
+
+halyard_products halyard_context_products(const halyard_context *context) {
+    return halyard::context_or_default(context).products;
+}
+
 halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes) {
     Checker check("halyard_context_set_streaming_min_bytes");
     if (!check.not_null("context", context)) {

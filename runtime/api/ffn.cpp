@@ -104,7 +104,9 @@ halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, co
                            const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y) {
     Checker check("halyard_ffn", Devices::cpu_or_cuda);
     const halyard_ffn_options none = {};
-    const FfnCall call = check_ffn(check, x, up, down, options ? *options : none, y);
+    FfnCall call = check_ffn(check, x, up, down, options ? *options : none, y);
+    call.rounded = !check.failed() && up->dtype == down->dtype &&
+                   rounds_between(context_or_default(context), up->dtype, call.x.dtype);
     return run_call(check, context, &Backend::ffn, call);
 }
 

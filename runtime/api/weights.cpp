@@ -24,19 +24,10 @@ halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, ha
         return check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d",
                           static_cast<int>(block_alignment));
     }
-    Geometry geometry = {};
-    check_block(check, "memory", static_cast<const char *>(memory), bytes, geometry);
-    if (check.failed()) {
-        return check.status();
+    if (halyard_weights *const handle = weights_of_block(check, "memory", static_cast<const char *>(memory), bytes)) {
+        *weights = handle;
     }
-    halyard_weights *handle = new_handle();
-    if (!handle) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a handle");
-    }
-    view_block(*handle, static_cast<const char *>(memory), geometry);
-    handle->owner = halyard_weights::Owner::caller;
-    *weights = handle;
-    return HALYARD_OK;
+    return check.status();
 }
 
 const void *halyard_weights_data(const halyard_weights *weights) {

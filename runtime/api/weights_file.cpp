@@ -206,19 +206,14 @@ halyard_status halyard_weights_load(const char *path, halyard_weights **weights)
         return check.status();
     }
     MappedFile file(check, path);
-    Geometry geometry = {};
-    if (!check.failed()) {
-        check_block(check, "the file at path", file.data(), file.bytes(), geometry);
-    }
     if (check.failed()) {
         return check.status();
     }
-    halyard_weights *handle = new_handle();
-    if (!handle) {
-        return check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a handle");
+    if (halyard_weights *const handle = weights_of_block(check, "the file at path", file.data(), file.bytes())) {
+        if (handle->owner == halyard_weights::Owner::caller) {
+            file.give_to(*handle);
+        }
+        *weights = handle;
     }
-    view_block(*handle, file.data(), geometry);
-    file.give_to(*handle);
-    *weights = handle;
-    return HALYARD_OK;
+    return check.status();
 }

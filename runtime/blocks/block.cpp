@@ -94,8 +94,8 @@ namespace {
 /** The calls that a block is made of. */
 class BlockCalls {
 public:
-    BlockCalls(Checker &check, const halyard_context *context, const halyard_block &block)
-        : check_(check), context_(context), block_(block) {}
+    BlockCalls(Checker &check, const halyard_context *context, const halyard_block &block, bool rounded)
+        : check_(check), context_(context), block_(block), rounded_(rounded) {}
 
     void cast(const View &x, const View &y) { run_cast(check_, context_, x, y); }
     void add(const View &a, const View &b, const View &y) {
@@ -109,6 +109,7 @@ public:
         call.bias = bias;
         call.residual = residual;
         call.y = y;
+        call.rounded = rounded_;
         run_call(check_, context_, &Backend::linear, call);
     }
     /** Its result goes to where q is, side by side with k and v. */
@@ -122,12 +123,14 @@ public:
         call.cache = append.sequences().cache;
         call.sequences = append.sequences().indices;
         call.layer = layer;
+        call.rounded = rounded_;
         append.run(check_, layer, call.k.tokens, [&] { run_call(check_, context_, &Backend::attention, call); });
     }
     void ffn(const FfnCall &arguments, const View &x, const View &y) {
         FfnCall call = arguments;
         call.x = x;
         call.y = y;
+        call.rounded = rounded_;
         run_call(check_, context_, &Backend::ffn, call);
     }
 
@@ -135,12 +138,13 @@ private:
     Checker &check_;
     const halyard_context *context_;
     const halyard_block &block_;
+    const bool rounded_;
 };
 
 }  // namespace
 
 void run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-               CacheAppend &append, int64_t layer, int64_t outputs, const View &y) {
+               CacheAppend &append, int64_t layer, int64_t outputs, bool rounded, const View &y) {
     const int64_t tokens = row_count(x), width = block.config.hidden_size, qkv_width = block.qkv_features();
     const DType compute = block.compute_dtype(x.dtype);
     const BlockArguments &arguments = block.arguments(compute);
@@ -158,7 +162,7 @@ void run_block(Checker &check, const halyard_context *context, const halyard_blo
     View sum = view_like(x, workspace[sum_piece], compute, width, width);
     const View qkv = view_like(x, workspace[qkv_piece], compute, qkv_width, qkv_width);
     View input = same ? x : sum;
-    BlockCalls calls(check, context, block);
+    BlockCalls calls(check, context, block, rounded);
     if (!same) {
         calls.cast(x, input);
     }
@@ -236,7 +240,9 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
         return check.status();
     }
     CacheAppend append(cached, layer, 1);
-    run_block(check, context, *block, xs, append, layer, xs.shape[xs.rank - 2], ys);
+    const bool rounded =
+        !block->device.on_cuda && rounds_between(context_or_default(context), block->qkv->dtype, xs.dtype);
+    run_block(check, context, *block, xs, append, layer, xs.shape[xs.rank - 2], rounded, ys);
     if (check.failed()) {
         append.roll_back();
     }

@@ -58,9 +58,9 @@ void check_block_call(Checker &check, const halyard_block &block, const char *bl
                       const CachedSequences &sequences, int64_t layer, const char *tokens_name, int64_t tokens);
 
 /** y = block(x) for checked arguments, which are where the block is: the last `outputs` tokens of each sequence, for the
- *  others only the keys and values, which go to `append`. On failure nothing is written, and the caller rolls back. */
+ *  others only the keys and values, which go to `append`. `rounded`: what is multiplied to bf16. On failure nothing is written, and the caller rolls back. */
 void run_block(Checker &check, const halyard_context *context, const halyard_block &block, const View &x,
-               CacheAppend &append, int64_t layer, int64_t outputs, const View &y);
+               CacheAppend &append, int64_t layer, int64_t outputs, bool rounded, const View &y);
 
 // ---- Configurations ----
 

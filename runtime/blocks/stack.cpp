@@ -167,7 +167,7 @@ private:
         const int64_t outputs = seen ? count : ends ? 1 : 0;
         for (int64_t layer = 0; layer < stack_.n_layers && !check_.failed(); layer++) {
             run_block(check_, context_, *stack_.blocks[layer], part, append_, layer,
-                      layer + 1 < stack_.n_layers ? count : outputs, part);
+                      layer + 1 < stack_.n_layers ? count : outputs, rounds(*stack_.blocks[layer]->qkv), part);
             observe(layer + 1, first, part);
         }
         if (seen) {
@@ -177,6 +177,11 @@ private:
             const View last = residual(ids_.tokens - 1, 1);
             run_norm(check_, context_, stack_.norm, last, last);
         }
+    }
+
+    /** On a processor, where the residual is f32, the activations count as of the dtype of the matrices. */
+    bool rounds(const halyard_weights &weights) const {
+        return !stack_.device.on_cuda && rounds_between(context_or_default(context_), weights.dtype, weights.dtype);
     }
 
     void observe(int64_t layer, int64_t first, View part) const {
@@ -193,6 +198,7 @@ private:
         call.x = residual(ids_.tokens - tokens, tokens);
         call.y = in_f32;
         call.weights = stack_.lm_head;
+        call.rounded = rounds(*stack_.lm_head);
         if (stack_.softcaps.data) {
             // softcap tanh(x W / softcap): quotient and tanh in the matmul's epilogue.
             call.row_scale =

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "core/system/environment.h"
 #include "core/system/floating_point.h"
@@ -35,9 +36,28 @@ struct DefaultThreads {
 
 HALYARD_AT_LOAD const DefaultThreads default_threads;
 
-const halyard_context defaults;
+halyard_products read_products() {
+    const char *const variable = "HALYARD_PRODUCTS", *const value = environment(variable);
+    const bool full = value && strcmp(value, "full") == 0;
+    if (value && !full && strcmp(value, "storage") != 0) {
+        say_ignored(variable, value, "storage or full");
+    }
+    return full ? HALYARD_PRODUCTS_FULL : HALYARD_PRODUCTS_STORAGE;
+}
+
+struct DefaultProducts {
+    const halyard_products of_environment = read_products();
+};
+
+HALYARD_AT_LOAD const DefaultProducts default_products_at_load;
+
+HALYARD_AT_LOAD_LAST const halyard_context defaults;
 
 }  // namespace
+
+halyard_products default_products() {
+    return default_products_at_load.of_environment;
+}
 
 int new_default_threads() {
     return default_num_threads(default_threads.of_environment);

@@ -6,10 +6,18 @@
 #include "core/scratch.h"
 #include "halyard/halyard.h"
 
+namespace halyard {
+
+/** HALYARD_PRODUCTS, or what holds without it. */
+halyard_products default_products();
+
+}  // namespace halyard
+
 struct halyard_context {
     int num_threads = 0;      // 0: the default
     int default_threads = 0;  // found out when the context was made; 0: when the library was loaded
     halyard_isa max_isa = halyard::isa_cap_none;
+    halyard_products products = halyard::default_products();
     int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
@@ -22,6 +30,11 @@ namespace halyard {
 
 /** The context a call works with: the caller's, or the defaults. */
 const halyard_context &context_or_default(const halyard_context *context);
+
+/** Whether what lies between products whose weights and activations are of these dtypes is rounded before a product. */
+inline bool rounds_between(const halyard_context &context, DType weights, DType activations) {
+    return context.products == HALYARD_PRODUCTS_STORAGE && weights == DType::bf16 && activations == DType::bf16;
+}
 
 /** Threads that a context made now has if it is not told. */
 int new_default_threads();

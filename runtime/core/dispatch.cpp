@@ -3,12 +3,15 @@
 
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "core/system/environment.h"
 
+#define HALYARD_WRITTEN(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
+
 extern "C" {
 #define HALYARD_VARIANT(kernel, dtype, isa) int hk_##kernel##_##dtype##_##isa##_argv(void **);
-#define HALYARD_SHARED(kernel, dtype, other)
+#define HALYARD_SHARED(kernel, dtype, isa, other)
 #define HALYARD_ABSENT(kernel, dtype, isa)
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
@@ -19,14 +22,21 @@ extern "C" {
 namespace halyard {
 namespace {
 
-constexpr const char *isa_names[] = {"sse41", "avx2", "avx512", "neon", "neon_fp16"};
-constexpr int known_isas = sizeof(isa_names) / sizeof(isa_names[0]);
-static_assert(HALYARD_ISA_NEON_FP16 == known_isas - 1, "halyard_isa and its names differ");
+constexpr struct {
+    halyard_isa isa;
+    const char *name;
+} known_isas[] = {{HALYARD_ISA_SSE41, "sse41"},
+                  {HALYARD_ISA_AVX2, "avx2"},
+                  {HALYARD_ISA_AVX512, "avx512"},
+                  {HALYARD_ISA_AVX512_BF16, "avx512_bf16"},
+                  {HALYARD_ISA_AMX, "amx"},
+                  {HALYARD_ISA_NEON, "neon"},
+                  {HALYARD_ISA_NEON_FP16, "neon_fp16"}};
 
 // [kernel][isa][dtype], flat
 constexpr KernelFunction variants[] = {
 #define HALYARD_VARIANT(kernel, dtype, isa) hk_##kernel##_##dtype##_##isa##_argv,
-#define HALYARD_SHARED(kernel, dtype, other) hk_##kernel##_##dtype##_##other##_argv,
+#define HALYARD_SHARED(kernel, dtype, isa, other) hk_##kernel##_##dtype##_##other##_argv,
 #define HALYARD_ABSENT(kernel, dtype, isa) nullptr,
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
@@ -52,32 +62,37 @@ int read_cap() {
     char takes[128] = "";
     size_t length = 0;
     for (const halyard_isa isa : isas) {
-        if (strcmp(value, isa_names[isa]) == 0) {
+        if (strcmp(value, halyard_isa_name(isa)) == 0) {
             return isa;
         }
-        const char *const before = isa == isas[0] ? "" : isa == isa_cap_none ? " or " : ", ";
-        length += snprintf(takes + length, sizeof(takes) - length, "%s%s", before, isa_names[isa]);
+        const char *const before = isa == isas[0] ? "" : isa == isas[isa_count - 1] ? " or " : ", ";
+        length += snprintf(takes + length, sizeof(takes) - length, "%s%s", before, halyard_isa_name(isa));
     }
     say_ignored(variable, value, takes);
     return isa_cap_none;
 }
 
 struct Machine {
-    bool runs[isa_count];
+    bool runs[isa_count], prefers[isa_count];
     bool runs_any = false;
-    int best;
+    halyard_isa best_under[isa_count + 1];  // by the context's cap
 
     Machine() {
         const int cap = read_cap();
-        best = isas[0];
+        halyard_isa preferred = isas[0];
         for (const halyard_isa isa : isas) {
-            const bool runs_this = processor_runs(isa);
-            runs[index_of(isa)] = runs_this;
-            runs_any |= runs_this;
-            if (runs_this && isa <= cap) {
-                best = isa;
+            const int i = index_of(isa);
+            runs[i] = processor_runs(isa);
+            prefers[i] = runs[i] && processor_prefers(isa);
+            runs_any |= runs[i];
+            if (isa <= cap) {
+                preferred = prefers[i] || (runs[i] && isa == cap) ? isa : preferred;
+                best_under[i] = runs[i] ? isa : preferred;
+            } else {
+                best_under[i] = preferred;
             }
         }
+        best_under[isa_count] = preferred;
     }
 };
 
@@ -117,11 +132,7 @@ const char *dtype_name(DType dtype) {
 }
 
 halyard_isa best_isa(halyard_isa cap) {
-    int isa = machine.best < cap ? machine.best : cap;
-    while (isa_count > 1 && isa > isas[0] && !machine.runs[index_of(static_cast<halyard_isa>(isa))]) {
-        isa--;
-    }
-    return static_cast<halyard_isa>(isa);
+    return machine.best_under[index_of(cap)];
 }
 
 bool processor_has_kernels() {
@@ -131,15 +142,28 @@ bool processor_has_kernels() {
 }  // namespace halyard
 
 int halyard_isa_count(void) {
-    return halyard::known_isas;
+    return std::size(halyard::known_isas);
+}
+
+halyard_isa halyard_isa_at(int index) {
+    return index >= 0 && index < halyard_isa_count() ? halyard::known_isas[index].isa : static_cast<halyard_isa>(-1);
 }
 
 const char *halyard_isa_name(halyard_isa isa) {
-    return isa >= 0 && isa < halyard::known_isas ? halyard::isa_names[isa] : nullptr;
+    for (const auto &known : halyard::known_isas) {
+        if (known.isa == isa) {
+            return known.name;
+        }
+    }
+    return nullptr;
 }
 
 int halyard_isa_supported(halyard_isa isa) {
     return halyard::is_built(isa) && halyard::machine.runs[halyard::index_of(isa)];
+}
+
+int halyard_isa_preferred(halyard_isa isa) {
+    return halyard::is_built(isa) && halyard::machine.prefers[halyard::index_of(isa)];
 }
 
 int halyard_operation_supported(const char *operation) {

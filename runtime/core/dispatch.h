@@ -50,7 +50,8 @@ constexpr bool is_built(DType dtype) {
 const char *kernel_name(Kernel kernel);
 const char *dtype_name(DType dtype);
 
-/** The best instruction set of this machine not above `cap` and not above HALYARD_MAX_ISA. */
+/** What calls use under `cap` and HALYARD_MAX_ISA: the lower of the two if this machine runs it, else the best preferred
+ *  instruction set below it. */
 halyard_isa best_isa(halyard_isa cap);
 
 /** Whether this machine runs any. Where it does not, no call may come as far as a kernel. */
@@ -58,32 +59,53 @@ bool processor_has_kernels();
 
 /** The names of halyard_isa's values. */
 namespace isa_named {
-constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512;
+constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512,
+                      avx512_bf16 = HALYARD_ISA_AVX512_BF16, amx = HALYARD_ISA_AMX;
 constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16;
 }  // namespace isa_named
 
-/** The instruction sets that this library is built for: those of one processor, which follow each other in halyard_isa. */
+/** The instruction sets that this library is built for, all of one processor, in the order of halyard_isa. */
 constexpr halyard_isa isas[] = {
 #define HALYARD_ISA(name) isa_named::name,
 #include "kernels/isas.inc"
 #undef HALYARD_ISA
 };
 constexpr int isa_count = sizeof(isas) / sizeof(isas[0]);
-constexpr halyard_isa isa_cap_none = isas[isa_count - 1];
-static_assert(isa_cap_none - isas[0] == isa_count - 1, "the processor's instruction sets do not follow each other");
+/** Above them all. */
+constexpr halyard_isa isa_cap_none = static_cast<halyard_isa>(isas[isa_count - 1] + 1);
 
-/** Where a table of this library's instruction sets holds `isa`. */
+/** Where `isas` holds each value, negative for those it does not hold. */
+struct IsaPositions {
+    int8_t of[isa_cap_none + 1] = {};
+
+    constexpr IsaPositions() {
+        for (int8_t &position : of) {
+            position = -1;
+        }
+        for (int i = 0; i < isa_count; i++) {
+            of[isas[i]] = static_cast<int8_t>(i);
+        }
+        of[isa_cap_none] = isa_count;
+    }
+};
+constexpr IsaPositions isa_positions;
+
+/** Where a table of this library's instruction sets holds `isa`; isa_cap_none comes after them. */
 constexpr int index_of(halyard_isa isa) {
-    return isa - isas[0];
+    return isa_positions.of[isa];
 }
 
 /** Whether this library has kernels for `isa`. */
 constexpr bool is_built(int isa) {
-    return isa >= isas[0] && isa <= isa_cap_none;
+    return isa >= 0 && isa < isa_cap_none && isa_positions.of[isa] >= 0;
 }
 
-/** Whether processor and operating system run `isa`, one of `isas`. For each processor in a folder of its own. */
+/** Whether processor and operating system run `isa`, one of `isas`. For each processor in a folder of its own, as are the
+ *  next ones. */
 bool processor_runs(halyard_isa isa);
+
+/** Whether `isa`, which the processor runs, is no slower there than a lesser one. */
+bool processor_prefers(halyard_isa isa);
 
 }  // namespace halyard
 

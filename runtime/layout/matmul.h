@@ -7,6 +7,13 @@ namespace halyard {
 /** Columns of a panel of packed weights. */
 constexpr int panel_width = 16;
 
+/** Inputs of a row of a panel. In bf16 they come in pairs: a row has a word of 32 bits for each column, with the earlier input
+ *  in its upper half. Either is widened by one instruction, and products of pairs take the words as they are. */
+template<typename DType>
+constexpr int row_inputs(DType dtype) {
+    return dtype == DType::bf16 ? 2 : 1;
+}
+
 /** Inputs that are summed before their sum is added to that of the inputs before them. Part of the numerics, not of the
  *  tuning: a sum over K inputs errs by at most 512 + K / 512 roundings instead of K. */
 constexpr int k_block = 512;
@@ -14,6 +21,10 @@ constexpr int k_block = 512;
 /** f32 values from one row of a block of x to the next. A constant, so that the rows of a tile are addressed by one
  *  register and offsets in the instructions; a cache line beyond 512, so that they do not share the cache's sets. */
 constexpr int x_pitch = k_block + 16;
+
+/** The same of words that hold a pair of inputs each, as those of the panels do: whole lines, so that a piece of a row of 64
+ *  bytes lies in one. */
+constexpr int x_pair_pitch = x_pitch / 2 + 8;
 
 /** Rows of the tallest tile. */
 constexpr int max_tile_rows = 8;

@@ -1,6 +1,8 @@
 // Packing kernels on processors.
 #include "schedules/pack.h"
 
+#include <algorithm>
+
 #include "schedules/machine.h"
 #include "schedules/search_space.h"
 
@@ -31,16 +33,17 @@ int best_side(int bytes, const Target &target) {
 // Rows of the source become columns of the panel, a square of both at a time, which is turned in registers.
 void transpose(const Pack &stages, int preferred_side, const Target &target) {
     const Var tile("tile"), block("block");
-    const int side = preferred_side > 0 ? preferred_side : best_side(stages.panels.type().bytes(), target);
+    const int best = best_side(stages.panels.type().bytes() / stages.row_inputs, target);
     static_assert(min_transposed_inputs >= 16, "a square must fit into a call");
+    const int side = std::min(preferred_side > 0 ? preferred_side : best, min_transposed_inputs / stages.row_inputs);
     Func panels = stages.panels, element = stages.element;
-    panels.split(stages.input, tile, stages.input, side, TailStrategy::ShiftInwards)
+    panels.split(stages.row, tile, stages.row, side, TailStrategy::ShiftInwards)
         .split(stages.column, block, stages.column, side)
-        .reorder(stages.column, stages.input, block, tile, stages.panel)
+        .reorder(stages.column, stages.row, block, tile, stages.panel)
         .vectorize(stages.column)
-        .unroll(stages.input)
+        .unroll(stages.row)
         .unroll(block);
-    element.compute_at(panels, block).vectorize(stages.input).unroll(stages.column);
+    element.compute_at(panels, block).vectorize(stages.row).unroll(stages.column);
 }
 
 // A row of the source holds a row of every panel. Eight rows at a time keep the reads long (all panels of the call, one
@@ -48,12 +51,12 @@ void transpose(const Pack &stages, int preferred_side, const Target &target) {
 void copy(const Pack &stages, int rows) {
     const Var tile("tile");
     Func panels = stages.panels;
-    panels.reorder(stages.column, stages.panel, stages.input).vectorize(stages.column);
-    Stage whole = panels.specialize(stages.inputs >= rows);
-    whole.split(stages.input, tile, stages.input, rows, TailStrategy::ShiftInwards)
-        .reorder(stages.column, stages.input, stages.panel, tile);
+    panels.reorder(stages.column, stages.panel, stages.row).vectorize(stages.column);
+    Stage whole = panels.specialize(stages.rows >= rows);
+    whole.split(stages.row, tile, stages.row, rows, TailStrategy::ShiftInwards)
+        .reorder(stages.column, stages.row, stages.panel, tile);
     if (panels.type().bytes() == 2) {
-        whole.vectorize(stages.input, 2);  // two rows of a panel are a cache line
+        whole.vectorize(stages.row, 2);  // two rows of a panel are a cache line
     }
 }
 
@@ -76,6 +79,17 @@ void pack_sums(const PackSums &stages, const Target &target) {
     sum.update().reorder(stages.column, stages.k).vectorize(stages.column, vector).unroll(stages.column);
     // Elements are widened by f32 vectors, not by the shorter f64 ones.
     element.compute_at(sum, stages.k).vectorize(stages.column, f32_lanes(target)).unroll(stages.column);
+}
+
+void widen_panels(const WidenPanels &stages, const Target &target) {
+    // A row is loaded once for its two inputs.
+    const Var row("row");
+    Func wide = stages.wide;
+    wide.vectorize(stages.column, f32_lanes(target))
+        .unroll(stages.column)
+        .split(stages.input, row, stages.input, 2, TailStrategy::RoundUp)
+        .reorder(stages.column, stages.input, row)
+        .unroll(stages.input);
 }
 
 }  // namespace halyard::schedules

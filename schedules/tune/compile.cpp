@@ -48,7 +48,7 @@ void prefetch_into_cache(const std::string &assembly_file) {
 /** To STEM.o, as the build does. */
 void compile(const Variant &variant, const Choice &choice, const std::string &stem) {
     using Halide::OutputFileType;
-    const bool by_assembly = variant.kernel->family == "matmul";
+    const bool by_assembly = variant.kernel->is_matmul();
     const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
     const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
     for (const auto &[name, value] : variant.parameters()) {

@@ -10,7 +10,10 @@
 namespace halyard::tune {
 namespace {
 
-// The places of the build's variants: HALYARD_VARIANT(kernel, dtype, isa), or HALYARD_ABSENT of the same.
+// The places of the build's variants: HALYARD_VARIANT(kernel, dtype, isa). What no generator made for it is not exchanged.
+#define HALYARD_WRITTEN(kernel, dtype, isa) HALYARD_ABSENT(kernel, dtype, isa)
+#define HALYARD_SHARED(kernel, dtype, isa, other) HALYARD_ABSENT(kernel, dtype, isa)
+
 enum Index {
 #define HALYARD_VARIANT(kernel, dtype, isa) index_##kernel##_##dtype##_##isa,
 #define HALYARD_ABSENT(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
@@ -40,6 +43,12 @@ int call(int index, void **arguments) {
 
 TileKernels tiles;
 
+/** The entries of a kernel are those of its types on one instruction set after another. */
+KernelVariant place_of(const Variant &variant) {
+    return {static_cast<Kernel>(variant.index / (isa_count * dtype_count)),
+            static_cast<DType>(variant.index % dtype_count), isas[variant.index / dtype_count % isa_count]};
+}
+
 }  // namespace
 
 void set_resolver(std::function<KernelFunction(int index)> resolver) {
@@ -50,10 +59,17 @@ void set_kernel(int index, KernelFunction function) {
     functions[index] = function;
 }
 
+bool has_kernel(halyard_isa isa, const Variant &variant) {
+    const auto [kernel, dtype, own] = place_of(variant);
+    return kernel_function(kernel, dtype, isa) == kernel_function(kernel, dtype, own);
+}
+
 void set_tile_panels(const Variant &variant, int panels) {
-    // The entries of a kernel are those of its types on one instruction set after another.
-    tiles.set(static_cast<Kernel>(variant.index / (isa_count * dtype_count)),
-              static_cast<DType>(variant.index % dtype_count), variant.index / dtype_count % isa_count, panels);
+    for (const halyard_isa isa : isas) {
+        if (has_kernel(isa, variant)) {
+            tiles.set(place_of(variant).kernel, place_of(variant).dtype, index_of(isa), panels);
+        }
+    }
 }
 
 std::set<int> kernels_called_by(const std::function<void()> &make_call) {

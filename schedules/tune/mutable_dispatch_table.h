@@ -10,6 +10,7 @@
 #include <set>
 
 #include "compile.h"
+#include "halyard/halyard.h"
 
 namespace halyard::tune {
 
@@ -18,6 +19,9 @@ void set_resolver(std::function<KernelFunction(int index)> resolver);
 
 /** Puts a kernel into the table; with null the resolver is asked again. */
 void set_kernel(int index, KernelFunction function);
+
+/** Whether calls on `isa`, one that the build has, use this kernel: it is its own, or one that it shares. */
+bool has_kernel(halyard_isa isa, const Variant &variant);
 
 /** How wide the tiles of a matmul kernel are: the code around the kernel has to know. */
 void set_tile_panels(const Variant &variant, int panels);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 
 #include "halyard/halyard.h"
@@ -61,7 +62,7 @@ void install(const Subject &subject, const Choice &choice, KernelFunction functi
         return;
     }
     set_kernel(subject.variant->index, function);
-    if (subject.space.family == "matmul") {
+    if (subject.variant->kernel->is_matmul()) {
         set_tile_panels(*subject.variant, choice.at("panels"));
     }
 }
@@ -82,7 +83,7 @@ Session::Session(const Options &asked)
         return kernel.function;
     });
     for (const Variant &variant : all_variants()) {
-        if (variant.kernel->family == "matmul") {
+        if (variant.kernel->is_matmul()) {
             set_tile_panels(variant, variant.defaults().at("panels"));
         }
     }
@@ -96,7 +97,8 @@ std::vector<Subject> Session::subjects() {
     std::vector<Subject> subjects;
     for (const SearchSpace &space : chosen_groups(options)) {
         const auto last_level = std::min(machine.last_level(), static_cast<std::size_t>(machine.processors) << 24);
-        subjects.push_back({std::nullopt, supported_isas().back(), space, schedules::TargetInfo(), defaults_of(space),
+        subjects.push_back({std::nullopt, halyard_isa_name(halyard_context_isa(nullptr)), space,
+                            schedules::TargetInfo(), defaults_of(space),
                             runtime_cases(space.family, machine.processors, static_cast<std::int64_t>(last_level)),
                             runtime_checks(space.family)});
     }
@@ -192,12 +194,21 @@ std::vector<Variant> chosen_variants(const Options &options) {
 std::vector<std::string> supported_isas() {
     std::vector<std::string> supported;
     for (int i = 0; i < halyard_isa_count(); i++) {
-        const auto isa = static_cast<halyard_isa>(i);
-        if (halyard_isa_supported(isa) != 0) {
-            supported.push_back(halyard_isa_name(isa));
+        if (halyard_isa_supported(halyard_isa_at(i)) != 0) {
+            supported.push_back(halyard_isa_name(halyard_isa_at(i)));
         }
     }
     return supported;
+}
+
+std::vector<std::string> usual_isas() {
+    std::set<std::string> isas;
+    for (const Variant &variant : all_variants()) {
+        if (has_kernel(halyard_context_isa(nullptr), variant)) {
+            isas.insert(variant.isa);
+        }
+    }
+    return {isas.begin(), isas.end()};
 }
 
 }  // namespace halyard::tune

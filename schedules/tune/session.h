@@ -16,11 +16,13 @@
 
 namespace halyard::tune {
 
-/** Instruction sets of this machine, the best last. */
+/** Instruction sets of this machine. */
 std::vector<std::string> supported_isas();
+/** Those whose kernels calls use here: the best one's own and those that it shares. */
+std::vector<std::string> usual_isas();
 
 struct Options {
-    std::vector<std::string> kernels = {"all"}, isas = {supported_isas().back()}, dtypes = {"all"};
+    std::vector<std::string> kernels = {"all"}, isas = usual_isas(), dtypes = {"all"};
     std::string shapes = "64x4096,1024x8192x4096/cold", effort = "normal";
     std::optional<double> budget;  // seconds
     int threads = 1;

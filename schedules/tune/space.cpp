@@ -98,8 +98,8 @@ const SearchSpace *Variant::space() const {
 }
 
 schedules::TargetInfo Variant::target_info(std::int64_t l1, std::int64_t l2) const {
-    const int lanes = isa == "avx512" ? 16 : isa == "avx2" ? 8 : 4;
-    return {lanes, isa == "avx512" ? 32 : 16, l1, l2, parameters(), kernel->generator};
+    const int lanes = isa == "sse41" ? 4 : isa == "avx2" ? 8 : 16;
+    return {lanes, lanes == 16 ? 32 : 16, l1, l2, parameters(), kernel->generator};
 }
 
 Choice Variant::defaults() const {
@@ -125,9 +125,13 @@ const std::vector<Variant> &all_variants() {
         std::vector<Variant> all;
         int index = 0;
 #define HALYARD_VARIANT(kernel, dtype, isa) all.push_back({index++, find_kernel(#kernel), #dtype, #isa});
+#define HALYARD_WRITTEN(kernel, dtype, isa) index++;
+#define HALYARD_SHARED(kernel, dtype, isa, other) index++;
 #define HALYARD_ABSENT(kernel, dtype, isa) index++;
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
+#undef HALYARD_SHARED
+#undef HALYARD_WRITTEN
 #undef HALYARD_VARIANT
         return all;
     }();

@@ -17,6 +17,8 @@ using schedules::SearchSpace;
 struct KernelInfo {
     std::string name, family, generator;
     std::map<std::string, std::string> parameters;  // that make it
+
+    bool is_matmul() const { return family.rfind("matmul", 0) == 0; }
 };
 
 const std::vector<KernelInfo> &kernel_table();

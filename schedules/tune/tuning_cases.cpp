@@ -112,11 +112,11 @@ std::vector<Shape> shapes_named(const std::string &text, bool large) {
 }
 
 halyard_isa isa_named(const std::string &name) {
-    int isa = 0;
-    while (name != halyard_isa_name(static_cast<halyard_isa>(isa))) {
-        isa++;
+    int i = 0;
+    while (name != halyard_isa_name(halyard_isa_at(i))) {
+        i++;
     }
-    return static_cast<halyard_isa>(isa);
+    return halyard_isa_at(i);
 }
 
 std::vector<CaseId> tuning_cases(const Variant &variant, const std::vector<Shape> &shapes, int threads) {
@@ -142,7 +142,7 @@ std::vector<CaseId> tuning_cases(const Variant &variant, const std::vector<Shape
         } else if (!family.kernel.layer) {
             const std::int64_t d = reach->least_d == wide_inputs ? std::max(shape.d, wide_inputs) : shape.d;
             add(std::max<std::int64_t>(1, shape.rows * shape.d / d), d, shape.cold);
-        } else if (variant.kernel->family == "matmul") {
+        } else if (variant.kernel->is_matmul()) {
             // The fewest rows that reach it, whatever the shape says; of those that prefetch at every fourth input many, too.
             add(reach->rows.front(), shape.d, shape.cold, shape.d_out);
             if (!shape.cold && variant.kernel->name.find("prefetch4") != std::string::npos) {

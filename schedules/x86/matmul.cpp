@@ -15,12 +15,14 @@ using namespace Halide;
 namespace {
 
 // The sums of a tile and one weight of every panel are in registers at a time, and an element of x where several rows take
-// the same weights.
-const WorthCompiling choices("matmul", [](const Choice &choice, const TargetInfo &target) {
+// the same weights; and a mask where pairs are widened.
+bool fits_registers(const Choice &choice, const TargetInfo &target) {
     const int vectors = choice.at("panels") * std::max(1, panel_width / target.lanes);
     const int rows = target.number("rows", max_tile_rows);
-    return vectors * (rows + 1) + (rows > 1 ? 1 : 0) <= target.registers;
-});
+    const bool widens_pairs = target.kernel.at("dtype") == "bf16" && target.generator == "matmul";
+    return vectors * (rows + 1) + (rows > 1 ? 1 : 0) + (widens_pairs ? 1 : 0) <= target.registers;
+}
+const WorthCompiling choices("matmul", fits_registers), pairs_choices("matmul_pairs", fits_registers);
 
 // As in the elementwise family.
 const WorthCompiling epilogue_choices("epilogue", [](const Choice &choice, const TargetInfo &target) {

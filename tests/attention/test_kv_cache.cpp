@@ -143,10 +143,15 @@ TEST_P(KvCache, IsTheSameInPiecesAsAtOnce) {
 // As runtime/layout/kv.h says: the attention kernels read it so.
 TEST_P(KvCache, LiesInPanels) {
     const std::int64_t capacity = 700, head_dim = 37, heads = 2, room = 704, columns = 48;
+    // In bf16 the inputs of a panel, features of keys and positions of values, go in pairs, the earlier one in the upper half.
+    const std::int64_t pair = type == Dtype::bf16 ? 2 : 1, key_inputs = (head_dim + pair - 1) / pair * pair;
+    const auto in_panel = [&](std::int64_t input, std::int64_t column) {
+        return input / pair * 16 * pair + column * pair + (pair - 1 - input % pair);
+    };
     const Cache cache(options_of(1, 1, heads, head_dim, capacity, type));
     const Context context(isa);
     ASSERT_EQ(append(context.get(), cache, {Dtype::f32, 0, capacity, heads, head_dim}, ordinary, 0), HALYARD_OK);
-    const std::int64_t head_elements = (room * (head_dim + columns) * static_cast<std::int64_t>(size_of(type)) + 63) /
+    const std::int64_t head_elements = (room * (key_inputs + columns) * static_cast<std::int64_t>(size_of(type)) + 63) /
                                        64 * 64 / static_cast<std::int64_t>(size_of(type));
     const auto element = [&](std::int64_t index) {
         std::uint32_t bits = 0;
@@ -158,15 +163,17 @@ TEST_P(KvCache, LiesInPanels) {
     for (std::int64_t head = 0; head < heads; head++) {
         for (std::int64_t position = 0; position < capacity; position++) {
             const std::int64_t block = position / 512, p = position % 512, rows = block == 0 ? 512 : room - 512;
-            const std::int64_t start = head * head_elements + block * 512 * (head_dim + columns);
+            const std::int64_t start = head * head_elements + block * 512 * (key_inputs + columns);
             for (std::int64_t i = 0; i < columns; i++) {
                 const auto stored = [&](std::uint64_t seed) {
                     return through(Dtype::f32, type, type, ordinary(Dtype::f32, seed, position, head, i));
                 };
-                if (i < head_dim) {
-                    ASSERT_EQ(element(start + p / 16 * 16 * head_dim + i * 16 + p % 16), stored(key_seed));
+                if (i < key_inputs) {
+                    ASSERT_EQ(element(start + p / 16 * 16 * key_inputs + in_panel(i, p % 16)),
+                              i < head_dim ? stored(key_seed) : 0)
+                        << "key of position " << position << ", feature " << i;
                 }
-                ASSERT_EQ(element(start + rows * head_dim + i / 16 * 16 * rows + p * 16 + i % 16),
+                ASSERT_EQ(element(start + rows * key_inputs + i / 16 * 16 * rows + in_panel(p, i % 16)),
                           i < head_dim ? stored(value_seed) : 0)
                     << "value of position " << position << ", feature " << i;
             }

@@ -49,7 +49,7 @@ REFUSALS = ("has no", "has only", "is compared", "is not compared", "NotImplemen
 def main(program, peer):
     python = os.environ.get("HALYARD_BENCH_PYTHON", sys.executable)
     listed = subprocess.run([program, "--list-peers", "--python", python, "--peers", peer], capture_output=True, text=True)
-    if f"'{peer}' is no peer of this build" in listed.stderr or "  MISSING: " in listed.stdout:
+    if "  MISSING: " in listed.stdout:
         print(listed.stdout, listed.stderr, sep="", end="")
         return 77
     with tempfile.TemporaryDirectory() as name:

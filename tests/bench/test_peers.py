@@ -25,10 +25,8 @@ CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
 
 
 def command(folder, *options, shapes=None):
-    return [
-        *PROGRAM, "--shapes",
-        str(shapes or folder / "list.txt"), "--python", sys.executable, "--json",
-        str(folder / "bench.json"), "--rounds", "2", "--threads", "1", *options]
+    return [*PROGRAM, "--shapes", str(shapes or folder / "list.txt"), "--python", sys.executable,
+            "--json", str(folder / "bench.json"), "--rounds", "2", "--threads", "1", *options]
 
 
 class Peers(unittest.TestCase):
@@ -42,15 +40,13 @@ class Peers(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         path = Path(folder.name)
         (path / "list.txt").write_text(LIST)
-        cls.done = subprocess.run(
-            command(path, "--more-peers", str(PEERS), "--peers", "good,wrong,crashing,hanging,absent", "--peer-limit",
-                    str(cls.LIMIT)), capture_output=True, text=True, timeout=300)
+        options = ["--more-peers", str(PEERS), "--peers", "good,wrong,crashing,hanging,absent", "--peer-limit", str(cls.LIMIT)]
+        cls.done = subprocess.run(command(path, *options), capture_output=True, text=True, timeout=300)
         run = load(path / "bench.json")
         cls.rows = {row["name"]: row["peers"] for row in run.rows}
         cls.peers = {peer["name"]: peer for peer in run.data["peers"]}
-        cls.report = subprocess.run(
-            [sys.executable, str(BENCH / "report/report.py"),
-             str(path / "bench.json")], capture_output=True, text=True)
+        cls.report = subprocess.run([sys.executable, str(BENCH / "report/report.py"), str(path / "bench.json")],
+                                    capture_output=True, text=True)
 
     def test_the_run_ends_well(self):
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
@@ -198,13 +194,10 @@ class Bench(unittest.TestCase):
         self.assertTrue(run.data["interrupted"])
 
     def test_unknown_names_list_what_there_is(self):
-        for options, words in ((["--peers",
-                                 "onednm"], ["'onednm' is no peer", "there are:",
-                                             "onednn"]), (["--shapes",
-                                                           "nowhere"], ["no work list 'nowhere'", "default", "quick"]),
-                               (["--filter",
-                                 "nothing_like_it"], ["no row matches"]), (["--filter",
-                                                                            "("], ["no regular expression"])):
+        for options, *words in ((["--peers", "onednm"], "'onednm' is no peer", "there are:", "onednn"),
+                                (["--shapes", "nowhere"], "no work list 'nowhere'", "default", "quick"),
+                                (["--filter", "nothing_like_it"], "no row matches"),
+                                (["--filter", "("], "no regular expression")):
             shapes = options.pop() if options[0] == "--shapes" else None
             done = subprocess.run(command(self.folder, *([] if shapes else options), shapes=shapes),
                                   capture_output=True, text=True, timeout=60)
@@ -214,11 +207,9 @@ class Bench(unittest.TestCase):
 
     def test_no_place_for_the_result_is_said_before_anything_is_measured(self):
         self.json.write_text("old")
-        for options, word in ((["--json", str(self.folder / "none" / "result")],
-                               f"cannot write '{self.folder / 'none' / 'result'}'"), (["--json",
-                                                                                       ""], "takes the name of a file"),
-                              (["--json", str(self.folder)], "Is a directory"), (["--peer-limit",
-                                                                                  "nan"], "--peer-limit")):
+        nowhere = str(self.folder / "none" / "result")
+        for options, word in ((["--json", nowhere], f"cannot write '{nowhere}'"), (["--json", ""], "takes the name of a file"),
+                              (["--json", str(self.folder)], "Is a directory"), (["--peer-limit", "nan"], "--peer-limit")):
             done = subprocess.run(command(self.folder, "--peers", "none", *options), capture_output=True, text=True,
                                   timeout=60)
             self.assertEqual(done.returncode, 2, options)

@@ -3,6 +3,7 @@
 files."""
 
 import copy
+import functools
 import html.parser
 import itertools
 import json
@@ -394,32 +395,32 @@ class Files(unittest.TestCase):
         self.assertTrue((self.folder / "out" / "report.md").exists())
 
     def test_damaged_files_are_named(self):
-        without_seconds = sample()
-        del without_seconds["rows"][2]["seconds"]
-        no_row = sample()
-        no_row["rows"][1] = 7
-        odd_verdict = sample()
-        odd_verdict["rows"][0]["peers"]["fast"]["verdict"] = "perhaps"
-        zero = sample()
-        zero["rows"][0]["seconds"]["median"] = 0
+        def changed(value, *keys):
+            data = sample()
+            owner = functools.reduce(lambda inner, key: inner[key], keys[:-1], data)
+            owner[keys[-1]] = value
+            return data
+
         no_machine = sample()
         del no_machine["machine"]
-        odd_threads = sample()
-        odd_threads["threads"] = "<b>"
+        odd_times = [(changed(value, "rows", 2, field, "median"), "row 2 (rms_norm/f32/2048x8192/cold/2t) is damaged")
+                     for field in ("seconds", "fraction_of_limit", "ours_over_ours_again")
+                     for value in (0, -1, "1e-3", 10**400)]
         for content, words in (
                 ("{\n", "is damaged"), ("", "schema"), ("[]\n", "schema"), ({"schema": 2, "rows": []}, "schema 3"),
-                (without_seconds, "row 2 (rms_norm/f32/2048x8192/cold/2t) is damaged"),
-                (no_row, "row 1 (no object) is damaged"), (odd_verdict, "the verdict on fast"), (zero, "a median of 0"),
-                (no_machine, "machine"), ("[" * 100000 + "\n", "is damaged"),
-                ('{"schema": 3, "noise": NaN}\n', "NaN"), (odd_threads, "damaged")):
+                (changed({}, "rows", 2), "row 2 (without a name) is damaged"),
+                (changed(7, "rows", 1), "row 1 (no object) is damaged"),
+                (changed("perhaps", "rows", 0, "peers", "fast", "verdict"), "the verdict on fast"),
+                (no_machine, "machine"), (changed([1], "machine"), "machine"), ("[" * 100000 + "\n", "is damaged"),
+                ('{"schema": 3, "noise": NaN}\n', "NaN"), (changed("<b>", "threads"), "damaged"), *odd_times):
             path = self.write(content)
             with self.assertRaises(Failure) as caught:
                 load(path)
             self.assertIn(words, str(caught.exception))
             self.assertIn(path, str(caught.exception))
-            done = report("report.py", path, "--output", self.folder)
-            self.assertEqual(done.returncode, 1)
-            self.assertNotIn("Traceback", done.stderr)
+        done = report("report.py", path, "--output", self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("Traceback", done.stderr)
         with self.assertRaises(Failure) as caught:
             load(self.folder / "nothing.json")
         self.assertIn("cannot be read", str(caught.exception))

@@ -44,6 +44,11 @@ Row next_logits(const Stack &stack, const Ids &ids, const BlockCache &cache, std
 
 // ---- Results -----------------------------------------------------------------------------------------------------
 
+/** Of products on a processor. */
+Rounding rounding_of(const Stack &stack, Dtype stored = Dtype::f32) {
+    return {stored, Dtype::f32, stack.form.block.matrices == Dtype::bf16 ? Dtype::bf16 : Dtype::f32};
+}
+
 TEST(Stack, EveryPresetInAnyForm) {
     int number = 0;
     for (const std::string &preset : block_presets()) {
@@ -68,7 +73,7 @@ TEST(Stack, EveryPresetInAnyForm) {
                     Matrix expected_logits;
                     for (std::int64_t i = 0; i < batch; i++) {
                         sequences.push_back(some_ids(tokens, form.vocab, static_cast<std::uint64_t>(number + i)));
-                        expected.push_back(halyard::tests::stack(stack.values, sequences.back()));
+                        expected.push_back(halyard::tests::stack(stack.values, sequences.back(), rounding_of(stack)));
                         const Matrix &one = expected.back().logits;
                         expected_logits.insert(expected_logits.end(), all ? one.begin() : one.end() - 1, one.end());
                     }
@@ -209,7 +214,7 @@ TEST(StackCached, OfSixteenBits) {
         form.tables = form.block.matrices = stored;
         const Stack stack(form);
         const Ids ids = some_ids(20, form.vocab, 9);
-        const Matrix expected = halyard::tests::stack(stack.values, ids, {stored, Dtype::f32}).logits;
+        const Matrix expected = halyard::tests::stack(stack.values, ids, rounding_of(stack, stored)).logits;
         for (const halyard_isa isa : supported_isas()) {
             const Context context(isa);
             const BlockCache cache(form.block, stored, 2, 1, 20);

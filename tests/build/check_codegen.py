@@ -14,9 +14,9 @@ import subprocess
 import sys
 
 ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
-WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "neon": "v", "neon_fp16": "v"}
+WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", "amx": "zmm", "neon": "v", "neon_fp16": "v"}
 # Those that have kernels of their own only where they differ from those of another.
-PARTIAL = {"neon_fp16"}
+PARTIAL = {"avx512_bf16", "amx", "neon_fp16"}
 OBJECT = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
@@ -26,7 +26,7 @@ RELOCATION = re.compile(r"^\s*[0-9a-f]+:\s+R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
 class X86:
     calls = ("call", "jmp")
     scalar_fma = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
-    product = re.compile(r"fmadd|mulps")
+    product = re.compile(r"fmadd|mulps|vdpbf16ps")
     stack = "(%rsp"
     fetch, other_fetch = "prefetcht1", "prefetchnta"
 
@@ -178,7 +178,7 @@ def main():
                 problems.append(f"{path.name} has {scalar} scalar fused multiply-adds inside loops")
 
     whole = {isa: number for isa, number in count.items() if isa not in PARTIAL}
-    if len(set(whole.values())) != 1 or set(count) != set(arguments.isas.split(",")):
+    if len(set(whole.values())) != 1 or set(count) | PARTIAL != set(arguments.isas.split(",")) | PARTIAL:
         problems.append(f"different numbers of kernels per instruction set: {dict(count)}")
     for problem in problems:
         print("check_codegen:", problem, file=sys.stderr)

@@ -1,7 +1,7 @@
 /* The C interface from C11, as a program of its own: a call, the settings a test gives in the environment, and an
  * enumeration value that only C can pass.
  *
- *     c_api [--expect-isa NAME] [--expect-threads N] [--expect-other-threads N]
+ *     c_api [--expect-isa NAME] [--expect-products NAME] [--expect-threads N] [--expect-other-threads N]
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,11 +33,11 @@ static DLTensor row(float *data, int64_t *width) {
 }
 
 static halyard_isa strongest_isa(void) {
-    int isa = halyard_isa_count() - 1;
-    while (isa > 0 && !halyard_isa_supported((halyard_isa)isa)) {
-        isa--;
+    int i = halyard_isa_count() - 1;
+    while (i > 0 && !halyard_isa_supported(halyard_isa_at(i))) {
+        i--;
     }
-    return (halyard_isa)isa;
+    return halyard_isa_at(i);
 }
 
 int main(int argc, char **argv) {
@@ -50,22 +50,29 @@ int main(int argc, char **argv) {
     for (i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--expect-isa") == 0) {
             const char *isa = halyard_isa_name(halyard_context_isa(NULL));
-            /* A machine without the instruction set uses the best one below. */
+            /* A machine without the instruction set uses the best preferred one below; so does one without a cap. */
             int wanted = 0;
             while (wanted + 1 < halyard_isa_count() &&
-                   strcmp(halyard_isa_name((halyard_isa)wanted), argv[i + 1]) != 0) {
+                   strcmp(halyard_isa_name(halyard_isa_at(wanted)), argv[i + 1]) != 0) {
                 wanted++;
             }
-            while (wanted > 0 && !halyard_isa_supported((halyard_isa)wanted)) {
-                wanted--;
+            if (!getenv("HALYARD_MAX_ISA") || !halyard_isa_supported(halyard_isa_at(wanted))) {
+                while (wanted > 0 && !halyard_isa_preferred(halyard_isa_at(wanted))) {
+                    wanted--;
+                }
             }
             printf("c_api: instruction set %s\n", isa);
-            expect(strcmp(isa, halyard_isa_name((halyard_isa)wanted)) == 0, "the default context has the expected isa");
+            expect(strcmp(isa, halyard_isa_name(halyard_isa_at(wanted))) == 0,
+                   "the default context has the expected isa");
         } else if (strcmp(argv[i], "--expect-refusal") == 0) {
             expect(halyard_bilinear(NULL, &xs, &xs, &ys) == HALYARD_UNSUPPORTED,
                    "a processor without kernels is refused");
             expect(strstr(halyard_last_error(), argv[i + 1]) != NULL, "the message names what the processor lacks");
             return failures != 0;
+        } else if (strcmp(argv[i], "--expect-products") == 0) {
+            expect(halyard_context_products(NULL) ==
+                       (strcmp(argv[i + 1], "full") == 0 ? HALYARD_PRODUCTS_FULL : HALYARD_PRODUCTS_STORAGE),
+                   "the default context has the expected products");
         } else if (strcmp(argv[i], "--expect-threads") == 0) {
             printf("c_api: %d threads\n", halyard_context_num_threads(NULL));
             expect(halyard_context_num_threads(NULL) == atoi(argv[i + 1]),
@@ -81,7 +88,12 @@ int main(int argc, char **argv) {
     expect(halyard_context_num_threads(context) == halyard_context_num_threads(NULL),
            "a new context has the default threads");
     expect(halyard_context_set_max_isa(context, strongest_isa()) == HALYARD_OK, "the isa may be capped");
-    expect(halyard_context_isa(context) == halyard_context_isa(NULL), "the environment caps every context");
+    for (i = 0; i < halyard_isa_count(); i++) {
+        const char *cap = getenv("HALYARD_MAX_ISA");
+        if (cap && strcmp(cap, halyard_isa_name(halyard_isa_at(i))) == 0) {
+            expect(halyard_context_isa(context) <= halyard_isa_at(i), "the environment caps every context");
+        }
+    }
     expect(halyard_context_set_max_isa(context, (halyard_isa)99) == HALYARD_INVALID_ARGUMENT, "isa 99 is refused");
     expect(halyard_context_set_max_isa(context, (halyard_isa)-1) == HALYARD_INVALID_ARGUMENT, "isa -1 is refused");
     expect(halyard_isa_name((halyard_isa)99) == NULL, "isa 99 has no name");

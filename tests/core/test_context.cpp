@@ -16,6 +16,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -39,23 +40,37 @@ TEST(Queries, VersionIsThatOfTheProject) {
 }
 
 TEST(Queries, InstructionSets) {
-    const char *const names[] = {"sse41", "avx2", "avx512", "neon", "neon_fp16"};
-    ASSERT_EQ(halyard_isa_count(), 5);
-    for (int isa = 0; isa < halyard_isa_count(); isa++) {
-        EXPECT_STREQ(halyard_isa_name(static_cast<halyard_isa>(isa)), names[isa]);
+    // The values are promised to stay.
+    const std::map<int, const char *> names = {{10, "sse41"}, {20, "avx2"},  {30, "avx512"},    {40, "avx512_bf16"},
+                                               {50, "amx"},   {110, "neon"}, {120, "neon_fp16"}};
+    ASSERT_EQ(halyard_isa_count(), static_cast<int>(names.size()));
+    int index = 0;
+    for (const auto &[value, name] : names) {
+        EXPECT_EQ(halyard_isa_at(index++), value);
+        EXPECT_STREQ(halyard_isa_name(static_cast<halyard_isa>(value)), name);
     }
-    // The values outside that C++ lets the enumeration hold.
-    for (int isa = halyard_isa_count(); isa < 8; isa++) {
-        EXPECT_EQ(halyard_isa_name(static_cast<halyard_isa>(isa)), nullptr);
-        EXPECT_EQ(halyard_isa_supported(static_cast<halyard_isa>(isa)), 0);
+    for (const int none : {-1, index, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+        EXPECT_EQ(halyard_isa_at(none), -1);
+    }
+    for (int value = -2; value < 200; value++) {
+        const auto isa = static_cast<halyard_isa>(value);
+        if (names.count(value) == 0) {
+            EXPECT_EQ(halyard_isa_name(isa), nullptr);
+            EXPECT_EQ(halyard_isa_supported(isa), 0);
+        }
+        EXPECT_LE(halyard_isa_preferred(isa), halyard_isa_supported(isa));
     }
     EXPECT_EQ(halyard_isa_supported(weakest_isa), 1);
+    EXPECT_EQ(halyard_isa_preferred(weakest_isa), 1);
     // What the compiler or the kernel says of this machine.
 #if defined(__x86_64__)
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2),
               __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0);
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX512),
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 1 : 0);
+    EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX512_BF16), __builtin_cpu_supports("avx512bf16") ? 1 : 0);
+    EXPECT_EQ(halyard_isa_preferred(HALYARD_ISA_AVX512_BF16),
+              __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel") ? 1 : 0);
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_NEON), 0);
 #else
     std::ifstream file("/proc/cpuinfo");
@@ -110,25 +125,23 @@ TEST(BeforeMain, TheLibraryIsReady) {
 
 TEST(Contexts, CapTheInstructionSet) {
     const Context context;
-    for (int cap = weakest_isa; cap <= strongest_isa; cap++) {
-        ASSERT_EQ(halyard_context_set_max_isa(context.get(), static_cast<halyard_isa>(cap)), HALYARD_OK);
-        const halyard_isa chosen = halyard_context_isa(context.get());
-        EXPECT_LE(chosen, cap);
-        EXPECT_EQ(halyard_isa_supported(chosen), 1);
-        for (int better = chosen + 1; better <= cap; better++) {
-            EXPECT_EQ(halyard_isa_supported(static_cast<halyard_isa>(better)), 0) << "passed over";
-        }
+    halyard_isa preferred = weakest_isa;
+    for (const halyard_isa cap : built_isas) {
+        ASSERT_EQ(halyard_context_set_max_isa(context.get(), cap), HALYARD_OK);
+        preferred = halyard_isa_preferred(cap) != 0 ? cap : preferred;
+        EXPECT_EQ(halyard_context_isa(context.get()), halyard_isa_supported(cap) != 0 ? cap : preferred);
     }
-    EXPECT_EQ(halyard_context_isa(nullptr), halyard_context_isa(Context().get()));
+    EXPECT_EQ(halyard_context_isa(Context().get()), preferred);
+    EXPECT_EQ(halyard_context_isa(nullptr), preferred);
 }
 
 TEST(Contexts, RefuseTheInstructionSetsOfOtherProcessors) {
     const Context context;
-    for (int isa = 0; isa < halyard_isa_count(); isa++) {
-        if (isa >= weakest_isa && isa <= strongest_isa) {
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        const halyard_isa foreign = halyard_isa_at(i);
+        if (std::count(std::begin(built_isas), std::end(built_isas), foreign) != 0) {
             continue;
         }
-        const auto foreign = static_cast<halyard_isa>(isa);
         EXPECT_EQ(halyard_isa_supported(foreign), 0);
         EXPECT_EQ(halyard_context_set_max_isa(context.get(), foreign), HALYARD_UNSUPPORTED);
         EXPECT_NE(std::string(halyard_last_error()).find(halyard_isa_name(foreign)), std::string::npos);
@@ -188,6 +201,18 @@ TEST(Contexts, TakeTheProcessorsOfTheThreadThatMakesThem) {
     EXPECT_EQ(halyard_context_num_threads(Context().get()), by_default);
 }
 
+TEST(Contexts, SayWhatProductsAreOf) {
+    const Context context;
+    const halyard_products by_default = halyard_context_products(nullptr);
+    EXPECT_EQ(halyard_context_products(context.get()), by_default);
+    EXPECT_EQ(by_default, std::getenv("HALYARD_PRODUCTS") == nullptr ? HALYARD_PRODUCTS_STORAGE : by_default);
+    for (const halyard_products products : {HALYARD_PRODUCTS_FULL, HALYARD_PRODUCTS_STORAGE}) {
+        ASSERT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+        EXPECT_EQ(halyard_context_products(context.get()), products);
+    }
+    EXPECT_EQ(halyard_context_products(nullptr), by_default);
+}
+
 TEST(Contexts, RefuseBadArguments) {
     const auto expect_message = [](halyard_status status, const char *function, const char *argument) {
         EXPECT_EQ(status, HALYARD_INVALID_ARGUMENT);
@@ -201,7 +226,14 @@ TEST(Contexts, RefuseBadArguments) {
     expect_message(halyard_context_set_parallel_for(nullptr, nothing, nullptr), "halyard_context_set_parallel_for",
                    "context");
 
+    expect_message(halyard_context_set_products(nullptr, HALYARD_PRODUCTS_FULL), "halyard_context_set_products",
+                   "context");
+
     const Context context;
+    for (const int products : {-1, 2, std::numeric_limits<int>::max()}) {
+        expect_message(halyard_context_set_products(context.get(), static_cast<halyard_products>(products)),
+                       "halyard_context_set_products", "products");
+    }
     ASSERT_EQ(halyard_context_set_num_threads(context.get(), 3), HALYARD_OK);
     for (const int threads : {-1, 257, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
         expect_message(halyard_context_set_num_threads(context.get(), threads), "halyard_context_set_num_threads",

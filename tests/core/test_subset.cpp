@@ -97,7 +97,7 @@ TEST(Subset, ADtypeIsThereOrSaysWhichOptionBringsItIn) {
 
 TEST(Subset, AnInstructionSetIsThereOrRefused) {
     for (int i = 0; i < halyard_isa_count(); i++) {
-        const auto isa = static_cast<halyard_isa>(i);
+        const halyard_isa isa = halyard_isa_at(i);
         const bool built = std::count(std::begin(built_isas), std::end(built_isas), isa) > 0;
         halyard_context *context = nullptr;
         ASSERT_EQ(halyard_context_create(&context), HALYARD_OK);

@@ -183,6 +183,8 @@ TEST(CppContexts, HoldSettings) {
     EXPECT_STREQ(halyard::to_string(context.isa()), halyard_isa_name(halyard::operations::weakest_isa));
     EXPECT_TRUE(halyard::supported(weakest));
     EXPECT_THROW(context.set_num_threads(-1), halyard::Error);
+    context.set_products(halyard::Products::full);
+    EXPECT_EQ(context.products(), halyard::Products::full);
     EXPECT_STREQ(halyard::version(), halyard_version());
 
     // The callable lives in the context, also when that moves, and goes with it.

@@ -167,6 +167,9 @@ private:
         std::memcpy(&value, &number, sizeof value);
         return value;
     }
+    halyard_isa isa() {
+        return in_.rarely() ? value<halyard_isa>(1) : halyard_isa_at(in_.in(0, halyard_isa_count() - 1));
+    }
     DLDataType dtype() { return in_.of(dtypes); }
     DLDevice device() {
         return in_.rarely() ? DLDevice{in_.of({kDLCUDA, kDLCPU, kDLOpenCL}), in_.in(-1, 1)} : DLDevice{};
@@ -304,7 +307,7 @@ Session::~Session() {
 
 void Session::contexts() {
     halyard_context *&place = contexts_[in_.in(0, places - 1)];
-    switch (in_.in(0, 8)) {
+    switch (in_.in(0, 9)) {
     case 0:
     case 1:
         halyard_context_destroy(place);
@@ -323,7 +326,7 @@ void Session::contexts() {
                  halyard_context_set_parallel_for(place, in_.one_in(2) ? serial_for : nullptr, nullptr));
         break;
     case 4:
-        returned("halyard_context_set_max_isa", halyard_context_set_max_isa(place, value<halyard_isa>(5)));
+        returned("halyard_context_set_max_isa", halyard_context_set_max_isa(place, isa()));
         break;
     case 5:
         returned("halyard_context_set_streaming_min_bytes",
@@ -344,6 +347,10 @@ void Session::contexts() {
         count_call("halyard_context_num_threads", true);
         count_call("halyard_context_isa", true);
         break;
+    case 9:
+        returned("halyard_context_set_products", halyard_context_set_products(place, value<halyard_products>(2)));
+        count_call("halyard_context_products", halyard_context_products(place) <= HALYARD_PRODUCTS_FULL);
+        break;
     }
 }
 
@@ -358,11 +365,14 @@ void Session::questions() {
         count_call("halyard_last_error", true);
         break;
     case 1: {
-        const auto isa = value<halyard_isa>(halyard_isa_count());
-        if (!halyard_isa_name(isa) && halyard_isa_supported(isa)) {
-            failed("an instruction set without a name is supported");
+        const halyard_isa isa = this->isa();
+        if ((!halyard_isa_name(isa) && halyard_isa_supported(isa)) ||
+            (!halyard_isa_supported(isa) && halyard_isa_preferred(isa))) {
+            failed("an instruction set without a name is supported, or one is preferred that is not");
         }
+        count_call("halyard_isa_at", true);
         count_call("halyard_isa_name", true);
+        count_call("halyard_isa_preferred", true);
         count_call("halyard_isa_supported", true);
         if (halyard_operation_supported("rms_norm") != 1 || halyard_operation_supported(nullptr) != 0) {
             failed("the library does not know what it was built with");

@@ -24,7 +24,7 @@ constexpr int rounds = 10;
 constexpr int every = 1;
 #endif
 
-/** With every instruction set: within the bounds of float64, and the bits of the separate calls. */
+/** With every instruction set, and what is multiplied rounded to bf16 or not: within the bounds of float64, and the bits of the separate calls. */
 void expect_right(const FfnForm &form) {
     Ffn ffn(form);
     const Matrix expected = ffn.expected();
@@ -37,6 +37,19 @@ void expect_right(const FfnForm &form) {
         ffn.compose(context.get(), composed);
         ASSERT_TRUE(same_rows(composed, ffn.y)) << halyard_isa_name(isa) << "; " << ffn.describe();
         ASSERT_TRUE(ffn.surroundings_intact()) << halyard_isa_name(isa);
+    }
+    if (!ffn.rounds()) {
+        return;
+    }
+    ffn.full_products = true;
+    const Matrix in_full = ffn.expected();
+    for (const halyard_isa isa : supported_isas()) {
+        const Context context(isa);
+        ASSERT_EQ(halyard_context_set_products(context.get(), HALYARD_PRODUCTS_FULL), HALYARD_OK);
+        ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << ffn.describe();
+        ASSERT_TRUE(as_expected(ffn.y, in_full)) << halyard_isa_name(isa) << "; " << ffn.describe();
+        ffn.compose(context.get(), composed);
+        ASSERT_TRUE(same_rows(composed, ffn.y)) << halyard_isa_name(isa) << "; " << ffn.describe();
     }
 }
 
@@ -347,14 +360,19 @@ TEST(FfnBits, AreTheSameWithEveryFusedInstructionSet) {
             if (emulated && number++ % 4 != 0) {
                 continue;
             }
-            FfnForm form = with_norm(large_form(rows, Dtype::f32), norm);
-            Ffn ffn(form);
-            ASSERT_EQ(ffn.run(Context(isas.front()).get()), HALYARD_OK) << halyard_last_error();
-            Tensor first(Dtype::f32, compact_form(ffn.y.shape()));
-            first.copy_from(ffn.y);
-            ffn.y.clear();
-            ASSERT_EQ(ffn.run(Context(isas.back()).get()), HALYARD_OK) << halyard_last_error();
-            ASSERT_TRUE(same_rows(first, ffn.y)) << ffn.describe();
+            for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+                FfnForm form = with_norm(large_form(rows, Dtype::f32), norm);
+                form.x = form.y = form.up = form.down = type;
+                Ffn ffn(form);
+                ASSERT_EQ(ffn.run(Context(isas.front()).get()), HALYARD_OK) << halyard_last_error();
+                Tensor first(type, compact_form(ffn.y.shape()));
+                first.copy_from(ffn.y);
+                for (const halyard_isa isa : isas) {
+                    ffn.y.clear();
+                    ASSERT_EQ(ffn.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
+                    ASSERT_TRUE(same_rows(first, ffn.y)) << halyard_isa_name(isa) << "; " << ffn.describe();
+                }
+            }
         }
     }
 }

@@ -231,6 +231,39 @@ TEST(WeightsFile, HoldsThePackedBytesAndComesBack) {
     }
 }
 
+// Where inputs came one by one.
+TEST(WeightsFile, OfVersion1InBf16IsConverted) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("weights");
+    const auto files = open_files();
+    for (const std::int64_t in : {1, 2, 37, 600}) {
+        const PackSource sources(
+            {Dtype::bf16, in, 50, HALYARD_WEIGHT_OUT_IN, true, true, true, true, 0, Placement::ends_at_guard});
+        const Bytes old = sources.expected(1), expected = sources.expected();
+        ASSERT_NE(old, expected);
+        write_file(path, old.data(), old.size());
+        halyard_weights *weights = nullptr;
+        ASSERT_EQ(load(path, &weights), HALYARD_OK) << halyard_last_error();
+        const PackedWeights loaded(weights);
+        EXPECT_EQ(bytes_of(loaded.get()), expected);
+
+        const AlignedBytes copy(old);
+        ASSERT_EQ(from_memory(copy, &weights), HALYARD_OK) << halyard_last_error();
+        const PackedWeights viewed(weights);
+        EXPECT_NE(halyard_weights_data(viewed.get()), copy.data());
+        EXPECT_EQ(bytes_of(viewed.get()), expected);
+    }
+    EXPECT_EQ(open_files(), files);
+    // Others of version 2 there are none.
+    Bytes block = PackSource({Dtype::f16, 6, 5}).expected();
+    store_to<std::uint32_t>(block.data(), packed::version, 2);
+    sign(block.data(), block.size());
+    const AlignedBytes aligned(block);
+    halyard_weights *weights = nullptr;
+    EXPECT_TRUE(
+        refused(from_memory(aligned, &weights), HALYARD_INVALID_ARGUMENT, "halyard_weights_from_memory", "no version"));
+}
+
 TEST(WeightsFile, ReplacesAFileAndKeepsItsMode) {
     const TemporaryDirectory directory;
     const std::string path = directory.file("weights"), fresh = directory.file("fresh");
@@ -418,10 +451,10 @@ TEST(WeightsFile, RefusesWhatIsNoFileOfWeights) {
     write_file(path, block.data(), block.size());
     EXPECT_TRUE(fails(path, "altered"));
     block.pop_back();
-    block[packed::version]++;
+    block[packed::version] = 3;
     sign(block.data(), block.size());
     write_file(path, block.data(), block.size());
-    EXPECT_TRUE(refused(load(path, &weights), HALYARD_UNSUPPORTED, "halyard_weights_load", "version 2"));
+    EXPECT_TRUE(refused(load(path, &weights), HALYARD_UNSUPPORTED, "halyard_weights_load", "version 3"));
     EXPECT_EQ(weights, nullptr);
     EXPECT_EQ(open_files(), files);
     if (geteuid() != 0) {
@@ -494,7 +527,7 @@ TEST_F(Damage, OfAnyByteBehindItIsNoticed) {
     }
     // Panels and columns that change places.
     Bytes block = good;
-    const std::size_t begin = panels_begin(16 * 6), panel = 21 * 16 * 2;
+    const std::size_t begin = panels_begin(16 * 6), panel = 22 * 16 * 2;
     std::swap_ranges(block.begin() + static_cast<std::ptrdiff_t>(begin),
                      block.begin() + static_cast<std::ptrdiff_t>(begin + panel),
                      block.begin() + static_cast<std::ptrdiff_t>(begin + panel));
@@ -525,7 +558,7 @@ TEST_F(Damage, OfFieldsIsNoticedWhateverTheChecksumSays) {
         {packed::dtype, {3, 4, 255, 1 << 16, 0xffffffff}, false},
         {packed::gated, {2, 3, 0xffffffff}, false},
         {packed::norm_folded, {2, 0x80000000, 0xffffffff}, false},
-        {packed::in_features, {0, -1, 20, 22, most, std::int64_t{1} << 31, std::int64_t{1} << 58, -most - 1}, true},
+        {packed::in_features, {0, -1, 20, 23, most, std::int64_t{1} << 31, std::int64_t{1} << 58, -most - 1}, true},
         {packed::out_features, {0, -1, 32, 49, most, most - 15, std::int64_t{1} << 31, -most - 1}, true},
         {packed::bytes, {0, -1, 128, 4096, most, -most - 1}, true},
         {packed::reserved, {1, -1}, true},
@@ -601,7 +634,7 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
             if (random(5, 2) != 0) {
                 store_to(block.data(), packed::bytes, static_cast<std::int64_t>(block.size()));
             }
-            store_to<std::uint32_t>(block.data(), packed::version, 1);
+            store_to(block.data(), packed::version, static_cast<std::uint32_t>(1 + random(6, 2)));
             sign(block.data(), block.size());
         }
         const AlignedBytes aligned(block);
@@ -610,10 +643,13 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
             accepted++;
             halyard_weights_info info{};
             ASSERT_EQ(halyard_weights_get_info(weights, &info), HALYARD_OK);
-            ASSERT_EQ(info.bytes, static_cast<std::int64_t>(block.size()));
-            const std::int64_t panels = (info.out_features + 15) / 16 * (info.gated + 1);
-            ASSERT_EQ(info.bytes, static_cast<std::int64_t>(panels_begin(static_cast<std::size_t>(16 * panels))) +
-                                      panels * 16 * info.in_features * (info.dtype.bits / 8));
+            const auto dtype = load_from<std::uint32_t>(block.data(), packed::dtype),
+                       version = load_from<std::uint32_t>(block.data(), packed::version);
+            const auto panels = static_cast<std::size_t>((info.out_features + 15) / 16 * (info.gated + 1)),
+                       in = static_cast<std::size_t>(info.in_features);
+            ASSERT_EQ(block.size(), panels_begin(16 * panels) + panels * panel_size(version, dtype, in));
+            ASSERT_EQ(static_cast<std::size_t>(info.bytes),
+                      panels_begin(16 * panels) + panels * panel_size(version_of(dtype), dtype, in));
             ASSERT_GE(sum_of_everything(weights), 0);
             halyard_weights_destroy(weights);
         } else {

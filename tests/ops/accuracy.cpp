@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
     const Options options = parse(argc, argv);
     std::vector<halyard_isa> isas;
     for (int i = 0; i < halyard_isa_count(); i++) {
-        const auto isa = static_cast<halyard_isa>(i);
+        const halyard_isa isa = halyard_isa_at(i);
         if (halyard_isa_supported(isa) != 0 && (options.isa.empty() || options.isa == halyard_isa_name(isa))) {
             isas.push_back(isa);
         }

@@ -86,6 +86,8 @@ public:
     testing::AssertionResult check(const Matrix &expected) const;
     testing::AssertionResult surroundings_intact() const;
     std::string describe() const;
+    /** What a processor rounds queries and weights to, with keys and values in a type. */
+    Dtype products(Dtype keys) const { return keys == Dtype::bf16 && form.q == Dtype::bf16 ? keys : Dtype::f32; }
 
 private:
     Form tensor_form(std::int64_t tokens, std::int64_t heads) const;

@@ -315,7 +315,9 @@ void BlockCall::begin_sequence(const halyard_context *context, const BlockCache 
 
 Matrix BlockCall::expected(Dtype stored) const {
     const bool narrow = block.form.device.device_type == kDLCUDA && x.dtype() == block.form.matrices;
-    const Rounding rounding = {stored, narrow ? x.dtype() : Dtype::f32};
+    const bool rounds =
+        block.form.device.device_type == kDLCPU && block.form.matrices == Dtype::bf16 && x.dtype() == Dtype::bf16;
+    const Rounding rounding = {stored, narrow ? x.dtype() : Dtype::f32, rounds ? Dtype::bf16 : Dtype::f32};
     Matrix all;
     const std::vector<Row> rows = rows_of(x);
     for (std::int64_t i = 0; i < batch(); i++) {

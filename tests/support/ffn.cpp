@@ -145,12 +145,14 @@ Matrix Ffn::expected() const {
     first.bias_up = values(bias_up, bias_up_values);
     first.activation = form.activation;
     first.beta = static_cast<double>(form.beta);
-    // On a device what lies between the steps is of the type of all the others, if they have one.
-    const bool stored = form.device.device_type == kDLCUDA && form.x == form.up && form.x == form.down;
+    // On a device what lies between the steps is of the type of all the others, if they have one; on a processor what is
+    // multiplied, if that is bf16.
+    const bool on_device = form.device.device_type == kDLCUDA;
+    const bool stored = on_device ? form.x == form.up && form.x == form.down : rounds();
     if (stored && !form.deferred && form.norm != HALYARD_NORM_NONE) {
         input = rounded(input, form.x);
     }
-    first.sum_roundoff = stored ? unit_roundoff(form.x) : 0;
+    first.sum_roundoff = stored && on_device ? unit_roundoff(form.x) : 0;
     Matrix hidden = linear(input, up.values, first);
     if (stored) {
         hidden = rounded(hidden, form.x);
@@ -166,7 +168,8 @@ void Ffn::compose(const halyard_context *context, Tensor &result) const {
     Shape ff = model;
     ff.back() = form.d_ff;
     Tensor x32(Dtype::f32, compact_form(model)), normed(Dtype::f32, compact_form(model)),
-        hidden(Dtype::f32, compact_form(ff)), y32(Dtype::f32, compact_form(model));
+        multiplied(rounds() ? Dtype::bf16 : Dtype::f32, compact_form(model)),
+        hidden(multiplied.dtype(), compact_form(ff)), y32(Dtype::f32, compact_form(model));
     const auto ok = [](halyard_status status) { EXPECT_EQ(status, HALYARD_OK) << halyard_last_error(); };
     ok(halyard_cast(context, &x.view, &x32.view));
     const auto widened = [&](const std::unique_ptr<Tensor> &tensor) {
@@ -183,7 +186,7 @@ void Ffn::compose(const halyard_context *context, Tensor &result) const {
     Tensor scale(Dtype::f32, compact_form(vector_shape)), mean(Dtype::f32, compact_form(vector_shape));
 
     halyard_linear_options first{}, second{};
-    DLTensor *input = &x32.view;
+    const DLTensor *input = &x.view;
     if (form.deferred && form.norm == HALYARD_NORM_RMS) {
         ok(halyard_rms_norm_scale(context, &x32.view, form.eps, options.norm_flags, &scale.view));
         first.row_scale = &scale.view;
@@ -199,6 +202,10 @@ void Ffn::compose(const halyard_context *context, Tensor &result) const {
         ok(halyard_layer_norm(context, &x32.view, weight ? &weight->view : nullptr, beta ? &beta->view : nullptr,
                               form.eps, &normed.view));
         input = &normed.view;
+    }
+    if (input == &normed.view) {
+        ok(halyard_cast(context, input, &multiplied.view));
+        input = &multiplied.view;
     }
     first.bias = options.bias;
     first.bias_up = options.bias_up;

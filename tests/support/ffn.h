@@ -54,6 +54,12 @@ public:
     void compose(const halyard_context *context, Tensor &result) const;
     testing::AssertionResult surroundings_intact() const;
     std::string describe() const;
+    /** Whether what is multiplied is rounded to bf16, in a context that says nothing else. */
+    bool rounds() const {
+        return !full_products && form.device.device_type == kDLCPU && form.x == Dtype::bf16 && form.up == Dtype::bf16 &&
+               form.down == Dtype::bf16;
+    }
+    bool full_products = false;  // what the contexts of the calls say
 
 private:
     Form rows_form(std::int64_t gap) const;

@@ -34,7 +34,7 @@ Context::Context(halyard_isa isa, int num_threads) : Context() {
 std::vector<halyard_isa> supported_isas() {
     std::vector<halyard_isa> isas;
     for (int i = 0; i < halyard_isa_count(); i++) {
-        const auto isa = static_cast<halyard_isa>(i);
+        const halyard_isa isa = halyard_isa_at(i);
         if (halyard_isa_supported(isa) != 0) {
             isas.push_back(isa);
         }

@@ -36,6 +36,23 @@ inline std::size_t panels_begin(std::size_t columns) {
     return (packed::header_size + 8 * columns + 4095) / 4096 * 4096;
 }
 
+/** The version of a block of weights in this dtype (0 f32, 1 f16, 2 bf16). */
+constexpr std::uint32_t version_of(std::uint32_t dtype) {
+    return dtype == 2 ? 2 : 1;
+}
+
+/** Bytes of a panel: in version 2 inputs come in pairs. */
+constexpr std::size_t panel_size(std::uint32_t version, std::uint32_t dtype, std::size_t in) {
+    return (version == 2 ? (in + 1) / 2 * 2 : in) * 16 * (dtype == 0 ? 4 : 2);
+}
+
+/** Where a panel holds an element: of a pair the later input lies first, in the lower half of a little-endian word. */
+constexpr std::size_t place_in_panel(std::uint32_t version, std::uint32_t dtype, std::size_t input,
+                                     std::size_t column) {
+    return version == 2 ? input / 2 * 64 + column * 4 + (input % 2 == 0 ? 2 : 0)
+                        : (input * 16 + column) * (dtype == 0 ? 4 : 2);
+}
+
 /** The header's checksum, made to fit. */
 inline void sign_header(std::uint8_t *block) {
     store_to(block, packed::header_checksum, static_cast<std::uint64_t>(XXH3_64bits(block, packed::header_checksum)));
@@ -47,7 +64,8 @@ inline void sign(std::uint8_t *block, std::size_t size) {
     const auto out = static_cast<std::size_t>(load_from<std::int64_t>(block, packed::out_features));
     if (in >= 1 && in < 1u << 20 && out >= 1 && out < 1u << 20) {
         const std::size_t panels = (out + 15) / 16 * (load_from<std::uint32_t>(block, packed::gated) == 1 ? 2 : 1);
-        const std::size_t panel_bytes = in * 16 * (load_from<std::uint32_t>(block, packed::dtype) == 0 ? 4 : 2);
+        const std::size_t panel_bytes = panel_size(load_from<std::uint32_t>(block, packed::version),
+                                                   load_from<std::uint32_t>(block, packed::dtype), in);
         const std::size_t begin = panels_begin(16 * panels);
         if (begin + panels * panel_bytes <= size) {
             std::uint64_t sum = XXH3_64bits_withSeed(block + packed::header_size, begin - packed::header_size, 0);

@@ -117,15 +117,18 @@ public:
                       std::isnan(product) ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(product));
     }
 
-    Bytes expected() const {
-        const std::size_t matrices = form.gated ? 2 : 1, in = static_cast<std::size_t>(form.in),
-                          element = size_of(form.type);
+    Bytes expected() const { return expected(version_of(static_cast<std::uint32_t>(form.type))); }
+
+    Bytes expected(std::uint32_t version) const {
+        const auto dtype = static_cast<std::uint32_t>(form.type);
+        const std::size_t matrices = form.gated ? 2 : 1, element = size_of(form.type),
+                          panel_bytes = panel_size(version, dtype, static_cast<std::size_t>(form.in));
         const std::size_t panels = (static_cast<std::size_t>(form.out) + 15) / 16 * matrices;
         const std::size_t begin = panels_begin(16 * panels);
-        Bytes block(begin + panels * in * 16 * element);
+        Bytes block(begin + panels * panel_bytes);
         std::memcpy(block.data(), "HALYARDW", 8);
-        store_to<std::uint32_t>(block.data(), packed::version, 1);
-        store_to(block.data(), packed::dtype, static_cast<std::uint32_t>(form.type));
+        store_to(block.data(), packed::version, version);
+        store_to(block.data(), packed::dtype, dtype);
         store_to<std::uint32_t>(block.data(), packed::gated, form.gated);
         store_to<std::uint32_t>(block.data(), packed::norm_folded,
                                 form.norm_weight || form.norm_bias || form.unit_offset);
@@ -140,8 +143,8 @@ public:
                 double sum = 0, bias = 0;
                 for (std::int64_t k = 0; k < form.in; k++) {
                     const std::uint32_t bits = packed_bits(matrix, k, n);
-                    std::memcpy(block.data() + begin +
-                                    ((panel * in + static_cast<std::size_t>(k)) * 16 + column) * element,
+                    std::memcpy(block.data() + begin + panel * panel_bytes +
+                                    place_in_panel(version, dtype, static_cast<std::size_t>(k), column),
                                 &bits, element);
                     sum += decode(form.type, bits);
                     if (form.norm_bias) {

@@ -41,17 +41,17 @@ class Tuner:
 
 def check_objects(tuner, kernels):
     """What is timed is what the build links, byte for byte."""
-    for kernel, dtype in SAME_OBJECTS:
-        for isa in ("sse41", "avx2", "avx512"):
-            built = kernels / f"hk_{kernel}_{dtype}_{isa}.o"
-            made = tuner.folder / "kernel.o"
-            status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa,
-                                     "--output", str(made))
-            if "not in" in text:  # an instruction set that this machine lacks
-                continue
-            check(status == 0, f"no object of {kernel}: {text}")
-            check(made.read_bytes() == built.read_bytes(),
-                  f"the object of {kernel} {dtype} {isa} is not that of the build")
+    objects = [(kernel, dtype, isa) for kernel, dtype in SAME_OBJECTS for isa in ("sse41", "avx2", "avx512")]
+    for kernel, dtype, isa in objects + [("matmul_pairs_2", "bf16", "avx512_bf16")]:
+        built = kernels / f"hk_{kernel}_{dtype}_{isa}.o"
+        made = tuner.folder / "kernel.o"
+        status, text = tuner.run("object", "default", "--kernel", kernel, "--dtype", dtype, "--isa", isa,
+                                 "--output", str(made))
+        if "not in" in text:  # an instruction set that this machine lacks
+            continue
+        check(status == 0, f"no object of {kernel}: {text}")
+        check(made.read_bytes() == built.read_bytes(),
+              f"the object of {kernel} {dtype} {isa} is not that of the build")
 
 
 def check_refusals(tuner):
@@ -69,6 +69,8 @@ def check_refusals(tuner):
     check(status == 2 and "runtime.steam not in" in text and "runtime.stream" in text, text)
     status, text = tuner.run("--dry-run", "--exhaustive", "--kernel", "runtime,relu", "--isa", "sse41")
     check(status == 0 and "runtime.gemm: " in text and "relu f32 sse41: " in text and "about " in text, text)
+    status, text = tuner.run("--dry-run", "--kernel", "relu", "--dtype", "f32")
+    check(status == 0 and "relu f32 " in text, text)  # whatever machine this is, calls use kernels of some instruction set
     status, text = tuner.run("--budget", "soon")
     check(status == 2 and "soon" in text, text)
     for choice in ("vectors=5", "rows=2"):

@@ -133,8 +133,8 @@ int time(const std::string &isa) {
     halyard_context_create(&context);
     halyard_context_set_num_threads(context, 1);
     for (int i = 0; i < halyard_isa_count(); i++) {
-        if (isa == halyard_isa_name(static_cast<halyard_isa>(i))) {
-            halyard_context_set_max_isa(context, static_cast<halyard_isa>(i));
+        if (isa == halyard_isa_name(halyard_isa_at(i))) {
+            halyard_context_set_max_isa(context, halyard_isa_at(i));
         }
     }
     if (isa != halyard_isa_name(halyard_context_isa(context))) {

@@ -14,6 +14,7 @@ struct LinearCall {
     View x, y, residual, bias, bias_up, row_scale, row_mean;
     halyard_activation activation = HALYARD_IDENTITY;
     float beta = 0.0f;
+    bool rounded = false;  // x to bf16
 };
 
 /** The same. */
@@ -26,6 +27,7 @@ struct FfnCall {
     halyard_activation activation = HALYARD_IDENTITY;
     float beta = 0.0f;
     bool residual = false;
+    bool rounded = false;  // what is multiplied to bf16
 };
 
 }  // namespace halyard

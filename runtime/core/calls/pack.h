@@ -31,7 +31,8 @@ inline PackSources pack_sources(Checker &check, const View &weight, const View &
     s.device_id = device.device_id;
     s.in_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
     s.out_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
-    if (!check.failed() && !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype)) {
+    if (!check.failed() &&
+        !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype, packed_version(s.weight.dtype))) {
         check.fail(HALYARD_INVALID_ARGUMENT,
                    "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
                    static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));

@@ -9,6 +9,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/system/huge_pages.h"
+
 namespace halyard {
 
 uint64_t header_digest(const PackedHeader &header) {
@@ -34,6 +36,93 @@ uint64_t payload_digest(const halyard_context &context, const char *block, const
     return digest.load(std::memory_order_relaxed);
 }
 
+/** Checks everything about a block. */
+void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry) {
+    const auto damaged = [&](const char *what) { check.fail(HALYARD_INVALID_ARGUMENT, "%s %s", name, what); };
+    const int64_t magic_bytes = std::min<int64_t>(bytes, sizeof(packed_magic));
+    if (bytes == 0) {
+        return damaged("is empty: it was truncated, or is none of packed weights");
+    }
+    if (memcmp(block, packed_magic, magic_bytes) != 0) {
+        return damaged("holds something other than packed weights: it does not begin with HALYARDW");
+    }
+    if (bytes < static_cast<int64_t>(sizeof(PackedHeader))) {
+        return damaged("is truncated: it ends within the header of the packed weights");
+    }
+    PackedHeader header;
+    memcpy(&header, block, sizeof(header));
+    if (header.version != 1 && header.version != 2) {
+        check.fail(HALYARD_UNSUPPORTED,
+                   "%s holds packed weights of version %u, but this library reads versions 1 and 2", name,
+                   header.version);
+        return;
+    }
+    if (header.header_checksum != header_digest(header)) {
+        return damaged("was altered: the checksum of its header is wrong");
+    }
+    bool valid = header.dtype < dtype_count && header.version <= packed_version(static_cast<DType>(header.dtype)) &&
+                 header.gated <= 1 && header.norm_folded <= 1 && header.in_features >= 1 &&
+                 header.in_features <= max_features && header.out_features >= 1 && header.out_features <= max_features;
+    for (const char byte : header.reserved) {
+        valid = valid && byte == 0;
+    }
+    valid = valid &&
+            geometry.compute(header.in_features, header.out_features, header.gated != 0,
+                             static_cast<DType>(header.dtype), header.version) &&
+            header.bytes == geometry.bytes;
+    if (!valid) {
+        return damaged("has a header that no version of this library writes");
+    }
+    if (!check.built_type(name, static_cast<DType>(header.dtype))) {
+        return;
+    }
+    if (bytes != header.bytes) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld bytes, but its header says %lld: it %s", name,
+                   static_cast<long long>(bytes), static_cast<long long>(header.bytes),
+                   bytes < header.bytes ? "is truncated" : "was altered");
+        return;
+    }
+    if (header.payload_checksum != payload_digest(context_or_default(nullptr), block, geometry)) {
+        return damaged("was altered: the checksum of its weights is wrong");
+    }
+}
+
+/** A block in today's version of a bf16 one in version 1, whose panels hold inputs one by one, in a mapping; null if there is
+ *  no memory. */
+char *in_pairs(const char *block, const Geometry &old, Geometry &geometry) {
+    PackedHeader header;
+    memcpy(&header, block, sizeof(header));
+    header.version = packed_version(DType::bf16);
+    char *const made =
+        geometry.compute(header.in_features, header.out_features, header.gated != 0, DType::bf16, header.version)
+            ? map_pages(geometry.bytes, true)
+            : nullptr;
+    if (!made) {
+        return nullptr;
+    }
+    const int64_t offset = panels_offset(geometry.panels);
+    memcpy(made, block, offset);
+    const halyard_context &context = context_or_default(nullptr);
+    run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
+        for (int64_t panel = begin; panel < end; panel++) {
+            const auto *const from = reinterpret_cast<const uint16_t *>(block + offset + panel * old.panel_bytes);
+            auto *const to = reinterpret_cast<uint32_t *>(made + offset + panel * geometry.panel_bytes);
+            for (int64_t input = 0; input < header.in_features; input += 2) {
+                const uint16_t *const earlier = from + input * panel_width, *const later = earlier + panel_width;
+                for (int64_t column = 0; column < panel_width; column++) {
+                    const uint32_t low = input + 1 < header.in_features ? later[column] : 0;
+                    to[input / 2 * panel_width + column] = uint32_t{earlier[column]} << 16 | low;
+                }
+            }
+        }
+    });
+    header.bytes = geometry.bytes;
+    header.payload_checksum = payload_digest(context, made, geometry);
+    header.header_checksum = header_digest(header);
+    memcpy(made, &header, sizeof(header));
+    return made;
+}
+
 }  // namespace
 
 halyard_weights *new_handle() {
@@ -56,53 +145,28 @@ void view_block(halyard_weights &weights, const char *block, const Geometry &geo
     weights.bytes = geometry.bytes;
 }
 
-void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry) {
-    const auto damaged = [&](const char *what) { check.fail(HALYARD_INVALID_ARGUMENT, "%s %s", name, what); };
-    const int64_t magic_bytes = std::min<int64_t>(bytes, sizeof(packed_magic));
-    if (bytes == 0) {
-        return damaged("is empty: it was truncated, or is none of packed weights");
+halyard_weights *weights_of_block(Checker &check, const char *name, const char *block, int64_t bytes) {
+    Geometry geometry = {};
+    check_block(check, name, block, bytes, geometry);
+    if (check.failed()) {
+        return nullptr;
     }
-    if (memcmp(block, packed_magic, magic_bytes) != 0) {
-        return damaged("holds something other than packed weights: it does not begin with HALYARDW");
+    const PackedHeader &header = *reinterpret_cast<const PackedHeader *>(block);
+    halyard_weights *handle = new_handle();
+    if (handle && header.version != packed_version(static_cast<DType>(header.dtype))) {
+        const Geometry old = geometry;
+        block = in_pairs(block, old, geometry);
+        handle->owner = halyard_weights::Owner::mapping;
+        handle->mapped = const_cast<char *>(block);
+        handle->mapped_bytes = geometry.bytes;
     }
-    if (bytes < static_cast<int64_t>(sizeof(PackedHeader))) {
-        return damaged("is truncated: it ends within the header of the packed weights");
+    if (!handle || !block) {
+        free(handle);
+        check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %s", handle ? "weights in the form of today" : "a handle");
+        return nullptr;
     }
-    PackedHeader header;
-    memcpy(&header, block, sizeof(header));
-    if (header.version != packed_version) {
-        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads version %u",
-                   name, header.version, packed_version);
-        return;
-    }
-    if (header.header_checksum != header_digest(header)) {
-        return damaged("was altered: the checksum of its header is wrong");
-    }
-    bool valid = header.dtype < dtype_count && header.gated <= 1 && header.norm_folded <= 1 &&
-                 header.in_features >= 1 && header.in_features <= max_features && header.out_features >= 1 &&
-                 header.out_features <= max_features;
-    for (const char byte : header.reserved) {
-        valid = valid && byte == 0;
-    }
-    valid = valid &&
-            geometry.compute(header.in_features, header.out_features, header.gated != 0,
-                             static_cast<DType>(header.dtype)) &&
-            header.bytes == geometry.bytes;
-    if (!valid) {
-        return damaged("has a header that no version of this library writes");
-    }
-    if (!check.built_type(name, static_cast<DType>(header.dtype))) {
-        return;
-    }
-    if (bytes != header.bytes) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld bytes, but its header says %lld: it %s", name,
-                   static_cast<long long>(bytes), static_cast<long long>(header.bytes),
-                   bytes < header.bytes ? "is truncated" : "was altered");
-        return;
-    }
-    if (header.payload_checksum != payload_digest(context_or_default(nullptr), block, geometry)) {
-        return damaged("was altered: the checksum of its weights is wrong");
-    }
+    view_block(*handle, block, geometry);
+    return handle;
 }
 
 }  // namespace halyard

@@ -20,9 +20,9 @@ struct Geometry {
     int64_t panels, panel_bytes, bytes;
 
     /** False if a number does not fit. Features are 1 to max_features. */
-    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype) {
+    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype, uint32_t version) {
         panels = (out_features + panel_width - 1) / panel_width * (gated ? 2 : 1);
-        panel_bytes = in_features * panel_width * size_of(dtype);
+        panel_bytes = version == 1 ? in_features * panel_width * size_of(dtype) : input_bytes(in_features, dtype);
         return !__builtin_mul_overflow(panels, panel_bytes, &bytes) &&
                !__builtin_add_overflow(bytes, panels_offset(panels), &bytes);
     }
@@ -59,11 +59,12 @@ void run_ranges(const halyard_context &context, int64_t items, int64_t bytes, co
 /** A handle without a block, or null if there is no memory. */
 halyard_weights *new_handle();
 
-/** Makes a handle of a block whose header is in order. */
+/** Makes a handle of a block whose header is in order and of today's version. */
 void view_block(halyard_weights &weights, const char *block, const Geometry &geometry);
 
-/** Checks everything about a block of `bytes` bytes, which `name` says what it is. */
-void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry);
+/** Checks everything about a block of `bytes` bytes, which `name` says what it is, and makes a handle of it: a view of the
+ *  caller's block, or of a mapping of its own where that is of an older version. Null if the check fails. */
+halyard_weights *weights_of_block(Checker &check, const char *name, const char *block, int64_t bytes);
 
 }  // namespace halyard
 

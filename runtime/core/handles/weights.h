@@ -5,9 +5,11 @@
 //   PackedHeader       128 bytes
 //   column sums        f32 [columns]: of each column of the packed matrix, for the mean of a deferred LayerNorm
 //   column bias        f32 [columns]: the folded norm's bias times the matrix, 0 where there is none
-//   panels             [panels][in_features][16] in the matrix's dtype, from the next multiple of 4096 bytes on
+//   panels             [panels][in_features][16] in the matrix's dtype, from the next multiple of 4096 bytes on; of bf16
+//                      [panels][(in_features + 1) / 2][16] words of 32 bits
 //
-// A panel holds 16 columns, input by input; columns beyond out_features are 0, and so are their sums and biases and the
+// A panel holds 16 columns, input by input, in bf16 two by two: the earlier input in the upper half of a word, and 0 in the
+// lower half of the last if in_features is odd. Columns beyond out_features are 0, and so are their sums and biases and the
 // bytes before the panels that hold nothing. A gated matrix alternates panels of the gate and of `up`: panel 2 p holds the
 // gate's columns 16 p to 16 p + 15, panel 2 p + 1 the same of `up`.
 //
@@ -26,13 +28,22 @@
 
 namespace halyard {
 
+/** Bytes of so many inputs of a panel, in whole rows. */
+constexpr int64_t input_bytes(int64_t inputs, DType dtype) {
+    const int64_t of_row = row_inputs(dtype);
+    return (inputs + of_row - 1) / of_row * of_row * panel_width * size_of(dtype);
+}
+
 constexpr int64_t panel_alignment = 4096;
 
 /** What the address of a block must be a multiple of. */
 constexpr int64_t block_alignment = 64;
 
 constexpr char packed_magic[8] = {'H', 'A', 'L', 'Y', 'A', 'R', 'D', 'W'};
-constexpr uint32_t packed_version = 1;
+/** Of a matrix in bf16 2, since when it goes in pairs; such blocks of version 1, input by input, are converted when read. */
+constexpr uint32_t packed_version(DType dtype) {
+    return dtype == DType::bf16 ? 2 : 1;
+}
 
 struct PackedHeader {
     char magic[8];
@@ -91,7 +102,7 @@ struct halyard_weights {
     int64_t mapped_bytes;
 
     /** Bytes of one panel. */
-    int64_t panel_bytes() const { return in_features * halyard::panel_width * halyard::size_of(dtype); }
+    int64_t panel_bytes() const { return halyard::input_bytes(in_features, dtype); }
 };
 
 #endif

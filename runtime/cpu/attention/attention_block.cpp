@@ -28,10 +28,11 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
 /** What the GEMMs of `rows` rows cost in tiles of `height`; 0 if there are no such tiles. A load of a panel's values
  *  costs about as much as another row, and panels that are left over by the tiles' width half as much again as others.
  *  */
-int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int height) {
+int64_t cost_of_tiles(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows, int height) {
+    const DType dtype = form == XForm::pairs ? DType::bf16 : DType::f32;
     const int64_t tiles = (rows + height - 1) / height;
-    const bool prefetch4 = tiles >= prefetch4_interval && tile_kernels().width(isa, DType::f32, true, height) > 0;
-    const int width = tile_kernels().width(isa, DType::f32, prefetch4, height);
+    const bool prefetch4 = tiles >= prefetch4_interval && tile_kernels().width(isa, form, dtype, true, height) > 0;
+    const int width = tile_kernels().width(isa, form, dtype, prefetch4, height);
     if (width == 0) {
         return 0;
     }
@@ -40,11 +41,11 @@ int64_t cost_of_tiles(halyard_isa isa, int64_t head_dim, int64_t rows, int heigh
     return tiles * (height + 1) * (cost(keys) * head_dim + cost(values) * k_block);
 }
 
-int best_tile_rows(halyard_isa isa, int64_t head_dim, int64_t rows) {
+int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows) {
     int best = 1;
-    int64_t least = cost_of_tiles(isa, head_dim, rows, 1);
+    int64_t least = cost_of_tiles(isa, form, head_dim, rows, 1);
     for (int height = 2; height <= std::min<int64_t>(rows, max_tile_rows); height++) {
-        const int64_t cost = cost_of_tiles(isa, head_dim, rows, height);
+        const int64_t cost = cost_of_tiles(isa, form, head_dim, rows, height);
         if (cost > 0 && cost <= least) {
             least = cost;
             best = height;
@@ -63,14 +64,14 @@ bool has_nan(const float *values, int64_t count) {
 
 }  // namespace
 
-int64_t best_attention_rows(halyard_isa isa, int64_t head_dim) {
+int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim) {
     if (parameters.attention_rows > 0) {
         return std::min(parameters.attention_rows, max_attention_rows);
     }
-    int64_t best = max_attention_rows, least = cost_of_tiles(isa, head_dim, best, 1);
+    int64_t best = max_attention_rows, least = cost_of_tiles(isa, form, head_dim, best, 1);
     for (int height = 2; height <= max_tile_rows; height++) {
         const int64_t rows = round_down(max_attention_rows, height);
-        const int64_t cost = cost_of_tiles(isa, head_dim, rows, height);
+        const int64_t cost = cost_of_tiles(isa, form, head_dim, rows, height);
         if (cost > 0 && cost * best <= least * rows) {
             least = cost;
             best = rows;
@@ -81,13 +82,13 @@ int64_t best_attention_rows(halyard_isa isa, int64_t head_dim) {
 
 int64_t AttentionBlock::scratch_floats(int64_t rows, const KvLayout &layout) {
     const int64_t columns = layout.value_columns();
-    const int64_t widened = layout.dtype == DType::f32 ? 0 : k_block * (layout.head_dim + columns);
-    return 2 * PartialResult::tile_rows(rows) * x_pitch + 6 * PartialResult::statistics_pitch(rows) +
+    const int64_t widened = layout.dtype == DType::f32 ? 0 : k_block * (layout.key_inputs() + columns);
+    return 2 * PartialResult::tile_rows(rows) * (x_pitch + x_pair_pitch) + 6 * PartialResult::statistics_pitch(rows) +
            2 * PartialResult::floats(rows, columns) + widened;
 }
 
 AttentionBlock::AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
-                               float *scratch)
+                               bool rounded, float *scratch)
     : isa_(isa), max_rows_(max_rows), layout_(layout), scale_(scale), softcap_(softcap) {
     const int64_t rows = PartialResult::tile_rows(max_rows), pitch = PartialResult::statistics_pitch(max_rows);
     const auto take = [&scratch](int64_t floats) {
@@ -95,8 +96,15 @@ AttentionBlock::AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout
         scratch += floats;
         return piece;
     };
+    const XForm form = form_of_x(isa, rounded ? DType::bf16 : DType::f32, layout.dtype);
+    const auto multiplied = [&](float *values) {
+        float *const memory = form == XForm::pairs ? take(rows * x_pair_pitch) : values;
+        return BlockedRows{reinterpret_cast<char *>(memory), rows, form, rounded};
+    };
     queries_ = take(rows * x_pitch);
     scores_ = take(rows * x_pitch);
+    multiplied_queries_ = multiplied(queries_);
+    weights_ = multiplied(scores_);
     for (float *&result : results_) {
         result = take(PartialResult::floats(max_rows, layout.value_columns()));
     }
@@ -111,13 +119,14 @@ void AttentionBlock::begin(const QueryBlock &block, const Visibility &visibility
     block_ = block;
     visibility_ = visibility;
     has_result_ = false;
-    tile_rows_ = best_tile_rows(isa_, layout_.head_dim, block.rows());
+    const XForm form = multiplied_queries_.form;
+    tile_rows_ = best_tile_rows(isa_, form, layout_.head_dim, block.rows());
     tiles_ = (block.rows() + tile_rows_ - 1) / tile_rows_;
-    widen_ = layout_.dtype != DType::f32 && tiles_ >= parameters.attention_widen_tiles;
+    widen_ = form == XForm::f32 && layout_.dtype != DType::f32 && tiles_ >= parameters.attention_widen_tiles;
     prefetch4_ = tiles_ >= prefetch4_interval &&
-                 tile_kernels().width(isa_, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
+                 tile_kernels().width(isa_, form, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
     const int64_t idle = tiles_ * tile_rows_ - block.rows();
-    memset(queries_ + block.rows() * x_pitch, 0, static_cast<size_t>(idle * x_pitch) * sizeof(float));
+    memset(multiplied_queries_.at(block.rows(), 0), 0, static_cast<size_t>(idle * multiplied_queries_.row_bytes()));
 }
 
 int64_t AttentionBlock::first_block() const {
@@ -142,6 +151,9 @@ void AttentionBlock::find_tiles(int64_t block) {
         };
         tile.first = first_seen(begin);
         tile.end = end_seen(end - 1);
+        if (tile.first < tile.end) {
+            tile.first = round_down(tile.first, row_inputs(layout_.dtype));
+        }
         tile.column = round_down(tile.first, softmax_lanes);
         tile.columns = round_up(tile.end, softmax_lanes) - tile.column;
         tile.masked = first_seen(end - 1) > tile.column || end_seen(begin) < tile.column + tile.columns;
@@ -154,28 +166,27 @@ void AttentionBlock::find_tiles(int64_t block) {
     }
 }
 
-AttentionBlock::Matrix AttentionBlock::widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input,
-                                               int64_t inputs, float *memory) {
-    const Matrix in_f32 = {reinterpret_cast<const char *>(memory), DType::f32, matrix.panel_stride};
-    const auto rows = [&](const Matrix &m) {
-        return TypedRows{const_cast<char *>(m.at(panel, input)), m.dtype, m.panel_stride};
-    };
-    cast(isa_, rows(matrix), rows(in_f32), inputs * panel_width, panels);
+Panels AttentionBlock::widened(const Panels &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs,
+                               float *memory) {
+    const Panels in_f32 = {reinterpret_cast<const char *>(memory), DType::f32,
+                           matrix.stride / size_of(matrix.dtype) * size_of(DType::f32)};
+    widen_panels(isa_, matrix.from(panel, input), in_f32.from(panel, input), inputs, panels);
     return in_f32;
 }
 
 void AttentionBlock::attend(const char *head, int64_t block, bool more, const PartialResult &result) {
     find_tiles(block);
     const int64_t size = size_of(layout_.dtype);
-    Matrix keys = {head + layout_.block_offset(block) * size, layout_.dtype, layout_.key_panel_stride()};
-    Matrix values = {head + layout_.values_offset(block) * size, layout_.dtype, layout_.value_panel_stride(block)};
-    const Matrix after_keys = values, after_values = {more ? head + layout_.block_offset(block + 1) * size : nullptr,
-                                                      layout_.dtype, layout_.key_panel_stride()};
+    Panels keys = {head + layout_.block_offset(block) * size, layout_.dtype, layout_.key_panel_stride() * size};
+    Panels values = {head + layout_.values_offset(block) * size, layout_.dtype,
+                     layout_.value_panel_stride(block) * size};
+    const Panels after_keys = values, after_values = {more ? head + layout_.block_offset(block + 1) * size : nullptr,
+                                                      layout_.dtype, keys.stride};
     if (widen_) {
         const int64_t first = tile_[0].first, end = tile_[tiles_ - 1].end, panel = first / panel_width;
         keys = widened(keys, panel, (end + panel_width - 1) / panel_width - panel, 0, layout_.head_dim, widened_);
         values = widened(values, 0, layout_.value_columns() / panel_width, first, end - first,
-                         widened_ + k_block * layout_.head_dim);
+                         widened_ + k_block * layout_.key_inputs());
     }
     scores(keys, after_keys);
     softmax(result);
@@ -183,7 +194,7 @@ void AttentionBlock::attend(const char *head, int64_t block, bool more, const Pa
 }
 
 int64_t AttentionBlock::panels_at_once(DType dtype, int64_t panels) const {
-    const int64_t width = tile_kernels().width(isa_, dtype, prefetch4_, tile_rows_);
+    const int64_t width = tile_kernels().width(isa_, weights_.form, dtype, prefetch4_, tile_rows_);
     if (tiles_ > 1 || dtype != DType::f32) {
         return width;
     }
@@ -192,22 +203,20 @@ int64_t AttentionBlock::panels_at_once(DType dtype, int64_t panels) const {
     return panels == width ? std::max<int64_t>(1, panels - 1) : panels;
 }
 
-AttentionBlock::Prefetch AttentionBlock::prefetch_ahead(const Matrix &w, int64_t panel, int64_t input,
-                                                        int64_t bytes) const {
-    return {w.at(panel, input) + (w.dtype == DType::f32 ? parameters.attention_prefetch_bytes : bytes), w.panel_bytes(),
-            panel_width * size_of(w.dtype)};
+AttentionBlock::Prefetch AttentionBlock::prefetch_ahead(const Panels &w, int64_t bytes) const {
+    return {w.data + (w.dtype == DType::f32 ? parameters.attention_prefetch_bytes : bytes), w.stride,
+            input_bytes(prefetch_interval(prefetch4_, w.dtype), w.dtype)};
 }
 
 /** All of what comes next, if that is not more than a line with each prefetch. */
-AttentionBlock::Prefetch AttentionBlock::prefetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs,
-                                                       int64_t tiles) const {
-    const int64_t interval = prefetch4_ ? prefetch4_interval : 1, line = interval * panel_width * size_of(next.dtype);
-    const int64_t prefetches = std::max<int64_t>(1, inputs / interval * tiles), bytes = next.panel_bytes();
-    return {next.data ? next.at(panel, input) : nullptr, next.panel_bytes(),
-            next.data ? std::min(line, (bytes + prefetches - 1) / prefetches) : 0};
+AttentionBlock::Prefetch AttentionBlock::prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const {
+    const int64_t interval = prefetch_interval(prefetch4_, widen_ ? DType::f32 : layout_.dtype);
+    const int64_t line = interval * panel_width * size_of(next.dtype);
+    const int64_t prefetches = std::max<int64_t>(1, inputs / interval * tiles);
+    return {next.data, next.stride, next.data ? std::min(line, (next.stride + prefetches - 1) / prefetches) : 0};
 }
 
-void AttentionBlock::scores(const Matrix &keys, const Matrix &next) {
+void AttentionBlock::scores(const Panels &keys, const Panels &next) {
     const int64_t first_panel = tile_[0].first / panel_width;
     const int64_t end_panel = (tile_[tiles_ - 1].end + panel_width - 1) / panel_width;
     const int64_t at_once = panels_at_once(keys.dtype, end_panel - first_panel);
@@ -221,10 +230,11 @@ void AttentionBlock::scores(const Matrix &keys, const Matrix &next) {
             end_tile++;
         }
         const int64_t row = tile_row(first_tile), tiles = end_tile - first_tile;
-        const Prefetch prefetch = tiles_ == 1         ? prefetch_ahead(keys, panel, 0, panels * keys.panel_bytes())
-                                  : after < end_panel ? prefetch_next(keys, after, 0, layout_.head_dim, tiles)
-                                                      : prefetch_next(next, 0, 0, layout_.head_dim, tiles);
-        multiply(queries_ + row * x_pitch, tile_rows_, tiles, prefetch4_, keys, panel, panels, 0, layout_.head_dim,
+        const Panels w = keys.from(panel, 0);
+        const Prefetch prefetch =
+            tiles_ == 1 ? prefetch_ahead(w, panels * keys.stride)
+                        : prefetch_next(after < end_panel ? keys.from(after, 0) : next, layout_.head_dim, tiles);
+        multiply(multiplied_queries_, row, 0, tile_rows_, tiles, prefetch4_, w, panels, layout_.head_dim,
                  scores_ + row * x_pitch + panel * panel_width, x_pitch, prefetch);
     }
 }
@@ -250,10 +260,11 @@ void AttentionBlock::softmax(const PartialResult &result) {
                       .maximum = maximum_,
                       .weights = s_,
                       .sum = sum_});
+        convert(weights_, scores_, row, rows, tile.column, tile.columns);
     }
 }
 
-void AttentionBlock::weigh(const Matrix &values, const Matrix &next, const PartialResult &result) {
+void AttentionBlock::weigh(const Panels &values, const Panels &next, const PartialResult &result) {
     const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
     const int64_t at_once = panels_at_once(values.dtype, panels);
     for (int64_t i = 0; i < tiles_;) {
@@ -269,12 +280,12 @@ void AttentionBlock::weigh(const Matrix &values, const Matrix &next, const Parti
         }
         for (int64_t panel = 0; panel < panels && inputs > 0; panel += at_once) {
             const int64_t count = std::min<int64_t>(at_once, panels - panel), after = panel + count;
+            const Panels w = values.from(panel, tile.first);
             const Prefetch prefetch =
-                tiles_ == 1      ? prefetch_ahead(values, panel, tile.first, parameters.attention_prefetch_bytes_16_bit)
-                : after < panels ? prefetch_next(values, after, tile.first, inputs, tiles)
-                                 : prefetch_next(next, 0, 0, inputs, tiles);
-            multiply(scores_ + row * x_pitch + tile.first, tile_rows_, tiles, prefetch4_, values, panel, count,
-                     tile.first, inputs, sums + panel * panel_width, columns, prefetch);
+                tiles_ == 1 ? prefetch_ahead(w, parameters.attention_prefetch_bytes_16_bit)
+                            : prefetch_next(after < panels ? values.from(after, tile.first) : next, inputs, tiles);
+            multiply(weights_, row, tile.first, tile_rows_, tiles, prefetch4_, w, count, inputs,
+                     sums + panel * panel_width, columns, prefetch);
         }
         i = end;
     }
@@ -288,7 +299,7 @@ void AttentionBlock::weigh(const Matrix &values, const Matrix &next, const Parti
     }
 }
 
-void AttentionBlock::repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row) {
+void AttentionBlock::repair(const Panels &values, const PartialResult &result, const Tile &tile, int64_t row) {
     const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
     const int64_t first = tile.column + visible_[row][0], inputs = tile.column + visible_[row][1] - first;
     float *const sums = result.values + row * columns;
@@ -296,24 +307,38 @@ void AttentionBlock::repair(const Matrix &values, const PartialResult &result, c
         memset(sums, 0, static_cast<size_t>(columns) * sizeof(float));
         return;
     }
-    const int width = tile_kernels().width(isa_, values.dtype, false, 1);
+    // In f32, where every position is a row of the panels.
+    const BlockedRows weights = {reinterpret_cast<char *>(scores_), weights_.rows, XForm::f32, weights_.rounded};
+    convert(weights, scores_, row, 1, tile.column, tile.columns);
+    Panels wide = values;
+    if (values.dtype != DType::f32) {
+        const int64_t row_first = round_down(first, row_inputs(values.dtype));
+        wide = widened(values, 0, panels, row_first, first + inputs - row_first,
+                       widened_ + k_block * layout_.key_inputs());
+    }
+    const int width = tile_kernels().width(isa_, XForm::f32, wide.dtype, false, 1);
     for (int64_t panel = 0; panel < panels; panel += width) {
-        multiply(scores_ + row * x_pitch + first, 1, 1, false, values, panel, std::min<int64_t>(width, panels - panel),
-                 first, inputs, sums + panel * panel_width, columns, {values.at(panel, first), 0, 0});
+        const Panels w = wide.from(panel, first);
+        multiply(weights, row, first, 1, 1, false, w, std::min<int64_t>(width, panels - panel), inputs,
+                 sums + panel * panel_width, columns, {w.data, 0, 0});
     }
 }
 
-void AttentionBlock::multiply(const float *x, int rows, int64_t tiles, bool prefetch4, const Matrix &w, int64_t panel,
-                              int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
+/** Brings values into the form in which they are multiplied, if that is another. */
+void AttentionBlock::convert(const BlockedRows &into, const float *values, int64_t row, int64_t rows, int64_t column,
+                             int64_t columns) const {
+    if (into.rounded && columns > 0) {
+        const float *const first = values + row * x_pitch + column;
+        into.store(isa_, row, column, {reinterpret_cast<char *>(const_cast<float *>(first)), DType::f32, x_pitch},
+                   columns, rows);
+    }
+}
+
+void AttentionBlock::multiply(const BlockedRows &x, int64_t row, int64_t first, int rows, int64_t tiles, bool prefetch4,
+                              const Panels &w, int64_t panels, int64_t inputs, float *sums, int64_t sums_pitch,
                               const Prefetch &prefetch) {
-    x_.set_data(x);
-    x_.set_dim(0, inputs, 1);
-    x_.set_dim(1, rows, x_pitch);
-    x_.set_dim(2, tiles, rows * x_pitch);
-    w_.set_data(w.at(panel, input));
-    w_.set_dim(0, panel_width, 1);
-    w_.set_dim(1, inputs, panel_width);
-    w_.set_dim(2, panels, w.panel_stride);
+    w_.set_data(w.data);
+    w.describe(w_, inputs, panels);
     sums_.set_data(sums);
     sums_.set_dim(0, panel_width, 1);
     sums_.set_dim(1, panels, panel_width);
@@ -321,15 +346,26 @@ void AttentionBlock::multiply(const float *x, int rows, int64_t tiles, bool pref
     sums_.set_dim(3, tiles, rows * sums_pitch);
     next_.set_data(prefetch.data ? prefetch.data : w.data);
     next_.set_dim(1, panels, prefetch.panel_bytes);
-    kernel_function(TileKernels::kernel(prefetch4, rows), w.dtype,
-                    isa_)({.x = x_,
-                           .w = w_,
-                           .so_far = sums_,
-                           .first = true,
-                           .depth = static_cast<int32_t>(inputs),
-                           .next = next_,
-                           .next_step = static_cast<int32_t>(prefetch.step),
-                           .sum = sums_});
+    const auto call = [&](const auto &kernel, auto &buffer, int64_t steps) {
+        buffer.set_dim(0, steps, 1);
+        buffer.set_dim(1, rows, x.row_bytes() / 4);
+        buffer.set_dim(2, tiles, rows * x.row_bytes() / 4);
+        kernel({.x = buffer,
+                .w = w_,
+                .so_far = sums_,
+                .first = true,
+                .depth = static_cast<int32_t>(steps),
+                .next = next_,
+                .next_step = static_cast<int32_t>(prefetch.step),
+                .sum = sums_});
+    };
+    if (x.form == XForm::pairs) {
+        pairs_.set_data(x.at(row, 0) + first / 2 * 4);
+        call(kernel_function(TileKernels::pairs_kernel(prefetch4, rows), w.dtype, isa_), pairs_, (inputs + 1) / 2);
+    } else {
+        x_.set_data(x.floats_at(row, 0) + first);
+        call(kernel_function(TileKernels::kernel(prefetch4, rows), w.dtype, isa_), x_, inputs);
+    }
 }
 
 void AttentionBlock::add(const char *head, int64_t block, bool more) {

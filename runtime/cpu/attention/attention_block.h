@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "core/row_iterator.h"
+#include "cpu/linear/gemm.h"
 #include "cpu/linear/microkernels.h"
+#include "cpu/linear/panels.h"
 #include "layout/kv.h"
 
 namespace halyard {
@@ -35,7 +37,7 @@ struct QueryBlock {
 
 /** Rows of a query block at most; and of those blocks that fill their tiles best. */
 constexpr int64_t max_attention_rows = 64;
-int64_t best_attention_rows(halyard_isa isa, int64_t head_dim);
+int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim);
 
 /** What rows have seen of some blocks of keys: the maximum of their scores, the sum of the exponentials of the scores
  *  less the maximum, and the values weighted by these. */
@@ -59,13 +61,15 @@ public:
     /** Of scratch, for query blocks of `rows` rows at most. */
     static int64_t scratch_floats(int64_t rows, const KvLayout &layout);
 
-    /** softcap: 0 for none. */
-    AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap,
+    /** softcap: 0 for none. rounded: queries and weights go to bf16 before they are multiplied. */
+    AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout &layout, float scale, float softcap, bool rounded,
                    float *scratch);
 
-    /** Starts a block of queries. Its rows are to be stored at queries(), x_pitch from one to the next. */
+    /** Starts a block of queries. Its rows are to be stored at queries(), x_pitch from one to the next; then they are
+     *  loaded(). */
     void begin(const QueryBlock &block, const Visibility &visibility);
     float *queries() const { return queries_; }
+    void loaded() const { convert(multiplied_queries_, queries_, 0, block_.rows(), 0, layout_.head_dim); }
 
     /** The blocks of keys in which rows see some: [first_block, end_block). */
     int64_t first_block() const;
@@ -89,17 +93,6 @@ private:
                                   // blocks of lanes
         bool masked;              // not all of the columns are seen by all rows
     };
-    /** Keys or values of a block. */
-    struct Matrix {
-        const char *data;
-        DType dtype;
-        int64_t panel_stride;  // elements
-
-        int64_t panel_bytes() const { return panel_stride * size_of(dtype); }
-        const char *at(int64_t panel, int64_t input) const {
-            return data + panel * panel_bytes() + input * panel_width * size_of(dtype);
-        }
-    };
     /** What is prefetched into the cache during a GEMM: with each prefetch so many bytes of every panel. */
     struct Prefetch {
         const char *data;
@@ -108,16 +101,19 @@ private:
     };
 
     void find_tiles(int64_t block);
-    void scores(const Matrix &keys, const Matrix &next);
+    // Keys or values of a block.
+    void scores(const Panels &keys, const Panels &next);
     void softmax(const PartialResult &result);
-    void weigh(const Matrix &values, const Matrix &next, const PartialResult &result);
-    void repair(const Matrix &values, const PartialResult &result, const Tile &tile, int64_t row);
-    Matrix widened(const Matrix &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs, float *memory);
+    void weigh(const Panels &values, const Panels &next, const PartialResult &result);
+    void repair(const Panels &values, const PartialResult &result, const Tile &tile, int64_t row);
+    Panels widened(const Panels &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs, float *memory);
     int64_t panels_at_once(DType dtype, int64_t panels) const;
-    Prefetch prefetch_ahead(const Matrix &w, int64_t panel, int64_t input, int64_t bytes) const;
-    Prefetch prefetch_next(const Matrix &next, int64_t panel, int64_t input, int64_t inputs, int64_t tiles) const;
-    void multiply(const float *x, int rows, int64_t tiles, bool prefetch4, const Matrix &w, int64_t panel,
-                  int64_t panels, int64_t input, int64_t inputs, float *sums, int64_t sums_pitch,
+    Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;
+    Prefetch prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const;
+    void convert(const BlockedRows &into, const float *values, int64_t row, int64_t rows, int64_t column,
+                 int64_t columns) const;
+    void multiply(const BlockedRows &x, int64_t row, int64_t first, int rows, int64_t tiles, bool prefetch4,
+                  const Panels &w, int64_t panels, int64_t inputs, float *sums, int64_t sums_pitch,
                   const Prefetch &prefetch);
 
     int64_t tile_row(int64_t tile) const { return tile * tile_rows_; }
@@ -127,12 +123,13 @@ private:
     const int64_t max_rows_;
     const KvLayout &layout_;
     float scale_, softcap_;
-    float *queries_, *scores_;                // [row][x_pitch]
-    float *statistics_[2];                    // of merged blocks, in turns
-    float *factors_;                          // [so far or block][statistics_pitch]
-    float *results_[2];                       // of all blocks so far, and of one
-    float *widened_;                          // keys and values of a block
-    int32_t visible_[max_attention_rows][2];  // first and end, from the tile's column
+    float *queries_, *scores_;                  // [row][x_pitch]
+    BlockedRows multiplied_queries_, weights_;  // as they are multiplied: in the same place, or in pairs
+    float *statistics_[2];                      // of merged blocks, in turns
+    float *factors_;                            // [so far or block][statistics_pitch]
+    float *results_[2];                         // of all blocks so far, and of one
+    float *widened_;                            // keys and values of a block
+    int32_t visible_[max_attention_rows][2];    // first and end, from the tile's column
 
     QueryBlock block_;
     Visibility visibility_;
@@ -144,7 +141,7 @@ private:
     Tile tile_[max_attention_rows];
 
     Buffer<3, float> x_;
-    Buffer<3> w_;
+    Buffer<3> pairs_, w_;
     Buffer<4, float> sums_;
     Buffer<2> next_;
     Buffer<2, int32_t> visible_buffer_;

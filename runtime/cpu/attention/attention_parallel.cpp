@@ -54,14 +54,14 @@ struct Plan {
     /** Of a head: first the packing, then the blocks of rows. */
     int64_t items() const { return pack_items + row_blocks(); }
 
-    Plan(const halyard_context &context, halyard_isa isa, const AttentionCall &call) {
+    Plan(const halyard_context &context, halyard_isa isa, XForm form, const AttentionCall &call) {
         const Heads &q = call.q, &k = call.k;
         const auto divide_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
         key_heads = k.batch * k.heads;
         const int64_t group = q.heads / k.heads;
         head_blocks = divide_up(group, max_attention_rows);
         heads_per_block = divide_up(group, head_blocks);
-        const int64_t rows = best_attention_rows(isa, q.head_dim);
+        const int64_t rows = best_attention_rows(isa, form, q.head_dim);
         queries = std::max<int64_t>(1, std::min(q.tokens, rows / heads_per_block));
         pack_items = 0;
         max_blocks = 0;
@@ -144,6 +144,7 @@ struct Work {
     const Plan &plan;
     const AttentionCall &call;
     const KvLayout &layout;
+    bool rounded;
     halyard_isa isa;
     View q_norm_weight, k_norm_weight;  // f32
     int64_t positions;                  // that are packed at a time
@@ -169,7 +170,7 @@ class Worker {
 public:
     Worker(Work &work, float *scratch)
         : work_(work), plan_(work.plan), call_(work.call),
-          rows_(work.isa, plan_.max_rows(), work.layout, call_.scale, call_.softcap, scratch),
+          rows_(work.isa, plan_.max_rows(), work.layout, call_.scale, call_.softcap, work.rounded, scratch),
           staged_keys_(scratch + AttentionBlock::scratch_floats(plan_.max_rows(), work.layout)),
           staged_values_(staged_keys_ + work.staged_floats()),
           q_norm_(work.isa, DType::f32, HALYARD_NORM_RMS, call_.rms, work.q_norm_weight, View()),
@@ -391,6 +392,7 @@ private:
             float *const row = data + i * block.heads * x_pitch;
             rotate(work_.isa, *call_.rope, block.position + i, row, x_pitch, block.heads, row, x_pitch);
         }
+        rows_.loaded();
     }
 
     void store(const Rows &rows, const PartialResult &result) {
@@ -447,11 +449,12 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
         return;
     }
     const halyard_isa isa = best_isa(context.max_isa);
-    const Plan plan(context, isa, call);
-    const KvLayout copied = {DType::f32, call.k.head_dim, call.k.tokens};
+    const KvLayout copied = {call.rounded ? call.k.view.dtype : DType::f32, call.k.head_dim, call.k.tokens};
     const KvLayout &layout = call.cache ? call.cache->layout : copied;
+    const bool rounded = call.rounded && layout.dtype == DType::bf16;
+    const Plan plan(context, isa, form_of_x(isa, rounded ? DType::bf16 : DType::f32, layout.dtype), call);
     const int64_t positions = std::min(parameters.attention_pack_positions, max_packed_positions);
-    Work work = {plan, call, layout, isa, View(), View(), positions, nullptr, nullptr, nullptr, nullptr};
+    Work work = {plan, call, layout, rounded, isa, View(), View(), positions, nullptr, nullptr, nullptr, nullptr};
 
     const int64_t row_blocks = plan.keys_shared ? plan.key_heads * plan.row_blocks() : 0;
     Workspace workspace(context, device_of(call.q.view));

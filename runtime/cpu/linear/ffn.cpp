@@ -1,7 +1,7 @@
 // Feed-forward networks on the processor as one call: norm, first GEMM with its activation or gated unit, second GEMM, residual.
 //
 // A block of rows at a time: what lies between the GEMMs is written as the second one reads it, in f32, and does not
-// leave the caches but for its size. Nothing of it is rounded to the storage type.
+// leave the caches but for its size. What is multiplied is rounded to bf16 where the call says so; nothing else is.
 #include <climits>
 
 #include "core/cast.h"
@@ -47,8 +47,13 @@ public:
                     widen(isa_, {source, call_.x.dtype}, in_f32, 0, width_, 1);
                     source = reinterpret_cast<char *>(in_f32);
                 }
-                kernel(source, 0, reinterpret_cast<char *>(normalized), 0, width_, 1);
-                blocked.store_row(row++, normalized, width_);
+                const TypedRows of_row = {reinterpret_cast<char *>(normalized), DType::f32};
+                kernel(source, 0, of_row.data, 0, width_, 1);
+                for (int64_t k = 0; k < width_; k += k_block) {
+                    blocked.store(isa_, row, k, {of_row.data + k * size_of(DType::f32), DType::f32},
+                                  std::min<int64_t>(k_block, width_ - k), 1);
+                }
+                row++;
             });
         });
         blocked.clear_from(rows, width_);
@@ -74,11 +79,14 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     Layer up(call.up, call.activation, call.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
     const Product up_product(context, isa, rows, up), down_product(context, isa, rows, down);
     InputNorm norm(context, isa, call);
-    const int64_t x_floats = BlockedRows::floats(Tiling::max_rows(block), d_model);
-    const int64_t hidden_floats = BlockedRows::floats(Tiling::max_rows(block), d_ff);
+    const DType between = call.rounded ? DType::bf16 : DType::f32;
+    const XForm x_form = form_of_x(isa, plain_norm || call.rounded ? between : call.x.dtype, call.up->dtype);
+    const XForm hidden_form = form_of_x(isa, between, call.down->dtype);
+    const int64_t x_bytes = BlockedRows::bytes(x_form, Tiling::max_rows(block), d_model);
+    const int64_t hidden_bytes = BlockedRows::bytes(hidden_form, Tiling::max_rows(block), d_ff);
     const bool has_bias = call.bias.data || call.bias_up.data, has_bias_down = call.bias_down.data;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book<float>(x_floats), hidden_rows = workspace.book<float>(hidden_floats);
+    const auto x_copy = workspace.book(x_bytes), hidden_rows = workspace.book(hidden_bytes);
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
     const auto of_norm = workspace.book<float>(plain_norm ? norm.scratch_floats() : 0);
@@ -109,8 +117,9 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     y.merge();
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const Tiling tiling(isa, count);
-        const BlockedRows input = {workspace[x_copy], tiling.rows()}, hidden = {workspace[hidden_rows], tiling.rows()};
+        const Tiling up_tiling(isa, x_form, count), down_tiling(isa, hidden_form, count);
+        const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form, call.rounded},
+                          hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded};
         if (plain_norm) {
             norm.load(x, row, count, input);
         } else {
@@ -127,7 +136,8 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         }
         OutputView to_hidden;
         to_hidden.blocked = &hidden;
-        up_product.run(input, tiling, count, scale, mean, to_hidden, workspace[of_threads]);
+        to_hidden.dtype = between;
+        up_product.run(input, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         OutputView destination;
@@ -135,7 +145,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual;
         destination.first_row = row;
-        down_product.run(hidden, tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
+        down_product.run(hidden, down_tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "core/system/environment.h"
 #include "core/workspace.h"
 #include "cpu/linear/microkernels.h"
+#include "cpu/linear/panels.h"
 
 namespace halyard {
 namespace {
@@ -70,14 +71,56 @@ int threads_for(const halyard_context &context, int64_t bytes) {
 
 void BlockedRows::clear_from(int64_t used, int64_t features) const {
     for (int64_t block = 0; block < blocks(features) && used < rows; block++) {
-        memset(at(used, block), 0, static_cast<size_t>((rows - used) * x_pitch) * sizeof(float));
+        memset(at(used, block), 0, static_cast<size_t>((rows - used) * row_bytes()));
     }
 }
 
-void BlockedRows::store_row(int64_t row, const float *values, int64_t features) const {
-    for (int64_t k = 0; k < features; k += k_block) {
-        memcpy(at(row, k / k_block), values + k,
-               static_cast<size_t>(std::min<int64_t>(k_block, features - k)) * sizeof(float));
+XForm form_of_x(halyard_isa isa, DType x, DType weights) {
+    return x == DType::bf16 && weights == DType::bf16 && tile_kernels().tallest(isa, XForm::pairs) > 0 ? XForm::pairs
+                                                                                                       : XForm::f32;
+}
+
+namespace {
+
+/** Consecutive values as pairs. */
+void to_pairs(const char *values, int64_t count, char *pairs) {
+    const auto word = [](uint32_t pair) { return pair << 16 | pair >> 16; };  // the earlier one comes in the lower half
+    for (int64_t i = 0; i < count / 2; i++) {
+        uint32_t pair;
+        memcpy(&pair, values + 4 * i, 4);
+        pair = word(pair);
+        memcpy(pairs + 4 * i, &pair, 4);
+    }
+    if (count % 2 != 0) {
+        uint16_t last;
+        memcpy(&last, values + 2 * (count - 1), 2);
+        const uint32_t pair = word(last);
+        memcpy(pairs + 2 * (count - 1), &pair, 4);
+    }
+}
+
+}  // namespace
+
+void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+                        int64_t count) const {
+    const int64_t block = feature / k_block, in_block = feature % k_block;
+    if (form == XForm::f32 && (!rounded || values.dtype == DType::bf16)) {
+        widen(isa, values, floats_at(row, block) + in_block, x_pitch, features, count);
+        return;
+    }
+    alignas(64) uint16_t rounded_row[k_block];
+    TypedRows of_row = {reinterpret_cast<char *>(rounded_row), DType::bf16};
+    for (int64_t i = 0; i < count; i++) {
+        if (values.dtype == DType::bf16) {
+            of_row.data = values.row(i);
+        } else {
+            cast(isa, {values.row(i), values.dtype}, of_row, features, 1);
+        }
+        if (form == XForm::pairs) {
+            to_pairs(of_row.data, features, at(row + i, block) + 2 * in_block);
+        } else {
+            widen(isa, of_row, floats_at(row + i, block) + in_block, 0, features, 1);
+        }
     }
 }
 
@@ -91,8 +134,7 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
             int64_t row = begin;
             const Part part = {first_row + begin, first_row + end, k, std::min<int64_t>(k + k_block, features)};
             x.for_each_piece(part, max_block_rows, k_block, [&](const Rows::Piece &piece) {
-                widen(isa, {piece.data[0], dtype, piece.pitch[0]}, blocked.at(row, k / k_block), x_pitch, piece.columns,
-                      piece.rows);
+                blocked.store(isa, row, k, {piece.data[0], dtype, piece.pitch[0]}, piece.columns, piece.rows);
                 row += piece.rows;
             });
         }
@@ -100,8 +142,8 @@ void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, D
     blocked.clear_from(rows, features);
 }
 
-Tiling::Tiling(halyard_isa isa, int64_t rows) {
-    const int tallest = tile_kernels().max_rows[index_of(isa)];
+Tiling::Tiling(halyard_isa isa, XForm x, int64_t rows) {
+    const int tallest = tile_kernels().tallest(isa, x);
     if (rows <= tallest) {
         tile_rows = static_cast<int>(rows);
         tiles = 1;
@@ -188,9 +230,12 @@ public:
         : call_(call), weights_(call.weights),
           multiply_(kernel_function(TileKernels::kernel(call.prefetch4, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
+          multiply_pairs_(
+              kernel_function(TileKernels::pairs_kernel(call.product.isa_, call.prefetch4, call.tiling.tile_rows),
+                              call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
-          widened_(sums_ + call.tiling.rows() * sums_pitch_), input_bytes_(panel_width * size_of(weights_.dtype)) {}
+          widened_(sums_ + call.tiling.rows() * sums_pitch_) {}
 
     /** Computes group `group`, and prefetches what group `following` begins with (none if negative). */
     void operator()(int64_t group, int64_t following) {
@@ -198,13 +243,13 @@ public:
         for (int64_t panel = begin; panel < end; panel += call_.tile_panels) {
             const int64_t panels = std::min<int64_t>(call_.tile_panels, end - panel);
             for (int64_t k = 0; k < weights_.in_features; k += k_block) {
-                const char *after = address(panel, k);
+                const char *after = weights(panel, k).data;
                 if (k + k_block < weights_.in_features) {
-                    after = address(panel, k + k_block);
+                    after = weights(panel, k + k_block).data;
                 } else if (panel + panels < end) {
-                    after = address(panel + panels, 0);
+                    after = weights(panel + panels, 0).data;
                 } else if (following >= 0) {
-                    after = address(following * call_.group_panels, 0);
+                    after = weights(following * call_.group_panels, 0).data;
                 }
                 multiply(panel, panels, k, sums_ + (panel - begin) * panel_width, after);
             }
@@ -213,30 +258,21 @@ public:
     }
 
 private:
-    const char *address(int64_t panel, int64_t k) const {
-        return weights_.panel_data + panel * weights_.panel_bytes() + k * input_bytes_;
+    Panels weights(int64_t panel, int64_t k) const {
+        return Panels{weights_.panel_data, weights_.dtype, weights_.panel_bytes()}.from(panel, k);
     }
 
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const int64_t depth = std::min<int64_t>(k_block, weights_.in_features - k);
         const Tiling &tiling = call_.tiling;
-        const char *block = address(panel, k);
-        int64_t panel_pitch = weights_.in_features * panel_width;
+        Panels block = weights(panel, k);
         if (call_.widen) {
-            const TypedRows wide = {reinterpret_cast<char *>(widened_), DType::f32, k_block * panel_width};
-            cast(call_.product.isa_, {const_cast<char *>(block), weights_.dtype, panel_pitch}, wide,
-                 depth * panel_width, panels);
-            block = wide.data;
-            panel_pitch = wide.pitch;
+            const Panels wide = {reinterpret_cast<char *>(widened_), DType::f32, input_bytes(k_block, DType::f32)};
+            widen_panels(call_.product.isa_, block, wide, depth, panels);
+            block = wide;
         }
-        x_.set_data(call_.x.at(0, k / k_block));
-        x_.set_dim(0, depth, 1);
-        x_.set_dim(1, tiling.tile_rows, x_pitch);
-        x_.set_dim(2, tiling.tiles, tiling.tile_rows * x_pitch);
-        w_.set_data(block);
-        w_.set_dim(0, panel_width, 1);
-        w_.set_dim(1, depth, panel_width);
-        w_.set_dim(2, panels, panel_pitch);
+        w_.set_data(block.data);
+        block.describe(w_, depth, panels);
         sum_.set_data(sums);
         sum_.set_dim(0, panel_width, 1);
         sum_.set_dim(1, panels, panel_width);
@@ -244,22 +280,41 @@ private:
         sum_.set_dim(3, tiling.tiles, tiling.tile_rows * sums_pitch_);
         const int64_t prefetch_pitch =
             weights_.panel_bytes() <= INT32_MAX / max_group_panels ? weights_.panel_bytes() : 0;
-        const int64_t interval = call_.prefetch4 ? prefetch4_interval : 1;
-        int32_t step = static_cast<int32_t>((input_bytes_ * interval + tiling.tiles - 1) / tiling.tiles);
+        const int64_t interval = prefetch_interval(call_.prefetch4, block.dtype);
+        const int64_t interval_bytes = interval * panel_width * size_of(weights_.dtype);
+        int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
         if (tiling.tiles == 1) {
-            after = address(panel, k) + parameters.gemm_prefetch_bytes / panels;
-            step = static_cast<int32_t>(input_bytes_);
+            after = weights(panel, k).data + parameters.gemm_prefetch_bytes / panels;
+            step = static_cast<int32_t>(interval_bytes);
         }
         next_.set_data(after);
         next_.set_dim(1, panels, prefetch_pitch);
-        multiply_({.x = x_,
-                   .w = w_,
-                   .so_far = sum_,
-                   .first = k == 0,
-                   .depth = static_cast<int32_t>(depth),
-                   .next = next_,
-                   .next_step = step,
-                   .sum = sum_});
+        const auto call = [&](const auto &multiply, const auto &x, int64_t steps) {
+            multiply({.x = x,
+                      .w = w_,
+                      .so_far = sum_,
+                      .first = k == 0,
+                      .depth = static_cast<int32_t>(steps),
+                      .next = next_,
+                      .next_step = step,
+                      .sum = sum_});
+        };
+        const auto describe = [&](auto &x, int64_t steps) {
+            const int64_t pitch = call_.x.row_bytes() / 4;
+            x.set_dim(0, steps, 1);
+            x.set_dim(1, tiling.tile_rows, pitch);
+            x.set_dim(2, tiling.tiles, tiling.tile_rows * pitch);
+        };
+        if (call_.x.form == XForm::pairs) {
+            const int64_t pairs = (depth + 1) / 2;
+            pairs_.set_data(call_.x.at(0, k / k_block));
+            describe(pairs_, pairs);
+            call(multiply_pairs_, pairs_, pairs);
+        } else {
+            x_.set_data(call_.x.floats_at(0, k / k_block));
+            describe(x_, depth);
+            call(multiply_, x_, depth);
+        }
     }
 
     /** From the sums of panels [begin, end) to outputs. */
@@ -280,10 +335,18 @@ private:
             return;
         }
         while (column < columns_end) {
-            const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block);
-            char *data = reinterpret_cast<char *>(y.blocked->at(0, column / k_block) + column % k_block);
-            store(begin, (column - first_column) * stripes, 0, call_.rows, block_end - column, data, x_pitch, nullptr,
-                  0);
+            const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block),
+                          columns = block_end - column;
+            const int64_t packed = (column - first_column) * stripes;
+            if (y.blocked->rounded) {
+                // By way of what is for widened panels, which are not in use now.
+                const TypedRows rounded = {reinterpret_cast<char *>(widened_), DType::bf16, max_group_columns};
+                store(begin, packed, 0, call_.rows, columns, rounded.data, rounded.pitch, nullptr, 0);
+                y.blocked->store(call_.product.isa_, 0, column, rounded, columns, call_.rows);
+            } else {
+                char *data = reinterpret_cast<char *>(y.blocked->floats_at(0, column / k_block) + column % k_block);
+                store(begin, packed, 0, call_.rows, columns, data, x_pitch, nullptr, 0);
+            }
             column = block_end;
         }
     }
@@ -321,13 +384,13 @@ private:
     const Call &call_;
     const halyard_weights &weights_;
     const KernelCall<arguments::Matmul> multiply_;
+    const KernelCall<arguments::MatmulPairs> multiply_pairs_;
     const KernelCall<arguments::Epilogue> epilogue_;
     float *const sums_;  // [row][group_panels * 16]
     const int64_t sums_pitch_;
     float *const widened_;  // [tile_panels][k_block][16]
-    const int64_t input_bytes_;
     Buffer<3, float> x_;
-    Buffer<3> w_;
+    Buffer<3> pairs_, w_;
     Buffer<4, float> sum_;
     Buffer<2> next_, residual_, y_;
     Buffer<2, float> sum2_;
@@ -354,7 +417,9 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
     const int64_t sums = rows * max_group_panels * panel_width;
-    const int64_t widened = layer.weights->dtype == DType::f32 ? 0 : int64_t{max_tile_panels} * k_block * panel_width;
+    const int64_t rounded = rows * max_group_columns / 2;
+    const int64_t widened =
+        layer.weights->dtype == DType::f32 ? 0 : std::max(int64_t{max_tile_panels} * k_block * panel_width, rounded);
     thread_bytes_ = Workspace::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -369,16 +434,26 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               row_scale ? row_scale : neutral.ones,
               row_mean ? row_mean : neutral.zeros,
               y,
-              weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles,
+              x.form == XForm::f32 && weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles,
               false,
               0,
               0,
               0,
               0};
-    const auto &widths =
-        tile_kernels().panels[index_of(isa_)][static_cast<int>(call.widen ? DType::f32 : weights.dtype)];
-    call.prefetch4 = tiling.tiles >= prefetch4_interval && widths[true][tiling.tile_rows] > 0;
-    call.tile_panels = widths[call.prefetch4][tiling.tile_rows];
+    const auto width = [&](bool prefetch4) {
+        return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
+    };
+    if (is_amx(isa_, x.form)) {
+        // Sums of a few panels stay in the first-level cache. A single tile of rows has few of them, and of many tiles the
+        // rows are read less often where more panels take them. Every thread is to get some groups.
+        call.tile_panels = tiling.tiles > 1 && tiling.tiles <= 8 ? 4 : max_group_panels;
+        while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
+            call.tile_panels /= 2;
+        }
+    } else {
+        call.prefetch4 = tiling.tiles >= prefetch4_interval && width(true) > 0;
+        call.tile_panels = width(call.prefetch4);
+    }
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.
     if (weights.in_features * panel_width > INT32_MAX / max_group_panels) {
         call.tile_panels = 1;

@@ -4,11 +4,13 @@
 
 #include <atomic>
 
+#include "core/cast.h"
 #include "core/check.h"
 #include "core/context.h"
 #include "core/handles/weights.h"
 #include "core/kernel_call.h"
 #include "core/row_iterator.h"
+#include "cpu/linear/microkernels.h"
 #include "layout/matmul.h"
 
 namespace halyard {
@@ -21,21 +23,33 @@ void run_tasks(const halyard_context &context, int count, const Task &task) {
         const_cast<Task *>(&task));
 }
 
-/** Rows of x as the matmul kernels read them: f32, the inputs in blocks, [k block][row][x_pitch]. */
+/** Rows of x as the matmul kernels read them: the inputs in blocks, [k block][row][x_pitch] of f32 or [k block][row]
+ *  [x_pair_pitch] of pairs. The pair of an odd last input has 0 beside it. */
 struct BlockedRows {
-    float *data;
+    char *data;
     int64_t rows;  // of memory, whole tiles: those beyond the last row of x are zeros
+    XForm form;
+    bool rounded = false;  // values are rounded to bf16 when they are stored; pairs are
 
-    float *at(int64_t row, int64_t block) const { return data + (block * rows + row) * x_pitch; }
+    int64_t row_bytes() const { return row_bytes(form); }
+    char *at(int64_t row, int64_t block) const { return data + (block * rows + row) * row_bytes(); }
+    float *floats_at(int64_t row, int64_t block) const { return reinterpret_cast<float *>(at(row, block)); }
 
+    static constexpr int64_t row_bytes(XForm form) { return 4 * (form == XForm::pairs ? x_pair_pitch : x_pitch); }
     static int64_t blocks(int64_t features) { return (features + k_block - 1) / k_block; }
-    static int64_t floats(int64_t rows, int64_t features) { return blocks(features) * rows * x_pitch; }
+    static int64_t bytes(XForm form, int64_t rows, int64_t features) {
+        return blocks(features) * rows * row_bytes(form);
+    }
 
     /** Makes zeros of the rows from `used` on. */
     void clear_from(int64_t used, int64_t features) const;
-    /** Stores `features` consecutive values of one row. */
-    void store_row(int64_t row, const float *values, int64_t features) const;
+    /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair. */
+    void store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+               int64_t rows) const;
 };
+
+/** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
+XForm form_of_x(halyard_isa isa, DType x, DType weights);
 
 /** How many of `rows` rows go through the GEMMs at a time, at most max_block_rows: half of the second-level cache holds them
  *  for one k block, if no parameter says otherwise. */
@@ -47,10 +61,10 @@ struct Tiling {
     int tile_rows;
     int64_t tiles;
 
-    Tiling(halyard_isa isa, int64_t rows);
+    Tiling(halyard_isa isa, XForm x, int64_t rows);
     int64_t rows() const { return tile_rows * tiles; }
     /** A bound on rows() for every call of at most `rows` rows. */
-    static int64_t max_rows(int64_t rows) { return rows + max_tile_rows; }
+    static int64_t max_rows(int64_t rows) { return rows + std::max(max_tile_rows, amx_tile_rows); }
 };
 
 /** A linear layer bound to everything but the rows of a call. */
@@ -70,7 +84,7 @@ struct Layer {
     void set_bias(const View &bias, const View &bias_up, halyard_isa isa, float *memory);
 };
 
-/** Copies features of rows of x, whatever its dtype, into blocks. */
+/** Stores rows of x, whatever its dtype, in blocks. */
 void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
                int64_t rows, int64_t features, const BlockedRows &blocked);
 

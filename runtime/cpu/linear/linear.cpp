@@ -16,9 +16,9 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     Layer layer(call.weights, call.activation, call.beta);
     const Product product(context, isa, rows, layer);
     const bool has_bias = call.bias.data || call.bias_up.data;
-    const int64_t x_floats = BlockedRows::floats(Tiling::max_rows(block), features);
+    const XForm form = form_of_x(isa, call.rounded ? DType::bf16 : call.x.dtype, call.weights->dtype);
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book<float>(x_floats);
+    const auto x_copy = workspace.book(BlockedRows::bytes(form, Tiling::max_rows(block), features));
     const auto bias_copy = workspace.book<float>(has_bias ? layer.bias_floats() : 0);
     const auto scales = workspace.book<float>(call.row_scale.data ? block : 0);
     const auto means = workspace.book<float>(call.row_mean.data ? block : 0);
@@ -41,8 +41,8 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     y.merge();
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const Tiling tiling(isa, count);
-        const BlockedRows blocked = {workspace[x_copy], tiling.rows()};
+        const Tiling tiling(isa, form, count);
+        const BlockedRows blocked = {workspace[x_copy], tiling.rows(), form, call.rounded};
         load_rows(context, isa, x, call.x.dtype, row, count, features, blocked);
         if (scale) {
             gather(call.row_scale, row, count, scale);

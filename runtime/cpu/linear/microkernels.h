@@ -11,10 +11,24 @@ namespace halyard {
  *  weights that come next, a line each time. */
 constexpr int prefetch4_interval = 4;
 
-/** Tiles by instruction set, dtype of the weights, kind (prefetch4 or not) and rows. */
+/** Inputs from one prefetch of a kernel to the next. */
+constexpr int prefetch_interval(bool prefetch4, DType weights) {
+    return prefetch4 ? prefetch4_interval : row_inputs(weights);
+}
+
+/** What the kernels read of x: f32, or pairs of bf16 (layout/matmul.h). */
+enum class XForm { f32, pairs };
+
+/** Rows of the tallest tile of AMX. It has one kernel for tiles of every height, any number of them and of panels. */
+constexpr int amx_tile_rows = 16;
+constexpr bool is_amx(halyard_isa isa, XForm x) {
+    return isa == HALYARD_ISA_AMX && x == XForm::pairs;
+}
+
+/** Tiles by instruction set, form of x, dtype of the weights, kind (prefetch4 or not) and rows. */
 struct TileKernels {
-    int8_t panels[isa_count][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
-    int8_t max_rows[isa_count] = {};
+    int8_t panels[isa_count][2][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
+    int8_t max_rows[isa_count][2] = {};
 
     /** Those of the build. */
     constexpr TileKernels() {
@@ -26,17 +40,38 @@ struct TileKernels {
     }
 
     static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
-        return {static_cast<Kernel>(static_cast<int>(prefetch4 ? Kernel::matmul_prefetch4_1 : Kernel::matmul_1) + rows -
-                                    1)};
+        return {higher(prefetch4 ? Kernel::matmul_prefetch4_1 : Kernel::matmul_1, rows)};
     }
-    constexpr int width(halyard_isa isa, DType dtype, bool prefetch4, int rows) const {
-        return panels[index_of(isa)][static_cast<int>(dtype)][prefetch4][rows];
+    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(halyard_isa isa, bool prefetch4, int rows) {
+        return is_amx(isa, XForm::pairs)
+                   ? kernels::matmul_tiles
+                   : KernelOf<arguments::MatmulPairs>{
+                         higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
     }
-    constexpr void set(Kernel tile, DType dtype, int isa, int width) {
-        const bool prefetch4 = tile >= Kernel::matmul_prefetch4_1;
-        const int rows = static_cast<int>(tile) - static_cast<int>(kernel(prefetch4, 1).kernel) + 1;
-        panels[isa][static_cast<int>(dtype)][prefetch4][rows] = static_cast<int8_t>(width);
-        max_rows[isa] = max_rows[isa] < rows ? static_cast<int8_t>(rows) : max_rows[isa];
+    constexpr int width(halyard_isa isa, XForm x, DType weights, bool prefetch4, int rows) const {
+        return panels[index_of(isa)][static_cast<int>(x)][static_cast<int>(weights)][prefetch4][rows];
+    }
+    /** Rows of the tallest tile; 0 where there are no tiles for such an x. */
+    constexpr int tallest(halyard_isa isa, XForm x) const {
+        return is_amx(isa, x) ? amx_tile_rows : max_rows[index_of(isa)][static_cast<int>(x)];
+    }
+
+    constexpr void set(Kernel tile, DType weights, int isa, int width) {
+        // In the order of the table of kernels.
+        constexpr Kernel firsts[] = {Kernel::matmul_1, Kernel::matmul_prefetch4_1, Kernel::matmul_pairs_1,
+                                     Kernel::matmul_pairs_prefetch4_1};
+        int kind = 3;
+        while (tile < firsts[kind]) {
+            kind--;
+        }
+        const int rows = static_cast<int>(tile) - static_cast<int>(firsts[kind]) + 1, x = kind / 2;
+        panels[isa][x][static_cast<int>(weights)][kind % 2][rows] = static_cast<int8_t>(width);
+        max_rows[isa][x] = max_rows[isa][x] < rows ? static_cast<int8_t>(rows) : max_rows[isa][x];
+    }
+
+private:
+    static constexpr Kernel higher(Kernel of_one_row, int rows) {
+        return static_cast<Kernel>(static_cast<int>(of_one_row) + rows - 1);
     }
 };
 

@@ -36,7 +36,7 @@ public:
     Packer(const PackSources &sources, const PackKernels &kernels, char *block)
         : sources_(sources), kernels_(kernels), transposed_(sources.layout == HALYARD_WEIGHT_OUT_IN),
           matrices_(sources.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
-          offset_(sources.unit_offset ? 1.0f : 0.0f),
+          row_inputs_(row_inputs(sources.weight.dtype)), offset_(sources.unit_offset ? 1.0f : 0.0f),
           column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
           column_bias_(column_sums_ + sources.geometry.panels * panel_width),
           panel_data_(block + panels_offset(sources.geometry.panels)) {
@@ -81,7 +81,7 @@ private:
         // The last panel may not be full, and is copied to a place where it is; so are elements too far apart for the
         // kernels' 32-bit indices.
         const int64_t full = sources_.out_features / panel_width;
-        if (transposed_ || too_far_apart() || first >= full) {
+        if (transposed_ || too_far_apart() || first >= full || sources_.in_features % row_inputs_ != 0) {
             return 1;
         }
         const int64_t pitch = panel_pitch();
@@ -89,8 +89,8 @@ private:
         return static_cast<int>(std::min({std::min(end, full) - first, addressable, int64_t{max_group}}));
     }
 
-    /** Elements from one panel of a matrix to its next. */
-    int64_t panel_pitch() const { return sources_.in_features * panel_width * matrices_; }
+    /** From one panel of a matrix to its next, in what a row holds of a column. */
+    int64_t panel_pitch() const { return sources_.geometry.panel_bytes * matrices_ / (size_ * row_inputs_); }
 
     bool too_far_apart() const {
         const int64_t steps = transposed_ ? panel_width : chunk_in_out;
@@ -110,8 +110,8 @@ private:
         const int64_t first_packed = first * matrices_ + which;
         const int64_t columns =
             std::min<int64_t>(panel_width, sources_.out_features - first * panel_width);  // of a panel
-        const bool stage =
-            columns < panel_width || too_far_apart() || (transposed_ && sources_.in_features < min_transposed_inputs);
+        const bool stage = columns < panel_width || too_far_apart() || sources_.in_features % row_inputs_ != 0 ||
+                           (transposed_ && sources_.in_features < min_transposed_inputs);
         for (int i = 0; i < count; i++) {
             XXH3_64bits_reset_withSeed(&hashes_[i], panel_seed(first_packed + i * matrices_));
             std::fill_n(sums_[i], panel_width, 0.0);
@@ -125,23 +125,22 @@ private:
             if (stage) {
                 piece = staged(piece, inputs, columns);
             }
-            char *target = panel_data_ + first_packed * sources_.geometry.panel_bytes + k * panel_width * size_;
-            if (sources_.norm_weight.data) {
-                norm_weight_.set_data(sources_.norm_weight.data + k * size_);
-            }
-            move(piece, inputs, sources_.norm_weight.data != nullptr, target, count);
+            char *target =
+                panel_data_ + first_packed * sources_.geometry.panel_bytes + input_bytes(k, sources_.weight.dtype);
+            move(piece, inputs, sources_.norm_weight.data ? sources_.norm_weight.data + k * size_ : nullptr, target,
+                 count);
             if (columns < panel_width) {
                 clear_columns(target, inputs, columns);  // 0 times a norm's weight may be -0 or NaN
             }
             for (int i = 0; i < count; i++) {
                 const char *packed = target + i * matrices_ * sources_.geometry.panel_bytes;
                 add(kernels_.sums, packed, inputs, sums_[i]);
-                XXH3_64bits_update(&hashes_[i], packed, inputs * panel_width * size_);
+                XXH3_64bits_update(&hashes_[i], packed, input_bytes(inputs, sources_.weight.dtype));
             }
             if (sources_.norm_bias.data) {
                 factor_.set_data(sources_.norm_bias.data + k * size_);
                 for (int i = 0; i < count; i++) {
-                    move({piece.data + i * panel_width * size_, piece.pitch}, inputs, false, unfolded_, 1);
+                    move({piece.data + i * panel_width * size_, piece.pitch}, inputs, nullptr, unfolded_, 1);
                     add(kernels_.weighted_sums, unfolded_, inputs, bias_sums_[i]);
                 }
             }
@@ -175,26 +174,29 @@ private:
         return {staged_, pitch};
     }
 
-    /** Packs a piece into `count` panels, the norm's weight folded in or not. */
-    void move(const Piece &piece, int64_t inputs, bool folded, char *target, int count) {
-        // Too few inputs to transpose: the piece is a staged one, which has room for more, and so must the target.
-        const bool widen = transposed_ && inputs < min_transposed_inputs;
-        const int64_t moved = widen ? min_transposed_inputs : inputs;
+    /** Packs a piece into `count` panels, the norm's weight of its inputs folded in if it is not null. */
+    void move(const Piece &piece, int64_t inputs, const char *norm_weight, char *target, int count) {
+        // Too few inputs to transpose, or half a row: the piece is a staged one, whose other inputs are 0, and the target and
+        // the norm's weight must have room for them too.
+        const bool few = transposed_ && inputs < min_transposed_inputs;
+        const bool widen = few || inputs % row_inputs_ != 0;
+        const int64_t moved = few ? min_transposed_inputs : inputs + inputs % row_inputs_;
         source_.set_data(piece.data);
         source_.set_dim(0, transposed_ ? moved : count * panel_width, 1);
         source_.set_dim(1, transposed_ ? count * panel_width : moved, piece.pitch);
+        norm_weight_.set_data(norm_weight);
         norm_weight_.set_dim(0, moved, 1);
-        panels_.set_data(widen ? few_ : target);
-        panels_.set_dim(1, moved, panel_width);
+        panels_.set_data(few ? few_ : target);
+        panels_.set_dim(1, moved / row_inputs_, panel_width);
         panels_.set_dim(2, count, count == 1 ? 0 : panel_pitch());
-        if (widen && folded) {
-            memcpy(few_weights_, sources_.norm_weight.data, inputs * size_);
-            norm_weight_.set_data(few_weights_);
+        if (widen && norm_weight) {
+            memcpy(staged_weights_, norm_weight, inputs * size_);
+            norm_weight_.set_data(staged_weights_);
         }
-        (folded ? kernels_.folded
-                : kernels_.as_it_is)({.w = source_, .norm_weight = norm_weight_, .offset = offset_, .panels = panels_});
-        if (widen) {
-            memcpy(target, few_, inputs * panel_width * size_);
+        (norm_weight ? kernels_.folded : kernels_.as_it_is)(
+            {.w = source_, .norm_weight = norm_weight_, .offset = offset_, .panels = panels_});
+        if (few) {
+            memcpy(target, few_, input_bytes(inputs, sources_.weight.dtype));
         }
     }
 
@@ -210,8 +212,9 @@ private:
     }
 
     void clear_columns(char *packed, int64_t inputs, int64_t columns) const {
-        for (int64_t input = 0; input < inputs; input++) {
-            memset(packed + (input * panel_width + columns) * size_, 0, (panel_width - columns) * size_);
+        const int64_t held = size_ * row_inputs_;
+        for (int64_t row = 0; row * row_inputs_ < inputs; row++) {
+            memset(packed + (row * panel_width + columns) * held, 0, (panel_width - columns) * held);
         }
     }
 
@@ -228,7 +231,7 @@ private:
     const PackSources &sources_;
     const PackKernels &kernels_;
     const bool transposed_;
-    const int64_t matrices_, size_;
+    const int64_t matrices_, size_, row_inputs_;
     float offset_;
     float *const column_sums_, *const column_bias_;
     char *const panel_data_;
@@ -242,7 +245,7 @@ private:
     alignas(64) char staged_[panel_width * max_chunk * sizeof(float)];
     alignas(64) char unfolded_[panel_width * max_chunk * sizeof(float)];
     alignas(64) char few_[panel_width * min_transposed_inputs * sizeof(float)];
-    alignas(64) char few_weights_[min_transposed_inputs * sizeof(float)] = {};
+    alignas(64) char staged_weights_[max_chunk * sizeof(float)] = {};
 };
 
 /** Fills a block from sources that are in order. */
@@ -257,7 +260,7 @@ void pack_block(const halyard_context &context, const PackSources &sources, char
 
     PackedHeader header = {};
     memcpy(header.magic, packed_magic, sizeof(packed_magic));
-    header.version = packed_version;
+    header.version = packed_version(sources.weight.dtype);
     header.dtype = static_cast<uint32_t>(sources.weight.dtype);
     header.gated = sources.gated;
     header.norm_folded = sources.norm_folded;

@@ -6,7 +6,8 @@
  * of threads may run one, each with a cache of its own. The rules of halyard.h hold.
  *
  * Between its GEMMs a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
- * the residual stream in f32 from the embedding to the logits.
+ * the residual stream in f32 from the embedding to the logits. What a GEMM takes is rounded to bf16 where matrices and x
+ * (of a stack the matrices) are of that dtype, unless the context says otherwise (halyard_context_set_products).
  *
  * Both are for processors or, in a library that was built with HALYARD_CUDA, for a CUDA device, where their weights lie
  * then: calls take tensors and caches of that device, put their work into the context's stream and return. There a block

@@ -45,7 +45,7 @@
  *   device is not freed.
  *
  * @par Environment variables
- *   Read when the library is loaded: HALYARD_NUM_THREADS and HALYARD_MAX_ISA (see the contexts below); HALYARD_VERBOSE=1,
+ *   Read when the library is loaded: HALYARD_NUM_THREADS, HALYARD_MAX_ISA and HALYARD_PRODUCTS (see the contexts below); HALYARD_VERBOSE=1,
  *   which writes a line for every call to stderr, or to the file that HALYARD_VERBOSE_FILE names, and 2, which writes one
  *   for every kernel besides (docs/verbose.md). An empty one counts as not set, and a value that makes no sense is ignored,
  *   which is said once on stderr.
@@ -111,22 +111,32 @@ HALYARD_API const char *halyard_version(void);
 /** @defgroup isa Instruction sets
  *  @{ */
 
-/** Variants the kernels are built for, weakest first. A library holds those of one processor. */
+/** Variants the kernels are built for, weakest first. A library holds those of one processor. The values stay what they
+ *  are; new ones will lie between them. */
 typedef enum halyard_isa HALYARD_AS_INT {
-    HALYARD_ISA_SSE41 = 0,  /**< "sse41":     x86-64 with SSE4.1 */
-    HALYARD_ISA_AVX2 = 1,   /**< "avx2":      AVX2, FMA, F16C */
-    HALYARD_ISA_AVX512 = 2, /**< "avx512":    AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
-    HALYARD_ISA_NEON = 3,   /**< "neon":      any 64-bit ARM */
+    HALYARD_ISA_SSE41 = 10,  /**< "sse41":       x86-64 with SSE4.1 */
+    HALYARD_ISA_AVX2 = 20,   /**< "avx2":        AVX2, FMA, F16C */
+    HALYARD_ISA_AVX512 = 30, /**< "avx512":      AVX-512 F, BW, CD, DQ, VL (Skylake-SP and later, Zen 4 and later) */
+    HALYARD_ISA_AVX512_BF16 = 40, /**< "avx512_bf16": products of bf16 by AVX-512 BF16, else AVX-512 (Zen 4 and later;
+                                       also runs on Sapphire Rapids and later, where it is slower than AVX-512) */
+    HALYARD_ISA_AMX = 50,   /**< "amx":         products of bf16 by AMX, else AVX-512 (Sapphire Rapids and later) */
+    HALYARD_ISA_NEON = 110, /**< "neon":        any 64-bit ARM */
     HALYARD_ISA_NEON_FP16 =
-        4, /**< "neon_fp16": ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
+        120, /**< "neon_fp16":   ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
 } halyard_isa;
 
-/** Number of values of halyard_isa, those of other processors included: 0 to halyard_isa_count() - 1. */
+/** Number of values of halyard_isa, those of other processors included. */
 HALYARD_API int halyard_isa_count(void);
-/** "sse41", "avx2", "avx512", "neon", "neon_fp16"; null if `isa` is not a value of the enumeration. */
+/** The values of halyard_isa in ascending order, for `index` from 0 to halyard_isa_count() - 1; -1 for others. */
+HALYARD_API halyard_isa halyard_isa_at(int index);
+/** "sse41", "avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_fp16"; null if `isa` is not a value of the
+ *  enumeration. */
 HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
+/** 1 if it is supported and calls may choose it by themselves, else 0: of a supported variant that is slower on this CPU
+ *  than a lesser one. */
+HALYARD_API int halyard_isa_preferred(halyard_isa isa);
 
 /** 1 if this library was built with the operation, whose name is one of operations.cmake ("layer_norm", "ffn"), else 0: its
  *  functions then answer HALYARD_UNSUPPORTED. halyard/config.h says the same to the preprocessor. */
@@ -165,12 +175,28 @@ typedef void (*halyard_parallel_for)(void *user, int count, void (*task)(void *c
 HALYARD_API halyard_status halyard_context_set_parallel_for(halyard_context *context, halyard_parallel_for parallel_for,
                                                             void *user);
 
-/** Caps the instruction set: calls use the best supported variant not above `isa`. HALYARD_UNSUPPORTED if it is one of
- *  another processor than the library is built for. The environment variable
+/** Caps the instruction set: calls use `isa` itself if it is supported, preferred or not; else the best preferred variant
+ *  below it. HALYARD_UNSUPPORTED if it is one of another processor than the library is built for. The environment variable
  *  HALYARD_MAX_ISA (a name as halyard_isa_name gives, read once) caps every context besides. */
 HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context, halyard_isa isa);
 /** The variant that calls with this context (null: the default) use. */
 HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
+
+/** To what the inputs of products are rounded that no caller sees: what lies between the products of a feed-forward network,
+ *  of attention, of a block or a stack. Values other than these may come to be used. */
+typedef enum halyard_products HALYARD_AS_INT {
+    HALYARD_PRODUCTS_STORAGE =
+        0, /**< to bf16 where weights and activations are: once before a product, to nearest even, and
+                                       never more often than PyTorch does */
+    HALYARD_PRODUCTS_FULL = 1, /**< to nothing: they are f32 */
+} halyard_products;
+
+/** How products of calls with this context are taken: HALYARD_PRODUCTS_STORAGE if neither this nor the environment variable
+ *  HALYARD_PRODUCTS ("storage" or "full", read when the library is loaded) says another. docs/numerics.md says what is
+ *  rounded. On CUDA devices it changes nothing. */
+HALYARD_API halyard_status halyard_context_set_products(halyard_context *context, halyard_products products);
+/** What is in force (null: the default context). */
+HALYARD_API halyard_products halyard_context_products(const halyard_context *context);
 
 /** Norms, add and cast that read and write at least this many bytes in all write their outputs around the caches, which
  *  saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default, the size of
@@ -456,8 +482,9 @@ HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, 
  *  regular file is replaced: links are refused too. */
 HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, const char *path);
 /** Maps a file that halyard_weights_save wrote. Header, size and checksum are verified: a truncated or altered file,
- *  another kind of file and one of another version are refused, each with its own message. The file must not be
- *  changed while the weights are in use. */
+ *  another kind of file and one of a later version are refused, each with its own message. The file must not be
+ *  changed while the weights are in use. bf16 weights of version 1 are converted into memory of their own, which is
+ *  what halyard_weights_data gives then. */
 HALYARD_API halyard_status halyard_weights_load(const char *path, halyard_weights **weights);
 /** The same for packed bytes in memory (64-byte aligned), which must outlive the weights. */
 HALYARD_API halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights);

@@ -67,11 +67,13 @@ inline const char *version() noexcept {
 
 /// Instruction sets, weakest first. A library holds those of one processor.
 enum class Isa {
-    sse41 = HALYARD_ISA_SSE41,          ///< x86-64 with SSE4.1
-    avx2 = HALYARD_ISA_AVX2,            ///< AVX2, FMA, F16C
-    avx512 = HALYARD_ISA_AVX512,        ///< AVX-512 F, BW, CD, DQ, VL
-    neon = HALYARD_ISA_NEON,            ///< any 64-bit ARM
-    neon_fp16 = HALYARD_ISA_NEON_FP16,  ///< ARMv8.2 with half-precision arithmetic
+    sse41 = HALYARD_ISA_SSE41,              ///< x86-64 with SSE4.1
+    avx2 = HALYARD_ISA_AVX2,                ///< AVX2, FMA, F16C
+    avx512 = HALYARD_ISA_AVX512,            ///< AVX-512 F, BW, CD, DQ, VL
+    avx512_bf16 = HALYARD_ISA_AVX512_BF16,  ///< products of bf16 by AVX-512 BF16
+    amx = HALYARD_ISA_AMX,                  ///< products of bf16 by AMX
+    neon = HALYARD_ISA_NEON,                ///< any 64-bit ARM
+    neon_fp16 = HALYARD_ISA_NEON_FP16,      ///< ARMv8.2 with half-precision arithmetic
 };
 
 /// "sse41", "avx2", "avx512", "neon", "neon_fp16".
@@ -82,6 +84,17 @@ inline const char *to_string(Isa isa) noexcept {
 /// Whether this library holds the variant and this machine can run it.
 inline bool supported(Isa isa) noexcept {
     return halyard_isa_supported(static_cast<halyard_isa>(isa)) != 0;
+}
+
+/// To what the inputs of products are rounded that no caller sees.
+enum class Products {
+    storage = HALYARD_PRODUCTS_STORAGE,  ///< to bf16 where weights and activations are
+    full = HALYARD_PRODUCTS_FULL,        ///< to nothing
+};
+
+/// Whether calls may choose it by themselves on this machine.
+inline bool preferred(Isa isa) noexcept {
+    return halyard_isa_preferred(static_cast<halyard_isa>(isa)) != 0;
 }
 
 /* ---- Element types ---------------------------------------------------------------------------------------- */
@@ -370,7 +383,13 @@ public:
     /// The bound in force.
     int num_threads() const noexcept { return halyard_context_num_threads(get()); }
 
-    /// Calls use the best variant that the machine supports and that is not above `isa`.
+    /// To what the inputs of products are rounded that no caller sees.
+    void set_products(Products products) {
+        check(halyard_context_set_products(get(), static_cast<halyard_products>(products)));
+    }
+    /// See set_products().
+    Products products() const noexcept { return static_cast<Products>(halyard_context_products(get())); }
+    /// Calls use `isa` if the machine supports it, else the best preferred variant below.
     void set_max_isa(Isa isa) { check(halyard_context_set_max_isa(get(), static_cast<halyard_isa>(isa))); }
     /// The variant that calls with this context use.
     Isa isa() const noexcept { return static_cast<Isa>(halyard_context_isa(get())); }

@@ -36,4 +36,8 @@ bool processor_runs(halyard_isa isa) {
     }
 }
 
+bool processor_prefers(halyard_isa) {
+    return true;
+}
+
 }  // namespace halyard

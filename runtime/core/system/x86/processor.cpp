@@ -2,6 +2,8 @@
 #include "core/dispatch.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace halyard {
 namespace {
@@ -10,6 +12,24 @@ namespace {
 bool cpu_has_f16c() {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+
+/** AMX with its products of bf16 and of 8-bit integers, and an operating system that saves the tiles. */
+bool cpu_has_amx() {
+    unsigned eax, ebx, ecx, edx;
+    constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, amx_int8 = 1u << 25, tile_state = 3u << 17;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (~edx & (amx_bf16 | amx_tile | amx_int8)) != 0) {
+        return false;
+    }
+    __asm__("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
+    return (eax & tile_state) == tile_state;
+}
+
+/** Whether this process may use tiles. Linux wants to be asked, from 5.16 on, because a thread's state grows by them: it
+ *  refuses where an alternate signal stack is too small for that. Emulators and sandboxes refuse as they like. */
+bool amx_permitted() {
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, a number of XCR0's bits
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
 }  // namespace
@@ -26,9 +46,19 @@ bool processor_runs(halyard_isa isa) {
         return processor_runs(HALYARD_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case HALYARD_ISA_AVX512_BF16:
+        return processor_runs(HALYARD_ISA_AVX512) && __builtin_cpu_supports("avx512bf16");
+    case HALYARD_ISA_AMX:
+        return processor_runs(HALYARD_ISA_AVX512) && cpu_has_amx() && amx_permitted();
     default:
         return false;
     }
+}
+
+// Intel's processors take four times as long for a dot product of pairs as for a multiply-add, others as long.
+bool processor_prefers(halyard_isa isa) {
+    __builtin_cpu_init();
+    return isa != HALYARD_ISA_AVX512_BF16 || !__builtin_cpu_is("intel");
 }
 
 }  // namespace halyard

@@ -1,0 +1,50 @@
+// Makes the operands of the rows that are no tensors of rows, and what should come out: a layer, attention, a transformer block,
+// a model; and calls the library on them.
+#ifndef HALYARD_BENCH_CASES_OPERANDS_H
+#define HALYARD_BENCH_CASES_OPERANDS_H
+
+#include "benchmark_case.h"
+#include "operations/reference_block.h"
+
+namespace halyard::bench {
+
+/** Matrices "first", "up" of a gated unit and "down" of an FFN; vectors "bias" and "bias_down". */
+void prepare_layer(BenchmarkCase &bench_case);
+
+/** Inputs q, k and v. Of a decode, the keys and values of the positions before it are the matrices "keys" and "values",
+ * [sequences * cached, kv width], one sequence after the other. */
+void prepare_attention(BenchmarkCase &bench_case);
+halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set);
+
+/** As block_parameters() and, of a decode, as attention. */
+void prepare_block(BenchmarkCase &bench_case);
+halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);
+
+/** The model, which becomes the one operand set, with a sample of what the library's logits are for the row's tokens, once
+ * those of a prompt of two tokens have been compared with float64. Matrices "embedding" and "head", [vocabulary, d], and a
+ * vector "norm"; those of block i as of blocks, after "i.". */
+void prepare_model(BenchmarkCase &bench_case);
+halyard_status call_model(BenchmarkCase &bench_case, OperandSet &set);
+
+// ---- what attention, blocks and models share ----
+
+/** A cache that holds a row's positions. */
+std::shared_ptr<halyard_kv_cache> make_cache(const CaseId &id, std::int64_t layers);
+/** Adds the matrices "keys" and "values" of a decode, which each operand set gets in a cache of its own. */
+void add_history(BenchmarkCase &bench_case);
+/** Forgets what a call appended to a cache; the status of the call, or of this. */
+halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache, halyard_status status);
+
+/** Matrices "q", "k", "v", "o", "gate", "up", "down" and vectors "q_bias", ..., "norm0", "norm0_bias", "norm1", "norm1_bias", as
+ * far as the block has them. Blocks with another `layer` have other values. */
+void add_block(Parameters &parameters, const std::string &prefix, const BlockForm &form, Dtype dtype, unsigned layer);
+/** Such a block of the library's, with memory of its own; and what references take. */
+std::shared_ptr<const halyard_block> make_block(const BenchmarkCase &bench_case, const std::string &prefix);
+operations::BlockValues block_values(const BenchmarkCase &bench_case, const std::string &prefix);
+
+/** Bytes of physical memory that this process has, without what its allocator keeps for later. */
+std::size_t resident_bytes();
+
+}  // namespace halyard::bench
+
+#endif

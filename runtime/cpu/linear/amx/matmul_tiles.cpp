@@ -1,0 +1,207 @@
+// The GEMM kernel of AMX, for any number of panels and tiles of up to 16 rows: generators/matmul.cpp for pairs of bf16, but
+// for the order of the sums.
+//
+// TDPBF16PS multiplies a tile of 16 rows and 16 pairs of inputs by one of 16 pairs and 16 columns, and adds the product to a
+// tile of sums: of each element
+//
+//     sum += (sum over the earlier inputs of the pairs) + (sum over the later inputs of the pairs)
+//
+// where both sums in parentheses start from 0, each pair a fused multiply-add, and denormals count as 0. So an element
+// depends on its inputs, 32 at a time and in order, and on nothing else: not on the rows beside it.
+#include <xmmintrin.h>
+
+#include <cstdint>
+
+#include "HalideRuntime.h"
+#include "layout/matmul.h"
+
+namespace halyard::amx {
+namespace {
+
+constexpr int tile_pairs = 16;
+constexpr int line_bytes = 64;  // of a row of a tile
+constexpr int weight_tile_bytes = tile_pairs * line_bytes;
+constexpr int panel_sum_bytes = panel_width * sizeof(float);
+
+// The instructions. Of the compilers' intrinsics, GCC's take nothing but literals and do not say what memory they read.
+template<int tile>
+void clear() {
+    __asm__ volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
+template<int tile>
+void load(const char *rows, int64_t pitch) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(pitch), "i"(tile) : "memory");
+}
+/** Does not keep them in the first-level cache. */
+template<int tile>
+void load_past_cache(const char *rows, int64_t pitch) {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(pitch), "i"(tile) : "memory");
+}
+template<int tile>
+void store(char *rows, int64_t pitch) {
+    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(rows), "r"(pitch), "i"(tile) : "memory");
+}
+template<int sum, int x, int w>
+void add_product() {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(x), "i"(w));
+}
+
+/** Tiles 0 to 3 hold sums, 4 and 5 rows of x, 6 and 7 weights. */
+struct alignas(64) Configuration {
+    uint8_t palette = 1, first_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+
+    Configuration(int tile_rows, int pairs) {
+        for (int tile = 0; tile < 8; tile++) {
+            row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? pairs * 4 : line_bytes);
+            rows[tile] = static_cast<uint8_t>(tile < 6 ? tile_rows : pairs);
+        }
+    }
+    void load() const { __asm__ volatile("ldtilecfg %0" : : "m"(*this)); }
+};
+
+/** What a product reads and writes. Pitches are in bytes. */
+struct Operands {
+    const char *x, *w, *so_far;
+    char *sum;
+    int64_t x_row, x_tile, w_panel, sum_row, sum_tile;
+    const char *next;  // weights to prefetch meanwhile
+    int64_t next_panel;
+    int next_step;  // bytes of each panel for each pair of inputs of a tile of rows
+    int steps;      // tiles of inputs
+    bool first;
+};
+
+/** The product of 1 or 2 tiles of rows and 1 or 2 panels. */
+template<int tiles, int panels>
+void multiply(const Operands &o) {
+    if (o.first) {
+        clear<0>();
+        clear<1>();
+        clear<2>();
+        clear<3>();
+    } else {
+        load<0>(o.so_far, o.sum_row);
+        if constexpr (panels > 1) {
+            load<1>(o.so_far + panel_sum_bytes, o.sum_row);
+        }
+        if constexpr (tiles > 1) {
+            load<2>(o.so_far + o.sum_tile, o.sum_row);
+        }
+        if constexpr (tiles > 1 && panels > 1) {
+            load<3>(o.so_far + o.sum_tile + panel_sum_bytes, o.sum_row);
+        }
+    }
+    const char *x = o.x, *w = o.w, *next = o.next;
+    const int64_t x_row = o.x_row, x_tile = o.x_tile, w_panel = o.w_panel, next_panel = o.next_panel;
+    const int next_lines = (tiles * tile_pairs * o.next_step + line_bytes - 1) / line_bytes;
+    for (int step = 0; step < o.steps; step++, x += line_bytes, w += weight_tile_bytes) {
+        // The first-level cache is for the weights, which the next rows need again.
+        load_past_cache<4>(x, x_row);
+        load<6>(w, line_bytes);
+        add_product<0, 4, 6>();
+        if constexpr (panels > 1) {
+            load<7>(w + w_panel, line_bytes);
+            add_product<1, 4, 7>();
+        }
+        if constexpr (tiles > 1) {
+            load_past_cache<5>(x + x_tile, x_row);
+            add_product<2, 5, 6>();
+        }
+        if constexpr (tiles > 1 && panels > 1) {
+            add_product<3, 5, 7>();
+        }
+        for (int line = 0; line < next_lines; line++, next += line_bytes) {
+            for (int panel = 0; panel < panels; panel++) {
+                _mm_prefetch(next + panel * next_panel, tiles > 1 ? _MM_HINT_T1 : _MM_HINT_T0);
+            }
+        }
+    }
+    store<0>(o.sum, o.sum_row);
+    if constexpr (panels > 1) {
+        store<1>(o.sum + panel_sum_bytes, o.sum_row);
+    }
+    if constexpr (tiles > 1) {
+        store<2>(o.sum + o.sum_tile, o.sum_row);
+    }
+    if constexpr (tiles > 1 && panels > 1) {
+        store<3>(o.sum + o.sum_tile + panel_sum_bytes, o.sum_row);
+    }
+}
+
+/** The product of all tiles of rows and 1 or 2 panels. */
+template<int panels>
+void multiply_rows(Operands o, int tiles) {
+    for (; tiles > 1; tiles -= 2) {
+        multiply<2, panels>(o);
+        o.x += 2 * o.x_tile;
+        o.so_far += 2 * o.sum_tile;
+        o.sum += 2 * o.sum_tile;
+        o.next += 2 * o.steps * tile_pairs * o.next_step;
+    }
+    if (tiles == 1) {
+        multiply<1, panels>(o);
+    }
+}
+
+void multiply_panels(Operands o, int tiles, int panels) {
+    for (; panels > 1; panels -= 2) {
+        multiply_rows<2>(o, tiles);
+        o.w += 2 * o.w_panel;
+        o.so_far += 2 * panel_sum_bytes;
+        o.sum += 2 * panel_sum_bytes;
+        o.next += 2 * o.next_panel;
+    }
+    if (panels == 1) {
+        multiply_rows<1>(o, tiles);
+    }
+}
+
+}  // namespace
+}  // namespace halyard::amx
+
+extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
+    using namespace halyard::amx;
+    const auto buffer = [&](int index) -> const halide_buffer_t & {
+        return *static_cast<const halide_buffer_t *>(arguments[index]);
+    };
+    const auto number = [&](int index) { return *static_cast<const int32_t *>(arguments[index]); };
+    const halide_buffer_t &x = buffer(0), &w = buffer(1), &so_far = buffer(2), &next = buffer(5), &sum = buffer(7);
+    const int pairs = number(4), tile_rows = x.dim[1].extent, tiles = x.dim[2].extent, panels = w.dim[2].extent;
+    constexpr int64_t element = 4;  // bytes of a pair and of a sum
+
+    Operands o;
+    o.x = reinterpret_cast<const char *>(x.host);
+    o.x_row = x.dim[1].stride * element;
+    o.x_tile = x.dim[2].stride * element;
+    o.w = reinterpret_cast<const char *>(w.host);
+    o.w_panel = w.dim[2].stride * element;
+    o.so_far = reinterpret_cast<const char *>(so_far.host);
+    o.sum = reinterpret_cast<char *>(sum.host);
+    o.sum_row = sum.dim[2].stride * element;
+    o.sum_tile = sum.dim[3].stride * element;
+    o.next = reinterpret_cast<const char *>(next.host);
+    o.next_panel = next.dim[1].stride;
+    o.next_step = number(6);
+    o.steps = pairs / tile_pairs;
+    o.first = *static_cast<const bool *>(arguments[3]);
+    if (o.steps > 0) {
+        Configuration(tile_rows, tile_pairs).load();
+        multiply_panels(o, tiles, panels);
+    }
+    if (const int rest = pairs % tile_pairs; rest > 0) {
+        if (o.steps > 0) {
+            o.x += o.steps * line_bytes;
+            o.w += o.steps * weight_tile_bytes;
+            o.so_far = o.sum;
+            o.first = false;
+        }
+        o.next_step = 0;
+        o.steps = 1;
+        Configuration(tile_rows, rest).load();
+        multiply_panels(o, tiles, panels);
+    }
+    __asm__ volatile("tilerelease");  // a thread's state is small again, and nothing is left behind in users' threads
+    return 0;
+}

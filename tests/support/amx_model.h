@@ -1,0 +1,56 @@
+// What the tile products of AMX compute, by scalar operations: the oracle of the instruction set amx.
+#ifndef HALYARD_TESTS_AMX_MODEL_H
+#define HALYARD_TESTS_AMX_MODEL_H
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+namespace halyard::tests {
+
+/** A denormal counts as 0 of the same sign. */
+inline float flushed(float value) {
+    return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
+}
+
+/** a b + c, rounded once, to nearest even, where a and b are bf16. Denormals count as 0: the operands, and a result that
+ *  would be one if its exponent were unbounded when it is rounded. */
+inline float fused_flushed(float a, float b, float c) {
+    a = flushed(a), b = flushed(b), c = flushed(c);
+    const float result = std::fmaf(a, b, c);
+    if (std::fabs(result) > 0x1p-126f || std::isnan(result)) {
+        return result;
+    }
+    // Near the least normal number: the same sum where there is room below. Neither c nor the smaller factor is large.
+    const auto [smaller, larger] = std::fabs(a) < std::fabs(b) ? std::pair(a, b) : std::pair(b, a);
+    const bool denormal = std::fabs(std::fmaf(smaller * 0x1p60f, larger, c * 0x1p60f)) < 0x1p-66f;
+    return denormal ? std::copysign(0.0f, result) : result;
+}
+
+/** One element of TDPBF16PS for up to 32 inputs, x(0) w(0) + x(1) w(1) + ..., on top of `sum`. Two chains, one over the
+ *  earlier and one over the later members of the pairs, begin at 0. */
+template<typename X, typename W>
+float add_tile_product(float sum, std::int64_t inputs, const X &x, const W &w) {
+    float chains[2] = {};
+    for (std::int64_t k = 0; k < inputs; k++) {
+        chains[k % 2] = fused_flushed(x(k), w(k), chains[k % 2]);
+    }
+    return flushed(flushed(sum) + flushed(chains[0] + chains[1]));
+}
+
+/** The sum over all inputs, a tile at a time. */
+template<typename X, typename W>
+float amx_sum(std::int64_t inputs, const X &x, const W &w) {
+    float sum = 0;
+    for (std::int64_t first = 0; first < inputs; first += 32) {
+        sum = add_tile_product(
+            sum, std::min<std::int64_t>(32, inputs - first), [&](std::int64_t k) { return x(first + k); },
+            [&](std::int64_t k) { return w(first + k); });
+    }
+    return sum;
+}
+
+}  // namespace halyard::tests
+
+#endif
