@@ -37,11 +37,6 @@ struct Options {
 
 constexpr int exit_wrong_result = 1, exit_usage = 2, exit_interrupted = 130;
 
-/** A sentence for who typed the command. */
-struct UsageError : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
 std::string utc_now() {
     const std::time_t now = std::time(nullptr);
     char text[32];
@@ -330,9 +325,6 @@ int main(int argc, char **argv) {
         return exit_usage;
     } catch (const std::regex_error &) {
         std::cerr << "halyard-bench: '" << options.filter << "' is no regular expression\n";
-        return exit_usage;
-    } catch (const WorkListError &error) {
-        std::cerr << "halyard-bench: " << error.what() << "\n";
         return exit_usage;
     } catch (const UsageError &error) {
         std::cerr << "halyard-bench: " << error.what() << "\n";

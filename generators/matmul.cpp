@@ -92,9 +92,11 @@ private:
     int steps_in_group() const {
         return std::max<int>(prefetch_interval, panels().inputs()) / panels().inputs() * steps_in_row();
     }
-    /** 0. The second input of a row is loaded again: what several rows of x leave of the registers is not for pairs. */
+    /** 0, in a way that the second input of a row is loaded again where the tile leaves no registers for pairs. */
     Expr again(const Expr &step) const {
-        return steps_in_row() > 1 && rows > 1 ? step % 2 * schedules::unknown_zero(next_step) : 0;
+        return steps_in_row() > 1 && !schedules::holds_pairs(rows, params.panels, this->get_target())
+                   ? step % 2 * schedules::unknown_zero(next_step)
+                   : 0;
     }
     Expr row_of(const Expr &step) const { return by_pairs ? step : panels().row(step); }
     Expr taken(const Expr &held, const Expr &step) const { return by_pairs ? held : panels().widen(held, step); }

@@ -2,7 +2,12 @@
 #ifndef HALYARD_SCHEDULES_MATMUL_H
 #define HALYARD_SCHEDULES_MATMUL_H
 
+#include <algorithm>
+
 #include "Halide.h"
+
+#include "runtime/layout/matmul.h"
+#include "schedules/machine.h"
 
 namespace halyard::schedules {
 
@@ -22,6 +27,13 @@ struct Matmul {
     Halide::Expr first;   // whether sum is block alone
     int group_size;       // inputs in a group
 };
+
+/** Whether a tile leaves registers for the pairs of a row of bf16 panels, beside its sums, widened weights, an element of x and
+ *  a mask. */
+inline bool holds_pairs(int rows, int panels, const Halide::Target &target) {
+    const int vectors = panels * std::max(1, panel_width / f32_lanes(target));
+    return vectors * (rows + 2) + 2 < vector_registers(target);
+}
 
 /** 0 for what is not negative, which the compiler cannot see: a load with it in its index is not merged with another. */
 inline Halide::Expr unknown_zero(const Halide::Expr &not_negative) {

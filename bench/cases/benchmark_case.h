@@ -13,7 +13,6 @@
 #include "operations/layers.h"
 #include "operations/operations.h"
 #include "operations/transformers.h"
-#include "parameters.h"
 #include "sample.h"
 #include "timing/streams.h"
 

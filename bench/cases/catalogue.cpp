@@ -8,16 +8,15 @@
 namespace halyard::bench {
 namespace {
 
-/** Rows point at their kernels, so these stay where they are. The kernel of that name, which `make` makes if it is new. */
-template<typename Make>
-const Kernel &kernel_named(const std::string &name, const Make &make) {
-    static std::deque<Kernel> made;
-    for (const Kernel &kernel : made) {
-        if (kernel.name == name) {
-            return kernel;
+/** Rows point at their kernels, so these stay where they are, one of each name. */
+const Kernel &kept(Kernel kernel) {
+    static std::deque<Kernel> all;
+    for (const Kernel &each : all) {
+        if (each.name == kernel.name) {
+            return each;
         }
     }
-    return made.emplace_back(make());
+    return all.emplace_back(std::move(kernel));
 }
 
 }  // namespace
@@ -102,22 +101,18 @@ const std::vector<Kernel> &layer_catalogue() {
 }
 
 const Kernel &attention_kernel(const HeadShape &heads) {
-    const Kernel kernel = make_attention(heads);
-    return kernel_named(kernel.name, [&] { return kernel; });
+    return kept(make_attention(heads));
 }
 
 const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
-    const std::string name = (form.is_model() ? "model." : "block.") + model;
-    return kernel_named(name, [&] {
-        Kernel kernel;
-        kernel.name = name;
-        kernel.operation = form.is_model() ? "model" : "block";
-        kernel.group = form.is_model() ? "models" : "blocks";
-        kernel.block = form;
-        kernel.prepare = form.is_model() ? prepare_model : prepare_block;
-        kernel.call = form.is_model() ? call_model : call_block;
-        return kernel;
-    });
+    Kernel kernel;
+    kernel.operation = form.is_model() ? "model" : "block";
+    kernel.name = kernel.operation + "." + model;
+    kernel.group = kernel.operation + "s";
+    kernel.block = form;
+    kernel.prepare = form.is_model() ? prepare_model : prepare_block;
+    kernel.call = form.is_model() ? call_model : call_block;
+    return kept(std::move(kernel));
 }
 
 }  // namespace halyard::bench

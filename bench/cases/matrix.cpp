@@ -2,6 +2,7 @@
 #include "matrix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 namespace halyard::bench {
@@ -111,6 +112,28 @@ double PeriodicMatrix::dot(const operations::Row &x, std::int64_t index) const {
         place = 0;
     }
     return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+// ---- Parameters ----
+
+void Parameters::add_matrix(const std::string &name, Dtype dtype, std::int64_t out, std::int64_t in, unsigned seed,
+                            double deviation) {
+    matrices.try_emplace(name, dtype, out, in, seed,
+                         deviation != 0 ? deviation : 1 / std::sqrt(static_cast<double>(in)));
+}
+
+void Parameters::add_vector(const std::string &name, Dtype dtype, std::int64_t width, unsigned seed, double mean) {
+    vectors[name] = random_vector(dtype, width, seed, mean);
+}
+
+const DLTensor *Parameters::vector(const std::string &name) const {
+    const auto found = vectors.find(name);
+    return found != vectors.end() ? &found->second->view : nullptr;
+}
+
+operations::Row Parameters::values(const std::string &name) const {
+    const auto found = vectors.find(name);
+    return found != vectors.end() ? found->second->row(0) : operations::Row();
 }
 
 }  // namespace halyard::bench

@@ -16,7 +16,7 @@ void prepare_layer(BenchmarkCase &bench_case);
 void prepare_attention(BenchmarkCase &bench_case);
 halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set);
 
-/** As block_parameters() and, of a decode, as attention. */
+/** As add_block() and, of a decode, as attention. */
 void prepare_block(BenchmarkCase &bench_case);
 halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);
 

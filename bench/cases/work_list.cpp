@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 
 namespace halyard::bench {
@@ -17,11 +18,11 @@ namespace fs = std::filesystem;
 /** A word of a file, and where it stands. */
 struct Word {
     std::string text;
-    const std::string *file;
+    std::shared_ptr<const std::string> file;
     int line, column;
 
     [[noreturn]] void wrong(const std::string &what) const {
-        throw WorkListError(*file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + what);
+        throw UsageError(*file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + what);
     }
 };
 
@@ -195,14 +196,13 @@ public:
     void read(const fs::path &path) {
         std::ifstream file(path);
         if (!file) {
-            throw WorkListError("cannot read '" + path.string() + "'");
+            throw UsageError("cannot read '" + path.string() + "'");
         }
         files_open.push_back(fs::weakly_canonical(path));
-        // Words keep a pointer to the name.
-        const std::string &name = *names.emplace_back(std::make_unique<std::string>(path.string()));
+        const auto name = std::make_shared<const std::string>(path.string());
         int number = 1;
         for (std::string line; std::getline(file, line); number++) {
-            const std::vector<Word> words = split({line.substr(0, line.find('#')), &name, number, 1}, " \t\r", false);
+            const std::vector<Word> words = split({line.substr(0, line.find('#')), name, number, 1}, " \t\r", false);
             if (!words.empty()) {
                 run(parse_statement(words), path);
             }
@@ -434,7 +434,6 @@ private:
     std::map<std::string, BlockForm> models;
     std::set<std::string> present;
     std::vector<fs::path> files_open;
-    std::vector<std::unique_ptr<std::string>> names;
 };
 
 }  // namespace
@@ -454,12 +453,12 @@ std::vector<CaseId> read_work_list(const std::string &list, const std::string &f
     const fs::path named = fs::path(folder) / (list + ".txt"),
                    path = fs::is_regular_file(named) ? named : fs::path(list);
     if (!fs::is_regular_file(path)) {
-        throw WorkListError("there is no work list '" + list + "'; there are: " + work_lists_in(folder));
+        throw UsageError("there is no work list '" + list + "'; there are: " + work_lists_in(folder));
     }
     Reader reader(folder, threads);
     reader.read(path);
     if (reader.rows.empty()) {
-        throw WorkListError("'" + path.string() + "' names no rows");
+        throw UsageError("'" + path.string() + "' names no rows");
     }
     return reader.rows;
 }

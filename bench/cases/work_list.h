@@ -13,8 +13,8 @@
 
 namespace halyard::bench {
 
-/** "FILE:LINE:COLUMN: what is wrong". */
-struct WorkListError : std::runtime_error {
+/** A sentence for who typed a command or wrote a list: of a list "FILE:LINE:COLUMN: what is wrong". */
+struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 

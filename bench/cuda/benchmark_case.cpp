@@ -110,11 +110,6 @@ private:
     std::unique_ptr<Tensor> vector_;
 };
 
-struct DestroyWeights {
-    void operator()(halyard_weights *weights) const { halyard_weights_destroy(weights); }
-};
-using Weights = std::unique_ptr<halyard_weights, DestroyWeights>;
-
 /** A linear layer or a feed-forward network; every set has matrices of its own. */
 class Layers : public BenchmarkCase {
 public:
@@ -163,7 +158,8 @@ private:
     const halyard_weights *pack(Tensor &matrix, const halyard_pack_options &options) {
         halyard_weights *packed = nullptr;
         succeed(halyard_weights_pack(nullptr, matrix.get(), &options, nullptr, 0, &packed));
-        return weights_.emplace_back(packed).get();
+        weights_.emplace_back(packed, halyard_weights_destroy);
+        return packed;
     }
 
     const CaseId case_;
@@ -171,7 +167,7 @@ private:
     const operations::LayerForm form_;
     std::vector<operations::LayerTensors> sets_;
     Tensors tensors_;
-    std::vector<Weights> weights_;
+    std::vector<std::shared_ptr<halyard_weights>> weights_;
 };
 
 /** Causal attention of the last `rows` of `width` positions, without a cache: four of `hidden` heads share one of keys. */

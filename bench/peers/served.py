@@ -17,8 +17,9 @@ The file says what the peer is:
 
 returns (calls, outputs, note): a call for each operand set, a function that gives the outputs of set 0 after its call,
 as NumPy arrays or what else has tofile(path), and what a reader should know of the row; it raises whatever says why it
-cannot do the row. Modules beside the file and beside this one can be imported; row_tensors.py
-and torch_rows.py read a request's tensors. In FOLDER lie the libraries that were built for peers (c_calls.py).
+cannot do the row. Modules beside the file and beside this one can be imported: row_tensors.py reads a request's tensors,
+row_functions.py puts a row together of a library's operations. In FOLDER lie the libraries that were built for peers
+(c_calls.py).
 
 A peer whose packages contradict those of others has a virtual environment of its own: peers/NAME in that of the
 interpreter. If the file cannot be imported, the peer is missing and the error says why: a NotImplementedError that it is

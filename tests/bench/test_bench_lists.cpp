@@ -45,7 +45,7 @@ protected:
     std::string error(const std::string &text) const {
         try {
             names(text);
-        } catch (const WorkListError &wrong) {
+        } catch (const UsageError &wrong) {
             std::string said = wrong.what();
             const std::size_t place = said.find(folder.string() + "/");
             return place == std::string::npos ? said : said.erase(place, folder.string().size() + 1);
@@ -162,7 +162,7 @@ TEST_F(WorkList, FilesThatAreNotThere) {
     try {
         read_work_list("nowhere", folder.string(), 1);
         FAIL() << "there is such a list";
-    } catch (const WorkListError &wrong) {
+    } catch (const UsageError &wrong) {
         EXPECT_THAT(wrong.what(), HasSubstr("there is no work list 'nowhere'; there are: list, models"));
     }
 }

@@ -4,7 +4,7 @@
 No kernel calls anything but memory functions: a call of expf, tanhf or fmaf is one call per element. Kernels for
 instruction sets with fused multiply-add use it in vectors wherever there is a loop, and no kernel uses registers or
 instructions of a stronger set than its own. The loops of matrix products keep their sums in registers (but where they
-emulate conversions of f16 besides) and fetch weights into the second-level cache.
+widen 16 bits with SSE4.1) and fetch weights into the second-level cache.
 """
 import argparse
 import collections
@@ -119,12 +119,12 @@ def product_loop(text, arch):
     return best, most
 
 
-def product_problems(text, arch, emulates_f16):
+def product_problems(text, arch, few_registers):
     body, products = product_loop(text, arch)
     if not body:
         yield "has no loop of multiplications"
     stack = sum(arch.stack in line for line in body)
-    if stack * 20 > products and not emulates_f16:
+    if stack * 20 > products and not few_registers:
         yield f"goes to the stack {stack} times in its innermost loop"
     if not any(arch.fetch in line for line in body) or arch.other_fetch in text:
         yield "does not fetch weights into the second-level cache"
@@ -154,7 +154,7 @@ def main():
             problems.append(f"{path.name} calls {', '.join(sorted(foreign))}")
 
         if is_tile:
-            problems += [f"{path.name} {problem}" for problem in product_problems(text, arch, path.stem.endswith("_f16_sse41"))]
+            problems += [f"{path.name} {problem}" for problem in product_problems(text, arch, path.stem.endswith("f16_sse41"))]
         mnemonics = collections.Counter(name for _, name, _, _ in instructions(text))
         if sum(mnemonics.values()) < 20:
             problems.append(f"{path.name} holds next to no code: was objdump understood?")

@@ -64,6 +64,10 @@ bool has_nan(const float *values, int64_t count) {
 
 }  // namespace
 
+XForm form_of_products(halyard_isa isa, bool rounded, DType cache) {
+    return isa == HALYARD_ISA_AMX ? XForm::f32 : form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache);
+}
+
 int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim) {
     if (parameters.attention_rows > 0) {
         return std::min(parameters.attention_rows, max_attention_rows);
@@ -96,7 +100,7 @@ AttentionBlock::AttentionBlock(halyard_isa isa, int64_t max_rows, const KvLayout
         scratch += floats;
         return piece;
     };
-    const XForm form = form_of_x(isa, rounded ? DType::bf16 : DType::f32, layout.dtype);
+    const XForm form = form_of_products(isa, rounded, layout.dtype);
     const auto multiplied = [&](float *values) {
         float *const memory = form == XForm::pairs ? take(rows * x_pair_pitch) : values;
         return BlockedRows{reinterpret_cast<char *>(memory), rows, form, rounded};

@@ -35,6 +35,9 @@ struct QueryBlock {
     int64_t rows() const { return queries * heads; }
 };
 
+/** What the products read of queries and weights, rounded to bf16 or not. Those of AMX take none of attention. */
+XForm form_of_products(halyard_isa isa, bool rounded, DType cache);
+
 /** Rows of a query block at most; and of those blocks that fill their tiles best. */
 constexpr int64_t max_attention_rows = 64;
 int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim);

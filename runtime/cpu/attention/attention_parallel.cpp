@@ -452,7 +452,7 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
     const KvLayout copied = {call.rounded ? call.k.view.dtype : DType::f32, call.k.head_dim, call.k.tokens};
     const KvLayout &layout = call.cache ? call.cache->layout : copied;
     const bool rounded = call.rounded && layout.dtype == DType::bf16;
-    const Plan plan(context, isa, form_of_x(isa, rounded ? DType::bf16 : DType::f32, layout.dtype), call);
+    const Plan plan(context, isa, form_of_products(isa, rounded, layout.dtype), call);
     const int64_t positions = std::min(parameters.attention_pack_positions, max_packed_positions);
     Work work = {plan, call, layout, rounded, isa, View(), View(), positions, nullptr, nullptr, nullptr, nullptr};
 

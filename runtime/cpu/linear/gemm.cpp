@@ -230,9 +230,10 @@ public:
         : call_(call), weights_(call.weights),
           multiply_(kernel_function(TileKernels::kernel(call.prefetch4, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
-          multiply_pairs_(
-              kernel_function(TileKernels::pairs_kernel(call.product.isa_, call.prefetch4, call.tiling.tile_rows),
-                              call.weights.dtype, call.product.isa_)),
+          multiply_pairs_(kernel_function(is_amx(call.product.isa_, XForm::pairs)
+                                              ? kernels::matmul_tiles
+                                              : TileKernels::pairs_kernel(call.prefetch4, call.tiling.tile_rows),
+                                          call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
           widened_(sums_ + call.tiling.rows() * sums_pitch_) {}

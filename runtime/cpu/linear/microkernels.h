@@ -42,11 +42,8 @@ struct TileKernels {
     static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
         return {higher(prefetch4 ? Kernel::matmul_prefetch4_1 : Kernel::matmul_1, rows)};
     }
-    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(halyard_isa isa, bool prefetch4, int rows) {
-        return is_amx(isa, XForm::pairs)
-                   ? kernels::matmul_tiles
-                   : KernelOf<arguments::MatmulPairs>{
-                         higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
+    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(bool prefetch4, int rows) {
+        return {higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
     }
     constexpr int width(halyard_isa isa, XForm x, DType weights, bool prefetch4, int rows) const {
         return panels[index_of(isa)][static_cast<int>(x)][static_cast<int>(weights)][prefetch4][rows];
