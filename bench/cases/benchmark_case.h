@@ -142,8 +142,8 @@ private:
 const std::vector<Kernel> &catalogue();
 /** Every layer. */
 const std::vector<Kernel> &layer_catalogue();
-/** An operation on tensors of rows, with scalars of its own or the description's. */
-Kernel tensor_kernel(const operations::Operation &operation, std::vector<double> scalars = {});
+/** An operation on tensors of rows. */
+Kernel tensor_kernel(const operations::Operation &operation);
 Kernel layer_kernel(const std::string &name, const LayerForm &form);
 /** Attention with these heads: "attention.32-8x128". */
 const Kernel &attention_kernel(const HeadShape &heads);

@@ -21,14 +21,14 @@ const Kernel &kept(Kernel kernel) {
 
 }  // namespace
 
-Kernel tensor_kernel(const operations::Operation &operation, std::vector<double> scalars) {
+Kernel tensor_kernel(const operations::Operation &operation) {
     Kernel kernel;
     kernel.name = operation.label;
     kernel.operation = operation.function.substr(std::string_view("halyard_").size());
     kernel.group = operation.group;
     kernel.common = operation.use == operations::Use::usual;
     kernel.tensors = &operation;
-    kernel.scalars = scalars.empty() ? operation.scalar_values() : std::move(scalars);
+    kernel.scalars = operation.scalar_values();
     kernel.inputs = kernel.outputs = 0;
     for (const operations::Operand &operand : operation.operands) {
         kernel.inputs += operand.role == operations::Role::input ? 1 : 0;

@@ -19,24 +19,16 @@
 namespace halyard::bench {
 namespace {
 
-// Of the calls that are in no list and bring no sizes of their own; of layers rows, inputs and outputs.
-constexpr tune::RowsAndWidth usual_shape = {48, 80};
-constexpr std::int64_t layer_shape[] = {6, 64, 96};
-
 std::vector<CaseId> all_calls() {
     std::vector<CaseId> calls = read_work_list("count", HALYARD_BENCH_SHAPES_DIR, 1);
-    for (const auto &kind : tune::unbenched_families()) {
-        const Kernel &kernel = kind->kernel;
+    const std::vector<tune::Shape> layer_shape = {{6, 64, 96}}, tensor_shape = {{48, 80}};
+    for (const tune::CaseFamily &family : tune::unbenched_families()) {
+        const Kernel &kernel = family.kernel;
         for (const Dtype dtype : operations::all_dtypes) {
-            if (kernel.layer) {
-                const auto &[rows, d, d_out] = layer_shape;
-                calls.push_back({&kernel, dtype, rows, d, false, 1, d_out});
-            } else if (kind->own) {
-                for (const auto &[rows, d] : kind->own->checks) {
-                    calls.push_back({&kernel, dtype, rows, d, false, 1});
-                }
-            } else {
-                calls.push_back({&kernel, dtype, usual_shape.rows, usual_shape.d, false, 1});
+            for (const tune::Shape &shape : kernel.layer            ? layer_shape
+                                            : family.checks.empty() ? tensor_shape
+                                                                    : family.checks) {
+                calls.push_back({&kernel, dtype, shape.rows, shape.d, false, 1, shape.d_out});
             }
         }
     }

@@ -5,8 +5,7 @@
 #define HALYARD_TUNE_CASE_FAMILIES_H
 
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -16,29 +15,21 @@ namespace halyard::tune {
 
 /** Rows, inputs and outputs of a call; `d_out` counts for products alone. */
 struct Shape {
-    std::int64_t rows, d, d_out;
-    bool cold;
+    std::int64_t rows, d, d_out = 0;
+    bool cold = false;
 };
 
-struct RowsAndWidth {
-    std::int64_t rows, d;
-};
-
-/** The shapes of a call that does not take any rows of any width. */
-struct OwnShapes {
-    std::vector<RowsAndWidth> probes, checks;  // that show which kernels it calls; that show whether they are right
-    std::function<std::optional<RowsAndWidth>(const Shape &shape)> timed;  // in place of a shape; nothing for none
-};
-
-/** A call of the library on any shape. */
+/** A call of the library on any shape, or on heads. */
 struct CaseFamily {
     bench::Kernel kernel;
-    /** Untimed, after a call, brings what came out into the outputs; may be null. */
-    std::function<void(bench::BenchmarkCase &bench_case)> finish;
-    std::optional<OwnShapes> own;
+    std::vector<Shape> checks = {};   // of heads: odd shapes, the last of which reaches all kernels of the call
+    std::optional<Shape> timed = {};  // in place of all others
 };
 
-const std::vector<std::unique_ptr<CaseFamily>> &unbenched_families();
+/** Heads of so many features as most models have them. A width that is no multiple is three heads. */
+constexpr std::int64_t usual_head_dim = 128;
+
+const std::deque<CaseFamily> &unbenched_families();
 
 }  // namespace halyard::tune
 

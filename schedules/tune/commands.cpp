@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 
 #include "bench/replace_file.h"
@@ -15,52 +14,37 @@
 namespace halyard::tune {
 namespace {
 
-void print_complaints(const std::vector<std::string> &complaints) {
-    for (const std::string &line : complaints) {
+void complain(const std::vector<std::string> &lines) {
+    for (const std::string &line : lines) {
         std::cerr << line << '\n';
     }
 }
 
-void print_space(const std::string &kernel, const std::string &family, const SearchSpace *space) {
-    std::string text;
-    for (const schedules::Tunable &parameter :
-         space == nullptr ? std::vector<schedules::Tunable>() : space->parameters) {
-        text += (text.empty() ? "" : "; ") + parameter.name;
-        for (std::size_t i = 0; i < parameter.values.size(); i++) {
-            text += (i == 0 ? " " : ", ") + std::to_string(parameter.values[i]);
-        }
-    }
-    std::printf("%-26s %-12s %s\n", kernel.c_str(), family.c_str(), text.empty() ? "none" : text.c_str());
-}
-
 }  // namespace
-
-std::string number(const char *format, double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), format, value);
-    return text;
-}
 
 int command_list(const Options &options) {
     for (const KernelInfo &kernel : kernel_table()) {
         if (is_chosen(options, kernel)) {
-            print_space(kernel.name, kernel.family, Variant{&kernel, "f32", isa_names().back()}.space());
+            const SearchSpace *space = Variant{0, &kernel, "", ""}.space();
+            std::printf("%-26s %-12s %s\n", kernel.name.c_str(), kernel.family.c_str(),
+                        space == nullptr ? "none" : text_of(*space).c_str());
         }
     }
     for (const SearchSpace &space : chosen_groups(options)) {
-        print_space("runtime." + space.family, "runtime", &space);
+        std::printf("%-26s %-12s %s\n", ("runtime." + space.family).c_str(), "runtime", text_of(space).c_str());
     }
     return 0;
 }
 
 std::string sentence_of(const json &record) {
     const Decision decision = decision_of(record);
-    const std::string ratio = text_of(decision.best) + " is " + number("%.3fx", decision.gain.ratio);
+    const std::string best = text_of(decision.best) + " is " + print("%.3fx", decision.ratio),
+                      usual = text_of(decision.defaults);
     return subject_of(record) + ": " +
-           (decision.is_better
-                ? ratio + " as fast as " + text_of(decision.defaults)
-                : text_of(decision.defaults) + " stays" + (decision.best == decision.defaults ? "" : "; " + ratio)) +
-           " (noise " + number("%.1f %%", 100 * decision.noise) + ", " + std::to_string(decision.tried) + " tried)";
+           (decision.is_better                   ? best + " as fast as " + usual
+            : decision.best == decision.defaults ? usual + " stays"
+                                                 : usual + " stays; " + best) +
+           print(" (noise %.1f %%, %d tried)", 100 * decision.noise, decision.tried);
 }
 
 std::string families_table(const std::vector<json> &records) {
@@ -74,7 +58,7 @@ std::string families_table(const std::vector<json> &records) {
         const Decision decision = decision_of(record);
         for (const std::string &name : {record.at("family").get<std::string>(), std::string("all")}) {
             Family &family = families[name];
-            const double best = std::max(1.0, decision.gain.ratio);
+            const double best = std::max(1.0, decision.ratio);
             family.best.push_back({best});
             family.largest = std::max(family.largest, best);
             family.tried += decision.tried;
@@ -82,15 +66,13 @@ std::string families_table(const std::vector<json> &records) {
             family.faster += decision.is_better ? 1 : 0;
         }
     }
-    std::ostringstream text;
-    text << "| family | searched | choices tried | best found over the default, geometric mean | largest | defaults "
-            "within 2 % of the best | get other parameters |\n|---|---|---|---|---|---|---|\n";
+    std::string text = "| family | searched | choices tried | best found over the default, geometric mean | largest | "
+                       "defaults within 2 % of the best | get other parameters |\n|---|---|---|---|---|---|---|\n";
     for (const auto &[name, family] : families) {
-        text << "| " << name << " | " << family.best.size() << " | " << family.tried << " | "
-             << number("%.3f", mean_gain(family.best).ratio) << " | " << number("%.3f", family.largest) << " | "
-             << family.near << " | " << family.faster << " |\n";
+        text += print("| %s | %zu | %d | %.3f | %.3f | %d | %d |\n", name.c_str(), family.best.size(), family.tried,
+                      mean_gain(family.best).ratio, family.largest, family.near, family.faster);
     }
-    return text.str();
+    return text;
 }
 
 int command_show(const Options &options) {
@@ -104,16 +86,16 @@ int command_show(const Options &options) {
         const Decision decision = decision_of(record);
         if (decision.best != decision.defaults) {
             std::cout << "| " << subject_of(record) << " | " << text_of(decision.defaults) << " | "
-                      << text_of(decision.best) << " | " << number("%.3f", decision.gain.ratio) << " | "
-                      << number("%.1f %%", 100 * decision.noise) << " | " << decision.tried << " | "
-                      << (decision.is_better ? "yes" : "") << " |\n";
+                      << text_of(decision.best)
+                      << print(" | %.3f | %.1f %% | %d | %s |\n", decision.ratio, 100 * decision.noise, decision.tried,
+                               decision.is_better ? "yes" : "");
         }
     }
-    print_complaints(complaints);
+    complain(complaints);
     return 0;
 }
 
-int export_decisions(Session &session) {
+int command_export(Session &session) {
     std::vector<std::string> complaints = session.records.complaints();
     std::vector<json> decisions;
     for (const json &record : current_decisions(session.records, session.setting, complaints)) {
@@ -125,28 +107,21 @@ int export_decisions(Session &session) {
             complaints.push_back("The decision on " + subject_of(record) + " does not count: " + reason + ".");
         }
     }
-    print_complaints(complaints);
+    complain(complaints);
     if (decisions.empty()) {
-        std::cerr << "halyard-tune: '" << session.options.database << "' holds no decision that counts here\n";
-        return exit_failure;
+        throw std::runtime_error("'" + session.options.database + "' holds no decision that counts here");
     }
-    const json file = tuned_file(decisions, session.setting, read_tuned(session.output, session.machine_name()));
+    const json file = tuned_file(decisions, session.setting, read_tuned(session.output, session.machine_name));
     bench::replace_file(session.output, file.dump(4) + "\n");
     std::cerr << session.output << " has what was found; the next ./run build on such a machine takes it\n";
     return 0;
 }
 
-int command_export(const Options &options) {
-    Session session(options);
-    return export_decisions(session);
-}
-
 /** Times choices against the default parameters. */
 int command_compare(const Options &options) {
     Session session(options);
-    std::vector<std::string> left_out;
-    const std::vector<Subject> subjects = session.subjects(left_out);
-    if (options.kernels.empty() || subjects.empty()) {
+    const std::vector<Subject> subjects = session.subjects();
+    if (options.kernels.front() == "all" || subjects.empty()) {
         throw std::invalid_argument("compare wants a --kernel that has parameters");
     }
     for (const Subject &subject : subjects) {
@@ -154,12 +129,12 @@ int command_compare(const Options &options) {
         for (const std::string &text : options.choices) {
             choices.push_back(choice_named(text, subject.defaults, subject.space));
         }
-        CallEvaluator evaluator(
+        const auto evaluator = make_evaluator(
             session, subject, [] { return interrupted != 0; }, [](const std::string &) {});
-        if (evaluator.admitted(choices).size() < choices.size() && interrupted == 0) {
-            throw std::runtime_error(subject.name() + ": " + evaluator.refused().at(0));
+        if (evaluator->admitted(choices).size() < choices.size() && interrupted == 0) {
+            throw std::runtime_error(subject.name() + ": " + evaluator->refused.at(0));
         }
-        const auto result = evaluator.compare(choices, session.effort.final, true);
+        const auto result = evaluator->compare(choices, session.effort.final, true);
         if (interrupted != 0) {
             return exit_interrupted;
         }
@@ -178,13 +153,11 @@ int command_compare(const Options &options) {
 
 int command_object(const Options &options) {
     const std::vector<Variant> variants = chosen_variants(options);
-    if (options.kernels.empty() || variants.size() != 1 || options.output.empty()) {
+    if (variants.size() != 1 || options.output.empty()) {
         throw std::invalid_argument("object wants one --kernel, --dtype and --isa, and an --output");
     }
-    Session session(options);
-    const Choice choice =
-        choice_named(options.choices.at(0), session.defaults.complete(variants[0]), *variants[0].space());
-    bench::replace_file(options.output, session.object(variants[0], choice));
+    const Choice choice = choice_named(options.choices.at(0), variants[0].defaults(), *variants[0].space());
+    bench::replace_file(options.output, Compiler().object(variants[0], choice));
     return 0;
 }
 

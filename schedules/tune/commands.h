@@ -18,7 +18,8 @@ int command_tune(const Options &options);
 int command_list(const Options &options);
 /** Decisions as tables in Markdown: what they came to per family, and each that found something else than the default. */
 int command_show(const Options &options);
-int command_export(const Options &options);
+/** Writes the file of parameters. */
+int command_export(Session &session);
 int command_compare(const Options &options);
 int command_object(const Options &options);
 
@@ -26,11 +27,14 @@ int command_object(const Options &options);
 std::string sentence_of(const json &record);
 /** What decisions came to, per family, as a table in Markdown. */
 std::string families_table(const std::vector<json> &records);
-/** Writes the file of parameters. */
-int export_decisions(Session &session);
 
 /** printf() to a string. */
-std::string number(const char *format, double value);
+template<typename... Values>
+std::string print(const char *format, const Values &...values) {
+    char text[512];
+    std::snprintf(text, sizeof(text), format, values...);
+    return text;
+}
 
 }  // namespace halyard::tune
 

@@ -2,16 +2,16 @@
 #include "compile.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-#include <vector>
+#include <thread>
 
 #include "Halide.h"
 #include "schedules/subprocess.h"
@@ -48,7 +48,7 @@ void prefetch_into_cache(const std::string &assembly_file) {
 /** To STEM.o, as the build does. */
 void compile(const Variant &variant, const Choice &choice, const std::string &stem) {
     using Halide::OutputFileType;
-    const bool by_assembly = variant.kernel->family.rfind("matmul", 0) == 0;
+    const bool by_assembly = variant.kernel->is_matmul();
     const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
     const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
     for (const auto &[name, value] : variant.parameters()) {
@@ -73,21 +73,6 @@ std::filesystem::path place_of_files() {
 
 }  // namespace
 
-Loaded::Loaded(const std::string &file, const std::string &symbol)
-    : handle(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)), entry(nullptr) {
-    std::remove(file.c_str());
-    if (handle != nullptr) {
-        entry = reinterpret_cast<KernelFunction>(dlsym(handle, (symbol + "_argv").c_str()));
-    }
-    if (entry == nullptr) {
-        throw std::runtime_error(dlerror());
-    }
-}
-
-Loaded::~Loaded() {
-    dlclose(handle);
-}
-
 Compiler::Compiler() : folder(place_of_files(), "halyard-tune") {}
 
 void Compiler::require_room() const {
@@ -102,33 +87,48 @@ void Compiler::require_room() const {
 }
 
 std::vector<Compiled> Compiler::objects(const Variant &variant, const std::vector<Choice> &choices) {
-    const std::string stem = (folder.path() / variant.symbol()).string() + "-";
-    std::vector<std::unique_ptr<schedules::Subprocess>> processes;
-    for (std::size_t i = 0; i < choices.size(); i++) {
-        const std::string each = stem + std::to_string(i);
-        processes.push_back(std::make_unique<schedules::Subprocess>([&] { compile(variant, choices[i], each); }));
-    }
+    const std::size_t at_once = std::max(1u, std::thread::hardware_concurrency());
+    const auto stem = [&](std::size_t i) { return folder.path() / (variant.symbol() + "-" + std::to_string(i)); };
+    std::deque<std::unique_ptr<schedules::Subprocess>> running;
     std::vector<Compiled> compiled;
-    for (std::size_t i = 0; i < choices.size(); i++) {
-        const std::string failure = processes[i]->wait();
+    for (std::size_t begun = 0; compiled.size() < choices.size();) {
+        if (begun < choices.size() && running.size() < at_once) {
+            running.push_back(
+                std::make_unique<schedules::Subprocess>([&] { compile(variant, choices[begun], stem(begun)); }));
+            begun++;
+            continue;
+        }
+        const std::string failure = running.front()->wait();
+        running.pop_front();
         if (!failure.empty()) {
             require_room();
         }
-        compiled.push_back({failure.empty() ? read_file(stem + std::to_string(i) + ".o") : "", failure});
+        compiled.push_back({failure.empty() ? read_file(stem(compiled.size()).string() + ".o") : "", failure});
     }
     return compiled;
 }
 
-std::unique_ptr<Loaded> Compiler::load(const std::string &object, const std::string &symbol) {
+std::string Compiler::object(const Variant &variant, const Choice &choice) {
+    const Compiled compiled = objects(variant, {choice}).front();
+    return compiled.failure.empty() ? compiled.object : throw std::runtime_error(compiled.failure);
+}
+
+Loaded Compiler::load(const std::string &object, const std::string &symbol) {
     const std::string stem = folder.path() / symbol, shared = stem + "-" + std::to_string(loads++) + ".so";
     try {
         write_file(stem + ".o", object);
         schedules::run_program({HALYARD_TUNE_LINKER, "-shared", "-Bsymbolic", "-o", shared, stem + ".o"});
-        return std::make_unique<Loaded>(shared, symbol);
     } catch (const std::runtime_error &) {
         require_room();
         throw;
     }
+    void *library = dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::remove(shared.c_str());
+    void *function = library == nullptr ? nullptr : dlsym(library, (symbol + "_argv").c_str());
+    if (function == nullptr) {
+        throw std::runtime_error(dlerror());
+    }
+    return {{library, dlclose}, reinterpret_cast<KernelFunction>(function)};
 }
 
 std::string halide_version() {

@@ -17,20 +17,10 @@ namespace halyard::tune {
 
 using KernelFunction = int (*)(void **arguments);
 
-/** A loaded kernel. */
-class Loaded {
-public:
-    /** Loads a shared object and removes its file. */
-    Loaded(const std::string &file, const std::string &symbol);
-    ~Loaded();
-    Loaded(const Loaded &) = delete;
-    Loaded &operator=(const Loaded &) = delete;
-
-    KernelFunction function() const { return entry; }
-
-private:
-    void *handle;
-    KernelFunction entry;
+/** A kernel, which goes with its library. */
+struct Loaded {
+    std::shared_ptr<void> library;
+    KernelFunction function = nullptr;
 };
 
 struct Compiled {
@@ -41,11 +31,13 @@ class Compiler {
 public:
     Compiler();
 
-    /** Object files as bytes, compiled at the same time; for a choice that Halide refuses its message. Throws std::runtime_error
+    /** Object files as bytes, compiled as many at a time as there are processors; for a choice that Halide refuses its message. Throws std::runtime_error
      *  on a full disk, which says nothing about a choice. */
     std::vector<Compiled> objects(const Variant &variant, const std::vector<Choice> &choices);
+    /** One of them. Throws std::runtime_error with Halide's message if it refuses. */
+    std::string object(const Variant &variant, const Choice &choice);
     /** An object file, loaded; every call loads another copy. */
-    std::unique_ptr<Loaded> load(const std::string &object, const std::string &symbol);
+    Loaded load(const std::string &object, const std::string &symbol);
 
 private:
     /** Throws std::runtime_error if no files can be written any more. */

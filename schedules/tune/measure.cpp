@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ctime>
 #include <stdexcept>
-#include <thread>
 
 #include "bench/timing/measure.h"
 #include "mutable_dispatch_table.h"
@@ -15,17 +14,18 @@ namespace {
 
 using bench::BenchmarkCase;
 
-bool is_large(const TuningCase &tuning_case) {
-    return tuning_case.id.cold || tuning_case.id.bytes_moved() > std::size_t{32} << 20;
+bool is_large(const CaseId &id) {
+    return id.cold || id.bytes_moved() > std::size_t{32} << 20;
+}
+
+std::shared_ptr<BenchmarkCase> make_case(const Session &session, const Subject &subject, const CaseId &id) {
+    return std::make_shared<BenchmarkCase>(id, session.machine.cold_set(), isa_named(subject.isa));
 }
 
 /** Makes a call and hashes what came out. */
-std::string result_of(const TuningCase &tuning_case, BenchmarkCase &bench_case) {
+std::string result_of(BenchmarkCase &bench_case) {
     bench_case.spoil_outputs();
     bench_case.call(0);
-    if (tuning_case.family->finish) {
-        tuning_case.family->finish(bench_case);
-    }
     std::string bytes;
     for (const bench::Matrix &output : bench_case.sets[0].outputs) {
         bytes.append(output.data(), output.bytes());
@@ -33,30 +33,26 @@ std::string result_of(const TuningCase &tuning_case, BenchmarkCase &bench_case) 
     return hash_of(bytes);
 }
 
-}  // namespace
-
-int rounds_on(const TuningCase &tuning_case, const Sampling &sampling) {
-    // Calls out of cache, and others that take longer than a sample should, differ less from one to the next.
-    constexpr int least_rounds = 5;
-    return is_large(tuning_case) ? std::max(least_rounds, sampling.rounds / 3) : sampling.rounds;
-}
+struct Candidate {
+    Choice choice;
+    Loaded kernel;  // none where the runtime's parameters are chosen
+};
 
 /** Calls of the library in one case, with a candidate in its place. */
-class CallEvaluator::Calls : public bench::Contender {
+class Calls : public bench::Contender {
 public:
     Calls(const Subject &of, BenchmarkCase &on, const Candidate &with) : subject(of), bench_case(on), candidate(with) {}
 
     void run(benchmark::State &state) override {
-        Session::install(subject, candidate.choice, candidate.function());
+        install(subject, candidate.choice, candidate.kernel.function);
         const std::size_t sets = bench_case.sets.size();
-        const bench::Kernel &kernel = *bench_case.id.kernel;
+        const auto &call = bench_case.id.kernel->call;
         if (sets == 1) {
-            kernel.call(bench_case,
-                        bench_case.sets[0]);  // the code and what it learns of the data, after somebody else's
+            call(bench_case, bench_case.sets[0]);  // the code and what it learns of the data, after somebody else's
         }
         const double begin = now();
         for (auto _ : state) {
-            kernel.call(bench_case, bench_case.sets[next]);
+            call(bench_case, bench_case.sets[next]);
             next = next + 1 == sets ? 0 : next + 1;
         }
         state.SetIterationTime(now() - begin);  // of all
@@ -79,162 +75,168 @@ private:
     std::size_t next = 0;
 };
 
-CallEvaluator::CallEvaluator(Session &in, const Subject &of, std::function<bool()> stopper,
-                             std::function<void(const std::string &)> reporter)
-    : session(in), subject(of), stop(std::move(stopper)), progress(std::move(reporter)), cases(of.cases.size()) {
-    defaults.choice = defaults_again.choice = subject.defaults;
-    if (subject.variant) {
-        const std::string &object = session.default_object(*subject.variant);
-        load(defaults, object);
-        load(defaults_again, object);
-        if (session.checked_families.insert(subject.space.family).second &&
-            session.object(*subject.variant, subject.defaults) != object) {
-            throw std::logic_error("the space of the family " + subject.space.family +
-                                   " does not say the default values of its GeneratorParams");
+class CallEvaluator : public Evaluator {
+public:
+    CallEvaluator(Session &in, const Subject &of, std::function<bool()> stopper,
+                  std::function<void(const std::string &)> reporter)
+        : session(in), subject(of), stop(std::move(stopper)), progress(std::move(reporter)), cases(of.cases.size()) {
+        for (Candidate *each : {&defaults, &defaults_again}) {
+            each->choice = subject.defaults;
+            if (subject.variant) {
+                each->kernel =
+                    session.compiler.load(session.default_object(*subject.variant), subject.variant->symbol());
+            }
+        }
+        // What the library needs besides is resolved here, once for all processes.
+        install(subject, subject.defaults, defaults.kernel.function);
+        for (const CaseId &id : subject.checks) {
+            const std::shared_ptr<BenchmarkCase> check = make_case(session, subject, id);
+            if (!subject.variant) {
+                bench::require(halyard_context_set_streaming_min_bytes(check->context.get(), 0));
+            }
+            checks.push_back({id.name(), [check] { return result_of(*check); }, result_of(*check)});
         }
     }
-    // What the library needs besides is resolved here, once for all processes.
-    Session::install(subject, subject.defaults, defaults.function());
-    for (const TuningCase &check : subject.checks) {
-        checks.push_back(session.finder.make(check, subject.isa));
-        if (!subject.variant && halyard_context_set_streaming_min_bytes(checks.back()->context.get(), 0) != 0) {
-            throw std::runtime_error(halyard_last_error());
-        }
-        right.push_back(result_of(check, *checks.back()));
-    }
-}
 
-CallEvaluator::~CallEvaluator() {
-    Session::install(subject, subject.defaults, nullptr);
-}
+    ~CallEvaluator() override { install(subject, subject.defaults, nullptr); }
 
-void CallEvaluator::load(Candidate &candidate, const std::string &object) {
-    candidate.loaded = session.compiler.load(object, subject.variant->symbol());
-}
+    bool stopped() override { return stop(); }
 
-void CallEvaluator::compile(const std::vector<Choice> &choices) {
-    const std::size_t at_once = std::max(1u, std::thread::hardware_concurrency());
-    for (std::size_t begin = 0; begin < choices.size() && !stop(); begin += at_once) {
-        const std::vector<Choice> batch(&choices[begin], &choices[begin] + std::min(at_once, choices.size() - begin));
-        std::vector<Compiled> compiled(batch.size());
+    std::vector<Choice> admitted(const std::vector<Choice> &choices) override {
+        std::vector<Compiled> compiled(choices.size());
         if (subject.variant) {
-            progress("compiling " + text_of(batch.front()) + (batch.size() > 1 ? " and others" : ""));
-            compiled = session.compiler.objects(*subject.variant, batch);
+            progress("compiling " + std::to_string(choices.size()) + " choices");
+            compiled = session.compiler.objects(*subject.variant, choices);
         }
-        for (std::size_t i = 0; i < batch.size(); i++) {
-            Candidate &made = candidates[batch[i]];
-            made.choice = batch[i];
-            made.failure = compiled[i].failure;
-            if (subject.variant && made.failure.empty()) {
-                load(made, compiled[i].object);
-            }
-        }
-    }
-}
-
-std::vector<Choice> CallEvaluator::admitted(const std::vector<Choice> &choices) {
-    compile(choices);
-    std::vector<Check> all;
-    for (std::size_t i = 0; i < checks.size(); i++) {
-        all.push_back({subject.checks[i].name(),
-                       [&of = subject.checks[i], &on = *checks[i]] { return result_of(of, on); }, right[i]});
-    }
-    std::vector<Choice> good;
-    for (const Choice &choice : choices) {
-        if (stop()) {
-            return {};
-        }
-        progress("verifying " + text_of(choice));
-        Candidate &tested = candidates.at(choice);
-        if (tested.failure.empty()) {
-            tested.failure = verify(all, [&] { Session::install(subject, tested.choice, tested.function()); });
-        }
-        if (tested.failure.empty()) {
-            good.push_back(choice);
-        } else {
-            refusals.push_back(text_of(choice) + ": " + tested.failure);
-        }
-    }
-    return good;
-}
-
-std::vector<Gain> CallEvaluator::gains_in(std::size_t index, const std::vector<const Candidate *> &compared,
-                                          const Sampling &sampling, bool is_final, std::vector<bool> &given_up) {
-    // After so many rounds in which a candidate needed a tenth more than the default, it is clearly slower.
-    constexpr int first_rounds = 3;
-    constexpr double clearly_slower = 1 / 1.1;
-    const TuningCase &tuning_case = subject.cases[index];
-    // Unless they are large, operands lie somewhere else than those before, which go when the new ones are there: how they lie in
-    // the caches is worth more than most parameters.
-    std::unique_ptr<BenchmarkCase> &bench_case = cases[index];
-    if (bench_case == nullptr || !is_large(tuning_case)) {
-        bench_case = session.finder.make(tuning_case, subject.isa);
-    }
-    std::vector<Calls> calls;
-    for (const Candidate *candidate : compared) {  // of which two are the default
-        calls.emplace_back(subject, *bench_case, *candidate);
-    }
-    std::vector<std::vector<double>> seconds(compared.size());
-    const int rounds = rounds_on(tuning_case, sampling);
-    for (int done = 0; done < rounds && !stop();) {
-        const int more = is_final || done > 0 ? rounds - done : first_rounds;
-        std::vector<bench::Contender *> contenders;
-        std::vector<std::size_t> taking_part;
-        for (std::size_t i = 0; i < compared.size(); i++) {
-            const std::vector<double> &of = seconds[i], &usual = seconds[0];
-            const bool is_candidate = i >= 2 && !is_final;
-            given_up[i] = given_up[i] || (is_candidate && !of.empty() && gain_over(usual, of).high < clearly_slower);
-            if (!given_up[i]) {
-                contenders.push_back(&calls[i]);
-                taking_part.push_back(i);
-            }
-        }
-        const auto measured = bench::measure(contenders, {more, sampling.seconds_per_sample, {}, stop});
-        for (std::size_t i = 0; i < measured.size(); i++) {
-            seconds[taking_part[i]].insert(seconds[taking_part[i]].end(), measured[i].begin(), measured[i].end());
-        }
-        done += more;
-    }
-    std::vector<Gain> gains;
-    for (const std::vector<double> &of : seconds) {
-        gains.push_back(gain_over(seconds[0], of));
-    }
-    if (is_large(tuning_case) && !tuning_case.id.cold) {
-        bench_case = nullptr;  // several of these at a time may be more than there is memory
-    }
-    return gains;
-}
-
-CallEvaluator::Result CallEvaluator::compare(const std::vector<Choice> &choices, const Sampling &sampling,
-                                             bool is_final) {
-    // So many side by side that a group's rounds do not take minutes.
-    constexpr std::size_t at_once = 16;
-    Result result;
-    result.gains.resize(choices.size());
-    for (std::size_t begin = 0; begin < choices.size(); begin += at_once) {
-        const std::size_t end = std::min(choices.size(), begin + at_once);
-        std::vector<const Candidate *> compared = {&defaults, &defaults_again};
-        for (std::size_t k = begin; k < end; k++) {
-            compared.push_back(&candidates.at(choices[k]));
-        }
-        std::vector<bool> given_up(compared.size(), false);
-        result.again.clear();
-        for (std::size_t i = 0; i < subject.cases.size(); i++) {
-            progress((is_final ? "final" : "timing " + std::to_string(end) + " of " + std::to_string(choices.size())) +
-                     " at " + subject.cases[i].name());
-            const std::vector<Gain> gains = gains_in(i, compared, sampling, is_final, given_up);
+        std::vector<Choice> good;
+        for (std::size_t i = 0; i < choices.size(); i++) {
             if (stop()) {
                 return {};
             }
-            result.again.push_back(gains[1]);
+            progress("verifying " + text_of(choices[i]));
+            Candidate candidate{choices[i], {}};
+            std::string failure = compiled[i].failure;
+            if (failure.empty()) {
+                if (subject.variant) {
+                    candidate.kernel = session.compiler.load(compiled[i].object, subject.variant->symbol());
+                }
+                failure = verify(checks, [&] { install(subject, choices[i], candidate.kernel.function); });
+            }
+            if (failure.empty()) {
+                good.push_back(choices[i]);
+                candidates[choices[i]] = candidate;
+            } else {
+                refused.push_back(text_of(choices[i]) + ": " + failure);
+            }
+        }
+        return good;
+    }
+
+    Result compare(const std::vector<Choice> &choices, const Sampling &sampling, bool is_final) override {
+        // So many side by side that a group's rounds do not take minutes.
+        constexpr std::size_t at_once = 16;
+        Result result;
+        result.gains.resize(choices.size());
+        for (std::size_t begin = 0; begin < choices.size(); begin += at_once) {
+            const std::size_t end = std::min(choices.size(), begin + at_once);
+            std::vector<const Candidate *> compared = {&defaults, &defaults_again};
             for (std::size_t k = begin; k < end; k++) {
-                if (!given_up[2 + k - begin]) {
-                    result.gains[k].push_back(gains[2 + k - begin]);
+                compared.push_back(&candidates.at(choices[k]));
+            }
+            std::vector<bool> given_up(compared.size(), false);
+            result.again.clear();
+            for (std::size_t i = 0; i < subject.cases.size(); i++) {
+                progress(
+                    (is_final ? "final" : "timing " + std::to_string(end) + " of " + std::to_string(choices.size())) +
+                    " at " + subject.cases[i].name());
+                const std::vector<Gain> gains = gains_in(i, compared, sampling, is_final, given_up);
+                if (stop()) {
+                    return {};
+                }
+                result.again.push_back(gains[1]);
+                for (std::size_t k = begin; k < end; k++) {
+                    if (!given_up[2 + k - begin]) {
+                        result.gains[k].push_back(gains[2 + k - begin]);
+                    }
                 }
             }
         }
+        return result;
     }
-    return result;
+
+private:
+    /** The gains of candidates in one case; of those that are clearly slower, unless it is a final, after a few rounds. */
+    std::vector<Gain> gains_in(std::size_t index, const std::vector<const Candidate *> &compared,
+                               const Sampling &sampling, bool is_final, std::vector<bool> &given_up) {
+        // After so many rounds in which a candidate needed a tenth more than the default, it is clearly slower.
+        constexpr int first_rounds = 3;
+        constexpr double clearly_slower = 1 / 1.1;
+        const CaseId &id = subject.cases[index];
+        // Unless they are large, operands lie somewhere else than those before, which go when the new ones are there: how they lie in
+        // the caches is worth more than most parameters.
+        std::shared_ptr<BenchmarkCase> &bench_case = cases[index];
+        if (bench_case == nullptr || !is_large(id)) {
+            bench_case = make_case(session, subject, id);
+        }
+        std::vector<Calls> calls;
+        for (const Candidate *candidate : compared) {  // of which two are the default
+            calls.emplace_back(subject, *bench_case, *candidate);
+        }
+        std::vector<std::vector<double>> seconds(compared.size());
+        const auto take = [&](int rounds) {
+            std::vector<bench::Contender *> contenders;
+            std::vector<std::size_t> taking_part;
+            for (std::size_t i = 0; i < compared.size(); i++) {
+                if (!given_up[i]) {
+                    contenders.push_back(&calls[i]);
+                    taking_part.push_back(i);
+                }
+            }
+            const auto measured = bench::measure(contenders, {rounds, sampling.seconds_per_sample, {}, stop});
+            for (std::size_t i = 0; i < measured.size(); i++) {
+                seconds[taking_part[i]].insert(seconds[taking_part[i]].end(), measured[i].begin(), measured[i].end());
+            }
+        };
+        int rounds = rounds_on(id, sampling);
+        if (!is_final) {
+            take(first_rounds);
+            rounds -= first_rounds;
+            for (std::size_t i = 2; i < compared.size(); i++) {
+                given_up[i] = given_up[i] || gain_over(seconds[0], seconds[i]).high < clearly_slower;
+            }
+        }
+        take(rounds);
+        std::vector<Gain> gains;
+        for (const std::vector<double> &of : seconds) {
+            gains.push_back(gain_over(seconds[0], of));
+        }
+        if (is_large(id) && !id.cold) {
+            bench_case = nullptr;  // several of these at a time may be more than there is memory
+        }
+        return gains;
+    }
+
+    Session &session;
+    const Subject &subject;
+    const std::function<bool()> stop;
+    const std::function<void(const std::string &)> progress;
+    std::vector<Check> checks;
+    std::vector<std::shared_ptr<BenchmarkCase>> cases;
+    std::map<Choice, Candidate> candidates;
+    Candidate defaults, defaults_again;
+};
+
+}  // namespace
+
+int rounds_on(const CaseId &id, const Sampling &sampling) {
+    // Calls out of cache, and others that take longer than a sample should, differ less from one to the next.
+    constexpr int least_rounds = 5;
+    return is_large(id) ? std::max(least_rounds, sampling.rounds / 3) : sampling.rounds;
+}
+
+std::unique_ptr<Evaluator> make_evaluator(Session &session, const Subject &subject, std::function<bool()> stop,
+                                          std::function<void(const std::string &)> progress) {
+    return std::make_unique<CallEvaluator>(session, subject, std::move(stop), std::move(progress));
 }
 
 }  // namespace halyard::tune

@@ -3,7 +3,6 @@
 #define HALYARD_TUNE_MEASURE_H
 
 #include <functional>
-#include <map>
 #include <memory>
 
 #include "session.h"
@@ -11,49 +10,12 @@
 namespace halyard::tune {
 
 /** How many rounds a sampling has of a case. */
-int rounds_on(const TuningCase &tuning_case, const Sampling &sampling);
+int rounds_on(const CaseId &id, const Sampling &sampling);
 
-class CallEvaluator : public Evaluator {
-public:
-    CallEvaluator(Session &session, const Subject &subject, std::function<bool()> stop,
-                  std::function<void(const std::string &)> progress);
-    /** Leaves the library with the default parameters. */
-    ~CallEvaluator() override;
-
-    std::vector<Choice> admitted(const std::vector<Choice> &choices) override;
-    Result compare(const std::vector<Choice> &choices, const Sampling &sampling, bool is_final) override;
-    bool stopped() override { return stop(); }
-
-    /** Choices that were not admitted, each with the reason. */
-    const std::vector<std::string> &refused() const { return refusals; }
-
-private:
-    struct Candidate {
-        Choice choice;
-        std::unique_ptr<Loaded> loaded;  // null where the runtime's parameters are chosen
-        std::string failure;
-
-        KernelFunction function() const { return loaded == nullptr ? nullptr : loaded->function(); }
-    };
-    class Calls;
-
-    /** Compiles choices that are not there yet, as many at a time as there are processors. */
-    void compile(const std::vector<Choice> &choices);
-    void load(Candidate &candidate, const std::string &object);
-    /** The gains of candidates in one case; of those that are clearly slower, unless it is a final, after a few rounds. */
-    std::vector<Gain> gains_in(std::size_t tuning_case, const std::vector<const Candidate *> &compared,
-                               const Sampling &sampling, bool is_final, std::vector<bool> &given_up);
-
-    Session &session;
-    const Subject &subject;
-    std::function<bool()> stop;
-    std::function<void(const std::string &)> progress;
-    std::vector<std::unique_ptr<bench::BenchmarkCase>> checks, cases;
-    std::vector<std::string> right;  // hashes of the results with the default parameters
-    std::map<Choice, Candidate> candidates;
-    Candidate defaults, defaults_again;
-    std::vector<std::string> refusals;
-};
+/** When it goes, it leaves the library with the default parameters. `stop` is asked between samples; `progress` is told what is
+ *  done next. */
+std::unique_ptr<Evaluator> make_evaluator(Session &session, const Subject &subject, std::function<bool()> stop,
+                                          std::function<void(const std::string &)> progress);
 
 }  // namespace halyard::tune
 

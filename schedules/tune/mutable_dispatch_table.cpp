@@ -2,68 +2,35 @@
 #include "mutable_dispatch_table.h"
 
 #include <atomic>
-#include <map>
 #include <mutex>
-#include <set>
-#include <string_view>
+#include <vector>
 
 #include "runtime/cpu/linear/microkernels.h"
 
 namespace halyard::tune {
 namespace {
 
-// The variants of the build: HALYARD_VARIANT(kernel, dtype, isa), or HALYARD_SHARED or HALYARD_ABSENT of the same. Those that
-// no generator made are linked as they are.
+// The places of the build's variants: HALYARD_VARIANT(kernel, dtype, isa). What no generator made for it is not exchanged.
 #define HALYARD_WRITTEN(kernel, dtype, isa) HALYARD_ABSENT(kernel, dtype, isa)
+#define HALYARD_SHARED(kernel, dtype, isa, other) HALYARD_ABSENT(kernel, dtype, isa)
 
 enum Index {
 #define HALYARD_VARIANT(kernel, dtype, isa) index_##kernel##_##dtype##_##isa,
-#define HALYARD_SHARED(kernel, dtype, isa, other) HALYARD_VARIANT(kernel, dtype, isa)
 #define HALYARD_ABSENT(kernel, dtype, isa) HALYARD_VARIANT(kernel, dtype, isa)
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
-#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
     table_size
 };
 
-int answer_first_call(int index, void **arguments);
-
-template<int index>
-int first_call(void **arguments) {
-    return answer_first_call(index, arguments);
-}
-
-struct Entry {
-    const char *kernel, *dtype, *isa;
-    std::string_view of;        // the instruction set whose kernel it has, empty if none
-    KernelFunction first_call;  // null if that is another or none
-};
-constexpr Entry entries[] = {
-#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa, #isa, first_call<index_##kernel##_##dtype##_##isa>},
-#define HALYARD_SHARED(kernel, dtype, isa, other) {#kernel, #dtype, #isa, #other, nullptr},
-#define HALYARD_ABSENT(kernel, dtype, isa) {#kernel, #dtype, #isa, {}, nullptr},
-#include "kernels/variants.inc"
-#undef HALYARD_ABSENT
-#undef HALYARD_SHARED
-#undef HALYARD_VARIANT
-};
-
+std::atomic<KernelFunction> functions[table_size];  // null: not resolved yet
 std::mutex mutex;
 std::function<KernelFunction(int)> resolve;
 std::set<int> *recorded = nullptr;  // while calls are recorded
-std::atomic<KernelFunction> functions[table_size];
 
-const bool is_filled = [] {
-    for (int index = 0; index < table_size; index++) {
-        functions[index] = entries[index].first_call;
-    }
-    return true;
-}();
-
-int answer_first_call(int index, void **arguments) {
-    KernelFunction function = nullptr;
-    {
+int call(int index, void **arguments) {
+    KernelFunction function = functions[index].load(std::memory_order_relaxed);
+    if (function == nullptr) {
         const std::lock_guard<std::mutex> lock(mutex);
         if (recorded != nullptr) {
             recorded->insert(index);
@@ -74,84 +41,48 @@ int answer_first_call(int index, void **arguments) {
     return function(arguments);
 }
 
-TileKernels &tiles() {
-    static TileKernels table;
-    return table;
+TileKernels tiles;
+
+/** The entries of a kernel are those of its types on one instruction set after another. */
+KernelVariant place_of(const Variant &variant) {
+    return {static_cast<Kernel>(variant.index / (isa_count * dtype_count)),
+            static_cast<DType>(variant.index % dtype_count), isas[variant.index / dtype_count % isa_count]};
 }
 
 }  // namespace
-
-int table_index_of(const Variant &variant) {
-    static const std::map<std::string, int> indices = [] {
-        std::map<std::string, int> all;
-        for (int index = 0; index < table_size; index++) {
-            if (entries[index].first_call != nullptr) {
-                all[variant_at(index).name()] = index;
-            }
-        }
-        return all;
-    }();
-    const auto found = indices.find(variant.name());
-    return found == indices.end() ? -1 : found->second;
-}
-
-Variant variant_at(int index) {
-    return {find_kernel(entries[index].kernel), entries[index].dtype, entries[index].isa};
-}
-
-std::set<std::string> isas_with_kernels_of(const std::string &isa) {
-    std::set<std::string> isas;
-    for (const Entry &each : entries) {
-        if (each.isa == isa && !each.of.empty()) {
-            isas.emplace(each.of);
-        }
-    }
-    return isas;
-}
-
-std::vector<Variant> all_variants() {
-    std::vector<Variant> all;
-    for (int index = 0; index < table_size; index++) {
-        if (entries[index].first_call != nullptr) {
-            all.push_back(variant_at(index));
-        }
-    }
-    return all;
-}
 
 void set_resolver(std::function<KernelFunction(int index)> resolver) {
     resolve = std::move(resolver);
 }
 
 void set_kernel(int index, KernelFunction function) {
-    functions[index] = function != nullptr ? function : entries[index].first_call;
+    functions[index] = function;
+}
+
+bool has_kernel(halyard_isa isa, const Variant &variant) {
+    const auto [kernel, dtype, own] = place_of(variant);
+    return kernel_function(kernel, dtype, isa) == kernel_function(kernel, dtype, own);
 }
 
 void set_tile_panels(const Variant &variant, int panels) {
-    // The entries of a kernel are those of its types on one instruction set after another.
-    const auto dtypes = static_cast<int>(dtype_names().size()), isas = static_cast<int>(isa_names().size());
-    const int kernel = table_index_of(variant) / (isas * dtypes), dtype = table_index_of(variant) % dtypes;
-    for (int isa = 0; isa < isas; isa++) {
-        if (entries[(kernel * isas + isa) * dtypes + dtype].of == variant.isa) {
-            tiles().set(static_cast<Kernel>(kernel), static_cast<DType>(dtype), isa, panels);
+    for (const halyard_isa isa : isas) {
+        if (has_kernel(isa, variant)) {
+            tiles.set(place_of(variant).kernel, place_of(variant).dtype, index_of(isa), panels);
         }
     }
 }
 
-std::vector<int> variants_called_by(const std::function<void()> &call) {
-    KernelFunction before[table_size];
+std::set<int> kernels_called_by(const std::function<void()> &make_call) {
+    std::vector<KernelFunction> before;
+    for (std::atomic<KernelFunction> &function : functions) {
+        before.push_back(function.exchange(nullptr));
+    }
     std::set<int> called;
-    for (int index = 0; index < table_size; index++) {
-        before[index] = functions[index];
-        set_kernel(index, nullptr);
-    }
     recorded = &called;
-    call();
+    make_call();
     recorded = nullptr;
-    for (int index = 0; index < table_size; index++) {
-        functions[index] = before[index];
-    }
-    return {called.begin(), called.end()};
+    std::copy(before.begin(), before.end(), functions);
+    return called;
 }
 
 }  // namespace halyard::tune
@@ -161,17 +92,14 @@ std::vector<int> variants_called_by(const std::function<void()> &call) {
 extern "C" {
 #define HALYARD_VARIANT(kernel, dtype, isa)                                                                            \
     int hk_##kernel##_##dtype##_##isa##_argv(void **arguments) {                                                       \
-        return halyard::tune::functions[halyard::tune::index_##kernel##_##dtype##_##isa].load(                         \
-            std::memory_order_relaxed)(arguments);                                                                     \
+        return halyard::tune::call(halyard::tune::index_##kernel##_##dtype##_##isa, arguments);                        \
     }
-#define HALYARD_SHARED(kernel, dtype, isa, other)
 #define HALYARD_ABSENT(kernel, dtype, isa)
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
-#undef HALYARD_SHARED
 #undef HALYARD_VARIANT
 }
 
 const halyard::TileKernels &halyard::tile_kernels() {
-    return halyard::tune::tiles();
+    return halyard::tune::tiles;
 }

@@ -8,21 +8,11 @@
 
 #include <functional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "compile.h"
+#include "halyard/halyard.h"
 
 namespace halyard::tune {
-
-/** The place of a variant in the table; -1 if its instruction set does not have it or has that of another. */
-int table_index_of(const Variant &variant);
-Variant variant_at(int index);
-/** All that the build has. */
-std::vector<Variant> all_variants();
-
-/** The instruction sets whose kernels `isa` has: itself and those with which it shares some. */
-std::set<std::string> isas_with_kernels_of(const std::string &isa);
 
 /** What is asked for the function of an index when it is called for the first time. */
 void set_resolver(std::function<KernelFunction(int index)> resolver);
@@ -30,11 +20,14 @@ void set_resolver(std::function<KernelFunction(int index)> resolver);
 /** Puts a kernel into the table; with null the resolver is asked again. */
 void set_kernel(int index, KernelFunction function);
 
+/** Whether calls on `isa`, one that the build has, use this kernel: it is its own, or one that it shares. */
+bool has_kernel(halyard_isa isa, const Variant &variant);
+
 /** How wide the tiles of a matmul kernel are: the code around the kernel has to know. */
 void set_tile_panels(const Variant &variant, int panels);
 
 /** The indices of the kernels that `call` calls. Nothing is computed meanwhile: what it calls returns at once. */
-std::vector<int> variants_called_by(const std::function<void()> &call);
+std::set<int> kernels_called_by(const std::function<void()> &call);
 
 }  // namespace halyard::tune
 

@@ -1,10 +1,6 @@
 // See records.h.
 #include "records.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,26 +20,6 @@ std::string text_of_value(const json &value) {
     return value.is_string() ? value.get<std::string>() : value.is_null() ? "nothing" : value.dump();
 }
 
-bool is_whole(const json &record) {
-    try {
-        decision_of(record);
-        return true;
-    } catch (const json::exception &) {
-        return false;
-    }
-}
-
-int rank_of_effort(const std::string &name) {
-    int rank = 0;
-    for (const Effort &effort : efforts()) {
-        if (effort.name == name) {
-            return rank;
-        }
-        rank++;
-    }
-    return -1;
-}
-
 }  // namespace
 
 Records::Records(std::string file) : path(std::move(file)) {
@@ -57,46 +33,33 @@ Records::Records(std::string file) : path(std::move(file)) {
     int number = 0;
     for (std::string line; std::getline(in, line);) {
         number++;
-        const json record = json::parse(line, nullptr, false);
-        if (is_whole(record)) {
-            all.push_back(record);
-        } else if (!line.empty()) {
+        is_cut_off = in.eof();
+        try {
+            if (!line.empty()) {
+                decision_of(json::parse(line));
+                all.push_back(json::parse(line));
+            }
+        } catch (const std::exception &) {
             unreadable.push_back(path + ":" + std::to_string(number) +
-                                 (in.eof() ? ": the last line is cut off and left out" : ": no decision; left out"));
+                                 (is_cut_off ? ": the last line is cut off and left out" : ": no decision; left out"));
         }
     }
 }
 
 void Records::append(const json &record) {
-    write_line(record.dump() + "\n");
+    write(record.dump() + "\n");
     all.push_back(record);
 }
 
-void Records::write_line(const std::string &line) const {
+void Records::write(const std::string &line) {
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    const int file = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    struct stat before {};
-    char last = '\n';
-    bool is_kept = file >= 0 && fstat(file, &before) == 0 &&
-                   (before.st_size == 0 || pread(file, &last, 1, before.st_size - 1) == 1);
-    if (is_kept) {
-        // What follows a line that was cut off must not become part of it. In one call, so that a process that is killed leaves a
-        // whole line or the beginning of one.
-        const std::string text = (last == '\n' ? "" : "\n") + line;
-        errno = 0;
-        is_kept = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                  (text.empty() || fsync(file) == 0);
-    }
-    int error = is_kept ? 0 : errno != 0 ? errno : ENOSPC;
-    if (error != 0 && file >= 0 && S_ISREG(before.st_mode) && ftruncate(file, before.st_size) != 0) {
-        error = errno;
-    }
-    if (file >= 0) {
-        close(file);
-    }
-    if (error != 0) {
-        throw RecordsError("the database '" + path + "' cannot be written: " + std::strerror(error));
+    errno = 0;
+    std::ofstream out(path, std::ios::app);
+    out << (is_cut_off ? "\n" : "") << line << std::flush;
+    is_cut_off = !out;
+    if (!out) {
+        throw RecordsError("the database '" + path + "' cannot be written: " + std::strerror(errno));
     }
 }
 
@@ -106,28 +69,16 @@ json setting_of(const json &machine, const json &versions) {
 
 json record_of(const json &facts, const Decision &decision, const std::string &effort, const std::string &time) {
     json record = facts;
-    record.update({{"defaults", decision.defaults},
-                   {"best", decision.best},
-                   {"is_better", decision.is_better},
-                   {"ratio", decision.gain.ratio},
-                   {"error", decision.gain.error},
-                   {"noise", decision.noise},
-                   {"tried", decision.tried},
-                   {"effort", effort},
-                   {"time", time}});
+    record.update(decision);
+    record.update({{"effort", effort}, {"time", time}});
     return record;
 }
 
 Decision decision_of(const json &record) {
-    Decision decision;
-    decision.is_made = decision.is_remembered = true;
-    decision.defaults = record.at("defaults").get<Choice>();
-    decision.best = record.at("best").get<Choice>();
-    decision.is_better = record.at("is_better");
-    decision.gain = {record.at("ratio"), record.at("error")};
-    decision.noise = record.at("noise");
-    decision.tried = record.at("tried");
-    for (const char *field : {"kernel", "dtype", "isa", "family", "space", "code", "effort", "time"}) {
+    Decision decision = record.get<Decision>();
+    decision.is_made = true;
+    effort_named(record.at("effort"));
+    for (const char *field : {"kernel", "dtype", "isa", "family", "space", "code", "time"}) {
         record.at(field).get<std::string>();
     }
     record.at("threads").get<int>();
@@ -183,7 +134,7 @@ std::vector<json> current_decisions(const Records &records, const json &setting,
 std::optional<Decision> known_decision(const Records &records, const json &facts, const Effort &effort) {
     std::optional<Decision> newest;
     for (const json &record : records.decisions()) {
-        if (rank_of_effort(record["effort"]) >= rank_of_effort(effort.name) && why_stale(record, facts).empty()) {
+        if (&effort_named(record["effort"]) >= &effort_named(effort.name) && why_stale(record, facts).empty()) {
             newest = decision_of(record);
         }
     }

@@ -24,32 +24,35 @@ struct RecordsError : std::runtime_error {
 
 class Records {
 public:
-    /** Reads a file, which need not be there yet. What is no decision is left out, a last line that was cut off among it;
-     *  complaints() says which. Throws std::runtime_error if the file is there and cannot be read. */
+    /** Reads a file, which need not be there yet. Throws std::runtime_error if it is there and cannot be read. */
     explicit Records(std::string file);
 
     const std::vector<json> &decisions() const { return all; }
+    /** What is no decision and was left out, a last line that was cut off among it. */
     const std::vector<std::string> &complaints() const { return unreadable; }
 
     /** Throws RecordsError if nothing can be appended. */
-    void require_writable() const { write_line(""); }
-    /** Appends a line and waits until it is on the disk. If that fails, the file is as it was before, and RecordsError says why. */
+    void require_writable() { write(""); }
+    /** Appends a line, or throws RecordsError. */
     void append(const json &record);
 
 private:
-    void write_line(const std::string &line) const;
+    void write(const std::string &line);
 
     std::string path;
+    bool is_cut_off = false;  // the last line, so that what follows must not become part of it
     std::vector<json> all;
     std::vector<std::string> unreadable;
 };
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, defaults, best, is_better, ratio, error, noise, tried)
 
 /** What every record holds for in any case: its schema and `versions` ("halide": "21.0.0"), and the machine. */
 json setting_of(const json &machine, const json &versions);
 /** A record: facts that it holds for, among them kernel, dtype, isa, family, threads, cases, and hashes of space and code; then
  *  what was decided, how (the effort) and when. */
 json record_of(const json &facts, const Decision &decision, const std::string &effort, const std::string &time);
-/** Throws nlohmann::json::exception if something in it is damaged or missing. */
+/** Throws if something in it is damaged or missing. */
 Decision decision_of(const json &record);
 /** "silu f32 avx2", of the runtime's parameters "runtime.gemm all avx2" */
 std::string subject_of(const json &record);

@@ -160,12 +160,16 @@ Decision search(const SearchSpace &space, const schedules::TargetInfo &target, c
         std::stable_sort(ranked.begin(), ranked.end(),
                          [](const Ranked &a, const Ranked &b) { return a.mean.ratio > b.mean.ratio; });
     };
+    const auto take = [&decision](const Ranked &best) {
+        decision.best = best.choice;
+        decision.ratio = best.mean.ratio;
+        decision.error = best.mean.error;
+    };
 
     rank(evaluator.admitted(choices), effort.screen, false);
     decision.noise = noise_of(mean_gain(again));
     if (!ranked.empty() && ranked[0].mean.ratio > 1) {
-        decision.best = ranked[0].choice;
-        decision.gain = ranked[0].mean;
+        take(ranked[0]);
     }
     ranked.erase(std::remove_if(ranked.begin(), ranked.end(), [](const Ranked &each) { return !may_gain(each.mean); }),
                  ranked.end());
@@ -182,9 +186,10 @@ Decision search(const SearchSpace &space, const schedules::TargetInfo &target, c
         ranked.resize(1);
         const Gain gain = ranked[0].mean;
         const double noise = noise_of(mean_gain(again));
-        decision.best = ranked[0].choice;
         decision.noise = repetition == 0 ? noise : std::max(decision.noise, noise);
-        decision.gain = repetition == 0 || gain.ratio < decision.gain.ratio ? gain : decision.gain;
+        if (repetition == 0 || gain.ratio < decision.ratio) {
+            take(ranked[0]);
+        }
         decision.is_better = is_beyond_noise(gain, decision.noise);
         for (std::size_t i = 0; i < again.size(); i++) {
             decision.is_better = decision.is_better && !is_slower_beyond_noise(ranked[0].gains[i], noise_of(again[i]));

@@ -66,6 +66,7 @@ public:
 
     /** Those that compile and give the right bits. */
     virtual std::vector<Choice> admitted(const std::vector<Choice> &choices) = 0;
+    std::vector<std::string> refused;  // the others, each with the reason
 
     struct Result {
         std::vector<std::vector<Gain>> gains;  // over the default parameters, [choice][call]; fewer of a choice that
@@ -83,10 +84,10 @@ struct Decision {
     bool is_made = false;   // false if the search was stopped
     Choice defaults, best;  // the best that was found, which may be the default
     bool is_better = false;
-    Gain gain;  // of the best over the default parameters: the least one of final and confirmation, or of the screen
+    // Of the best over the default parameters: the least gain of final and confirmation, or that of the screen.
+    double ratio = 1, error = 0;
     double noise = 0;  // of the default parameters against themselves
     int tried = 0;
-    bool is_remembered = false;  // from the records
 };
 
 /** All choices of a space that are worth compiling, but the default. */

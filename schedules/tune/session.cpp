@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 
 #include "halyard/halyard.h"
@@ -12,24 +13,19 @@
 namespace halyard::tune {
 namespace {
 
-std::string processor_field(const std::string &name) {
-    std::ifstream file("/proc/cpuinfo");
-    for (std::string line; std::getline(file, line);) {
-        const std::size_t colon = line.find(':');
-        if (colon != std::string::npos && line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1) == name) {
-            const std::size_t value = line.find_first_not_of(" \t", colon + 1);
-            return value == std::string::npos ? "" : line.substr(value);
-        }
-    }
-    return {};
-}
-
 /** "x86-64-genuineintel-6-85-32k-1024k": maker, family and model of the processor and the first two levels of its data
  *  caches, as cmake/HalyardTuned.cmake finds them too. */
 std::string name_of(const bench::Machine &machine) {
-    const auto kibibytes = [](std::size_t bytes) { return std::to_string(bytes / 1024) + "k"; };
-    std::string name = "x86-64-" + processor_field("vendor_id") + "-" + processor_field("cpu family") + "-" +
-                       processor_field("model") + "-" + kibibytes(machine.l1) + "-" + kibibytes(machine.l2);
+    std::map<std::string, std::string> fields;
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+        const std::size_t colon = line.find(": ");
+        if (colon != std::string::npos) {
+            fields.insert({line.substr(0, line.find('\t')), line.substr(colon + 2)});
+        }
+    }
+    std::string name = "x86-64-" + fields["vendor_id"] + "-" + fields["cpu family"] + "-" + fields["model"] + "-" +
+                       std::to_string(machine.l1 / 1024) + "k-" + std::to_string(machine.l2 / 1024) + "k";
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return name;
@@ -45,12 +41,9 @@ json describe_setting(const bench::Machine &machine) {
                       {{"halyard", halyard_version()}, {"halide", halide_version()}});
 }
 
-bool contains(const std::vector<std::string> &words, const std::string &word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-std::string best_isa() {
-    return halyard_isa_name(halyard_context_isa(nullptr));
+bool names(const std::vector<std::string> &words, const std::string &word) {
+    return std::any_of(words.begin(), words.end(),
+                       [&](const std::string &each) { return each == word || each == "all"; });
 }
 
 std::string hash_of_program() {
@@ -63,23 +56,35 @@ std::string hash_of_program() {
 
 }  // namespace
 
+void install(const Subject &subject, const Choice &choice, KernelFunction function) {
+    if (!subject.variant) {
+        set_runtime(choice);
+        return;
+    }
+    set_kernel(subject.variant->index, function);
+    if (subject.variant->kernel->is_matmul()) {
+        set_tile_panels(*subject.variant, choice.at("panels"));
+    }
+}
+
 Session::Session(const Options &asked)
     : options(asked), effort(effort_named(asked.exhaustive ? "exhaustive" : asked.effort)),
       machine(bench::describe_machine()), setting(describe_setting(machine)),
-      defaults(asked.tuned_directory + "/x86-64.json"),
-      output(!asked.output.empty() ? asked.output : asked.tuned_directory + "/" + machine_name() + ".json"),
-      records(asked.database), finder(asked.threads, machine.cold_set()), random(asked.seed) {
+      machine_name(setting.at("machine").at("name")),
+      output(!asked.output.empty() ? asked.output : HALYARD_TUNE_TUNED_DIR "/" + machine_name + ".json"),
+      records(asked.database) {
     set_resolver([this](int index) {
-        std::unique_ptr<Loaded> &kernel = loaded[index];
-        if (kernel == nullptr) {
-            const Variant variant = variant_at(index);
+        Loaded &kernel = loaded[index];
+        if (kernel.function == nullptr) {
+            const Variant &variant = *std::find_if(all_variants().begin(), all_variants().end(),
+                                                   [index](const Variant &each) { return each.index == index; });
             kernel = compiler.load(default_object(variant), variant.symbol());
         }
-        return kernel->function();
+        return kernel.function;
     });
     for (const Variant &variant : all_variants()) {
-        if (variant.kernel->family.rfind("matmul", 0) == 0) {
-            set_tile_panels(variant, defaults.complete(variant).at("panels"));
+        if (variant.kernel->is_matmul()) {
+            set_tile_panels(variant, variant.defaults().at("panels"));
         }
     }
     for (const SearchSpace &space : runtime_spaces()) {
@@ -87,30 +92,27 @@ Session::Session(const Options &asked)
     }
 }
 
-std::vector<Subject> Session::subjects(std::vector<std::string> &left_out) {
+std::vector<Subject> Session::subjects() {
     const std::vector<Shape> shapes = shapes_named(options.shapes, effort.large_sets);
     std::vector<Subject> subjects;
     for (const SearchSpace &space : chosen_groups(options)) {
-        const std::int64_t last_level = static_cast<std::int64_t>(
-            std::min(machine.last_level(), static_cast<std::size_t>(machine.processors) << 24));
-        subjects.push_back({std::nullopt, best_isa(), space, schedules::TargetInfo(), defaults_of(space),
-                            runtime_cases(space.family, machine.processors, last_level), runtime_checks(space.family)});
+        const auto last_level = std::min(machine.last_level(), static_cast<std::size_t>(machine.processors) << 24);
+        subjects.push_back({std::nullopt, halyard_isa_name(halyard_context_isa(nullptr)), space,
+                            schedules::TargetInfo(), defaults_of(space),
+                            runtime_cases(space.family, machine.processors, static_cast<std::int64_t>(last_level)),
+                            runtime_checks(space.family)});
     }
     for (const Variant &variant : chosen_variants(options)) {
         Subject subject{
-            variant,
-            variant.isa,
-            *variant.space(),
+            variant, variant.isa, *variant.space(),
             variant.target_info(static_cast<std::int64_t>(machine.l1), static_cast<std::int64_t>(machine.l2)),
-            defaults.complete(variant),
-            {},
-            {}};
-        if (worthy_choices(subject.space, subject.target, subject.defaults).empty()) {
+            variant.defaults()};
+        if (subject.choices().empty()) {
             left_out.push_back(variant.name() + ": there is nothing to choose");
             continue;
         }
-        subject.cases = finder.tuning_cases(variant, shapes);
-        subject.checks = finder.checks(variant);
+        subject.cases = tuning_cases(variant, shapes, options.threads);
+        subject.checks = checks_of(variant);
         if (subject.cases.empty()) {
             left_out.push_back(variant.name() + ": no call of the library reaches it on these shapes");
             continue;
@@ -124,12 +126,12 @@ std::vector<Subject> Session::subjects(std::vector<std::string> &left_out) {
 json Session::facts_of(const Subject &subject) {
     json facts = setting;
     std::vector<std::string> cases;
-    for (const TuningCase &tuning_case : subject.cases) {
-        cases.push_back(tuning_case.name());
+    for (const CaseId &id : subject.cases) {
+        cases.push_back(id.name());
     }
     const bool of_kernel = subject.variant.has_value();
     facts.update({{"kernel", of_kernel ? subject.variant->kernel->name : subject.name()},
-                  {"family", of_kernel ? subject.variant->kernel->family : "runtime"},
+                  {"family", of_kernel ? subject.space.family : "runtime"},
                   {"dtype", of_kernel ? subject.variant->dtype : "all"},
                   {"isa", subject.isa},
                   {"threads", of_kernel ? options.threads : machine.processors},
@@ -144,48 +146,32 @@ json Session::facts_now(const json &record) {
             return {{"space", hash_of_space(space)}, {"code", hash_of_program()}};
         }
     }
-    const Variant variant{find_kernel(record.at("kernel")), record.at("dtype"), record.at("isa")};
-    if (variant.kernel == nullptr || variant.space() == nullptr || table_index_of(variant) < 0) {
-        return json::object();
+    for (const Variant &variant : all_variants()) {
+        if (variant.name() == subject_of(record) && variant.space() != nullptr) {
+            return {{"space", hash_of_space(*variant.space())}, {"code", hash_of(default_object(variant))}};
+        }
     }
-    return {{"space", hash_of_space(*variant.space())}, {"code", hash_of(default_object(variant))}};
-}
-
-std::string Session::object(const Variant &variant, const Choice &choice) {
-    const Compiled compiled = compiler.objects(variant, {choice}).front();
-    return compiled.failure.empty() ? compiled.object : throw std::runtime_error(compiled.failure);
+    return json::object();
 }
 
 const std::string &Session::default_object(const Variant &variant) {
-    std::string &made = objects[variant.symbol()];
+    std::string &made = objects[variant.index];
     if (made.empty()) {
-        made = object(variant, defaults.named(variant));
+        made = compiler.object(variant, variant.defaults());
     }
     return made;
 }
 
-void Session::install(const Subject &subject, const Choice &choice, KernelFunction function) {
-    if (!subject.variant) {
-        set_runtime(choice);
-        return;
-    }
-    set_kernel(table_index_of(*subject.variant), function);
-    if (subject.variant->kernel->family.rfind("matmul", 0) == 0) {
-        set_tile_panels(*subject.variant, choice.at("panels"));
-    }
-}
-
 bool is_chosen(const Options &options, const KernelInfo &kernel) {
     // A name that is both a family's and a kernel's is the kernel's.
-    const bool of_family = contains(options.kernels, kernel.family) && find_kernel(kernel.family) == nullptr;
-    return options.kernels.empty() || of_family || contains(options.kernels, kernel.name);
+    return names(options.kernels, kernel.name) ||
+           (names(options.kernels, kernel.family) && find_kernel(kernel.family) == nullptr);
 }
 
 std::vector<SearchSpace> chosen_groups(const Options &options) {
     std::vector<SearchSpace> groups;
     for (const SearchSpace &space : runtime_spaces()) {
-        if (options.kernels.empty() || contains(options.kernels, "runtime") ||
-            contains(options.kernels, "runtime." + space.family)) {
+        if (names(options.kernels, "runtime") || names(options.kernels, "runtime." + space.family)) {
             groups.push_back(space);
         }
     }
@@ -194,15 +180,11 @@ std::vector<SearchSpace> chosen_groups(const Options &options) {
 
 std::vector<Variant> chosen_variants(const Options &options) {
     const std::vector<std::string> supported = supported_isas();
-    const std::set<std::string> best = isas_with_kernels_of(best_isa());
-    const auto names = [](const std::vector<std::string> &words, const std::string &word) {
-        return contains(words, word) || contains(words, "all");
-    };
     std::vector<Variant> variants;
     for (const Variant &variant : all_variants()) {
-        if (contains(supported, variant.isa) && variant.space() != nullptr && is_chosen(options, *variant.kernel) &&
-            (options.isas.empty() ? best.count(variant.isa) > 0 : names(options.isas, variant.isa)) &&
-            (options.dtypes.empty() || names(options.dtypes, variant.dtype))) {
+        if (std::count(supported.begin(), supported.end(), variant.isa) > 0 && variant.space() != nullptr &&
+            is_chosen(options, *variant.kernel) && names(options.isas, variant.isa) &&
+            names(options.dtypes, variant.dtype)) {
             variants.push_back(variant);
         }
     }
@@ -211,12 +193,22 @@ std::vector<Variant> chosen_variants(const Options &options) {
 
 std::vector<std::string> supported_isas() {
     std::vector<std::string> supported;
-    for (const std::string &isa : isa_names()) {
-        if (halyard_isa_supported(isa_named(isa)) != 0) {
-            supported.push_back(isa);
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        if (halyard_isa_supported(halyard_isa_at(i)) != 0) {
+            supported.push_back(halyard_isa_name(halyard_isa_at(i)));
         }
     }
     return supported;
+}
+
+std::vector<std::string> usual_isas() {
+    std::set<std::string> isas;
+    for (const Variant &variant : all_variants()) {
+        if (has_kernel(halyard_context_isa(nullptr), variant)) {
+            isas.insert(variant.isa);
+        }
+    }
+    return {isas.begin(), isas.end()};
 }
 
 }  // namespace halyard::tune

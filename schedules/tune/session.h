@@ -4,10 +4,8 @@
 #define HALYARD_TUNE_SESSION_H
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,13 +16,18 @@
 
 namespace halyard::tune {
 
+/** Instruction sets of this machine. */
+std::vector<std::string> supported_isas();
+/** Those whose kernels calls use here: the best one's own and those that it shares. */
+std::vector<std::string> usual_isas();
+
 struct Options {
-    std::vector<std::string> kernels, isas, dtypes;  // names, families, runtime, all; empty: see main.cpp
-    std::string shapes = "64x4096,1024x8192x4096/cold", budget, effort = "normal";
+    std::vector<std::string> kernels = {"all"}, isas = usual_isas(), dtypes = {"all"};
+    std::string shapes = "64x4096,1024x8192x4096/cold", effort = "normal";
+    std::optional<double> budget;  // seconds
     int threads = 1;
-    unsigned seed = 1;
     bool dry_run = false, list = false, again = false, exhaustive = false;
-    std::string database = "tune.jsonl", tuned_directory = HALYARD_TUNE_TUNED_DIR, output;
+    std::string database = "tune.jsonl", output;
     std::vector<std::string> choices;  // of compare and object
 };
 
@@ -35,10 +38,14 @@ struct Subject {
     SearchSpace space;
     schedules::TargetInfo target;
     Choice defaults;
-    std::vector<TuningCase> cases, checks;
+    std::vector<CaseId> cases = {}, checks = {};
 
     std::string name() const { return variant ? variant->name() : "runtime." + space.family; }
+    std::vector<Choice> choices() const { return worthy_choices(space, target, defaults); }
 };
+
+/** Puts a choice into the library that is linked with the tuner; `function`: its kernel. */
+void install(const Subject &subject, const Choice &choice, KernelFunction function);
 
 class Session {
 public:
@@ -47,44 +54,34 @@ public:
     const Options &options;
     const Effort effort;
     const bench::Machine machine;
-    const json setting;  // that records hold for
-    const DefaultParameters defaults;
-    const std::string output;  // where the result goes
-    std::string machine_name() const { return setting.at("machine").at("name"); }
+    const json setting;                      // that records hold for
+    const std::string machine_name, output;  // where the result goes
     Records records;
     Compiler compiler;
-    CaseFinder finder;
-    std::mt19937 random;
+    std::mt19937 random{1};
 
-    /** Those that the command line asks for, with calls that reach them; why others are not among them. All in a random
-     * order, so that a time that is too short leaves out no family. */
-    std::vector<Subject> subjects(std::vector<std::string> &left_out);
+    std::vector<std::string> left_out;  // by subjects(), each with the reason
+
+    /** Those that the command line asks for, with calls that reach them, in a random order, so that a time that is too short
+     *  leaves out no family. */
+    std::vector<Subject> subjects();
     /** What a record of the subject holds for. */
     json facts_of(const Subject &subject);
     /** Of these its space and code: with the default parameters, or of the runtime the program's. Empty if there is no such
      *  subject any more. */
     json facts_now(const json &record);
-    /** The object that a choice compiles to, as bytes. Throws std::runtime_error with Halide's message if it refuses. */
-    std::string object(const Variant &variant, const Choice &choice);
     /** The object with the default parameters. */
     const std::string &default_object(const Variant &variant);
-    /** Puts a choice into the library that is linked with the tuner; `function`: its kernel. */
-    static void install(const Subject &subject, const Choice &choice, KernelFunction function);
-
-    /** Families whose spaces say the default values of their GeneratorParams: found out once. */
-    std::set<std::string> checked_families;
 
 private:
-    std::map<std::string, std::string> objects;     // by symbol
-    std::map<int, std::unique_ptr<Loaded>> loaded;  // by index
+    std::map<int, std::string> objects;  // by index
+    std::map<int, Loaded> loaded;
 };
 
 /** Whether the command line names it; the groups of the runtime's parameters and the variants with a space that it names. */
 bool is_chosen(const Options &options, const KernelInfo &kernel);
 std::vector<SearchSpace> chosen_groups(const Options &options);
 std::vector<Variant> chosen_variants(const Options &options);
-/** Instruction sets of this machine, the best last. */
-std::vector<std::string> supported_isas();
 
 }  // namespace halyard::tune
 

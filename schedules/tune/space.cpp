@@ -12,18 +12,15 @@
 namespace halyard::tune {
 namespace {
 
+using nlohmann::json;
+
 KernelInfo kernel_info(const char *name, const char *family, const char *generator, const char *parameters) {
     KernelInfo info{name, family, generator, {}};
     std::istringstream words(parameters);
-    for (std::string word; words >> word;) {
-        const std::size_t equals = word.find('=');
-        info.parameters[word.substr(0, equals)] = word.substr(equals + 1);
+    for (std::string parameter, value; std::getline(words >> std::ws, parameter, '=') >> value;) {
+        info.parameters[parameter] = value;
     }
     return info;
-}
-
-int lanes_of(const std::string &isa) {
-    return isa == "sse41" ? 4 : isa == "avx2" ? 8 : 16;
 }
 
 /** Of what is not streamed, tile and prefetch distance do not matter; and streaming is what x86 does by itself. */
@@ -61,30 +58,9 @@ const std::vector<KernelInfo> &kernel_table() {
 }
 
 const KernelInfo *find_kernel(const std::string &name) {
-    for (const KernelInfo &kernel : kernel_table()) {
-        if (kernel.name == name) {
-            return &kernel;
-        }
-    }
-    return nullptr;
-}
-
-const std::vector<std::string> &isa_names() {
-    static const std::vector<std::string> names = {
-#define HALYARD_ISA(name) #name,
-#include "kernels/isas.inc"
-#undef HALYARD_ISA
-    };
-    return names;
-}
-
-const std::vector<std::string> &dtype_names() {
-    static const std::vector<std::string> names = {
-#define HALYARD_DTYPE(name) #name,
-#include "kernels/dtypes.inc"
-#undef HALYARD_DTYPE
-    };
-    return names;
+    const auto found = std::find_if(kernel_table().begin(), kernel_table().end(),
+                                    [&](const KernelInfo &kernel) { return kernel.name == name; });
+    return found == kernel_table().end() ? nullptr : &*found;
 }
 
 std::string Variant::halide_target() const {
@@ -122,44 +98,44 @@ const SearchSpace *Variant::space() const {
 }
 
 schedules::TargetInfo Variant::target_info(std::int64_t l1, std::int64_t l2) const {
-    return {lanes_of(isa), lanes_of(isa) == 16 ? 32 : 16, l1, l2, parameters(), kernel->generator};
+    const int lanes = isa == "sse41" ? 4 : isa == "avx2" ? 8 : 16;
+    return {lanes, lanes == 16 ? 32 : 16, l1, l2, parameters(), kernel->generator};
 }
 
-DefaultParameters::DefaultParameters(const std::string &file) {
-    std::ifstream in(file);
-    if (!in) {
-        throw std::runtime_error("cannot read '" + file + "'");
-    }
-    const nlohmann::json json = nlohmann::json::parse(in);
-    for (const auto &[isa, keys] : json.at("schedules").items()) {
-        for (const auto &[key, values] : keys.items()) {
-            entries[isa][key] = values.get<Choice>();
-        }
-    }
-}
-
-Choice DefaultParameters::named(const Variant &variant) const {
-    const std::string &family = variant.kernel->family, &name = variant.kernel->name;
-    std::vector<std::string> keys = {name + "_" + variant.dtype, name};  // the most particular first
-    if (find_kernel(family) == nullptr) {                                // a name that is both is the kernel's
-        keys.insert(keys.end(), {family + "_" + variant.dtype, family});
+Choice Variant::defaults() const {
+    static const json tuned = json::parse(std::ifstream(HALYARD_TUNE_TUNED_DIR "/x86-64.json")).at("schedules");
+    const std::string &family = kernel->family, &name = kernel->name;
+    std::vector<std::string> keys = {name + "_" + dtype, name};  // the most particular first
+    if (find_kernel(family) == nullptr) {                        // a name that is both is the kernel's
+        keys.insert(keys.end(), {family + "_" + dtype, family});
     }
     Choice choice;
-    const auto of_isa = entries.find(variant.isa);
+    const json of_isa = tuned.value(isa, json::object());
     for (const std::string &key : keys) {
-        if (of_isa != entries.end() && of_isa->second.count(key) != 0) {
-            choice.insert(of_isa->second.at(key).begin(), of_isa->second.at(key).end());
-        }
+        choice.merge(of_isa.value(key, Choice()));
+    }
+    if (space() != nullptr) {
+        choice.merge(defaults_of(*space()));
     }
     return choice;
 }
 
-Choice DefaultParameters::complete(const Variant &variant) const {
-    Choice choice = named(variant);
-    if (const SearchSpace *space = variant.space()) {
-        choice.merge(defaults_of(*space));
-    }
-    return choice;
+const std::vector<Variant> &all_variants() {
+    static const std::vector<Variant> variants = [] {
+        std::vector<Variant> all;
+        int index = 0;
+#define HALYARD_VARIANT(kernel, dtype, isa) all.push_back({index++, find_kernel(#kernel), #dtype, #isa});
+#define HALYARD_WRITTEN(kernel, dtype, isa) index++;
+#define HALYARD_SHARED(kernel, dtype, isa, other) index++;
+#define HALYARD_ABSENT(kernel, dtype, isa) index++;
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_SHARED
+#undef HALYARD_WRITTEN
+#undef HALYARD_VARIANT
+        return all;
+    }();
+    return variants;
 }
 
 const std::vector<SearchSpace> &runtime_spaces() {
@@ -201,19 +177,24 @@ std::string text_of(const Choice &choice) {
     return text;
 }
 
+std::string text_of(const SearchSpace &space) {
+    std::string text;
+    for (const schedules::Tunable &parameter : space.parameters) {
+        text += (text.empty() ? "" : "; ") + parameter.name;
+        for (const int value : parameter.values) {
+            text += (value == parameter.values[0] ? " " : ", ") + std::to_string(value);
+        }
+    }
+    return text;
+}
+
 Choice choice_named(const std::string &text, const Choice &defaults, const SearchSpace &space) {
     Choice choice = defaults;
     std::istringstream words(text == "default" ? "" : text);
     for (std::string word; std::getline(words, word, ',');) {
-        std::string names, values;
         bool is_legal = false;
         for (const schedules::Tunable &parameter : space.parameters) {
-            names += (names.empty() ? "" : ", ") + parameter.name;
-            if (word.rfind(parameter.name + "=", 0) != 0) {
-                continue;
-            }
             for (const int value : parameter.values) {
-                values += (values.empty() ? "" : ", ") + std::to_string(value);
                 if (word == parameter.name + "=" + std::to_string(value)) {
                     choice[parameter.name] = value;
                     is_legal = true;
@@ -221,8 +202,7 @@ Choice choice_named(const std::string &text, const Choice &defaults, const Searc
             }
         }
         if (!is_legal) {
-            throw std::invalid_argument("'" + word + "': the " +
-                                        (values.empty() ? "parameters are " + names : "legal values are " + values));
+            throw std::invalid_argument("'" + word + "' is no choice; there are: " + text_of(space));
         }
     }
     return choice;

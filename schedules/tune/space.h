@@ -17,16 +17,17 @@ using schedules::SearchSpace;
 struct KernelInfo {
     std::string name, family, generator;
     std::map<std::string, std::string> parameters;  // that make it
+
+    bool is_matmul() const { return family.rfind("matmul", 0) == 0; }
 };
 
 const std::vector<KernelInfo> &kernel_table();
 /** Null if there is none of that name. */
 const KernelInfo *find_kernel(const std::string &name);
-const std::vector<std::string> &isa_names();
-const std::vector<std::string> &dtype_names();
 
 /** One object of the library. */
 struct Variant {
+    int index;  // in the dispatch table
     const KernelInfo *kernel;
     std::string dtype, isa;
 
@@ -42,22 +43,12 @@ struct Variant {
     const SearchSpace *space() const;
     /** What its choices are judged by on a machine with these caches. */
     schedules::TargetInfo target_info(std::int64_t l1, std::int64_t l2) const;
+    /** A value for every parameter of its space, as on any machine (schedules/tuned/x86-64.json). */
+    Choice defaults() const;
 };
 
-/** The parameters of schedules for any machine (schedules/tuned/x86-64.json). */
-class DefaultParameters {
-public:
-    /** Throws std::runtime_error if the file cannot be read. */
-    explicit DefaultParameters(const std::string &file);
-
-    /** Those that the file names, as the build passes them on. */
-    Choice named(const Variant &variant) const;
-    /** All parameters of the variant's space. */
-    Choice complete(const Variant &variant) const;
-
-private:
-    std::map<std::string, std::map<std::string, Choice>> entries;  // [isa][key]
-};
+/** All that the build has. */
+const std::vector<Variant> &all_variants();
 
 /** The space of each group of the runtime's parameters. */
 const std::vector<SearchSpace> &runtime_spaces();
@@ -68,6 +59,8 @@ void set_runtime(const Choice &choice);
 
 /** "vectors=2 rows=1" */
 std::string text_of(const Choice &choice);
+/** "vectors 1, 2, 4; rows 1, 2" */
+std::string text_of(const SearchSpace &space);
 /** "default" or "vectors=4,rows=1" as a choice. Throws std::invalid_argument with a sentence that lists what there is. */
 Choice choice_named(const std::string &text, const Choice &defaults, const SearchSpace &space);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 namespace halyard::tune {
 namespace {
@@ -13,12 +14,8 @@ double rounded(double value) {
     return std::round(value * 1000) / 1000;
 }
 
-/** Whether it is an object of objects of objects. */
-bool is_table(const json &value, int depth) {
-    return value.is_object() && (depth == 0 || std::all_of(value.begin(), value.end(), [depth](const json &entry) {
-                                     return is_table(entry, depth - 1);
-                                 }));
-}
+template<typename Value>
+using Table = std::map<std::string, std::map<std::string, std::map<std::string, Value>>>;
 
 /** Sets part[table][key], or takes it away where there is no value, and a table that is empty then. */
 void set(json &part, const std::string &table, const std::string &key, const json &value) {
@@ -38,24 +35,19 @@ json read_tuned(const std::string &file, const std::string &machine) {
     if (!std::filesystem::is_regular_file(file) && !std::filesystem::is_directory(file)) {
         return json::object();  // none, or a device or pipe: it would be waited for
     }
-    std::ifstream in(file);
-    const json tuned = json::parse(in, nullptr, false);
-    const json of = tuned.is_object() ? tuned.value("machine", json()) : json();
-    const char *reason = nullptr;
-    if (!tuned.is_object() || !tuned.contains("schedules")) {
-        reason = "is no JSON with an object 'schedules'";
-    } else if (!is_table(tuned["schedules"], 2) || !is_table(tuned.value("measured", json::object()), 2) ||
-               !is_table(tuned.value("runtime", json::object()), 0)) {
-        reason = "has entries that are no objects";
-    } else if (of.is_object() && of.value("name", json(machine)) != machine) {
-        reason = "was measured on another machine";
-    }
-    if (reason != nullptr) {
+    try {
+        std::ifstream in(file);
+        const json tuned = json::parse(in);
+        tuned.at("schedules").get<Table<int>>();
+        tuned.value("measured", json::object()).get<Table<double>>();
+        tuned.value("runtime", json::object()).get<Choice>();
+        const std::string of = tuned.value("machine", json::object()).value("name", machine);
+        return of == machine ? tuned : throw std::runtime_error("it was measured on another machine, " + of);
+    } catch (const std::exception &error) {
         throw std::runtime_error(
-            "'" + file + "' " + reason +
-            ", so what it holds would be lost: mend it, move it away or name another with --output");
+            "'" + file + "' is no file of parameters for here (" + error.what() +
+            "), so what it holds would be lost: mend it, move it away or name another with --output");
     }
-    return tuned;
 }
 
 json tuned_file(const std::vector<json> &decisions, const json &setting, const json &before) {
@@ -70,9 +62,8 @@ json tuned_file(const std::vector<json> &decisions, const json &setting, const j
     for (const json &record : decisions) {
         const Decision decision = decision_of(record);
         date = std::max(date, record.at("time").get<std::string>().substr(0, 10));
-        const json gain = !decision.is_better
-                              ? json()
-                              : json{{"gain", rounded(decision.gain.ratio)}, {"noise", rounded(decision.noise)}};
+        const json gain =
+            !decision.is_better ? json() : json{{"gain", rounded(decision.ratio)}, {"noise", rounded(decision.noise)}};
         const std::string kernel = record.at("kernel"), isa = record.at("isa");
         const std::string key = kernel + "_" + record.at("dtype").get<std::string>();
         if (record.at("family") != "runtime") {

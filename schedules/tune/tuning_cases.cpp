@@ -2,43 +2,92 @@
 #include "tuning_cases.h"
 
 #include <algorithm>
-#include <deque>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
 
+#include "mutable_dispatch_table.h"
+
 namespace halyard::tune {
 namespace {
 
-using bench::BenchmarkCase;
 using bench::Dtype;
 
+constexpr std::int64_t few_inputs = 64, wide_inputs = 20480;  // do and do not fit a tile
+
 /** The rows of the benchmark suite, and the others. */
-const std::vector<const CaseFamily *> &case_families() {
-    static std::deque<CaseFamily> rows;
-    static const auto all = [] {
-        std::vector<const CaseFamily *> families;
+const std::deque<CaseFamily> &case_families() {
+    static const std::deque<CaseFamily> all = [] {
+        std::deque<CaseFamily> families;
         for (const auto *catalogue : {&bench::catalogue(), &bench::layer_catalogue()}) {
             for (const bench::Kernel &kernel : *catalogue) {
-                families.push_back(&rows.emplace_back(CaseFamily{kernel, nullptr, std::nullopt}));
+                families.push_back({kernel});
             }
         }
-        for (const auto &family : unbenched_families()) {
-            families.push_back(family.get());
-        }
+        families.insert(families.end(), unbenched_families().begin(), unbenched_families().end());
         return families;
     }();
     return all;
 }
 
-bench::Dtype dtype_named(const std::string &name) {
-    for (const bench::Dtype dtype : operations::all_dtypes) {
-        if (name == operations::name_of(dtype)) {
-            return dtype;
+Dtype dtype_named(const std::string &name) {
+    return *std::find_if(std::begin(operations::all_dtypes), std::end(operations::all_dtypes),
+                         [&](Dtype dtype) { return name == operations::name_of(dtype); });
+}
+
+/** A family and the rows and inputs, of what was tried, of its calls that reach a kernel. */
+struct Reach {
+    const CaseFamily *family = nullptr;
+    std::size_t kernels = 0;  // that these calls are made of
+    std::vector<std::int64_t> rows;
+    std::int64_t least_d = 0;
+};
+
+/** By the kernels' places in the dispatch table, of each the family whose calls are made of the fewest kernels. */
+std::map<int, Reach> explore(Dtype dtype, halyard_isa isa) {
+    std::map<int, Reach> reaches;
+    for (const CaseFamily &family : case_families()) {
+        const bench::Kernel &kernel = family.kernel;
+        if (kernel.cast_to == dtype && kernel.operation == "cast") {
+            continue;
+        }
+        std::vector<Shape> shapes = {{32, few_inputs}, {1, wide_inputs}};
+        if (kernel.layer) {
+            shapes.clear();  // of the plainest with any number of rows
+            for (std::int64_t rows = 1; rows <= (kernel.name == "linear" ? 65 : 1); rows++) {
+                shapes.push_back({rows <= 64 ? rows : 128, few_inputs, few_inputs});
+            }
+        } else if (!family.checks.empty()) {
+            shapes = {family.checks.back()};
+        }
+        for (const Shape &shape : shapes) {
+            bench::BenchmarkCase bench_case({&kernel, dtype, shape.rows, shape.d, false, 1, shape.d_out}, 0, isa);
+            const std::set<int> called = kernels_called_by([&] { bench_case.call(0); });
+            for (const int index : called) {
+                Reach &reach = reaches[index];
+                if (reach.family == nullptr || called.size() < reach.kernels) {
+                    reach = {&family, called.size(), {}, shape.d};
+                }
+                if (reach.family == &family) {
+                    reach.rows.push_back(shape.rows);
+                }
+            }
         }
     }
-    throw std::logic_error("no type is called " + name);
+    return reaches;
+}
+
+/** Null if no call reaches it. */
+const Reach *reach_of(const Variant &variant) {
+    static std::map<std::string, std::map<int, Reach>> explored;
+    const auto [known, is_new] = explored.insert({variant.dtype + " " + variant.isa, {}});
+    if (is_new) {
+        known->second = explore(dtype_named(variant.dtype), isa_named(variant.isa));
+    }
+    const auto found = known->second.find(variant.index);
+    return found == known->second.end() ? nullptr : &found->second;
 }
 
 }  // namespace
@@ -70,124 +119,58 @@ halyard_isa isa_named(const std::string &name) {
     return halyard_isa_at(i);
 }
 
-std::unique_ptr<BenchmarkCase> CaseFinder::make(const TuningCase &tuning_case, const std::string &isa) const {
-    return std::make_unique<BenchmarkCase>(tuning_case.id, cold_set, isa_named(isa));
-}
-
-CaseFinder::Reaches CaseFinder::explore(const std::string &dtype, const std::string &isa) const {
-    Reaches reaches;
-    const bench::Dtype type = dtype_named(dtype);
-    for (const CaseFamily *family : case_families()) {
-        const bench::Kernel &kernel = family->kernel;
-        if (kernel.cast_to == type && kernel.operation == "cast") {
-            continue;
-        }
-        // Of tensors a few rows, and one so wide that it does not fit a tile; of the plainest layer any number.
-        std::vector<bench::CaseId> calls;
-        if (family->own) {
-            for (const RowsAndWidth &probe : family->own->probes) {
-                calls.push_back({&kernel, type, probe.rows, probe.d, false, 1});
-            }
-        } else if (!kernel.layer) {
-            calls = {{&kernel, type, 32, 64, false, 1}, {&kernel, type, 1, 20480, false, 1}};
-        } else {
-            for (std::int64_t rows = 1; rows <= (kernel.name == "linear" ? 65 : 1); rows++) {
-                calls.push_back({&kernel, type, rows <= 64 ? rows : 128, 64, false, 1, 64});
-            }
-        }
-        for (const bench::CaseId &call : calls) {
-            const auto bench_case = make({family, call}, isa);
-            const std::vector<int> called = variants_called_by([&bench_case] { bench_case->call(0); });
-            for (const int index : called) {
-                Reach &reach = reaches[index];
-                if (reach.family == nullptr || called.size() < reach.kernels) {
-                    reach = {family, called.size(), {}, call.d};
-                }
-                if (reach.family == family) {
-                    reach.rows.push_back(call.rows);
-                }
-            }
-        }
-    }
-    return reaches;
-}
-
-const CaseFinder::Reach *CaseFinder::reach_of(const Variant &variant) {
-    const std::string key = variant.dtype + " " + variant.isa;
-    const auto known = explored.find(key);
-    const Reaches &reaches =
-        known != explored.end() ? known->second : explored[key] = explore(variant.dtype, variant.isa);
-    const auto found = reaches.find(table_index_of(variant));
-    return found == reaches.end() ? nullptr : &found->second;
-}
-
-std::vector<TuningCase> CaseFinder::tuning_cases(const Variant &variant, const std::vector<Shape> &shapes) {
+std::vector<CaseId> tuning_cases(const Variant &variant, const std::vector<Shape> &shapes, int threads) {
+    std::vector<CaseId> cases;
     const Reach *reach = reach_of(variant);
-    if (reach == nullptr) {
-        return {};
-    }
-    const bench::Kernel &kernel = reach->family->kernel;
-    const bench::Dtype type = dtype_named(variant.dtype);
-    std::vector<TuningCase> tuning_cases;
     std::set<std::string> names;
-    const auto add = [&](const bench::CaseId &id) {
+    const auto add = [&](std::int64_t rows, std::int64_t d, bool cold, std::int64_t d_out = 0) {
+        const CaseId id = {&reach->family->kernel, dtype_named(variant.dtype), rows, d, cold, threads, d_out};
         if (names.insert(id.name()).second) {
-            tuning_cases.push_back({reach->family, id});
+            cases.push_back(id);
         }
     };
     // The epilogue of a product of 4096 inputs is a hundredth of it.
-    constexpr std::int64_t epilogue_inputs = 64;
-    for (const Shape &shape : shapes) {
-        if (reach->family->own) {
-            if (const auto timed = reach->family->own->timed(shape)) {
-                add({&kernel, type, timed->rows, timed->d, shape.cold, threads});
+    constexpr std::int64_t epilogue_inputs = 64, epilogue_rows = 64;
+    for (const Shape &shape : reach == nullptr ? std::vector<Shape>() : shapes) {
+        const CaseFamily &family = *reach->family;
+        if (family.timed) {
+            if (!shape.cold) {
+                add(family.timed->rows, family.timed->d, false);
             }
-        } else if (!kernel.layer) {
-            const std::int64_t d = std::max(shape.d, reach->least_d > 64 ? reach->least_d : shape.d);
-            add({&kernel, type, std::max<std::int64_t>(1, shape.rows * shape.d / d), d, shape.cold, threads});
-        } else if (variant.kernel->family.rfind("matmul", 0) == 0) {
+        } else if (!family.checks.empty()) {
+            add(shape.rows, (shape.d + usual_head_dim - 1) / usual_head_dim * usual_head_dim, shape.cold);
+        } else if (!family.kernel.layer) {
+            const std::int64_t d = reach->least_d == wide_inputs ? std::max(shape.d, wide_inputs) : shape.d;
+            add(std::max<std::int64_t>(1, shape.rows * shape.d / d), d, shape.cold);
+        } else if (variant.kernel->is_matmul()) {
             // The fewest rows that reach it, whatever the shape says; of those that prefetch at every fourth input many, too.
-            add({&kernel, type, reach->rows.front(), shape.d, shape.cold, threads, shape.d_out});
+            add(reach->rows.front(), shape.d, shape.cold, shape.d_out);
             if (!shape.cold && variant.kernel->name.find("prefetch4") != std::string::npos) {
-                add({&kernel, type, reach->rows.back(), shape.d, shape.cold, threads, shape.d_out});
+                add(reach->rows.back(), shape.d, false, shape.d_out);
             }
         } else if (!shape.cold) {
-            const std::int64_t rows = std::min<std::int64_t>(shape.rows, 64);
-            add({&kernel, type, rows, epilogue_inputs, false, threads, std::max(shape.d, shape.d_out)});
+            add(std::min(shape.rows, epilogue_rows), epilogue_inputs, false, std::max(shape.d, shape.d_out));
         }
     }
-    return tuning_cases;
+    return cases;
 }
 
-std::vector<TuningCase> CaseFinder::checks(const Variant &variant) {
+std::vector<CaseId> checks_of(const Variant &variant) {
     const Reach *reach = reach_of(variant);
     if (reach == nullptr) {
         return {};
     }
-    const bench::Kernel &kernel = reach->family->kernel;
-    const bench::Dtype type = dtype_named(variant.dtype);
-    std::vector<TuningCase> checks;
-    const auto add = [&](std::int64_t rows, std::int64_t d, std::int64_t d_out) {
-        checks.push_back({reach->family, {&kernel, type, rows, d, false, 1, d_out}});
-    };
-    if (reach->family->own) {
-        for (const RowsAndWidth &check : reach->family->own->checks) {
-            add(check.rows, check.d, 0);
-        }
-    } else if (kernel.layer) {
+    const CaseFamily &family = *reach->family;
+    std::vector<Shape> shapes = {{5, 1}, {7, 1003}, {12, 4096}, {272, 304}, {1, wide_inputs}, {5, wide_inputs + 1003}};
+    if (family.kernel.layer) {
         // More than one block of inputs, and a part of a panel.
-        add(reach->rows.front(), 600, 333);
-        add(reach->rows.back(), 64, 64);
-    } else if (variant.kernel->family == "pack") {
-        add(48, 80, 0);
-        add(272, 304, 0);
-    } else if (reach->least_d > 64) {
-        add(1, reach->least_d, 0);
-        add(5, reach->least_d + 1003, 0);
-    } else {
-        add(5, 1, 0);
-        add(7, 1003, 0);
-        add(12, 4096, 0);
+        shapes = {{reach->rows.front(), 600, 333}, {reach->rows.back(), 64, 64}};
+    } else if (!family.checks.empty()) {
+        shapes = family.checks;
+    }
+    std::vector<CaseId> checks;
+    for (const Shape &shape : shapes) {
+        checks.push_back({&family.kernel, dtype_named(variant.dtype), shape.rows, shape.d, false, 1, shape.d_out});
     }
     return checks;
 }
@@ -197,70 +180,63 @@ std::vector<TuningCase> CaseFinder::checks(const Variant &variant) {
 namespace {
 
 struct Call {
-    std::vector<std::string> names;
-    std::vector<Dtype> dtypes;
+    std::vector<const char *> names;
     std::int64_t rows, d, d_out = 0, cached = 0;
 };
 
-/** By its name; "attention" with the heads of a model of 8 billion parameters. */
-const CaseFamily *family_named(const std::string &name) {
-    static const CaseFamily attention{bench::attention_kernel(bench::HeadShape{32, 8, 128}), nullptr, std::nullopt};
-    for (const CaseFamily *family : case_families()) {
-        if (family->kernel.name == name) {
-            return family;
-        }
-    }
-    return name == "attention" ? &attention : throw std::logic_error("no call is named " + name);
+/** Of that name; "attention" with the heads of a model of 8 billion parameters. */
+const bench::Kernel &kernel_named(const std::string &name) {
+    const auto found = std::find_if(case_families().begin(), case_families().end(),
+                                    [&](const CaseFamily &family) { return family.kernel.name == name; });
+    return found != case_families().end() ? found->kernel : bench::attention_kernel(bench::HeadShape{32, 8, 128});
 }
 
-std::vector<TuningCase> cases_of(const std::vector<Call> &calls, int threads) {
-    std::vector<TuningCase> tuning_cases;
+std::vector<CaseId> cases_of(const std::vector<Call> &calls, const std::vector<Dtype> &dtypes, int threads) {
+    std::vector<CaseId> cases;
     for (const Call &call : calls) {
-        for (const std::string &name : call.names) {
-            const CaseFamily *family = family_named(name);
-            for (const Dtype dtype : call.dtypes) {
-                tuning_cases.push_back(
-                    {family, {&family->kernel, dtype, call.rows, call.d, false, threads, call.d_out, call.cached}});
+        for (const char *name : call.names) {
+            for (const Dtype dtype : dtypes) {
+                cases.push_back(
+                    {&kernel_named(name), dtype, call.rows, call.d, false, threads, call.d_out, call.cached});
             }
         }
     }
-    return tuning_cases;
+    return cases;
 }
+
+const std::vector<Dtype> f32 = {Dtype::f32}, f32_and_bf16 = {Dtype::f32, Dtype::bf16};
 
 }  // namespace
 
-std::vector<TuningCase> runtime_cases(const std::string &group, int threads, std::int64_t last_level) {
-    const std::vector<Dtype> f32 = {Dtype::f32}, both = {Dtype::f32, Dtype::bf16};
+std::vector<CaseId> runtime_cases(const std::string &group, int threads, std::int64_t last_level) {
     const std::int64_t d = 4096, model = 2048, heads = 32 * 128;
     const std::int64_t streamed =
         std::max<std::int64_t>(1024, last_level / d / 2);  // rows, of which no cache holds a tensor
     const std::map<std::string, std::vector<Call>> calls = {
-        {"threads",
-         {{{"silu", "rms_norm"}, f32, 8, 1024}, {{"silu", "rms_norm"}, f32, 16, 2048}, {{"swiglu"}, f32, 64, 4096}}},
-        {"stream", {{{"silu", "add", "swiglu"}, both, streamed, d}}},
-        {"stream_row", {{{"rms_norm", "softmax"}, both, streamed, d}, {{"softmax"}, both, 64, d}}},
-        {"gemm_decode", {{{"linear"}, both, 1, d, d}, {{"linear"}, both, 4, model, model}}},
-        {"gemm_256",
-         {{{"linear"}, both, 16, model, d}, {{"linear"}, both, 64, model, d}, {{"linear"}, both, 256, model, d}}},
-        {"gemm", {{{"linear"}, both, 512, model, d}}},
-        {"attention_decode", {{{"attention"}, both, 1, heads, 0, 4096}, {{"attention"}, both, 8, heads, 0, 1024}}},
-        {"attention", {{{"attention"}, both, 128, heads}, {{"attention"}, both, 512, heads}}},
-        {"pack", {{{"pack_out_in"}, both, 1024, 1024}}},
+        {"threads", {{{"silu", "rms_norm"}, 8, 1024}, {{"silu", "rms_norm"}, 16, 2048}, {{"swiglu"}, 64, 4096}}},
+        {"stream", {{{"silu", "add", "swiglu"}, streamed, d}}},
+        {"stream_row", {{{"rms_norm", "softmax"}, streamed, d}, {{"softmax"}, 64, d}}},
+        {"gemm_decode", {{{"linear"}, 1, d, d}, {{"linear"}, 4, model, model}}},
+        {"gemm_256", {{{"linear"}, 16, model, d}, {{"linear"}, 64, model, d}, {{"linear"}, 256, model, d}}},
+        {"gemm", {{{"linear"}, 512, model, d}}},
+        {"attention_decode", {{{"attention"}, 1, heads, 0, 4096}, {{"attention"}, 8, heads, 0, 1024}}},
+        {"attention", {{{"attention"}, 128, heads}, {{"attention"}, 512, heads}}},
+        {"pack", {{{"pack_out_in"}, 1024, 1024}}},
     };
-    return cases_of(calls.at(group), threads);
+    return cases_of(calls.at(group), group == "threads" ? f32 : f32_and_bf16, threads);
 }
 
-std::vector<TuningCase> runtime_checks(const std::string &group) {
-    const std::vector<Dtype> both = {Dtype::f32, Dtype::bf16};
-    const std::vector<Call> of_rows = {{{"silu", "swiglu", "rms_norm", "softmax"}, both, 23, 5003}};
-    const std::vector<Call> gemm = {
-        {{"linear"}, both, 1, 600, 333}, {{"linear"}, both, 37, 600, 333}, {{"linear"}, both, 300, 600, 333}};
-    const std::vector<Call> attention = {{{"attention"}, both, 67, 4096}, {{"attention"}, both, 1, 4096, 0, 600}};
-    return cases_of(group == "pack"                    ? std::vector<Call>{{{"pack_out_in"}, both, 272, 304}}
-                    : group.rfind("gemm", 0) == 0      ? gemm
-                    : group.rfind("attention", 0) == 0 ? attention
-                                                       : of_rows,
-                    3);
+std::vector<CaseId> runtime_checks(const std::string &group) {
+    const auto starts_with = [&](const char *word) { return group.rfind(word, 0) == 0; };
+    std::vector<Call> calls = {{{"silu", "swiglu", "rms_norm", "softmax"}, 23, 5003}};
+    if (group == "pack") {
+        calls = {{{"pack_out_in"}, 272, 304}};
+    } else if (starts_with("gemm")) {
+        calls = {{{"linear"}, 1, 600, 333}, {{"linear"}, 37, 600, 333}, {{"linear"}, 300, 600, 333}};
+    } else if (starts_with("attention")) {
+        calls = {{{"attention"}, 67, 4096}, {{"attention"}, 1, 4096, 0, 600}};
+    }
+    return cases_of(calls, f32_and_bf16, 3);
 }
 
 }  // namespace halyard::tune

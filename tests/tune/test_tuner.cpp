@@ -302,7 +302,7 @@ TEST(Search, EqualCodeIsNoWinnerInTwentyTries) {
             const Decision decision = run_search(flat, seed % 20, scatter, "quick", seed >= 20);
             EXPECT_TRUE(decision.is_made);
             EXPECT_FALSE(decision.is_better) << "scatter " << scatter << ", seed " << seed << ": gain "
-                                             << decision.gain.ratio << ", noise " << decision.noise;
+                                             << decision.ratio << ", noise " << decision.noise;
         }
     }
 }
@@ -316,7 +316,7 @@ TEST(Search, FindsTheBestOfAKnownSpaceDespiteNoise) {
         EXPECT_EQ(decision.tried, 63);
         EXPECT_LT(bowl(decision.best), 1.03 * 1e-5)
             << seed << ": " << decision.best.at("a") << " " << decision.best.at("b");
-        EXPECT_NEAR(decision.gain.ratio, bowl(defaults) / bowl(decision.best), 0.05);
+        EXPECT_NEAR(decision.ratio, bowl(defaults) / bowl(decision.best), 0.05);
         best += decision.best == Choice{{"a", 6}, {"b", 16}} ? 1 : 0;
     }
     EXPECT_GE(best, 5);
@@ -394,7 +394,7 @@ TEST(Search, AWinnerMustWinAgainInSamplesThatDidNotChooseIt) {
     const Decision decision = search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
     EXPECT_TRUE(decision.is_made);
     EXPECT_FALSE(decision.is_better);
-    EXPECT_EQ(decision.gain.ratio, 1.01);
+    EXPECT_EQ(decision.ratio, 1.01);
     EXPECT_EQ(evaluator.comparisons, 3U);  // screen, final, confirmation
 }
 
@@ -405,7 +405,7 @@ TEST(Search, WhatCannotGainGetsNoFinal) {
     const Decision decision = search(plane, nowhere, defaults, effort_named("quick"), random, evaluator);
     EXPECT_TRUE(decision.is_made);
     EXPECT_FALSE(decision.is_better);
-    EXPECT_EQ(decision.gain.ratio, 1.01);
+    EXPECT_EQ(decision.ratio, 1.01);
     EXPECT_EQ(evaluator.comparisons, 1U);
 }
 
