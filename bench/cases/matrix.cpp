@@ -49,11 +49,17 @@ operations::Row Matrix::row(std::int64_t index) const {
     return values;
 }
 
+DLTensor vector_view(const Matrix &matrix) {
+    DLTensor view = matrix.view;
+    view.ndim = 1;
+    view.shape++;
+    return view;
+}
+
 std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean) {
     auto vector = std::make_unique<Matrix>(dtype, 1, width);
     vector->fill_random(seed, mean, 0.1);
-    vector->view.ndim = 1;
-    vector->view.shape++;
+    vector->view = vector_view(*vector);
     return vector;
 }
 

@@ -44,6 +44,8 @@ private:
     Buffer buffer;
 };
 
+/** A matrix's view with one axis: a vector, if it has one row. */
+DLTensor vector_view(const Matrix &matrix);
 /** A parameter, with a view of one axis: values round `mean`. */
 std::unique_ptr<Matrix> random_vector(Dtype dtype, std::int64_t width, unsigned seed, double mean);
 
