@@ -1,4 +1,4 @@
-# Prints the parameters that HALYARD_TUNED gives to the runtime and to all kernels, one line each:
+# Prints the parameters that HALYARD_TUNED gives to the runtime and to all kernels that an instruction set does not share, one line each:
 #   cmake -DHALYARD_TUNED=... -P print_tuned.cmake
 cmake_minimum_required(VERSION 3.28)
 set(CMAKE_SYSTEM_NAME Linux)
@@ -11,6 +11,9 @@ message(NOTICE "runtime: ${HALYARD_RUNTIME_PARAMETERS}")
 foreach(name IN LISTS HALYARD_KERNEL_NAMES)
     foreach(isa IN LISTS HALYARD_ALL_ISAS)
         foreach(dtype IN LISTS HALYARD_ALL_DTYPES)
+            if(HALYARD_BASE_${isa} AND NOT "${HALYARD_FAMILY_OF_${name}}_${dtype}" IN_LIST HALYARD_OWN_${isa})
+                continue()
+            endif()
             halyard_tuned_params(params ${isa} ${dtype} ${HALYARD_FAMILY_OF_${name}} ${name})
             message(NOTICE "${name} ${dtype} ${isa}: ${params}")
         endforeach()
