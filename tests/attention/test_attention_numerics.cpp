@@ -97,6 +97,38 @@ TEST(AttentionBits, AreThoseOfEveryMachine) {
     });
 }
 
+// Of bf16 queries, keys and values, multiplied as they are stored and in full, at once and by way of a cache of bf16.
+TEST(AttentionBits, OfBfloat16AreThoseOfEveryMachine) {
+    expect_reference_hashes("attention_bf16", [](halyard_isa isa) {
+        Hashes hashes;
+        for (AttentionForm form : forms()) {
+            if (form.keys > 600) {
+                continue;
+            }
+            form.q = form.k = form.v = Dtype::bf16;
+            AttentionCase call(form);
+            for (const auto &[name, products] : all_products) {
+                const Context context(isa, 2);
+                EXPECT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+                const std::string label = "tokens_" + std::to_string(form.keys) + (form.window != 0 ? "_window" : "") +
+                                          (form.norm ? "_norm_rope_softcap" : "");
+                BitsHash whole, parts;
+                whole.add(bits_of(call, context.get()));
+                hashes[label + "_" + name] = whole.text();
+                const Cache cache = make_cache(Dtype::bf16, 1, form.kv_heads, form.head_dim, form.keys);
+                const std::int64_t prompt = std::max<std::int64_t>(1, form.keys - 3);
+                for (std::int64_t first = 0, count = prompt; first < form.keys; first += count, count = 1) {
+                    EXPECT_EQ(call.run_cached(context.get(), cache.get(), first, count, call.y), HALYARD_OK)
+                        << halyard_last_error();
+                }
+                parts.add(call.y.all_bits());
+                hashes[label + "_cached_" + name] = parts.text();
+            }
+        }
+        return hashes;
+    });
+}
+
 TEST(AttentionBits, ThreadsDoNotMatter) {
     const std::vector<int> thread_counts = {2, 3, 4, 7}, few = {3};
     for (const halyard_isa isa : supported_isas()) {

@@ -443,6 +443,37 @@ TEST(BlockBits, AreThoseOfEveryMachine) {
     });
 }
 
+// Of bf16 on both sides of every product: as they are stored and in full, at once and by way of a cache of bf16, a prompt and
+// then token by token. No sum is so small that avx512_bf16 would flush it.
+TEST(BlockBits, OfBfloat16AreThoseOfEveryMachine) {
+    expect_reference_hashes("block_bf16", [](halyard_isa isa) {
+        Hashes hashes;
+        for (const std::string &preset : block_presets()) {
+            BlockForm form = preset_block(preset);
+            form.matrices = Dtype::bf16;
+            const Block block(form);
+            for (const auto &[name, products] : all_products) {
+                const Context context(isa);
+                EXPECT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+                BlockCall call(block, Dtype::bf16, {2, 70});
+                EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                BitsHash whole;
+                whole.add(call.y.all_bits());
+                hashes[preset + "_" + name] = whole.text();
+                if (form.config.causal != 0) {
+                    const BlockCache cache(form, Dtype::bf16, 1, 2, 70);
+                    call.y.clear();
+                    call.run_in_parts(context.get(), cache, {64, 1, 1, 1, 1, 1, 1});
+                    BitsHash parts;
+                    parts.add(call.y.all_bits());
+                    hashes[preset + "_cached_" + name] = parts.text();
+                }
+            }
+        }
+        return hashes;
+    });
+}
+
 TEST(BlockBits, DoNotDependOnWhatACallBeforeLeft) {
     const Block poison_block(large_form(Dtype::bf16));
     BlockCall poison(poison_block, Dtype::f32, {70});

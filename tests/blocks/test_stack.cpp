@@ -404,6 +404,37 @@ TEST(StackBits, AreThoseOfEveryMachine) {
     });
 }
 
+// The same in bf16: of activations too, which logits of f32 show to the last bit.
+TEST(StackBits, OfBfloat16AreThoseOfEveryMachine) {
+    expect_reference_hashes("stack_bf16", [](halyard_isa isa) {
+        Hashes hashes;
+        for (const std::string &preset : block_presets()) {
+            StackForm form = preset_stack(preset);
+            form.block.config.hidden_size = 66;
+            form.block.config.intermediate_size = 530;  // more inputs than are summed at once
+            form.tables = form.block.matrices = Dtype::bf16;
+            const Stack stack(form);
+            const Ids ids = some_ids(37, stack.form.vocab, 8);
+            for (const auto &[name, products] : all_products) {
+                const Context context(isa);
+                EXPECT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+                BitsHash prompt, steps;
+                prompt.add(logits_of(stack, ids, context.get())->all_bits());
+                hashes[preset + "_" + name] = prompt.text();
+                const BlockCache cache(stack.form.block, Dtype::bf16, stack.form.layers, 1, 40);
+                for (std::size_t first = 0, end = 31; end <= ids.size(); first = end++) {
+                    const Ids next(ids.begin() + static_cast<std::ptrdiff_t>(first),
+                                   ids.begin() + static_cast<std::ptrdiff_t>(end));
+                    const Row logits = next_logits(stack, next, cache, 0, context.get());
+                    steps.add(std::vector<float>(logits.begin(), logits.end()));
+                }
+                hashes[preset + "_cached_" + name] = steps.text();
+            }
+        }
+        return hashes;
+    });
+}
+
 TEST(StackThreads, EachWithACacheOfItsOwn) {
     const Stack stack(large_form());
     const Ids ids = some_ids(30, 700, 6);

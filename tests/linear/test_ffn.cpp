@@ -403,6 +403,30 @@ TEST(FfnBits, AreThoseOfEveryMachine) {
     });
 }
 
+TEST(FfnBits, OfBfloat16AreThoseOfEveryMachine) {
+    expect_reference_hashes("ffn_bf16", [](halyard_isa isa) {
+        Hashes hashes;
+        for (const NormCase &norm : norm_cases) {
+            for (const auto &[name, products] : all_products) {
+                const Context context(isa);
+                EXPECT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+                BitsHash results;
+                for (const std::int64_t rows : {1, 9}) {
+                    FfnForm form = with_norm(large_form(rows, Dtype::bf16), norm);
+                    form.d_model = 70;
+                    form.d_ff = 530;
+                    Ffn ffn(form);
+                    EXPECT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error();
+                    results.add(ffn.y.all_bits());
+                }
+                hashes["norm_" + std::to_string(norm.norm) + "_flags_" + std::to_string(norm.flags) +
+                       (norm.deferred ? "_deferred_" : "_") + name] = results.text();
+            }
+        }
+        return hashes;
+    });
+}
+
 TEST(FfnBits, DoNotDependOnWhatACallBeforeLeft) {
     for (const NormCase &norm : norm_cases) {
         Ffn poison(with_norm(large_form(emulated ? 40 : 300, Dtype::bf16), norm));

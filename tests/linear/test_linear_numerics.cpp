@@ -379,6 +379,24 @@ TEST(LinearBits, AreThoseOfEveryMachine) {
     });
 }
 
+TEST(LinearBits, OfBfloat16AreThoseOfEveryMachine) {
+    expect_reference_hashes("linear_bf16", [](halyard_isa isa) {
+        Hashes hashes;
+        const Context context(isa);
+        for (const bool gated : {false, true}) {
+            const Weights weights(weight_form(Dtype::bf16, 1030, 130, gated, 61));
+            for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 13, 25}) {
+                LinearCall call(weights, call_form(Dtype::bf16, Dtype::f32, {rows}), 67);
+                EXPECT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                BitsHash results;
+                results.add(call.y.all_bits());
+                hashes["rows_" + std::to_string(rows) + (gated ? "_gated" : "")] = results.text();
+            }
+        }
+        return hashes;
+    });
+}
+
 // ---- Many threads ------------------------------------------------------------------------------------------------
 
 #ifdef HALYARD_TESTS_REDUCED

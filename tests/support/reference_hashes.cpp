@@ -17,7 +17,7 @@ namespace {
 
 void write(const std::string &path, const Hashes &hashes) {
     std::ofstream file(path);
-    file << "# Hashes of f32 results on fixed inputs, made with avx2 where HALYARD_TEST_UPDATE_HASHES was set. Every\n"
+    file << "# Hashes of results on fixed inputs, made with avx2 where HALYARD_TEST_UPDATE_HASHES was set. Every\n"
             "# instruction set with fused multiply-add must give them.\n";
     for (const auto &[label, hash] : hashes) {
         file << label << ' ' << hash << '\n';

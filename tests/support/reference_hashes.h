@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/operations.h"
@@ -25,6 +26,10 @@ public:
 private:
     std::uint64_t state = 0xcbf29ce484222325u;  // FNV-1a
 };
+
+/** What products may be of, by names for labels. */
+constexpr std::pair<const char *, halyard_products> all_products[] = {{"storage", HALYARD_PRODUCTS_STORAGE},
+                                                                      {"full", HALYARD_PRODUCTS_FULL}};
 
 /** Labels without blanks, and hashes. */
 using Hashes = std::map<std::string, std::string>;
