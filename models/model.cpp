@@ -144,6 +144,7 @@ struct Model::State {
 
     ModelConfig config;
     std::int64_t max_positions = 0;
+    DLDataType dtype{};  // of the embedding
     DLDevice device{};
     SafeTensors files;
     Views stack_views;  // on a processor the stack reads the embedding from them
@@ -205,9 +206,10 @@ Model Model::load(const std::filesystem::path &folder, const LoadOptions &option
     for (const models::StackPart &part : inventory.stack()) {
         weights.*part.argument = model.stack_views.of(inventory.find(part));
     }
+    model.dtype = weights.embed_tokens.get()->dtype;
     // The model multiplies in the dtype of its embedding.
     float &multiplier = model.config.stack.embedding_multiplier;
-    multiplier = rounded_to(weights.embed_tokens.get()->dtype, multiplier);
+    multiplier = rounded_to(model.dtype, multiplier);
     model.stack = made(folder, what, [&] { return Stack(model.config.stack, weights, model.blocks, options.context); });
     packed(inventory.stack(), what);
     return Model(std::move(state));
@@ -233,7 +235,7 @@ const Stack &Model::stack() const noexcept {
     return state_->stack;
 }
 
-KvCache Model::make_cache(std::int64_t max_positions, DLDataType dtype, std::int64_t n_sequences) const {
+KvCache Model::make_cache(std::int64_t max_positions, std::optional<DLDataType> dtype, std::int64_t n_sequences) const {
     const BlockConfig &block = state_->config.blocks.front();
     KvCacheOptions options;
     options.n_layers = static_cast<std::int64_t>(state_->blocks.size());
@@ -241,7 +243,7 @@ KvCache Model::make_cache(std::int64_t max_positions, DLDataType dtype, std::int
     options.n_kv_heads = block.num_key_value_heads;
     options.head_dim = block.head_dim;
     options.max_positions = max_positions != 0 ? max_positions : state_->max_positions;
-    options.dtype = dtype;
+    options.dtype = dtype.value_or(state_->dtype);
     return KvCache(options, state_->device);
 }
 

@@ -23,12 +23,13 @@ struct Arguments {
     std::int64_t max_new_tokens = 32;
     std::optional<std::int64_t> max_positions;
     int threads = 0;
-    std::string cache_dtype = "f32", device = "cpu";
+    std::string cache_dtype = "auto", device = "cpu";
     bool ignore_eos = false;
     halyard::SamplingOptions sampling;
 };
 
-const std::map<std::string, DLDataType> dtypes = {
+const std::map<std::string, std::optional<DLDataType>> cache_dtypes = {
+    {"auto", std::nullopt},  // the model's
     {"f32", halyard::element<float>::dtype},
     {"f16", halyard::element<halyard::f16>::dtype},
     {"bf16", halyard::element<halyard::bf16>::dtype},
@@ -116,8 +117,9 @@ void declare(CLI::App &app, Arguments &arguments) {
         ->check(integer(0, max_int));
     app.add_option("--top-p", arguments.sampling.top_p, "choose among those that have this probability together")
         ->check(number);
-    app.add_option("--cache-dtype", arguments.cache_dtype, "f32, f16 or bf16: how keys and values are kept")
-        ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+    app.add_option("--cache-dtype", arguments.cache_dtype,
+                   "f32, f16 or bf16: how keys and values are kept; auto: as the embedding")
+        ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
     app.add_option("--device", arguments.device, "cpu, or cuda or cuda:N for an NVIDIA GPU")
         ->check([](const std::string &name) { return device_named(name) ? "" : "must be cpu, cuda or cuda:N"; });
     app.add_option("--threads", arguments.threads, "0 for all processors")->check(integer(0, 256));
@@ -186,7 +188,7 @@ void generate(const Arguments &arguments) {
     const Clock loading;
     const auto model = halyard::Model::load(arguments.folder, options);
     const double load_seconds = loading.seconds();
-    auto cache = model.make_cache(0, dtypes.at(arguments.cache_dtype));
+    auto cache = model.make_cache(0, cache_dtypes.at(arguments.cache_dtype));
     std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));
     const auto &ends = model.config().eos_token_ids;
 

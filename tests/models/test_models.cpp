@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "support/files.h"
 #include "support/models.h"
@@ -58,6 +59,9 @@ TEST_P(Models, AgreeInBfloat16) {
         });
     };
     EXPECT_LT(part_of_roundings(run_prompt(model, expected.input_ids)), 1);
+    KvCache cache = model.make_cache();  // in bfloat16, as that of transformers
+    const double cached = part_of_roundings(run_token_by_token(model, expected.input_ids, cache));
+    EXPECT_LT(cached, 1);
     Context full;
     full.set_products(Products::full);
     const States got = run_prompt(model, expected.input_ids, nullptr, full);
@@ -66,6 +70,7 @@ TEST_P(Models, AgreeInBfloat16) {
     EXPECT_LT(rounded, 1);
     EXPECT_LT(exact, 1);
     RecordProperty("part_of_bound", std::to_string(rounded));
+    RecordProperty("part_of_bound_cached", std::to_string(cached));
     RecordProperty("part_of_bound_in_f32_arithmetic", std::to_string(exact));
 }
 
@@ -94,19 +99,23 @@ TEST_P(Models, GiveTheSameBitsWithACacheInAnySteps) {
     for (const char *const suffix : {"_f32", "_bf16"}) {
         const Model model = Model::load(folder(suffix));
         const std::vector<std::int64_t> tokens = Transformers(folder(suffix)).input_ids;
-        const States whole = run_prompt(model, tokens);
-        KvCache cache = model.make_cache();
-        EXPECT_EQ(run_prompt(model, tokens, &cache), whole);
-        EXPECT_EQ(cache.length(0, 0), static_cast<std::int64_t>(tokens.size()));
-        cache.truncate(0, 0);
-        EXPECT_EQ(run_token_by_token(model, tokens, cache), whole);
-        cache.truncate(0, 0);
-        Observer observer(model, tokens.size());
-        for (std::size_t first = 0, count = 1; first < tokens.size(); first += count, count += 2) {
-            count = std::min(count, tokens.size() - first);
-            observer.run(model, tokens, first, count, &cache, nullptr);
+        for (const bool in_f32 : {true, false}) {
+            KvCache cache = model.make_cache(0, in_f32 ? std::optional(element<float>::dtype) : std::nullopt);
+            const States whole = run_prompt(model, tokens, &cache);
+            EXPECT_EQ(cache.length(0, 0), static_cast<std::int64_t>(tokens.size()));
+            if (in_f32) {
+                EXPECT_EQ(run_prompt(model, tokens), whole);
+            }
+            cache.truncate(0, 0);
+            EXPECT_EQ(run_token_by_token(model, tokens, cache), whole);
+            cache.truncate(0, 0);
+            Observer observer(model, tokens.size());
+            for (std::size_t first = 0, count = 1; first < tokens.size(); first += count, count += 2) {
+                count = std::min(count, tokens.size() - first);
+                observer.run(model, tokens, first, count, &cache, nullptr);
+            }
+            EXPECT_EQ(observer.states(), whole);
         }
-        EXPECT_EQ(observer.states(), whole);
     }
 }
 
@@ -463,6 +472,18 @@ TEST(ModelOptions, BoundPositions) {
                 HALYARD_INVALID_ARGUMENT, [&] { Model::load(model_fixtures / fixture, options); }, "max_positions"));
         }
     }
+}
+
+TEST(ModelCaches, AreOfTheModelsTypeUnlessAskedOtherwise) {
+    const auto f32 = element<float>::dtype, narrow = element<bf16>::dtype;
+    const auto dtype_of = [](const KvCache &cache) {
+        return std::pair(cache.options().dtype.code, cache.options().dtype.bits);
+    };
+    const Model of_f32 = Model::load(model_fixtures / "qwen3_f32"),
+                of_bf16 = Model::load(model_fixtures / "qwen3_bf16");
+    EXPECT_EQ(dtype_of(of_f32.make_cache()), std::pair(f32.code, f32.bits));
+    EXPECT_EQ(dtype_of(of_bf16.make_cache(20)), std::pair(narrow.code, narrow.bits));
+    EXPECT_EQ(dtype_of(of_bf16.make_cache(0, f32)), std::pair(f32.code, f32.bits));
 }
 
 TEST(ModelForward, RefusesTokensThatThereAreNot) {

@@ -67,9 +67,9 @@ std::vector<std::int64_t> generate(const Model &model, const std::vector<std::in
 // (Higham and Mary 2019), with a standard deviation of 0.58 sqrt(n) u. Twice that, or three and a half deviations, is
 // the bound for the largest of the few hundred differences of a tensor.
 //
-// Measured, as a part of the bound: float32 at most 0.41; bfloat16 at most 0.48, and 0.29 in float32 arithmetic; caches
-// in 16 bits at most 0.53. A configuration with one field changed by a few percent is beyond it 26 times at least,
-// mostly hundreds.
+// Measured, as a part of the bound: float32 at most 0.41; bfloat16 at most 0.48, with a cache 0.58, and 0.29 in float32
+// arithmetic; caches in 16 bits at most 0.53. A configuration with one field changed by a few percent is beyond it 26
+// times at least, mostly hundreds.
 double bound(double unit_roundoff, double roundings);
 
 constexpr double f32_roundoff = 0x1p-24, bf16_roundoff = 0x1p-8, f16_roundoff = 0x1p-11;

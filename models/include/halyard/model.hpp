@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -154,8 +155,8 @@ public:
     const Stack &stack() const noexcept;
 
     /// A cache where the model is, for `n_sequences` sequences of at most `max_positions` tokens (0: the model's). Keys and
-    /// values may be stored in f32, f16 or bf16.
-    KvCache make_cache(std::int64_t max_positions = 0, DLDataType dtype = element<float>::dtype,
+    /// values are stored in `dtype`, which is f32, f16 or bf16; by default that of the model's embedding.
+    KvCache make_cache(std::int64_t max_positions = 0, std::optional<DLDataType> dtype = std::nullopt,
                        std::int64_t n_sequences = 1) const;
 
     /// Appends tokens to sequence 0 of `cache`. logits: [vocab_size], those of the last token, in any element type, in the
