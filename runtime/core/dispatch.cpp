@@ -1,6 +1,7 @@
 // The dispatch table, made from the table of kernels, and the detection of instruction sets.
 #include "core/dispatch.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -54,7 +55,7 @@ constexpr struct {
 };
 
 /** HALYARD_MAX_ISA. */
-int read_cap() {
+halyard_isa read_cap() {
     const char *const variable = "HALYARD_MAX_ISA", *const value = environment(variable);
     if (!value) {
         return isa_cap_none;
@@ -73,30 +74,26 @@ int read_cap() {
 }
 
 struct Machine {
+    const halyard_isa cap = read_cap();
     bool runs[isa_count], prefers[isa_count];
     bool runs_any = false;
-    halyard_isa best_under[isa_count + 1];  // by the context's cap
 
     Machine() {
-        const int cap = read_cap();
-        halyard_isa preferred = isas[0];
         for (const halyard_isa isa : isas) {
             const int i = index_of(isa);
             runs[i] = processor_runs(isa);
             prefers[i] = runs[i] && processor_prefers(isa);
             runs_any |= runs[i];
-            if (isa <= cap) {
-                preferred = prefers[i] || (runs[i] && isa == cap) ? isa : preferred;
-                best_under[i] = runs[i] ? isa : preferred;
-            } else {
-                best_under[i] = preferred;
-            }
         }
-        best_under[isa_count] = preferred;
     }
 };
 
 HALYARD_AT_LOAD const Machine machine;
+
+/** Of one of `which` that the processor says of `isa`; the system is asked about no other. */
+bool usable(const bool (&which)[isa_count], halyard_isa isa) {
+    return which[index_of(isa)] && system_permits(isa);
+}
 
 }  // namespace
 
@@ -132,7 +129,17 @@ const char *dtype_name(DType dtype) {
 }
 
 halyard_isa best_isa(halyard_isa cap) {
-    return machine.best_under[index_of(cap)];
+    cap = std::min(cap, machine.cap);
+    int i = index_of(cap);
+    if (i < isa_count && usable(machine.runs, cap)) {
+        return cap;
+    }
+    while (--i > 0) {
+        if (usable(machine.prefers, isas[i])) {
+            return isas[i];
+        }
+    }
+    return isas[0];
 }
 
 bool processor_has_kernels() {
@@ -159,11 +166,11 @@ const char *halyard_isa_name(halyard_isa isa) {
 }
 
 int halyard_isa_supported(halyard_isa isa) {
-    return halyard::is_built(isa) && halyard::machine.runs[halyard::index_of(isa)];
+    return halyard::is_built(isa) && halyard::usable(halyard::machine.runs, isa);
 }
 
 int halyard_isa_preferred(halyard_isa isa) {
-    return halyard::is_built(isa) && halyard::machine.prefers[halyard::index_of(isa)];
+    return halyard::is_built(isa) && halyard::usable(halyard::machine.prefers, isa);
 }
 
 int halyard_operation_supported(const char *operation) {

@@ -100,9 +100,13 @@ constexpr bool is_built(int isa) {
     return isa >= 0 && isa < isa_cap_none && isa_positions.of[isa] >= 0;
 }
 
-/** Whether processor and operating system run `isa`, one of `isas`. For each processor in a folder of its own, as are the
- *  next ones. */
+/** Whether the processor runs `isa`, one of `isas`, and the operating system saves its registers. For each processor in a
+ *  folder of its own, as are the next ones. */
 bool processor_runs(halyard_isa isa);
+
+/** Whether the operating system lets this process use `isa`, which the processor runs. Where it wants to be asked, that is
+ *  done once, when this is first called. */
+bool system_permits(halyard_isa isa);
 
 /** Whether `isa`, which the processor runs, is no slower there than a lesser one. */
 bool processor_prefers(halyard_isa isa);

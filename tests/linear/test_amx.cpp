@@ -1,5 +1,5 @@
 // Products of bf16 on AMX: bit by bit those of the instruction's model, for every number of rows; within the bound of their
-// order; and no tile is left in use when a call returns.
+// order; no tile is left in use when a call returns; and the system is asked for tiles where a call may use them, not before.
 #include "support/amx_model.h"
 #include "support/linear.h"
 #include "support/threads.h"
@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,14 +16,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+
 namespace halyard::tests {
 namespace {
 
 class Amx : public testing::Test {
 protected:
     void SetUp() override {
-        if (halyard_isa_supported(HALYARD_ISA_AMX) == 0) {
-            GTEST_SKIP() << "this machine or this library has no AMX";
+        if (halyard_isa_supported(HALYARD_ISA_AMX) == 0 ||
+            halyard_context_isa(Context(HALYARD_ISA_AMX).get()) != HALYARD_ISA_AMX) {
+            GTEST_SKIP() << "this machine or this library has no AMX, or HALYARD_MAX_ISA forbids it";
         }
     }
 };
@@ -199,39 +203,102 @@ bool forbid_tiles() {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST_F(Amx, IsNotSupportedWithoutPermission) {
+/** Whether this process has the system's permission to use tiles. */
+bool tiles_permitted() {
+    constexpr long get_permissions = 0x1022;  // ARCH_GET_XCOMP_PERM
+    std::uint64_t permissions = 0;
+    return syscall(SYS_arch_prctl, get_permissions, &permissions) == 0 && (permissions & 1u << 18) != 0;
+}
+
+/** The exit status of this program with the tests of `suite` alone, in a process of its own that has asked for nothing yet,
+ *  after `prepare`; 77 if that fails. */
+template<typename Prepare>
+int status_of(const char *suite, const Prepare &prepare) {
     const pid_t child = fork();
-    ASSERT_GE(child, 0);
     if (child == 0) {
-        if (!forbid_tiles()) {
+        if (!prepare()) {
             _exit(77);
         }
-        setenv("HALYARD_TESTS_WITHOUT_TILES", "1", 1);
-        execl("/proc/self/exe", "test_amx", "--gtest_brief=1", "--gtest_filter=WithoutTiles.*", nullptr);
+        setenv("HALYARD_TESTS_OF_TILES", suite, 1);
+        execl("/proc/self/exe", "test_amx", "--gtest_brief=1", (std::string("--gtest_filter=") + suite + ".*").c_str(),
+              nullptr);
         _exit(1);
     }
     int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
-        GTEST_SKIP() << "this system has no filters of system calls";
-    }
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-#endif
+bool is_child_of(const char *suite) {
+    const char *const wanted = std::getenv("HALYARD_TESTS_OF_TILES");
+    return wanted != nullptr && std::strcmp(wanted, suite) == 0;
+}
 
-/** In the child of IsNotSupportedWithoutPermission. */
+TEST_F(Amx, IsNotSupportedWithoutPermission) {
+    const int status = status_of("WithoutTiles", forbid_tiles);
+    if (status == 77) {
+        GTEST_SKIP() << "this system has no filters of system calls";
+    }
+    EXPECT_EQ(status, 0);
+}
+
+TEST_F(Amx, AsksForPermissionWhenItIsNeeded) {
+    if (!tiles_permitted()) {
+        GTEST_SKIP() << "this system does not say what it permits";
+    }
+    EXPECT_EQ(status_of("TilesAtNeed", [] { return unsetenv("HALYARD_MAX_ISA") == 0; }), 0);
+    EXPECT_EQ(status_of("TilesUnderCap", [] { return setenv("HALYARD_MAX_ISA", "avx512", 1) == 0; }), 0);
+}
+
+/** A product that tiles are for. */
+void expect_right_product(const halyard_context *context) {
+    const Weights weights(weight_form(Dtype::bf16, 70, 40));
+    LinearCall call(weights, call_form(Dtype::bf16, Dtype::f32, {20}));
+    EXPECT_EQ(call.run(context), HALYARD_OK) << halyard_last_error();
+    EXPECT_TRUE(call.check(call.expected()));
+}
+
+/** In the children of the tests above. */
 TEST(WithoutTiles, CallsTakeAnotherInstructionSet) {
-    if (std::getenv("HALYARD_TESTS_WITHOUT_TILES") == nullptr) {
+    if (!is_child_of("WithoutTiles")) {
         GTEST_SKIP() << "runs where the system refuses tiles";
     }
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AMX), 0);
-    const Weights weights(weight_form(Dtype::bf16, 70, 40));
-    LinearCall call(weights, call_form(Dtype::bf16, Dtype::f32, {20}));
-    EXPECT_EQ(call.run(Context(HALYARD_ISA_AMX).get()), HALYARD_OK) << halyard_last_error();
-    EXPECT_TRUE(call.check(call.expected()));
+    EXPECT_LT(halyard_context_isa(nullptr), HALYARD_ISA_AMX);
+    expect_right_product(Context(HALYARD_ISA_AMX).get());
 }
+
+TEST(TilesAtNeed, AreAskedForWhenACallMayUseThem) {
+    if (!is_child_of("TilesAtNeed")) {
+        GTEST_SKIP() << "runs in a process of its own";
+    }
+    Tensor x(Dtype::bf16, compact_form({20, 70})), w(Dtype::bf16, compact_form({40, 70})),
+        y(Dtype::f32, compact_form({20, 40}));
+    for (Tensor *each : {&x, &w}) {
+        each->fill([](std::int64_t row, std::int64_t i) { return bell(233, row, i); });
+    }
+    const Context lesser(HALYARD_ISA_AVX512_BF16);
+    halyard_weights *weights = nullptr;
+    ASSERT_EQ(halyard_weights_pack(lesser.get(), &w.view, nullptr, nullptr, 0, &weights), HALYARD_OK)
+        << halyard_last_error();
+    EXPECT_EQ(halyard_linear(lesser.get(), &x.view, weights, nullptr, &y.view), HALYARD_OK) << halyard_last_error();
+    halyard_weights_destroy(weights);
+    EXPECT_FALSE(tiles_permitted()) << "although no call may use them";
+    expect_right_product(nullptr);
+    EXPECT_TRUE(tiles_permitted());
+    EXPECT_EQ(halyard_context_isa(nullptr), HALYARD_ISA_AMX);
+}
+
+TEST(TilesUnderCap, AreNotAskedFor) {
+    if (!is_child_of("TilesUnderCap")) {
+        GTEST_SKIP() << "runs where the environment caps the instruction set";
+    }
+    expect_right_product(nullptr);
+    expect_right_product(Context(HALYARD_ISA_AMX).get());
+    EXPECT_EQ(halyard_context_isa(nullptr), HALYARD_ISA_AVX512);
+    EXPECT_FALSE(tiles_permitted());
+}
+
+#endif
 
 }  // namespace
 }  // namespace halyard::tests

@@ -132,7 +132,8 @@ HALYARD_API halyard_isa halyard_isa_at(int index);
 /** "sse41", "avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_fp16"; null if `isa` is not a value of the
  *  enumeration. */
 HALYARD_API const char *halyard_isa_name(halyard_isa isa);
-/** 1 if this library holds the variant and this CPU and operating system can run it, else 0. */
+/** 1 if this library holds the variant and this CPU and operating system can run it, else 0. For HALYARD_ISA_AMX the system is
+ *  asked for permission, as it is by the first call that may use it. */
 HALYARD_API int halyard_isa_supported(halyard_isa isa);
 /** 1 if it is supported and calls may choose it by themselves, else 0: of a supported variant that is slower on this CPU
  *  than a lesser one. */

@@ -36,6 +36,10 @@ bool processor_runs(halyard_isa isa) {
     }
 }
 
+bool system_permits(halyard_isa) {
+    return true;
+}
+
 bool processor_prefers(halyard_isa) {
     return true;
 }

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+
 namespace halyard {
 namespace {
 
@@ -27,7 +29,7 @@ bool cpu_has_amx() {
 
 /** Whether this process may use tiles. Linux wants to be asked, from 5.16 on, because a thread's state grows by them: it
  *  refuses where an alternate signal stack is too small for that. Emulators and sandboxes refuse as they like. */
-bool amx_permitted() {
+bool ask_for_tiles() {
     constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, a number of XCR0's bits
     return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
@@ -49,10 +51,24 @@ bool processor_runs(halyard_isa isa) {
     case HALYARD_ISA_AVX512_BF16:
         return processor_runs(HALYARD_ISA_AVX512) && __builtin_cpu_supports("avx512bf16");
     case HALYARD_ISA_AMX:
-        return processor_runs(HALYARD_ISA_AVX512) && cpu_has_amx() && amx_permitted();
+        return processor_runs(HALYARD_ISA_AVX512) && cpu_has_amx();
     default:
         return false;
     }
+}
+
+bool system_permits(halyard_isa isa) {
+    if (isa != HALYARD_ISA_AMX) {
+        return true;
+    }
+    enum Answer { none, yes, no };
+    static std::atomic<Answer> answer{none};
+    Answer first = answer;
+    if (first == none) {  // of threads that ask at once, all take the first one's answer
+        const Answer own = ask_for_tiles() ? yes : no;
+        first = answer.compare_exchange_strong(first, own) ? own : first;
+    }
+    return first == yes;
 }
 
 // Intel's processors take four times as long for a dot product of pairs as for a multiply-add, others as long.
