@@ -81,43 +81,30 @@ class Peers(unittest.TestCase):
         self.assertIn("absent (ImportError: the library is not", " ".join(self.report.stdout.split()))
 
 
-def folders_held_by(process, parent):
-    """Folders for temporary files that a process, and no other one beside it, has open."""
-    held = set()
-    for each in Path(f"/proc/{process.pid}/fd").glob("*"):
-        try:
-            held.add(Path(os.readlink(each)))
-        except FileNotFoundError:
-            pass
-    return {each for each in held if each.parent == parent and each.name.startswith("halyard-bench-")}
-
-
 class Folders(unittest.TestCase):
     def test_what_a_killed_run_left_goes_and_others_cannot_look_in(self):
-        parent = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
-        left = parent / f"halyard-bench-L{os.getpid() % 100000:05}"
-        left.mkdir()
-        self.addCleanup(shutil.rmtree, left, ignore_errors=True)
-        (left / "input0").write_text("")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = Path(folder.name)
         (path / "list.txt").write_text(LIST)
+        parent = path / "temporary"
+        left = parent / f"halyard-bench-L{os.getpid() % 100000:05}"
+        left.mkdir(parents=True)
+        (left / "input0").write_text("")
         with subprocess.Popen(command(path, "--more-peers", str(PEERS), "--peers", "hanging", "--peer-limit", "2"),
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            made, modes = set(), set()
+                              env={**os.environ, "TMPDIR": str(parent)}, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            modes = set()
             while process.poll() is None:
-                for each in folders_held_by(process, parent):
+                for each in set(parent.glob("halyard-bench-*")) - {left}:
                     try:
                         modes.add(stat.S_IMODE(each.stat().st_mode))
-                        made.add(each)
                     except FileNotFoundError:
                         pass
                 time.sleep(0.02)
         self.assertEqual(process.returncode, 0)
-        self.assertFalse(left.exists())
+        self.assertEqual(list(parent.iterdir()), [])
         self.assertEqual(modes, {0o700})
-        self.assertFalse([each for each in made if each.exists()])
 
 
 class Odd(unittest.TestCase):
