@@ -14,9 +14,10 @@ import subprocess
 import sys
 
 ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
-WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", "amx": "zmm", "neon": "v", "neon_fp16": "v"}
+WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", "amx": "zmm", "neon": "v", "neon_fp16": "v",
+          "neon_bf16": "v"}
 # Those that have kernels of their own only where they differ from those of another.
-PARTIAL = {"avx512_bf16", "amx", "neon_fp16"}
+PARTIAL = {"avx512_bf16", "amx", "neon_fp16", "neon_bf16"}
 OBJECT = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")

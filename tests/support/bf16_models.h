@@ -1,6 +1,6 @@
-// What the tile products of AMX compute, by scalar operations: the oracle of the instruction set amx.
-#ifndef HALYARD_TESTS_AMX_MODEL_H
-#define HALYARD_TESTS_AMX_MODEL_H
+// What products of bf16 come to by the instructions of the sets that have some, by scalar operations.
+#ifndef HALYARD_TESTS_BF16_MODELS_H
+#define HALYARD_TESTS_BF16_MODELS_H
 
 #include <algorithm>
 #include <cmath>
@@ -26,6 +26,20 @@ inline float fused_flushed(float a, float b, float c) {
     const auto [smaller, larger] = std::fabs(a) < std::fabs(b) ? std::pair(a, b) : std::pair(b, a);
     const bool denormal = std::fabs(std::fmaf(smaller * 0x1p60f, larger, c * 0x1p60f)) < 0x1p-66f;
     return denormal ? std::copysign(0.0f, result) : result;
+}
+
+/** The sum over all inputs, 512 at a time and from 0, each by step(x, w, sum so far). */
+template<typename X, typename W, typename Step>
+float sum_in_blocks(std::int64_t inputs, const X &x, const W &w, const Step &step) {
+    float total = 0;
+    for (std::int64_t first = 0; first < inputs; first += 512) {
+        float block = 0;
+        for (std::int64_t k = first; k < std::min(inputs, first + 512); k++) {
+            block = step(x(k), w(k), block);
+        }
+        total = first == 0 ? block : total + block;
+    }
+    return total;
 }
 
 /** One element of TDPBF16PS for up to 32 inputs, x(0) w(0) + x(1) w(1) + ..., on top of `sum`. Two chains, one over the
