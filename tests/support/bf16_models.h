@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace halyard::tests {
@@ -28,14 +29,43 @@ inline float fused_flushed(float a, float b, float c) {
     return denormal ? std::copysign(0.0f, result) : result;
 }
 
-/** The sum over all inputs, 512 at a time and from 0, each by step(x, w, sum so far). */
+/** a + b, cut off after 24 bits; the last one is set if anything is lost. Denormals count as 0. */
+inline float add_to_odd(float a, float b) {
+    a = flushed(a), b = flushed(b);
+    const double x = a, y = b, sum = x + y;
+    if (!std::isfinite(sum) || sum == 0) {
+        return static_cast<float>(sum);
+    }
+    const double part = sum - x, rest = (x - (sum - part)) + (y - part);  // sum + rest is exact
+    const double cut = rest != 0 && (rest > 0) != (sum > 0) ? std::nextafter(sum, 0.0) : sum;
+    if (std::fabs(cut) < 0x1p-126 || std::fabs(cut) >= 0x1p128) {
+        return static_cast<float>(std::copysign(std::fabs(cut) < 1 ? 0.0 : HUGE_VAL, sum));
+    }
+    std::uint64_t bits;
+    std::memcpy(&bits, &cut, sizeof(bits));
+    constexpr std::uint64_t lost = (std::uint64_t{1} << 29) - 1;  // bits that f32 lacks
+    const bool odd = (bits & lost) != 0 || rest != 0;
+    bits = (bits & ~lost) | (odd ? lost + 1 : 0);
+    double result;
+    std::memcpy(&result, &bits, sizeof(result));
+    return static_cast<float>(result);
+}
+
+/** One element of BFDOT: sum + (x0 w0 + x1 w1). Products of bf16 are exact but where they are too small or too large. */
+inline float add_dot_product(float x0, float w0, float x1, float w1, float sum) {
+    const auto product = [](float a, float b) { return flushed(flushed(a) * flushed(b)); };
+    return add_to_odd(sum, add_to_odd(product(x0, w0), product(x1, w1)));
+}
+
+/** The sum over all inputs, 512 at a time and from 0, each pair of them by step(x0, w0, x1, w1, sum so far). */
 template<typename X, typename W, typename Step>
 float sum_in_blocks(std::int64_t inputs, const X &x, const W &w, const Step &step) {
     float total = 0;
     for (std::int64_t first = 0; first < inputs; first += 512) {
         float block = 0;
-        for (std::int64_t k = first; k < std::min(inputs, first + 512); k++) {
-            block = step(x(k), w(k), block);
+        for (std::int64_t k = first; k < std::min(inputs, first + 512); k += 2) {
+            const bool both = k + 1 < inputs;
+            block = step(x(k), w(k), both ? x(k + 1) : 0, both ? w(k + 1) : 0, block);
         }
         total = first == 0 ? block : total + block;
     }

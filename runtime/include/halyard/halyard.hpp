@@ -75,6 +75,7 @@ enum class Isa {
     neon = HALYARD_ISA_NEON,                ///< any 64-bit ARM
     neon_fp16 = HALYARD_ISA_NEON_FP16,      ///< ARMv8.2 with half-precision arithmetic
     neon_bf16 = HALYARD_ISA_NEON_BF16,      ///< products of bf16 by BFMLALT and BFMLALB
+    neon_bfdot = HALYARD_ISA_NEON_BFDOT,    ///< products of bf16 by BFDOT
 };
 
 /// Its name, as halyard_isa_name() lists them: "avx512", "neon".

@@ -38,6 +38,21 @@ bool multiplies_bf16() {
 #endif
 }
 
+/** Whether Apple made it. Linux answers in place of the processor's register, which programs may not read. */
+bool is_apples() {
+#if defined(__APPLE__)
+    return true;
+#else
+    if ((getauxval(AT_HWCAP) & HWCAP_CPUID) == 0) {
+        return false;
+    }
+    uint64_t main_id;
+    __asm__("mrs %0, MIDR_EL1" : "=r"(main_id));
+    constexpr uint64_t apple = 0x61;
+    return (main_id >> 24 & 0xff) == apple;
+#endif
+}
+
 }  // namespace
 
 bool processor_runs(halyard_isa isa) {
@@ -47,6 +62,7 @@ bool processor_runs(halyard_isa isa) {
     case HALYARD_ISA_NEON_FP16:
         return computes_halves();
     case HALYARD_ISA_NEON_BF16:
+    case HALYARD_ISA_NEON_BFDOT:
         return computes_halves() && multiplies_bf16();
     default:
         return false;
@@ -54,12 +70,8 @@ bool processor_runs(halyard_isa isa) {
 }
 
 // Apple's processors take longer for instructions of bf16 than for a multiply-add of f32.
-bool processor_prefers([[maybe_unused]] halyard_isa isa) {
-#if defined(__APPLE__)
-    return isa != HALYARD_ISA_NEON_BF16;
-#else
-    return true;
-#endif
+bool processor_prefers(halyard_isa isa) {
+    return isa < HALYARD_ISA_NEON_BF16 || !is_apples();
 }
 
 }  // namespace halyard
