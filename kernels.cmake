@@ -12,8 +12,8 @@
 #                 internal    called by functions of the runtime that choose among several kernels
 #                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
 #                 device      the same, on GPUs alone (docs/cuda.md)
-#                 written     no generator's, but called like `generator`'s: runtime/cpu/linear/<instruction set>/<name>.cpp,
-#                             of the instruction sets that own the family (cmake/HalyardTarget.cmake)
+#                 written     no generator's, but called like `generator`'s, of the instruction sets that have the family written
+#                             (cmake/HalyardTarget.cmake)
 #   family      whose schedule and parameters it has: schedules/*/<family>.cpp; statistics are in row.cpp, epilogues in
 #               matmul.cpp, and the families of devices say how many threads a block has (cmake/HalyardCuda.cmake)
 #   generator   the class in generators/

@@ -7,8 +7,9 @@
 #   HALYARD_ALL_DTYPES       the storage types, as DType numbers them
 #   HALYARD_TARGET_<isa>     their Halide targets
 #   HALYARD_ASSEMBLE_<isa>   what the assembler is told about them; if set, kernels are made by way of assembly
-#   HALYARD_BASE_<isa>       if set, the one whose kernels and parameters it has, but for those that are its own:
+#   HALYARD_BASE_<isa>       if set, those whose kernels and parameters it has, weakest first, but for those that are its own:
 #   HALYARD_OWN_<isa>        <family>_<dtype>
+#   HALYARD_WRITTEN_<isa>    <family>_<dtype> of those that no generator makes, but runtime/cpu/linear/<isa>/<family>.cpp
 
 set(HALYARD_ALL_DTYPES f32 f16 bf16)
 
@@ -49,17 +50,21 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_BASE_avx512_bf16 avx512)
     set(HALYARD_OWN_avx512_bf16 matmul_pairs_bf16)
     set(HALYARD_BASE_amx avx512)
-    set(HALYARD_OWN_amx matmul_tiles_bf16)
+    set(HALYARD_WRITTEN_amx matmul_tiles_bf16)
 else()
     # Conversions of halves belong to ARMv8.0, arithmetic with them to ARMv8.2; Halide's feature arm_fp16 stands for both
     # (schedules/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it
     # refuses an instruction that the set lacks.
     set(HALYARD_ARCH arm)
-    set(HALYARD_ALL_ISAS neon neon_fp16)
+    set(HALYARD_ALL_ISAS neon neon_fp16 neon_bf16 neon_bfdot)
     set(HALYARD_TARGET_neon ${HALYARD_TARGET_PROCESSOR}-${HALYARD_TARGET_SYSTEM}-arm_fp16)
     set(HALYARD_TARGET_neon_fp16 ${HALYARD_TARGET_neon}-armv82a)
+    set(HALYARD_TARGET_neon_bf16 ${HALYARD_TARGET_neon_fp16})
+    set(HALYARD_TARGET_neon_bfdot ${HALYARD_TARGET_neon_fp16})
     set(HALYARD_ASSEMBLE_neon -march=armv8-a)
     set(HALYARD_ASSEMBLE_neon_fp16 -march=armv8.2-a+fp16)
+    set(HALYARD_ASSEMBLE_neon_bf16 -march=armv8.2-a+bf16)
+    set(HALYARD_ASSEMBLE_neon_bfdot ${HALYARD_ASSEMBLE_neon_bf16})
     if(CMAKE_C_COMPILER_TARGET)
         # Clang is told what it compiles for: the Android NDK's does.
         list(APPEND HALYARD_ASSEMBLE_neon --target=${CMAKE_C_COMPILER_TARGET})
@@ -68,4 +73,8 @@ else()
     # All arithmetic is f32. It is the same in halves only where a single operation lies between load and store.
     set(HALYARD_BASE_neon_fp16 neon)
     set(HALYARD_OWN_neon_fp16 elementwise_f16)
+    set(HALYARD_BASE_neon_bf16 neon neon_fp16)
+    set(HALYARD_WRITTEN_neon_bf16 matmul_pairs_bf16)
+    set(HALYARD_BASE_neon_bfdot neon neon_fp16 neon_bf16)
+    set(HALYARD_WRITTEN_neon_bfdot matmul_pairs_bf16)
 endif()

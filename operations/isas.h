@@ -12,7 +12,8 @@ namespace halyard::operations {
 namespace isa_named {
 constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512,
                       avx512_bf16 = HALYARD_ISA_AVX512_BF16, amx = HALYARD_ISA_AMX;
-constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16;
+constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16, neon_bf16 = HALYARD_ISA_NEON_BF16,
+                      neon_bfdot = HALYARD_ISA_NEON_BFDOT;
 }  // namespace isa_named
 
 /** Weakest first. */
@@ -23,11 +24,16 @@ constexpr halyard_isa built_isas[] = {
 };
 constexpr halyard_isa weakest_isa = *std::begin(built_isas), strongest_isa = *std::rbegin(built_isas);
 
-/** Those of this machine that have fused multiply-add and, whatever the types, sums in the one order; AMX has its own. */
+/** Whether products of bf16 have bits of their own. */
+constexpr bool rounds_otherwise(halyard_isa isa) {
+    return isa == HALYARD_ISA_AMX || isa == HALYARD_ISA_NEON_BFDOT;
+}
+
+/** Those of this machine that have fused multiply-add and, whatever the types, the same bits. */
 inline std::vector<halyard_isa> fused_isas() {
     std::vector<halyard_isa> isas;
     for (const halyard_isa isa : built_isas) {
-        if (isa != HALYARD_ISA_SSE41 && isa != HALYARD_ISA_AMX && halyard_isa_supported(isa) != 0) {
+        if (isa != HALYARD_ISA_SSE41 && !rounds_otherwise(isa) && halyard_isa_supported(isa) != 0) {
             isas.push_back(isa);
         }
     }

@@ -108,9 +108,10 @@ double bytes_moved(Stream stream) {
     return moved[stream];
 }
 
-const StreamTable &streams_of([[maybe_unused]] halyard_isa isa) {
+const StreamTable &streams_of(halyard_isa isa) {
 #if defined(__aarch64__)
-    return streams_neon;  // whatever it computes with halves, it moves and multiplies floats the same way
+    return isa == HALYARD_ISA_NEON_BFDOT ? streams_neon_bfdot
+                                         : streams_neon;  // BFMLALB multiplies as many values as FMLA
 #else
     return isa == HALYARD_ISA_AMX           ? streams_amx
            : isa == HALYARD_ISA_AVX512_BF16 ? streams_avx512_bf16
@@ -121,8 +122,12 @@ const StreamTable &streams_of([[maybe_unused]] halyard_isa isa) {
 }
 
 halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype) {
-    const bool of_bf16 = isa == HALYARD_ISA_AVX512_BF16 || isa == HALYARD_ISA_AMX;
-    return of_bf16 && dtype != operations::Dtype::bf16 ? HALYARD_ISA_AVX512 : isa;
+    if (dtype == operations::Dtype::bf16) {
+        return isa;
+    }
+    return isa == HALYARD_ISA_NEON_BFDOT                              ? HALYARD_ISA_NEON_BF16
+           : isa == HALYARD_ISA_AVX512_BF16 || isa == HALYARD_ISA_AMX ? HALYARD_ISA_AVX512
+                                                                      : isa;
 }
 
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team) {

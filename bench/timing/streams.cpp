@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#else
+#include <arm_neon.h>
 #endif
 
 namespace halyard::bench {
@@ -13,7 +15,11 @@ namespace {
 
 // What the compiler's vector types leave to say of an instruction set.
 #if defined(__aarch64__)
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define HALYARD_BENCH_TABLE streams_neon_bfdot
+#else
 #define HALYARD_BENCH_TABLE streams_neon
+#endif
 constexpr std::size_t width = 16;
 constexpr int chains = 24;
 #elif defined(__AVX512F__)
@@ -216,6 +222,15 @@ constexpr int pair = 2;  // multiply-adds of a step
 inline Floats step(const Floats &x, const Floats &zeros) {
     const auto pairs = reinterpret_cast<__m512bh>(zeros);
     return reinterpret_cast<Floats>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(x), pairs, pairs));
+}
+constexpr float operand = 0.0f;
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+constexpr int pair = 2;
+
+/** The same. */
+inline Floats step(const Floats &x, const Floats &zeros) {
+    const auto pairs = reinterpret_cast<bfloat16x8_t>(zeros);
+    return reinterpret_cast<Floats>(vbfdotq_f32(reinterpret_cast<float32x4_t>(x), pairs, pairs));
 }
 constexpr float operand = 0.0f;
 #else

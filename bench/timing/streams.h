@@ -45,7 +45,8 @@ struct StreamTable {
     double flops_per_iteration;
 };
 
-extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_avx512_bf16, streams_amx, streams_neon;
+extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_avx512_bf16, streams_amx, streams_neon,
+    streams_neon_bfdot;
 
 }  // namespace halyard::bench
 

@@ -32,7 +32,9 @@ constexpr struct {
                   {HALYARD_ISA_AVX512_BF16, "avx512_bf16"},
                   {HALYARD_ISA_AMX, "amx"},
                   {HALYARD_ISA_NEON, "neon"},
-                  {HALYARD_ISA_NEON_FP16, "neon_fp16"}};
+                  {HALYARD_ISA_NEON_FP16, "neon_fp16"},
+                  {HALYARD_ISA_NEON_BF16, "neon_bf16"},
+                  {HALYARD_ISA_NEON_BFDOT, "neon_bfdot"}};
 
 // [kernel][isa][dtype], flat
 constexpr KernelFunction variants[] = {

@@ -41,8 +41,9 @@ TEST(Queries, VersionIsThatOfTheProject) {
 
 TEST(Queries, InstructionSets) {
     // The values are promised to stay.
-    const std::map<int, const char *> names = {{10, "sse41"}, {20, "avx2"},  {30, "avx512"},    {40, "avx512_bf16"},
-                                               {50, "amx"},   {110, "neon"}, {120, "neon_fp16"}};
+    const std::map<int, const char *> names = {{10, "sse41"},       {20, "avx2"},       {30, "avx512"},
+                                               {40, "avx512_bf16"}, {50, "amx"},        {110, "neon"},
+                                               {120, "neon_fp16"},  {130, "neon_bf16"}, {140, "neon_bfdot"}};
     ASSERT_EQ(halyard_isa_count(), static_cast<int>(names.size()));
     int index = 0;
     for (const auto &[value, name] : names) {
@@ -77,6 +78,7 @@ TEST(Queries, InstructionSets) {
     const std::string cpuinfo(std::istreambuf_iterator<char>(file), {});
     if (cpuinfo.find("Features") != std::string::npos) {
         EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_NEON_FP16), cpuinfo.find(" asimdhp") != std::string::npos ? 1 : 0);
+        EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_NEON_BF16), cpuinfo.find(" bf16") != std::string::npos ? 1 : 0);
     }
     EXPECT_EQ(halyard_isa_supported(HALYARD_ISA_AVX2), 0);
 #endif

@@ -1,7 +1,7 @@
 // Products of bf16 on AMX: bit by bit those of the instruction's model, for every number of rows; within the bound of their
 // order; no tile is left in use when a call returns; and the system is asked for tiles where a call may use them, not before.
-#include "support/amx_model.h"
-#include "support/linear.h"
+#include "support/bf16_models.h"
+#include "support/bf16_products.h"
 #include "support/threads.h"
 
 #include <atomic>
@@ -31,83 +31,9 @@ protected:
     }
 };
 
-/** Kinds of values, each with rounding or range of its own to go wrong. */
-enum Kind { ordinary, cancelling, all_exponents, tiny, huge, kinds };
-
-/** bf16. Finite, so that all NaN of a result come of infinite sums. */
-double value_of(int kind, std::uint64_t seed, std::int64_t row, std::int64_t i) {
-    const std::uint64_t random = hash(seed, static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(i));
-    const auto sign_and_fraction = static_cast<std::uint32_t>(random & 0x807f);
-    const auto exponents = [&](unsigned first, unsigned count) {
-        return decode(Dtype::bf16, sign_and_fraction | (first + static_cast<unsigned>(random >> 32) % count) << 7);
-    };
-    switch (kind) {
-    case cancelling:
-        return std::copysign(random >> 32 & 7 ? 1.0 : 0x1p12, random & 1 ? 1 : -1);
-    case all_exponents:
-        return exponents(0, 255);
-    case tiny:  // products about the least normal number
-        return exponents(random >> 60 ? 62 : 0, 4);
-    case huge:  // sums about the largest
-        return exponents(189, 3);
-    default:
-        return exponents(121, 8);
-    }
-}
-
-/** A call with bf16 operands of one kind. */
-struct KindCall {
-    KindCall(int kind, std::int64_t rows, std::int64_t in, std::int64_t out)
-        : weights(weight_form(Dtype::bf16, in, out),
-                  [=](int, std::int64_t k, std::int64_t n) { return value_of(kind, 211, k, n); }),
-          call(weights, call_form(Dtype::bf16, Dtype::f32, {rows})) {
-        call.x.fill([=](std::int64_t row, std::int64_t k) { return value_of(kind, 223, row, k); });
-    }
-
-    std::unique_ptr<Tensor> model() const {
-        auto result = std::make_unique<Tensor>(Dtype::f32, compact_form(call.y.shape()));
-        const WeightMatrix &w = weights.values.matrix;
-        for (std::int64_t n = 0; n < w.out; n++) {
-            for (std::int64_t row = 0; row < call.x.rows(); row++) {
-                const float sum = amx_sum(
-                    w.in, [&](std::int64_t k) { return static_cast<float>(call.x.get(row, k)); },
-                    [&](std::int64_t k) {
-                        return static_cast<float>(w.values[static_cast<std::size_t>(k * w.out + n)]);
-                    });
-                result->set(row, n, static_cast<double>(sum + 0.0f));  // the epilogue makes +0 of -0
-            }
-        }
-        return result;
-    }
-
-    const Weights weights;
-    LinearCall call;
-};
-
 TEST_F(Amx, ResultsAreThoseOfTheModel) {
-    struct Size {
-        std::int64_t rows, in, out;
-    };
-    std::vector<Size> sizes = {{1, 1, 1},      {2, 2, 17},    {1, 3, 70},    {16, 32, 64},  {5, 33, 100},
-                               {17, 31, 33},   {31, 64, 16},  {32, 63, 65},  {33, 65, 40},  {48, 511, 32},
-                               {49, 512, 20},  {3, 513, 90},  {65, 545, 50}, {1, 1030, 80}, {127, 96, 48},
-                               {130, 600, 17}, {257, 70, 65}, {300, 33, 130}};
-    for (std::int64_t in = 1; in <= 35; in++) {
-        sizes.push_back({1 + in * 7 % 35, in, 1 + in * 11 % 70});
-    }
-    for (const Size &size : sizes) {
-        for (int kind = 0; kind < kinds; kind++) {
-            KindCall test(kind, size.rows, size.in, size.out);
-            const std::unique_ptr<Tensor> model = test.model();
-            for (const int threads : {1, 2, 3}) {
-                test.call.y.clear();
-                ASSERT_EQ(test.call.run(Context(HALYARD_ISA_AMX, threads).get()), HALYARD_OK) << halyard_last_error();
-                ASSERT_TRUE(same_rows(*model, test.call.y))
-                    << "kind " << kind << ", " << threads << " threads; " << test.call.describe();
-                ASSERT_TRUE(test.call.surroundings_intact());
-            }
-        }
-    }
+    expect_model(HALYARD_ISA_AMX,
+                 [](std::int64_t inputs, const auto &x, const auto &w) { return amx_sum(inputs, x, w); });
 }
 
 TEST_F(Amx, DenormalResultsAreZero) {

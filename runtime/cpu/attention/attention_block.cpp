@@ -65,7 +65,7 @@ bool has_nan(const float *values, int64_t count) {
 }  // namespace
 
 XForm form_of_products(halyard_isa isa, bool rounded, DType cache) {
-    return isa == HALYARD_ISA_AMX ? XForm::f32 : form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache);
+    return keeps_bits(isa) ? form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache) : XForm::f32;
 }
 
 int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim) {

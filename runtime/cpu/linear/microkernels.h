@@ -25,6 +25,11 @@ constexpr bool is_amx(halyard_isa isa, XForm x) {
     return isa == HALYARD_ISA_AMX && x == XForm::pairs;
 }
 
+/** Whether products of pairs have the bits of products of f32, but for denormals. */
+constexpr bool keeps_bits(halyard_isa isa) {
+    return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT;
+}
+
 /** Tiles by instruction set, form of x, dtype of the weights, kind (prefetch4 or not) and rows. */
 struct TileKernels {
     int8_t panels[isa_count][2][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile

@@ -74,9 +74,11 @@ enum class Isa {
     amx = HALYARD_ISA_AMX,                  ///< products of bf16 by AMX
     neon = HALYARD_ISA_NEON,                ///< any 64-bit ARM
     neon_fp16 = HALYARD_ISA_NEON_FP16,      ///< ARMv8.2 with half-precision arithmetic
+    neon_bf16 = HALYARD_ISA_NEON_BF16,      ///< products of bf16 by BFMLALT and BFMLALB
+    neon_bfdot = HALYARD_ISA_NEON_BFDOT,    ///< products of bf16 by BFDOT
 };
 
-/// "sse41", "avx2", "avx512", "neon", "neon_fp16".
+/// Its name, as halyard_isa_name() lists them: "avx512", "neon".
 inline const char *to_string(Isa isa) noexcept {
     return halyard_isa_name(static_cast<halyard_isa>(isa));
 }

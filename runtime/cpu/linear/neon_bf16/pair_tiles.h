@@ -1,0 +1,189 @@
+// The GEMM kernels of pairs of bf16 on ARM, tiles of 1 to 6 rows, by either kind of instructions that multiply such: what
+// generators/matmul.cpp says, but for the rounding of BFDOT.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_NEON_BF16_PAIR_TILES_H
+#define HALYARD_RUNTIME_CPU_LINEAR_NEON_BF16_PAIR_TILES_H
+
+#include <arm_neon.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "HalideRuntime.h"
+#include "layout/matmul.h"
+
+#define HALYARD_INLINE __attribute__((always_inline))
+
+namespace halyard {
+namespace {
+
+constexpr int lanes = 4, panel_vectors = panel_width / lanes;
+
+/** Panels at a time: sums take at most 24 of 32 registers. */
+constexpr int width(int rows) {
+    return rows == 1 ? 4 : rows == 2 ? 3 : rows == 3 ? 2 : 1;
+}
+
+/** What a kernel reads and writes. Pitches are in words, of pairs and of sums. */
+struct Operands {
+    const uint32_t *x, *w;
+    const float *so_far;
+    float *sum;
+    int64_t x_tile, w_panel, sum_row, sum_tile;
+    const char *next;    // weights to prefetch meanwhile
+    int64_t next_panel;  // bytes
+    int next_step;       // bytes of each panel for each pair of inputs of a tile
+    int pairs;
+    bool first;
+};
+
+/** body(0), body(1) ... body(count - 1), of constants. */
+template<int count, typename Body>
+HALYARD_INLINE inline void unrolled(const Body &body) {
+    const auto all = [&]<int... i>(std::integer_sequence<int, i...>) HALYARD_INLINE {
+        (body(std::integral_constant<int, i>()), ...);
+    };
+    all(std::make_integer_sequence<int, count>());
+}
+
+/** The sums of a tile, all in registers. Instructions::add<step, pair>(sum, w, x) of each of `steps` steps adds products of w
+ *  with pair `pair` of x. */
+template<typename Instructions, int rows, int panels>
+struct Sums {
+    static constexpr int row_vectors = panels * panel_vectors;
+    float32x4_t of[rows * row_vectors];
+
+    HALYARD_INLINE Sums() {
+        unrolled<rows * row_vectors>([&](auto i) HALYARD_INLINE { of[i] = vdupq_n_f32(0); });
+    }
+
+    /** Of each: body(sum, row, column). */
+    template<typename Body>
+    HALYARD_INLINE void each(const Body &body) {
+        unrolled<rows * row_vectors>([&](auto i)
+                                         HALYARD_INLINE { body(of[i], i / row_vectors, i % row_vectors * lanes); });
+    }
+
+    /** Adds the products of pair `pair` of each of `x`, which hold four. */
+    template<int pair>
+    HALYARD_INLINE void add(const uint32x4_t (&x)[rows], const uint32_t *w, int64_t w_panel) {
+        // Low tiles would wait for a sum's first step; tall ones need the registers.
+        constexpr int held = rows < 4 ? panel_vectors : 1;
+        unrolled<row_vectors / held>([&](auto part) HALYARD_INLINE {
+            constexpr int first = part * held;
+            uint32x4_t weights[held];
+            unrolled<held>([&](auto i) HALYARD_INLINE {
+                constexpr int vector = first + i;
+                weights[i] = vld1q_u32(w + vector / panel_vectors * w_panel + vector % panel_vectors * lanes);
+            });
+            unrolled<Instructions::steps>([&](auto step) HALYARD_INLINE {
+                unrolled<rows * held>([&](auto i) HALYARD_INLINE {
+                    float32x4_t &sum = of[i / held * row_vectors + first + i % held];
+                    sum = Instructions::template add<step, pair>(sum, weights[i % held], x[i / held]);
+                });
+            });
+        });
+    }
+};
+
+template<typename Instructions, int rows, int panels>
+void multiply_tile(const Operands &o) {
+    Sums<Instructions, rows, panels> sums;
+    const uint32_t *x = o.x, *w = o.w;
+    const char *next = o.next;
+    const int64_t w_panel = o.w_panel, next_panel = o.next_panel, next_step = o.next_step;
+    const auto prefetch = [&]() HALYARD_INLINE {
+        unrolled<panels>([&](auto panel) HALYARD_INLINE { __builtin_prefetch(next + panel * next_panel, 0, 2); });
+        next += next_step;
+    };
+    uint32x4_t of_rows[rows];
+    int pairs = o.pairs;
+    for (; pairs >= lanes; pairs -= lanes, x += lanes, w += lanes * panel_width) {
+        unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_u32(x + row * x_pair_pitch); });
+        unrolled<lanes>([&](auto pair) HALYARD_INLINE {
+            prefetch();
+            sums.template add<pair>(of_rows, w + pair * panel_width, w_panel);
+        });
+    }
+    for (; pairs > 0; pairs--, x++, w += panel_width) {
+        unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_dup_u32(x + row * x_pair_pitch); });
+        prefetch();
+        sums.template add<0>(of_rows, w, w_panel);
+    }
+    if (!o.first) {
+        sums.each([&](float32x4_t &sum, int row, int column)
+                      HALYARD_INLINE { sum = vaddq_f32(vld1q_f32(o.so_far + row * o.sum_row + column), sum); });
+    }
+    sums.each([&](float32x4_t &sum, int row, int column)
+                  HALYARD_INLINE { vst1q_f32(o.sum + row * o.sum_row + column, sum); });
+}
+
+/** All tiles of rows for some panels. */
+template<typename Instructions, int rows, int panels>
+void multiply_tiles(Operands o, int tiles) {
+    for (; tiles > 0; tiles--) {
+        multiply_tile<Instructions, rows, panels>(o);
+        o.x += o.x_tile;
+        o.so_far += o.sum_tile;
+        o.sum += o.sum_tile;
+        o.next += static_cast<int64_t>(o.pairs) * o.next_step;
+    }
+}
+
+template<typename Instructions, int rows>
+int multiply_panels(void **arguments) {
+    const auto buffer = [&](int index) -> const halide_buffer_t & {
+        return *static_cast<const halide_buffer_t *>(arguments[index]);
+    };
+    const auto number = [&](int index) { return *static_cast<const int32_t *>(arguments[index]); };
+    const halide_buffer_t &x = buffer(0), &w = buffer(1), &so_far = buffer(2), &next = buffer(5), &sum = buffer(7);
+    const int tiles = x.dim[2].extent;
+
+    Operands o;
+    o.x = reinterpret_cast<const uint32_t *>(x.host);
+    o.x_tile = x.dim[2].stride;
+    o.w = reinterpret_cast<const uint32_t *>(w.host);
+    o.w_panel = w.dim[2].stride;
+    o.so_far = reinterpret_cast<const float *>(so_far.host);
+    o.sum = reinterpret_cast<float *>(sum.host);
+    o.sum_row = sum.dim[2].stride;
+    o.sum_tile = sum.dim[3].stride;
+    o.next = reinterpret_cast<const char *>(next.host);
+    o.next_panel = next.dim[1].stride;
+    o.next_step = number(6);
+    o.pairs = number(4);
+    o.first = *static_cast<const bool *>(arguments[3]);
+    const auto advance = [&](int panels) {
+        o.w += panels * o.w_panel;
+        o.so_far += panels * panel_width;
+        o.sum += panels * panel_width;
+        o.next += panels * o.next_panel;
+    };
+    int panels = w.dim[2].extent;
+    for (; panels >= width(rows); panels -= width(rows)) {
+        multiply_tiles<Instructions, rows, width(rows)>(o, tiles);
+        advance(width(rows));
+    }
+    for (; panels > 0; panels--) {
+        multiply_tiles<Instructions, rows, 1>(o, tiles);
+        advance(1);
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace halyard
+
+/** The kernels of an instruction set. */
+#define HALYARD_PAIR_TILE(isa, Instructions, rows)                                                                     \
+    extern "C" int hk_matmul_pairs_##rows##_bf16_##isa##_argv(void **arguments) {                                      \
+        return halyard::multiply_panels<Instructions, rows>(arguments);                                                \
+    }
+#define HALYARD_PAIR_TILES(isa, Instructions)                                                                          \
+    HALYARD_PAIR_TILE(isa, Instructions, 1)                                                                            \
+    HALYARD_PAIR_TILE(isa, Instructions, 2)                                                                            \
+    HALYARD_PAIR_TILE(isa, Instructions, 3)                                                                            \
+    HALYARD_PAIR_TILE(isa, Instructions, 4)                                                                            \
+    HALYARD_PAIR_TILE(isa, Instructions, 5)                                                                            \
+    HALYARD_PAIR_TILE(isa, Instructions, 6)
+
+#endif
