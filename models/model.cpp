@@ -1,12 +1,18 @@
-// Models: the tensors of a folder packed into blocks and a stack, one layer after another.
+// Models: the tensors of a folder or a GGUF file packed into blocks and a stack, one layer after another.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "fail.h"
+#include "gguf.h"
+#include "gguf_blocks.h"
+#include "gguf_config.h"
 #include "halyard/model.hpp"
+#include "mapped_file.h"
 #include "names.h"
+#include "tensor_table.h"
 
 namespace halyard {
 
@@ -20,27 +26,94 @@ struct Free {
     void operator()(void *memory) const noexcept { std::free(memory); }
 };
 
-/// Tensors of files as the library takes them: at addresses that are multiples of their elements. Old files have
-/// headers of any length; what lies askew in them is copied. Views last as long as this and the files.
+/// The dtype of a tensor that is not quantized.
+std::optional<DLDataType> plain_dtype(const TensorInfo &info) {
+    const models::BlockFormat *const format = models::block_format(info.dtype);
+    if (format != nullptr && format->dequantize != nullptr) {
+        return std::nullopt;
+    }
+    return SafeTensors::view(info).dtype;  // refuses others
+}
+
+bool operator==(DLDataType a, DLDataType b) {
+    return a.code == b.code && a.bits == b.bits;
+}
+
+/// What a tensor that may have any dtype becomes.
+DLDataType unpacked_dtype(const TensorInfo &info) {
+    return plain_dtype(info).value_or(element<float>::dtype);
+}
+
+void let_go(const TensorInfo &info) {
+    models::let_go(info.data, static_cast<std::size_t>(info.bytes));
+}
+
+/// Where row `row` of so many lies in a file that has heads interleaved.
+std::int64_t interleaved(std::int64_t row, std::int64_t rows, std::int64_t heads) {
+    const std::int64_t width = rows / heads, within = row % width, half = width / 2;
+    return row - within + 2 * (within % half) + within / half;
+}
+
+/// Tensors of files as the library takes them: at addresses that are multiples of their elements, in the dtype that is
+/// wanted, rows in order. What the file has otherwise is copied. Views last as long as this and the files.
 class Views {
 public:
-    ConstTensor of(const SafeTensors::Info &info) {
-        DLTensor view = SafeTensors::view(info);
-        const std::size_t element_bytes = view.dtype.bits / 8, bytes = static_cast<std::size_t>(info.bytes);
-        if (reinterpret_cast<std::uintptr_t>(view.data) % element_bytes != 0) {
-            std::unique_ptr<void, Free> copy(std::malloc(bytes));
-            if (copy == nullptr) {
-                models::fail(HALYARD_OUT_OF_MEMORY, info.file, ": no memory for a copy of tensor ",
-                             in_quotes(info.name));
-            }
-            std::memcpy(copy.get(), info.data, bytes);
-            view.data = copy.get();
-            copies_.push_back(std::move(copy));
+    ConstTensor of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads = 0) {
+        const std::size_t element_bytes = dtype.bits / 8;
+        const std::optional<DLDataType> stored = plain_dtype(info);
+        if (stored && *stored == dtype && interleaved_heads == 0 &&
+            reinterpret_cast<std::uintptr_t>(info.data) % element_bytes == 0) {
+            return SafeTensors::view(info);
         }
+        std::int64_t elements = 1;
+        for (const std::int64_t extent : info.shape) {
+            elements *= extent;
+        }
+        std::unique_ptr<void, Free> copy = allocate(info, static_cast<std::size_t>(elements) * element_bytes);
+        if (elements > 0) {
+            const std::int64_t rows = info.shape.empty() ? 1 : info.shape.front(), width = elements / rows;
+            // In one piece where rows are in order.
+            const std::int64_t pieces = interleaved_heads != 0 ? rows : 1, piece = rows / pieces * width;
+            for (std::int64_t i = 0; i < pieces; i++) {
+                const std::int64_t from = interleaved_heads != 0 ? interleaved(i, rows, interleaved_heads) : 0;
+                convert(info, stored, info.data + from * (info.bytes / pieces), piece, dtype,
+                        static_cast<std::byte *>(copy.get()) + static_cast<std::size_t>(i * piece) * element_bytes);
+            }
+        }
+        DLTensor view{copy.get(), {kDLCPU, 0}, static_cast<int>(info.shape.size()), dtype, nullptr, nullptr, 0};
+        view.shape = const_cast<std::int64_t *>(info.shape.data());
+        copies_.push_back(std::move(copy));
         return view;
     }
 
 private:
+    static std::unique_ptr<void, Free> allocate(const TensorInfo &info, std::size_t bytes) {
+        std::unique_ptr<void, Free> copy(std::malloc(std::max<std::size_t>(bytes, 1)));
+        if (copy == nullptr) {
+            models::fail(HALYARD_OUT_OF_MEMORY, info.file, ": no memory for a copy of tensor ", in_quotes(info.name));
+        }
+        return copy;
+    }
+
+    /// `count` elements from the file into memory. What is quantized becomes f32.
+    static void convert(const TensorInfo &info, const std::optional<DLDataType> &stored, const std::byte *from,
+                        std::int64_t count, DLDataType dtype, std::byte *to) {
+        if (!stored) {
+            models::dequantize(*models::block_format(info.dtype), from, count, reinterpret_cast<float *>(to));
+            return;
+        }
+        const std::size_t bytes = static_cast<std::size_t>(count) * (stored->bits / 8);
+        if (*stored == dtype) {
+            std::memcpy(to, from, bytes);
+            return;
+        }
+        std::unique_ptr<void, Free> aligned = allocate(info, bytes);
+        std::memcpy(aligned.get(), from, bytes);
+        DLTensor source{aligned.get(), {kDLCPU, 0}, 1, *stored, &count, nullptr, 0};
+        DLTensor target{to, {kDLCPU, 0}, 1, dtype, &count, nullptr, 0};
+        check(halyard_cast(nullptr, &source, &target));
+    }
+
     std::vector<std::unique_ptr<void, Free>> copies_;
 };
 
@@ -57,23 +130,60 @@ float rounded_to(DLDataType dtype, float value) {
 
 /// The core's messages name its own arguments: the layer is said before.
 template<class Make>
-auto made(const std::filesystem::path &folder, const std::string &what, const Make &make) {
+auto made(const std::filesystem::path &path, const std::string &what, const Make &make) {
     try {
         return make();
     } catch (const Error &error) {
-        models::fail(error.status(), folder, ": ", what, ": ", error.what());
+        models::fail(error.status(), path, ": ", what, ": ", error.what());
     }
 }
+
+/// Where a model comes from: a folder with config.json and safetensors, or a GGUF file.
+struct Source {
+    explicit Source(const std::filesystem::path &path) {
+        std::error_code ignored;
+        const bool file = std::filesystem::is_regular_file(path, ignored);
+        const std::filesystem::path inside = path / "model.gguf";
+        if (file ||
+            (std::filesystem::exists(inside, ignored) && !std::filesystem::exists(path / "config.json", ignored))) {
+            gguf.emplace(models::Gguf::open(file ? path : inside));
+            config = models::config_of(*gguf);
+        } else {
+            config = ModelConfig::load(path / "config.json");
+            safetensors.emplace(SafeTensors::open(path));
+        }
+    }
+
+    const std::vector<TensorInfo> &tensors() const { return gguf ? gguf->tensors() : safetensors->tensors(); }
+    WeightLayout layout() const { return gguf ? WeightLayout::out_in : models::layout_of(config.architecture); }
+    std::vector<models::StackPart> stack_parts() const {
+        std::vector<models::StackPart> parts = models::stack_parts(config, prefix());
+        return gguf ? models::in_gguf(std::move(parts)) : parts;
+    }
+    std::vector<models::BlockPart> block_parts(std::size_t layer) const {
+        std::vector<models::BlockPart> parts = models::block_parts(config, prefix(), layer);
+        return gguf ? models::in_gguf(config, std::move(parts), layer) : parts;
+    }
+    bool is_ignorable(std::string_view name) const {
+        return gguf ? name == models::rope_factors_name && models::is_llama(config.architecture)
+                    : models::is_ignorable(config.architecture, name);
+    }
+
+    ModelConfig config;
+    std::optional<SafeTensors> safetensors;  // one of them
+    std::optional<models::Gguf> gguf;
+
+private:
+    std::string prefix() const { return gguf ? "" : models::prefix_of(config, *safetensors); }
+};
 
 /// The tensors of a model, all found and of the right shape.
 class Inventory {
 public:
-    Inventory(const std::filesystem::path &folder, const ModelConfig &config, const SafeTensors &files)
-        : folder_(folder), files_(files) {
-        const std::string prefix = models::prefix_of(config, files);
-        stack_ = models::stack_parts(config, prefix);
-        for (std::size_t layer = 0; layer < config.blocks.size(); layer++) {
-            blocks_.push_back(models::block_parts(config, prefix, layer));
+    Inventory(const std::filesystem::path &path, const Source &source) : path_(path), source_(source) {
+        stack_ = source.stack_parts();
+        for (std::size_t layer = 0; layer < source.config.blocks.size(); layer++) {
+            blocks_.push_back(source.block_parts(layer));
         }
         std::vector<std::string_view> wanted;
         const auto require = [&](const auto &parts) {
@@ -87,10 +197,10 @@ public:
             require(block);
         }
         std::sort(wanted.begin(), wanted.end());
-        for (const SafeTensors::Info &info : files.tensors()) {
+        for (const TensorInfo &info : source.tensors()) {
             if (!std::binary_search(wanted.begin(), wanted.end(), std::string_view(info.name)) &&
-                !models::is_ignorable(config.architecture, info.name)) {
-                unexpected(config, info);
+                !source.is_ignorable(info.name)) {
+                unexpected(info);
             }
         }
     }
@@ -100,38 +210,54 @@ public:
     std::int64_t total() const { return total_; }
 
     template<class Weights>
-    const SafeTensors::Info &find(const models::Part<Weights> &part) const {
-        const SafeTensors::Info *const info = files_.find(part.name);
+    const TensorInfo &find(const models::Part<Weights> &part) const {
+        const TensorInfo *const info = models::find_by_name(source_.tensors(), part.name);
         if (info == nullptr) {
-            refuse(folder_, ": tensor ", in_quotes(part.name), " is missing");
+            refuse(path_, ": tensor ", in_quotes(part.name), " is missing");
         }
         if (info->shape != part.shape) {
             refuse(info->file, ": tensor ", in_quotes(part.name), " has shape ", shape_text(info->shape),
                    " instead of ", shape_text(part.shape));
         }
-        SafeTensors::view(*info);  // of a dtype that is supported
+        plain_dtype(*info);  // refuses what is not supported
         return *info;
     }
 
-private:
-    /// A tied lm_head may be in the files as well, if it is the embedding.
-    void unexpected(const ModelConfig &config, const SafeTensors::Info &info) const {
-        if (info.name != models::lm_head_name || !config.tie_word_embeddings) {
-            refuse(info.file, ": tensor ", in_quotes(info.name), " is not part of ", to_string(config.architecture),
-                   " with this config.json");
+    /// Of the matrices of a block, which must have one: that of the file where they have, else f32.
+    DLDataType matrix_dtype(std::size_t layer) const {
+        std::optional<DLDataType> common;
+        for (const models::BlockPart &part : block(layer)) {
+            if (part.shape.size() == 2) {
+                const std::optional<DLDataType> dtype = plain_dtype(find(part));
+                if (!dtype || (common && !(*common == *dtype))) {
+                    return element<float>::dtype;
+                }
+                common = dtype;
+            }
         }
-        const SafeTensors::Info &embedding = find(stack_.front());
+        return *common;
+    }
+
+private:
+    /// A tied lm_head may be in a folder's files as well, if it is the embedding.
+    void unexpected(const TensorInfo &info) const {
+        const ModelConfig &config = source_.config;
+        if (source_.gguf || info.name != models::lm_head_name || !config.tie_word_embeddings) {
+            refuse(info.file, ": tensor ", in_quotes(info.name), " is not part of ", to_string(config.architecture),
+                   source_.gguf ? " with this metadata" : " with this config.json");
+        }
+        const TensorInfo &embedding = find(stack_.front());
         if (info.dtype != embedding.dtype || info.shape != embedding.shape ||
             std::memcmp(info.data, embedding.data, static_cast<std::size_t>(info.bytes)) != 0) {
             refuse(info.file, ": tensor ", in_quotes(info.name), " differs from ", in_quotes(embedding.name),
                    ", and config.json says tie_word_embeddings");
         }
-        files_.let_go(info);
-        files_.let_go(embedding);
+        let_go(info);
+        let_go(embedding);
     }
 
-    const std::filesystem::path &folder_;
-    const SafeTensors &files_;
+    const std::filesystem::path &path_;
+    const Source &source_;
     std::vector<models::StackPart> stack_;
     std::vector<std::vector<models::BlockPart>> blocks_;
     std::int64_t total_ = 0;
@@ -140,12 +266,11 @@ private:
 }  // namespace
 
 struct Model::State {
-    State(ModelConfig model_config, SafeTensors tensors) : config(std::move(model_config)), files(std::move(tensors)) {}
+    explicit State(const std::filesystem::path &path) : source(path) {}
 
-    ModelConfig config;
+    Source source;
     std::int64_t max_positions = 0;
     DLDevice device{};
-    SafeTensors files;
     Views stack_views;  // on a processor the stack reads the embedding from them
     std::vector<Block> blocks;
     Stack stack;
@@ -156,65 +281,69 @@ Model::~Model() = default;
 Model::Model(Model &&) noexcept = default;
 Model &Model::operator=(Model &&) noexcept = default;
 
-Model Model::load(const std::filesystem::path &folder, const LoadOptions &options) {
-    ModelConfig config = ModelConfig::load(folder / "config.json");
-    if (options.max_positions < 0 || options.max_positions > config.max_position_embeddings) {
-        refuse(folder, ": max_positions is ", options.max_positions, "; the model has ",
-               config.max_position_embeddings);
-    }
-    auto state = std::make_unique<State>(std::move(config), SafeTensors::open(folder));
+Model Model::load(const std::filesystem::path &path, const LoadOptions &options) {
+    auto state = std::make_unique<State>(path);
     State &model = *state;
-    const Inventory inventory(folder, model.config, model.files);
-    model.max_positions = options.max_positions > 0 ? options.max_positions : model.config.max_position_embeddings;
+    ModelConfig &config = model.source.config;
+    if (options.max_positions < 0 || options.max_positions > config.max_position_embeddings) {
+        refuse(path, ": max_positions is ", options.max_positions, "; the model has ", config.max_position_embeddings);
+    }
+    const Inventory inventory(path, model.source);
+    model.max_positions = options.max_positions > 0 ? options.max_positions : config.max_position_embeddings;
     model.device = options.device;
 
     std::int64_t done = 0;
     const auto packed = [&](const auto &parts, const std::string &what) {
         for (const auto &part : parts) {
-            const SafeTensors::Info &info = inventory.find(part);
-            model.files.let_go(info);
+            const TensorInfo &info = inventory.find(part);
+            let_go(info);
             done += info.bytes;
         }
         if (options.progress) {
             options.progress(done, inventory.total(), what);
         }
     };
-    const std::size_t layers = model.config.blocks.size();
+    const std::size_t layers = config.blocks.size();
     for (std::size_t layer = 0; layer < layers; layer++) {
         if (layer + 1 < layers) {
             for (const models::BlockPart &part : inventory.block(layer + 1)) {
-                model.files.read_ahead(inventory.find(part));
+                const TensorInfo &info = inventory.find(part);
+                models::read_ahead(info.data, static_cast<std::size_t>(info.bytes));
             }
         }
         const std::string what = models::sentence("layer ", layer, " of ", layers);
+        const DLDataType matrix_dtype = inventory.matrix_dtype(layer);
         Views views;
         BlockWeights weights;
-        weights.layout = models::layout_of(model.config.architecture);
+        weights.layout = model.source.layout();
         weights.device = model.device;
         for (const models::BlockPart &part : inventory.block(layer)) {
-            weights.*part.argument = views.of(inventory.find(part));
+            const TensorInfo &info = inventory.find(part);
+            weights.*part.argument =
+                views.of(info, part.shape.size() == 2 ? matrix_dtype : unpacked_dtype(info), part.interleaved_heads);
         }
-        BlockConfig &block_config = model.config.blocks[layer];
+        BlockConfig &block_config = config.blocks[layer];
         block_config.max_position_embeddings = model.max_positions;
-        model.blocks.push_back(made(folder, what, [&] { return Block(block_config, weights, options.context); }));
+        model.blocks.push_back(made(path, what, [&] { return Block(block_config, weights, options.context); }));
         packed(inventory.block(layer), what);
     }
 
     const std::string what = "embedding and last layer";
     StackWeights weights;
     for (const models::StackPart &part : inventory.stack()) {
-        weights.*part.argument = model.stack_views.of(inventory.find(part));
+        const TensorInfo &info = inventory.find(part);
+        weights.*part.argument = model.stack_views.of(info, unpacked_dtype(info));
     }
     // The model multiplies in the dtype of its embedding.
-    float &multiplier = model.config.stack.embedding_multiplier;
+    float &multiplier = config.stack.embedding_multiplier;
     multiplier = rounded_to(weights.embed_tokens.get()->dtype, multiplier);
-    model.stack = made(folder, what, [&] { return Stack(model.config.stack, weights, model.blocks, options.context); });
+    model.stack = made(path, what, [&] { return Stack(config.stack, weights, model.blocks, options.context); });
     packed(inventory.stack(), what);
     return Model(std::move(state));
 }
 
 const ModelConfig &Model::config() const noexcept {
-    return state_->config;
+    return state_->source.config;
 }
 
 std::int64_t Model::max_positions() const noexcept {
@@ -234,7 +363,7 @@ const Stack &Model::stack() const noexcept {
 }
 
 KvCache Model::make_cache(std::int64_t max_positions, DLDataType dtype, std::int64_t n_sequences) const {
-    const BlockConfig &block = state_->config.blocks.front();
+    const BlockConfig &block = state_->source.config.blocks.front();
     KvCacheOptions options;
     options.n_layers = static_cast<std::int64_t>(state_->blocks.size());
     options.n_sequences = n_sequences;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/files.h"
+#include "support/model_folder.h"
 #include "support/models.h"
 #include "support/reference_hashes.h"
 
@@ -137,57 +138,6 @@ TEST_P(Models, GenerateTheSameTokens) {
 }
 
 // ---- Folders ----
-
-struct StoredTensor {
-    std::string dtype;
-    std::vector<std::int64_t> shape;
-    std::string bytes;
-};
-
-/** A fixture's files, to be changed and written to a folder of their own. */
-class Folder {
-public:
-    explicit Folder(const std::string &fixture)
-        : config(nlohmann::json::parse(read_text(model_fixtures / fixture / "config.json"))) {
-        const SafeTensors files = SafeTensors::open(model_fixtures / fixture);
-        for (const SafeTensors::Info &info : files.tensors()) {
-            tensors[info.name] = {info.dtype,
-                                  info.shape,
-                                  {reinterpret_cast<const char *>(info.data), static_cast<std::size_t>(info.bytes)}};
-        }
-    }
-
-    void write_file(const std::string &name, const std::map<std::string, StoredTensor> &stored,
-                    std::size_t padding = 0) const {
-        nlohmann::json header = nlohmann::json::object();
-        std::string bytes;
-        for (const auto &[tensor, value] : stored) {
-            header[tensor] = {{"dtype", value.dtype},
-                              {"shape", value.shape},
-                              {"data_offsets", {bytes.size(), bytes.size() + value.bytes.size()}}};
-            bytes += value.bytes;
-        }
-        const std::string text = header.dump() + std::string(padding, ' ');
-        const std::uint64_t length = text.size();
-        write_text(folder / name, std::string(reinterpret_cast<const char *>(&length), 8) + text + bytes);
-    }
-    Model load(const LoadOptions &options = {}) const {
-        write_text(folder / "config.json", config.dump());
-        if (!std::filesystem::exists(folder / "model.safetensors.index.json")) {
-            write_file("model.safetensors", tensors);
-        }
-        return Model::load(folder.path(), options);
-    }
-    testing::AssertionResult refused(halyard_status status, const std::string &first,
-                                     const std::string &second = "") const {
-        return throws(
-            status, [&] { load(); }, folder.path().string(), first, second);
-    }
-
-    TemporaryFolder folder;
-    nlohmann::json config;
-    std::map<std::string, StoredTensor> tensors;
-};
 
 /** What the fixture's tokens give; the files may be written in any way that says the same. */
 States states_of(const Folder &folder, const std::string &fixture) {
@@ -374,14 +324,6 @@ TEST(ModelFolder, WithWrongTensorsIsRefusedByName) {
         Folder folder(fixture());
         folder.tensors[matrix].dtype = "I32";
         EXPECT_TRUE(folder.refused(HALYARD_UNSUPPORTED, "'" + matrix + "' is I32"));
-    }
-    {
-        // Matrices of one block have one dtype.
-        Folder folder(fixture());
-        StoredTensor &tensor = folder.tensors[matrix];
-        tensor.dtype = "F16";
-        tensor.bytes.resize(tensor.bytes.size() / 2);
-        EXPECT_TRUE(folder.refused(HALYARD_UNSUPPORTED, "layer 2 of 3: ", "up_proj"));
     }
     {
         Folder folder("llama_linear_f32");
