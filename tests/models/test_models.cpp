@@ -261,6 +261,22 @@ TEST(ModelFolder, MayHoldF16) {
     }
 }
 
+// One matrix of a layer in another dtype: the layer is what it is in f32.
+TEST(ModelFolder, MayMixDtypesInALayer) {
+    Folder mixed("llama3_f32"), same("llama3_f32");
+    StoredTensor &narrow = mixed.tensors["model.layers.2.mlp.up_proj.weight"];
+    StoredTensor &wide = same.tensors["model.layers.2.mlp.up_proj.weight"];
+    std::vector<float> values(wide.bytes.size() / sizeof(float));
+    std::vector<f16> halves(values.size());
+    std::memcpy(values.data(), wide.bytes.data(), wide.bytes.size());
+    cast(values, halves);
+    cast(halves, values);
+    wide.bytes.assign(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(float));
+    narrow.bytes.assign(reinterpret_cast<const char *>(halves.data()), halves.size() * sizeof(f16));
+    narrow.dtype = "F16";
+    EXPECT_EQ(states_of(mixed, "llama3_f32"), states_of(same, "llama3_f32"));
+}
+
 // The same model in a larger size, so that what the system reads around a page does not count.
 TEST(ModelFolder, IsNotKeptInMemory) {
     Folder folder("mistral_f32");

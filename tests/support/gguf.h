@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace halyard::tests {
@@ -53,6 +54,12 @@ struct GgufFile {
             }
         }
         entries = kept;
+    }
+    /** All tensors, which the file has no more. */
+    std::vector<Tensor> take_tensors() {
+        offsets.clear();
+        end = 0;
+        return std::exchange(tensors, {});
     }
     /** Behind the tensors before it. */
     void add(const Tensor &tensor) {
