@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "fail.h"
+#include "gguf_config.h"
 #include "mapped_file.h"
 
 namespace halyard {
@@ -535,8 +536,22 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
     return models::config_of(models::parse_json(text, file, max_bytes), file);
 }
 
-ModelConfig ModelConfig::load(const std::filesystem::path &file) {
-    return parse(models::MappedFile(file).text(), file.string());
+std::filesystem::path models::config_file(const std::filesystem::path &path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+        return path;
+    }
+    const std::filesystem::path json = path / "config.json", gguf = path / "model.gguf";
+    return !std::filesystem::exists(json, ignored) && std::filesystem::exists(gguf, ignored) ? gguf : json;
+}
+
+ModelConfig ModelConfig::load(const std::filesystem::path &path) {
+    const std::filesystem::path file = models::config_file(path);
+    const models::MappedFile mapped(file);
+    if (mapped.text().substr(0, 4) == "GGUF") {
+        return models::config_of(models::Gguf::from_memory(mapped.data(), mapped.size(), file.string()));
+    }
+    return parse(mapped.text(), file.string());
 }
 
 }  // namespace halyard

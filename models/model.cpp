@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "config.h"
 #include "fail.h"
 #include "gguf.h"
 #include "gguf_blocks.h"
@@ -141,15 +142,12 @@ auto made(const std::filesystem::path &path, const std::string &what, const Make
 /// Where a model comes from: a folder with config.json and safetensors, or a GGUF file.
 struct Source {
     explicit Source(const std::filesystem::path &path) {
-        std::error_code ignored;
-        const bool file = std::filesystem::is_regular_file(path, ignored);
-        const std::filesystem::path inside = path / "model.gguf";
-        if (file ||
-            (std::filesystem::exists(inside, ignored) && !std::filesystem::exists(path / "config.json", ignored))) {
-            gguf.emplace(models::Gguf::open(file ? path : inside));
+        const std::filesystem::path file = models::config_file(path);
+        if (file == path || file.extension() == ".gguf") {
+            gguf.emplace(models::Gguf::open(file));
             config = models::config_of(*gguf);
         } else {
-            config = ModelConfig::load(path / "config.json");
+            config = ModelConfig::load(file);
             safetensors.emplace(SafeTensors::open(path));
         }
     }
@@ -271,7 +269,7 @@ struct Model::State {
     Source source;
     std::int64_t max_positions = 0;
     DLDevice device{};
-    Views stack_views;  // on a processor the stack reads the embedding from them
+    Views stack_views;  // on a processor the stack reads the embeddings from them
     std::vector<Block> blocks;
     Stack stack;
 };
@@ -330,9 +328,12 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
 
     const std::string what = "embedding and last layer";
     StackWeights weights;
+    Views views;
     for (const models::StackPart &part : inventory.stack()) {
         const TensorInfo &info = inventory.find(part);
-        weights.*part.argument = model.stack_views.of(info, unpacked_dtype(info));
+        const bool stays =
+            part.argument == &StackWeights::embed_tokens || part.argument == &StackWeights::embed_positions;
+        weights.*part.argument = (stays ? model.stack_views : views).of(info, unpacked_dtype(info));
     }
     // The model multiplies in the dtype of its embedding.
     float &multiplier = config.stack.embedding_multiplier;

@@ -154,6 +154,11 @@ TEST(GgufModel, MayLieInAFolder) {
     const TemporaryFolder only;
     write_text(only / "model.gguf", gguf_of(folder).bytes());
     EXPECT_EQ(run_prompt(Model::load(only.path()), tokens()), want);
+    for (const std::filesystem::path &path : {only.path(), only / "model.gguf"}) {
+        EXPECT_EQ(ModelConfig::load(path).architecture, Architecture::qwen3);
+    }
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { Model::load(folder / "config.json"); }, "config.json is no GGUF file"));
     // Beside a config.json it is not looked at.
     write_text(folder / "model.gguf", "");
     EXPECT_EQ(run_prompt(folder.load(), tokens()), want);

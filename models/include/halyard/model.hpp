@@ -117,8 +117,8 @@ struct ModelConfig {
     bool qk_norm = false;                      ///< heads of q and k are normalized
     std::vector<std::int64_t> eos_token_ids;   ///< tokens that end a text
 
-    /// Reads config.json.
-    static ModelConfig load(const std::filesystem::path &file);
+    /// Reads config.json or the metadata of a GGUF file; of a folder that which `Model::load` would take.
+    static ModelConfig load(const std::filesystem::path &path);
     /// The same from text; `file` is what messages call it.
     static ModelConfig parse(std::string_view text, const std::string &file = "config.json");
 };
