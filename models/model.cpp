@@ -1,6 +1,5 @@
 // Models: the tensors of a folder or a GGUF file packed into blocks and a stack, one layer after another.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -8,12 +7,12 @@
 #include "config.h"
 #include "fail.h"
 #include "gguf.h"
-#include "gguf_blocks.h"
 #include "gguf_config.h"
 #include "halyard/model.hpp"
 #include "mapped_file.h"
 #include "names.h"
 #include "tensor_table.h"
+#include "views.h"
 
 namespace halyard {
 
@@ -23,100 +22,9 @@ using models::shape_text;
 
 namespace {
 
-struct Free {
-    void operator()(void *memory) const noexcept { std::free(memory); }
-};
-
-/// The dtype of a tensor that is not quantized.
-std::optional<DLDataType> plain_dtype(const TensorInfo &info) {
-    const models::BlockFormat *const format = models::block_format(info.dtype);
-    if (format != nullptr && format->dequantize != nullptr) {
-        return std::nullopt;
-    }
-    return SafeTensors::view(info).dtype;  // refuses others
-}
-
-bool operator==(DLDataType a, DLDataType b) {
-    return a.code == b.code && a.bits == b.bits;
-}
-
-/// What a tensor that may have any dtype becomes.
-DLDataType unpacked_dtype(const TensorInfo &info) {
-    return plain_dtype(info).value_or(element<float>::dtype);
-}
-
 void let_go(const TensorInfo &info) {
     models::let_go(info.data, static_cast<std::size_t>(info.bytes));
 }
-
-/// Where row `row` of so many lies in a file that has heads interleaved.
-std::int64_t interleaved(std::int64_t row, std::int64_t rows, std::int64_t heads) {
-    const std::int64_t width = rows / heads, within = row % width, half = width / 2;
-    return row - within + 2 * (within % half) + within / half;
-}
-
-/// Tensors of files as the library takes them: at addresses that are multiples of their elements, in the dtype that is
-/// wanted, rows in order. What the file has otherwise is copied. Views last as long as this and the files.
-class Views {
-public:
-    ConstTensor of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads = 0) {
-        const std::size_t element_bytes = dtype.bits / 8;
-        const std::optional<DLDataType> stored = plain_dtype(info);
-        if (stored && *stored == dtype && interleaved_heads == 0 &&
-            reinterpret_cast<std::uintptr_t>(info.data) % element_bytes == 0) {
-            return SafeTensors::view(info);
-        }
-        std::int64_t elements = 1;
-        for (const std::int64_t extent : info.shape) {
-            elements *= extent;
-        }
-        std::unique_ptr<void, Free> copy = allocate(info, static_cast<std::size_t>(elements) * element_bytes);
-        if (elements > 0) {
-            const std::int64_t rows = info.shape.empty() ? 1 : info.shape.front(), width = elements / rows;
-            // In one piece where rows are in order.
-            const std::int64_t pieces = interleaved_heads != 0 ? rows : 1, piece = rows / pieces * width;
-            for (std::int64_t i = 0; i < pieces; i++) {
-                const std::int64_t from = interleaved_heads != 0 ? interleaved(i, rows, interleaved_heads) : 0;
-                convert(info, stored, info.data + from * (info.bytes / pieces), piece, dtype,
-                        static_cast<std::byte *>(copy.get()) + static_cast<std::size_t>(i * piece) * element_bytes);
-            }
-        }
-        DLTensor view{copy.get(), {kDLCPU, 0}, static_cast<int>(info.shape.size()), dtype, nullptr, nullptr, 0};
-        view.shape = const_cast<std::int64_t *>(info.shape.data());
-        copies_.push_back(std::move(copy));
-        return view;
-    }
-
-private:
-    static std::unique_ptr<void, Free> allocate(const TensorInfo &info, std::size_t bytes) {
-        std::unique_ptr<void, Free> copy(std::malloc(std::max<std::size_t>(bytes, 1)));
-        if (copy == nullptr) {
-            models::fail(HALYARD_OUT_OF_MEMORY, info.file, ": no memory for a copy of tensor ", in_quotes(info.name));
-        }
-        return copy;
-    }
-
-    /// `count` elements from the file into memory. What is quantized becomes f32.
-    static void convert(const TensorInfo &info, const std::optional<DLDataType> &stored, const std::byte *from,
-                        std::int64_t count, DLDataType dtype, std::byte *to) {
-        if (!stored) {
-            models::dequantize(*models::block_format(info.dtype), from, count, reinterpret_cast<float *>(to));
-            return;
-        }
-        const std::size_t bytes = static_cast<std::size_t>(count) * (stored->bits / 8);
-        if (*stored == dtype) {
-            std::memcpy(to, from, bytes);
-            return;
-        }
-        std::unique_ptr<void, Free> aligned = allocate(info, bytes);
-        std::memcpy(aligned.get(), from, bytes);
-        DLTensor source{aligned.get(), {kDLCPU, 0}, 1, *stored, &count, nullptr, 0};
-        DLTensor target{to, {kDLCPU, 0}, 1, dtype, &count, nullptr, 0};
-        check(halyard_cast(nullptr, &source, &target));
-    }
-
-    std::vector<std::unique_ptr<void, Free>> copies_;
-};
 
 /// `value` as a tensor of this dtype would hold it.
 float rounded_to(DLDataType dtype, float value) {
@@ -217,7 +125,7 @@ public:
             refuse(info->file, ": tensor ", in_quotes(part.name), " has shape ", shape_text(info->shape),
                    " instead of ", shape_text(part.shape));
         }
-        plain_dtype(*info);  // refuses what is not supported
+        models::plain_dtype(*info);  // refuses what is not supported
         return *info;
     }
 
@@ -226,8 +134,8 @@ public:
         std::optional<DLDataType> common;
         for (const models::BlockPart &part : block(layer)) {
             if (part.shape.size() == 2) {
-                const std::optional<DLDataType> dtype = plain_dtype(find(part));
-                if (!dtype || (common && !(*common == *dtype))) {
+                const std::optional<DLDataType> dtype = models::plain_dtype(find(part));
+                if (!dtype || (common && !models::same(*common, *dtype))) {
                     return element<float>::dtype;
                 }
                 common = dtype;
@@ -269,7 +177,7 @@ struct Model::State {
     Source source;
     std::int64_t max_positions = 0;
     DLDevice device{};
-    Views stack_views;  // on a processor the stack reads the embeddings from them
+    models::Views stack_views;  // on a processor the stack reads the embeddings from them
     std::vector<Block> blocks;
     Stack stack;
 };
@@ -311,14 +219,14 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
         }
         const std::string what = models::sentence("layer ", layer, " of ", layers);
         const DLDataType matrix_dtype = inventory.matrix_dtype(layer);
-        Views views;
+        models::Views views;
         BlockWeights weights;
         weights.layout = model.source.layout();
         weights.device = model.device;
         for (const models::BlockPart &part : inventory.block(layer)) {
             const TensorInfo &info = inventory.find(part);
-            weights.*part.argument =
-                views.of(info, part.shape.size() == 2 ? matrix_dtype : unpacked_dtype(info), part.interleaved_heads);
+            weights.*part.argument = views.of(
+                info, part.shape.size() == 2 ? matrix_dtype : models::unpacked_dtype(info), part.interleaved_heads);
         }
         BlockConfig &block_config = config.blocks[layer];
         block_config.max_position_embeddings = model.max_positions;
@@ -328,12 +236,12 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
 
     const std::string what = "embedding and last layer";
     StackWeights weights;
-    Views views;
+    models::Views views;
     for (const models::StackPart &part : inventory.stack()) {
         const TensorInfo &info = inventory.find(part);
         const bool stays =
             part.argument == &StackWeights::embed_tokens || part.argument == &StackWeights::embed_positions;
-        weights.*part.argument = (stays ? model.stack_views : views).of(info, unpacked_dtype(info));
+        weights.*part.argument = (stays ? model.stack_views : views).of(info, models::unpacked_dtype(info));
     }
     // The model multiplies in the dtype of its embedding.
     float &multiplier = config.stack.embedding_multiplier;
