@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "config.h"
 #include "fail.h"
-#include "halyard/model.hpp"
-#include "json.h"
+#include "gguf_config.h"
 #include "mapped_file.h"
 
 namespace halyard {
@@ -305,8 +305,8 @@ void set_blocks(ModelConfig &config, const BlockConfig &block) {
 /// hidden_size / heads, which must come out even.
 std::int64_t equal_share(const Fields &fields, const Sizes &names, const BlockConfig &block) {
     if (block.hidden_size % block.num_attention_heads != 0) {
-        fields.refuse(names.heads, "is ", block.num_attention_heads, ", which does not divide ", names.hidden, " ",
-                      block.hidden_size);
+        fields.refuse(names.heads, "is ", block.num_attention_heads, ", which does not divide ",
+                      fields.called(names.hidden), " ", block.hidden_size);
     }
     const std::int64_t share = block.hidden_size / block.num_attention_heads;
     if (share > max_head_dim) {
@@ -349,8 +349,8 @@ BlockConfig llama_like(const Fields &fields, ModelConfig &config, const char *ac
                                     ? block.num_attention_heads
                                     : fields.integer("num_key_value_heads", 1, block.num_attention_heads);
     if (block.num_attention_heads % block.num_key_value_heads != 0) {
-        fields.refuse("num_key_value_heads", "is ", block.num_key_value_heads,
-                      ", which does not divide num_attention_heads ", block.num_attention_heads);
+        fields.refuse("num_key_value_heads", "is ", block.num_key_value_heads, ", which does not divide ",
+                      fields.called("num_attention_heads"), " ", block.num_attention_heads);
     }
     block.head_dim = null("head_dim", {A::llama, A::mistral, A::qwen2}) ? equal_share(fields, usual_sizes, block)
                                                                         : fields.integer("head_dim", 1, max_head_dim);
@@ -490,16 +490,13 @@ const char *to_string(Architecture architecture) noexcept {
     return nullptr;
 }
 
-ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
-    // Published files have some thousand bytes.
-    constexpr std::size_t max_bytes = 1'000'000;
-    Json::Object root = models::parse_json(text, file, max_bytes);
-    const Fields fields(root, file);
+ModelConfig models::config_of(Json::Object root, const std::string &file, const Fields::Names *names) {
+    const Fields fields(root, file, names);
     ModelConfig config;
     config.architecture = architecture_of(fields);
     for (const auto &[architecture, absent] : defaults) {
         if (architecture == config.architecture) {
-            root.merge(models::parse_json(absent, file, max_bytes));  // leaves what is there
+            root.merge(parse_json(absent, file, std::string_view(absent).size()));  // leaves what is there
         }
     }
     if (fields.has("quantization_config")) {
@@ -533,8 +530,28 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
     return config;
 }
 
-ModelConfig ModelConfig::load(const std::filesystem::path &file) {
-    return parse(models::MappedFile(file).text(), file.string());
+ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
+    // Published files have some thousand bytes.
+    constexpr std::size_t max_bytes = 1'000'000;
+    return models::config_of(models::parse_json(text, file, max_bytes), file);
+}
+
+std::filesystem::path models::config_file(const std::filesystem::path &path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+        return path;
+    }
+    const std::filesystem::path json = path / "config.json", gguf = path / "model.gguf";
+    return !std::filesystem::exists(json, ignored) && std::filesystem::exists(gguf, ignored) ? gguf : json;
+}
+
+ModelConfig ModelConfig::load(const std::filesystem::path &path) {
+    const std::filesystem::path file = models::config_file(path);
+    const models::MappedFile mapped(file);
+    if (mapped.text().substr(0, 4) == "GGUF") {
+        return models::config_of(models::Gguf::from_memory(mapped.data(), mapped.size(), file.string()));
+    }
+    return parse(mapped.text(), file.string());
 }
 
 }  // namespace halyard

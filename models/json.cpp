@@ -187,7 +187,16 @@ std::string Fields::text(const char *name, std::optional<std::string> fallback) 
 }
 
 Fields Fields::object(const char *name) const {
-    return Fields(typed<Json::Object>(name, "an object"), file_, within_ + name + ".");
+    return Fields(typed<Json::Object>(name, "an object"), file_, names_, within_ + name + ".");
+}
+
+std::string Fields::called(const std::string &name) const {
+    if (names_ != nullptr) {
+        if (const auto at = names_->find(within_ + name); at != names_->end()) {
+            return at->second;
+        }
+    }
+    return within_ + name;
 }
 
 }  // namespace halyard::models

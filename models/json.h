@@ -42,8 +42,12 @@ Json::Object parse_json(std::string_view text, const std::filesystem::path &file
 /// its own. Messages name the file and the field.
 class Fields {
 public:
-    Fields(const Json::Object &object, std::filesystem::path file, std::string within = "")
-        : object_(object), file_(std::move(file)), within_(std::move(within)) {}
+    using Names = std::map<std::string, std::string>;
+
+    /// names: what messages call fields that the file spells otherwise; must outlive this.
+    Fields(const Json::Object &object, std::filesystem::path file, const Names *names = nullptr,
+           std::string within = "")
+        : object_(object), file_(std::move(file)), names_(names), within_(std::move(within)) {}
 
     /// A null pointer if the field is absent or null.
     const Json *find(const char *name) const;
@@ -61,15 +65,17 @@ public:
     /// A field that is an object.
     Fields object(const char *name) const;
 
+    /// What messages call a field.
+    std::string called(const std::string &name) const;
     /// The field is wrong.
     template<class... Parts>
     [[noreturn]] void refuse(const char *name, const Parts &...parts) const {
-        models::refuse(file_, ": ", within_, name, " ", parts...);
+        models::refuse(file_, ": ", called(name), " ", parts...);
     }
     /// The field asks for what this library lacks.
     template<class... Parts>
     [[noreturn]] void unsupported(const char *name, const Parts &...parts) const {
-        models::unsupported(file_, ": ", within_, name, " ", parts...);
+        models::unsupported(file_, ": ", called(name), " ", parts...);
     }
     const std::filesystem::path &file() const noexcept { return file_; }
 
@@ -81,6 +87,7 @@ private:
 
     const Json::Object &object_;
     std::filesystem::path file_;
+    const Names *names_;
     std::string within_;
 };
 

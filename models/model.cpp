@@ -1,12 +1,18 @@
-// Models: the tensors of a folder packed into blocks and a stack, one layer after another.
+// Models: the tensors of a folder or a GGUF file packed into blocks and a stack, one layer after another.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "config.h"
 #include "fail.h"
+#include "gguf.h"
+#include "gguf_config.h"
 #include "halyard/model.hpp"
+#include "mapped_file.h"
 #include "names.h"
+#include "tensor_table.h"
+#include "views.h"
 
 namespace halyard {
 
@@ -16,33 +22,9 @@ using models::shape_text;
 
 namespace {
 
-struct Free {
-    void operator()(void *memory) const noexcept { std::free(memory); }
-};
-
-/// Tensors of files as the library takes them: at addresses that are multiples of their elements. Old files have
-/// headers of any length; what lies askew in them is copied. Views last as long as this and the files.
-class Views {
-public:
-    ConstTensor of(const SafeTensors::Info &info) {
-        DLTensor view = SafeTensors::view(info);
-        const std::size_t element_bytes = view.dtype.bits / 8, bytes = static_cast<std::size_t>(info.bytes);
-        if (reinterpret_cast<std::uintptr_t>(view.data) % element_bytes != 0) {
-            std::unique_ptr<void, Free> copy(std::malloc(bytes));
-            if (copy == nullptr) {
-                models::fail(HALYARD_OUT_OF_MEMORY, info.file, ": no memory for a copy of tensor ",
-                             in_quotes(info.name));
-            }
-            std::memcpy(copy.get(), info.data, bytes);
-            view.data = copy.get();
-            copies_.push_back(std::move(copy));
-        }
-        return view;
-    }
-
-private:
-    std::vector<std::unique_ptr<void, Free>> copies_;
-};
+void let_go(const TensorInfo &info) {
+    models::let_go(info.data, static_cast<std::size_t>(info.bytes));
+}
 
 /// `value` as a tensor of this dtype would hold it.
 float rounded_to(DLDataType dtype, float value) {
@@ -57,23 +39,57 @@ float rounded_to(DLDataType dtype, float value) {
 
 /// The core's messages name its own arguments: the layer is said before.
 template<class Make>
-auto made(const std::filesystem::path &folder, const std::string &what, const Make &make) {
+auto made(const std::filesystem::path &path, const std::string &what, const Make &make) {
     try {
         return make();
     } catch (const Error &error) {
-        models::fail(error.status(), folder, ": ", what, ": ", error.what());
+        models::fail(error.status(), path, ": ", what, ": ", error.what());
     }
 }
+
+/// Where a model comes from: a folder with config.json and safetensors, or a GGUF file.
+struct Source {
+    explicit Source(const std::filesystem::path &path) {
+        const std::filesystem::path file = models::config_file(path);
+        if (file == path || file.extension() == ".gguf") {
+            gguf.emplace(models::Gguf::open(file));
+            config = models::config_of(*gguf);
+        } else {
+            config = ModelConfig::load(file);
+            safetensors.emplace(SafeTensors::open(path));
+        }
+    }
+
+    const std::vector<TensorInfo> &tensors() const { return gguf ? gguf->tensors() : safetensors->tensors(); }
+    WeightLayout layout() const { return gguf ? WeightLayout::out_in : models::layout_of(config.architecture); }
+    std::vector<models::StackPart> stack_parts() const {
+        std::vector<models::StackPart> parts = models::stack_parts(config, prefix());
+        return gguf ? models::in_gguf(std::move(parts)) : parts;
+    }
+    std::vector<models::BlockPart> block_parts(std::size_t layer) const {
+        std::vector<models::BlockPart> parts = models::block_parts(config, prefix(), layer);
+        return gguf ? models::in_gguf(config, std::move(parts), layer) : parts;
+    }
+    bool is_ignorable(std::string_view name) const {
+        return gguf ? name == models::rope_factors_name && models::is_llama(config.architecture)
+                    : models::is_ignorable(config.architecture, name);
+    }
+
+    ModelConfig config;
+    std::optional<SafeTensors> safetensors;  // one of them
+    std::optional<models::Gguf> gguf;
+
+private:
+    std::string prefix() const { return gguf ? "" : models::prefix_of(config, *safetensors); }
+};
 
 /// The tensors of a model, all found and of the right shape.
 class Inventory {
 public:
-    Inventory(const std::filesystem::path &folder, const ModelConfig &config, const SafeTensors &files)
-        : folder_(folder), files_(files) {
-        const std::string prefix = models::prefix_of(config, files);
-        stack_ = models::stack_parts(config, prefix);
-        for (std::size_t layer = 0; layer < config.blocks.size(); layer++) {
-            blocks_.push_back(models::block_parts(config, prefix, layer));
+    Inventory(const std::filesystem::path &path, const Source &source) : path_(path), source_(source) {
+        stack_ = source.stack_parts();
+        for (std::size_t layer = 0; layer < source.config.blocks.size(); layer++) {
+            blocks_.push_back(source.block_parts(layer));
         }
         std::vector<std::string_view> wanted;
         const auto require = [&](const auto &parts) {
@@ -87,10 +103,10 @@ public:
             require(block);
         }
         std::sort(wanted.begin(), wanted.end());
-        for (const SafeTensors::Info &info : files.tensors()) {
+        for (const TensorInfo &info : source.tensors()) {
             if (!std::binary_search(wanted.begin(), wanted.end(), std::string_view(info.name)) &&
-                !models::is_ignorable(config.architecture, info.name)) {
-                unexpected(config, info);
+                !source.is_ignorable(info.name)) {
+                unexpected(info);
             }
         }
     }
@@ -100,38 +116,54 @@ public:
     std::int64_t total() const { return total_; }
 
     template<class Weights>
-    const SafeTensors::Info &find(const models::Part<Weights> &part) const {
-        const SafeTensors::Info *const info = files_.find(part.name);
+    const TensorInfo &find(const models::Part<Weights> &part) const {
+        const TensorInfo *const info = models::find_by_name(source_.tensors(), part.name);
         if (info == nullptr) {
-            refuse(folder_, ": tensor ", in_quotes(part.name), " is missing");
+            refuse(path_, ": tensor ", in_quotes(part.name), " is missing");
         }
         if (info->shape != part.shape) {
             refuse(info->file, ": tensor ", in_quotes(part.name), " has shape ", shape_text(info->shape),
                    " instead of ", shape_text(part.shape));
         }
-        SafeTensors::view(*info);  // of a dtype that is supported
+        models::plain_dtype(*info);  // refuses what is not supported
         return *info;
     }
 
-private:
-    /// A tied lm_head may be in the files as well, if it is the embedding.
-    void unexpected(const ModelConfig &config, const SafeTensors::Info &info) const {
-        if (info.name != models::lm_head_name || !config.tie_word_embeddings) {
-            refuse(info.file, ": tensor ", in_quotes(info.name), " is not part of ", to_string(config.architecture),
-                   " with this config.json");
+    /// Of the matrices of a block, which must have one: that of the file where they have, else f32.
+    DLDataType matrix_dtype(std::size_t layer) const {
+        std::optional<DLDataType> common;
+        for (const models::BlockPart &part : block(layer)) {
+            if (part.shape.size() == 2) {
+                const std::optional<DLDataType> dtype = models::plain_dtype(find(part));
+                if (!dtype || (common && !models::same(*common, *dtype))) {
+                    return element<float>::dtype;
+                }
+                common = dtype;
+            }
         }
-        const SafeTensors::Info &embedding = find(stack_.front());
+        return *common;
+    }
+
+private:
+    /// A tied lm_head may be in a folder's files as well, if it is the embedding.
+    void unexpected(const TensorInfo &info) const {
+        const ModelConfig &config = source_.config;
+        if (source_.gguf || info.name != models::lm_head_name || !config.tie_word_embeddings) {
+            refuse(info.file, ": tensor ", in_quotes(info.name), " is not part of ", to_string(config.architecture),
+                   source_.gguf ? " with this metadata" : " with this config.json");
+        }
+        const TensorInfo &embedding = find(stack_.front());
         if (info.dtype != embedding.dtype || info.shape != embedding.shape ||
             std::memcmp(info.data, embedding.data, static_cast<std::size_t>(info.bytes)) != 0) {
             refuse(info.file, ": tensor ", in_quotes(info.name), " differs from ", in_quotes(embedding.name),
                    ", and config.json says tie_word_embeddings");
         }
-        files_.let_go(info);
-        files_.let_go(embedding);
+        let_go(info);
+        let_go(embedding);
     }
 
-    const std::filesystem::path &folder_;
-    const SafeTensors &files_;
+    const std::filesystem::path &path_;
+    const Source &source_;
     std::vector<models::StackPart> stack_;
     std::vector<std::vector<models::BlockPart>> blocks_;
     std::int64_t total_ = 0;
@@ -140,14 +172,13 @@ private:
 }  // namespace
 
 struct Model::State {
-    State(ModelConfig model_config, SafeTensors tensors) : config(std::move(model_config)), files(std::move(tensors)) {}
+    explicit State(const std::filesystem::path &path) : source(path) {}
 
-    ModelConfig config;
+    Source source;
     std::int64_t max_positions = 0;
     DLDataType dtype{};  // of the embedding
     DLDevice device{};
-    SafeTensors files;
-    Views stack_views;  // on a processor the stack reads the embedding from them
+    models::Views stack_views;  // on a processor the stack reads the embeddings from them
     std::vector<Block> blocks;
     Stack stack;
 };
@@ -157,66 +188,73 @@ Model::~Model() = default;
 Model::Model(Model &&) noexcept = default;
 Model &Model::operator=(Model &&) noexcept = default;
 
-Model Model::load(const std::filesystem::path &folder, const LoadOptions &options) {
-    ModelConfig config = ModelConfig::load(folder / "config.json");
-    if (options.max_positions < 0 || options.max_positions > config.max_position_embeddings) {
-        refuse(folder, ": max_positions is ", options.max_positions, "; the model has ",
-               config.max_position_embeddings);
-    }
-    auto state = std::make_unique<State>(std::move(config), SafeTensors::open(folder));
+Model Model::load(const std::filesystem::path &path, const LoadOptions &options) {
+    auto state = std::make_unique<State>(path);
     State &model = *state;
-    const Inventory inventory(folder, model.config, model.files);
-    model.max_positions = options.max_positions > 0 ? options.max_positions : model.config.max_position_embeddings;
+    ModelConfig &config = model.source.config;
+    if (options.max_positions < 0 || options.max_positions > config.max_position_embeddings) {
+        refuse(path, ": max_positions is ", options.max_positions, "; the model has ", config.max_position_embeddings);
+    }
+    const Inventory inventory(path, model.source);
+    model.max_positions = options.max_positions > 0 ? options.max_positions : config.max_position_embeddings;
     model.device = options.device;
 
     std::int64_t done = 0;
     const auto packed = [&](const auto &parts, const std::string &what) {
         for (const auto &part : parts) {
-            const SafeTensors::Info &info = inventory.find(part);
-            model.files.let_go(info);
+            const TensorInfo &info = inventory.find(part);
+            let_go(info);
             done += info.bytes;
         }
         if (options.progress) {
             options.progress(done, inventory.total(), what);
         }
     };
-    const std::size_t layers = model.config.blocks.size();
+    const std::size_t layers = config.blocks.size();
     for (std::size_t layer = 0; layer < layers; layer++) {
         if (layer + 1 < layers) {
             for (const models::BlockPart &part : inventory.block(layer + 1)) {
-                model.files.read_ahead(inventory.find(part));
+                const TensorInfo &info = inventory.find(part);
+                models::read_ahead(info.data, static_cast<std::size_t>(info.bytes));
             }
         }
         const std::string what = models::sentence("layer ", layer, " of ", layers);
-        Views views;
+        const DLDataType matrix_dtype = inventory.matrix_dtype(layer);
+        models::Views views;
         BlockWeights weights;
-        weights.layout = models::layout_of(model.config.architecture);
+        weights.layout = model.source.layout();
         weights.device = model.device;
         for (const models::BlockPart &part : inventory.block(layer)) {
-            weights.*part.argument = views.of(inventory.find(part));
+            const TensorInfo &info = inventory.find(part);
+            weights.*part.argument = views.of(
+                info, part.shape.size() == 2 ? matrix_dtype : models::unpacked_dtype(info), part.interleaved_heads);
         }
-        BlockConfig &block_config = model.config.blocks[layer];
+        BlockConfig &block_config = config.blocks[layer];
         block_config.max_position_embeddings = model.max_positions;
-        model.blocks.push_back(made(folder, what, [&] { return Block(block_config, weights, options.context); }));
+        model.blocks.push_back(made(path, what, [&] { return Block(block_config, weights, options.context); }));
         packed(inventory.block(layer), what);
     }
 
     const std::string what = "embedding and last layer";
     StackWeights weights;
+    models::Views views;
     for (const models::StackPart &part : inventory.stack()) {
-        weights.*part.argument = model.stack_views.of(inventory.find(part));
+        const TensorInfo &info = inventory.find(part);
+        const bool stays =
+            part.argument == &StackWeights::embed_tokens || part.argument == &StackWeights::embed_positions;
+        weights.*part.argument = (stays ? model.stack_views : views).of(info, models::unpacked_dtype(info));
     }
     model.dtype = weights.embed_tokens.get()->dtype;
     // The model multiplies in the dtype of its embedding.
-    float &multiplier = model.config.stack.embedding_multiplier;
+    float &multiplier = config.stack.embedding_multiplier;
     multiplier = rounded_to(model.dtype, multiplier);
-    model.stack = made(folder, what, [&] { return Stack(model.config.stack, weights, model.blocks, options.context); });
+    model.stack = made(path, what, [&] { return Stack(config.stack, weights, model.blocks, options.context); });
     packed(inventory.stack(), what);
     return Model(std::move(state));
 }
 
 const ModelConfig &Model::config() const noexcept {
-    return state_->config;
+    return state_->source.config;
 }
 
 std::int64_t Model::max_positions() const noexcept {
@@ -236,7 +274,7 @@ const Stack &Model::stack() const noexcept {
 }
 
 KvCache Model::make_cache(std::int64_t max_positions, std::optional<DLDataType> dtype, std::int64_t n_sequences) const {
-    const BlockConfig &block = state_->config.blocks.front();
+    const BlockConfig &block = state_->source.config.blocks.front();
     KvCacheOptions options;
     options.n_layers = static_cast<std::int64_t>(state_->blocks.size());
     options.n_sequences = n_sequences;

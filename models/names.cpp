@@ -1,5 +1,9 @@
 #include "names.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 namespace halyard::models {
 
 namespace {
@@ -72,6 +76,13 @@ std::vector<BlockPart> llama_block(const ModelConfig &config, const BlockConfig 
     return parts;
 }
 
+/// Of the tensor that becomes an argument.
+template<class Table, class Weights>
+std::string name_of(const Table &table, ConstTensor Weights::*argument) {
+    return std::find_if(std::begin(table), std::end(table), [&](const auto &entry) { return entry.first == argument; })
+        ->second;
+}
+
 }  // namespace
 
 std::string prefix_of(const ModelConfig &config, const SafeTensors &files) {
@@ -103,6 +114,68 @@ std::vector<BlockPart> block_parts(const ModelConfig &config, const std::string 
     const std::string number = std::to_string(layer) + ".";
     return config.architecture == Architecture::gpt2 ? gpt2_block(block, prefix + "h." + number)
                                                      : llama_block(config, block, prefix + "layers." + number);
+}
+
+std::vector<StackPart> in_gguf(std::vector<StackPart> parts) {
+    using W = StackWeights;
+    constexpr std::pair<ConstTensor W::*, const char *> names[] = {
+        {&W::embed_tokens, "token_embd.weight"}, {&W::embed_positions, "position_embd.weight"},
+        {&W::norm, "output_norm.weight"},        {&W::norm_bias, "output_norm.bias"},
+        {&W::lm_head, "output.weight"},
+    };
+    for (StackPart &part : parts) {
+        part.name = name_of(names, part.argument);
+    }
+    return parts;
+}
+
+std::vector<BlockPart> in_gguf(const ModelConfig &config, std::vector<BlockPart> parts, std::size_t layer) {
+    using W = BlockWeights;
+    constexpr std::pair<ConstTensor W::*, const char *> names[] = {
+        {&W::attention_norm, "attn_norm.weight"},
+        {&W::attention_norm_bias, "attn_norm.bias"},
+        {&W::q_proj, "attn_q.weight"},
+        {&W::q_proj_bias, "attn_q.bias"},
+        {&W::k_proj, "attn_k.weight"},
+        {&W::k_proj_bias, "attn_k.bias"},
+        {&W::v_proj, "attn_v.weight"},
+        {&W::v_proj_bias, "attn_v.bias"},
+        {&W::qkv_proj, "attn_qkv.weight"},
+        {&W::qkv_proj_bias, "attn_qkv.bias"},
+        {&W::o_proj, "attn_output.weight"},
+        {&W::o_proj_bias, "attn_output.bias"},
+        {&W::q_norm, "attn_q_norm.weight"},
+        {&W::k_norm, "attn_k_norm.weight"},
+        {&W::attention_post_norm, "post_attention_norm.weight"},
+        {&W::ffn_norm, "ffn_norm.weight"},
+        {&W::ffn_norm_bias, "ffn_norm.bias"},
+        {&W::gate_proj, "ffn_gate.weight"},
+        {&W::gate_proj_bias, "ffn_gate.bias"},
+        {&W::up_proj, "ffn_up.weight"},
+        {&W::up_proj_bias, "ffn_up.bias"},
+        {&W::down_proj, "ffn_down.weight"},
+        {&W::down_proj_bias, "ffn_down.bias"},
+        {&W::ffn_post_norm, "post_ffw_norm.weight"},
+    };
+    const Architecture architecture = config.architecture;
+    const BlockConfig &block = config.blocks[layer];
+    for (BlockPart &part : parts) {
+        part.name = "blk." + std::to_string(layer) + "." + name_of(names, part.argument);
+        if (layout_of(architecture) == WeightLayout::in_out) {
+            std::reverse(part.shape.begin(), part.shape.end());
+        }
+        if (is_llama(architecture)) {
+            part.interleaved_heads =
+                part.argument == &W::q_proj || part.argument == &W::q_proj_bias   ? block.num_attention_heads
+                : part.argument == &W::k_proj || part.argument == &W::k_proj_bias ? block.num_key_value_heads
+                                                                                  : 0;
+        }
+    }
+    return parts;
+}
+
+bool is_llama(Architecture architecture) noexcept {
+    return architecture == Architecture::llama || architecture == Architecture::mistral;
 }
 
 WeightLayout layout_of(Architecture architecture) noexcept {

@@ -18,6 +18,8 @@ struct Part {
     ConstTensor Weights::*argument;
     std::string name;
     std::vector<std::int64_t> shape;
+    /// Not 0: rows are those of so many heads, in each of which rows of its first and its second half take turns.
+    std::int64_t interleaved_heads = 0;
 };
 using BlockPart = Part<BlockWeights>;
 using StackPart = Part<StackWeights>;
@@ -29,6 +31,14 @@ std::string prefix_of(const ModelConfig &config, const SafeTensors &files);
 std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string &prefix);
 std::vector<BlockPart> block_parts(const ModelConfig &config, const std::string &prefix, std::size_t layer);
 WeightLayout layout_of(Architecture architecture) noexcept;
+
+/// Llama and Mistral, which GGUF does not tell apart.
+bool is_llama(Architecture architecture) noexcept;
+
+/// The same tensors as GGUF files have them: matrices are [out, in], and rows of q and k of Llama lie as an interleaved
+/// rotation wants them.
+std::vector<StackPart> in_gguf(std::vector<StackPart> parts);
+std::vector<BlockPart> in_gguf(const ModelConfig &config, std::vector<BlockPart> parts, std::size_t layer);
 
 constexpr std::string_view lm_head_name = "lm_head.weight";
 

@@ -11,6 +11,7 @@
 #include "halyard/model.hpp"
 #include "json.h"
 #include "mapped_file.h"
+#include "tensor_table.h"
 
 namespace halyard {
 
@@ -333,10 +334,7 @@ SafeTensors &SafeTensors::operator=(SafeTensors &&) noexcept = default;
 
 void SafeTensors::add(std::vector<Info> tensors) {
     tensors_.insert(tensors_.end(), std::make_move_iterator(tensors.begin()), std::make_move_iterator(tensors.end()));
-    std::sort(tensors_.begin(), tensors_.end(), [](const Info &a, const Info &b) { return a.name < b.name; });
-    const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
-                                          [](const Info &a, const Info &b) { return a.name == b.name; });
-    if (twice != tensors_.end()) {
+    if (const auto twice = models::sort_by_name(tensors_); twice != tensors_.end()) {
         refuse(twice->file, ": tensor ", in_quotes(twice->name), " is in ", (twice + 1)->file, " as well");
     }
 }
@@ -419,9 +417,7 @@ SafeTensors SafeTensors::from_memory(const void *data, std::size_t bytes, const 
 }
 
 const SafeTensors::Info *SafeTensors::find(std::string_view name) const noexcept {
-    const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                                     [](const Info &info, std::string_view wanted) { return info.name < wanted; });
-    return at != tensors_.end() && at->name == name ? &*at : nullptr;
+    return models::find_by_name(tensors_, name);
 }
 
 DLTensor SafeTensors::view(const Info &info) {

@@ -1,4 +1,4 @@
-// Generates tokens with a model in the files of Hugging Face transformers: ids in, ids out, on processors or on a GPU.
+// Generates tokens with a model in the files of Hugging Face transformers or of GGUF: ids in, ids out, on processors or on a GPU.
 // Tokens go to stdout as they come, progress and figures to stderr.
 #include <unistd.h>
 
@@ -19,7 +19,7 @@
 namespace {
 
 struct Arguments {
-    std::string folder, prompt;
+    std::string model, prompt;
     std::int64_t max_new_tokens = 32;
     std::optional<std::int64_t> max_positions;
     int threads = 0;
@@ -98,7 +98,8 @@ std::vector<std::int64_t> prompt_of(const std::string &text, std::int64_t vocab_
 }
 
 void declare(CLI::App &app, Arguments &arguments) {
-    app.add_option("FOLDER", arguments.folder, "config.json and model.safetensors, as transformers saves them")
+    app.add_option("MODEL", arguments.model,
+                   "a folder with config.json and model.safetensors, as transformers saves them, or a GGUF file")
         ->required();
     app.add_option("--prompt-ids", arguments.prompt, "the prompt's token ids, as in 1,2,3; text is not tokenized")
         ->required();
@@ -167,7 +168,7 @@ void flush() {
 
 void generate(const Arguments &arguments) {
     halyard::Sampler sampler(arguments.sampling);
-    const auto config = halyard::ModelConfig::load(std::filesystem::path(arguments.folder) / "config.json");
+    const auto config = halyard::ModelConfig::load(arguments.model);
     const std::vector<std::int64_t> prompt = prompt_of(arguments.prompt, config.stack.vocab_size);
     const auto prompt_size = static_cast<std::int64_t>(prompt.size());
     // The last token is not read back.
@@ -186,7 +187,7 @@ void generate(const Arguments &arguments) {
     options.progress = show_progress;
 
     const Clock loading;
-    const auto model = halyard::Model::load(arguments.folder, options);
+    const auto model = halyard::Model::load(arguments.model, options);
     const double load_seconds = loading.seconds();
     auto cache = model.make_cache(0, cache_dtypes.at(arguments.cache_dtype));
     std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));
@@ -232,8 +233,8 @@ void generate(const Arguments &arguments) {
 
 int main(int argc, char **argv) {
     Arguments arguments;
-    CLI::App app("Generates tokens with a model in the files of Hugging Face transformers. Takes and prints token ids; "
-                 "a tokenizer.json in the folder is not used.");
+    CLI::App app("Generates tokens with a model in the files of Hugging Face transformers or of GGUF. Takes and prints "
+                 "token ids; the model's tokenizer is not used.");
     declare(app, arguments);
     try {
         app.parse(argc, argv);

@@ -1,5 +1,5 @@
 // Writes what the fuzzers begin with: fuzz_seeds MODELS DIRECTORY puts calls of the C API, files of packed weights,
-// safetensors and configurations, these from the folder MODELS, into a folder of DIRECTORY each.
+// GGUF files, safetensors and configurations, these from the folder MODELS, into a folder of DIRECTORY each.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "halyard/halyard.hpp"
+#include "support/gguf.h"
 
 namespace {
 
@@ -58,6 +59,36 @@ void write_weights(const fs::path &folder) {
     }
 }
 
+/** Metadata and a few tensors of every architecture. */
+void write_gguf(const fs::path &folder) {
+    for (const std::string name : {"gpt2", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3"}) {
+        halyard::tests::GgufFile file;
+        file.set("general.architecture", name.c_str());
+        for (const char *const key : {"context_length", "embedding_length", "block_count", "feed_forward_length",
+                                      "attention.head_count", "attention.key_length", "rope.dimension_count"}) {
+            if (name != "gpt2" || std::string(key) != "rope.dimension_count") {
+                file.set(name + "." + key, std::uint32_t{2});
+            }
+        }
+        file.set(name + (name == "gpt2" ? ".attention.layer_norm_epsilon" : ".attention.layer_norm_rms_epsilon"),
+                 1e-5f);
+        if (name == "llama") {
+            file.set("llama.rope.scaling.type", "linear");
+            file.set("llama.attention.sliding_window", std::uint32_t{8});
+        }
+        file.entries.push_back(
+            {"tokenizer.ggml.tokens", 9, halyard::tests::gguf_array(8, 1, halyard::tests::gguf_string("a"))});
+        file.add({"token_embd.weight", {3, 2}, 0, std::string(24, '\x3f')});
+        file.add({"rope_freqs.weight", {1}, 0, std::string("\0\0\x80\x3f", 4)});
+        std::uint32_t types[] = {8, 2, 3, 6, 7, 12, 13, 14};
+        for (const std::uint32_t type : types) {
+            file.add(
+                {std::to_string(type), {1, type < 12 ? 32u : 256u}, type, std::string(type < 12 ? 34 : 210, '\x11')});
+        }
+        write(folder / name, file.bytes());
+    }
+}
+
 void write_safetensors(const fs::path &path, const std::string &header, std::size_t bytes) {
     std::string file;
     for (int i = 0; i < 8; i++) {
@@ -74,11 +105,12 @@ int main(int count, char **arguments) {
             throw std::runtime_error("usage: fuzz_seeds MODELS DIRECTORY");
         }
         const fs::path models = arguments[1], directory = arguments[2];
-        for (const char *target : {"c_api", "config", "safetensors", "weights"}) {
+        for (const char *target : {"c_api", "config", "gguf", "safetensors", "weights"}) {
             fs::create_directories(directory / target);
         }
         write_calls(directory / "c_api");
         write_weights(directory / "weights");
+        write_gguf(directory / "gguf");
         const fs::path safetensors = directory / "safetensors";
         write_safetensors(safetensors / "empty", "{}", 0);
         write_safetensors(safetensors / "one", R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24);

@@ -8,25 +8,29 @@
 #include <new>
 #include <string>
 
+#include "gguf.h"
+#include "gguf_blocks.h"
 #include "halyard/model.hpp"
 #include "support/allocations.h"
 #include "support/files.h"
+#include "support/gguf_model.h"
 #include "support/models.h"
 
-// Memory of C++ is that of malloc, which is counted, also where the C++ library takes it.
-void *operator new(std::size_t bytes) {
+// Memory of C++ is that of malloc, which is counted, also where the C++ library takes it. Not inlined, or GCC sees malloc
+// and delete, and warns that they do not match.
+[[gnu::noinline]] void *operator new(std::size_t bytes) {
     if (void *const memory = std::malloc(bytes)) {
         return memory;
     }
     throw std::bad_alloc();
 }
-void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept {
+[[gnu::noinline]] void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept {
     return std::malloc(bytes);
 }
-void operator delete(void *memory) noexcept {
+[[gnu::noinline]] void operator delete(void *memory) noexcept {
     std::free(memory);
 }
-void operator delete(void *memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void *memory, std::size_t) noexcept {
     std::free(memory);
 }
 
@@ -100,6 +104,21 @@ TEST(ModelsMemory, LoadingShardsFailsCleanly) {
     }
     write_text(folder / "model.safetensors.index.json", "{\"weight_map\":{" + index + "}}");
     EXPECT_GT(fails_cleanly([&] { SafeTensors::open(folder.path()); }), 100);
+}
+
+// Rows are put in order and dtypes are made one in copies.
+TEST(ModelsMemory, LoadingGgufFilesFailsCleanly) {
+    Folder folder("llama_linear_f32");
+    GgufFile file = gguf_of(folder);
+    for (GgufFile::Tensor tensor : file.take_tensors()) {
+        if (tensor.name == "blk.0.ffn_up.weight") {
+            tensor.type = models::block_format("Q8_0")->type;
+            tensor.data.assign(45 * 34, '\2');
+        }
+        file.add(tensor);
+    }
+    write_text(folder / "x.gguf", file.bytes());
+    EXPECT_GT(fails_cleanly([&] { Model::load(folder / "x.gguf"); }), 1000);
 }
 
 TEST(ModelsMemory, GenerationFailsCleanly) {
@@ -217,6 +236,24 @@ TEST(ModelsMemory, OfAHeaderIsBounded) {
             }
         });
         EXPECT_LT(most, 10 * bytes) << header.substr(0, 60);
+    }
+}
+
+TEST(ModelsMemory, OfAGgufFileIsBounded) {
+    GgufFile entries, tensors, strings;
+    for (int i = 0; i < 100'000; i++) {
+        entries.entries.push_back({std::to_string(i), 7, std::string(1, '\1')});
+        tensors.add({std::to_string(i), {1}, 0, ""});
+    }
+    strings.entries.push_back({"x", 9, gguf_array(8, 500'000, std::string(4'000'000, '\0'))});
+    for (const std::string &file : {entries.bytes(), tensors.bytes(), strings.bytes()}) {
+        const long most = most_taken([&] {
+            try {
+                models::Gguf::from_memory(file.data(), file.size(), "the file");
+            } catch (const Error &) {
+            }
+        });
+        EXPECT_LT(most, static_cast<long>(10 * file.size()));
     }
 }
 

@@ -1,6 +1,5 @@
 // Files in the safetensors format: what is read from them, and every way in which they can be damaged.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "halyard/model.hpp"
 #include "support/files.h"
+#include "support/guarded_file.h"
 
 namespace halyard::tests {
 namespace {
@@ -25,25 +25,11 @@ std::string file_of(const std::string &header, std::size_t data_bytes) {
     return file;
 }
 
-/** Read from memory that ends where the file ends: one byte more would be a fault. */
-class Guarded {
+/** Read from memory that ends where the file ends. */
+class Guarded : public GuardedFile {
 public:
-    explicit Guarded(const std::string &bytes) : size_(bytes.size()), room_((size_ + 4095) / 4096 * 4096) {
-        memory_ = static_cast<char *>(
-            mmap(nullptr, room_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        mprotect(memory_ + room_, 4096, PROT_NONE);
-        std::memcpy(memory_ + room_ - size_, bytes.data(), size_);
-    }
-    ~Guarded() { munmap(memory_, room_ + 4096); }
-    Guarded(const Guarded &) = delete;
-    Guarded &operator=(const Guarded &) = delete;
-
-    const char *data() const { return memory_ + room_ - size_; }
-    SafeTensors open() const { return SafeTensors::from_memory(data(), size_, "the file"); }
-
-private:
-    std::size_t size_, room_;
-    char *memory_;
+    using GuardedFile::GuardedFile;
+    SafeTensors open() const { return SafeTensors::from_memory(data(), size(), "the file"); }
 };
 
 const std::string good_header = R"({"__metadata__":{"format":"pt"},)"

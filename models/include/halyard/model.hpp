@@ -1,5 +1,5 @@
 /** @file
- * model.hpp: models in the files of Hugging Face transformers, loaded into blocks and stacks of halyard.
+ * model.hpp: models in the files of Hugging Face transformers or in GGUF files, loaded into blocks and stacks of halyard.
  *
  *     const auto model = halyard::Model::load("some/folder");
  *     auto cache = model.make_cache();
@@ -33,20 +33,23 @@ namespace halyard {
 
 /* ---- Files of tensors ---------------------------------------------------------------------------------------- */
 
+/// One tensor of a file.
+struct TensorInfo {
+    std::string name;                 ///< as in the file
+    std::string dtype;                ///< as the format spells it: "F32", "F16", "BF16", "I64", "Q4_K", ...
+    std::vector<std::int64_t> shape;  ///< outermost axis first
+    const std::byte *data;            ///< little-endian and row-major; aligned to nothing
+    std::int64_t bytes;               ///< at `data`
+    std::string file;                 ///< that it is in
+};
+
 /// Tensors in the safetensors format, mapped into memory as long as this lives. Headers are checked whole when a file
 /// is opened: every byte of it belongs to exactly one tensor, whose shape and dtype say how many it has. A file must
 /// not be changed or shortened meanwhile. Move-only; may be read by any number of threads.
 class SafeTensors {
 public:
     /// One tensor of a file.
-    struct Info {
-        std::string name;                 ///< as in the file
-        std::string dtype;                ///< as the format spells it: "F32", "F16", "BF16", "I64", ...
-        std::vector<std::int64_t> shape;  ///< outermost axis first
-        const std::byte *data;            ///< little-endian and row-major; aligned to nothing
-        std::int64_t bytes;               ///< at `data`
-        std::string file;                 ///< that it is in
-    };
+    using Info = TensorInfo;
 
     /// One file; or a folder with model.safetensors, or with model.safetensors.index.json and the files that it names.
     static SafeTensors open(const std::filesystem::path &path);
@@ -101,7 +104,7 @@ enum class Architecture {
 /// The name in config.json: "LlamaForCausalLM", ...
 const char *to_string(Architecture architecture) noexcept;
 
-/// What config.json says, in the library's terms.
+/// What config.json or the metadata of a GGUF file says, in the library's terms.
 struct ModelConfig {
     Architecture architecture = Architecture::llama;  ///< of the model
     std::vector<BlockConfig> blocks;                  ///< one for each layer
@@ -115,8 +118,8 @@ struct ModelConfig {
     bool qk_norm = false;                      ///< heads of q and k are normalized
     std::vector<std::int64_t> eos_token_ids;   ///< tokens that end a text
 
-    /// Reads config.json.
-    static ModelConfig load(const std::filesystem::path &file);
+    /// Reads config.json or the metadata of a GGUF file; of a folder that which `Model::load` would take.
+    static ModelConfig load(const std::filesystem::path &path);
     /// The same from text; `file` is what messages call it.
     static ModelConfig parse(std::string_view text, const std::string &file = "config.json");
 };
@@ -140,12 +143,13 @@ struct LoadOptions {
 /// its own.
 class Model {
 public:
-    /// Loads config.json and the weights beside it. The folder's files must not be changed while the model is in use:
-    /// on a processor the embedding is read from them. Missing tensors, unexpected ones and those of another shape are refused by
-    /// name.
-    static Model load(const std::filesystem::path &folder, const LoadOptions &options = {});
+    /// Loads a folder with config.json and the weights beside it, a GGUF file, or a folder with model.gguf and no
+    /// config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
+    /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Quantized weights become
+    /// the f32 numbers that they stand for.
+    static Model load(const std::filesystem::path &path, const LoadOptions &options = {});
 
-    /// What config.json says.
+    /// What config.json or the metadata says.
     const ModelConfig &config() const noexcept;
     /// Bound of positions.
     std::int64_t max_positions() const noexcept;

@@ -1,0 +1,21 @@
+// The fields of config.json as a configuration, wherever they come from.
+#ifndef HALYARD_MODELS_CONFIG_H
+#define HALYARD_MODELS_CONFIG_H
+
+#include <filesystem>
+#include <string>
+
+#include "halyard/model.hpp"
+#include "json.h"
+
+namespace halyard::models {
+
+/// The file with the configuration of a model: of a folder config.json or, where there is none, model.gguf; `path` itself
+/// if it is no folder.
+std::filesystem::path config_file(const std::filesystem::path &path);
+
+ModelConfig config_of(Json::Object root, const std::string &file, const Fields::Names *names = nullptr);
+
+}  // namespace halyard::models
+
+#endif

@@ -1,0 +1,63 @@
+// Files in the GGUF format: typed metadata, a table of tensors, and the tensors' bytes. Nothing of a file is believed:
+// every number is checked before it is used. The format: ggml's docs/gguf.md; little-endian files of versions 2 and 3.
+#ifndef HALYARD_MODELS_GGUF_H
+#define HALYARD_MODELS_GGUF_H
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "halyard/model.hpp"
+#include "json.h"
+#include "mapped_file.h"
+
+namespace halyard::models {
+
+/// A file, mapped into memory as long as this lives and never copied. A file that is opened holds what it says: metadata
+/// and tensors with one name each, formats that are supported, and data that is in the file and overlaps nowhere.
+class Gguf {
+public:
+    static Gguf open(const std::filesystem::path &path);
+    /// The bytes of a file, which must outlive this; `name` is what messages call it.
+    static Gguf from_memory(const void *data, std::size_t bytes, const std::string &name);
+
+    /// All tensors, by name. Their dtype is the name of a `BlockFormat`, their shape has the outermost axis first, which
+    /// the format has last, and `data` is the raw blocks of the rows.
+    const std::vector<TensorInfo> &tensors() const noexcept { return tensors_; }
+    /// Null if there is none of that name.
+    const TensorInfo *find(std::string_view name) const noexcept;
+
+    /// All keys, sorted.
+    std::vector<std::string> keys() const;
+    bool has(std::string_view key) const noexcept { return metadata_.find(key) != metadata_.end(); }
+    /// The value of a key, or null if there is none. Arrays come without their elements.
+    Json metadata(std::string_view key) const;
+
+    const std::string &file() const noexcept { return file_; }
+
+private:
+    class Reader;
+
+    /// Where the value lies: of a string its text, of an array its elements.
+    struct Value {
+        std::uint32_t type;
+        const std::byte *data;
+        std::uint64_t bytes;
+    };
+
+    explicit Gguf(std::string name) : file_(std::move(name)) {}
+    void read(const std::byte *data, std::size_t size);
+
+    std::string file_;
+    std::map<std::string, Value, std::less<>> metadata_;
+    std::vector<TensorInfo> tensors_;
+    std::unique_ptr<MappedFile> mapped_;
+};
+
+}  // namespace halyard::models
+
+#endif

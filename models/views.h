@@ -1,0 +1,49 @@
+// Tensors of files as the library takes them.
+#ifndef HALYARD_MODELS_VIEWS_H
+#define HALYARD_MODELS_VIEWS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "halyard/model.hpp"
+
+namespace halyard::models {
+
+/// The dtype of a tensor; none if it is quantized. Throws `Error` if it is one that is not supported.
+std::optional<DLDataType> plain_dtype(const TensorInfo &info);
+/// The same, and f32 for what is quantized.
+DLDataType unpacked_dtype(const TensorInfo &info);
+
+inline bool same(DLDataType a, DLDataType b) noexcept {
+    return a.code == b.code && a.bits == b.bits;
+}
+
+/// Views of tensors, and copies of those that the library cannot take where they are: at an address that is no multiple
+/// of their elements, of another dtype, quantized, or with rows in another order. Views last as long as this and the
+/// files.
+class Views {
+public:
+    /// dtype: f32 if the tensor is quantized. interleaved_heads: as in `Part`.
+    ConstTensor of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads = 0);
+
+private:
+    struct Free {
+        void operator()(void *memory) const noexcept { std::free(memory); }
+    };
+    using Memory = std::unique_ptr<void, Free>;
+
+    static Memory allocate(const TensorInfo &info, std::size_t bytes);
+    /// `count` elements from the file at `from` into memory.
+    static void convert(const TensorInfo &info, const std::byte *from, std::int64_t count, DLDataType dtype,
+                        std::byte *to);
+
+    std::vector<Memory> copies_;
+};
+
+}  // namespace halyard::models
+
+#endif

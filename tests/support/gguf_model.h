@@ -1,0 +1,21 @@
+// Models of transformers as GGUF files, in the way of llama.cpp's converter.
+#ifndef HALYARD_TESTS_SUPPORT_GGUF_MODEL_H
+#define HALYARD_TESTS_SUPPORT_GGUF_MODEL_H
+
+#include "support/gguf.h"
+#include "support/model_folder.h"
+
+namespace halyard::tests {
+
+/** `folder`, whose model must be one that GGUF can express. */
+GgufFile gguf_of(const Folder &folder);
+
+/** Changes a fixture's configuration where GGUF cannot express it. */
+void make_expressible(Folder &folder);
+
+/** The elements of a tensor as f32. */
+std::vector<float> floats_of(const StoredTensor &tensor);
+
+}  // namespace halyard::tests
+
+#endif
