@@ -2,12 +2,15 @@
 //
 // For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory,
 // and when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
-// kernels prefetch the one after it, a portion with each tile. Threads take groups from a common counter.
+// kernels prefetch the one after it, a portion with each tile. Each thread has a share of the groups, and takes of the others'
+// when that is done.
 #include "cpu/linear/gemm.h"
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <new>
 
 #include "core/cast.h"
 #include "core/parameters.h"
@@ -200,6 +203,17 @@ void Layer::set_bias(const View &bias_view, const View &bias_up, halyard_isa isa
     bias = memory;
 }
 
+namespace {
+
+/** The groups of a GEMM that one thread begins with: the same ones in each call, so that their weights stay in the cache of its
+ *  core where they fit it. */
+struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+
+}  // namespace
+
 /** What the threads of one GEMM share. */
 struct Product::Call {
     const Product &product;
@@ -215,12 +229,20 @@ struct Product::Call {
     int tile_panels;              // of a kernel call
     int group_panels;             // whose sums are held at a time
     int64_t groups, task_groups;  // of all, and of those a thread takes at a time
-    std::atomic<int64_t> next{0};
+    int threads;
+    char *scratch;  // of each thread a share and the worker's part
 
-    void work(char *scratch);
+    Share &share(int thread) const { return *reinterpret_cast<Share *>(scratch + thread * product.thread_bytes_); }
+    void work(int thread) const;
 
 private:
     class Worker;
+
+    /** Groups [begin, end); none if begin is -1. */
+    struct Task {
+        int64_t begin, end;
+    };
+    Task claim(int thread) const;
 };
 
 /** One thread's part: its buffers and scratch. */
@@ -399,15 +421,27 @@ private:
     Buffer<1, float> scale_, mean_, column_sums_, column_bias_, bias_;
 };
 
-void Product::Call::work(char *scratch) {
-    Worker worker(*this, scratch);
+Product::Call::Task Product::Call::claim(int thread) const {
+    for (int i = 0; i < threads; i++) {
+        Share &from = share((thread + i) % threads);
+        if (from.next.load(std::memory_order_relaxed) < from.end) {
+            const int64_t begin = from.next.fetch_add(task_groups, std::memory_order_relaxed);
+            if (begin < from.end) {
+                return {begin, std::min(begin + task_groups, from.end)};
+            }
+        }
+    }
+    return {-1, -1};
+}
+
+void Product::Call::work(int thread) const {
+    Worker worker(*this, reinterpret_cast<char *>(&share(thread) + 1));
     // The next task is claimed before this one is begun, so that its weights can be prefetched.
-    int64_t task = next.fetch_add(task_groups, std::memory_order_relaxed);
-    while (task < groups) {
-        const int64_t following = next.fetch_add(task_groups, std::memory_order_relaxed);
-        const int64_t end = std::min(task + task_groups, groups);
-        for (int64_t group = task; group < end; group++) {
-            worker(group, group + 1 < end ? group + 1 : following < groups ? following : -1);
+    Task task = claim(thread);
+    while (task.begin >= 0) {
+        const Task following = claim(thread);
+        for (int64_t group = task.begin; group < task.end; group++) {
+            worker(group, group + 1 < task.end ? group + 1 : following.begin);
         }
         task = following;
     }
@@ -422,7 +456,7 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     const int64_t rounded = rows * max_group_columns / 2;
     const int64_t widened =
         layer.weights->dtype == DType::f32 ? 0 : std::max(int64_t{max_tile_panels} * k_block * panel_width, rounded);
-    thread_bytes_ = Workspace::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
+    thread_bytes_ = Workspace::piece_bytes(sizeof(Share) + (sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
 void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale,
@@ -441,14 +475,16 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0,
               0,
               0,
-              0};
+              0,
+              0,
+              scratch};
     const auto width = [&](bool prefetch4) {
         return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
     };
     if (is_amx(isa_, x.form)) {
-        // Sums of a few panels stay in the first-level cache. A single tile of rows has few of them, and of many tiles the
-        // rows are read less often where more panels take them. Every thread is to get some groups.
-        call.tile_panels = tiling.tiles > 1 && tiling.tiles <= 8 ? 4 : max_group_panels;
+        // Where the rows do not stay in the second-level cache, they are read less often where more panels take them. Every
+        // thread is to get some groups.
+        call.tile_panels = max_group_panels;
         while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
             call.tile_panels /= 2;
         }
@@ -466,8 +502,11 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
                        : rows <= 64      ? parameters.gemm_task_groups_64
                                          : parameters.gemm_task_groups;
 
-    const int threads = static_cast<int>(std::min<int64_t>(threads_, call.groups));
-    run_tasks(context_, threads, [&](int index) { call.work(scratch + index * thread_bytes_); });
+    call.threads = static_cast<int>(std::min<int64_t>(threads_, call.groups));
+    for (int thread = 0; thread < call.threads; thread++) {
+        new (&call.share(thread)) Share{call.groups * thread / call.threads, call.groups * (thread + 1) / call.threads};
+    }
+    run_tasks(context_, call.threads, [&](int thread) { call.work(thread); });
 }
 
 }  // namespace halyard

@@ -2,8 +2,6 @@
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 #define HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 
-#include <atomic>
-
 #include "core/cast.h"
 #include "core/check.h"
 #include "core/context.h"
