@@ -123,7 +123,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         if (plain_norm) {
             norm.load(x, row, count, input);
         } else {
-            load_rows(context, isa, x, call.x.dtype, row, count, d_model, input);
+            load_rows(context, isa, {x, call.x.dtype, row}, count, d_model, input);
         }
         if (call.deferred_norm) {
             const int threads = static_cast<int>(
@@ -137,7 +137,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         OutputView to_hidden;
         to_hidden.blocked = &hidden;
         to_hidden.dtype = between;
-        up_product.run(input, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
+        up_product.run(input, nullptr, 0, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         OutputView destination;
@@ -145,7 +145,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual;
         destination.first_row = row;
-        down_product.run(hidden, down_tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
+        down_product.run(hidden, nullptr, 0, down_tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
     }
 }
 

@@ -2,12 +2,15 @@
 //
 // For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory,
 // and when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
-// kernels prefetch the one after it, a portion with each tile. Threads take groups from a common counter.
+// kernels prefetch the one after it, a portion with each tile. Each thread has a share of the groups, and takes of the others'
+// when that is done.
 #include "cpu/linear/gemm.h"
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <new>
 
 #include "core/cast.h"
 #include "core/parameters.h"
@@ -22,6 +25,11 @@ namespace {
 /** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
 constexpr int max_group_panels = 2 * max_tile_panels;
 constexpr int max_group_columns = max_group_panels * panel_width;
+
+/** From one row of sums to the next: a cache line more than they take, so that rows do not share the sets of the cache. */
+constexpr int64_t sums_pitch(int group_panels) {
+    return (group_panels + 1) * panel_width;
+}
 
 // What stands for a scale, a mean, a bias and a residual that are not there. Adding -0 changes no value.
 struct Neutral {
@@ -124,21 +132,23 @@ void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const Typ
     }
 }
 
-void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
-               int64_t rows, int64_t features, const BlockedRows &blocked) {
+void SourceRows::copy(halyard_isa isa, int64_t begin, int64_t end, int64_t features, const BlockedRows &blocked) const {
+    for (int64_t k = 0; k < features; k += k_block) {
+        int64_t row = begin;
+        const Part part = {first + begin, first + end, k, std::min<int64_t>(k + k_block, features)};
+        rows.for_each_piece(part, max_block_rows, k_block, [&](const Rows::Piece &piece) {
+            blocked.store(isa, row, k, {piece.data[0], dtype, piece.pitch[0]}, piece.columns, piece.rows);
+            row += piece.rows;
+        });
+    }
+}
+
+void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows &x, int64_t rows, int64_t features,
+               const BlockedRows &blocked) {
     const int threads =
-        static_cast<int>(std::min<int64_t>(threads_for(context, rows * features * size_of(dtype)), rows));
-    run_tasks(context, threads, [&](int index) {
-        const int64_t begin = rows * index / threads, end = rows * (index + 1) / threads;
-        for (int64_t k = 0; k < features; k += k_block) {
-            int64_t row = begin;
-            const Part part = {first_row + begin, first_row + end, k, std::min<int64_t>(k + k_block, features)};
-            x.for_each_piece(part, max_block_rows, k_block, [&](const Rows::Piece &piece) {
-                blocked.store(isa, row, k, {piece.data[0], dtype, piece.pitch[0]}, piece.columns, piece.rows);
-                row += piece.rows;
-            });
-        }
-    });
+        static_cast<int>(std::min<int64_t>(threads_for(context, rows * features * size_of(x.dtype)), rows));
+    run_tasks(context, threads,
+              [&](int index) { x.copy(isa, rows * index / threads, rows * (index + 1) / threads, features, blocked); });
     blocked.clear_from(rows, features);
 }
 
@@ -200,11 +210,24 @@ void Layer::set_bias(const View &bias_view, const View &bias_up, halyard_isa isa
     bias = memory;
 }
 
+namespace {
+
+/** The groups of a GEMM that one thread begins with: the same ones in each call, so that their weights stay in the cache of its
+ *  core where they fit it. */
+struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+
+}  // namespace
+
 /** What the threads of one GEMM share. */
 struct Product::Call {
     const Product &product;
     const halyard_weights &weights;
     const BlockedRows &x;
+    const SourceRows *source;
+    int64_t copy_bytes;
     const Tiling &tiling;
     int64_t rows;
     const float *row_scale, *row_mean;
@@ -215,19 +238,27 @@ struct Product::Call {
     int tile_panels;              // of a kernel call
     int group_panels;             // whose sums are held at a time
     int64_t groups, task_groups;  // of all, and of those a thread takes at a time
-    std::atomic<int64_t> next{0};
+    int threads;
+    char *scratch;  // of each thread a share and the worker's part
 
-    void work(char *scratch);
+    Share &share(int thread) const { return *reinterpret_cast<Share *>(scratch + thread * product.thread_bytes_); }
+    void work(int thread) const;
 
 private:
     class Worker;
+
+    /** Groups [begin, end); none if begin is -1. */
+    struct Task {
+        int64_t begin, end;
+    };
+    Task claim(int thread) const;
 };
 
 /** One thread's part: its buffers and scratch. */
 class Product::Call::Worker {
 public:
-    Worker(const Call &call, char *scratch)
-        : call_(call), weights_(call.weights),
+    Worker(const Call &call, int thread, char *scratch)
+        : call_(call), weights_(call.weights), rows_(call.x),
           multiply_(kernel_function(TileKernels::kernel(call.prefetch4, call.tiling.tile_rows),
                                     call.widen ? DType::f32 : call.weights.dtype, call.product.isa_)),
           multiply_pairs_(kernel_function(is_amx(call.product.isa_, XForm::pairs)
@@ -235,8 +266,14 @@ public:
                                               : TileKernels::pairs_kernel(call.prefetch4, call.tiling.tile_rows),
                                           call.weights.dtype, call.product.isa_)),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
-          sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(call.group_panels * panel_width),
-          widened_(sums_ + call.tiling.rows() * sums_pitch_) {}
+          sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(sums_pitch(call.group_panels)),
+          widened_(sums_ + call.tiling.rows() * sums_pitch_) {
+        if (call.source) {
+            rows_.data += thread * call.copy_bytes;
+            call.source->copy(call.product.isa_, 0, call.rows, weights_.in_features, rows_);
+            rows_.clear_from(call.rows, weights_.in_features);
+        }
+    }
 
     /** Computes group `group`, and prefetches what group `following` begins with (none if negative). */
     void operator()(int64_t group, int64_t following) {
@@ -284,9 +321,8 @@ private:
         const int64_t interval = prefetch_interval(call_.prefetch4, block.dtype);
         const int64_t interval_bytes = interval * panel_width * size_of(weights_.dtype);
         int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
-        if (tiling.tiles == 1) {
-            const int64_t streams = is_amx(call_.product.isa_, call_.x.form) ? std::min<int64_t>(panels, 2) : panels;
-            after = weights(panel, k).data + parameters.gemm_prefetch_bytes / streams;
+        if (tiling.tiles == 1 && !is_amx(call_.product.isa_, rows_.form)) {
+            after = weights(panel, k).data + parameters.gemm_prefetch_bytes / panels;
             step = static_cast<int32_t>(interval_bytes);
         }
         next_.set_data(after);
@@ -302,18 +338,18 @@ private:
                       .sum = sum_});
         };
         const auto describe = [&](auto &x, int64_t steps) {
-            const int64_t pitch = call_.x.row_bytes() / 4;
+            const int64_t pitch = rows_.row_bytes() / 4;
             x.set_dim(0, steps, 1);
             x.set_dim(1, tiling.tile_rows, pitch);
             x.set_dim(2, tiling.tiles, tiling.tile_rows * pitch);
         };
-        if (call_.x.form == XForm::pairs) {
+        if (rows_.form == XForm::pairs) {
             const int64_t pairs = (depth + 1) / 2;
-            pairs_.set_data(call_.x.at(0, k / k_block));
+            pairs_.set_data(rows_.at(0, k / k_block));
             describe(pairs_, pairs);
             call(multiply_pairs_, pairs_, pairs);
         } else {
-            x_.set_data(call_.x.floats_at(0, k / k_block));
+            x_.set_data(rows_.floats_at(0, k / k_block));
             describe(x_, depth);
             call(multiply_, x_, depth);
         }
@@ -356,7 +392,7 @@ private:
     /** `packed`: the first of the columns of sums, counted from panel `begin`. */
     void store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, char *y, int64_t y_pitch,
                const char *residual, int64_t residual_pitch) {
-        const int64_t sum_columns = sums_pitch_ - packed, column = begin * panel_width + packed;
+        const int64_t sum_columns = call_.group_panels * panel_width - packed, column = begin * panel_width + packed;
         const Layer &layer = call_.product.layer_;
         sum2_.set(sums_ + row * sums_pitch_ + packed, sum_columns, rows, sums_pitch_);
         scale_.set(call_.row_scale + row, rows);
@@ -385,10 +421,11 @@ private:
 
     const Call &call_;
     const halyard_weights &weights_;
+    BlockedRows rows_;
     const KernelCall<arguments::Matmul> multiply_;
     const KernelCall<arguments::MatmulPairs> multiply_pairs_;
     const KernelCall<arguments::Epilogue> epilogue_;
-    float *const sums_;  // [row][group_panels * 16]
+    float *const sums_;  // [row][sums_pitch_]
     const int64_t sums_pitch_;
     float *const widened_;  // [tile_panels][k_block][16]
     Buffer<3, float> x_;
@@ -399,15 +436,27 @@ private:
     Buffer<1, float> scale_, mean_, column_sums_, column_bias_, bias_;
 };
 
-void Product::Call::work(char *scratch) {
-    Worker worker(*this, scratch);
+Product::Call::Task Product::Call::claim(int thread) const {
+    for (int i = 0; i < threads; i++) {
+        Share &from = share((thread + i) % threads);
+        if (from.next.load(std::memory_order_relaxed) < from.end) {
+            const int64_t begin = from.next.fetch_add(task_groups, std::memory_order_relaxed);
+            if (begin < from.end) {
+                return {begin, std::min(begin + task_groups, from.end)};
+            }
+        }
+    }
+    return {-1, -1};
+}
+
+void Product::Call::work(int thread) const {
+    Worker worker(*this, thread, reinterpret_cast<char *>(&share(thread) + 1));
     // The next task is claimed before this one is begun, so that its weights can be prefetched.
-    int64_t task = next.fetch_add(task_groups, std::memory_order_relaxed);
-    while (task < groups) {
-        const int64_t following = next.fetch_add(task_groups, std::memory_order_relaxed);
-        const int64_t end = std::min(task + task_groups, groups);
-        for (int64_t group = task; group < end; group++) {
-            worker(group, group + 1 < end ? group + 1 : following < groups ? following : -1);
+    Task task = claim(thread);
+    while (task.begin >= 0) {
+        const Task following = claim(thread);
+        for (int64_t group = task.begin; group < task.end; group++) {
+            worker(group, group + 1 < task.end ? group + 1 : following.begin);
         }
         task = following;
     }
@@ -418,19 +467,22 @@ Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_ro
     const int64_t rows = Tiling::max_rows(std::min(max_rows, block_rows(max_rows)));
     const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
-    const int64_t sums = rows * max_group_panels * panel_width;
+    const int64_t sums = rows * sums_pitch(max_group_panels);
     const int64_t rounded = rows * max_group_columns / 2;
     const int64_t widened =
         layer.weights->dtype == DType::f32 ? 0 : std::max(int64_t{max_tile_panels} * k_block * panel_width, rounded);
-    thread_bytes_ = Workspace::piece_bytes((sums + widened) * static_cast<int64_t>(sizeof(float)));
+    thread_bytes_ = Workspace::piece_bytes(sizeof(Share) + (sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
-void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale,
-                  const float *row_mean, const OutputView &y, char *scratch) const {
+void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_bytes, const Tiling &tiling,
+                  int64_t rows, const float *row_scale, const float *row_mean, const OutputView &y,
+                  char *scratch) const {
     const halyard_weights &weights = *layer_.weights;
     Call call{*this,
               weights,
               x,
+              source,
+              copy_bytes,
               tiling,
               rows,
               row_scale ? row_scale : neutral.ones,
@@ -441,14 +493,17 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
               0,
               0,
               0,
-              0};
+              0,
+              0,
+              scratch};
     const auto width = [&](bool prefetch4) {
         return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
     };
     if (is_amx(isa_, x.form)) {
-        // Sums of a few panels stay in the first-level cache. A single tile of rows has few of them, and of many tiles the
-        // rows are read less often where more panels take them. Every thread is to get some groups.
-        call.tile_panels = tiling.tiles > 1 && tiling.tiles <= 8 ? 4 : max_group_panels;
+        // Where the rows do not stay in the second-level cache, they are read less often where more panels take them. A
+        // single tile of rows is small, and reads memory a tenth faster in fewer panels at a time. Every thread is to get
+        // some groups.
+        call.tile_panels = tiling.tiles == 1 ? max_tile_panels : max_group_panels;
         while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
             call.tile_panels /= 2;
         }
@@ -466,8 +521,11 @@ void Product::run(const BlockedRows &x, const Tiling &tiling, int64_t rows, cons
                        : rows <= 64      ? parameters.gemm_task_groups_64
                                          : parameters.gemm_task_groups;
 
-    const int threads = static_cast<int>(std::min<int64_t>(threads_, call.groups));
-    run_tasks(context_, threads, [&](int index) { call.work(scratch + index * thread_bytes_); });
+    call.threads = static_cast<int>(std::min<int64_t>(threads_, call.groups));
+    for (int thread = 0; thread < call.threads; thread++) {
+        new (&call.share(thread)) Share{call.groups * thread / call.threads, call.groups * (thread + 1) / call.threads};
+    }
+    run_tasks(context_, call.threads, [&](int thread) { call.work(thread); });
 }
 
 }  // namespace halyard

@@ -2,8 +2,6 @@
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 #define HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 
-#include <atomic>
-
 #include "core/cast.h"
 #include "core/check.h"
 #include "core/context.h"
@@ -84,9 +82,23 @@ struct Layer {
     void set_bias(const View &bias, const View &bias_up, halyard_isa isa, float *memory);
 };
 
-/** Stores rows of x, whatever its dtype, in blocks. */
-void load_rows(const halyard_context &context, halyard_isa isa, const Rows &x, DType dtype, int64_t first_row,
-               int64_t rows, int64_t features, const BlockedRows &blocked);
+/** Rows of x, whatever their dtype, as the caller gave them. */
+struct SourceRows {
+    const Rows &rows;
+    DType dtype;
+    int64_t first;
+
+    /** Stores rows [begin, end) in blocks. */
+    void copy(halyard_isa isa, int64_t begin, int64_t end, int64_t features, const BlockedRows &blocked) const;
+};
+
+/** Stores rows of x in blocks, on the context's threads. */
+void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows &x, int64_t rows, int64_t features,
+               const BlockedRows &blocked);
+
+/** Bytes of blocks up to which each thread of a GEMM makes its own copy of x: what another core has just written takes longer to
+ *  fetch than x to copy. */
+constexpr int64_t own_copy_bytes = 512 << 10;
 
 /** Where the rows of a GEMM go. */
 struct OutputView {
@@ -102,12 +114,15 @@ class Product {
 public:
     Product(const halyard_context &context, halyard_isa isa, int64_t max_rows, const Layer &layer);
 
+    /** The most that run() takes. */
+    int threads() const { return threads_; }
     /** Memory of all threads. */
     int64_t scratch_bytes() const { return threads_ * thread_bytes_; }
 
-    /** y[row] = epilogue(x[row]) for the first `rows` rows of x. */
-    void run(const BlockedRows &x, const Tiling &tiling, int64_t rows, const float *row_scale, const float *row_mean,
-             const OutputView &y, char *scratch) const;
+    /** y[row] = epilogue(x[row]) for the first `rows` rows of x. With a `source`, x is memory for a copy of it by each of
+     *  threads(), `copy_bytes` from one to the next. */
+    void run(const BlockedRows &x, const SourceRows *source, int64_t copy_bytes, const Tiling &tiling, int64_t rows,
+             const float *row_scale, const float *row_mean, const OutputView &y, char *scratch) const;
 
 private:
     struct Call;

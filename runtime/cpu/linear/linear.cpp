@@ -17,8 +17,10 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     const Product product(context, isa, rows, layer);
     const bool has_bias = call.bias.data || call.bias_up.data;
     const XForm form = form_of_x(isa, call.rounded ? DType::bf16 : call.x.dtype, call.weights->dtype);
+    const int64_t copy_bytes = BlockedRows::bytes(form, Tiling::max_rows(block), features);
+    const bool own_copies = copy_bytes <= own_copy_bytes;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book(BlockedRows::bytes(form, Tiling::max_rows(block), features));
+    const auto x_copy = workspace.book(own_copies ? product.threads() : 1, copy_bytes);
     const auto bias_copy = workspace.book<float>(has_bias ? layer.bias_floats() : 0);
     const auto scales = workspace.book<float>(call.row_scale.data ? block : 0);
     const auto means = workspace.book<float>(call.row_mean.data ? block : 0);
@@ -43,7 +45,10 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         const int64_t count = std::min(block, rows - row);
         const Tiling tiling(isa, form, count);
         const BlockedRows blocked = {workspace[x_copy], tiling.rows(), form, call.rounded};
-        load_rows(context, isa, x, call.x.dtype, row, count, features, blocked);
+        const SourceRows source = {x, call.x.dtype, row};
+        if (!own_copies) {
+            load_rows(context, isa, source, count, features, blocked);
+        }
         if (scale) {
             gather(call.row_scale, row, count, scale);
         }
@@ -55,7 +60,8 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual.data != nullptr;
         destination.first_row = row;
-        product.run(blocked, tiling, count, scale, mean, destination, workspace[of_threads]);
+        product.run(blocked, own_copies ? &source : nullptr, copy_bytes, tiling, count, scale, mean, destination,
+                    workspace[of_threads]);
     }
 }
 
