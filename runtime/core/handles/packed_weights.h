@@ -20,9 +20,12 @@ struct Geometry {
     int64_t panels, panel_bytes, bytes;
 
     /** False if a number does not fit. Features are 1 to max_features. */
-    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype, uint32_t version) {
+    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype, uint32_t version,
+                 const CodeLayout &codes = {}) {
         panels = (out_features + panel_width - 1) / panel_width * (gated ? 2 : 1);
-        panel_bytes = version == 1 ? in_features * panel_width * size_of(dtype) : input_bytes(in_features, dtype);
+        panel_bytes = codes          ? codes.panel_bytes(in_features)
+                      : version == 1 ? in_features * panel_width * size_of(dtype)
+                                     : input_bytes(in_features, dtype);
         return !__builtin_mul_overflow(panels, panel_bytes, &bytes) &&
                !__builtin_add_overflow(bytes, panels_offset(panels), &bytes);
     }

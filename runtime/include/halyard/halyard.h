@@ -455,14 +455,28 @@ typedef struct halyard_pack_options {
     DLDevice device;
 } halyard_pack_options;
 
+/** How quantized weights come of their codes q, scales and the like, of which every group of inputs of an output has its own.
+ *  In f32: differences and products of scales are exact, and the rest is one fused multiply-add. */
+typedef enum halyard_scale_kind HALYARD_AS_INT {
+    HALYARD_SCALE_PLAIN = 0,      /**< s * (q - 2^(bits - 1)) */
+    HALYARD_SCALE_ZERO = 1,       /**< s * (q - z), z from 0 to 255 */
+    HALYARD_SCALE_MIN = 2,        /**< s * q + m, s and m f16 or bf16 */
+    HALYARD_SCALE_TWO_LEVELS = 3, /**< (d * sc) * q - (dmin * mn), d and dmin f16 for 256 inputs, sc and mn u8 for 32 */
+    HALYARD_SCALE_TWO_LEVELS_SIGNED = 4, /**< (d * sc) * (q - 128), d f16 for 256 inputs, sc s8 for 16; 8 bits */
+} halyard_scale_kind;
+
 /** What packed weights are. */
 typedef struct halyard_weights_info {
     int64_t in_features;  /**< inputs */
     int64_t out_features; /**< outputs: of one matrix, where gate and up are interleaved */
-    DLDataType dtype;     /**< of the source */
+    DLDataType dtype;     /**< of the source; f32 of quantized weights, which their values are */
     int gated;            /**< 1: gate and up, interleaved */
     int norm_folded;      /**< 1: packed with norm_weight, norm_bias or norm_unit_offset */
     int64_t bytes;        /**< of the packed form: header, column sums, panels */
+    int code_bits;        /**< of quantized weights 8 or 4, else 0, as are the fields that follow */
+    int code_group; /**< inputs that have one scale, of two levels that of the lower one: 16 to 256; 0: all of them */
+    halyard_scale_kind scale_kind;
+    DLDataType scale_dtype; /**< of s and m, or of d and dmin */
 } halyard_weights_info;
 
 /* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded

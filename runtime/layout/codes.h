@@ -1,0 +1,26 @@
+// Where words of 32 bits hold the codes of quantized weights: what the kernels that read them and the code that writes them
+// must agree on.
+#ifndef HALYARD_RUNTIME_LAYOUT_CODES_H
+#define HALYARD_RUNTIME_LAYOUT_CODES_H
+
+namespace halyard {
+
+/** Inputs of a row of a panel of codes of 8 or 4 bits, which has a word for each column. */
+constexpr int code_row_inputs(int bits) {
+    return 32 / bits;
+}
+
+/** The lowest bit of an input's code in its word. Bytes of 8 bits come in order; of 4 bits byte j holds inputs j and 4 + j, so
+ *  that half a row at a time is what instructions on bytes take. */
+template<typename Index>
+constexpr Index code_shift(int bits, const Index &input) {
+    return bits == 8 ? input * 8 : input % 4 * 8 + input / 4 * 4;
+}
+
+/** What scales are expanded to before products and widening: for each group of inputs and panel three vectors of f32, with
+ *  which a weight is fma(code - zero, scale, offset), rounded once. */
+enum ScaleVector { scale_zero, scale_scale, scale_offset, scale_vectors };
+
+}  // namespace halyard
+
+#endif
