@@ -35,9 +35,6 @@ void check_same_rows(Checker &check, const View &x, const View &y) {
 
 void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights) {
     check_device(check, name, device_of(weights), x.name, device_of(x), "is packed for");
-    if (!check.failed() && weights.codes) {
-        check.fail(HALYARD_UNSUPPORTED, "%s is quantized, which no operation takes", name);
-    }
 }
 
 View check_vector(Checker &check, const char *name, const DLTensor *tensor, int64_t features) {

@@ -27,12 +27,6 @@
 
 namespace halyard {
 
-/** In the order of halyard_scale_kind. */
-enum class ScaleKind : uint8_t { plain, zero, minimum, two_levels, two_levels_signed };
-
-/** Inputs that have one d, of scales of two levels. */
-constexpr int super_group = 256;
-
 /** The parts of a k block's scales, as offsets from the first; those that a kind lacks are 0. */
 struct ScaleParts {
     int64_t scales = 0, minima = 0;  // s or d, m or dmin: of scale_dtype

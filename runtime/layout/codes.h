@@ -3,7 +3,15 @@
 #ifndef HALYARD_RUNTIME_LAYOUT_CODES_H
 #define HALYARD_RUNTIME_LAYOUT_CODES_H
 
+#include <cstdint>
+
 namespace halyard {
+
+/** What is stored for a group of inputs, see layout/code_panels.h; in the order of halyard_scale_kind. */
+enum class ScaleKind : uint8_t { plain, zero, minimum, two_levels, two_levels_signed };
+
+/** Inputs that have one d, of scales of two levels. */
+constexpr int super_group = 256;
 
 /** Inputs of a row of a panel of codes of 8 or 4 bits, which has a word for each column. */
 constexpr int code_row_inputs(int bits) {
@@ -16,6 +24,9 @@ template<typename Index>
 constexpr Index code_shift(int bits, const Index &input) {
     return bits == 8 ? input * 8 : input % 4 * 8 + input / 4 * 4;
 }
+
+/** Rows of x that kernels take with codes at most; for more of them a block of codes is widened once. */
+constexpr int max_code_rows = 4;
 
 /** What scales are expanded to before products and widening: for each group of inputs and panel three vectors of f32, with
  *  which a weight is fma(code - zero, scale, offset), rounded once. */

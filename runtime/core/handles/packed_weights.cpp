@@ -140,6 +140,27 @@ char *in_pairs(const char *block, const Geometry &old, Geometry &geometry) {
 
 }  // namespace
 
+void write_header(char *block, const PackedForm &form, uint64_t panels_digest) {
+    PackedHeader header = {};
+    memcpy(header.magic, packed_magic, sizeof(packed_magic));
+    header.version = packed_version(form.dtype, form.codes);
+    header.dtype = static_cast<uint32_t>(form.dtype);
+    header.gated = form.gated;
+    header.norm_folded = form.norm_folded;
+    header.in_features = form.in_features;
+    header.out_features = form.out_features;
+    header.bytes = form.geometry.bytes;
+    if (const CodeLayout &codes = form.codes) {
+        header.code_bits = static_cast<uint32_t>(codes.bits);
+        header.scale_kind = static_cast<uint32_t>(codes.kind);
+        header.scale_dtype = static_cast<uint32_t>(codes.scale_dtype);
+        header.code_group = static_cast<uint32_t>(codes.group);
+    }
+    header.payload_checksum = panels_digest + prefix_digest(block, form.geometry.panels);
+    header.header_checksum = header_digest(header);
+    memcpy(block, &header, sizeof(header));
+}
+
 halyard_weights *new_handle() {
     void *memory = malloc(sizeof(halyard_weights));
     return memory ? new (memory) halyard_weights{} : nullptr;

@@ -31,7 +31,24 @@ struct Geometry {
     }
 };
 
+/** What a block is, beside what it holds. */
+struct PackedForm {
+    DType dtype = DType::f32;
+    CodeLayout codes;
+    bool gated = false, norm_folded = false;
+    int64_t in_features = 0, out_features = 0;
+    Geometry geometry = {};
+
+    /** False if it is too large. */
+    bool compute_geometry() {
+        return geometry.compute(in_features, out_features, gated, dtype, packed_version(dtype, codes), codes);
+    }
+};
+
 uint64_t header_digest(const PackedHeader &header);
+
+/** Writes the header of a block of which all else is there. `panels_digest`: the panels' share of the payload's checksum. */
+void write_header(char *block, const PackedForm &form, uint64_t panels_digest);
 
 /** What lies between header and panels: its share of the payload's checksum. */
 uint64_t prefix_digest(const char *block, int64_t panels);
