@@ -34,7 +34,8 @@ public:
 
     /** The group of a row, of so many that scales are there for. */
     static Halide::Expr group(const Halide::Expr &row, const Halide::Expr &shift, const Halide::Expr &groups) {
-        return Halide::unsafe_promise_clamped(row >> shift, 0, groups - 1);
+        // Unsigned shifts by as much take no instructions for those by less than 0.
+        return Halide::unsafe_promise_clamped(row >> Halide::cast<uint32_t>(shift), 0, groups - 1);
     }
 
 private:

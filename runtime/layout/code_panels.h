@@ -1,7 +1,7 @@
 // Panels of quantized weights: where their codes and scales lie, and which values they stand for.
 //
-// A panel is a sequence of k blocks, each of its codes and, from the next multiple of 64 bytes on, its scales, so that a kernel
-// reads one stream. Codes are unsigned, words of 32 bits [rows][16 columns] (layout/codes.h). A group of inputs, which lies in
+// A panel is a sequence of k blocks, each of its scales, filled up to a multiple of 64 bytes, and then its codes: one stream, in
+// the order in which it is used. Codes are unsigned, words of 32 bits [rows][16 columns] (layout/codes.h). A group of inputs, which lies in
 // one k block, shares what is stored for it; every part below is [16 columns] a group, one part after the other:
 //
 //   kind               parts of a k block, in this order                                        weight
@@ -97,10 +97,10 @@ struct CodeLayout {
     }
 };
 
-/** One k block of one panel: its codes, and behind them its scales. */
+/** One k block of one panel: its scales, and behind them its codes. */
 template<typename Byte>
 struct CodeBlock {
-    Byte *codes, *scales;
+    Byte *scales, *codes;
     int64_t inputs;
 };
 
@@ -108,8 +108,8 @@ struct CodeBlock {
 template<typename Byte>
 CodeBlock<Byte> code_block(const CodeLayout &layout, Byte *panels, int64_t in_features, int64_t panel, int64_t block) {
     const int64_t inputs = CodeLayout::block_inputs(in_features, block);
-    Byte *const codes = panels + panel * layout.panel_bytes(in_features) + block * layout.block_bytes(k_block);
-    return {codes, codes + layout.code_bytes(inputs), inputs};
+    Byte *const scales = panels + panel * layout.panel_bytes(in_features) + block * layout.block_bytes(k_block);
+    return {scales, scales + layout.scale_parts(inputs).bytes, inputs};
 }
 
 /** Writes the codes of a k block, [inputs][16], to their words; codes of the last row beyond `inputs` are `rest`, by column. */

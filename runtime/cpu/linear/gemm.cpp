@@ -275,7 +275,7 @@ private:
                 weights_.panel_bytes(), panels};
     }
     const char *address(int64_t panel, int64_t k) const {
-        return weights_.codes ? codes(panel, 1, k).first.codes : weights(panel, k).data;
+        return weights_.codes ? codes(panel, 1, k).first.scales : weights(panel, k).data;
     }
 
     /** Describes the weights of a k block to the kernel that multiplies them, in f32 if the call widens them. */
@@ -305,13 +305,12 @@ private:
                    : prefetch_interval(call_.prefetch4, call_.widen ? DType::f32 : weights_.dtype);
     }
 
-    /** Prefetches what a kernel, which prefetches as much as it reads, leaves out: the scales behind the codes of a block, so
-     *  far ahead of their use. */
+    /** Prefetches what a kernel, which prefetches as much as it reads, leaves out: scales, so far ahead of their use. */
     static void prefetch_scales(const CodePanels &panels, int64_t ahead) {
-        const int64_t end = panels.layout.scale_parts(panels.first.inputs).bytes;
+        const CodeBlock<const char> &block = panels.first;
         for (int64_t panel = 0; panel < panels.count; panel++) {
-            for (int64_t at = 0; at < end; at += 64) {
-                __builtin_prefetch(panels.first.scales + panel * panels.stride + at + ahead, 0, 2);
+            for (const char *line = block.scales; line < block.codes; line += 64) {
+                __builtin_prefetch(line + panel * panels.stride + ahead, 0, 2);
             }
         }
     }
@@ -335,7 +334,9 @@ private:
             const int64_t ahead = parameters.gemm_prefetch_bytes / streams;
             after = address(panel, k) + ahead;
             if (weights_.codes) {
-                prefetch_scales(codes(panel, panels, k), ahead);
+                const CodePanels in_codes = codes(panel, panels, k);
+                prefetch_scales(in_codes, ahead);
+                after = in_codes.first.codes + ahead;
             }
             step = static_cast<int32_t>(interval_bytes);
         }
