@@ -1,6 +1,6 @@
 // The scales of panels of quantized weights (runtime/layout/code_panels.h) as the kernels that take codes read them:
 // expanded(column, vector, group, panel), the vectors being zero, scale and offset of fma(code - zero, scale, offset). Codes
-// and zeros are 2^bits larger there than they are stored.
+// and zeros are code_raise() larger there than they are stored.
 //
 // Where nothing is added to s (q - z), and scales are of 16 bits, the zero is 0 and the offset -z s, which is exact: kernels
 // may then leave the zero out.
@@ -32,7 +32,7 @@ public:
     // [group][column] of a k block, of as many panels.
     Input<Buffer<void, 3>> scales{"scales"}, minima{"minima"};
     Input<Buffer<uint8_t, 3>> factors{"factors"}, zeros{"zeros"};
-    Input<float> raise{"raise"};            // 2^bits
+    Input<float> raise{"raise"};            // code_raise()
     Input<float> plain_zero{"plain_zero"};  // the code of 0, where that is the same everywhere
     Output<Buffer<float, 4>> expanded{"expanded"};
 

@@ -49,7 +49,7 @@ public:
         rest_weight(column, i, panel) = weight_of(w(column, whole_rows, panel), i, whole_rows);
 
         const auto accumulate = [&](const Expr &a, const Expr &b) {
-            return contracted(get_target(), block(column, panel, row, tile) + a * b);
+            return codes.fused(a, b, block(column, panel, row, tile));
         };
         block(column, panel, row, tile) = 0.0f;
         block(column, panel, row, tile) =

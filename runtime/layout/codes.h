@@ -25,6 +25,15 @@ constexpr Index code_shift(int bits, const Index &input) {
     return bits == 8 ? input * 8 : input % 4 * 8 + input / 4 * 4;
 }
 
+/** The bit of a float from which on kernels lay codes over its mantissa, and what that makes them larger by. Times a scale in
+ *  16 bits, the sum of that and a zero is exact, also where it is 16 times as large. */
+constexpr int code_place(int bits) {
+    return bits == 8 ? 15 : 16;
+}
+constexpr float code_raise(int bits) {
+    return static_cast<float>(1 << (23 - code_place(bits)));
+}
+
 /** Rows of x that kernels take with codes at most; for more of them a block of codes is widened once. */
 constexpr int max_code_rows = 4;
 

@@ -68,7 +68,7 @@ public:
                  .minima = minima,
                  .factors = factors,
                  .zeros = zeros,
-                 .raise = static_cast<float>(1 << layout.bits),
+                 .raise = code_raise(layout.bits),
                  .plain_zero = static_cast<float>(layout.code_of_zero()),
                  .expanded = scales});
     }
