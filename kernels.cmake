@@ -123,6 +123,16 @@ endforeach()
 # The same by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
+# With codes of 4 or 8 bits for weights, and zeros or not, whose values are f32
+foreach(bits IN ITEMS 4 8)
+    foreach(rows RANGE 1 4)
+        halyard_kernel( matmul_codes${bits}_${rows}       matmul  matmul_codes matmul_codes  rows=${rows} bits=${bits} has_zeros=false )
+    endforeach()
+    foreach(rows RANGE 1 4)
+        halyard_kernel( matmul_codes${bits}_zeros_${rows} matmul  matmul_codes matmul_codes  rows=${rows} bits=${bits} )
+    endforeach()
+endforeach()
+
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
 foreach(function IN LISTS layer_activations)
     halyard_kernel( epilogue_${function}       epilogue        epilogue  epilogue  function=${function} )
@@ -137,6 +147,13 @@ halyard_kernel( pack_in_out_folded        internal    pack         pack         
 halyard_kernel( pack_sums                 internal    pack         pack_sums )
 halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    weighted=true )
 halyard_kernel( widen_panels              internal_f32  pack       widen_panels )  # bf16 ones
+halyard_kernel( widen_codes4              internal_f32  pack         widen_codes  bits=4 )
+halyard_kernel( widen_codes8              internal_f32  pack         widen_codes  bits=8 )
+
+# scales of quantized weights, dtype being theirs
+foreach(kind IN ITEMS plain zero minimum two_levels two_levels_signed)
+    halyard_kernel( expand_scales_${kind} internal     pack         expand_scales  kind=${kind} )
+endforeach()
 
 # attention, beside its products
 halyard_kernel( attention_softmax         internal_f32  attention  attention_softmax )

@@ -21,10 +21,7 @@ public:
 
     void configure() { tensors.configure(*this); }
 
-    void generate() {
-        const Panels panels(DType::bf16, Storage(DType::bf16, get_target()));
-        wide(column, input, panel) = panels.widen(held(column, panels.row(input), panel), input);
-    }
+    void generate() { wide(column, input, panel) = panels().widen(held(column, panels().row(input), panel), input); }
 
     void schedule() {
         begin_at_zero(held, wide);
@@ -33,10 +30,12 @@ public:
         wide.dim(0).set_extent(panel_width);
         wide.dim(1).set_stride(panel_width);
         tensors.begin_schedule(*this);
-        schedules::widen_panels({wide, column, input}, get_target());
+        schedules::widen_panels({wide, column, input, panels().inputs()}, get_target());
     }
 
 private:
+    Panels panels() const { return {DType::bf16, Storage(DType::bf16, get_target())}; }
+
     Var column{"column"}, input{"input"}, panel{"panel"};
 };
 

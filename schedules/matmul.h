@@ -49,6 +49,20 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Halide::Targ
  *  intrinsic, whose value is folded away after it has done its work. */
 Halide::Expr prefetch(const Halide::Func &next, const Halide::Expr &offset, const Halide::Expr &panel);
 
+struct MatmulCodes {
+    Halide::Func prefetch;     // prefetch(panel, row of codes, tile): 0
+    Halide::Func word;         // word(column, row of codes, panel, tile)
+    Halide::Func weight;       // weight(column, input in row, row of codes, panel, tile)
+    Halide::Func rest_weight;  // rest_weight(column, input, panel)
+    Halide::Func block;        // block(column, panel, row, tile): update 0 over whole rows of codes, update 1 the rest
+    Halide::Func sum;          // sum(column, panel, row, tile)
+    Halide::Var column, panel, row, tile;
+    Halide::Expr panels;  // extent of panel
+    Halide::Expr first;   // whether sum is block alone
+};
+
+void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const Halide::Target &target);
+
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct EpilogueParams {
     Halide::GeneratorParam<int> panels{"panels", 1};  // of 16 columns, computed per iteration

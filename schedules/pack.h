@@ -37,11 +37,19 @@ struct PackSums {
 void pack_sums(const PackSums &stages, const Halide::Target &target);
 
 struct WidenPanels {
-    Halide::Func wide;  // wide(column, input, panel), of an even number of inputs
+    Halide::Func wide;  // wide(column, input, panel), of whole rows
     Halide::Var column, input;
+    int row_inputs;  // of a row that is widened
 };
 
 void widen_panels(const WidenPanels &stages, const Halide::Target &target);
+
+struct ExpandScales {
+    Halide::Func expanded;  // expanded(column, vector, group, panel)
+    Halide::Var column, vector;
+};
+
+void expand_scales(const ExpandScales &stages, const Halide::Target &target);
 
 }  // namespace halyard::schedules
 

@@ -40,8 +40,19 @@ halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_
     if (!check.not_null("info", info)) {
         return check.status();
     }
-    *info = {weights->in_features, weights->out_features, halyard::dlpack_type(weights->dtype),
-             weights->gated,       weights->norm_folded,  weights->bytes};
+    *info = {};
+    info->in_features = weights->in_features;
+    info->out_features = weights->out_features;
+    info->dtype = halyard::dlpack_type(weights->dtype);
+    info->gated = weights->gated;
+    info->norm_folded = weights->norm_folded;
+    info->bytes = weights->bytes;
+    if (const halyard::CodeLayout &codes = weights->codes) {
+        info->code_bits = codes.bits;
+        info->code_group = codes.group;
+        info->scale_kind = static_cast<halyard_scale_kind>(codes.kind);
+        info->scale_dtype = halyard::dlpack_type(codes.scale_dtype);
+    }
     return HALYARD_OK;
 }
 

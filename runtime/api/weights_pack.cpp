@@ -45,10 +45,11 @@ public:
             return View();
         }
         const View view = read(name, tensor);
-        if (!check_.failed() && (view.rank != 1 || view.width() != sources.in_features)) {
+        if (!check_.failed() && (view.rank != 1 || view.width() != sources.form.in_features)) {
             check_.fail(HALYARD_INVALID_ARGUMENT,
                         "%s must have shape [%lld], the in_features of weight, but has rank %d and width %lld", name,
-                        static_cast<long long>(sources.in_features), view.rank, static_cast<long long>(view.width()));
+                        static_cast<long long>(sources.form.in_features), view.rank,
+                        static_cast<long long>(view.width()));
         }
         check_.same_dtype(sources.weight, view);
         return view;
@@ -58,6 +59,33 @@ private:
     Checker &check_;
     bool with_data_;
 };
+
+/** What is asked of a quantized matrix, into which a norm cannot be folded. */
+CodeLayout check_quantization(Checker &check, const halyard_quantization &q, bool folds, const Device &device) {
+    if (q.bits == 0) {
+        return {};
+    }
+    if (q.bits != 4 && q.bits != 8) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "quantization.bits is %d, but must be 4 or 8, or 0 for none", q.bits);
+    }
+    const DLDataType f16 = {kDLFloat, 16, 1};
+    DType scales = DType::f16;
+    check.known_type("quantization.scale_dtype", q.scale_dtype.bits == 0 ? f16 : q.scale_dtype, &scales);
+    const CodeLayout codes = {q.bits, q.asymmetric != 0 ? ScaleKind::zero : ScaleKind::plain, scales, q.group};
+    if (!check.failed() && !codes.valid()) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "quantization.group is %d, but must be 16, 32, 64, 128 or 256, or 0 for all inputs", q.group);
+    }
+    if (!check.failed() && folds) {
+        check.fail(HALYARD_UNSUPPORTED,
+                   "quantization is asked for, and a norm's weight or bias to be folded: codes stand for the matrix as "
+                   "it is, so leave the norm to its own call");
+    }
+    if (!check.failed() && device.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "quantization is asked for, but weights on CUDA devices have no codes");
+    }
+    return codes;
+}
 
 PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_pack_options *options, bool with_data) {
     const halyard_pack_options none = {};
@@ -77,11 +105,16 @@ PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_
     if (check.failed()) {
         return {};
     }
-    PackSources s = pack_sources(check, matrix, up, o.layout, device);
+    const bool folds = o.norm_weight || o.norm_bias || o.norm_unit_offset != 0;
+    const CodeLayout codes = check_quantization(check, o.quantization, folds, device);
+    if (check.failed()) {
+        return {};
+    }
+    PackSources s = pack_sources(check, matrix, up, o.layout, device, codes);
     s.norm_weight = reader.vector("norm_weight", o.norm_weight, s);
     s.norm_bias = reader.vector("norm_bias", o.norm_bias, s);
     s.unit_offset = o.norm_unit_offset != 0;
-    s.norm_folded = o.norm_weight || o.norm_bias || s.unit_offset;
+    s.form.norm_folded = folds;
     return s;
 }
 

@@ -98,6 +98,8 @@ public:
 
     /** The tensor as a view, if it is one that this library can read. */
     View tensor(const char *name, const DLTensor *tensor);
+    /** Whether a type is one that this library can read, and which. */
+    bool known_type(const char *name, DLDataType type, DType *dtype);
     /** Whether the library has kernels for the dtype of `name`. */
     bool built_type(const char *name, DType dtype);
     /** The same for one that is written: no two of its elements may share memory. */
@@ -139,7 +141,6 @@ private:
     /** Whether a kernel runs where this tensor and those before it are. */
     bool placed_with_others(const char *name, const DLTensor &tensor);
     [[gnu::cold]] bool placed_off_processor(const char *name, const DLTensor &tensor);
-    bool known_type(const char *name, DLDataType type, DType *dtype);
     void refuse_self_overlap(const View &view);
     [[gnu::cold]] void refuse_negative(const char *name, const View &view);
 

@@ -82,14 +82,22 @@ void pack_sums(const PackSums &stages, const Target &target) {
 }
 
 void widen_panels(const WidenPanels &stages, const Target &target) {
-    // A row is loaded once for its two inputs.
+    // A row is loaded once for its inputs.
     const Var row("row");
     Func wide = stages.wide;
     wide.vectorize(stages.column, f32_lanes(target))
         .unroll(stages.column)
-        .split(stages.input, row, stages.input, 2, TailStrategy::RoundUp)
+        .split(stages.input, row, stages.input, stages.row_inputs, TailStrategy::RoundUp)
         .reorder(stages.column, stages.input, row)
         .unroll(stages.input);
+}
+
+void expand_scales(const ExpandScales &stages, const Target &target) {
+    Func expanded = stages.expanded;
+    expanded.reorder(stages.column, stages.vector)
+        .vectorize(stages.column, f32_lanes(target))
+        .unroll(stages.column)
+        .unroll(stages.vector);
 }
 
 }  // namespace halyard::schedules

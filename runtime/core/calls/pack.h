@@ -11,31 +11,31 @@ namespace halyard {
 struct PackSources {
     View weight, up, norm_weight, norm_bias;  // `data` is null where there is none
     halyard_weight_layout layout = HALYARD_WEIGHT_OUT_IN;
-    bool gated = false, norm_folded = false, unit_offset = false;
-    int64_t in_features = 0, out_features = 0;
+    bool unit_offset = false;
+    PackedForm form;  // for processors
     // Where the packed matrix is to be.
     bool to_cuda = false;
     int device_id = 0;
-    Geometry geometry = {};  // of the packed form for processors
 };
 
 /** The sources of a matrix and, where that has data, of `up` beside it; with no norm so far. Refuses what is too large. */
 inline PackSources pack_sources(Checker &check, const View &weight, const View &up, halyard_weight_layout layout,
-                                Device device) {
+                                Device device, const CodeLayout &codes = {}) {
     PackSources s;
     s.weight = weight;
     s.up = up;
     s.layout = layout;
-    s.gated = up.data != nullptr;
+    s.form.dtype = codes ? DType::f32 : weight.dtype;
+    s.form.codes = codes;
+    s.form.gated = up.data != nullptr;
     s.to_cuda = device.on_cuda;
     s.device_id = device.device_id;
-    s.in_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
-    s.out_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
-    if (!check.failed() &&
-        !s.geometry.compute(s.in_features, s.out_features, s.gated, s.weight.dtype, packed_version(s.weight.dtype))) {
+    s.form.in_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 1 : 0];
+    s.form.out_features = weight.shape[layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1];
+    if (!check.failed() && !s.form.compute_geometry()) {
         check.fail(HALYARD_INVALID_ARGUMENT,
                    "weight has %lld x %lld features, which are more than 2^63 bytes when packed",
-                   static_cast<long long>(s.out_features), static_cast<long long>(s.in_features));
+                   static_cast<long long>(s.form.out_features), static_cast<long long>(s.form.in_features));
     }
     return s;
 }

@@ -1,4 +1,4 @@
-// See weights_block.h.
+// See packed_weights.h.
 #include "core/handles/packed_weights.h"
 
 #include <atomic>
@@ -36,6 +36,21 @@ uint64_t payload_digest(const halyard_context &context, const char *block, const
     return digest.load(std::memory_order_relaxed);
 }
 
+CodeLayout codes_of(const PackedHeader &header) {
+    return {static_cast<int>(header.code_bits), static_cast<ScaleKind>(header.scale_kind),
+            static_cast<DType>(header.scale_dtype), static_cast<int>(header.code_group)};
+}
+
+/** Whether the fields of a header's codes are those of its version. */
+bool valid_codes(const PackedHeader &header) {
+    if (header.version != 3) {
+        return (header.code_bits | header.scale_kind | header.scale_dtype | header.code_group) == 0;
+    }
+    return header.code_bits <= 8 && header.scale_kind <= 4 && header.scale_dtype < dtype_count &&
+           header.code_group <= super_group && codes_of(header).valid() && header.norm_folded == 0 &&
+           header.dtype == static_cast<uint32_t>(DType::f32);
+}
+
 /** Checks everything about a block. */
 void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry) {
     const auto damaged = [&](const char *what) { check.fail(HALYARD_INVALID_ARGUMENT, "%s %s", name, what); };
@@ -51,16 +66,16 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     }
     PackedHeader header;
     memcpy(&header, block, sizeof(header));
-    if (header.version != 1 && header.version != 2) {
-        check.fail(HALYARD_UNSUPPORTED,
-                   "%s holds packed weights of version %u, but this library reads versions 1 and 2", name,
-                   header.version);
+    if (header.version < 1 || header.version > 3) {
+        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads versions 1 to 3",
+                   name, header.version);
         return;
     }
     if (header.header_checksum != header_digest(header)) {
         return damaged("was altered: the checksum of its header is wrong");
     }
-    bool valid = header.dtype < dtype_count && header.version <= packed_version(static_cast<DType>(header.dtype)) &&
+    bool valid = header.dtype < dtype_count && valid_codes(header) &&
+                 (header.version == 3 || header.version <= packed_version(static_cast<DType>(header.dtype))) &&
                  header.gated <= 1 && header.norm_folded <= 1 && header.in_features >= 1 &&
                  header.in_features <= max_features && header.out_features >= 1 && header.out_features <= max_features;
     for (const char byte : header.reserved) {
@@ -68,7 +83,7 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     }
     valid = valid &&
             geometry.compute(header.in_features, header.out_features, header.gated != 0,
-                             static_cast<DType>(header.dtype), header.version) &&
+                             static_cast<DType>(header.dtype), header.version, codes_of(header)) &&
             header.bytes == geometry.bytes;
     if (!valid) {
         return damaged("has a header that no version of this library writes");
@@ -125,6 +140,27 @@ char *in_pairs(const char *block, const Geometry &old, Geometry &geometry) {
 
 }  // namespace
 
+void write_header(char *block, const PackedForm &form, uint64_t panels_digest) {
+    PackedHeader header = {};
+    memcpy(header.magic, packed_magic, sizeof(packed_magic));
+    header.version = packed_version(form.dtype, form.codes);
+    header.dtype = static_cast<uint32_t>(form.dtype);
+    header.gated = form.gated;
+    header.norm_folded = form.norm_folded;
+    header.in_features = form.in_features;
+    header.out_features = form.out_features;
+    header.bytes = form.geometry.bytes;
+    if (const CodeLayout &codes = form.codes) {
+        header.code_bits = static_cast<uint32_t>(codes.bits);
+        header.scale_kind = static_cast<uint32_t>(codes.kind);
+        header.scale_dtype = static_cast<uint32_t>(codes.scale_dtype);
+        header.code_group = static_cast<uint32_t>(codes.group);
+    }
+    header.payload_checksum = panels_digest + prefix_digest(block, form.geometry.panels);
+    header.header_checksum = header_digest(header);
+    memcpy(block, &header, sizeof(header));
+}
+
 halyard_weights *new_handle() {
     void *memory = malloc(sizeof(halyard_weights));
     return memory ? new (memory) halyard_weights{} : nullptr;
@@ -133,6 +169,7 @@ halyard_weights *new_handle() {
 void view_block(halyard_weights &weights, const char *block, const Geometry &geometry) {
     const PackedHeader &header = *reinterpret_cast<const PackedHeader *>(block);
     weights.dtype = static_cast<DType>(header.dtype);
+    weights.codes = codes_of(header);
     weights.gated = header.gated != 0;
     weights.norm_folded = header.norm_folded != 0;
     weights.in_features = header.in_features;
@@ -153,7 +190,7 @@ halyard_weights *weights_of_block(Checker &check, const char *name, const char *
     }
     const PackedHeader &header = *reinterpret_cast<const PackedHeader *>(block);
     halyard_weights *handle = new_handle();
-    if (handle && header.version != packed_version(static_cast<DType>(header.dtype))) {
+    if (handle && header.version < packed_version(static_cast<DType>(header.dtype))) {
         const Geometry old = geometry;
         block = in_pairs(block, old, geometry);
         handle->owner = halyard_weights::Owner::mapping;

@@ -20,15 +20,35 @@ struct Geometry {
     int64_t panels, panel_bytes, bytes;
 
     /** False if a number does not fit. Features are 1 to max_features. */
-    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype, uint32_t version) {
+    bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype, uint32_t version,
+                 const CodeLayout &codes = {}) {
         panels = (out_features + panel_width - 1) / panel_width * (gated ? 2 : 1);
-        panel_bytes = version == 1 ? in_features * panel_width * size_of(dtype) : input_bytes(in_features, dtype);
+        panel_bytes = codes          ? codes.panel_bytes(in_features)
+                      : version == 1 ? in_features * panel_width * size_of(dtype)
+                                     : input_bytes(in_features, dtype);
         return !__builtin_mul_overflow(panels, panel_bytes, &bytes) &&
                !__builtin_add_overflow(bytes, panels_offset(panels), &bytes);
     }
 };
 
+/** What a block is, beside what it holds. */
+struct PackedForm {
+    DType dtype = DType::f32;
+    CodeLayout codes;
+    bool gated = false, norm_folded = false;
+    int64_t in_features = 0, out_features = 0;
+    Geometry geometry = {};
+
+    /** False if it is too large. */
+    bool compute_geometry() {
+        return geometry.compute(in_features, out_features, gated, dtype, packed_version(dtype, codes), codes);
+    }
+};
+
 uint64_t header_digest(const PackedHeader &header);
+
+/** Writes the header of a block of which all else is there. `panels_digest`: the panels' share of the payload's checksum. */
+void write_header(char *block, const PackedForm &form, uint64_t panels_digest);
 
 /** What lies between header and panels: its share of the payload's checksum. */
 uint64_t prefix_digest(const char *block, int64_t panels);

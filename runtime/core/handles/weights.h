@@ -6,7 +6,8 @@
 //   column sums        f32 [columns]: of each column of the packed matrix, for the mean of a deferred LayerNorm
 //   column bias        f32 [columns]: the folded norm's bias times the matrix, 0 where there is none
 //   panels             [panels][in_features][16] in the matrix's dtype, from the next multiple of 4096 bytes on; of bf16
-//                      [panels][(in_features + 1) / 2][16] words of 32 bits
+//                      [panels][(in_features + 1) / 2][16] words of 32 bits; of a quantized matrix, whose dtype is f32 as its
+//                      values are, codes and scales (layout/code_panels.h)
 //
 // A panel holds 16 columns, input by input, in bf16 two by two: the earlier input in the upper half of a word, and 0 in the
 // lower half of the last if in_features is odd. Columns beyond out_features are 0, and so are their sums and biases and the
@@ -23,6 +24,7 @@
 #include <cstdint>
 
 #include "halyard/halyard.h"
+#include "layout/code_panels.h"
 #include "layout/dtype.h"
 #include "layout/matmul.h"
 
@@ -40,9 +42,10 @@ constexpr int64_t panel_alignment = 4096;
 constexpr int64_t block_alignment = 64;
 
 constexpr char packed_magic[8] = {'H', 'A', 'L', 'Y', 'A', 'R', 'D', 'W'};
-/** Of a matrix in bf16 2, since when it goes in pairs; such blocks of version 1, input by input, are converted when read. */
-constexpr uint32_t packed_version(DType dtype) {
-    return dtype == DType::bf16 ? 2 : 1;
+/** Of a matrix in bf16 2, since when it goes in pairs; such blocks of version 1, input by input, are converted when read. Of
+ *  codes 3. */
+inline uint32_t packed_version(DType dtype, const CodeLayout &codes = {}) {
+    return codes ? 3 : dtype == DType::bf16 ? 2 : 1;
 }
 
 struct PackedHeader {
@@ -54,8 +57,10 @@ struct PackedHeader {
     int64_t in_features, out_features;  // of one matrix
     int64_t bytes;                      // of the whole block
     uint64_t payload_checksum;          // of everything behind the header: see below
-    char reserved[64];                  // 0
-    uint64_t header_checksum;           // XXH3_64bits of everything before it
+    // Of codes, 0 where there are none: see CodeLayout.
+    uint32_t code_bits, scale_kind, scale_dtype, code_group;
+    char reserved[48];         // 0
+    uint64_t header_checksum;  // XXH3_64bits of everything before it
 };
 static_assert(sizeof(PackedHeader) == 128, "the header's size is part of the format");
 static_assert(static_cast<int>(DType::f32) == 0 && static_cast<int>(DType::f16) == 1 &&
@@ -79,6 +84,7 @@ constexpr int64_t panels_offset(int64_t panels) {
 /** A view of a packed block, and who owns it. */
 struct halyard_weights {
     halyard::DType dtype;
+    halyard::CodeLayout codes;  // of a quantized matrix; dtype is f32 then
     bool gated, norm_folded;
     int64_t in_features, out_features;
     int64_t panels;            // of both matrices
@@ -102,7 +108,9 @@ struct halyard_weights {
     int64_t mapped_bytes;
 
     /** Bytes of one panel. */
-    int64_t panel_bytes() const { return halyard::input_bytes(in_features, dtype); }
+    int64_t panel_bytes() const {
+        return codes ? codes.panel_bytes(in_features) : halyard::input_bytes(in_features, dtype);
+    }
 };
 
 #endif

@@ -16,6 +16,7 @@
 #include "core/parameters.h"
 #include "core/system/environment.h"
 #include "core/workspace.h"
+#include "cpu/linear/codes.h"
 #include "cpu/linear/microkernels.h"
 #include "cpu/linear/panels.h"
 
@@ -25,6 +26,8 @@ namespace {
 /** Panels whose sums a thread holds at a time: of one tile, or of two where gate and up would be torn apart. */
 constexpr int max_group_panels = 2 * max_tile_panels;
 constexpr int max_group_columns = max_group_panels * panel_width;
+/** Of a k block of the panels of a tile. */
+constexpr int64_t max_widened_floats = int64_t{max_tile_panels} * k_block * panel_width;
 
 /** From one row of sums to the next: a cache line more than they take, so that rows do not share the sets of the cache. */
 constexpr int64_t sums_pitch(int group_panels) {
@@ -233,7 +236,7 @@ struct Product::Call {
     const float *row_scale, *row_mean;
     const OutputView &y;
 
-    bool widen;                   // 16-bit weights block by block, before they are multiplied
+    bool widen;                   // 16-bit weights or codes block by block, before they are multiplied
     bool prefetch4;               // many tiles of rows
     int tile_panels;              // of a kernel call
     int group_panels;             // whose sums are held at a time
@@ -265,9 +268,13 @@ public:
                                               ? kernels::matmul_tiles
                                               : TileKernels::pairs_kernel(call.prefetch4, call.tiling.tile_rows),
                                           call.weights.dtype, call.product.isa_)),
+          multiply_codes_(
+              kernel_function(TileKernels::code_kernel(weights_.codes, std::min(call.tiling.tile_rows, max_code_rows)),
+                              DType::f32, call.product.isa_)),
+          codes_(weights_.codes, call.product.isa_),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
           sums_(reinterpret_cast<float *>(scratch)), sums_pitch_(sums_pitch(call.group_panels)),
-          widened_(sums_ + call.tiling.rows() * sums_pitch_) {
+          widened_(sums_ + call.tiling.rows() * sums_pitch_), expanded_(widened_ + max_widened_floats) {
         if (call.source) {
             rows_.data += thread * call.copy_bytes;
             call.source->copy(call.product.isa_, 0, call.rows, weights_.in_features, rows_);
@@ -281,13 +288,13 @@ public:
         for (int64_t panel = begin; panel < end; panel += call_.tile_panels) {
             const int64_t panels = std::min<int64_t>(call_.tile_panels, end - panel);
             for (int64_t k = 0; k < weights_.in_features; k += k_block) {
-                const char *after = weights(panel, k).data;
+                const char *after = address(panel, k);
                 if (k + k_block < weights_.in_features) {
-                    after = weights(panel, k + k_block).data;
+                    after = address(panel, k + k_block);
                 } else if (panel + panels < end) {
-                    after = weights(panel + panels, 0).data;
+                    after = address(panel + panels, 0);
                 } else if (following >= 0) {
-                    after = weights(following * call_.group_panels, 0).data;
+                    after = address(following * call_.group_panels, 0);
                 }
                 multiply(panel, panels, k, sums_ + (panel - begin) * panel_width, after);
             }
@@ -299,18 +306,56 @@ private:
     Panels weights(int64_t panel, int64_t k) const {
         return Panels{weights_.panel_data, weights_.dtype, weights_.panel_bytes()}.from(panel, k);
     }
+    CodePanels codes(int64_t panel, int64_t panels, int64_t k) const {
+        return {weights_.codes,
+                code_block(weights_.codes, weights_.panel_data, weights_.in_features, panel, k / k_block),
+                weights_.panel_bytes(), panels};
+    }
+    const char *address(int64_t panel, int64_t k) const {
+        return weights_.codes ? codes(panel, 1, k).first.scales : weights(panel, k).data;
+    }
+
+    /** Describes the weights of a k block to the kernel that multiplies them, in f32 if the call widens them. */
+    void take_weights(int64_t panel, int64_t panels, int64_t k, int64_t depth) {
+        Panels block = {reinterpret_cast<char *>(widened_), DType::f32, input_bytes(k_block, DType::f32)};
+        if (weights_.codes) {
+            const CodePanels in_codes = codes(panel, panels, k);
+            codes_.expand(in_codes, expanded_, scales_);
+            if (!call_.widen) {
+                in_codes.describe(w_);
+                return;
+            }
+            codes_.widen(in_codes, scales_, widened_, k_block * panel_width);
+        } else if (call_.widen) {
+            widen_panels(call_.product.isa_, weights(panel, k), block, depth, panels);
+        } else {
+            block = weights(panel, k);
+        }
+        w_.set_data(block.data);
+        block.describe(w_, depth, panels);
+    }
+
+    /** Inputs from one prefetch of the kernel to the next. */
+    int64_t interval() const {
+        return !call_.widen && weights_.codes
+                   ? code_row_inputs(weights_.codes.bits)
+                   : prefetch_interval(call_.prefetch4, call_.widen ? DType::f32 : weights_.dtype);
+    }
+
+    /** Prefetches what a kernel, which prefetches as much as it reads, leaves out: scales, so far ahead of their use. */
+    static void prefetch_scales(const CodePanels &panels, int64_t ahead) {
+        const CodeBlock<const char> &block = panels.first;
+        for (int64_t panel = 0; panel < panels.count; panel++) {
+            for (const char *line = block.scales; line < block.codes; line += 64) {
+                __builtin_prefetch(line + panel * panels.stride + ahead, 0, 2);
+            }
+        }
+    }
 
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const int64_t depth = std::min<int64_t>(k_block, weights_.in_features - k);
         const Tiling &tiling = call_.tiling;
-        Panels block = weights(panel, k);
-        if (call_.widen) {
-            const Panels wide = {reinterpret_cast<char *>(widened_), DType::f32, input_bytes(k_block, DType::f32)};
-            widen_panels(call_.product.isa_, block, wide, depth, panels);
-            block = wide;
-        }
-        w_.set_data(block.data);
-        block.describe(w_, depth, panels);
+        take_weights(panel, panels, k, depth);
         sum_.set_data(sums);
         sum_.set_dim(0, panel_width, 1);
         sum_.set_dim(1, panels, panel_width);
@@ -318,15 +363,42 @@ private:
         sum_.set_dim(3, tiling.tiles, tiling.tile_rows * sums_pitch_);
         const int64_t prefetch_pitch =
             weights_.panel_bytes() <= INT32_MAX / max_group_panels ? weights_.panel_bytes() : 0;
-        const int64_t interval = prefetch_interval(call_.prefetch4, block.dtype);
-        const int64_t interval_bytes = interval * panel_width * size_of(weights_.dtype);
+        const int64_t bits = weights_.codes ? weights_.codes.bits : 8 * size_of(weights_.dtype);
+        const int64_t interval_bytes = interval() * panel_width * bits / 8;
         int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
         if (tiling.tiles == 1 && !is_amx(call_.product.isa_, rows_.form)) {
-            after = weights(panel, k).data + parameters.gemm_prefetch_bytes / panels;
+            const int64_t ahead = parameters.gemm_prefetch_bytes / panels;
+            after = address(panel, k) + ahead;
+            if (weights_.codes) {
+                const CodePanels in_codes = codes(panel, panels, k);
+                prefetch_scales(in_codes, ahead);
+                after = in_codes.first.codes + ahead;
+            }
             step = static_cast<int32_t>(interval_bytes);
         }
         next_.set_data(after);
         next_.set_dim(1, panels, prefetch_pitch);
+        const auto describe = [&](auto &x, int64_t steps) {
+            const int64_t pitch = rows_.row_bytes() / 4;
+            x.set_dim(0, steps, 1);
+            x.set_dim(1, tiling.tile_rows, pitch);
+            x.set_dim(2, tiling.tiles, tiling.tile_rows * pitch);
+        };
+        if (weights_.codes && !call_.widen) {
+            x_.set_data(rows_.floats_at(0, k / k_block));
+            describe(x_, depth);
+            multiply_codes_({.x = x_,
+                             .w = w_,
+                             .scales = scales_,
+                             .group_shift = codes(panel, panels, k).group_shift(),
+                             .so_far = sum_,
+                             .first = k == 0,
+                             .depth = static_cast<int32_t>(depth),
+                             .next = next_,
+                             .next_step = step,
+                             .sum = sum_});
+            return;
+        }
         const auto call = [&](const auto &multiply, const auto &x, int64_t steps) {
             multiply({.x = x,
                       .w = w_,
@@ -336,12 +408,6 @@ private:
                       .next = next_,
                       .next_step = step,
                       .sum = sum_});
-        };
-        const auto describe = [&](auto &x, int64_t steps) {
-            const int64_t pitch = rows_.row_bytes() / 4;
-            x.set_dim(0, steps, 1);
-            x.set_dim(1, tiling.tile_rows, pitch);
-            x.set_dim(2, tiling.tiles, tiling.tile_rows * pitch);
         };
         if (rows_.form == XForm::pairs) {
             const int64_t pairs = (depth + 1) / 2;
@@ -424,11 +490,15 @@ private:
     BlockedRows rows_;
     const KernelCall<arguments::Matmul> multiply_;
     const KernelCall<arguments::MatmulPairs> multiply_pairs_;
+    const KernelCall<arguments::MatmulCodes> multiply_codes_;
+    const CodeKernels codes_;
     const KernelCall<arguments::Epilogue> epilogue_;
     float *const sums_;  // [row][sums_pitch_]
     const int64_t sums_pitch_;
-    float *const widened_;  // [tile_panels][k_block][16]
+    float *const widened_;   // [tile_panels][k_block][16]
+    float *const expanded_;  // what expanded scales take
     Buffer<3, float> x_;
+    Buffer<4, float> scales_;
     Buffer<3> pairs_, w_;
     Buffer<4, float> sum_;
     Buffer<2> next_, residual_, y_;
@@ -465,12 +535,16 @@ void Product::Call::work(int thread) const {
 Product::Product(const halyard_context &context, halyard_isa isa, int64_t max_rows, const Layer &layer)
     : context_(context), layer_(layer), isa_(isa) {
     const int64_t rows = Tiling::max_rows(std::min(max_rows, block_rows(max_rows)));
-    const int64_t bytes = layer.weights->panels * layer.weights->panel_bytes();
+    // Codes take as long as bf16.
+    const halyard_weights &weights = *layer.weights;
+    const int64_t panel_bytes = weights.codes ? input_bytes(weights.in_features, DType::bf16) : weights.panel_bytes();
+    const int64_t bytes = weights.panels * panel_bytes;
     threads_ = threads_for(context, bytes * ((rows + max_tile_rows - 1) / max_tile_rows));
     const int64_t sums = rows * sums_pitch(max_group_panels);
     const int64_t rounded = rows * max_group_columns / 2;
-    const int64_t widened =
-        layer.weights->dtype == DType::f32 ? 0 : std::max(int64_t{max_tile_panels} * k_block * panel_width, rounded);
+    const int64_t widened = weights.codes                 ? max_widened_floats + expanded_floats(max_tile_panels)
+                            : weights.dtype == DType::f32 ? 0
+                                                          : std::max(max_widened_floats, rounded);
     thread_bytes_ = Workspace::piece_bytes(sizeof(Share) + (sums + widened) * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -488,7 +562,9 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
               row_scale ? row_scale : neutral.ones,
               row_mean ? row_mean : neutral.zeros,
               y,
-              x.form == XForm::f32 && weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles,
+              weights.codes
+                  ? tiling.tiles > 1 || tile_kernels().code_width(isa_, weights.codes, tiling.tile_rows) == 0
+                  : x.form == XForm::f32 && weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles,
               false,
               0,
               0,
@@ -507,6 +583,8 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
         while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
             call.tile_panels /= 2;
         }
+    } else if (weights.codes && !call.widen) {
+        call.tile_panels = tile_kernels().code_width(isa_, weights.codes, tiling.tile_rows);
     } else {
         call.prefetch4 = tiling.tiles >= prefetch4_interval && width(true) > 0;
         call.tile_panels = width(call.prefetch4);

@@ -3,6 +3,7 @@
 #define HALYARD_RUNTIME_CPU_LINEAR_MICROKERNELS_H
 
 #include "core/kernel_call.h"
+#include "layout/code_panels.h"
 #include "layout/matmul.h"
 
 namespace halyard {
@@ -34,6 +35,7 @@ constexpr bool keeps_bits(halyard_isa isa) {
 struct TileKernels {
     int8_t panels[isa_count][2][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
     int8_t max_rows[isa_count][2] = {};
+    int8_t code_panels[isa_count][4][max_code_rows + 1] = {};  // of weights that are codes, by code_kind()
 
     /** Those of the build. */
     constexpr TileKernels() {
@@ -50,6 +52,15 @@ struct TileKernels {
     static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(bool prefetch4, int rows) {
         return {higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
     }
+    static constexpr KernelOf<arguments::MatmulCodes> code_kernel(const CodeLayout &codes, int rows) {
+        constexpr Kernel of_one_row[] = {Kernel::matmul_codes4_1, Kernel::matmul_codes4_zeros_1,
+                                         Kernel::matmul_codes8_1, Kernel::matmul_codes8_zeros_1};
+        return {higher(of_one_row[code_kind(codes)], rows)};
+    }
+    /** Panels of a tile of codes and so many rows; 0 where there is none. */
+    constexpr int code_width(halyard_isa isa, const CodeLayout &codes, int rows) const {
+        return rows > max_code_rows ? 0 : code_panels[index_of(isa)][code_kind(codes)][rows];
+    }
     constexpr int width(halyard_isa isa, XForm x, DType weights, bool prefetch4, int rows) const {
         return panels[index_of(isa)][static_cast<int>(x)][static_cast<int>(weights)][prefetch4][rows];
     }
@@ -60,18 +71,30 @@ struct TileKernels {
 
     constexpr void set(Kernel tile, DType weights, int isa, int width) {
         // In the order of the table of kernels.
-        constexpr Kernel firsts[] = {Kernel::matmul_1, Kernel::matmul_prefetch4_1, Kernel::matmul_pairs_1,
-                                     Kernel::matmul_pairs_prefetch4_1};
-        int kind = 3;
+        constexpr Kernel firsts[] = {Kernel::matmul_1,        Kernel::matmul_prefetch4_1,
+                                     Kernel::matmul_pairs_1,  Kernel::matmul_pairs_prefetch4_1,
+                                     Kernel::matmul_codes4_1, Kernel::matmul_codes4_zeros_1,
+                                     Kernel::matmul_codes8_1, Kernel::matmul_codes8_zeros_1};
+        int kind = 7;
         while (tile < firsts[kind]) {
             kind--;
         }
         const int rows = static_cast<int>(tile) - static_cast<int>(firsts[kind]) + 1, x = kind / 2;
+        if (kind >= 4) {
+            code_panels[isa][kind - 4][rows] = static_cast<int8_t>(width);
+            return;
+        }
         panels[isa][x][static_cast<int>(weights)][kind % 2][rows] = static_cast<int8_t>(width);
         max_rows[isa][x] = max_rows[isa][x] < rows ? static_cast<int8_t>(rows) : max_rows[isa][x];
     }
 
 private:
+    /** Kernels leave out zeros that scales of such a form have none of when they are expanded (generators/expand_scales.cpp). */
+    static constexpr int code_kind(const CodeLayout &codes) {
+        const bool in_offset = codes.kind <= ScaleKind::zero && codes.scale_dtype != DType::f32;
+        return (codes.bits == 8 ? 2 : 0) + (in_offset ? 0 : 1);
+    }
+
     static constexpr Kernel higher(Kernel of_one_row, int rows) {
         return static_cast<Kernel>(static_cast<int>(of_one_row) + rows - 1);
     }

@@ -14,6 +14,7 @@
 #include "core/row_iterator.h"
 #include "core/system/huge_pages.h"
 #include "cpu/backend.h"
+#include "cpu/linear/quantize.h"
 #include "layout/pack.h"
 
 namespace halyard {
@@ -35,11 +36,11 @@ class Packer {
 public:
     Packer(const PackSources &sources, const PackKernels &kernels, char *block)
         : sources_(sources), kernels_(kernels), transposed_(sources.layout == HALYARD_WEIGHT_OUT_IN),
-          matrices_(sources.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
+          matrices_(sources.form.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
           row_inputs_(row_inputs(sources.weight.dtype)), offset_(sources.unit_offset ? 1.0f : 0.0f),
           column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
-          column_bias_(column_sums_ + sources.geometry.panels * panel_width),
-          panel_data_(block + panels_offset(sources.geometry.panels)) {
+          column_bias_(column_sums_ + sources.form.geometry.panels * panel_width),
+          panel_data_(block + panels_offset(sources.form.geometry.panels)) {
         panels_.set_dim(0, panel_width, 1);
         panel_.set_dim(0, panel_width, 1);
         panel_.set_dim(1, 0, panel_width);
@@ -55,7 +56,7 @@ public:
         for (int64_t panel = begin; panel < end;) {
             const int count = group(panel, end);
             digest += pack_group(sources_.weight, 0, panel, count);
-            if (sources_.gated) {
+            if (sources_.form.gated) {
                 digest += pack_group(sources_.up, 1, panel, count);
             }
             panel += count;
@@ -80,8 +81,8 @@ private:
     int group(int64_t first, int64_t end) const {
         // The last panel may not be full, and is copied to a place where it is; so are elements too far apart for the
         // kernels' 32-bit indices.
-        const int64_t full = sources_.out_features / panel_width;
-        if (transposed_ || too_far_apart() || first >= full || sources_.in_features % row_inputs_ != 0) {
+        const int64_t full = sources_.form.out_features / panel_width;
+        if (transposed_ || too_far_apart() || first >= full || sources_.form.in_features % row_inputs_ != 0) {
             return 1;
         }
         const int64_t pitch = panel_pitch();
@@ -90,11 +91,11 @@ private:
     }
 
     /** From one panel of a matrix to its next, in what a row holds of a column. */
-    int64_t panel_pitch() const { return sources_.geometry.panel_bytes * matrices_ / (size_ * row_inputs_); }
+    int64_t panel_pitch() const { return sources_.form.geometry.panel_bytes * matrices_ / (size_ * row_inputs_); }
 
     bool too_far_apart() const {
         const int64_t steps = transposed_ ? panel_width : chunk_in_out;
-        const int64_t pitch = std::max(sources_.weight.strides[0], sources_.gated ? sources_.up.strides[0] : 0);
+        const int64_t pitch = std::max(sources_.weight.strides[0], sources_.form.gated ? sources_.up.strides[0] : 0);
         return pitch > (INT_MAX - max_chunk) / steps;
     }
 
@@ -109,9 +110,9 @@ private:
     uint64_t pack_group(const View &matrix, int which, int64_t first, int count) {
         const int64_t first_packed = first * matrices_ + which;
         const int64_t columns =
-            std::min<int64_t>(panel_width, sources_.out_features - first * panel_width);  // of a panel
-        const bool stage = columns < panel_width || too_far_apart() || sources_.in_features % row_inputs_ != 0 ||
-                           (transposed_ && sources_.in_features < min_transposed_inputs);
+            std::min<int64_t>(panel_width, sources_.form.out_features - first * panel_width);  // of a panel
+        const bool stage = columns < panel_width || too_far_apart() || sources_.form.in_features % row_inputs_ != 0 ||
+                           (transposed_ && sources_.form.in_features < min_transposed_inputs);
         for (int i = 0; i < count; i++) {
             XXH3_64bits_reset_withSeed(&hashes_[i], panel_seed(first_packed + i * matrices_));
             std::fill_n(sums_[i], panel_width, 0.0);
@@ -119,21 +120,21 @@ private:
         }
 
         int64_t inputs = 0;
-        for (int64_t k = 0; k < sources_.in_features; k += inputs) {
-            inputs = chunk(sources_.in_features - k);
+        for (int64_t k = 0; k < sources_.form.in_features; k += inputs) {
+            inputs = chunk(sources_.form.in_features - k);
             Piece piece = part_of(matrix, k, first * panel_width);
             if (stage) {
                 piece = staged(piece, inputs, columns);
             }
             char *target =
-                panel_data_ + first_packed * sources_.geometry.panel_bytes + input_bytes(k, sources_.weight.dtype);
+                panel_data_ + first_packed * sources_.form.geometry.panel_bytes + input_bytes(k, sources_.weight.dtype);
             move(piece, inputs, sources_.norm_weight.data ? sources_.norm_weight.data + k * size_ : nullptr, target,
                  count);
             if (columns < panel_width) {
                 clear_columns(target, inputs, columns);  // 0 times a norm's weight may be -0 or NaN
             }
             for (int i = 0; i < count; i++) {
-                const char *packed = target + i * matrices_ * sources_.geometry.panel_bytes;
+                const char *packed = target + i * matrices_ * sources_.form.geometry.panel_bytes;
                 add(kernels_.sums, packed, inputs, sums_[i]);
                 XXH3_64bits_update(&hashes_[i], packed, input_bytes(inputs, sources_.weight.dtype));
             }
@@ -250,37 +251,27 @@ private:
 
 /** Fills a block from sources that are in order. */
 void pack_block(const halyard_context &context, const PackSources &sources, char *block) {
-    const Geometry &geometry = sources.geometry;
+    const Geometry &geometry = sources.form.geometry;
     memset(block, 0, panels_offset(geometry.panels));
     const PackKernels kernels(sources.weight.dtype, sources.layout == HALYARD_WEIGHT_OUT_IN, best_isa(context.max_isa));
     std::atomic<uint64_t> digest{0};
-    run_ranges(context, geometry.panels / (sources.gated ? 2 : 1), geometry.bytes, [&](int64_t begin, int64_t end) {
-        digest.fetch_add(Packer(sources, kernels, block).pack(begin, end), std::memory_order_relaxed);
-    });
+    run_ranges(context, geometry.panels / (sources.form.gated ? 2 : 1), geometry.bytes,
+               [&](int64_t begin, int64_t end) {
+                   digest.fetch_add(Packer(sources, kernels, block).pack(begin, end), std::memory_order_relaxed);
+               });
 
-    PackedHeader header = {};
-    memcpy(header.magic, packed_magic, sizeof(packed_magic));
-    header.version = packed_version(sources.weight.dtype);
-    header.dtype = static_cast<uint32_t>(sources.weight.dtype);
-    header.gated = sources.gated;
-    header.norm_folded = sources.norm_folded;
-    header.in_features = sources.in_features;
-    header.out_features = sources.out_features;
-    header.bytes = geometry.bytes;
-    header.payload_checksum = digest.load(std::memory_order_relaxed) + prefix_digest(block, geometry.panels);
-    header.header_checksum = header_digest(header);
-    memcpy(block, &header, sizeof(header));
+    write_header(block, sources.form, digest.load(std::memory_order_relaxed));
 }
 
 }  // namespace
 
 int64_t cpu::packed_bytes(const PackSources &sources) {
-    return sources.geometry.bytes;
+    return sources.form.geometry.bytes;
 }
 
 void cpu::pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
                halyard_weights **weights) {
-    const int64_t needed = sources.geometry.bytes;
+    const int64_t needed = sources.form.geometry.bytes;
     if (memory) {
         if (reinterpret_cast<uintptr_t>(memory) % block_alignment != 0) {
             check.fail(HALYARD_INVALID_ARGUMENT, "memory is misaligned: the address must be a multiple of %d",
@@ -306,8 +297,19 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights", static_cast<long long>(needed));
         return;
     }
-    pack_block(context, sources, block);
-    view_block(*handle, block, sources.geometry);
+    if (sources.form.codes) {
+        quantize(check, context, sources, block);
+    } else {
+        pack_block(context, sources, block);
+    }
+    if (check.failed()) {
+        if (!memory) {
+            munmap(block, needed);
+        }
+        free(handle);
+        return;
+    }
+    view_block(*handle, block, sources.form.geometry);
     handle->owner = memory ? halyard_weights::Owner::caller : halyard_weights::Owner::mapping;
     handle->mapped = memory ? nullptr : block;
     handle->mapped_bytes = memory ? 0 : needed;

@@ -29,8 +29,8 @@ public:
           block_(block), size_(size_of(sources.weight.dtype)) {}
 
     void run() {
-        const int64_t ones_bytes = rounded_up(sources_.in_features * size_, 4),
-                      vector_bytes = sources_.in_features * size_;
+        const int64_t ones_bytes = rounded_up(sources_.form.in_features * size_, 4),
+                      vector_bytes = sources_.form.in_features * size_;
         Workspace workspace(context_, {true, launches_.ordinal()});
         const auto one_for_each = workspace.book(ones_bytes), weight_copy = workspace.book(vector_bytes),
                    bias_copy = workspace.book(vector_bytes),
@@ -45,7 +45,7 @@ public:
         constexpr float one = 1.0f;
         copy(block_ + 3 * m_.vector_bytes, 0, &one, 0, sizeof(one), 1, false);
         place(sources_.weight, 0);
-        if (sources_.gated) {
+        if (sources_.form.gated) {
             place(sources_.up, m_.up_column);
         }
         if (sources_.norm_bias.data) {
@@ -93,7 +93,7 @@ private:
         DeviceProduct p;
         p.rows = 1;
         p.columns = m_.columns;
-        p.depth = sources_.in_features;
+        p.depth = sources_.form.in_features;
         p.dtype = sources_.weight.dtype;
         p.y_dtype = DType::f32;
         p.x = vector;
@@ -110,9 +110,9 @@ private:
     void fold(const char *norm_weight) {
         Buffer<2> w;
         Buffer<1> factor;
-        factor.set(norm_weight, sources_.in_features);
+        factor.set(norm_weight, sources_.form.in_features);
         const float offset = sources_.unit_offset ? 1.0f : 0.0f;
-        const int64_t width = m_.transposed ? sources_.in_features : m_.columns;
+        const int64_t width = m_.transposed ? sources_.form.in_features : m_.columns;
         constexpr int64_t max_grid_rows = 65535, addressable = int64_t{1} << 30;
         const int64_t most = std::max<int64_t>(1, std::min(max_grid_rows, addressable / m_.pitch));
         for (int64_t row = 0; row < m_.rows; row += most) {
@@ -142,10 +142,10 @@ private:
 DeviceMatrix::DeviceMatrix(const PackSources &sources) {
     const int64_t size = size_of(sources.weight.dtype), aligned = row_alignment / size;
     transposed = sources.layout == HALYARD_WEIGHT_OUT_IN;
-    up_column = sources.gated ? rounded_up(sources.out_features, aligned) : 0;
-    columns = up_column + sources.out_features;
-    rows = transposed ? columns : sources.in_features;
-    pitch = rounded_up(transposed ? sources.in_features : columns, aligned);
+    up_column = sources.form.gated ? rounded_up(sources.form.out_features, aligned) : 0;
+    columns = up_column + sources.form.out_features;
+    rows = transposed ? columns : sources.form.in_features;
+    pitch = rounded_up(transposed ? sources.form.in_features : columns, aligned);
     vector_bytes = rounded_up(columns * static_cast<int64_t>(sizeof(float)), piece_alignment);
     matrix_offset = 3 * vector_bytes + piece_alignment;
     bytes = matrix_offset + rounded_up(rows * pitch * size, piece_alignment);
@@ -193,10 +193,10 @@ void pack(Checker &check, const halyard_context &context, const PackSources &sou
         Packing(launches, context, sources, matrix, block).run();
     }
     handle->dtype = sources.weight.dtype;
-    handle->gated = sources.gated;
-    handle->norm_folded = sources.norm_folded;
-    handle->in_features = sources.in_features;
-    handle->out_features = sources.out_features;
+    handle->gated = sources.form.gated;
+    handle->norm_folded = sources.form.norm_folded;
+    handle->in_features = sources.form.in_features;
+    handle->out_features = sources.form.out_features;
     handle->on_cuda = true;
     handle->device_id = sources.device_id;
     handle->transposed = matrix.transposed;

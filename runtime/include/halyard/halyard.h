@@ -425,7 +425,8 @@ HALYARD_API halyard_status halyard_cast(const halyard_context *context, const DL
 /** @defgroup weights Weights of linear layers
  *
  *  A weight matrix is packed once into the form the kernels read: panels 16 outputs wide, input by input, in the
- *  dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers). The packed bytes
+ *  dtype of its source (f32, f16 or bf16 stay as they are in memory and are widened in registers), or in codes of 8 or 4
+ *  bits, if it is quantized. The packed bytes
  *  are the same on every CPU target, hold no pointers, and are what a file of weights holds.
  *  @{ */
 
@@ -437,6 +438,24 @@ typedef enum halyard_weight_layout HALYARD_AS_INT {
     HALYARD_WEIGHT_OUT_IN = 0, /**< [out_features, in_features]: torch.nn.Linear, safetensors */
     HALYARD_WEIGHT_IN_OUT = 1, /**< [in_features, out_features]: GPT-2's Conv1D */
 } halyard_weight_layout;
+
+/** Codes in place of a matrix of f32, f16 or bf16, by rounding to nearest. Each group of inputs of an output has a scale d:
+ *  - symmetric, 8 bits: d = max |w| / 127, q = round(w / d) + 128; a weight is d (q - 128). As ggml's Q8_0.
+ *  - symmetric, 4 bits: d = (the first w of the largest magnitude) / -8, q = min(15, trunc(w / d + 8.5)); d (q - 8). As Q4_0.
+ *  - asymmetric: lo and hi being the least and the largest w and 0, d = (hi - lo) / (2^bits - 1), z = round(-lo / d),
+ *    q = round(w / d) + z, both within 0 .. 2^bits - 1; d (q - z).
+ *
+ *  In f32, each operation rounded; w / d is w times 1 / d, halves are rounded away from 0, and a |d| below 2^-126 is 0 and makes
+ *  every w / d 0. Scales are stored rounded to scale_dtype, of which codes take no notice. NaN, Inf and numbers too large for
+ *  scales (65504, and 2^100 in any dtype) are refused.
+ *
+ *  Products have the bits of the same call with the matrix of these values packed in f32, on every instruction set. */
+typedef struct halyard_quantization {
+    int bits;               /**< of a code: 8 or 4; 0: no codes, and no other field counts */
+    int group;              /**< inputs that share a scale: 16, 32, 64, 128, 256, or 0: all of them */
+    int asymmetric;         /**< not 0: each group has a zero too */
+    DLDataType scale_dtype; /**< all zero: f16 */
+} halyard_quantization;
 
 /** What halyard_weights_pack does beside packing. All zero (or a null pointer for the whole) means: [out, in], one
  *  matrix, nothing folded. */
@@ -457,16 +476,32 @@ typedef struct halyard_pack_options {
     /** Where the packed matrix is to be: all zero: on the device that `weight` is on; else that of a CUDA device, to which a
      *  matrix in the memory of the process is copied. */
     DLDevice device;
+    /** For processors, without a norm to be folded. */
+    halyard_quantization quantization;
 } halyard_pack_options;
+
+/** How quantized weights come of their codes q, scales and the like, of which every group of inputs of an output has its own.
+ *  In f32: differences and products of scales are exact, and the rest is one fused multiply-add. */
+typedef enum halyard_scale_kind HALYARD_AS_INT {
+    HALYARD_SCALE_PLAIN = 0,      /**< s * (q - 2^(bits - 1)) */
+    HALYARD_SCALE_ZERO = 1,       /**< s * (q - z), z from 0 to 255 */
+    HALYARD_SCALE_MIN = 2,        /**< s * q + m, s and m f16 or bf16 */
+    HALYARD_SCALE_TWO_LEVELS = 3, /**< (d * sc) * q - (dmin * mn), d and dmin f16 for 256 inputs, sc and mn u8 for 32 */
+    HALYARD_SCALE_TWO_LEVELS_SIGNED = 4, /**< (d * sc) * (q - 128), d f16 for 256 inputs, sc s8 for 16; 8 bits */
+} halyard_scale_kind;
 
 /** What packed weights are. */
 typedef struct halyard_weights_info {
     int64_t in_features;  /**< inputs */
     int64_t out_features; /**< outputs: of one matrix, where gate and up are interleaved */
-    DLDataType dtype;     /**< of the source */
+    DLDataType dtype;     /**< of the source; f32 of quantized weights, which their values are */
     int gated;            /**< 1: gate and up, interleaved */
     int norm_folded;      /**< 1: packed with norm_weight, norm_bias or norm_unit_offset */
     int64_t bytes;        /**< of the packed form: header, column sums, panels */
+    int code_bits;        /**< of quantized weights 8 or 4, else 0, as are the fields that follow */
+    int code_group; /**< inputs that have one scale, of two levels that of the lower one: 16 to 256; 0: all of them */
+    halyard_scale_kind scale_kind;
+    DLDataType scale_dtype; /**< of s and m, or of d and dmin */
 } halyard_weights_info;
 
 /* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded

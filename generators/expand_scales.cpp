@@ -1,0 +1,99 @@
+// The scales of panels of quantized weights (runtime/layout/code_panels.h) as the kernels that take codes read them:
+// expanded(column, vector, group, panel), the vectors being zero, scale and offset of fma(code - zero, scale, offset). Codes
+// and zeros are code_raise() larger there than they are stored.
+//
+// Where nothing is added to s (q - z), and scales are of 16 bits, the zero is 0 and the offset -z s, which is exact: kernels
+// may then leave the zero out.
+#include "Halide.h"
+
+#include "math.h"
+#include "runtime/layout/codes.h"
+#include "runtime/layout/matmul.h"
+#include "schedules/kernel_tensors.h"
+#include "schedules/pack.h"
+
+namespace halyard {
+namespace {
+
+using namespace Halide;
+
+class ExpandScales : public Generator<ExpandScales> {
+public:
+    KernelTensors tensors;  // dtype: of the scales
+    GeneratorParam<ScaleKind> kind{"kind",
+                                   ScaleKind::plain,
+                                   {{"plain", ScaleKind::plain},
+                                    {"zero", ScaleKind::zero},
+                                    {"minimum", ScaleKind::minimum},
+                                    {"two_levels", ScaleKind::two_levels},
+                                    {"two_levels_signed", ScaleKind::two_levels_signed}}};
+    schedules::PackParams params;  // of the family; it has nothing to choose here
+
+    // [group][column] of a k block, of as many panels.
+    Input<Buffer<void, 3>> scales{"scales"}, minima{"minima"};
+    Input<Buffer<uint8_t, 3>> factors{"factors"}, zeros{"zeros"};
+    Input<float> raise{"raise"};            // code_raise()
+    Input<float> plain_zero{"plain_zero"};  // the code of 0, where that is the same everywhere
+    Output<Buffer<float, 4>> expanded{"expanded"};
+
+    void configure() { tensors.configure(*this, scales, minima); }
+
+    void generate() {
+        const bool two_levels = kind == ScaleKind::two_levels || kind == ScaleKind::two_levels_signed;
+        const int groups_of_scale = kind == ScaleKind::two_levels ? super_group / 32 : super_group / 16;
+        const Storage storage = tensors.storage();
+        const Expr wide_group = two_levels ? group / groups_of_scale : group;
+        const Expr s = storage.widen(scales(column, wide_group, panel)),
+                   m = storage.widen(minima(column, wide_group, panel));
+        const Expr factor = factors(column, group, panel), stored_zero = cast<float>(zeros(column, group, panel));
+        Expr zero, scale = s, offset = 0.0f;
+        switch (kind) {
+        case ScaleKind::plain:
+            zero = plain_zero;
+            break;
+        case ScaleKind::zero:
+            zero = stored_zero;
+            break;
+        case ScaleKind::minimum:
+            zero = 0.0f;
+            offset = m;
+            break;
+        case ScaleKind::two_levels:
+            zero = 0.0f;
+            scale = s * cast<float>(factor);
+            offset = -(m * stored_zero);
+            break;
+        case ScaleKind::two_levels_signed:
+            zero = plain_zero;
+            scale = s * cast<float>(reinterpret<int8_t>(factor));
+        }
+        zero = zero + raise;
+        if ((kind == ScaleKind::plain || kind == ScaleKind::zero) && tensors.dtype != DType::f32) {
+            offset = -(zero * scale);
+            zero = 0.0f;
+        }
+        expanded(column, vector, group, panel) = mux(vector, {zero, scale, offset});
+    }
+
+    void schedule() {
+        begin_at_zero(scales, minima, factors, zeros, expanded);
+        for (OutputImageParam each :
+             {OutputImageParam(scales), OutputImageParam(minima), OutputImageParam(factors), OutputImageParam(zeros)}) {
+            each.dim(0).set_extent(panel_width);
+            each.dim(1).set_stride(panel_width);
+        }
+        expanded.dim(0).set_extent(panel_width);
+        expanded.dim(1).set_extent(scale_vectors).set_stride(panel_width);
+        expanded.dim(2).set_stride(scale_vectors * panel_width);
+        tensors.begin_schedule(*this);
+        schedules::expand_scales({expanded, column, vector}, get_target());
+    }
+
+private:
+    Var column{"column"}, vector{"vector"}, group{"group"}, panel{"panel"};
+};
+
+}  // namespace
+}  // namespace halyard
+
+HALIDE_REGISTER_GENERATOR(halyard::ExpandScales, expand_scales)
