@@ -53,14 +53,16 @@ struct Neutral {
 
 constexpr Neutral neutral;
 
-int64_t find_block_rows() {
+int64_t half_of_second_level_cache() {
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const int64_t rows = (cache > 0 ? cache : 512 * 1024) / 2 / (x_pitch * static_cast<int64_t>(sizeof(float)));
-    return std::max<int64_t>(max_tile_rows, std::min<int64_t>(rows, max_block_rows) / max_tile_rows * max_tile_rows);
+    return (cache > 0 ? cache : 512 * 1024) / 2;
 }
 
 struct Blocks {
-    const int64_t rows = find_block_rows();
+    const int64_t bytes = half_of_second_level_cache();
+    const int64_t rows = std::max<int64_t>(
+        max_tile_rows, std::min<int64_t>(bytes / (x_pitch * static_cast<int64_t>(sizeof(float))), max_block_rows) /
+                           max_tile_rows * max_tile_rows);
 };
 
 HALYARD_AT_LOAD const Blocks blocks_of_x;
@@ -500,10 +502,10 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
         return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
     };
     if (is_amx(isa_, x.form)) {
-        // Where the rows do not stay in the second-level cache, they are read less often where more panels take them. A
-        // single tile of rows is small, and reads memory a tenth faster in fewer panels at a time. Every thread is to get
-        // some groups.
-        call.tile_panels = tiling.tiles == 1 ? max_tile_panels : max_group_panels;
+        // Where x does not stay in the second-level cache, it is read less often where more panels take it; where it does,
+        // fewer read memory a tenth faster. Every thread is to get some groups.
+        const bool in_cache = BlockedRows::bytes(x.form, x.rows, weights.in_features) <= blocks_of_x.bytes;
+        call.tile_panels = in_cache ? max_tile_panels : max_group_panels;
         while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
             call.tile_panels /= 2;
         }
