@@ -19,7 +19,8 @@ namespace halyard::amx {
 namespace {
 
 constexpr int tile_pairs = 16;
-constexpr int line_bytes = 64;  // of a row of a tile
+constexpr int block_steps = k_block / (2 * tile_pairs);  // tiles of inputs in a block of x
+constexpr int line_bytes = 64;                           // of a row of a tile
 constexpr int weight_tile_bytes = tile_pairs * line_bytes;
 constexpr int panel_sum_bytes = panel_width * sizeof(float);
 
@@ -65,7 +66,7 @@ struct alignas(64) Configuration {
 struct Operands {
     const char *x, *w, *so_far;
     char *sum;
-    int64_t x_row, x_tile, w_panel, sum_row, sum_tile;
+    int64_t x_row, x_tile, x_block, w_panel, sum_row, sum_tile;
     const char *next;  // weights that come after those of these panels, to prefetch meanwhile
     int next_step;     // bytes of each panel for each pair of inputs of a tile of rows, of many
     int steps;         // tiles of inputs
@@ -93,9 +94,9 @@ void multiply(const Operands &o) {
         }
     }
     const char *x = o.x, *w = o.w, *next = o.next;
-    const int64_t x_row = o.x_row, x_tile = o.x_tile, w_panel = o.w_panel;
+    const int64_t x_block = o.x_block, x_row = o.x_row, x_tile = o.x_tile, w_panel = o.w_panel;
     const int next_lines = (tiles * tile_pairs * o.next_step + line_bytes - 1) / line_bytes;
-    for (int step = 0; step < o.steps; step++, x += line_bytes, w += weight_tile_bytes) {
+    for (int step = 0; step < o.steps; step++) {
         // The first-level cache is for the weights, which the next rows need again.
         load_past_cache<4>(x, x_row);
         load<6>(w, line_bytes);
@@ -125,6 +126,8 @@ void multiply(const Operands &o) {
                 }
             }
         }
+        x += (step + 1) % block_steps != 0 ? line_bytes : x_block - (block_steps - 1) * line_bytes;
+        w += weight_tile_bytes;
     }
     store<0>(o.sum, o.sum_row);
     if constexpr (panels > 1) {
@@ -188,6 +191,7 @@ extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
     o.x = reinterpret_cast<const char *>(x.host);
     o.x_row = x.dim[1].stride * element;
     o.x_tile = x.dim[2].stride * element;
+    o.x_block = tiles * o.x_tile;
     o.w = reinterpret_cast<const char *>(w.host);
     o.w_panel = w.dim[2].stride * element;
     o.so_far = reinterpret_cast<const char *>(so_far.host);
@@ -204,7 +208,7 @@ extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
     }
     if (const int rest = pairs % tile_pairs; rest > 0) {
         if (o.steps > 0) {
-            o.x += o.steps * line_bytes;
+            o.x += o.steps / block_steps * o.x_block + o.steps % block_steps * line_bytes;
             o.w += o.steps * weight_tile_bytes;
             o.so_far = o.sum;
             o.first = false;
