@@ -56,23 +56,27 @@ struct Neutral {
 
 constexpr Neutral neutral;
 
-int64_t find_block_rows() {
+int64_t half_of_second_level_cache() {
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const int64_t rows = (cache > 0 ? cache : 512 * 1024) / 2 / (x_pitch * static_cast<int64_t>(sizeof(float)));
-    return std::max<int64_t>(max_tile_rows, std::min<int64_t>(rows, max_block_rows) / max_tile_rows * max_tile_rows);
+    return (cache > 0 ? cache : 512 * 1024) / 2;
 }
 
-struct Blocks {
-    const int64_t rows = find_block_rows();
+struct Caches {
+    const int64_t half_of_second = half_of_second_level_cache();
 };
 
-HALYARD_AT_LOAD const Blocks blocks_of_x;
+HALYARD_AT_LOAD const Caches caches;
+
+int64_t rows_in_cache() {
+    const int64_t rows = caches.half_of_second / (x_pitch * static_cast<int64_t>(sizeof(float)));
+    return std::max<int64_t>(max_tile_rows, std::min<int64_t>(rows, max_block_rows) / max_tile_rows * max_tile_rows);
+}
 
 }  // namespace
 
 int64_t block_rows(int64_t rows) {
     const int64_t chosen = rows <= max_block_rows ? parameters.gemm_block_rows_256 : parameters.gemm_block_rows;
-    return chosen > 0 ? chosen : blocks_of_x.rows;
+    return chosen > 0 ? chosen : rows_in_cache();
 }
 
 int threads_for(const halyard_context &context, int64_t bytes) {
@@ -240,6 +244,7 @@ struct Product::Call {
     bool prefetch4;               // many tiles of rows
     int tile_panels;              // of a kernel call
     int group_panels;             // whose sums are held at a time
+    int64_t depth;                // inputs of a kernel call
     int64_t groups, task_groups;  // of all, and of those a thread takes at a time
     int threads;
     char *scratch;  // of each thread a share and the worker's part
@@ -287,10 +292,10 @@ public:
         const int64_t begin = group * call_.group_panels, end = std::min(begin + call_.group_panels, weights_.panels);
         for (int64_t panel = begin; panel < end; panel += call_.tile_panels) {
             const int64_t panels = std::min<int64_t>(call_.tile_panels, end - panel);
-            for (int64_t k = 0; k < weights_.in_features; k += k_block) {
+            for (int64_t k = 0; k < weights_.in_features; k += call_.depth) {
                 const char *after = address(panel, k);
-                if (k + k_block < weights_.in_features) {
-                    after = address(panel, k + k_block);
+                if (k + call_.depth < weights_.in_features) {
+                    after = address(panel, k + call_.depth);
                 } else if (panel + panels < end) {
                     after = address(panel + panels, 0);
                 } else if (following >= 0) {
@@ -353,7 +358,7 @@ private:
     }
 
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
-        const int64_t depth = std::min<int64_t>(k_block, weights_.in_features - k);
+        const int64_t depth = std::min<int64_t>(call_.depth, weights_.in_features - k);
         const Tiling &tiling = call_.tiling;
         take_weights(panel, panels, k, depth);
         sum_.set_data(sums);
@@ -568,6 +573,7 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
               false,
               0,
               0,
+              k_block,
               0,
               0,
               0,
@@ -576,10 +582,13 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
         return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
     };
     if (is_amx(isa_, x.form)) {
-        // Where the rows do not stay in the second-level cache, they are read less often where more panels take them. A
-        // single tile of rows is small, and reads memory a tenth faster in fewer panels at a time. Every thread is to get
-        // some groups.
-        call.tile_panels = tiling.tiles == 1 ? max_tile_panels : max_group_panels;
+        // Where x does not stay in the second-level cache, it is read less often where more panels take it; where it does,
+        // fewer read memory a tenth faster. Every thread is to get some groups. With a single tile of rows, weights that
+        // come from beyond that cache are read another tenth faster without k blocks.
+        const bool x_in_cache = BlockedRows::bytes(x.form, x.rows, weights.in_features) <= caches.half_of_second;
+        const bool weights_in_cache = weights.panels * weights.panel_bytes() <= threads_ * caches.half_of_second;
+        call.depth = tiling.tiles == 1 && !weights_in_cache ? weights.in_features : k_block;
+        call.tile_panels = x_in_cache ? max_tile_panels : max_group_panels;
         while (call.tile_panels > 4 && weights.panels < int64_t{2} * threads_ * call.tile_panels) {
             call.tile_panels /= 2;
         }
