@@ -76,12 +76,14 @@ private:
     HALYARD_INLINE void add(const uint32x4_t (&x)[row_pairs], const Earlier &earlier, const Later &later) {
         unrolled<panel_vectors>([&](auto vector) HALYARD_INLINE {
             const uint32x4_t first = earlier(vector * lanes), second = later(vector * lanes);
-            const uint32x4_t columns[] = {vzip1q_u32(first, second), vzip2q_u32(first, second)};
-            unrolled<2 * row_pairs>([&](auto i) HALYARD_INLINE {
-                constexpr int row_pair = i % row_pairs, side = i / row_pairs;
-                float32x4_t sum = of[row_pair * column_pairs + 2 * vector + side];
-                __asm__("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(x[row_pair]), "w"(columns[side]));
-                of[row_pair * column_pairs + 2 * vector + side] = sum;
+            unrolled<2>([&](auto side) HALYARD_INLINE {
+                const uint32x4_t columns = side() == 0 ? vzip1q_u32(first, second) : vzip2q_u32(first, second);
+                unrolled<row_pairs>([&](auto i) HALYARD_INLINE {
+                    float32x4_t sum = of[i * column_pairs + 2 * vector + side];
+                    // volatile: in this order, or compilers zip more than there are registers for.
+                    __asm__ volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(x[i]), "w"(columns));
+                    of[i * column_pairs + 2 * vector + side] = sum;
+                });
             });
         });
     }
