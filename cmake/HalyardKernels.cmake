@@ -112,9 +112,10 @@ function(halyard_kernel name signature family generator)
                 list(APPEND HALYARD_WRITTEN_KERNELS "${source}")
                 list(REMOVE_DUPLICATES HALYARD_WRITTEN_KERNELS)
                 if(HALYARD_ASSEMBLE_${isa})
-                    # GCC goes to the stack if it schedules before it allocates registers, or peels loops, as with -O3.
+                    # Compilers go to the stack if they schedule before they allocate registers, GCC also if it peels loops
+                    # as with -O3.
                     set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS
-                        "${HALYARD_ASSEMBLE_${isa}};-O2;$<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>")
+                        "${HALYARD_ASSEMBLE_${isa}};-O2;$<IF:$<CXX_COMPILER_ID:GNU>,-fno-schedule-insns,-mllvm;-enable-misched=false>")
                 endif()
                 continue()
             endif()

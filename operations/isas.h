@@ -13,7 +13,7 @@ namespace isa_named {
 constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512,
                       avx512_bf16 = HALYARD_ISA_AVX512_BF16, amx = HALYARD_ISA_AMX;
 constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16, neon_bf16 = HALYARD_ISA_NEON_BF16,
-                      neon_bfdot = HALYARD_ISA_NEON_BFDOT;
+                      neon_bfdot = HALYARD_ISA_NEON_BFDOT, neon_bfmmla = HALYARD_ISA_NEON_BFMMLA;
 }  // namespace isa_named
 
 /** Weakest first. */
@@ -26,7 +26,7 @@ constexpr halyard_isa weakest_isa = *std::begin(built_isas), strongest_isa = *st
 
 /** Whether products of bf16 have bits of their own. */
 constexpr bool rounds_otherwise(halyard_isa isa) {
-    return isa == HALYARD_ISA_AMX || isa == HALYARD_ISA_NEON_BFDOT;
+    return isa == HALYARD_ISA_AMX || isa == HALYARD_ISA_NEON_BFDOT || isa == HALYARD_ISA_NEON_BFMMLA;
 }
 
 /** Those of this machine that have fused multiply-add and, whatever the types, the same bits. */

@@ -110,8 +110,9 @@ double bytes_moved(Stream stream) {
 
 const StreamTable &streams_of(halyard_isa isa) {
 #if defined(__aarch64__)
-    return isa == HALYARD_ISA_NEON_BFDOT ? streams_neon_bfdot
-                                         : streams_neon;  // BFMLALB multiplies as many values as FMLA
+    return isa == HALYARD_ISA_NEON_BFMMLA  ? streams_neon_bfmmla
+           : isa == HALYARD_ISA_NEON_BFDOT ? streams_neon_bfdot
+                                           : streams_neon;  // BFMLALB multiplies as many values as FMLA
 #else
     return isa == HALYARD_ISA_AMX           ? streams_amx
            : isa == HALYARD_ISA_AVX512_BF16 ? streams_avx512_bf16
@@ -125,7 +126,7 @@ halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype) {
     if (dtype == operations::Dtype::bf16) {
         return isa;
     }
-    return isa == HALYARD_ISA_NEON_BFDOT                              ? HALYARD_ISA_NEON_BF16
+    return isa >= HALYARD_ISA_NEON_BFDOT                              ? HALYARD_ISA_NEON_BF16
            : isa == HALYARD_ISA_AVX512_BF16 || isa == HALYARD_ISA_AMX ? HALYARD_ISA_AVX512
                                                                       : isa;
 }

@@ -15,7 +15,9 @@ namespace {
 
 // What the compiler's vector types leave to say of an instruction set.
 #if defined(__aarch64__)
-#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#if defined(HALYARD_BENCH_BFMMLA)
+#define HALYARD_BENCH_TABLE streams_neon_bfmmla
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define HALYARD_BENCH_TABLE streams_neon_bfdot
 #else
 #define HALYARD_BENCH_TABLE streams_neon
@@ -225,12 +227,17 @@ inline Floats step(const Floats &x, const Floats &zeros) {
 }
 constexpr float operand = 0.0f;
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#if defined(HALYARD_BENCH_BFMMLA)
+constexpr int pair = 4;
+#else
 constexpr int pair = 2;
+#endif
 
-/** The same. */
+/** The same, of one or of two pairs. */
 inline Floats step(const Floats &x, const Floats &zeros) {
     const auto pairs = reinterpret_cast<bfloat16x8_t>(zeros);
-    return reinterpret_cast<Floats>(vbfdotq_f32(reinterpret_cast<float32x4_t>(x), pairs, pairs));
+    const auto sum = reinterpret_cast<float32x4_t>(x);
+    return reinterpret_cast<Floats>(pair == 4 ? vbfmmlaq_f32(sum, pairs, pairs) : vbfdotq_f32(sum, pairs, pairs));
 }
 constexpr float operand = 0.0f;
 #else

@@ -34,7 +34,8 @@ constexpr struct {
                   {HALYARD_ISA_NEON, "neon"},
                   {HALYARD_ISA_NEON_FP16, "neon_fp16"},
                   {HALYARD_ISA_NEON_BF16, "neon_bf16"},
-                  {HALYARD_ISA_NEON_BFDOT, "neon_bfdot"}};
+                  {HALYARD_ISA_NEON_BFDOT, "neon_bfdot"},
+                  {HALYARD_ISA_NEON_BFMMLA, "neon_bfmmla"}};
 
 // [kernel][isa][dtype], flat
 constexpr KernelFunction variants[] = {

@@ -62,7 +62,7 @@ namespace isa_named {
 constexpr halyard_isa sse41 = HALYARD_ISA_SSE41, avx2 = HALYARD_ISA_AVX2, avx512 = HALYARD_ISA_AVX512,
                       avx512_bf16 = HALYARD_ISA_AVX512_BF16, amx = HALYARD_ISA_AMX;
 constexpr halyard_isa neon = HALYARD_ISA_NEON, neon_fp16 = HALYARD_ISA_NEON_FP16, neon_bf16 = HALYARD_ISA_NEON_BF16,
-                      neon_bfdot = HALYARD_ISA_NEON_BFDOT;
+                      neon_bfdot = HALYARD_ISA_NEON_BFDOT, neon_bfmmla = HALYARD_ISA_NEON_BFMMLA;
 }  // namespace isa_named
 
 /** The instruction sets that this library is built for, all of one processor, in the order of halyard_isa. */

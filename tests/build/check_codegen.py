@@ -15,9 +15,9 @@ import sys
 
 ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
 WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", "amx": "zmm", "neon": "v", "neon_fp16": "v",
-          "neon_bf16": "v", "neon_bfdot": "v"}
+          "neon_bf16": "v", "neon_bfdot": "v", "neon_bfmmla": "v"}
 # Those that have kernels of their own only where they differ from those of another.
-PARTIAL = {"avx512_bf16", "amx", "neon_fp16", "neon_bf16", "neon_bfdot"}
+PARTIAL = {"avx512_bf16", "amx", "neon_fp16", "neon_bf16", "neon_bfdot", "neon_bfmmla"}
 OBJECT = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
@@ -42,7 +42,7 @@ class X86:
 class Arm:
     calls = ("bl", "b")
     scalar_fma = re.compile(r"^fn?m(?:add|sub)$")
-    product = re.compile(r"\t(?:fmla|bfmlal[bt]|bfdot)\tv")
+    product = re.compile(r"\t(?:fmla|bfmlal[bt]|bfdot|bfmmla)\tv")
     stack = "[sp"
     fetch, other_fetch = "pldl2keep", "pldl1strm"
 

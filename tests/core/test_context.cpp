@@ -41,9 +41,9 @@ TEST(Queries, VersionIsThatOfTheProject) {
 
 TEST(Queries, InstructionSets) {
     // The values are promised to stay.
-    const std::map<int, const char *> names = {{10, "sse41"},       {20, "avx2"},       {30, "avx512"},
-                                               {40, "avx512_bf16"}, {50, "amx"},        {110, "neon"},
-                                               {120, "neon_fp16"},  {130, "neon_bf16"}, {140, "neon_bfdot"}};
+    const std::map<int, const char *> names = {
+        {10, "sse41"}, {20, "avx2"},       {30, "avx512"},     {40, "avx512_bf16"}, {50, "amx"},
+        {110, "neon"}, {120, "neon_fp16"}, {130, "neon_bf16"}, {140, "neon_bfdot"}, {150, "neon_bfmmla"}};
     ASSERT_EQ(halyard_isa_count(), static_cast<int>(names.size()));
     int index = 0;
     for (const auto &[value, name] : names) {

@@ -36,7 +36,8 @@ TEST_P(Pairs, ResultsAreThoseOfTheModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Pairs,
-                         testing::Values(HALYARD_ISA_AVX512_BF16, HALYARD_ISA_NEON_BF16, HALYARD_ISA_NEON_BFDOT),
+                         testing::Values(HALYARD_ISA_AVX512_BF16, HALYARD_ISA_NEON_BF16, HALYARD_ISA_NEON_BFDOT,
+                                         HALYARD_ISA_NEON_BFMMLA),
                          [](const auto &info) { return std::string(halyard_isa_name(info.param)); });
 
 }  // namespace

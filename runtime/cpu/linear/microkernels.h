@@ -28,7 +28,7 @@ constexpr bool is_amx(halyard_isa isa, XForm x) {
 
 /** Whether products of pairs have the bits of products of f32, but for denormals. */
 constexpr bool keeps_bits(halyard_isa isa) {
-    return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT;
+    return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT && isa != HALYARD_ISA_NEON_BFMMLA;
 }
 
 /** Tiles by instruction set, form of x, dtype of the weights, kind (prefetch4 or not) and rows. */

@@ -126,14 +126,15 @@ typedef enum halyard_isa HALYARD_AS_INT {
     HALYARD_ISA_NEON_BF16 = 130,  /**< "neon_bf16":   products of bf16 by BFMLALT and BFMLALB, else as "neon_fp16"
                                       (Cortex-A510, A710 and X2 and later, Neoverse V1 and N2 and later) */
     HALYARD_ISA_NEON_BFDOT = 140, /**< "neon_bfdot":  the same by BFDOT, with bits of their own (the same processors) */
+    HALYARD_ISA_NEON_BFMMLA = 150, /**< "neon_bfmmla": the same by BFMMLA too, with the bits of "neon_bfdot" */
 } halyard_isa;
 
 /** Number of values of halyard_isa, those of other processors included. */
 HALYARD_API int halyard_isa_count(void);
 /** The values of halyard_isa in ascending order, for `index` from 0 to halyard_isa_count() - 1; -1 for others. */
 HALYARD_API halyard_isa halyard_isa_at(int index);
-/** "sse41", "avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_fp16", "neon_bf16", "neon_bfdot"; null if `isa` is not a
- *  value of the enumeration. */
+/** "sse41", "avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_fp16", "neon_bf16", "neon_bfdot",
+ *  "neon_bfmmla"; null if `isa` is not a value of the enumeration. */
 HALYARD_API const char *halyard_isa_name(halyard_isa isa);
 /** 1 if this library holds the variant and this CPU and operating system can run it, else 0. For HALYARD_ISA_AMX the system is
  *  asked for permission, as it is by the first call that may use it. */

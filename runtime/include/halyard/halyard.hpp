@@ -76,6 +76,7 @@ enum class Isa {
     neon_fp16 = HALYARD_ISA_NEON_FP16,      ///< ARMv8.2 with half-precision arithmetic
     neon_bf16 = HALYARD_ISA_NEON_BF16,      ///< products of bf16 by BFMLALT and BFMLALB
     neon_bfdot = HALYARD_ISA_NEON_BFDOT,    ///< products of bf16 by BFDOT
+    neon_bfmmla = HALYARD_ISA_NEON_BFMMLA,  ///< products of bf16 by BFMMLA too
 };
 
 /// Its name, as halyard_isa_name() lists them: "avx512", "neon".

@@ -38,18 +38,19 @@ bool multiplies_bf16() {
 #endif
 }
 
-/** Whether Apple made it. Linux answers in place of the processor's register, which programs may not read. */
-bool is_apples() {
+constexpr uint64_t arm = 0x41, apple = 0x61;
+
+/** Who designed it, 0 if that is not said. Linux answers in place of the processor's register, which programs may not read. */
+uint64_t designer() {
 #if defined(__APPLE__)
-    return true;
+    return apple;
 #else
     if ((getauxval(AT_HWCAP) & HWCAP_CPUID) == 0) {
-        return false;
+        return 0;
     }
     uint64_t main_id;
     __asm__("mrs %0, MIDR_EL1" : "=r"(main_id));
-    constexpr uint64_t apple = 0x61;
-    return (main_id >> 24 & 0xff) == apple;
+    return main_id >> 24 & 0xff;
 #endif
 }
 
@@ -63,6 +64,7 @@ bool processor_runs(halyard_isa isa) {
         return computes_halves();
     case HALYARD_ISA_NEON_BF16:
     case HALYARD_ISA_NEON_BFDOT:
+    case HALYARD_ISA_NEON_BFMMLA:
         return computes_halves() && multiplies_bf16();
     default:
         return false;
@@ -73,9 +75,18 @@ bool system_permits(halyard_isa) {
     return true;
 }
 
-// Apple's processors take longer for instructions of bf16 than for a multiply-add of f32.
+// Apple's processors take longer for instructions of bf16 than for a multiply-add of f32. BFMMLA takes no longer than BFDOT on
+// Arm's own, and more than twice as long on Qualcomm's.
 bool processor_prefers(halyard_isa isa) {
-    return isa < HALYARD_ISA_NEON_BF16 || !is_apples();
+    switch (isa) {
+    case HALYARD_ISA_NEON_BF16:
+    case HALYARD_ISA_NEON_BFDOT:
+        return designer() != apple;
+    case HALYARD_ISA_NEON_BFMMLA:
+        return designer() == arm;
+    default:
+        return true;
+    }
 }
 
 }  // namespace halyard

@@ -23,7 +23,10 @@ struct MultiplyAdds {
     }
 };
 
+template<int rows, int panels>
+using Tile = Sums<MultiplyAdds, rows, panels>;
+
 }  // namespace
 }  // namespace halyard
 
-HALYARD_PAIR_TILES(neon_bf16, halyard::MultiplyAdds)
+HALYARD_PAIR_TILES(neon_bf16, halyard::Tile)

@@ -1,5 +1,5 @@
-// The GEMM kernels of pairs of bf16 on ARM, tiles of 1 to 6 rows, by either kind of instructions that multiply such: what
-// generators/matmul.cpp says, but for the rounding of BFDOT.
+// The GEMM kernels of pairs of bf16 on ARM, tiles of 1 to 6 rows, by any of the instructions that multiply such: what
+// generators/matmul.cpp says, but for the rounding of BFDOT and BFMMLA.
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_NEON_BF16_PAIR_TILES_H
 #define HALYARD_RUNTIME_CPU_LINEAR_NEON_BF16_PAIR_TILES_H
 
@@ -63,6 +63,26 @@ struct Sums {
                                          HALYARD_INLINE { body(of[i], i / row_vectors, i % row_vectors * lanes); });
     }
 
+    /** Adds the products of four pairs; prefetch() is called for each. */
+    template<typename Prefetch>
+    HALYARD_INLINE void add_four(const uint32_t *x, const uint32_t *w, int64_t w_panel, const Prefetch &prefetch) {
+        uint32x4_t of_rows[rows];
+        unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_u32(x + row * x_pair_pitch); });
+        unrolled<lanes>([&](auto pair) HALYARD_INLINE {
+            prefetch();
+            add<pair>(of_rows, w + pair * panel_width, w_panel);
+        });
+    }
+    /** Those of one. */
+    HALYARD_INLINE void add_one(const uint32_t *x, const uint32_t *w, int64_t w_panel) {
+        uint32x4_t of_rows[rows];
+        unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_dup_u32(x + row * x_pair_pitch); });
+        add<0>(of_rows, w, w_panel);
+    }
+    /** Puts the sums in the order in which each() takes them. */
+    HALYARD_INLINE void finish() {}
+
+private:
     /** Adds the products of pair `pair` of each of `x`, which hold four. */
     template<int pair>
     HALYARD_INLINE void add(const uint32x4_t (&x)[rows], const uint32_t *w, int64_t w_panel) {
@@ -85,9 +105,10 @@ struct Sums {
     }
 };
 
-template<typename Instructions, int rows, int panels>
-void multiply_tile(const Operands &o) {
-    Sums<Instructions, rows, panels> sums;
+/** A function of its own, so that the loops round it take no registers from its. */
+template<template<int, int> class Tile, int rows, int panels>
+__attribute__((noinline)) void multiply_tile(const Operands &o) {
+    Tile<rows, panels> sums;
     const uint32_t *x = o.x, *w = o.w;
     const char *next = o.next;
     const int64_t w_panel = o.w_panel, next_panel = o.next_panel, next_step = o.next_step;
@@ -95,20 +116,15 @@ void multiply_tile(const Operands &o) {
         unrolled<panels>([&](auto panel) HALYARD_INLINE { __builtin_prefetch(next + panel * next_panel, 0, 2); });
         next += next_step;
     };
-    uint32x4_t of_rows[rows];
     int pairs = o.pairs;
     for (; pairs >= lanes; pairs -= lanes, x += lanes, w += lanes * panel_width) {
-        unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_u32(x + row * x_pair_pitch); });
-        unrolled<lanes>([&](auto pair) HALYARD_INLINE {
-            prefetch();
-            sums.template add<pair>(of_rows, w + pair * panel_width, w_panel);
-        });
+        sums.add_four(x, w, w_panel, prefetch);
     }
     for (; pairs > 0; pairs--, x++, w += panel_width) {
-        unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_dup_u32(x + row * x_pair_pitch); });
         prefetch();
-        sums.template add<0>(of_rows, w, w_panel);
+        sums.add_one(x, w, w_panel);
     }
+    sums.finish();
     if (!o.first) {
         sums.each([&](float32x4_t &sum, int row, int column)
                       HALYARD_INLINE { sum = vaddq_f32(vld1q_f32(o.so_far + row * o.sum_row + column), sum); });
@@ -118,10 +134,10 @@ void multiply_tile(const Operands &o) {
 }
 
 /** All tiles of rows for some panels. */
-template<typename Instructions, int rows, int panels>
+template<template<int, int> class Tile, int rows, int panels>
 void multiply_tiles(Operands o, int tiles) {
     for (; tiles > 0; tiles--) {
-        multiply_tile<Instructions, rows, panels>(o);
+        multiply_tile<Tile, rows, panels>(o);
         o.x += o.x_tile;
         o.so_far += o.sum_tile;
         o.sum += o.sum_tile;
@@ -129,7 +145,7 @@ void multiply_tiles(Operands o, int tiles) {
     }
 }
 
-template<typename Instructions, int rows>
+template<template<int, int> class Tile, int rows>
 int multiply_panels(void **arguments) {
     const auto buffer = [&](int index) -> const halide_buffer_t & {
         return *static_cast<const halide_buffer_t *>(arguments[index]);
@@ -160,11 +176,11 @@ int multiply_panels(void **arguments) {
     };
     int panels = w.dim[2].extent;
     for (; panels >= width(rows); panels -= width(rows)) {
-        multiply_tiles<Instructions, rows, width(rows)>(o, tiles);
+        multiply_tiles<Tile, rows, width(rows)>(o, tiles);
         advance(width(rows));
     }
     for (; panels > 0; panels--) {
-        multiply_tiles<Instructions, rows, 1>(o, tiles);
+        multiply_tiles<Tile, rows, 1>(o, tiles);
         advance(1);
     }
     return 0;
@@ -174,16 +190,16 @@ int multiply_panels(void **arguments) {
 }  // namespace halyard
 
 /** The kernels of an instruction set. */
-#define HALYARD_PAIR_TILE(isa, Instructions, rows)                                                                     \
+#define HALYARD_PAIR_TILE(isa, Tile, rows)                                                                             \
     extern "C" int hk_matmul_pairs_##rows##_bf16_##isa##_argv(void **arguments) {                                      \
-        return halyard::multiply_panels<Instructions, rows>(arguments);                                                \
+        return halyard::multiply_panels<Tile, rows>(arguments);                                                        \
     }
-#define HALYARD_PAIR_TILES(isa, Instructions)                                                                          \
-    HALYARD_PAIR_TILE(isa, Instructions, 1)                                                                            \
-    HALYARD_PAIR_TILE(isa, Instructions, 2)                                                                            \
-    HALYARD_PAIR_TILE(isa, Instructions, 3)                                                                            \
-    HALYARD_PAIR_TILE(isa, Instructions, 4)                                                                            \
-    HALYARD_PAIR_TILE(isa, Instructions, 5)                                                                            \
-    HALYARD_PAIR_TILE(isa, Instructions, 6)
+#define HALYARD_PAIR_TILES(isa, Tile)                                                                                  \
+    HALYARD_PAIR_TILE(isa, Tile, 1)                                                                                    \
+    HALYARD_PAIR_TILE(isa, Tile, 2)                                                                                    \
+    HALYARD_PAIR_TILE(isa, Tile, 3)                                                                                    \
+    HALYARD_PAIR_TILE(isa, Tile, 4)                                                                                    \
+    HALYARD_PAIR_TILE(isa, Tile, 5)                                                                                    \
+    HALYARD_PAIR_TILE(isa, Tile, 6)
 
 #endif

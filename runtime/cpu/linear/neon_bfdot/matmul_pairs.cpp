@@ -1,24 +1,13 @@
-// Pairs of bf16 by BFDOT, which adds both products of a pair in one instruction and rounds in its own way:
-//
-//     sum = odd(sum + odd(earlier product + later product))
-//
-// odd() cuts the value off at 24 bits and sets the last one if anything was lost. Products are exact, and denormals count as 0.
-#include "cpu/linear/neon_bf16/pair_tiles.h"
+// Pairs of bf16 by BFDOT.
+#include "cpu/linear/neon_bfdot/dot_products.h"
 
 namespace halyard {
 namespace {
 
-struct DotProducts {
-    static constexpr int steps = 1;
-
-    template<int, int pair>
-    HALYARD_INLINE static float32x4_t add(float32x4_t sum, uint32x4_t w, uint32x4_t x) {
-        __asm__("bfdot %0.4s, %1.8h, %2.2h[%3]" : "+w"(sum) : "w"(w), "w"(x), "n"(pair));
-        return sum;
-    }
-};
+template<int rows, int panels>
+using Tile = Sums<DotProducts, rows, panels>;
 
 }  // namespace
 }  // namespace halyard
 
-HALYARD_PAIR_TILES(neon_bfdot, halyard::DotProducts)
+HALYARD_PAIR_TILES(neon_bfdot, halyard::Tile)
