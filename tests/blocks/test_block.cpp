@@ -204,6 +204,94 @@ TEST(Block, SeveralKeyBlocksAndRows) {
     }
 }
 
+/** The values of a quantized matrix [out, in] in f32: its products with the rows of the unit matrix. */
+std::unique_ptr<Tensor> quantized_values(const DLTensor &matrix, const halyard_quantization &quantization) {
+    const std::int64_t out = matrix.shape[0], in = matrix.shape[1];
+    halyard_pack_options options{};
+    options.quantization = quantization;
+    halyard_weights *weights = nullptr;
+    EXPECT_EQ(halyard_weights_pack(nullptr, &matrix, &options, nullptr, 0, &weights), HALYARD_OK)
+        << halyard_last_error();
+    Tensor unit(Dtype::f32, compact_form({in, in})), columns(Dtype::f32, compact_form({in, out}));
+    unit.fill([](std::int64_t row, std::int64_t i) { return row == i ? 1.0 : 0.0; });
+    EXPECT_EQ(halyard_linear(nullptr, &unit.view, weights, nullptr, &columns.view), HALYARD_OK);
+    halyard_weights_destroy(weights);
+    auto values = std::make_unique<Tensor>(Dtype::f32, compact_form({out, in}));
+    values->fill([&](std::int64_t n, std::int64_t k) { return columns.get(k, n); });
+    return values;
+}
+
+TEST(Block, OfQuantizedMatricesHasTheBitsOfTheirValues) {
+    const halyard_quantization quantization = {4, 32, 0, {}};
+    for (const std::string preset : {"llama", "gpt2"}) {
+        BlockForm form = preset_block(preset);
+        form.matrices = Dtype::bf16;
+        BlockTensors tensors(form);
+        halyard_block_weights in_codes = tensors.weights, in_f32 = tensors.weights;
+        in_codes.quantization = quantization;
+        std::vector<std::unique_ptr<Tensor>> values;
+        for (const auto matrix :
+             {&halyard_block_weights::q_proj, &halyard_block_weights::k_proj, &halyard_block_weights::v_proj,
+              &halyard_block_weights::qkv_proj, &halyard_block_weights::o_proj, &halyard_block_weights::gate_proj,
+              &halyard_block_weights::up_proj, &halyard_block_weights::down_proj}) {
+            if (in_f32.*matrix != nullptr) {
+                values.push_back(quantized_values(*(in_f32.*matrix), quantization));
+                in_f32.*matrix = &values.back()->view;
+            }
+        }
+        halyard_block *codes = nullptr, *plain = nullptr;
+        ASSERT_EQ(halyard_block_create(nullptr, &form.config, &in_codes, &codes), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(halyard_block_create(nullptr, &form.config, &in_f32, &plain), HALYARD_OK) << halyard_last_error();
+        const std::int64_t width = form.config.hidden_size;
+        Tensor x(Dtype::bf16, compact_form({7, width})), y(Dtype::bf16, compact_form({7, width})),
+            expected(Dtype::bf16, compact_form({7, width}));
+        fill_rows(x, 5);
+        ASSERT_EQ(halyard_block_forward(nullptr, codes, &x.view, nullptr, 0, nullptr, &y.view), HALYARD_OK)
+            << halyard_last_error();
+        ASSERT_EQ(halyard_block_forward(nullptr, plain, &x.view, nullptr, 0, nullptr, &expected.view), HALYARD_OK);
+        EXPECT_TRUE(same_rows(expected, y)) << preset;
+
+        // And a stack whose output projection is quantized.
+        constexpr std::int64_t vocabulary = 50;
+        Tensor table(Dtype::bf16, compact_form({vocabulary, width}));
+        table.fill([](std::int64_t row, std::int64_t i) { return bell(17, row, i) / 4; });
+        const std::unique_ptr<Tensor> head = quantized_values(table.view, quantization);
+        halyard_stack_config config{};
+        config.vocab_size = vocabulary;
+        config.hidden_size = width;
+        halyard_stack_weights with_codes{}, with_values{};
+        with_codes.embed_tokens = with_values.embed_tokens = &table.view;
+        with_codes.quantization = quantization;
+        with_values.lm_head = &head->view;
+        halyard_stack *first = nullptr, *second = nullptr;
+        const halyard_block *const blocks[] = {codes};
+        ASSERT_EQ(halyard_stack_create(nullptr, &config, &with_codes, blocks, 1, &first), HALYARD_OK)
+            << halyard_last_error();
+        ASSERT_EQ(halyard_stack_create(nullptr, &config, &with_values, blocks, 1, &second), HALYARD_OK);
+        std::int32_t ids[] = {3, 1, 4, 1, 5};
+        std::int64_t shape[] = {5};
+        DLTensor input{};
+        input.data = ids;
+        input.device = {kDLCPU, 0};
+        input.ndim = 1;
+        input.dtype = {kDLInt, 32, 1};
+        input.shape = shape;
+        Tensor logits(Dtype::f32, compact_form({vocabulary})), same(Dtype::f32, compact_form({vocabulary}));
+        ASSERT_EQ(halyard_stack_forward(nullptr, first, &input, nullptr, nullptr, nullptr, &logits.view), HALYARD_OK)
+            << halyard_last_error();
+        ASSERT_EQ(halyard_stack_forward(nullptr, second, &input, nullptr, nullptr, nullptr, &same.view), HALYARD_OK);
+        EXPECT_TRUE(same_rows(same, logits)) << preset;
+        halyard_stack_destroy(first);
+        halyard_stack_destroy(second);
+        halyard_block_destroy(codes);
+        halyard_block_destroy(plain);
+
+        in_codes.quantization.bits = 5;
+        EXPECT_TRUE(refused(halyard_block_create(nullptr, &form.config, &in_codes, &codes), HALYARD_INVALID_ARGUMENT,
+                            "halyard_block_create", "quantization.bits"));
+    }
+}
+
 TEST(Block, InPlace) {
     int number = 0;
     for (const halyard_norm_placement placement :

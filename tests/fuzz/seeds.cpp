@@ -41,13 +41,15 @@ void write_weights(const fs::path &folder) {
     std::vector<std::uint32_t> numbers(64, 0x3f803f80);
     const DLDataType dtypes[] = {{kDLFloat, 32, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}};
     for (std::size_t dtype = 0; dtype < 3; dtype++) {
-        for (int form = 0; form < 3; form++) {
+        for (int form = 0; form < 5; form++) {
             std::int64_t shape[] = {5, 3};
             const DLTensor matrix{numbers.data(), {kDLCPU, 0}, 2, dtypes[dtype], shape, nullptr, 0};
             const DLTensor vector{numbers.data(), {kDLCPU, 0}, 1, dtypes[dtype], shape + 1, nullptr, 0};
             halyard_pack_options options{};
             options.up = form == 1 ? &matrix : nullptr;
             options.norm_weight = form == 2 ? &vector : nullptr;
+            options.quantization.bits = form == 3 ? 8 : form == 4 ? 4 : 0;
+            options.quantization.asymmetric = form == 4;
             halyard_weights *weights = nullptr;
             const std::string path = folder / (std::to_string(dtype) + std::to_string(form));
             if (halyard_weights_pack(nullptr, &matrix, &options, nullptr, 0, &weights) != HALYARD_OK ||

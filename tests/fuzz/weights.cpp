@@ -30,7 +30,7 @@ std::size_t LLVMFuzzerCustomMutator(std::uint8_t *data, std::size_t size, std::s
     }
     if (seed / 8 % 2 == 0) {
         std::memcpy(data, "HALYARDW", 8);
-        halyard::tests::store_to<std::uint32_t>(data, packed::version, seed % 3 == 0 ? 2 : 1);
+        halyard::tests::store_to<std::uint32_t>(data, packed::version, 1 + seed % 3);
         if (seed / 16 % 2 == 0) {
             halyard::tests::store_to(data, packed::bytes, static_cast<std::int64_t>(size));
         }

@@ -88,7 +88,8 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     if (!valid) {
         return damaged("has a header that no version of this library writes");
     }
-    if (!check.built_type(name, static_cast<DType>(header.dtype))) {
+    if (!check.built_type(name, static_cast<DType>(header.dtype)) ||
+        (header.version == 3 && !check.built_type(name, static_cast<DType>(header.scale_dtype)))) {
         return;
     }
     if (bytes != header.bytes) {
