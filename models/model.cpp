@@ -129,19 +129,22 @@ public:
         return *info;
     }
 
-    /// Of the matrices of a block, which must have one: that of the file where they have, else f32.
-    DLDataType matrix_dtype(std::size_t layer) const {
+    /// What the matrices of a block become, which must have one dtype: `unpacked` where some are quantized, f32 where they
+    /// have several.
+    DLDataType matrix_dtype(std::size_t layer, DLDataType unpacked) const {
         std::optional<DLDataType> common;
+        bool several = false;
         for (const models::BlockPart &part : block(layer)) {
             if (part.shape.size() == 2) {
                 const std::optional<DLDataType> dtype = models::plain_dtype(find(part));
-                if (!dtype || (common && !models::same(*common, *dtype))) {
-                    return element<float>::dtype;
+                if (!dtype) {
+                    return unpacked;
                 }
+                several = several || (common && !models::same(*common, *dtype));
                 common = dtype;
             }
         }
-        return *common;
+        return several ? element<float>::dtype : *common;
     }
 
 private:
@@ -195,6 +198,13 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     if (options.max_positions < 0 || options.max_positions > config.max_position_embeddings) {
         refuse(path, ": max_positions is ", options.max_positions, "; the model has ", config.max_position_embeddings);
     }
+    const DLDataType unpacked = options.unpacked_dtype;
+    if (!models::same(unpacked, element<float>::dtype) && !models::same(unpacked, element<f16>::dtype) &&
+        !models::same(unpacked, element<bf16>::dtype)) {
+        refuse(path, ": unpacked_dtype has ", int{unpacked.bits}, " bits and code ", int{unpacked.code},
+               "; supported are f32, f16 and bf16");
+    }
+    const auto dtype_of = [&](const TensorInfo &info) { return models::plain_dtype(info).value_or(unpacked); };
     const Inventory inventory(path, model.source);
     model.max_positions = options.max_positions > 0 ? options.max_positions : config.max_position_embeddings;
     model.device = options.device;
@@ -219,15 +229,15 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
             }
         }
         const std::string what = models::sentence("layer ", layer, " of ", layers);
-        const DLDataType matrix_dtype = inventory.matrix_dtype(layer);
+        const DLDataType matrix_dtype = inventory.matrix_dtype(layer, unpacked);
         models::Views views;
         BlockWeights weights;
         weights.layout = model.source.layout();
         weights.device = model.device;
         for (const models::BlockPart &part : inventory.block(layer)) {
             const TensorInfo &info = inventory.find(part);
-            weights.*part.argument = views.of(
-                info, part.shape.size() == 2 ? matrix_dtype : models::unpacked_dtype(info), part.interleaved_heads);
+            weights.*part.argument =
+                views.of(info, part.shape.size() == 2 ? matrix_dtype : dtype_of(info), part.interleaved_heads);
         }
         BlockConfig &block_config = config.blocks[layer];
         block_config.max_position_embeddings = model.max_positions;
@@ -242,7 +252,7 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
         const TensorInfo &info = inventory.find(part);
         const bool stays =
             part.argument == &StackWeights::embed_tokens || part.argument == &StackWeights::embed_positions;
-        weights.*part.argument = (stays ? model.stack_views : views).of(info, models::unpacked_dtype(info));
+        weights.*part.argument = (stays ? model.stack_views : views).of(info, dtype_of(info));
     }
     model.dtype = weights.embed_tokens.get()->dtype;
     // The model multiplies in the dtype of its embedding.

@@ -31,10 +31,6 @@ std::optional<DLDataType> plain_dtype(const TensorInfo &info) {
     return SafeTensors::view(info).dtype;
 }
 
-DLDataType unpacked_dtype(const TensorInfo &info) {
-    return plain_dtype(info).value_or(element<float>::dtype);
-}
-
 ConstTensor Views::of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads) {
     const std::size_t element_bytes = dtype.bits / 8;
     const std::optional<DLDataType> stored = plain_dtype(info);
@@ -48,15 +44,13 @@ ConstTensor Views::of(const TensorInfo &info, DLDataType dtype, std::int64_t int
     }
     Memory copy = allocate(info, static_cast<std::size_t>(elements) * element_bytes);
     auto *const to = static_cast<std::byte *>(copy.get());
-    if (interleaved_heads == 0) {
-        convert(info, info.data, elements, dtype, to);
-    } else {
-        const std::int64_t rows = info.shape.front(), width = elements / rows;
-        for (std::int64_t row = 0; row < rows; row++) {
-            const std::int64_t from = interleaved(row, rows, interleaved_heads);
-            convert(info, info.data + from * (info.bytes / rows), width, dtype,
-                    to + static_cast<std::size_t>(row * width) * element_bytes);
-        }
+    // Row by row: what is converted on the way is never a whole tensor more.
+    const bool in_rows = elements > 0 && (info.shape.size() > 1 || interleaved_heads != 0);
+    const std::int64_t rows = in_rows ? info.shape.front() : 1, width = elements / rows;
+    for (std::int64_t row = 0; row < rows; row++) {
+        const std::int64_t from = interleaved_heads != 0 ? interleaved(row, rows, interleaved_heads) : row;
+        convert(info, info.data + from * (info.bytes / rows), width, dtype,
+                to + static_cast<std::size_t>(row * width) * element_bytes);
     }
     copies_.push_back(std::move(copy));
     DLTensor view{to, {kDLCPU, 0}, static_cast<int>(info.shape.size()), dtype, nullptr, nullptr, 0};
@@ -74,19 +68,22 @@ Views::Memory Views::allocate(const TensorInfo &info, std::size_t bytes) {
 
 void Views::convert(const TensorInfo &info, const std::byte *from, std::int64_t count, DLDataType dtype,
                     std::byte *to) {
-    if (is_quantized(info)) {
-        dequantize(*block_format(info.dtype), from, count, reinterpret_cast<float *>(to));
+    const bool quantized = is_quantized(info);
+    const DLDataType stored = quantized ? element<float>::dtype : SafeTensors::view(info).dtype;
+    const auto write = [&](std::byte *target) {
+        if (quantized) {
+            dequantize(*block_format(info.dtype), from, count, reinterpret_cast<float *>(target));
+        } else {
+            std::memcpy(target, from, static_cast<std::size_t>(count) * (stored.bits / 8));
+        }
+    };
+    if (same(stored, dtype)) {
+        write(to);
         return;
     }
-    DLTensor source = SafeTensors::view(info);
-    const std::size_t bytes = static_cast<std::size_t>(count) * (source.dtype.bits / 8);
-    if (same(source.dtype, dtype)) {
-        std::memcpy(to, from, bytes);
-        return;
-    }
-    const Memory aligned = allocate(info, bytes);
-    std::memcpy(aligned.get(), from, bytes);
-    source = {aligned.get(), {kDLCPU, 0}, 1, source.dtype, &count, nullptr, 0};
+    const Memory memory = allocate(info, static_cast<std::size_t>(count) * (stored.bits / 8));
+    write(static_cast<std::byte *>(memory.get()));
+    DLTensor source{memory.get(), {kDLCPU, 0}, 1, stored, &count, nullptr, 0};
     DLTensor target{to, {kDLCPU, 0}, 1, dtype, &count, nullptr, 0};
     check(halyard_cast(nullptr, &source, &target));
 }

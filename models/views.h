@@ -15,8 +15,6 @@ namespace halyard::models {
 
 /// The dtype of a tensor; none if it is quantized. Throws `Error` if it is one that is not supported.
 std::optional<DLDataType> plain_dtype(const TensorInfo &info);
-/// The same, and f32 for what is quantized.
-DLDataType unpacked_dtype(const TensorInfo &info);
 
 inline bool same(DLDataType a, DLDataType b) noexcept {
     return a.code == b.code && a.bits == b.bits;
@@ -27,7 +25,7 @@ inline bool same(DLDataType a, DLDataType b) noexcept {
 /// files.
 class Views {
 public:
-    /// dtype: f32 if the tensor is quantized. interleaved_heads: as in `Part`.
+    /// interleaved_heads: as in `Part`.
     ConstTensor of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads = 0);
 
 private:

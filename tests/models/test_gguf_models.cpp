@@ -85,40 +85,65 @@ void widen(Folder &folder) {
     }
 }
 
-// Matrices in all formats, several in each layer, against the same numbers in f32.
+// Matrices in all formats, several in each layer, against the same numbers in f32 or rounded to 16 bits.
 TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
     const char *const formats[] = {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
     Folder folder("llama3_f32");
     widen(folder);
     const GgufFile plain = gguf_of(folder);
-    GgufFile quantized = plain, numbers = plain;
+    GgufFile quantized = plain;
+    quantized.take_tensors();
     std::mt19937_64 random(4);
     std::size_t next = 0;
-    quantized.take_tensors();
-    numbers.take_tensors();
+    std::map<std::string, std::vector<float>> numbers;
     for (GgufFile::Tensor tensor : plain.tensors) {
         if (tensor.shape.size() == 2) {
             const models::BlockFormat &format = *models::block_format(std::string_view(formats[next++ % 8]));
-            const std::size_t elements = tensor.shape[0] * tensor.shape[1];
-            std::vector<float> values(elements);
+            std::vector<float> &values = numbers[tensor.name];
+            values.resize(tensor.shape[0] * tensor.shape[1]);
             tensor.type = format.type;
-            tensor.data = random_blocks(format, elements, random);
-            quantized.add(tensor);
+            tensor.data = random_blocks(format, values.size(), random);
             models::dequantize(format, reinterpret_cast<const std::byte *>(tensor.data.data()),
-                               static_cast<std::int64_t>(elements), values.data());
-            tensor.type = 0;
-            tensor.data.assign(reinterpret_cast<const char *>(values.data()), elements * sizeof(float));
-        } else {
-            quantized.add(tensor);
+                               static_cast<std::int64_t>(values.size()), values.data());
         }
-        numbers.add(tensor);
+        quantized.add(tensor);
     }
     EXPECT_GT(next, 16u);
     write_text(folder / "quantized.gguf", quantized.bytes());
-    write_text(folder / "numbers.gguf", numbers.bytes());
-    const States got = run_prompt(Model::load(folder / "quantized.gguf"), tokens());
-    EXPECT_EQ(got, run_prompt(Model::load(folder / "numbers.gguf"), tokens()));
-    EXPECT_TRUE(std::isfinite(distance(got.back(), std::vector<float>(got.back().size(), 1.0f))));
+
+    const auto is_that_of = [&](DLDataType dtype, std::uint32_t type, const auto &bytes_of_numbers) {
+        GgufFile file = plain;
+        for (GgufFile::Tensor tensor : file.take_tensors()) {
+            if (const auto at = numbers.find(tensor.name); at != numbers.end()) {
+                tensor.type = type;
+                tensor.data = bytes_of_numbers(at->second);
+            }
+            file.add(tensor);
+        }
+        write_text(folder / "numbers.gguf", file.bytes());
+        LoadOptions options;
+        options.unpacked_dtype = dtype;
+        const States got = run_prompt(Model::load(folder / "quantized.gguf", options), tokens());
+        EXPECT_EQ(got, run_prompt(Model::load(folder / "numbers.gguf"), tokens())) << type;
+        EXPECT_TRUE(std::isfinite(distance(got.back(), std::vector<float>(got.back().size(), 1.0f))));
+    };
+    const auto in_16_bits = [](auto zero) {
+        return [=](const std::vector<float> &values) {
+            std::vector<decltype(zero)> rounded(values.size(), zero);
+            cast(values, rounded);
+            return std::string(reinterpret_cast<const char *>(rounded.data()), 2 * rounded.size());
+        };
+    };
+    is_that_of(element<float>::dtype, 0, [](const std::vector<float> &values) {
+        return std::string(reinterpret_cast<const char *>(values.data()), sizeof(float) * values.size());
+    });
+    is_that_of(element<f16>::dtype, 1, in_16_bits(f16{}));
+    is_that_of(element<bf16>::dtype, 30, in_16_bits(bf16{}));
+    LoadOptions options;
+    options.unpacked_dtype = DLDataType{kDLInt, 32, 1};
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { Model::load(folder / "quantized.gguf", options); }, "quantized.gguf",
+        "unpacked_dtype"));
 }
 
 // Matrices of several dtypes in a layer, at addresses that are multiples of nothing: the same as all in f32.

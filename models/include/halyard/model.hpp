@@ -134,6 +134,8 @@ struct LoadOptions {
     std::int64_t max_positions = 0;
     /// Where the model is to be: the CPU or, in a library with CUDA kernels, a CUDA device.
     DLDevice device{kDLCPU, 0};
+    /// What quantized weights become: f32, which is what they stand for, or f16 or bf16, to which that is rounded.
+    DLDataType unpacked_dtype = element<float>::dtype;
     /// Called from time to time with the bytes of weights that are packed, of those there are, and what was packed
     /// last.
     std::function<void(std::int64_t done, std::int64_t total, const std::string &what)> progress;
@@ -145,8 +147,8 @@ class Model {
 public:
     /// Loads a folder with config.json and the weights beside it, a GGUF file, or a folder with model.gguf and no
     /// config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
-    /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Quantized weights become
-    /// the f32 numbers that they stand for.
+    /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Quantized weights are
+    /// unpacked.
     static Model load(const std::filesystem::path &path, const LoadOptions &options = {});
 
     /// What config.json or the metadata says.
