@@ -1,5 +1,5 @@
 /** @file
- * model.hpp: models in the files of Hugging Face transformers or in GGUF files, loaded into blocks and stacks of halyard.
+ * model.hpp: models in the files of Hugging Face transformers or of GGUF, loaded into blocks and stacks of halyard.
  *
  *     const auto model = halyard::Model::load("some/folder");
  *     auto cache = model.make_cache();
