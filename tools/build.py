@@ -14,8 +14,8 @@ FOLDERS = {"test": "release", "bench": "release", "tune": "release",
            "experiments": "release", "arm64-test": "arm64", "arm64-bench": "arm64", "cuda-test": "cuda", "fuzz": "clang-asan"}
 
 
-def cmake(what, *arguments):
-    """Two calls at once must not build over each other."""
+def cmake(what, *arguments, stdout=sys.stderr):
+    """Two calls at once must not build or install over each other."""
     BUILD.mkdir(exist_ok=True)
     with open(BUILD / ".lock", "a") as lock:
         try:
@@ -23,7 +23,7 @@ def cmake(what, *arguments):
         except OSError:
             say("waiting for another ./run in this checkout")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if call(VENV / "bin/cmake", *arguments, cwd=ROOT, stdout=sys.stderr) != 0:
+        if call(VENV / "bin/cmake", *arguments, cwd=ROOT, stdout=stdout) != 0:
             die(f"the {what} failed; the messages above say why.")
 
 
@@ -67,8 +67,7 @@ def make(preset, *targets, needs=(), subset=()):
 
 
 def install_from(folder, prefix, *options):
-    if call(VENV / "bin/cmake", "--install", folder, "--prefix", prefix, *options, stdout=subprocess.DEVNULL) != 0:
-        die(f"the installation into {prefix} failed.")
+    cmake(f"installation into {prefix}", "--install", folder, "--prefix", prefix, *options, stdout=subprocess.DEVNULL)
 
 
 def report_installed(folder, prefix):

@@ -501,8 +501,8 @@ typedef struct halyard_weights_info {
     int64_t bytes;        /**< of the packed form: header, column sums, panels */
     int code_bits;        /**< of quantized weights 8 or 4, else 0, as are the fields that follow */
     int code_group; /**< inputs that have one scale, of two levels that of the lower one: 16 to 256; 0: all of them */
-    halyard_scale_kind scale_kind;
-    DLDataType scale_dtype; /**< of s and m, or of d and dmin */
+    halyard_scale_kind scale_kind; /**< how values follow from codes */
+    DLDataType scale_dtype;        /**< of s and m, or of d and dmin */
 } halyard_weights_info;
 
 /* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded
