@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -28,9 +29,9 @@ namespace {
 /** How often one process is started in a run: who crashes in every row is done with. */
 constexpr int most_starts = 4;
 
-/** Where files are in memory, if there is such a place. */
+/** Where TMPDIR says; else where files are in memory, if there is such a place. */
 fs::path place_of_files() {
-    return fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
+    return !getenv("TMPDIR") && fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
 }
 
 /** What the process finds in its environment before what this one has. */

@@ -83,30 +83,28 @@ class Peers(unittest.TestCase):
 
 class Folders(unittest.TestCase):
     def test_what_a_killed_run_left_goes_and_others_cannot_look_in(self):
-        parent = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
-        left = parent / f"halyard-bench-L{os.getpid() % 100000:05}"
-        left.mkdir()
-        self.addCleanup(shutil.rmtree, left, ignore_errors=True)
-        (left / "input0").write_text("")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = Path(folder.name)
         (path / "list.txt").write_text(LIST)
-        before = set(parent.glob("halyard-bench-*"))
+        parent = path / "temporary"
+        left = parent / f"halyard-bench-L{os.getpid() % 100000:05}"
+        left.mkdir(parents=True)
+        (left / "input0").write_text("")
         with subprocess.Popen(command(path, "--more-peers", str(PEERS), "--peers", "hanging", "--peer-limit", "2"),
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                              env={**os.environ, "TMPDIR": str(parent)}, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
             modes = set()
             while process.poll() is None:
-                for each in set(parent.glob("halyard-bench-*")) - before:
+                for each in set(parent.glob("halyard-bench-*")) - {left}:
                     try:
                         modes.add(stat.S_IMODE(each.stat().st_mode))
                     except FileNotFoundError:
                         pass
                 time.sleep(0.02)
         self.assertEqual(process.returncode, 0)
-        self.assertFalse(left.exists())
+        self.assertEqual(list(parent.iterdir()), [])
         self.assertEqual(modes, {0o700})
-        self.assertFalse(set(parent.glob("halyard-bench-*")) - before)
 
 
 class Odd(unittest.TestCase):
