@@ -125,10 +125,10 @@ halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
 # With codes of 4 or 8 bits for weights, and zeros or not, whose values are f32
 foreach(bits IN ITEMS 4 8)
-    foreach(rows RANGE 1 4)
+    foreach(rows RANGE 1 8)
         halyard_kernel( matmul_codes${bits}_${rows}       matmul  matmul_codes matmul_codes  rows=${rows} bits=${bits} has_zeros=false )
     endforeach()
-    foreach(rows RANGE 1 4)
+    foreach(rows RANGE 1 8)
         halyard_kernel( matmul_codes${bits}_zeros_${rows} matmul  matmul_codes matmul_codes  rows=${rows} bits=${bits} )
     endforeach()
 endforeach()

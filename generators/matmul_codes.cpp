@@ -14,7 +14,7 @@ using namespace Halide;
 class MatmulCodes : public Generator<MatmulCodes> {
 public:
     KernelTensors tensors;                              // f32, as the weights' values are
-    GeneratorParam<int> rows{"rows", max_code_rows};    // of x in a tile
+    GeneratorParam<int> rows{"rows", max_tile_rows};    // of x in a tile
     GeneratorParam<int> bits{"bits", 8};                // of a code
     GeneratorParam<bool> has_zeros{"has_zeros", true};  // or offsets hold them
     schedules::MatmulParams params;

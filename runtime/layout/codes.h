@@ -34,9 +34,6 @@ constexpr float code_raise(int bits) {
     return static_cast<float>(1 << (23 - code_place(bits)));
 }
 
-/** Rows of x that kernels take with codes at most; for more of them a block of codes is widened once. */
-constexpr int max_code_rows = 4;
-
 /** What scales are expanded to before products and widening: for each group of inputs and panel three vectors of f32, with
  *  which a weight is fma(code - zero, scale, offset), rounded once. */
 enum ScaleVector { scale_zero, scale_scale, scale_offset, scale_vectors };

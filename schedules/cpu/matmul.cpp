@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "runtime/layout/codes.h"
+#include "runtime/layout/matmul.h"
 #include "schedules/machine.h"
 #include "schedules/search_space.h"
 
@@ -16,7 +16,7 @@ namespace {
 // The sums of a vector of every panel are in registers; and of one panel a word, its scales and zeros, a weight, and what is
 // laid over and under codes.
 const WorthCompiling codes_choices("matmul_codes", [](const Choice &choice, const TargetInfo &target) {
-    return choice.at("panels") * target.number("rows", max_code_rows) + 7 <= target.registers;
+    return choice.at("panels") * target.number("rows", max_tile_rows) + 7 <= target.registers;
 });
 
 }  // namespace

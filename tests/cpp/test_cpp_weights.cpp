@@ -70,6 +70,23 @@ TEST(CppWeights, PackWithEveryOption) {
     EXPECT_EQ(halyard::Weights::pack({w, {out, in}}, in_out).in_features(), static_cast<std::int64_t>(out));
 }
 
+TEST(CppWeights, AreQuantized) {
+    const View weight(w, {out, in});
+    halyard_pack_options c{};
+    c.quantization = {4, 16, 1, {kDLBfloat, 16, 1}};
+    halyard_weights *expected = nullptr;
+    ASSERT_EQ(halyard_weights_pack(nullptr, weight, &c, nullptr, 0, &expected), HALYARD_OK) << halyard_last_error();
+    halyard::PackOptions options;
+    options.quantization = c.quantization;
+    const auto packed = halyard::Weights::pack({w, {out, in}}, options);
+    EXPECT_EQ(std::string(static_cast<const char *>(packed.data()), static_cast<std::size_t>(packed.bytes())),
+              std::string(static_cast<const char *>(halyard_weights_data(expected)),
+                          static_cast<std::size_t>(packed.bytes())));
+    halyard_weights_destroy(expected);
+    EXPECT_EQ(packed.info().code_bits, 4);
+    EXPECT_EQ(packed.info().scale_kind, HALYARD_SCALE_ZERO);
+}
+
 TEST(CppWeights, AreMovedSavedAndLoaded) {
     auto packed = halyard::Weights::pack({w, {out, in}});
     const void *const data = packed.data();

@@ -274,7 +274,7 @@ public:
                                               : TileKernels::pairs_kernel(call.prefetch4, call.tiling.tile_rows),
                                           call.weights.dtype, call.product.isa_)),
           multiply_codes_(
-              kernel_function(TileKernels::code_kernel(weights_.codes, std::min(call.tiling.tile_rows, max_code_rows)),
+              kernel_function(TileKernels::code_kernel(weights_.codes, std::min(call.tiling.tile_rows, max_tile_rows)),
                               DType::f32, call.product.isa_)),
           codes_(weights_.codes, call.product.isa_),
           epilogue_(kernel_function(call.product.layer_.epilogue, call.y.dtype, call.product.isa_)),
@@ -567,9 +567,8 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
               row_scale ? row_scale : neutral.ones,
               row_mean ? row_mean : neutral.zeros,
               y,
-              weights.codes
-                  ? tiling.tiles > 1 || tile_kernels().code_width(isa_, weights.codes, tiling.tile_rows) == 0
-                  : x.form == XForm::f32 && weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles,
+              x.form == XForm::f32 && (weights.codes || weights.dtype != DType::f32) &&
+                  tiling.tiles >= parameters.gemm_widen_tiles,
               false,
               0,
               0,

@@ -35,7 +35,7 @@ constexpr bool keeps_bits(halyard_isa isa) {
 struct TileKernels {
     int8_t panels[isa_count][2][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
     int8_t max_rows[isa_count][2] = {};
-    int8_t code_panels[isa_count][4][max_code_rows + 1] = {};  // of weights that are codes, by code_kind()
+    int8_t code_panels[isa_count][4][max_tile_rows + 1] = {};  // of weights that are codes, by code_kind()
 
     /** Those of the build. */
     constexpr TileKernels() {
@@ -59,7 +59,7 @@ struct TileKernels {
     }
     /** Panels of a tile of codes and so many rows; 0 where there is none. */
     constexpr int code_width(halyard_isa isa, const CodeLayout &codes, int rows) const {
-        return rows > max_code_rows ? 0 : code_panels[index_of(isa)][code_kind(codes)][rows];
+        return code_panels[index_of(isa)][code_kind(codes)][rows];
     }
     constexpr int width(halyard_isa isa, XForm x, DType weights, bool prefetch4, int rows) const {
         return panels[index_of(isa)][static_cast<int>(x)][static_cast<int>(weights)][prefetch4][rows];
