@@ -12,74 +12,135 @@
 namespace halyard {
 namespace {
 
+// ---- Words of codes ----
+
+using Bytes = uint8_t __attribute__((vector_size(16)));
+using Words = uint32_t __attribute__((vector_size(16)));
+
+template<typename Vector>
+Vector load(const void *from) {
+    Vector vector;
+    memcpy(&vector, from, sizeof(vector));
+    return vector;
+}
+
+template<typename Vector>
+void store(const Vector &vector, void *to) {
+    memcpy(to, &vector, sizeof(vector));
+}
+
+uint32_t word_at(const char *data) {
+    return load<uint32_t>(data);
+}
+
+/** Words of a k block, output by output. */
+using OutputWords = uint32_t[panel_width][k_block / 4];
+
+/** To words [rows][16]. */
+void transpose(const OutputWords &from, int64_t rows, uint32_t (*to)[panel_width]) {
+    for (int64_t row = 0; row < rows / 4 * 4; row += 4) {
+        for (int column = 0; column < panel_width; column += 4) {
+            const auto a = load<Words>(&from[column][row]), b = load<Words>(&from[column + 1][row]),
+                       c = load<Words>(&from[column + 2][row]), d = load<Words>(&from[column + 3][row]);
+            const Words ab01 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                        cd01 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+                        ab23 = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+                        cd23 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+            store(Words(__builtin_shufflevector(ab01, cd01, 0, 1, 4, 5)), &to[row][column]);
+            store(Words(__builtin_shufflevector(ab01, cd01, 2, 3, 6, 7)), &to[row + 1][column]);
+            store(Words(__builtin_shufflevector(ab23, cd23, 0, 1, 4, 5)), &to[row + 2][column]);
+            store(Words(__builtin_shufflevector(ab23, cd23, 2, 3, 6, 7)), &to[row + 3][column]);
+        }
+    }
+    for (int64_t row = rows / 4 * 4; row < rows; row++) {
+        for (int column = 0; column < panel_width; column++) {
+            to[row][column] = from[column][row];
+        }
+    }
+}
+
+/** 32 codes of 4 bits, in bytes in the order of their inputs, as words. */
+Words joined(const Bytes &first, const Bytes &second) {
+    const auto a = load<Words>(&first), b = load<Words>(&second);
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) | __builtin_shufflevector(a, b, 1, 3, 5, 7) << 4;
+}
+
+/** The low four of 8 halves of bytes to the lower halves of 4 bytes. */
+uint32_t spread(uint32_t halves) {
+    halves = (halves | halves << 8) & 0x00ff00ff;
+    return (halves | halves << 4) & 0x0f0f0f0f;
+}
+
+/** A word of codes that lie in the order of their inputs, the first in the lowest bits, as panels have it. */
+template<int bits>
+uint32_t as_in_panels(uint32_t word) {
+    return bits == 8 ? word : spread(word & 0xffff) | spread(word >> 16) << 4;
+}
+
 // ---- GGUF ----
 
-/** Where the numbers of one block go: its codes in the order of inputs, the rest in columns 16 elements apart. */
+/** Where the numbers of one block go: words of its codes, and the rest in columns 16 elements apart. */
 struct BlockTarget {
-    CodeTile &tile;
+    const CodeTarget &all;
     int64_t column, number;  // of the block in the k block
-    uint8_t *codes;
+    uint32_t *words;
 
-    void scale(const uint8_t *f16) const { memcpy(tile.scales + place() * 2, f16, 2); }
-    void minimum(const uint8_t *f16) const { memcpy(tile.minima + place() * 2, f16, 2); }
+    void scale(const uint8_t *f16) const { memcpy(all.scales + place() * 2, f16, 2); }
+    void minimum(const uint8_t *f16) const { memcpy(all.minima + place() * 2, f16, 2); }
     /** One of several groups of a block. */
-    uint8_t &factor(int group, int groups) const { return tile.factors[place(group, groups)]; }
-    uint8_t &zero(int group, int groups) const { return tile.zeros[place(group, groups)]; }
+    uint8_t &factor(int group, int groups) const { return all.factors[place(group, groups)]; }
+    uint8_t &zero(int group, int groups) const { return all.zeros[place(group, groups)]; }
+    /** 32 codes of 4 bits and 16 of 8 bits, in the order of inputs. */
+    void codes4(int input, const Bytes &first, const Bytes &second) const {
+        store(joined(first, second), words + input / 8);
+    }
+    void codes8(int input, const Bytes &codes) const { store(codes, words + input / 4); }
 
 private:
     int64_t place(int group = 0, int groups = 1) const { return (number * groups + group) * panel_width + column; }
 };
 
-/** Lower halves of bytes, then upper ones: codes of 2 * count inputs. */
-void split_halves(const uint8_t *packed, int count, uint8_t *codes) {
-    for (int i = 0; i < count; i++) {
-        codes[i] = packed[i] & 15;
-        codes[count + i] = packed[i] >> 4;
-    }
-}
-
-/** Adds 16 to the codes whose bits, of 32 inputs, are set, and an offset to all. */
-void add_fifth_bits(const uint8_t *bits, uint8_t offset, uint8_t *codes) {
-    for (int i = 0; i < 4; i++) {
-        // The byte in each of 8 bytes, of which byte j keeps bit j; a byte that is not 0 then carries into its highest bit.
-        const uint64_t all = bits[i] * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
-        const uint64_t sixteens = (all + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 3 & UINT64_C(0x1010101010101010);
-        uint64_t eight;
-        memcpy(&eight, codes + 8 * i, 8);
-        eight += sixteens + offset * UINT64_C(0x0101010101010101);
-        memcpy(codes + 8 * i, &eight, 8);
-    }
+/** 16 in each byte of which the bit is set, else 0. */
+Bytes sixteens(const uint8_t *bits) {
+    using Halves = uint64_t __attribute__((vector_size(16)));
+    constexpr uint64_t in_each_byte = 0x0101010101010101, bit_of_byte = 0x8040201008040201;
+    const Halves set = {bits[0] * in_each_byte & bit_of_byte, bits[1] * in_each_byte & bit_of_byte};
+    return Bytes(load<Bytes>(&set) != 0) & 16;
 }
 
 void read_q8_0(const uint8_t *block, const BlockTarget &to) {
     to.scale(block);
-    for (int i = 0; i < 32; i++) {
-        to.codes[i] = block[2 + i] ^ 128;
-    }
+    to.codes8(0, load<Bytes>(block + 2) ^ 128);
+    to.codes8(16, load<Bytes>(block + 18) ^ 128);
 }
 
 void read_q4_0(const uint8_t *block, const BlockTarget &to) {
+    const auto packed = load<Bytes>(block + 2);
     to.scale(block);
-    split_halves(block + 2, 16, to.codes);
+    to.codes4(0, packed & 15, packed >> 4);
 }
 
 void read_q4_1(const uint8_t *block, const BlockTarget &to) {
+    const auto packed = load<Bytes>(block + 4);
     to.scale(block);
     to.minimum(block + 2);
-    split_halves(block + 4, 16, to.codes);
+    to.codes4(0, packed & 15, packed >> 4);
 }
 
 void read_q5_0(const uint8_t *block, const BlockTarget &to) {
+    const auto packed = load<Bytes>(block + 6);
+    constexpr int offset = 128 - 16;
     to.scale(block);
-    split_halves(block + 6, 16, to.codes);
-    add_fifth_bits(block + 2, 128 - 16, to.codes);
+    to.codes8(0, ((packed & 15) | sixteens(block + 2)) + offset);
+    to.codes8(16, (packed >> 4 | sixteens(block + 4)) + offset);
 }
 
 void read_q5_1(const uint8_t *block, const BlockTarget &to) {
+    const auto packed = load<Bytes>(block + 8);
     to.scale(block);
     to.minimum(block + 2);
-    split_halves(block + 8, 16, to.codes);
-    add_fifth_bits(block + 4, 0, to.codes);
+    to.codes8(0, (packed & 15) | sixteens(block + 4));
+    to.codes8(16, packed >> 4 | sixteens(block + 6));
 }
 
 /** d, dmin, and for 8 groups of 32 inputs sc and mn of 6 bits in 12 bytes. */
@@ -98,18 +159,20 @@ void read_two_levels(const uint8_t *block, const BlockTarget &to) {
 void read_q4_k(const uint8_t *block, const BlockTarget &to) {
     read_two_levels(block, to);
     for (int i = 0; i < 4; i++) {
-        split_halves(block + 16 + 32 * i, 32, to.codes + 64 * i);
+        const auto first = load<Bytes>(block + 16 + 32 * i), second = load<Bytes>(block + 32 + 32 * i);
+        to.codes4(64 * i, first & 15, second & 15);
+        to.codes4(64 * i + 32, first >> 4, second >> 4);
     }
 }
 
 void read_q5_k(const uint8_t *block, const BlockTarget &to) {
     read_two_levels(block, to);
-    const uint8_t *const fifth_bits = block + 16, *const packed = block + 48;
-    for (int i = 0; i < 4; i++) {
-        split_halves(packed + 32 * i, 32, to.codes + 64 * i);
-        for (int j = 0; j < 32; j++) {
-            to.codes[64 * i + j] |= static_cast<uint8_t>((fifth_bits[j] >> 2 * i & 1) << 4);
-            to.codes[64 * i + 32 + j] |= static_cast<uint8_t>((fifth_bits[j] >> (2 * i + 1) & 1) << 4);
+    for (int part = 0; part < 32; part += 16) {
+        const auto fifth_bits = load<Bytes>(block + 16 + part);
+        for (int i = 0; i < 4; i++) {
+            const auto packed = load<Bytes>(block + 48 + 32 * i + part);
+            to.codes8(64 * i + part, (packed & 15) | (fifth_bits >> 2 * i & 1) << 4);
+            to.codes8(64 * i + 32 + part, packed >> 4 | (fifth_bits >> (2 * i + 1) & 1) << 4);
         }
     }
 }
@@ -119,125 +182,124 @@ void read_q6_k(const uint8_t *block, const BlockTarget &to) {
     for (int i = 0; i < 16; i++) {
         to.factor(i, 16) = block[192 + i];
     }
+    constexpr int offset = 128 - 32;
     for (int half = 0; half < 2; half++) {
-        const uint8_t *const low = block + 64 * half, *const high = block + 128 + 32 * half;
-        uint8_t *const codes = to.codes + 128 * half;
-        for (int i = 0; i < 32; i++) {
-            constexpr int offset = 128 - 32;
-            codes[i] = static_cast<uint8_t>(((low[i] & 15) | (high[i] & 3) << 4) + offset);
-            codes[32 + i] = static_cast<uint8_t>(((low[32 + i] & 15) | (high[i] >> 2 & 3) << 4) + offset);
-            codes[64 + i] = static_cast<uint8_t>((low[i] >> 4 | (high[i] >> 4 & 3) << 4) + offset);
-            codes[96 + i] = static_cast<uint8_t>((low[32 + i] >> 4 | high[i] >> 6 << 4) + offset);
+        for (int part = 0; part < 32; part += 16) {
+            const auto low = load<Bytes>(block + 64 * half + part),
+                       low_after = load<Bytes>(block + 64 * half + 32 + part),
+                       high = load<Bytes>(block + 128 + 32 * half + part);
+            const int input = 128 * half + part;
+            to.codes8(input, ((low & 15) | (high & 3) << 4) + offset);
+            to.codes8(input + 32, ((low_after & 15) | (high >> 2 & 3) << 4) + offset);
+            to.codes8(input + 64, (low >> 4 | (high >> 4 & 3) << 4) + offset);
+            to.codes8(input + 96, (low_after >> 4 | high >> 6 << 4) + offset);
         }
     }
 }
 
-template<void (*read_block)(const uint8_t *block, const BlockTarget &to), int block_inputs, int block_bytes>
-void read_blocks(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs, CodeTile &tile) {
-    for (int64_t i = 0; i < columns; i++) {
+template<void (*read_block)(const uint8_t *block, const BlockTarget &to), int bits, int block_inputs, int block_bytes>
+void read_blocks(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+                 const CodeTarget &target) {
+    constexpr int block_words = block_inputs * bits / 32;
+    OutputWords words = {};
+    for (int64_t c = 0; c < columns; c++) {
         const auto *block =
-            reinterpret_cast<const uint8_t *>(source.codes.at(column + i, k / block_inputs * block_bytes));
-        for (int64_t number = 0; number < inputs / block_inputs; number++) {
-            read_block(block, {tile, i, number, tile.codes[i] + number * block_inputs});
-            block += block_bytes;
+            reinterpret_cast<const uint8_t *>(source.codes.at(column + c, k / block_inputs * block_bytes));
+        for (int64_t number = 0; number < inputs / block_inputs; number++, block += block_bytes) {
+            read_block(block, {target, c, number, words[c] + number * block_words});
         }
     }
+    transpose(words, inputs / block_inputs * block_words, target.words);
 }
 
 // ---- Scales and zeros in tensors of their own ----
 
+template<typename Bits>
+void read_group(const CodeTensor &scales, int64_t column, int64_t columns, int64_t group, char *to) {
+    for (int64_t c = 0; c < columns; c++) {
+        memcpy(to + c * sizeof(Bits), scales.at(column + c, group), sizeof(Bits));
+    }
+}
+
 /** Scales, and zeros that zero(output, group) gives, once for each group of the packed form. */
 template<typename Zero>
-void read_scales(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs, CodeTile &tile,
-                 const Zero &zero) {
+void read_scales(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+                 const CodeTarget &target, const Zero &zero) {
     const CodeLayout &layout = source.layout;
-    const int64_t size = size_of(layout.scale_dtype);
+    const bool is_f32 = layout.scale_dtype == DType::f32;
     for (int64_t i = 0; i < layout.groups(inputs); i++) {
         const int64_t group = (k + i * layout.block_group()) / source.group;
-        for (int64_t c = 0; c < columns; c++) {
-            memcpy(tile.scales + (i * panel_width + c) * size, source.scales.at(column + c, group), size);
-        }
+        char *const to = target.scales + i * panel_width * size_of(layout.scale_dtype);
+        (is_f32 ? read_group<uint32_t> : read_group<uint16_t>)(source.scales, column, columns, group, to);
         for (int64_t c = 0; c < columns && layout.kind == ScaleKind::zero; c++) {
-            tile.zeros[i * panel_width + c] = static_cast<uint8_t>(zero(column + c, group));
+            target.zeros[i * panel_width + c] = static_cast<uint8_t>(zero(column + c, group));
         }
     }
 }
 
-uint32_t word_at(const char *data) {
-    uint32_t word;
-    memcpy(&word, data, 4);
-    return word;
-}
-
 /** Zeros in words that join those of outputs, the one of output n at bits * place[n], counted within a word. */
+template<int bits, uint32_t added = 0>
 struct JoinedZeros {
     const CodeSource &source;
-    const int *place;
-    uint32_t added;  // to what is stored, modulo 2^bits
+    const int (&place)[8];
 
+    /** As stored, and what is added modulo 2^bits. */
     uint32_t operator()(int64_t output, int64_t group) const {
-        const int bits = source.layout.bits, joined = 32 / bits;
-        const uint32_t word = word_at(source.zeros.at(output / joined, group));
-        return ((word >> bits * place[output % joined]) + added) & ((1u << bits) - 1);
+        constexpr int in_word = 32 / bits;
+        const uint32_t word = word_at(source.zeros.at(output / in_word, group));
+        return ((word >> bits * place[output % in_word]) + added) & ((1u << bits) - 1);
     }
 };
 
 constexpr int in_order[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+/** Where AWQ has output n of 8. */
 constexpr int awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-void read_int8(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs, CodeTile &tile) {
-    read_scales(source, column, columns, k, inputs, tile, [&](int64_t output, int64_t group) {
+void read_int8(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+               const CodeTarget &target) {
+    read_scales(source, column, columns, k, inputs, target, [&](int64_t output, int64_t group) {
         return static_cast<uint8_t>(*source.zeros.at(output, group)) ^ 128;
     });
+    OutputWords words = {};
     for (int64_t c = 0; c < columns; c++) {
-        const char *const codes = source.codes.at(column + c, k);
-        for (int64_t i = 0; i < inputs; i++) {
-            tile.codes[c][i] = static_cast<uint8_t>(codes[i]) ^ 128;
+        memcpy(words[c], source.codes.at(column + c, k), inputs);
+        for (uint32_t &four : words[c]) {
+            four ^= 0x80808080;
         }
     }
+    transpose(words, (inputs + 3) / 4, target.words);
 }
 
-/** Codes that lie one after the other, in words: two in a byte where they have 4 bits, the lower half first. */
-void unpack(const CodeLayout &layout, const void *packed, int64_t inputs, uint8_t *codes) {
-    if (layout.bits == 8) {
-        memcpy(codes, packed, inputs);
-        return;
-    }
-    const auto *const bytes = static_cast<const uint8_t *>(packed);
-    for (int64_t i = 0; i < (inputs + 1) / 2; i++) {
-        codes[2 * i] = bytes[i] & 15;
-        codes[2 * i + 1] = bytes[i] >> 4;
-    }
-}
-
+template<int bits>
 void read_compressed_tensors(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
-                             CodeTile &tile) {
-    read_scales(source, column, columns, k, inputs, tile, JoinedZeros{source, in_order, 0});
+                             const CodeTarget &target) {
+    read_scales(source, column, columns, k, inputs, target, JoinedZeros<bits>{source, in_order});
+    constexpr int in_word = 32 / bits;
+    const int64_t rows = (inputs + in_word - 1) / in_word;
+    OutputWords words = {};
     for (int64_t c = 0; c < columns; c++) {
-        unpack(source.layout, source.codes.at(column + c, k / (32 / source.layout.bits)), inputs, tile.codes[c]);
-    }
-}
-
-/** Words of a k block by output, each of inputs in their order. */
-using ColumnWords = uint32_t[panel_width][k_block / 4];
-
-template<uint32_t added_to_zeros>
-void read_gptq(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs, CodeTile &tile) {
-    read_scales(source, column, columns, k, inputs, tile, JoinedZeros{source, in_order, added_to_zeros});
-    const int64_t joined = 32 / source.layout.bits, rows = (inputs + joined - 1) / joined;
-    ColumnWords words;
-    for (int64_t row = 0; row < rows; row++) {
-        const char *const data = source.codes.at(column, k / joined + row);
-        for (int64_t c = 0; c < columns; c++) {
-            words[c][row] = word_at(data + 4 * c);
+        const char *const data = source.codes.at(column + c, k / in_word);
+        for (int64_t row = 0; row < rows; row++) {
+            words[c][row] = as_in_panels<bits>(word_at(data + 4 * row));
         }
     }
-    for (int64_t c = 0; c < columns; c++) {
-        unpack(source.layout, words[c], inputs, tile.codes[c]);
+    transpose(words, rows, target.words);
+}
+
+template<int bits, uint32_t added_to_zeros>
+void read_gptq(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+               const CodeTarget &target) {
+    read_scales(source, column, columns, k, inputs, target, JoinedZeros<bits, added_to_zeros>{source, in_order});
+    constexpr int in_word = 32 / bits;
+    for (int64_t row = 0; row * in_word < inputs; row++) {
+        const char *const data = source.codes.at(column, k / in_word + row);
+        for (int64_t c = 0; c < columns; c++) {
+            target.words[row][c] = as_in_panels<bits>(word_at(data + 4 * c));
+        }
     }
 }
 
-/** Exchanges the bits of a and b, which are so many bits apart. */
+/** Exchanges the bits of a that are in the mask when shifted down with those of b. */
 void exchange(uint32_t *a, uint32_t *b, int64_t count, int apart, uint32_t mask) {
     for (int64_t i = 0; i < count; i++) {
         const uint32_t differing = (a[i] >> apart ^ b[i]) & mask;
@@ -246,31 +308,39 @@ void exchange(uint32_t *a, uint32_t *b, int64_t count, int apart, uint32_t mask)
     }
 }
 
-void read_awq(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs, CodeTile &tile) {
-    read_scales(source, column, columns, k, inputs, tile, JoinedZeros{source, awq_place, 0});
-    // Two words for 16 outputs, side by side; 8 inputs of them are two matrices of 8 x 8 codes to be transposed.
-    constexpr int64_t side = 8, halves = panel_width / side;
-    const int64_t halves_there = (columns + side - 1) / side, octets = (inputs + side - 1) / side;
+void read_awq(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+              const CodeTarget &target) {
+    read_scales(source, column, columns, k, inputs, target, JoinedZeros<4>{source, awq_place});
+    // Two words have 16 outputs of an input: of 8 inputs these are two matrices of 8 x 8 codes to be transposed.
+    constexpr int side = 8, halves = panel_width / side;
+    const int64_t octets = (inputs + side - 1) / side;
     uint32_t rows[side][k_block / side * halves] = {};
     for (int64_t i = 0; i < inputs; i++) {
         const char *const data = source.codes.at(column / side, k + i);
-        memcpy(&rows[i % side][i / side * halves], data, 4 * halves_there);
+        uint32_t *const to = &rows[i % side][i / side * halves];
+        to[0] = word_at(data);
+        to[1] = columns > side ? word_at(data + 4) : 0;
     }
-    constexpr uint32_t masks[5] = {0, 0x0f0f0f0f, 0x00ff00ff, 0, 0x0000ffff};
-    for (int apart = 4; apart > 0; apart /= 2) {
+    constexpr uint32_t masks[] = {0, 0x0f0f0f0f, 0x00ff00ff, 0, 0x0000ffff};
+    for (int apart = side / 2; apart > 0; apart /= 2) {
         for (int i = 0; i < side; i++) {
             if ((i & apart) == 0) {
                 exchange(rows[i], rows[i + apart], octets * halves, 4 * apart, masks[apart]);
             }
         }
     }
-    uint32_t words[k_block / side];
-    for (int64_t c = 0; c < columns; c++) {
-        for (int64_t octet = 0; octet < octets; octet++) {
-            words[octet] = rows[awq_place[c % side]][octet * halves + c / side];
+    for (int64_t octet = 0; octet < octets; octet++) {
+        for (int c = 0; c < panel_width; c++) {
+            target.words[octet][c] = as_in_panels<4>(rows[awq_place[c % side]][octet * halves + c / side]);
         }
-        unpack(source.layout, words, inputs, tile.codes[c]);
     }
+}
+
+template<void (*read4)(const CodeSource &, int64_t, int64_t, int64_t, int64_t, const CodeTarget &),
+         void (*read8)(const CodeSource &, int64_t, int64_t, int64_t, int64_t, const CodeTarget &)>
+void read_either(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+                 const CodeTarget &target) {
+    (source.layout.bits == 4 ? read4 : read8)(source, column, columns, k, inputs, target);
 }
 
 // ---- The table, in the order of halyard_code_format ----
@@ -278,18 +348,19 @@ void read_awq(const CodeSource &source, int64_t column, int64_t columns, int64_t
 constexpr DLDataType i8 = {kDLInt, 8, 1}, u8 = {kDLUInt, 8, 1}, i32 = {kDLInt, 32, 1};
 
 constexpr CodeFormat formats[] = {
-    {"Q8_0", ScaleKind::plain, 8, 32, 32, 34, u8, false, false, read_blocks<read_q8_0, 32, 34>},
-    {"Q4_0", ScaleKind::plain, 4, 32, 32, 18, u8, false, false, read_blocks<read_q4_0, 32, 18>},
-    {"Q4_1", ScaleKind::minimum, 4, 32, 32, 20, u8, false, false, read_blocks<read_q4_1, 32, 20>},
-    {"Q5_0", ScaleKind::plain, 8, 32, 32, 22, u8, false, false, read_blocks<read_q5_0, 32, 22>},
-    {"Q5_1", ScaleKind::minimum, 8, 32, 32, 24, u8, false, false, read_blocks<read_q5_1, 32, 24>},
-    {"Q4_K", ScaleKind::two_levels, 4, 32, 256, 144, u8, false, false, read_blocks<read_q4_k, 256, 144>},
-    {"Q5_K", ScaleKind::two_levels, 8, 32, 256, 176, u8, false, false, read_blocks<read_q5_k, 256, 176>},
-    {"Q6_K", ScaleKind::two_levels_signed, 8, 16, 256, 210, u8, false, false, read_blocks<read_q6_k, 256, 210>},
+    {"Q8_0", ScaleKind::plain, 8, 32, 32, 34, u8, false, false, read_blocks<read_q8_0, 8, 32, 34>},
+    {"Q4_0", ScaleKind::plain, 4, 32, 32, 18, u8, false, false, read_blocks<read_q4_0, 4, 32, 18>},
+    {"Q4_1", ScaleKind::minimum, 4, 32, 32, 20, u8, false, false, read_blocks<read_q4_1, 4, 32, 20>},
+    {"Q5_0", ScaleKind::plain, 8, 32, 32, 22, u8, false, false, read_blocks<read_q5_0, 8, 32, 22>},
+    {"Q5_1", ScaleKind::minimum, 8, 32, 32, 24, u8, false, false, read_blocks<read_q5_1, 8, 32, 24>},
+    {"Q4_K", ScaleKind::two_levels, 4, 32, 256, 144, u8, false, false, read_blocks<read_q4_k, 4, 256, 144>},
+    {"Q5_K", ScaleKind::two_levels, 8, 32, 256, 176, u8, false, false, read_blocks<read_q5_k, 8, 256, 176>},
+    {"Q6_K", ScaleKind::two_levels_signed, 8, 16, 256, 210, u8, false, false, read_blocks<read_q6_k, 8, 256, 210>},
     {"int8", ScaleKind::zero, 8, 0, 0, 0, i8, false, false, read_int8},
-    {"compressed-tensors", ScaleKind::zero, 0, 0, 0, 0, i32, false, false, read_compressed_tensors},
-    {"GPTQ", ScaleKind::zero, 0, 0, 0, 0, i32, true, false, read_gptq<1>},
-    {"GPTQ v2", ScaleKind::zero, 0, 0, 0, 0, i32, true, false, read_gptq<0>},
+    {"compressed-tensors", ScaleKind::zero, 0, 0, 0, 0, i32, false, false,
+     read_either<read_compressed_tensors<4>, read_compressed_tensors<8>>},
+    {"GPTQ", ScaleKind::zero, 0, 0, 0, 0, i32, true, false, read_either<read_gptq<4, 1>, read_gptq<8, 1>>},
+    {"GPTQ v2", ScaleKind::zero, 0, 0, 0, 0, i32, true, false, read_either<read_gptq<4, 0>, read_gptq<8, 0>>},
     {"AWQ", ScaleKind::zero, 4, 0, 0, 0, i32, true, true, read_awq},
 };
 static_assert(std::size(formats) == HALYARD_CODES_AWQ + 1);

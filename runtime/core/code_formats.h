@@ -28,9 +28,9 @@ struct CodeSource {
     CodeTensor codes, scales, zeros;
 };
 
-/** A k block of 16 outputs: codes as CodeLayout has them, by output, and where its scales are to be, [groups][16]. */
-struct CodeTile {
-    uint8_t codes[panel_width][k_block];
+/** Where a k block of a panel is to be: words of codes, and scales as [groups][16]. What is not there is 0. */
+struct CodeTarget {
+    uint32_t (*words)[panel_width];
     char *scales, *minima;
     uint8_t *factors, *zeros;
 };
@@ -47,8 +47,10 @@ struct CodeFormat {
     bool transposed;
     /** Whether an element has codes of several outputs, and not of inputs. */
     bool joins_outputs;
-    /** Reads `inputs` inputs from `k` on of `columns` outputs, the last perhaps fewer than 16, from `column` on. */
-    void (*read)(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs, CodeTile &tile);
+    /** Reads `inputs` inputs from `k` on of `columns` outputs from `column` on. Codes of other inputs and outputs, which words
+     *  may have besides, are anything. */
+    void (*read)(const CodeSource &source, int64_t column, int64_t columns, int64_t k, int64_t inputs,
+                 const CodeTarget &target);
 
     /** Codes in an element, of `bits` bits. */
     int64_t joined(int code_bits) const { return element.bits / code_bits; }

@@ -6,34 +6,23 @@
 namespace halyard {
 namespace {
 
-/** Gives what is not there the codes that panels have there. */
-void fill_up(const CodeLayout &layout, int64_t inputs, int64_t columns, CodeTile &tile) {
-    const int64_t groups = layout.groups(inputs), row_inputs = code_row_inputs(layout.bits);
-    const int64_t rest = (row_inputs - inputs % row_inputs) % row_inputs;
-    for (int64_t column = 0; column < columns && rest > 0; column++) {
-        const int zero =
-            layout.kind == ScaleKind::zero ? tile.zeros[(groups - 1) * panel_width + column] : layout.code_of_zero();
-        memset(tile.codes[column] + inputs, zero, rest);
+/** Gives what is not there the codes that panels have there: that of 0. */
+void fill_up(const CodeLayout &layout, int64_t inputs, int64_t columns, const CodeTarget &target) {
+    const uint32_t ones = layout.bits == 4 ? 0x11111111 : 0x01010101;
+    const int64_t rows = layout.code_rows(inputs);
+    uint32_t there = 0;  // bits of the last row
+    for (int64_t input = (rows - 1) * code_row_inputs(layout.bits); input < inputs; input++) {
+        there |= ((1u << layout.bits) - 1) << code_shift(layout.bits, input % code_row_inputs(layout.bits));
     }
-    for (int64_t column = columns; column < panel_width; column++) {
-        memset(tile.codes[column], layout.code_of_zero(), inputs + rest);
+    const uint8_t *const last_zeros = target.zeros + (layout.groups(inputs) - 1) * panel_width;
+    for (int64_t column = 0; column < columns; column++) {
+        const uint32_t zero = layout.kind == ScaleKind::zero ? last_zeros[column] : layout.code_of_zero();
+        uint32_t &last = target.words[rows - 1][column];
+        last = (last & there) | (zero * ones & ~there);
     }
-}
-
-/** Codes by output to words [rows][16]. */
-void store_words(const CodeLayout &layout, const CodeTile &tile, const CodeBlock<char> &block) {
-    const auto four_codes = [&](int64_t column, int64_t input) {
-        uint32_t codes;
-        memcpy(&codes, tile.codes[column] + input, 4);
-        return codes;
-    };
-    auto *const words = reinterpret_cast<uint32_t *>(block.codes);
-    const int64_t rows = layout.code_rows(block.inputs);
     for (int64_t row = 0; row < rows; row++) {
-        for (int64_t column = 0; column < panel_width; column++) {
-            words[row * panel_width + column] =
-                layout.bits == 8 ? four_codes(column, 4 * row)
-                                 : four_codes(column, 8 * row) | four_codes(column, 8 * row + 4) << 4;
+        for (int64_t column = columns; column < panel_width; column++) {
+            target.words[row][column] = layout.code_of_zero() * ones;
         }
     }
 }
@@ -63,26 +52,25 @@ void repack(Checker &check, const halyard_context &context, const PackSources &s
     const PackedForm &form = sources.form;
     const CodeLayout &layout = form.codes;
     std::atomic<bool> refused[2] = {};
-    write_codes(context, form, block, [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
+    const auto fill = [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
         const CodeSource &source = matrix == 0 ? sources.codes : sources.up_codes;
         const int64_t column = panel * panel_width,
                       columns = std::min<int64_t>(panel_width, form.out_features - column);
         const ScaleParts parts = layout.scale_parts(target.inputs);
         memset(target.scales, 0, static_cast<size_t>(parts.bytes));
-        CodeTile tile;
-        tile.scales = target.scales + parts.scales;
-        tile.minima = target.scales + parts.minima;
-        tile.factors = reinterpret_cast<uint8_t *>(target.scales + parts.factors);
-        tile.zeros = reinterpret_cast<uint8_t *>(target.scales + parts.zeros);
-        source.format->read(source, column, columns, k * k_block, target.inputs, tile);
-        fill_up(layout, target.inputs, columns, tile);
-        store_words(layout, tile, target);
+        const CodeTarget to = {reinterpret_cast<uint32_t(*)[panel_width]>(target.codes), target.scales + parts.scales,
+                               target.scales + parts.minima, reinterpret_cast<uint8_t *>(target.scales + parts.factors),
+                               reinterpret_cast<uint8_t *>(target.scales + parts.zeros)};
+        source.format->read(source, column, columns, k * k_block, target.inputs, to);
+        fill_up(layout, target.inputs, columns, to);
         // Where there are no minima, they are the scales.
         const int64_t count = layout.scales(target.inputs) * panel_width;
-        if (!sound(layout.scale_dtype, tile.scales, count) || !sound(layout.scale_dtype, tile.minima, count)) {
+        if (!sound(layout.scale_dtype, to.scales, count) || !sound(layout.scale_dtype, to.minima, count)) {
             refused[matrix].store(true, std::memory_order_relaxed);
         }
-    });
+    };
+    // Of [in, out] rows of words, 8 panels of AWQ have a cache line.
+    write_codes(context, form, block, fill, sources.codes.format->transposed ? 8 : 1);
     for (int matrix = 0; matrix < 2; matrix++) {
         if (refused[matrix]) {
             check.fail(HALYARD_INVALID_ARGUMENT,
