@@ -60,33 +60,6 @@ private:
     bool with_data_;
 };
 
-/** What is asked of a quantized matrix, into which a norm cannot be folded. */
-CodeLayout check_quantization(Checker &check, const halyard_quantization &q, bool folds, const Device &device) {
-    if (q.bits == 0) {
-        return {};
-    }
-    if (q.bits != 4 && q.bits != 8) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "quantization.bits is %d, but must be 4 or 8, or 0 for none", q.bits);
-    }
-    const DLDataType f16 = {kDLFloat, 16, 1};
-    DType scales = DType::f16;
-    check.known_type("quantization.scale_dtype", q.scale_dtype.bits == 0 ? f16 : q.scale_dtype, &scales);
-    const CodeLayout codes = {q.bits, q.asymmetric != 0 ? ScaleKind::zero : ScaleKind::plain, scales, q.group};
-    if (!check.failed() && !codes.valid()) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "quantization.group is %d, but must be 16, 32, 64, 128 or 256, or 0 for all inputs", q.group);
-    }
-    if (!check.failed() && folds) {
-        check.fail(HALYARD_UNSUPPORTED,
-                   "quantization is asked for, and a norm's weight or bias to be folded: codes stand for the matrix as "
-                   "it is, so leave the norm to its own call");
-    }
-    if (!check.failed() && device.on_cuda) {
-        check.fail(HALYARD_UNSUPPORTED, "quantization is asked for, but weights on CUDA devices have no codes");
-    }
-    return codes;
-}
-
 PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_pack_options *options, bool with_data) {
     const halyard_pack_options none = {};
     const halyard_pack_options &o = options ? *options : none;
@@ -106,7 +79,12 @@ PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_
         return {};
     }
     const bool folds = o.norm_weight || o.norm_bias || o.norm_unit_offset != 0;
-    const CodeLayout codes = check_quantization(check, o.quantization, folds, device);
+    const CodeLayout codes = check_quantization(check, o.quantization, device);
+    if (!check.failed() && codes && folds) {
+        check.fail(HALYARD_UNSUPPORTED,
+                   "quantization is asked for, and a norm's weight or bias to be folded: codes stand for the matrix as "
+                   "it is, so leave the norm to its own call");
+    }
     if (check.failed()) {
         return {};
     }

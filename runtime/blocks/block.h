@@ -44,7 +44,7 @@ View check_norm_vector(Checker &check, const char *name, const DLTensor *vector,
 
 /** The matrix and, where that has data, `up` beside it, packed for a device. Null after a failure. */
 halyard_weights *pack_matrix(Checker &check, const halyard_context *context, const View &matrix, const View &up,
-                             halyard_weight_layout layout, Device device);
+                             halyard_weight_layout layout, Device device, const CodeLayout &codes);
 
 // ---- Calls ----
 

@@ -178,12 +178,12 @@ private:
 };
 
 void pack_matrices(Checker &check, const halyard_context *context, halyard_weight_layout layout,
-                   const BlockSources &sources, halyard_block &block) {
+                   const CodeLayout &codes, const BlockSources &sources, halyard_block &block) {
     if (check.failed()) {
         return;
     }
     const auto pack = [&](const View &matrix, const View &up) {
-        return pack_matrix(check, context, matrix, up, layout, block.device);
+        return pack_matrix(check, context, matrix, up, layout, block.device, codes);
     };
     if (sources.joined) {
         block.qkv = pack(sources.qkv[0], View());
@@ -305,8 +305,8 @@ View check_norm_vector(Checker &check, const char *name, const DLTensor *vector,
 }
 
 halyard_weights *pack_matrix(Checker &check, const halyard_context *context, const View &matrix, const View &up,
-                             halyard_weight_layout layout, Device device) {
-    const PackSources sources = pack_sources(check, matrix, up, layout, device);
+                             halyard_weight_layout layout, Device device, const CodeLayout &codes) {
+    const PackSources sources = pack_sources(check, matrix, up, layout, device, codes);
     halyard_weights *packed = nullptr;
     if (!check.failed()) {
         backend_of(device.on_cuda).pack(check, context_or_default(context), sources, nullptr, 0, &packed);
@@ -343,6 +343,7 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     check_norm_sources(check, complete, *weights, sources);
     const Device device =
         check.failed() ? Device() : choose_device(check, "o_proj", weights->o_proj->device, weights->device);
+    const CodeLayout codes = check_quantization(check, weights->quantization, device);
     if (check.failed()) {
         return check.status();
     }
@@ -359,7 +360,7 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     if (device.on_cuda && sources.o.dtype != DType::f32) {
         made->vectors_16_bit = convert_vectors(check, context, sources, *made, sources.o.dtype, made->arguments_16_bit);
     }
-    pack_matrices(check, context, weights->layout, sources, *made);
+    pack_matrices(check, context, weights->layout, codes, sources, *made);
     prepare_calls(check, *made, made->arguments_f32);
     prepare_calls(check, *made, made->arguments_16_bit);
     if (check.failed()) {

@@ -151,6 +151,8 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     if (!check.failed() && embed_tokens.on_cuda) {
         check_device(check, "embed_tokens", device_of(embed_tokens), "blocks[0]", blocks[0]->device);
     }
+    const CodeLayout codes =
+        check.failed() ? CodeLayout() : check_quantization(check, weights->quantization, blocks[0]->device);
     if (check.failed()) {
         return check.status();
     }
@@ -176,7 +178,7 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     }
     make_softcaps(check, with, *made);
     if (!check.failed()) {
-        made->lm_head = pack_matrix(check, context, lm_head, View(), HALYARD_WEIGHT_OUT_IN, made->device);
+        made->lm_head = pack_matrix(check, context, lm_head, View(), HALYARD_WEIGHT_OUT_IN, made->device, codes);
     }
     if (!check.failed() && made->device.on_cuda && !weights->lm_head) {
         // What the output projection reads are the table's own rows.

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "runtime/layout/codes.h"
 #include "schedules/machine.h"
 #include "schedules/search_space.h"
 
@@ -12,11 +13,10 @@ using namespace Halide;
 
 namespace {
 
-// The sums of a tile are in registers; and of a panel, a vector at a time, a word, its scales and zeros, a weight, and what
-// is laid over and under codes.
+// The sums of a vector of every panel are in registers; and of one panel a word, its scales and zeros, a weight, and what is
+// laid over and under codes.
 const WorthCompiling codes_choices("matmul_codes", [](const Choice &choice, const TargetInfo &target) {
-    const int vectors = choice.at("panels") * std::max(1, panel_width / target.lanes);
-    return vectors * target.number("rows", max_tile_rows) + 7 <= target.registers;
+    return choice.at("panels") * target.number("rows", max_code_rows) + 7 <= target.registers;
 });
 
 }  // namespace
@@ -35,42 +35,35 @@ void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const T
     const int vector = std::min(panel_width, f32_lanes(target));
     const Var column = stages.column, panel = stages.panel, row = stages.row, tile = stages.tile;
 
-    // Tiles and their sums are those of matmul().
+    // Tiles are those of matmul(), but that they are a vector wide in every panel, and words are read again for the next one:
+    // with more at a time the compiler runs out of registers.
     Func sum = stages.sum;
-    sum.reorder(column, row, tile, panel).vectorize(column, vector).unroll(column).unroll(row);
-    const Var outer("outer");
+    const Var part("part"), outer("outer");
+    sum.split(column, part, column, vector).reorder(column, row, part, tile, panel).vectorize(column).unroll(row);
     for (const Expr &condition : {stages.first && stages.panels == params.panels, stages.panels == params.panels}) {
         sum.specialize(condition)
             .split(panel, outer, panel, params.panels, TailStrategy::RoundUp)
-            .reorder(column, panel, row, tile, outer)
+            .reorder(column, panel, row, part, tile, outer)
             .unroll(panel);
     }
 
     // All inputs of a word before the next panel: it and its scales are loaded once, and stay in registers for so long.
     Func block = stages.block;
-    const Var half("half");
-    block.compute_at(sum, tile).vectorize(column, vector).unroll(column).unroll(panel).unroll(row);
+    block.compute_at(sum, part).vectorize(column, vector).unroll(panel).unroll(row);
     const std::vector<RVar> inputs = block.rvars(0), rest = block.rvars(1);
     block.update(0)
-        .split(column, half, column, vector)
-        .reorder(column, row, inputs[0], half, panel, inputs[1])
-        .vectorize(column)
+        .reorder(column, row, inputs[0], panel, inputs[1])
+        .vectorize(column, vector)
         .unroll(row)
         .unroll(inputs[0])
-        .unroll(half)
         .unroll(panel);
-    block.update(1)
-        .reorder(column, row, panel, rest[0])
-        .vectorize(column, vector)
-        .unroll(column)
-        .unroll(row)
-        .unroll(panel);
+    block.update(1).reorder(column, row, panel, rest[0]).vectorize(column, vector).unroll(row).unroll(panel);
 
     Func prefetch = stages.prefetch, word = stages.word, weight = stages.weight, rest_weight = stages.rest_weight;
     prefetch.compute_at(block, inputs[1]).unroll(panel);
-    word.compute_at(block, half).vectorize(column);
-    weight.compute_at(block, inputs[0]).vectorize(column);
-    rest_weight.compute_at(block, panel).vectorize(column, vector).unroll(column);
+    word.compute_at(block, panel).vectorize(column, vector);
+    weight.compute_at(block, inputs[0]).vectorize(column, vector);
+    rest_weight.compute_at(block, panel).vectorize(column, vector);
 }
 
 }  // namespace halyard::schedules

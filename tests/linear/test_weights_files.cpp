@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/packing.h"
+#include "support/coded_matrix.h"
 
 namespace {
 
@@ -563,7 +563,7 @@ TEST_F(Damage, OfFieldsIsNoticedWhateverTheChecksumSays) {
         {packed::out_features, {0, -1, 32, 49, most, most - 15, std::int64_t{1} << 31, -most - 1}, true},
         {packed::bytes, {0, -1, 128, 4096, most, -most - 1}, true},
         {packed::reserved, {1, -1}, true},
-        {packed::reserved + 56, {1, std::int64_t{1} << 63}, true},
+        {packed::reserved + 40, {1, std::int64_t{1} << 63}, true},
     };
     for (const auto &each : all) {
         for (const std::int64_t value : each.values) {
@@ -586,6 +586,109 @@ TEST_F(Damage, OfFieldsIsNoticedWhateverTheChecksumSays) {
     EXPECT_TRUE(refuses(block, "truncated"));
 }
 
+// The same of blocks with codes.
+class DamagedCodes : public Damage {
+protected:
+    static Bytes block_of(halyard_scale_kind kind, int bits, int group) {
+        return CodedMatrix::random({250, 20, bits, kind, Dtype::f16, group, true}, 3).block();
+    }
+    const Bytes codes = block_of(HALYARD_SCALE_ZERO, 4, 32);
+};
+
+TEST_F(DamagedCodes, AreNoticedInAnyBit) {
+    for (std::size_t bit = 0; bit < 8 * packed::header_size; bit++) {
+        Bytes block = codes;
+        block[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+        EXPECT_TRUE(refuses(block)) << "bit " << bit;
+    }
+    for (std::size_t byte = packed::header_size; byte < codes.size(); byte++) {
+        Bytes block = codes;
+        block[byte] ^= static_cast<std::uint8_t>(1u << byte % 8);
+        ASSERT_TRUE(refuses(block, "altered")) << "byte " << byte;
+    }
+    for (std::size_t size = 1; size < codes.size(); size += 7) {
+        ASSERT_TRUE(refuses(Bytes(codes.begin(), codes.begin() + static_cast<std::ptrdiff_t>(size)), "truncated"))
+            << size;
+    }
+}
+
+TEST_F(DamagedCodes, AreNoticedInFieldsWhateverTheChecksumSays) {
+    const struct {
+        std::size_t field;
+        std::vector<std::uint32_t> values;
+    } all[] = {
+        {packed::version, {1, 2}},
+        {packed::dtype, {1, 2, 3}},
+        {packed::norm_folded, {1, 2}},
+        {packed::code_bits, {0, 1, 2, 3, 5, 7, 8, 9, 16, 32, 1 << 16, 0x80000004, 0xffffffff}},
+        {packed::scale_kind, {0, 2, 3, 4, 5, 256, 0x80000001, 0xffffffff}},
+        {packed::scale_dtype, {0, 3, 255, 257, 0xffffffff}},
+        {packed::code_group, {0, 1, 8, 16, 33, 48, 64, 128, 256, 288, 512, 1 << 16, 0x80000020, 0xffffffff}},
+        {packed::in_features, {0, 60, 260}},
+        {packed::out_features, {0, 33}},
+        {packed::reserved, {1, 0x80000000}},
+        {packed::reserved + 44, {1}},
+    };
+    for (const auto &each : all) {
+        for (const std::uint32_t value : each.values) {
+            Bytes block = codes;
+            store_to(block.data(), each.field, value);
+            sign(block.data(), block.size());
+            EXPECT_TRUE(refuses(block)) << "field at " << each.field << ": " << value;
+        }
+    }
+    // Fields that only blocks with codes have.
+    for (const std::size_t field : {packed::code_bits, packed::scale_kind, packed::scale_dtype, packed::code_group}) {
+        Bytes block = good;
+        store_to<std::uint32_t>(block.data(), field, 4);
+        sign(block.data(), block.size());
+        EXPECT_TRUE(refuses(block)) << "field at " << field;
+    }
+    // Combinations that no kind has, with the size that they would have.
+    const struct {
+        halyard_scale_kind kind;
+        int bits, group;
+        Dtype scales;
+    } none[] = {{HALYARD_SCALE_MIN, 4, 32, Dtype::f32},
+                {HALYARD_SCALE_TWO_LEVELS, 4, 64, Dtype::f16},
+                {HALYARD_SCALE_TWO_LEVELS, 8, 16, Dtype::f16},
+                {HALYARD_SCALE_TWO_LEVELS, 4, 32, Dtype::bf16},
+                {HALYARD_SCALE_TWO_LEVELS_SIGNED, 4, 16, Dtype::f16},
+                {HALYARD_SCALE_TWO_LEVELS_SIGNED, 8, 32, Dtype::f16},
+                {HALYARD_SCALE_TWO_LEVELS_SIGNED, 8, 16, Dtype::f32}};
+    for (const auto &each : none) {
+        EXPECT_TRUE(refuses(CodedMatrix({250, 20, each.bits, each.kind, each.scales, each.group, true}).block()))
+            << each.kind << " in groups of " << each.group;
+    }
+}
+
+TEST(CodesFile, ComesBackAsItWas) {
+    const TemporaryDirectory directory;
+    for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO, HALYARD_SCALE_MIN,
+                                          HALYARD_SCALE_TWO_LEVELS, HALYARD_SCALE_TWO_LEVELS_SIGNED}) {
+        const CodeForm form = {700, 40, 8, kind, Dtype::f16, kind == HALYARD_SCALE_TWO_LEVELS_SIGNED ? 16 : 32, false};
+        const Bytes block = CodedMatrix::random(form, 4).block();
+        const AlignedBytes memory(block);
+        halyard_weights *weights = nullptr, *loaded = nullptr;
+        ASSERT_EQ(from_memory(memory, &weights), HALYARD_OK) << halyard_last_error();
+        const std::string path = directory.file("codes");
+        ASSERT_EQ(halyard_weights_save(weights, path.c_str()), HALYARD_OK) << halyard_last_error();
+        halyard_weights_destroy(weights);
+        EXPECT_EQ(read_file(path), block);
+        ASSERT_EQ(load(path, &loaded), HALYARD_OK) << halyard_last_error();
+        EXPECT_TRUE(same_bytes(block, halyard_weights_data(loaded)));
+        halyard_weights_info info{};
+        ASSERT_EQ(halyard_weights_get_info(loaded, &info), HALYARD_OK);
+        EXPECT_EQ(info.code_bits, 8);
+        EXPECT_EQ(info.code_group, form.group);
+        EXPECT_EQ(info.scale_kind, kind);
+        EXPECT_EQ(info.scale_dtype.bits, 16);
+        EXPECT_EQ(info.in_features, 700);
+        EXPECT_EQ(info.bytes, static_cast<std::int64_t>(block.size()));
+        halyard_weights_destroy(loaded);
+    }
+}
+
 /** Reads everything that the library would read of accepted weights. */
 double sum_of_everything(const halyard_weights *weights) {
     double sum = 0;
@@ -605,6 +708,9 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
             PackSource({type, 9, 17, HALYARD_WEIGHT_OUT_IN, true, true, true, true, 0, Placement::ends_at_guard})
                 .expected());
     }
+    for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_MIN, HALYARD_SCALE_TWO_LEVELS}) {
+        seeds.push_back(CodedMatrix::random({9, 17, 4, kind, Dtype::f16, 32, kind == HALYARD_SCALE_MIN}, 5).block());
+    }
     int accepted = 0;
     for (std::uint64_t i = 0; i < 24000; i++) {
         const auto random = [&](std::uint64_t which, std::uint64_t below) { return hash(i + 1000, which, 9) % below; };
@@ -613,7 +719,7 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
         for (std::uint64_t change = 0; change < changes; change++) {
             // Most in the fields that say how large things are.
             const std::size_t at =
-                random(10 + change, 4) == 0 ? random(20 + change, block.size()) : 8 + random(20 + change, 48);
+                random(10 + change, 4) == 0 ? random(20 + change, block.size()) : 8 + random(20 + change, 64);
             switch (random(30 + change, 4)) {
             case 0:
                 block[at] ^= static_cast<std::uint8_t>(1u << random(40 + change, 8));
@@ -635,7 +741,7 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
             if (random(5, 2) != 0) {
                 store_to(block.data(), packed::bytes, static_cast<std::int64_t>(block.size()));
             }
-            store_to(block.data(), packed::version, static_cast<std::uint32_t>(1 + random(6, 2)));
+            store_to(block.data(), packed::version, static_cast<std::uint32_t>(1 + random(6, 3)));
             sign(block.data(), block.size());
         }
         const AlignedBytes aligned(block);
@@ -648,9 +754,18 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
                        version = load_from<std::uint32_t>(block.data(), packed::version);
             const auto panels = static_cast<std::size_t>((info.out_features + 15) / 16 * (info.gated + 1)),
                        in = static_cast<std::size_t>(info.in_features);
-            ASSERT_EQ(block.size(), panels_begin(16 * panels) + panels * panel_size(version, dtype, in));
-            ASSERT_EQ(static_cast<std::size_t>(info.bytes),
-                      panels_begin(16 * panels) + panels * panel_size(version_of(dtype), dtype, in));
+            if (version == 3) {
+                const std::size_t panel_bytes = code_panel_size(
+                    static_cast<std::uint32_t>(info.code_bits), static_cast<std::uint32_t>(info.scale_kind),
+                    load_from<std::uint32_t>(block.data(), packed::scale_dtype),
+                    static_cast<std::size_t>(info.code_group), in);
+                ASSERT_EQ(block.size(), panels_begin(16 * panels) + panels * panel_bytes);
+                ASSERT_EQ(static_cast<std::size_t>(info.bytes), block.size());
+            } else {
+                ASSERT_EQ(block.size(), panels_begin(16 * panels) + panels * panel_size(version, dtype, in));
+                ASSERT_EQ(static_cast<std::size_t>(info.bytes),
+                          panels_begin(16 * panels) + panels * panel_size(version_of(dtype), dtype, in));
+            }
             ASSERT_GE(sum_of_everything(weights), 0);
             halyard_weights_destroy(weights);
         } else {

@@ -20,6 +20,9 @@ struct PackSources {
     int device_id = 0;
 };
 
+/** The form of a quantized matrix, checked; none where that is what is asked for. */
+CodeLayout check_quantization(Checker &check, const halyard_quantization &quantization, const Device &device);
+
 /** The sources of a matrix and, where that has data, of `up` beside it; with no norm so far. Refuses what is too large. */
 inline PackSources pack_sources(Checker &check, const View &weight, const View &up, halyard_weight_layout layout,
                                 Device device, const CodeLayout &codes = {}) {

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/cast.h"
@@ -34,22 +35,44 @@ struct Refused {
     std::atomic<bool> not_finite{false}, too_large{false};
 };
 
+/** Of the inputs of a group: the least and the largest and 0, and the first of the largest magnitude. */
+struct Extremes {
+    float low[panel_width] = {}, high[panel_width] = {}, largest[panel_width] = {};
+};
+
+/** Where the elements of a panel's k block are. */
+struct Source {
+    const View &matrix;
+    bool transposed;
+    int64_t column, columns;
+};
+
 /** One k block of a panel at a time. */
 class Quantizer {
 public:
     Quantizer(const CodeLayout &layout, halyard_isa isa, Refused &refused)
         : layout_(layout), isa_(isa), refused_(refused) {}
 
-    /** Some inputs of some columns of a matrix, from one element on. */
-    void run(const View &matrix, bool transposed, int64_t k, int64_t column, int64_t columns,
-             const CodeBlock<char> &block) {
-        load(matrix, transposed, k, column, columns, block.inputs);
+    /** Takes the inputs from k on in, for groups that have more than one k block. */
+    void widen_to(const Source &source, int64_t k, int64_t inputs, Extremes &extremes) {
+        load(source, k, inputs);
+        include(0, inputs, extremes);
+    }
+
+    /** `of_all`: those of groups of all inputs. */
+    void run(const Source &source, int64_t k, const Extremes *of_all, const CodeBlock<char> &block) {
+        load(source, k, block.inputs);
         const ScaleParts parts = layout_.scale_parts(block.inputs);
         memset(block.scales, 0, static_cast<size_t>(parts.bytes));
         const int64_t groups = layout_.groups(block.inputs);
         for (int64_t group = 0; group < groups; group++) {
-            const int64_t begin = group * layout_.block_group();
-            quantize(begin, std::min<int64_t>(begin + layout_.block_group(), block.inputs), scales_[group]);
+            const int64_t begin = group * layout_.block_group(),
+                          end = std::min<int64_t>(begin + layout_.block_group(), block.inputs);
+            Extremes extremes;
+            if (!of_all) {
+                include(begin, end, extremes);
+            }
+            quantize(begin, end, of_all ? *of_all : extremes, scales_[group]);
             if (layout_.kind == ScaleKind::zero) {
                 memcpy(block.scales + parts.zeros + group * panel_width, zeros_, panel_width);
             }
@@ -60,60 +83,60 @@ public:
 
 private:
     /** As values_[input][column] in f32, columns that are not there being 0. */
-    void load(const View &matrix, bool transposed, int64_t k, int64_t column, int64_t columns, int64_t inputs) {
-        const int64_t pitch = matrix.strides[0];
-        const char *const data =
-            matrix.data + (transposed ? column * pitch + k : k * pitch + column) * size_of(matrix.dtype);
-        const TypedRows rows = {const_cast<char *>(data), matrix.dtype, pitch};
+    void load(const Source &source, int64_t k, int64_t inputs) {
+        const View &matrix = source.matrix;
+        const int64_t pitch = matrix.strides[0],
+                      first = source.transposed ? source.column * pitch + k : k * pitch + source.column;
+        const TypedRows rows = {matrix.data + first * size_of(matrix.dtype), matrix.dtype, pitch};
         memset(values_, 0, sizeof(values_));
-        if (!transposed) {
-            widen(isa_, rows, values_[0], panel_width, columns, inputs);
+        if (!source.transposed) {
+            widen(isa_, rows, values_[0], panel_width, source.columns, inputs);
             return;
         }
-        widen(isa_, rows, rows_[0], k_block, inputs, columns);
+        widen(isa_, rows, rows_[0], k_block, inputs, source.columns);
         for (int64_t input = 0; input < inputs; input++) {
-            for (int64_t i = 0; i < columns; i++) {
+            for (int64_t i = 0; i < source.columns; i++) {
                 values_[input][i] = rows_[i][input];
             }
         }
     }
 
-    /** A group: its codes and zeros, and what is to be stored as its scales. */
-    void quantize(int64_t begin, int64_t end, float *scales) {
-        float low[panel_width] = {}, high[panel_width] = {};
-        uint32_t exponents = 0;
-        float largest[panel_width] = {};  // the first of the largest magnitude
+    void include(int64_t begin, int64_t end, Extremes &extremes) {
+        int not_finite = 0;
         for (int64_t input = begin; input < end; input++) {
             for (int i = 0; i < panel_width; i++) {
                 const float w = values_[input][i];
                 uint32_t bits;
                 memcpy(&bits, &w, 4);
-                exponents |= (bits & 0x7f800000) == 0x7f800000;
-                low[i] = w < low[i] ? w : low[i];
-                high[i] = w > high[i] ? w : high[i];
-                largest[i] = std::fabs(w) > std::fabs(largest[i]) ? w : largest[i];
+                not_finite |= (bits & 0x7f800000) == 0x7f800000;
+                extremes.low[i] = w < extremes.low[i] ? w : extremes.low[i];
+                extremes.high[i] = w > extremes.high[i] ? w : extremes.high[i];
+                extremes.largest[i] = std::fabs(w) > std::fabs(extremes.largest[i]) ? w : extremes.largest[i];
             }
         }
-        if (exponents != 0) {
+        if (not_finite != 0) {
             refused_.not_finite.store(true, std::memory_order_relaxed);
-            return;
         }
+    }
+
+    /** A group: its codes and zeros, and what is to be stored as its scales. */
+    void quantize(int64_t begin, int64_t end, const Extremes &e, float *scales) {
         const bool zeros = layout_.kind == ScaleKind::zero;
         const int most = (1 << layout_.bits) - 1;
         float inverse[panel_width];
         for (int i = 0; i < panel_width; i++) {
-            const float d = zeros               ? (high[i] - low[i]) / static_cast<float>(most)
-                            : layout_.bits == 8 ? std::fabs(largest[i]) / 127.0f
-                                                : largest[i] / -8.0f;
+            const float d = zeros               ? (e.high[i] - e.low[i]) / static_cast<float>(most)
+                            : layout_.bits == 8 ? std::fabs(e.largest[i]) / 127.0f
+                                                : e.largest[i] / -8.0f;
             const bool counts = std::fabs(d) >= 0x1p-126f;
             scales[i] = counts ? d : 0.0f;
             inverse[i] = counts ? 1.0f / d : 0.0f;
-            zeros_[i] =
-                static_cast<uint8_t>(zeros ? std::min(most, nearest(-low[i] * inverse[i])) : layout_.code_of_zero());
-            if (!(std::fabs(d) <= largest_scale)) {
+            if (refused_.not_finite.load(std::memory_order_relaxed) || !(std::fabs(d) <= largest_scale)) {
                 refused_.too_large.store(true, std::memory_order_relaxed);
-                return;
+                return;  // whatever is made of it
             }
+            zeros_[i] =
+                static_cast<uint8_t>(zeros ? std::min(most, nearest(-e.low[i] * inverse[i])) : layout_.code_of_zero());
         }
         for (int64_t input = begin; input < end; input++) {
             for (int i = 0; i < panel_width; i++) {
@@ -139,27 +162,53 @@ private:
     const CodeLayout &layout_;
     const halyard_isa isa_;
     Refused &refused_;
-    alignas(64) float values_[k_block][panel_width], rows_[panel_width][k_block], scales_[k_block / 16][panel_width];
-    alignas(64) uint8_t codes_[k_block][panel_width];
-    uint8_t zeros_[panel_width];
+    alignas(64) float values_[k_block][panel_width], rows_[panel_width][k_block],
+        scales_[k_block / 16][panel_width] = {};
+    alignas(64) uint8_t codes_[k_block][panel_width] = {};
+    uint8_t zeros_[panel_width] = {};
 };
 
 }  // namespace
 
 void quantize(Checker &check, const halyard_context &context, const PackSources &sources, char *block) {
     const PackedForm &form = sources.form;
+    const halyard_isa isa = best_isa(context.max_isa);
+    const int64_t panels = form.geometry.panels, matrices = form.gated ? 2 : 1;
     Refused refused;
-    write_codes(context, form, block, [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
+    const auto source_of = [&](int64_t matrix, int64_t panel) {
         const int64_t column = panel * panel_width;
-        Quantizer(form.codes, best_isa(context.max_isa), refused)
-            .run(matrix == 0 ? sources.weight : sources.up, sources.layout == HALYARD_WEIGHT_OUT_IN, k * k_block,
-                 column, std::min<int64_t>(panel_width, form.out_features - column), target);
+        return Source{matrix == 0 ? sources.weight : sources.up, sources.layout == HALYARD_WEIGHT_OUT_IN, column,
+                      std::min<int64_t>(panel_width, form.out_features - column)};
+    };
+    Extremes *of_all = nullptr;
+    if (form.codes.group == 0) {
+        of_all = static_cast<Extremes *>(calloc(static_cast<size_t>(panels), sizeof(Extremes)));
+        if (!of_all) {
+            check.fail(HALYARD_OUT_OF_MEMORY, "no memory for the scales of %lld panels",
+                       static_cast<long long>(panels));
+            return;
+        }
+        run_ranges(context, panels, form.geometry.bytes, [&](int64_t begin, int64_t end) {
+            Quantizer quantizer(form.codes, isa, refused);
+            for (int64_t panel = begin; panel < end; panel++) {
+                const Source source = source_of(panel % matrices, panel / matrices);
+                for (int64_t k = 0; k < form.in_features; k += k_block) {
+                    quantizer.widen_to(source, k, std::min<int64_t>(k_block, form.in_features - k), of_all[panel]);
+                }
+            }
+        });
+    }
+    write_codes(context, form, block, [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
+        Quantizer(form.codes, isa, refused)
+            .run(source_of(matrix, panel), k * k_block, of_all ? of_all + panel * matrices + matrix : nullptr, target);
     });
-    const char *const names = form.gated ? "weight or up" : "weight";
+    free(of_all);
+    const char *const name = *sources.weight.name ? sources.weight.name : "weight", *const or_up =
+                                                                                        form.gated ? " or up" : "";
     if (refused.not_finite) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s holds NaN or Inf, which cannot be quantized", names);
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s%s holds NaN or Inf, which cannot be quantized", name, or_up);
     } else if (refused.too_large) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s holds numbers that are too large for scales in %s", names,
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s%s holds numbers that are too large for scales in %s", name, or_up,
                    dtype_name(form.codes.scale_dtype));
     }
 }

@@ -103,6 +103,7 @@ typedef struct halyard_block_weights {
     /** Where the block is to be: all zero: where the tensors are; else that of a CUDA device, to which tensors in the memory
      *  of the process are copied. */
     DLDevice device;
+    halyard_quantization quantization; /**< of the matrices; for processors */
 } halyard_block_weights;
 
 /** A block: constant after it is made, so that any number of threads may run it, each with a cache of its own. */
@@ -155,6 +156,7 @@ typedef struct halyard_stack_weights {
     const DLTensor *norm_bias; /**< [hidden_size], optional: its bias, of LayerNorm */
     /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. */
     const DLTensor *lm_head;
+    halyard_quantization quantization; /**< of lm_head, or of what is packed of embed_tokens; for processors */
 } halyard_stack_weights;
 
 /** A stack: constant after it is made, as a block is. */

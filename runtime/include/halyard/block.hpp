@@ -161,6 +161,7 @@ struct BlockWeights {
     ConstTensor ffn_post_norm;                   ///< of NormPlacement::sandwich
     ConstTensor ffn_post_norm_bias;              ///< of LayerNorm
     DLDevice device{};                           ///< where the block is to be, if not where the tensors are
+    halyard_quantization quantization{};         ///< of the matrices
 };
 
 namespace detail {
@@ -218,6 +219,7 @@ public:
         tensors.ffn_post_norm = w.ffn_post_norm.get("ffn_post_norm");
         tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get("ffn_post_norm_bias");
         tensors.device = w.device;
+        tensors.quantization = w.quantization;
         halyard_block *block = nullptr;
         check(halyard_block_create(context, &c, &tensors, &block));
         block_.reset(block);
@@ -287,10 +289,11 @@ struct StackConfig {
 struct StackWeights {
     /// [vocab_size, hidden_size], any element type. Must outlive the stack, unless it is copied to the device of the blocks.
     ConstTensor embed_tokens;
-    ConstTensor embed_positions;  ///< {}, or learned positions: [max positions, hidden_size]. The same
-    ConstTensor norm;             ///< [hidden_size], optional: the weight of the last norm
-    ConstTensor norm_bias;        ///< [hidden_size], optional: its bias
-    ConstTensor lm_head;          ///< [vocab_size, hidden_size]; {}: embed_tokens
+    ConstTensor embed_positions;          ///< {}, or learned positions: [max positions, hidden_size]. The same
+    ConstTensor norm;                     ///< [hidden_size], optional: the weight of the last norm
+    ConstTensor norm_bias;                ///< [hidden_size], optional: its bias
+    ConstTensor lm_head;                  ///< [vocab_size, hidden_size]; {}: embed_tokens
+    halyard_quantization quantization{};  ///< of lm_head
 };
 
 /// Ids of tokens, int32 or int64: [T] or [batch, T].
@@ -321,6 +324,7 @@ public:
         w.norm = weights.norm.get("norm");
         w.norm_bias = weights.norm_bias.get("norm_bias");
         w.lm_head = weights.lm_head.get("lm_head");
+        w.quantization = weights.quantization;
         std::vector<const halyard_block *> layers;
         for (const Block &block : blocks) {
             layers.push_back(block.get());

@@ -773,6 +773,7 @@ struct PackOptions {
     ConstTensor norm_bias;                       ///< of the LayerNorm before the layer
     bool norm_unit_offset = false;               ///< fold 1 + norm_weight
     DLDevice device{};                           ///< where the packed matrix is to be, if not where the weight is
+    halyard_quantization quantization{};         ///< codes of 8 or 4 bits in place of the matrix
 };
 
 /// Where the codes of a matrix come from: halyard_code_format has their formulas.
@@ -897,7 +898,7 @@ public:
     bool gated() const { return info().gated != 0; }
     /// Whether a norm is folded.
     bool norm_folded() const { return info().norm_folded != 0; }
-    /// Of the source.
+    /// Of the source; f32 of quantized weights.
     DLDataType dtype() const { return info().dtype; }
 
     /// The packed bytes; null if there are none.
@@ -921,6 +922,7 @@ private:
         c.norm_bias = options.norm_bias.get("norm_bias");
         c.norm_unit_offset = options.norm_unit_offset ? 1 : 0;
         c.device = options.device;
+        c.quantization = options.quantization;
         return c;
     }
 

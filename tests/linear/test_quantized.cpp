@@ -1,0 +1,441 @@
+// Quantized weights: products have the bits of those with the values of the codes in f32, and packing makes the codes that
+// halyard_quantization says.
+#include <limits>
+
+#include "support/coded_matrix.h"
+#include "support/ffn.h"
+#include "support/threads.h"
+
+namespace halyard::tests {
+namespace {
+
+/** Packed bytes in memory of their own, and a handle. */
+class Loaded {
+public:
+    explicit Loaded(const Bytes &bytes) : memory(std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64)) {
+        std::memcpy(memory, bytes.data(), bytes.size());
+        EXPECT_EQ(halyard_weights_from_memory(memory, static_cast<std::int64_t>(bytes.size()), &weights), HALYARD_OK)
+            << halyard_last_error();
+    }
+    ~Loaded() {
+        halyard_weights_destroy(weights);
+        std::free(memory);
+    }
+    Loaded(const Loaded &) = delete;
+    Loaded &operator=(const Loaded &) = delete;
+
+    const halyard_weights *get() const { return weights; }
+
+private:
+    void *memory;
+    halyard_weights *weights = nullptr;
+};
+
+/** The values of a quantized matrix, packed in f32. */
+PackedWeights values_in_f32(CodedMatrix &codes) {
+    const CodeForm &f = codes.form;
+    MatrixForm form;
+    form.in = f.in;
+    form.out = f.out;
+    form.gated = f.gated;
+    const PackSource source(form, [&](Dtype, int which, std::int64_t k, std::int64_t n) {
+        return which < 2 ? bits_of(codes.value(which, k, n)) : 0;
+    });
+    return pack(source);
+}
+
+struct Options {
+    bool bias = false, residual = false;
+    halyard_activation activation = HALYARD_IDENTITY;
+    Dtype x = Dtype::f32, y = Dtype::f32;
+};
+
+/** Success if both weights give the same bits. */
+testing::AssertionResult same_products(const halyard_context *context, const halyard_weights *a,
+                                       const halyard_weights *b, std::int64_t in, std::int64_t out, std::int64_t rows,
+                                       const Options &o = {}) {
+    Tensor x(o.x, {{rows, in}, padded_strides({rows, in}, 3), Placement::ends_at_guard, 0, 0});
+    Tensor first(o.y, compact_form({rows, out})), second(o.y, compact_form({rows, out})),
+        residual(o.y, compact_form({rows, out})), bias(Dtype::f32, compact_form({out}));
+    fill_rows(x, 7);
+    residual.fill([](std::int64_t row, std::int64_t i) { return bell(8, row, i); });
+    bias.fill([](std::int64_t row, std::int64_t i) { return bell(9, row, i); });
+    halyard_linear_options options{};
+    options.activation = o.activation;
+    options.bias = o.bias ? &bias.view : nullptr;
+    options.residual = o.residual ? &residual.view : nullptr;
+    if (halyard_linear(context, &x.view, a, &options, &first.view) != HALYARD_OK ||
+        halyard_linear(context, &x.view, b, &options, &second.view) != HALYARD_OK) {
+        return testing::AssertionFailure() << halyard_last_error();
+    }
+    if (!first.surroundings_intact()) {
+        return testing::AssertionFailure() << "written outside of y";
+    }
+    return same_rows(second, first);
+}
+
+const std::vector<int> groups = {16, 32, 64, 128, 256, 0};
+
+/** Every kind with every width, group and dtype of scales that it may have. */
+std::vector<CodeForm> all_forms() {
+    std::vector<CodeForm> forms;
+    for (const int bits : {8, 4}) {
+        for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO, HALYARD_SCALE_MIN}) {
+            for (const int group : groups) {
+                for (const Dtype scales : all_dtypes) {
+                    if (kind != HALYARD_SCALE_MIN || scales != Dtype::f32) {
+                        forms.push_back({1, 1, bits, kind, scales, group, false});
+                    }
+                }
+            }
+        }
+        forms.push_back({1, 1, bits, HALYARD_SCALE_TWO_LEVELS, Dtype::f16, 32, false});
+    }
+    forms.push_back({1, 1, 8, HALYARD_SCALE_TWO_LEVELS_SIGNED, Dtype::f16, 16, false});
+    return forms;
+}
+
+TEST(QuantizedProducts, HaveTheBitsOfTheValuesInF32) {
+    struct Size {
+        std::int64_t in, out;
+    };
+    const std::vector<Size> sizes = {{1, 1},   {7, 17},    {16, 15},   {31, 130},  {33, 16},  {250, 33},
+                                     {511, 7}, {512, 100}, {513, 130}, {1029, 20}, {2560, 33}};
+    std::size_t which = 0;
+    for (CodeForm form : all_forms()) {
+        // Each form with some sizes, so that each size has some forms.
+        for (int repetition = 0; repetition < 3; repetition++, which++) {
+            const Size &size = sizes[which % sizes.size()];
+            form.in = size.in;
+            form.out = size.out;
+            form.gated = which % 2 != 0;
+            CodedMatrix codes = CodedMatrix::random(form, which);
+            const Loaded quantized(codes.block());
+            const PackedWeights plain = values_in_f32(codes);
+            ASSERT_NE(quantized.get(), nullptr) << form.describe();
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa);
+                for (const std::int64_t rows : {1, 2, 3, 4, 5, 8, 9, 25}) {
+                    ASSERT_TRUE(same_products(context.get(), quantized.get(), plain.get(), form.in, form.out, rows))
+                        << form.describe() << ", " << rows << " rows, " << halyard_isa_name(isa);
+                }
+            }
+        }
+    }
+}
+
+TEST(QuantizedProducts, HaveThemWhateverTheRestOfTheCall) {
+    for (const bool gated : {false, true}) {
+        for (const int bits : {8, 4}) {
+            const CodeForm form = {777, 150, bits, HALYARD_SCALE_ZERO, Dtype::f16, 64, gated};
+            CodedMatrix codes = CodedMatrix::random(form, 5);
+            const Loaded quantized(codes.block());
+            const PackedWeights plain = values_in_f32(codes);
+            for (const halyard_isa isa : supported_isas()) {
+                for (const int threads : {1, 3}) {
+                    const Context context(isa, threads);
+                    for (const std::int64_t rows : {1, 4, 70}) {
+                        for (const Dtype type : all_dtypes) {
+                            Options options;
+                            options.bias = options.residual = true;
+                            options.activation = gated ? HALYARD_SILU : HALYARD_GELU;
+                            options.x = options.y = type;
+                            EXPECT_TRUE(same_products(context.get(), quantized.get(), plain.get(), form.in, form.out,
+                                                      rows, options))
+                                << form.describe() << ", " << rows << " rows of " << name_of(type) << ", "
+                                << halyard_isa_name(isa) << ", " << threads << " threads";
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(QuantizedProducts, AreTheSameForAnyThreadsAndRowsBeside) {
+    const CodeForm form = {1100, 700, 4, HALYARD_SCALE_PLAIN, Dtype::f16, 32, false};
+    CodedMatrix codes = CodedMatrix::random(form, 6);
+    const Loaded weights(codes.block());
+    Tensor x(Dtype::f32, compact_form({70, form.in})), all(Dtype::f32, compact_form({70, form.out}));
+    fill_rows(x, 3);
+    for (const halyard_isa isa : supported_isas()) {
+        ASSERT_EQ(halyard_linear(Context(isa, 1).get(), &x.view, weights.get(), nullptr, &all.view), HALYARD_OK);
+        for (const std::int64_t rows : {1, 2, 3, 4, 6, 11, 70}) {
+            for (const int threads : {1, 4}) {
+                Tensor y(Dtype::f32, compact_form({rows, form.out}));
+                DLTensor part = x.view;
+                std::int64_t shape[] = {rows, form.in};
+                part.shape = shape;
+                ASSERT_EQ(halyard_linear(Context(isa, threads).get(), &part, weights.get(), nullptr, &y.view),
+                          HALYARD_OK);
+                EXPECT_TRUE(same_rows(all, y, rows)) << halyard_isa_name(isa) << ", " << rows << " rows";
+            }
+        }
+    }
+}
+
+TEST(QuantizedFfn, TakesThemForEitherMatrix) {
+    constexpr std::int64_t d_model = 130, d_ff = 600;
+    for (const bool gated : {false, true}) {
+        CodedMatrix up = CodedMatrix::random({d_model, d_ff, 4, HALYARD_SCALE_TWO_LEVELS, Dtype::f16, 32, gated}, 11);
+        CodedMatrix down = CodedMatrix::random({d_ff, d_model, 8, HALYARD_SCALE_PLAIN, Dtype::bf16, 128, false}, 12);
+        const Loaded up_codes(up.block()), down_codes(down.block());
+        const PackedWeights up_f32 = values_in_f32(up), down_f32 = values_in_f32(down);
+        MatrixForm form;
+        form.type = Dtype::bf16;
+        form.in = d_model;
+        form.out = d_ff;
+        form.gated = gated;
+        const PackedWeights up_bf16 = pack(PackSource(form));
+        struct Pair {
+            const halyard_weights *up, *down, *up_values, *down_values;
+        };
+        for (const Pair &pair : {Pair{up_codes.get(), down_codes.get(), up_f32.get(), down_f32.get()},
+                                 Pair{up_bf16.get(), down_codes.get(), up_bf16.get(), down_f32.get()},
+                                 Pair{up_codes.get(), down_f32.get(), up_f32.get(), down_f32.get()}}) {
+            for (const halyard_isa isa : supported_isas()) {
+                for (const Dtype type : all_dtypes) {
+                    for (const std::int64_t rows : {1, 3, 40}) {
+                        Tensor x(type, compact_form({rows, d_model})), y(type, compact_form({rows, d_model})),
+                            expected(type, compact_form({rows, d_model}));
+                        fill_rows(x, 13);
+                        halyard_ffn_options options{};
+                        options.activation = gated ? HALYARD_SILU : HALYARD_RELU;
+                        options.norm = HALYARD_NORM_RMS;
+                        options.residual = 1;
+                        const Context context(isa, 2);
+                        ASSERT_EQ(halyard_ffn(context.get(), &x.view, pair.up, pair.down, &options, &y.view),
+                                  HALYARD_OK)
+                            << halyard_last_error();
+                        ASSERT_EQ(halyard_ffn(context.get(), &x.view, pair.up_values, pair.down_values, &options,
+                                              &expected.view),
+                                  HALYARD_OK);
+                        EXPECT_TRUE(same_rows(expected, y)) << halyard_isa_name(isa) << ", " << rows << " rows of "
+                                                            << name_of(type) << (gated ? ", gated" : "");
+                    }
+                }
+            }
+        }
+    }
+}
+
+// ---- quantization at packing ----
+
+halyard_quantization asked(const CodeForm &form) {
+    return {form.bits, form.group, form.kind == HALYARD_SCALE_ZERO, dlpack_type(form.scales)};
+}
+
+/** The source's elements of matrix 0 or 1. */
+auto elements_of(const PackSource &source) {
+    return [&source](int m, std::int64_t k, std::int64_t n) {
+        return static_cast<float>(decode(source.form.type, source.source_bits(m, k, n)));
+    };
+}
+
+/** Packs on every instruction set, and compares the bytes. */
+void expect_packed(PackSource &source, const CodeForm &form) {
+    source.options.quantization = asked(form);
+    CodedMatrix expected = quantized(form, elements_of(source));
+    const Bytes bytes = expected.block();
+    EXPECT_EQ(source.size(), static_cast<std::int64_t>(bytes.size())) << form.describe();
+    for (const halyard_isa isa : supported_isas()) {
+        const PackedWeights packed = pack(source, Context(isa, 1 + form.in % 3).get());
+        ASSERT_NE(packed, nullptr) << form.describe();
+        ASSERT_TRUE(same_bytes(bytes, halyard_weights_data(packed.get())))
+            << form.describe() << " of " << source.form.describe() << ", " << halyard_isa_name(isa);
+        EXPECT_TRUE(source.intact());
+    }
+}
+
+TEST(Quantization, MakesTheCodesThatItSays) {
+    std::size_t which = 0;
+    for (const auto &[in, out] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {9, 17}, {40, 16}, {100, 33}, {513, 20}, {1200, 35}}) {
+        for (const int bits : {8, 4}) {
+            for (const int group : groups) {
+                for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO}) {
+                    MatrixForm matrix;
+                    matrix.type = all_dtypes[which % 3];
+                    matrix.in = in;
+                    matrix.out = out;
+                    matrix.layout = which % 2 == 0 ? HALYARD_WEIGHT_OUT_IN : HALYARD_WEIGHT_IN_OUT;
+                    matrix.gated = which / 2 % 2 != 0;
+                    matrix.gap = static_cast<std::int64_t>(which % 5) * 3;
+                    PackSource source(matrix);
+                    expect_packed(source, {in, out, bits, kind, all_dtypes[which / 3 % 3], group, matrix.gated});
+                    which++;
+                }
+            }
+        }
+    }
+}
+
+// Not by its formulas, but by what they are for: nearest codes, of a scale that reaches the largest weight.
+TEST(Quantization, IsAsNearAsItsScaleAllows) {
+    constexpr std::int64_t in = 700, out = 21;
+    for (const int bits : {8, 4}) {
+        for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO}) {
+            const CodeForm form = {in, out, bits, kind, Dtype::f16, 64, false};
+            MatrixForm matrix;
+            matrix.in = in;
+            matrix.out = out;
+            PackSource source(matrix);
+            source.options.quantization = asked(form);
+            const PackedWeights packed = pack(source);
+            // Products with rows of the unit matrix are the values.
+            Tensor unit(Dtype::f32, compact_form({in, in})), values(Dtype::f32, compact_form({in, out}));
+            unit.fill([](std::int64_t row, std::int64_t i) { return row == i ? 1.0 : 0.0; });
+            ASSERT_EQ(halyard_linear(nullptr, &unit.view, packed.get(), nullptr, &values.view), HALYARD_OK);
+            for (std::int64_t n = 0; n < out; n++) {
+                for (std::int64_t first = 0; first < in; first += 64) {
+                    double low = 0, high = 0;
+                    for (std::int64_t k = first; k < std::min(in, first + 64); k++) {
+                        const double w = decode(Dtype::f32, source.source_bits(0, k, n));
+                        low = std::min(low, w);
+                        high = std::max(high, w);
+                    }
+                    const double largest = std::max(-low, high), codes = std::exp2(bits) - 1;
+                    const double step = kind == HALYARD_SCALE_ZERO ? (high - low) / codes
+                                        : bits == 8                ? largest / 127
+                                                                   : largest / 8;
+                    // Half a step; of 4 bits a whole one at the end that has no code, and of zeros the rounding of both. The
+                    // scale's own rounding counts for every step from zero.
+                    const double halves = kind == HALYARD_SCALE_ZERO ? 2 : bits == 8 ? 1 : 2;
+                    const double bound = step * (halves / 2 + 1e-4) + (largest + step) * std::exp2(-11);
+                    for (std::int64_t k = first; k < std::min(in, first + 64); k++) {
+                        const double w = decode(Dtype::f32, source.source_bits(0, k, n));
+                        ASSERT_LE(std::abs(values.get(k, n) - w), bound) << form.describe() << ", " << k << ", " << n;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(Quantization, OfSpecialValues) {
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<std::vector<float>> columns = {
+        {0, -0.0f, 0, 0},  // nothing
+        {1, 1, 1, 1},      // one sign
+        {-1, -1, -1, -1},
+        {-3, 3, 1.5f, -1.5f},  // ties of the largest magnitude, and halves
+        {3, -3, 0.75f, 0.375f},
+        {127, 0.5f, 1.5f, -0.5f},  // halves of 8 bits
+        {127, 0.49999997f, 2.5f, -126.5f},
+        {-8, 0.5f, -0.5f, 7.5f},            // and of 4
+        {1e-38f, 1e-39f, -1e-40f, 1e-45f},  // scales that count as 0
+        {1.5e-36f, -1e-36f, 1e-38f, 0},     // and one that does not, but in f16
+        {8e6f, -1, 2, 3},                   // nearly the largest in f16
+    };
+    for (const int bits : {8, 4}) {
+        for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO}) {
+            for (const Dtype scales : all_dtypes) {
+                for (const std::vector<float> &column : columns) {
+                    if (bits == 4 && scales == Dtype::f16 && column[0] > 1e6f) {
+                        continue;
+                    }
+                    MatrixForm matrix;
+                    matrix.in = 4;
+                    matrix.out = 3;
+                    PackSource source(matrix, [&](Dtype, int, std::int64_t k, std::int64_t) {
+                        return bits_of(column[static_cast<std::size_t>(k)]);
+                    });
+                    expect_packed(source, {4, 3, bits, kind, scales, 16, false});
+                }
+                for (const float value : {inf, -inf, nan, 3e38f, 1e32f}) {
+                    MatrixForm matrix;
+                    matrix.in = 530;
+                    matrix.out = 40;
+                    matrix.gated = true;
+                    PackSource source(matrix, [&](Dtype, int which, std::int64_t k, std::int64_t n) {
+                        return bits_of(which == 1 && k == 529 && n == 39 ? value : 1.0f);
+                    });
+                    source.options.quantization = asked({530, 40, bits, kind, scales, 64, true});
+                    halyard_weights *weights = nullptr;
+                    const bool finite = std::isfinite(value),
+                               fits = value == 1e32f && scales != Dtype::f16 && bits == 8;
+                    const halyard_status status =
+                        halyard_weights_pack(nullptr, &source.weight.view, &source.options, nullptr, 0, &weights);
+                    if (fits) {
+                        ASSERT_EQ(status, HALYARD_OK);
+                        halyard_weights_destroy(weights);
+                        continue;
+                    }
+                    EXPECT_TRUE(refused(status, HALYARD_INVALID_ARGUMENT, "halyard_weights_pack",
+                                        finite ? "too large for scales" : "NaN or Inf"))
+                        << value << " in " << bits << " bits, scales in " << name_of(scales);
+                    EXPECT_EQ(weights, nullptr);
+                }
+            }
+        }
+    }
+}
+
+TEST(Quantization, IntoMemoryOfTheCaller) {
+    MatrixForm matrix;
+    matrix.in = 100;
+    matrix.out = 50;
+    PackSource source(matrix);
+    const CodeForm form = {100, 50, 4, HALYARD_SCALE_PLAIN, Dtype::f16, 32, false};
+    source.options.quantization = asked(form);
+    const Bytes expected = quantized(form, elements_of(source)).block();
+    std::vector<std::uint8_t> memory(expected.size() + 128, 0xab);
+    auto *const place = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+    halyard_weights *weights = nullptr;
+    ASSERT_EQ(halyard_weights_pack(nullptr, &source.weight.view, &source.options, place, source.size(), &weights),
+              HALYARD_OK)
+        << halyard_last_error();
+    EXPECT_EQ(halyard_weights_data(weights), place);
+    EXPECT_TRUE(same_bytes(expected, place));
+    EXPECT_EQ(place[expected.size()], 0xab);
+    halyard_weights_info info{};
+    ASSERT_EQ(halyard_weights_get_info(weights, &info), HALYARD_OK);
+    EXPECT_EQ(info.code_bits, 4);
+    EXPECT_EQ(info.code_group, 32);
+    EXPECT_EQ(info.scale_kind, HALYARD_SCALE_PLAIN);
+    EXPECT_EQ(info.scale_dtype.code, kDLFloat);
+    EXPECT_EQ(info.scale_dtype.bits, 16);
+    EXPECT_EQ(info.dtype.bits, 32);
+    EXPECT_EQ(info.bytes, source.size());
+    halyard_weights_destroy(weights);
+}
+
+TEST(Quantization, RefusesWhatItCannot) {
+    MatrixForm matrix;
+    matrix.in = 40;
+    matrix.out = 20;
+    PackSource source(matrix);
+    const auto fails = [&](halyard_status status, const std::string &word) {
+        halyard_weights *weights = nullptr;
+        std::int64_t bytes = 0;
+        const auto packed =
+            refused(halyard_weights_pack(nullptr, &source.weight.view, &source.options, nullptr, 0, &weights), status,
+                    "halyard_weights_pack", word);
+        return packed ? refused(halyard_weights_size(&source.weight.view, &source.options, &bytes), status,
+                                "halyard_weights_size", word)
+                      : packed;
+    };
+    const halyard_quantization good = {8, 32, 0, {}};
+    for (const int bits : {-1, 1, 2, 3, 5, 7, 9, 16}) {
+        source.options.quantization = good;
+        source.options.quantization.bits = bits;
+        EXPECT_TRUE(fails(HALYARD_INVALID_ARGUMENT, "quantization.bits")) << bits;
+    }
+    for (const int group : {-32, 1, 8, 17, 48, 512}) {
+        source.options.quantization = good;
+        source.options.quantization.group = group;
+        EXPECT_TRUE(fails(HALYARD_INVALID_ARGUMENT, "quantization.group")) << group;
+    }
+    source.options.quantization = good;
+    source.options.quantization.scale_dtype = {kDLInt, 8, 1};
+    EXPECT_TRUE(fails(HALYARD_UNSUPPORTED, "quantization.scale_dtype"));
+    source.options.quantization = good;
+    source.options.norm_weight = &source.norm_weight.view;
+    EXPECT_TRUE(fails(HALYARD_UNSUPPORTED, "norm"));
+    source.options.norm_weight = nullptr;
+    source.options.norm_unit_offset = 1;
+    EXPECT_TRUE(fails(HALYARD_UNSUPPORTED, "norm"));
+}
+
+}  // namespace
+}  // namespace halyard::tests

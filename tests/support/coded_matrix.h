@@ -1,0 +1,243 @@
+// Quantized matrices in the tests: codes and scales, the values that they stand for, and the packed bytes that hold them, written
+// down a second time from the description in runtime/layout/code_panels.h.
+#ifndef HALYARD_TESTS_CODED_MATRIX_H
+#define HALYARD_TESTS_CODED_MATRIX_H
+
+#include <cmath>
+
+#include "support/packing.h"
+
+namespace halyard::tests {
+
+struct CodeForm {
+    std::int64_t in = 1, out = 1;
+    int bits = 8;
+    halyard_scale_kind kind = HALYARD_SCALE_PLAIN;
+    Dtype scales = Dtype::f16;
+    int group = 32;
+    bool gated = false;
+
+    std::string describe() const {
+        return "in " + std::to_string(in) + " out " + std::to_string(out) + (gated ? " gated " : " ") +
+               std::to_string(bits) + " bits, kind " + std::to_string(kind) + ", groups of " + std::to_string(group) +
+               " with scales in " + name_of(scales);
+    }
+    bool two_levels() const { return kind == HALYARD_SCALE_TWO_LEVELS || kind == HALYARD_SCALE_TWO_LEVELS_SIGNED; }
+    std::int64_t group_of(std::int64_t k) const { return group == 0 ? 0 : k / group; }
+    std::int64_t wide_group_of(std::int64_t k) const { return two_levels() ? k / 256 : group_of(k); }
+};
+
+class CodedMatrix {
+public:
+    explicit CodedMatrix(const CodeForm &f) : form(f) {
+        const auto elements = static_cast<std::size_t>(f.in * f.out);
+        for (Numbers &numbers : matrices) {
+            numbers.codes.resize(elements);
+            for (auto *const part : {&numbers.scales, &numbers.minima}) {
+                part->resize(elements);  // as many as there can be
+            }
+            for (auto *const part : {&numbers.factors, &numbers.zeros}) {
+                part->resize(elements);
+            }
+        }
+    }
+
+    /** Any codes and scales. Those of two levels are as GGUF has them: q of 5 bits and sc, mn of 6. */
+    static CodedMatrix random(const CodeForm &f, std::uint64_t seed) {
+        CodedMatrix made(f);
+        for (int m = 0; m < 2; m++) {
+            const auto draw = [&](std::uint64_t what, std::int64_t i, std::int64_t n) {
+                return hash(seed * 64 + what * 2 + static_cast<std::uint64_t>(m), static_cast<std::uint64_t>(i),
+                            static_cast<std::uint64_t>(n));
+            };
+            const bool gguf = f.kind == HALYARD_SCALE_TWO_LEVELS;
+            for (std::int64_t k = 0; k < f.in; k++) {
+                for (std::int64_t n = 0; n < f.out; n++) {
+                    const std::uint64_t q = draw(1, k, n);
+                    made.code(m, k, n) = static_cast<std::uint8_t>(q % (f.bits == 4 ? 16 : gguf ? 32 : 256));
+                    const std::int64_t g = f.group_of(k), w = f.wide_group_of(k);
+                    made.scale(m, k, n) = encode(f.scales, (bell(seed + 1, w, n) + 0.1) / 64);
+                    made.minimum(m, k, n) = encode(f.scales, bell(seed + 2, w, n) / 16);
+                    made.factor(m, k, n) = static_cast<std::uint8_t>(draw(2, g, n) % (gguf ? 64 : 256));
+                    made.zero(m, k, n) = static_cast<std::uint8_t>(draw(3, g, n) % (gguf          ? 64
+                                                                                    : f.bits == 4 ? 17
+                                                                                                  : 256));
+                }
+            }
+        }
+        return made;
+    }
+
+    const CodeForm form;
+
+    std::uint8_t &code(int m, std::int64_t k, std::int64_t n) { return of(m).codes[at(k, n)]; }
+    /** Of the group of input k: the bits of s or d, those of m or dmin, sc, and z or mn. */
+    std::uint32_t &scale(int m, std::int64_t k, std::int64_t n) { return of(m).scales[at(form.wide_group_of(k), n)]; }
+    std::uint32_t &minimum(int m, std::int64_t k, std::int64_t n) { return of(m).minima[at(form.wide_group_of(k), n)]; }
+    std::uint8_t &factor(int m, std::int64_t k, std::int64_t n) { return of(m).factors[at(form.group_of(k), n)]; }
+    std::uint8_t &zero(int m, std::int64_t k, std::int64_t n) { return of(m).zeros[at(form.group_of(k), n)]; }
+
+    float value(int m, std::int64_t k, std::int64_t n) {
+        const auto q = static_cast<float>(code(m, k, n)), z = static_cast<float>(zero(m, k, n));
+        const auto s = static_cast<float>(decode(form.scales, scale(m, k, n)));
+        const auto low = static_cast<float>(decode(form.scales, minimum(m, k, n)));
+        const std::uint8_t sc = factor(m, k, n);
+        switch (form.kind) {
+        case HALYARD_SCALE_PLAIN:
+            return std::fmaf(q - (form.bits == 8 ? 128.0f : 8.0f), s, 0.0f);
+        case HALYARD_SCALE_ZERO:
+            return std::fmaf(q - z, s, 0.0f);
+        case HALYARD_SCALE_MIN:
+            return std::fmaf(q, s, low);
+        case HALYARD_SCALE_TWO_LEVELS:
+            return std::fmaf(q, s * static_cast<float>(sc), -(low * z));
+        default:
+            return std::fmaf(q - 128, s * static_cast<float>(sc < 128 ? sc : sc - 256), 0.0f);
+        }
+    }
+
+    /** The packed bytes. */
+    Bytes block() {
+        const auto kind = static_cast<std::uint32_t>(form.kind), bits = static_cast<std::uint32_t>(form.bits),
+                   dtype = static_cast<std::uint32_t>(form.scales);
+        const auto group = static_cast<std::size_t>(form.group);
+        const std::size_t matrices_there = form.gated ? 2 : 1, number = size_of(form.scales);
+        const std::size_t panels = (static_cast<std::size_t>(form.out) + 15) / 16 * matrices_there;
+        const std::size_t begin = panels_begin(16 * panels),
+                          panel_bytes = code_panel_size(bits, kind, dtype, group, static_cast<std::size_t>(form.in));
+        Bytes bytes(begin + panels * panel_bytes);
+        std::uint8_t *const data = bytes.data();
+        std::memcpy(data, "HALYARDW", 8);
+        store_to<std::uint32_t>(data, packed::version, 3);
+        store_to<std::uint32_t>(data, packed::gated, form.gated);
+        store_to(data, packed::in_features, form.in);
+        store_to(data, packed::out_features, form.out);
+        store_to(data, packed::bytes, static_cast<std::int64_t>(bytes.size()));
+        store_to(data, packed::code_bits, bits);
+        store_to(data, packed::scale_kind, kind);
+        store_to(data, packed::scale_dtype, dtype);
+        store_to(data, packed::code_group, static_cast<std::uint32_t>(form.group));
+        for (std::size_t panel = 0; panel < panels; panel++) {
+            const int m = static_cast<int>(panel % matrices_there);
+            std::uint8_t *place = data + begin + panel * panel_bytes;
+            for (std::int64_t first = 0; first < form.in; first += 512) {
+                const std::int64_t inputs = std::min<std::int64_t>(512, form.in - first);
+                const std::int64_t span = form.group == 0 ? inputs : form.group,
+                                   wide_span = form.two_levels() ? 256 : span;
+                std::uint8_t *part = place;
+                // One part after the other, each [groups][16].
+                const auto put = [&](std::int64_t step, std::size_t size, const auto &stored) {
+                    for (std::int64_t k = first; k < first + inputs; k += step) {
+                        for (std::int64_t column = 0; column < 16; column++, part += size) {
+                            const std::int64_t n = static_cast<std::int64_t>(panel / matrices_there) * 16 + column;
+                            const std::uint32_t all = n < form.out ? stored(k, n) : 0;
+                            std::memcpy(part, &all, size);
+                        }
+                    }
+                };
+                const auto put_zeros = [&] {
+                    put(span, 1, [&](std::int64_t k, std::int64_t n) { return std::uint32_t{zero(m, k, n)}; });
+                };
+                put(wide_span, number, [&](std::int64_t k, std::int64_t n) { return scale(m, k, n); });
+                if (form.kind == HALYARD_SCALE_MIN || form.kind == HALYARD_SCALE_TWO_LEVELS) {
+                    put(wide_span, number, [&](std::int64_t k, std::int64_t n) { return minimum(m, k, n); });
+                }
+                if (form.two_levels()) {
+                    put(span, 1, [&](std::int64_t k, std::int64_t n) { return std::uint32_t{factor(m, k, n)}; });
+                }
+                if (form.kind == HALYARD_SCALE_ZERO || form.kind == HALYARD_SCALE_TWO_LEVELS) {
+                    put_zeros();
+                }
+                place += scale_bytes(kind, dtype, group, static_cast<std::size_t>(inputs));
+                const std::int64_t in_row = 32 / form.bits, rows = (inputs + in_row - 1) / in_row;
+                for (std::int64_t i = 0; i < rows * in_row; i++) {
+                    for (std::int64_t column = 0; column < 16; column++) {
+                        const std::int64_t n = static_cast<std::int64_t>(panel / matrices_there) * 16 + column,
+                                           k = first + i;
+                        const std::uint32_t q =
+                            n < form.out && i < inputs ? code(m, k, n) : code_of_nothing(m, n, first + inputs - 1);
+                        std::uint8_t *const word = place + i / in_row * 64 + column * 4;
+                        if (form.bits == 8) {
+                            word[i % 4] = static_cast<std::uint8_t>(q);
+                        } else {
+                            word[i % 4] = static_cast<std::uint8_t>(word[i % 4] | q << (i % 8 < 4 ? 0 : 4));
+                        }
+                    }
+                }
+                place += code_bytes(bits, static_cast<std::size_t>(inputs));
+            }
+            for (std::int64_t column = 0; column < 16; column++) {
+                const std::int64_t n = static_cast<std::int64_t>(panel / matrices_there) * 16 + column;
+                double sum = 0;
+                for (std::int64_t k = 0; n < form.out && k < form.in; k++) {
+                    sum += static_cast<double>(value(m, k, n));
+                }
+                store_to(data, packed::header_size + 4 * (16 * panel + static_cast<std::size_t>(column)),
+                         static_cast<float>(sum));
+            }
+        }
+        sign(data, bytes.size());
+        return bytes;
+    }
+
+private:
+    struct Numbers {
+        std::vector<std::uint8_t> codes, factors, zeros;
+        std::vector<std::uint32_t> scales, minima;
+    };
+
+    Numbers &of(int m) { return matrices[m]; }
+    std::size_t at(std::int64_t row, std::int64_t n) const { return static_cast<std::size_t>(row * form.out + n); }
+    /** What fills a panel up: the code of 0 where there is one, in the group of input k. */
+    std::uint32_t code_of_nothing(int m, std::int64_t n, std::int64_t k) {
+        return form.kind == HALYARD_SCALE_PLAIN                  ? (form.bits == 8 ? 128 : 8)
+               : form.kind == HALYARD_SCALE_TWO_LEVELS_SIGNED    ? 128
+               : form.kind == HALYARD_SCALE_ZERO && n < form.out ? zero(m, k, n)
+                                                                 : 0;
+    }
+
+    Numbers matrices[2];
+};
+
+/** What quantization at packing must make of a matrix: halyard_quantization's formulas, one group at a time. */
+template<typename Element>
+CodedMatrix quantized(const CodeForm &form, const Element &element) {
+    CodedMatrix made(form);
+    const auto nearest = [](float x) { return static_cast<int>(std::round(x)); };
+    const std::int64_t span = form.group == 0 ? form.in : form.group;
+    const int most = (1 << form.bits) - 1;
+    for (int m = 0; m <= (form.gated ? 1 : 0); m++) {
+        for (std::int64_t n = 0; n < form.out; n++) {
+            for (std::int64_t first = 0; first < form.in; first += span) {
+                const std::int64_t end = std::min(form.in, first + span);
+                float largest = 0, low = 0, high = 0;
+                for (std::int64_t k = first; k < end; k++) {
+                    const float w = element(m, k, n);
+                    largest = std::abs(w) > std::abs(largest) ? w : largest;
+                    low = std::min(low, w);
+                    high = std::max(high, w);
+                }
+                const bool zeros = form.kind == HALYARD_SCALE_ZERO;
+                float d = zeros            ? (high - low) / static_cast<float>(most)
+                          : form.bits == 8 ? std::abs(largest) / 127
+                                           : largest / -8;
+                d = std::abs(d) < 0x1p-126f ? 0 : d;
+                const float inverse = d == 0 ? 0 : 1 / d;
+                const int zero = zeros ? std::min(most, nearest(-low * inverse)) : form.bits == 8 ? 128 : 8;
+                made.scale(m, first, n) = encode(form.scales, static_cast<double>(d));
+                made.zero(m, first, n) = static_cast<std::uint8_t>(zero);
+                for (std::int64_t k = first; k < end; k++) {
+                    const float quotient = element(m, k, n) * inverse;
+                    const int code =
+                        zeros || form.bits == 8 ? nearest(quotient) + zero : static_cast<int>(quotient + 8.5f);
+                    made.code(m, k, n) = static_cast<std::uint8_t>(std::max(0, std::min(most, code)));
+                }
+            }
+        }
+    }
+    return made;
+}
+
+}  // namespace halyard::tests
+
+#endif
