@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <iterator>
+#include <type_traits>
 
 namespace halyard {
 namespace {
@@ -36,20 +37,25 @@ uint32_t word_at(const char *data) {
 /** Words of a k block, output by output. */
 using OutputWords = uint32_t[panel_width][k_block / 4];
 
+/** Words of two vectors, the second one's counting from 4 on: one or two instructions. */
+template<int i, int j, int k, int l>
+Words shuffled(const Words &a, const Words &b) {
+    return {i < 4 ? a[i % 4] : b[i % 4], j < 4 ? a[j % 4] : b[j % 4], k < 4 ? a[k % 4] : b[k % 4],
+            l < 4 ? a[l % 4] : b[l % 4]};
+}
+
 /** To words [rows][16]. */
 void transpose(const OutputWords &from, int64_t rows, uint32_t (*to)[panel_width]) {
     for (int64_t row = 0; row < rows / 4 * 4; row += 4) {
         for (int column = 0; column < panel_width; column += 4) {
             const auto a = load<Words>(&from[column][row]), b = load<Words>(&from[column + 1][row]),
                        c = load<Words>(&from[column + 2][row]), d = load<Words>(&from[column + 3][row]);
-            const Words ab01 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-                        cd01 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
-                        ab23 = __builtin_shufflevector(a, b, 2, 6, 3, 7),
-                        cd23 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-            store(Words(__builtin_shufflevector(ab01, cd01, 0, 1, 4, 5)), &to[row][column]);
-            store(Words(__builtin_shufflevector(ab01, cd01, 2, 3, 6, 7)), &to[row + 1][column]);
-            store(Words(__builtin_shufflevector(ab23, cd23, 0, 1, 4, 5)), &to[row + 2][column]);
-            store(Words(__builtin_shufflevector(ab23, cd23, 2, 3, 6, 7)), &to[row + 3][column]);
+            const Words ab01 = shuffled<0, 4, 1, 5>(a, b), cd01 = shuffled<0, 4, 1, 5>(c, d),
+                        ab23 = shuffled<2, 6, 3, 7>(a, b), cd23 = shuffled<2, 6, 3, 7>(c, d);
+            store(shuffled<0, 1, 4, 5>(ab01, cd01), &to[row][column]);
+            store(shuffled<2, 3, 6, 7>(ab01, cd01), &to[row + 1][column]);
+            store(shuffled<0, 1, 4, 5>(ab23, cd23), &to[row + 2][column]);
+            store(shuffled<2, 3, 6, 7>(ab23, cd23), &to[row + 3][column]);
         }
     }
     for (int64_t row = rows / 4 * 4; row < rows; row++) {
@@ -62,7 +68,7 @@ void transpose(const OutputWords &from, int64_t rows, uint32_t (*to)[panel_width
 /** 32 codes of 4 bits, in bytes in the order of their inputs, as words. */
 Words joined(const Bytes &first, const Bytes &second) {
     const auto a = load<Words>(&first), b = load<Words>(&second);
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6) | __builtin_shufflevector(a, b, 1, 3, 5, 7) << 4;
+    return shuffled<0, 2, 4, 6>(a, b) | shuffled<1, 3, 5, 7>(a, b) << 4;
 }
 
 /** The low four of 8 halves of bytes to the lower halves of 4 bytes. */
@@ -315,11 +321,16 @@ void read_awq(const CodeSource &source, int64_t column, int64_t columns, int64_t
     constexpr int side = 8, halves = panel_width / side;
     const int64_t octets = (inputs + side - 1) / side;
     uint32_t rows[side][k_block / side * halves] = {};
-    for (int64_t i = 0; i < inputs; i++) {
-        const char *const data = source.codes.at(column / side, k + i);
-        uint32_t *const to = &rows[i % side][i / side * halves];
-        to[0] = word_at(data);
-        to[1] = columns > side ? word_at(data + 4) : 0;
+    const char *const data = source.codes.at(column / side, k);
+    const auto gather = [&](auto bytes) {
+        for (uint64_t i = 0; i < static_cast<uint64_t>(inputs); i++) {
+            memcpy(&rows[i % side][i / side * halves], data + i * source.codes.input_pitch, bytes);
+        }
+    };
+    if (columns > side) {
+        gather(std::integral_constant<size_t, 8>());
+    } else {
+        gather(std::integral_constant<size_t, 4>());
     }
     constexpr uint32_t masks[] = {0, 0x0f0f0f0f, 0x00ff00ff, 0, 0x0000ffff};
     for (int apart = side / 2; apart > 0; apart /= 2) {
