@@ -56,20 +56,43 @@ bool Checker::not_null(const char *name, const void *pointer) {
 }
 
 View Checker::tensor(const char *name, const DLTensor *tensor) {
-    View view;
-    view.name = name;
-    if (!not_null(name, tensor) || !placed_with_others(name, *tensor) ||
-        !known_type(name, tensor->dtype, &view.dtype)) {
+    DType dtype;
+    if (!not_null(name, tensor) || !placed_with_others(name, *tensor) || !known_type(name, tensor->dtype, &dtype)) {
+        View view;
+        view.name = name;
         return view;
     }
-    view.on_cuda = type_of(tensor->device) == kDLCUDA;
-    view.device_id = tensor->device.device_id;
-    const int rank = tensor->ndim;
+    View view = described(name, *tensor, size_of(dtype));
+    view.dtype = dtype;
+    return view;
+}
+
+View Checker::tensor_of(const char *name, const DLTensor *tensor, DLDataType type) {
+    View view;
+    view.name = name;
+    if (!not_null(name, tensor) || !placed_with_others(name, *tensor)) {
+        return view;
+    }
+    const DLDataType got = tensor->dtype;
+    if (got.code != type.code || got.bits != type.bits || got.lanes != 1) {
+        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be %s%d with one lane", name,
+             got.code, got.bits, got.lanes, type.code == kDLUInt ? "uint" : "int", type.bits);
+        return view;
+    }
+    return described(name, *tensor, type.bits / 8);
+}
+
+View Checker::described(const char *name, const DLTensor &tensor, int64_t element_bytes) {
+    View view;
+    view.name = name;
+    view.on_cuda = type_of(tensor.device) == kDLCUDA;
+    view.device_id = tensor.device.device_id;
+    const int rank = tensor.ndim;
     if (rank < 1 || rank > max_rank) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank 1 to %d", name, rank, max_rank);
         return view;
     }
-    if (!tensor->shape) {
+    if (!tensor.shape) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no shape: its shape pointer is null", name);
         return view;
     }
@@ -78,8 +101,8 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     int64_t nonzero_elements = 1, span = 1, signs = 0;
     bool empty = false, too_large = false;
     for (int i = rank - 1; i >= 0; i--) {
-        const int64_t extent = tensor->shape[i];
-        const int64_t stride = tensor->strides ? tensor->strides[i] : nonzero_elements;
+        const int64_t extent = tensor.shape[i];
+        const int64_t stride = tensor.strides ? tensor.strides[i] : nonzero_elements;
         view.shape[i] = extent;
         view.strides[i] = stride;
         signs |= extent | stride;
@@ -111,20 +134,20 @@ View Checker::tensor(const char *name, const DLTensor *tensor) {
     if (empty) {
         return view;
     }
-    if (!tensor->data) {
+    if (!tensor.data) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has no data: its data pointer is null", name);
         return view;
     }
     uintptr_t begin, end;
-    if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor->data), tensor->byte_offset, &begin) ||
-        __builtin_add_overflow(begin, span * size_of(view.dtype), &end)) {
+    if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor.data), tensor.byte_offset, &begin) ||
+        __builtin_add_overflow(begin, span * element_bytes, &end)) {
         fail(HALYARD_INVALID_ARGUMENT, "%s has a byte_offset, shape or strides that reach beyond all addresses", name);
         return view;
     }
-    if ((begin & (size_of(view.dtype) - 1)) != 0) {
+    if ((static_cast<int64_t>(begin) & (element_bytes - 1)) != 0) {
         fail(HALYARD_INVALID_ARGUMENT,
              "%s has misaligned data: the address must be a multiple of the element's %d bytes", name,
-             static_cast<int>(size_of(view.dtype)));
+             static_cast<int>(element_bytes));
         return view;
     }
     view.data = reinterpret_cast<char *>(begin);

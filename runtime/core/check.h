@@ -98,6 +98,8 @@ public:
 
     /** The tensor as a view, if it is one that this library can read. */
     View tensor(const char *name, const DLTensor *tensor);
+    /** A tensor of another type, which the view's dtype does not name: nothing may be asked of that, nor of end(). */
+    View tensor_of(const char *name, const DLTensor *tensor, DLDataType type);
     /** Whether a type is one that this library can read, and which. */
     bool known_type(const char *name, DLDataType type, DType *dtype);
     /** Whether the library has kernels for the dtype of `name`. */
@@ -137,6 +139,8 @@ private:
     const bool is_recorded_ = verbose_level > 0;
     bool looks_at_devices_ = false;  // of tensors; if not, they are on the processor and not recorded
 
+    /** Shape, strides and data of a tensor with elements of so many bytes. */
+    View described(const char *name, const DLTensor &tensor, int64_t element_bytes);
     void overlapping(const View &output, const View &other, bool in_place);
     /** Whether a kernel runs where this tensor and those before it are. */
     bool placed_with_others(const char *name, const DLTensor &tensor);

@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_PACK_H
 #define HALYARD_RUNTIME_CORE_CALLS_PACK_H
 
+#include "core/code_formats.h"
 #include "core/device.h"
 #include "core/handles/packed_weights.h"
 
@@ -10,6 +11,7 @@ namespace halyard {
 /** The checked sources of a packed matrix. */
 struct PackSources {
     View weight, up, norm_weight, norm_bias;  // `data` is null where there is none
+    CodeSource codes, up_codes;               // in place of all these, where there are codes already
     halyard_weight_layout layout = HALYARD_WEIGHT_OUT_IN;
     bool unit_offset = false;
     PackedForm form;  // for processors

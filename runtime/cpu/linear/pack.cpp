@@ -15,6 +15,7 @@
 #include "core/system/huge_pages.h"
 #include "cpu/backend.h"
 #include "cpu/linear/quantize.h"
+#include "cpu/linear/repack.h"
 #include "layout/pack.h"
 
 namespace halyard {
@@ -285,6 +286,11 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
         for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
             check.no_overlap(target, *source, false);
         }
+        for (const CodeSource *source : {&sources.codes, &sources.up_codes}) {
+            for (const CodeTensor *tensor : {&source->codes, &source->scales, &source->zeros}) {
+                check.no_overlap(target, tensor->memory, false);
+            }
+        }
     }
     if (check.failed()) {
         return;
@@ -297,7 +303,9 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %lld bytes of packed weights", static_cast<long long>(needed));
         return;
     }
-    if (sources.form.codes) {
+    if (sources.codes.format) {
+        repack(check, context, sources, block);
+    } else if (sources.form.codes) {
         quantize(check, context, sources, block);
     } else {
         pack_block(context, sources, block);

@@ -27,9 +27,11 @@ private:
 };
 
 /** Fills a block. Calls fill(matrix, panel, k_block, code_block), for every k block of every panel of a matrix (0, or 1 for `up`),
- *  to write codes and scales, bytes that fill those up to 64 included; threads do so at the same time. */
+ *  to write codes and scales, bytes that fill those up to 64 included; threads do so at the same time. `together`: panels that are
+ *  filled side by side, k block by k block: those whose sources share cache lines. */
 template<typename Fill>
-void write_codes(const halyard_context &context, const PackedForm &form, char *block, const Fill &fill) {
+void write_codes(const halyard_context &context, const PackedForm &form, char *block, const Fill &fill,
+                 int64_t together = 1) {
     const Geometry &geometry = form.geometry;
     const int64_t matrices = form.gated ? 2 : 1;
     memset(block, 0, panels_offset(geometry.panels));
@@ -37,13 +39,18 @@ void write_codes(const halyard_context &context, const PackedForm &form, char *b
     run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
         CodePanelFinisher finisher(form, best_isa(context.max_isa), block);
         uint64_t sum = 0;
-        for (int64_t panel = begin; panel < end; panel++) {
+        for (int64_t first = begin; first < end; first += together) {
+            const int64_t last = std::min(first + together, end);
             for (int64_t k = 0; k < CodeLayout::blocks(form.in_features); k++) {
-                fill(panel % matrices, panel / matrices, k,
-                     code_block(form.codes, block + panels_offset(geometry.panels), form.in_features, panel, k));
+                for (int64_t panel = first; panel < last; panel++) {
+                    fill(panel % matrices, panel / matrices, k,
+                         code_block(form.codes, block + panels_offset(geometry.panels), form.in_features, panel, k));
+                }
             }
-            sum += finisher.finish(panel,
-                                   std::min<int64_t>(panel_width, form.out_features - panel / matrices * panel_width));
+            for (int64_t panel = first; panel < last; panel++) {
+                sum += finisher.finish(
+                    panel, std::min<int64_t>(panel_width, form.out_features - panel / matrices * panel_width));
+            }
         }
         digest.fetch_add(sum, std::memory_order_relaxed);
     });

@@ -11,93 +11,10 @@
 
 namespace halyard {
 
-namespace detail {
-
-/// The DLPack type of an integer type.
-template<class Integer>
-inline constexpr DLDataType integer_dtype{std::is_signed_v<Integer> ? std::uint8_t{kDLInt} : std::uint8_t{kDLUInt},
-                                          8 * sizeof(Integer), 1};
-
-}  // namespace detail
-
 /* ---- Positions and sequences --------------------------------------------------------------------------------- */
 
 /// Positions of tokens, as int32 or int64, [T] or [batch, T]; or none: token t has position t.
-class Positions {
-public:
-    Positions() noexcept = default;
-    /// Token t has position t.
-    Positions(std::nullopt_t) noexcept {}
-
-    /// Row-major integers at `data`.
-    template<class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
-    Positions(const T *data, const Extents &shape) noexcept : present_(true) {
-        for (int axis = 0; axis < shape.rank(); ++axis) {
-            shape_[axis] = shape[axis];
-        }
-        tensor_.data = const_cast<T *>(data);  // DLPack has no const
-        tensor_.device = DLDevice{kDLCPU, 0};
-        tensor_.ndim = shape.rank();
-        tensor_.dtype = detail::integer_dtype<T>;
-        tensor_.shape = shape_;
-    }
-
-    /// All integers of a container, as [T].
-    template<class Container, class T = detail::pointee<const Container>,
-             std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
-    Positions(const Container &positions) noexcept : Positions(std::data(positions), std::size(positions)) {}
-
-    /// Integers of a container with a shape; a call throws `Error` if the container is too small for it.
-    template<class Container, class T = detail::pointee<const Container>,
-             std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
-    Positions(const Container &positions, const Extents &shape) : Positions(std::data(positions), shape) {
-        needed_ = 1;
-        available_ = std::size(positions);
-        for (int axis = 0; axis < shape.rank(); ++axis) {
-            if (shape[axis] > 0 && __builtin_mul_overflow(needed_, static_cast<std::size_t>(shape[axis]), &needed_)) {
-                needed_ = SIZE_MAX;
-            }
-        }
-    }
-
-    /// A DLPack tensor, taken as it is and checked by the call. Its shape and strides must outlive this.
-    Positions(const DLTensor &tensor) noexcept : tensor_(tensor), present_(true) {}
-
-    /// A copy refers to the same integers.
-    Positions(const Positions &other) noexcept { *this = other; }
-    /// A copy refers to the same integers.
-    Positions &operator=(const Positions &other) noexcept {
-        tensor_ = other.tensor_;
-        present_ = other.present_;
-        needed_ = other.needed_;
-        available_ = other.available_;
-        for (int axis = 0; axis < Extents::max_rank; ++axis) {
-            shape_[axis] = other.shape_[axis];
-        }
-        if (other.tensor_.shape == other.shape_) {
-            tensor_.shape = shape_;
-        }
-        return *this;
-    }
-
-    /// The argument that a C function takes: null if there are none, else valid as long as this. Throws `Error`, whose
-    /// message calls them `name`, if their container is too small.
-    const DLTensor *get(const char *name = "the tensor") const {
-        if (needed_ > available_) {
-            throw Error(HALYARD_INVALID_ARGUMENT,
-                        ("halyard: " + std::string(name) + " has a shape that needs " + std::to_string(needed_) +
-                         " integers, but its container holds " + std::to_string(available_))
-                            .c_str());
-        }
-        return present_ ? &tensor_ : nullptr;
-    }
-
-private:
-    DLTensor tensor_{};
-    std::int64_t shape_[Extents::max_rank] = {};
-    bool present_ = false;
-    std::size_t needed_ = 0, available_ = 0;  // integers of the container; 0 where there is none
-};
+using Positions = Integers;
 
 /// Which sequences of a cache a call concerns, one for each index of its batch; by default 0, 1, ... Refers to the
 /// integers it is made from, and a list in braces lives until the end of the call that it is written in.

@@ -491,6 +491,60 @@ typedef enum halyard_scale_kind HALYARD_AS_INT {
     HALYARD_SCALE_TWO_LEVELS_SIGNED = 4, /**< (d * sc) * (q - 128), d f16 for 256 inputs, sc s8 for 16; 8 bits */
 } halyard_scale_kind;
 
+/** Where the codes of a matrix w [out, in] come from, and what is in memory: formats of files, whose numbers are taken as they
+ *  are. A row of blocks, of 32 inputs or, of Q4_K to Q6_K, 256, has `in` as a multiple of that. g: the group of an input. */
+typedef enum halyard_code_format HALYARD_AS_INT {
+    /* Blocks of GGUF: ggml-common.h and dequantize_row_... in ggml-quants.c of ggml. */
+    HALYARD_CODES_Q8_0 = 0, /**< 34 bytes: d (q - 128) with q as s8 + 128 */
+    HALYARD_CODES_Q4_0 = 1, /**< 18 bytes: d (q - 8) */
+    HALYARD_CODES_Q4_1 = 2, /**< 20 bytes: d q + m */
+    HALYARD_CODES_Q5_0 = 3, /**< 22 bytes: d (q - 16); codes of 8 bits here */
+    HALYARD_CODES_Q5_1 = 4, /**< 24 bytes: d q + m; codes of 8 bits here */
+    HALYARD_CODES_Q4_K = 5, /**< 144 bytes: (d sc) q - (dmin mn) */
+    HALYARD_CODES_Q5_K = 6, /**< 176 bytes: (d sc) q - (dmin mn); codes of 8 bits here */
+    HALYARD_CODES_Q6_K = 7, /**< 210 bytes: (d sc) (q - 32); codes of 8 bits here */
+    /** s[g] (q - z[g]), codes and zeros int8: int-quantized of compressed-tensors, and whoever has a scale per output. */
+    HALYARD_CODES_INT8 = 8,
+    /** s[g] (q - z[g]), pack-quantized of compressed-tensors with 4 or 8 bits: pack_to_int32 of its pack_quantized/helpers.py.
+     *  Not rounded to the scale's dtype. */
+    HALYARD_CODES_COMPRESSED_TENSORS = 9,
+    /** s[g] (q - z[g]), 4 or 8 bits, checkpoint_format "gptq" of GPTQ (AutoGPTQ): zeros are stored less 1, modulo 2^bits. */
+    HALYARD_CODES_GPTQ = 10,
+    /** The same, checkpoint_format "gptq_v2": zeros as they are. */
+    HALYARD_CODES_GPTQ_V2 = 11,
+    /** s[g] (q - z[g]), 4 bits, AWQ's version "gemm": of 8 outputs in a word the order is 0, 2, 4, 6, 1, 3, 5, 7. */
+    HALYARD_CODES_AWQ = 12,
+} halyard_code_format;
+
+/** A matrix of codes. Tensors are rank 2 with a contiguous last axis and any pitch; those with one group may be [out] too. N codes
+ *  of 4 or 8 bits take ceil(N) = (N bits + 31) / 32 words, the earliest in the lowest bits.
+ *
+ *  | format             | matrix                    | scales, f32, f16 or bf16 | zeros                      |
+ *  |--------------------|---------------------------|--------------------------|----------------------------|
+ *  | Q8_0 ... Q6_K      | uint8 [out, bytes of all] | null                     | null                       |
+ *  | INT8               | int8  [out, in]           | [out, groups]            | int8  [out, groups]        |
+ *  | COMPRESSED_TENSORS | int32 [out, ceil(in)]     | [out, groups]            | int32 [ceil(out), groups]  |
+ *  | GPTQ, GPTQ_V2      | int32 [ceil(in), out]     | [groups, out]            | int32 [groups, ceil(out)]  |
+ *  | AWQ                | int32 [in, ceil(out)]     | [groups, out]            | int32 [groups, ceil(out)]  |
+ *
+ *  In files: the tensor of GGUF; weight, weight_scale, weight_zero_point; weight_packed, weight_scale, weight_zero_point; and
+ *  qweight, scales, qzeros, for GPTQ with g_idx. */
+typedef struct halyard_codes {
+    halyard_code_format format;
+    int bits;             /**< of COMPRESSED_TENSORS and GPTQ 4 or 8; of others 0, for they say it themselves */
+    int64_t in_features;  /**< inputs */
+    int64_t out_features; /**< outputs */
+    /** Inputs that share a scale: a multiple of 16; 0: all, or blocks of GGUF. groups = ceil(in / group). */
+    int64_t group;
+    const DLTensor *matrix; /**< the codes */
+    const DLTensor
+        *scales; /**< 0, negative and denormal ones too; NaN, Inf and more than 2^100 in magnitude are refused */
+    const DLTensor *zeros; /**< null: symmetric codes, z = 2^(bits - 1), of INT8 0 */
+    /** Null, or int32 [in], of COMPRESSED_TENSORS and GPTQ: the group of each input. Other than k / group (desc_act, or
+     *  actorder in groups) is refused: codes have their inputs in order. */
+    const DLTensor *g_idx;
+} halyard_codes;
+
 /** What packed weights are. */
 typedef struct halyard_weights_info {
     int64_t in_features;  /**< inputs */
@@ -518,6 +572,16 @@ HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const ha
 HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
                                                 const halyard_pack_options *options, void *memory, int64_t bytes,
                                                 halyard_weights **weights);
+/** Bytes that halyard_weights_pack_codes needs. Only shapes and dtypes of the tensors are read; data may be null. */
+HALYARD_API halyard_status halyard_weights_codes_size(const halyard_codes *codes, const halyard_codes *up,
+                                                      int64_t *bytes);
+/** Packs a matrix that is quantized already, for processors, without a loss: weights are the f32 values of the format's formula,
+ *  computed as halyard_scale_kind says, which are the values of the format's own reference but for -0, of which +0 is made.
+ *  `up`: null, or what goes beside `codes`, the gate, in a gated matrix; of the same format, bits, features, group and dtype
+ *  of scales, with zeros where `codes` has them. `memory` as for halyard_weights_pack. */
+HALYARD_API halyard_status halyard_weights_pack_codes(const halyard_context *context, const halyard_codes *codes,
+                                                      const halyard_codes *up, void *memory, int64_t bytes,
+                                                      halyard_weights **weights);
 /** Writes the packed form to a file, which it replaces at once when it is complete, keeping its mode. Nothing but a
  *  regular file is replaced: links are refused too. */
 HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, const char *path);

@@ -147,6 +147,11 @@ inline constexpr bool is_element = false;
 template<class T>
 inline constexpr bool is_element<T, std::void_t<decltype(element<T>::dtype)>> = true;
 
+/// The DLPack type of an integer type.
+template<class Integer>
+inline constexpr DLDataType integer_dtype{std::is_signed_v<Integer> ? std::uint8_t{kDLInt} : std::uint8_t{kDLUInt},
+                                          8 * sizeof(Integer), 1};
+
 /// Type that a container's std::data() points to; const if the elements are.
 template<class Container>
 using pointee = std::remove_pointer_t<decltype(std::data(std::declval<Container &>()))>;
@@ -354,6 +359,84 @@ public:
     /// The argument that a C function writes to; valid as long as this view. A view is as const as its elements, not as
     /// the view itself, so this is a const function.
     DLTensor *get(const char *name = "the tensor") const { return const_cast<DLTensor *>(ConstTensor::get(name)); }
+};
+
+/// A tensor of integers in CPU memory that a call reads, such as integers, ids or codes; or none.
+class Integers {
+public:
+    /// None: `{}`.
+    Integers() noexcept = default;
+    /// None.
+    Integers(std::nullopt_t) noexcept {}
+
+    /// Row-major integers at `data`.
+    template<class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+    Integers(const T *data, const Extents &shape) noexcept : present_(true) {
+        for (int axis = 0; axis < shape.rank(); ++axis) {
+            shape_[axis] = shape[axis];
+        }
+        tensor_.data = const_cast<T *>(data);  // DLPack has no const
+        tensor_.device = DLDevice{kDLCPU, 0};
+        tensor_.ndim = shape.rank();
+        tensor_.dtype = detail::integer_dtype<T>;
+        tensor_.shape = shape_;
+    }
+
+    /// All integers of a container, as one row.
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
+    Integers(const Container &integers) noexcept : Integers(std::data(integers), std::size(integers)) {}
+
+    /// Integers of a container with a shape; a call throws `Error` if the container is too small for it.
+    template<class Container, class T = detail::pointee<const Container>,
+             std::enable_if_t<std::is_integral_v<std::remove_const_t<T>>, int> = 0>
+    Integers(const Container &integers, const Extents &shape) : Integers(std::data(integers), shape) {
+        needed_ = 1;
+        available_ = std::size(integers);
+        for (int axis = 0; axis < shape.rank(); ++axis) {
+            if (shape[axis] > 0 && __builtin_mul_overflow(needed_, static_cast<std::size_t>(shape[axis]), &needed_)) {
+                needed_ = SIZE_MAX;
+            }
+        }
+    }
+
+    /// A DLPack tensor, taken as it is and checked by the call. Its shape and strides must outlive this.
+    Integers(const DLTensor &tensor) noexcept : tensor_(tensor), present_(true) {}
+
+    /// A copy refers to the same integers.
+    Integers(const Integers &other) noexcept { *this = other; }
+    /// A copy refers to the same integers.
+    Integers &operator=(const Integers &other) noexcept {
+        tensor_ = other.tensor_;
+        present_ = other.present_;
+        needed_ = other.needed_;
+        available_ = other.available_;
+        for (int axis = 0; axis < Extents::max_rank; ++axis) {
+            shape_[axis] = other.shape_[axis];
+        }
+        if (other.tensor_.shape == other.shape_) {
+            tensor_.shape = shape_;
+        }
+        return *this;
+    }
+
+    /// The argument that a C function takes: null if there are none, else valid as long as this. Throws `Error`, whose
+    /// message calls them `name`, if their container is too small.
+    const DLTensor *get(const char *name = "the tensor") const {
+        if (needed_ > available_) {
+            throw Error(HALYARD_INVALID_ARGUMENT,
+                        ("halyard: " + std::string(name) + " has a shape that needs " + std::to_string(needed_) +
+                         " integers, but its container holds " + std::to_string(available_))
+                            .c_str());
+        }
+        return present_ ? &tensor_ : nullptr;
+    }
+
+private:
+    DLTensor tensor_{};
+    std::int64_t shape_[Extents::max_rank] = {};
+    bool present_ = false;
+    std::size_t needed_ = 0, available_ = 0;  // integers of the container; 0 where there is none
 };
 
 /* ---- Context ------------------------------------------------------------------------------------------------ */
@@ -696,6 +779,36 @@ struct PackOptions {
     halyard_quantization quantization{};         ///< codes of 8 or 4 bits in place of the matrix
 };
 
+/// Where the codes of a matrix come from: halyard_code_format has their formulas.
+enum class CodeFormat {
+    q8_0 = HALYARD_CODES_Q8_0,                              ///< of GGUF, as those that follow
+    q4_0 = HALYARD_CODES_Q4_0,                              ///< 18 bytes for 32 weights
+    q4_1 = HALYARD_CODES_Q4_1,                              ///< 20 bytes for 32 weights
+    q5_0 = HALYARD_CODES_Q5_0,                              ///< 22 bytes for 32 weights
+    q5_1 = HALYARD_CODES_Q5_1,                              ///< 24 bytes for 32 weights
+    q4_k = HALYARD_CODES_Q4_K,                              ///< 144 bytes for 256 weights
+    q5_k = HALYARD_CODES_Q5_K,                              ///< 176 bytes for 256 weights
+    q6_k = HALYARD_CODES_Q6_K,                              ///< 210 bytes for 256 weights
+    int8 = HALYARD_CODES_INT8,                              ///< a scale for an output or a group of its inputs
+    compressed_tensors = HALYARD_CODES_COMPRESSED_TENSORS,  ///< pack-quantized
+    gptq = HALYARD_CODES_GPTQ,                              ///< with zeros less 1
+    gptq_v2 = HALYARD_CODES_GPTQ_V2,                        ///< with zeros as they are
+    awq = HALYARD_CODES_AWQ,                                ///< version "gemm"
+};
+
+/// A matrix that is quantized already. Shapes and types of its tensors: halyard_codes.
+struct Codes {
+    CodeFormat format = CodeFormat::q8_0;  ///< of the tensors
+    int bits = 0;                          ///< 4 or 8 of compressed_tensors, gptq and gptq_v2, else 0
+    std::int64_t in_features = 0;          ///< inputs
+    std::int64_t out_features = 0;         ///< outputs
+    std::int64_t group = 0;                ///< inputs that share a scale; 0: all, or blocks of GGUF
+    Integers matrix;                       ///< the codes
+    ConstTensor scales;                    ///< of all formats but GGUF's
+    Integers zeros;                        ///< {}: symmetric
+    Integers g_idx;                        ///< {}, or the group of each input, which must be in order
+};
+
 /// A packed weight matrix: what `linear` and `ffn` multiply by. Move-only; may be used by any number of threads.
 ///
 ///     const auto weights = halyard::Weights::pack({w, {out, in}});
@@ -724,6 +837,26 @@ public:
         halyard_weights *weights = nullptr;
         const halyard_pack_options c = c_options(options);
         check(halyard_weights_pack(context, weight.get("weight"), &c, memory, bytes, &weights));
+        return Weights(weights);
+    }
+
+    /// Bytes that `pack_codes` needs.
+    static std::int64_t packed_bytes(const Codes &codes, const Codes *up = nullptr) {
+        std::int64_t bytes = 0;
+        const halyard_codes c = c_codes(codes), c_up = up != nullptr ? c_codes(*up) : halyard_codes{};
+        check(halyard_weights_codes_size(&c, up != nullptr ? &c_up : nullptr, &bytes));
+        return bytes;
+    }
+    /// Packs a matrix that is quantized already, without a loss; with `up` beside it, of which it is the gate.
+    static Weights pack_codes(const Codes &codes, const Codes *up = nullptr, const halyard_context *context = nullptr) {
+        return pack_codes(codes, up, nullptr, 0, context);
+    }
+    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights.
+    static Weights pack_codes(const Codes &codes, const Codes *up, void *memory, std::int64_t bytes,
+                              const halyard_context *context = nullptr) {
+        halyard_weights *weights = nullptr;
+        const halyard_codes c = c_codes(codes), c_up = up != nullptr ? c_codes(*up) : halyard_codes{};
+        check(halyard_weights_pack_codes(context, &c, up != nullptr ? &c_up : nullptr, memory, bytes, &weights));
         return Weights(weights);
     }
 
@@ -793,6 +926,20 @@ private:
         c.norm_unit_offset = options.norm_unit_offset ? 1 : 0;
         c.device = options.device;
         c.quantization = options.quantization;
+        return c;
+    }
+
+    static halyard_codes c_codes(const Codes &codes) {
+        halyard_codes c{};
+        c.format = static_cast<halyard_code_format>(codes.format);
+        c.bits = codes.bits;
+        c.in_features = codes.in_features;
+        c.out_features = codes.out_features;
+        c.group = codes.group;
+        c.matrix = codes.matrix.get("matrix");
+        c.scales = codes.scales.get("scales");
+        c.zeros = codes.zeros.get("zeros");
+        c.g_idx = codes.g_idx.get("g_idx");
         return c;
     }
 
