@@ -37,11 +37,14 @@ uint32_t word_at(const char *data) {
 /** Words of a k block, output by output. */
 using OutputWords = uint32_t[panel_width][k_block / 4];
 
-/** Words of two vectors, the second one's counting from 4 on: one or two instructions. */
+/** Words of two vectors, the second one's counting from 4 on. */
 template<int i, int j, int k, int l>
 Words shuffled(const Words &a, const Words &b) {
-    return {i < 4 ? a[i % 4] : b[i % 4], j < 4 ? a[j % 4] : b[j % 4], k < 4 ? a[k % 4] : b[k % 4],
-            l < 4 ? a[l % 4] : b[l % 4]};
+#if __has_builtin(__builtin_shufflevector)
+    return __builtin_shufflevector(a, b, i, j, k, l);
+#else  // GCC before 12
+    return __builtin_shuffle(a, b, Words{i, j, k, l});
+#endif
 }
 
 /** To words [rows][16]. */
