@@ -49,7 +49,7 @@ public:
 
 private:
     CodeLayout &layout() { return source_.layout; }
-    static int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+    static int64_t ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
     void none(const char *name, const DLTensor *tensor) {
         if (tensor) {
@@ -121,7 +121,8 @@ private:
             return result;
         }
         const int64_t size = type.bits != 0 ? type.bits / 8 : size_of(view.dtype);
-        const int64_t pitch = view.rank == 2 ? view.strides[0] * size : vector && !transposed ? size : 0;
+        // A single row may have any stride.
+        const int64_t pitch = view.rank != 2 ? (transposed ? 0 : size) : view.shape[0] > 1 ? view.strides[0] * size : 0;
         result.data = view.data;
         result.output_pitch = transposed ? size : pitch;
         result.input_pitch = transposed ? pitch : size;

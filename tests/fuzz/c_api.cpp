@@ -199,6 +199,7 @@ private:
     void norms();
     void elementwise();
     void weights_create();
+    void weights_of_codes();
     void weights_other();
     void linear();
     void norm_scales();
@@ -212,6 +213,9 @@ private:
     void stack_create();
     void stack_other();
 
+    template<typename Pack>
+    void pack(const char *name, Call &call, std::int64_t bytes, const Pack &pack);
+    halyard_codes codes_of(Call &call, const halyard_codes &numbers);
     halyard_rope_options rope_options(std::int64_t head_dim);
     halyard_block_config block_config();
 
@@ -498,7 +502,6 @@ void Session::elementwise() {
 // ---- weights and what is done with them ----
 
 void Session::weights_create() {
-    const int place = in_.in(0, places - 1);
     Call call(in_, tensor_memory());
     const DLDataType type = dtype();
     const std::int64_t out = in_.of(widths), in = in_.of(widths);
@@ -521,19 +524,105 @@ void Session::weights_create() {
     const halyard_status status = halyard_weights_size(weight, given, in_.rarely() ? nullptr : &bytes);
     // Not `call`: it looks at shapes alone, so tensors without data are right.
     returned("halyard_weights_size", status, bytes, INT64_C(-77));
+    pack("halyard_weights_pack", call, bytes, [&](void *memory, std::int64_t given_bytes, halyard_weights **made) {
+        return halyard_weights_pack(context(), weight, given, memory, given_bytes, made);
+    });
+}
 
+/** Makes weights of `bytes` bytes, if they are that many, in memory of the caller or of the library. */
+template<typename Pack>
+void Session::pack(const char *name, Call &call, std::int64_t bytes, const Pack &pack) {
+    const int place = in_.in(0, places - 1);
     halyard_weights_destroy(weights_[place]);
     weights_[place] = nullptr;
     void *memory = nullptr;
     std::int64_t given_bytes = number(INT64_C(0));
-    if (status == HALYARD_OK && bytes > 0 && bytes <= static_cast<std::int64_t>(HandleMemory::piece_bytes) &&
-        in_.one_in(2)) {
+    if (bytes > 0 && bytes <= static_cast<std::int64_t>(HandleMemory::piece_bytes) && in_.one_in(2)) {
         // At the end of the piece as far as their alignment allows.
         memory = handle_memory().end(place) - (bytes + 63) / 64 * 64 + (in_.rarely() ? 4 : 0);
         given_bytes = number(bytes);
     }
-    make("halyard_weights_pack", call, weights_[place], [&](halyard_weights **made) {
-        return halyard_weights_pack(context(), weight, given, memory, given_bytes, made);
+    make(name, call, weights_[place], [&](halyard_weights **made) { return pack(memory, given_bytes, made); });
+}
+
+/** With tensors as the format has them. */
+halyard_codes Session::codes_of(Call &call, const halyard_codes &numbers) {
+    halyard_codes codes = numbers;
+    const std::int64_t in = numbers.in_features, out = numbers.out_features;
+    const auto codes_in = [](std::int64_t count, int bits) { return (count * bits + 31) / 32; };
+    const auto tensor = [&](std::int64_t rows, std::int64_t columns, DLDataType type) {
+        return call.codes(Shape().with(rows).with(columns), type);
+    };
+    constexpr DLDataType u8{kDLUInt, 8, 1}, i8{kDLInt, 8, 1}, i32{kDLInt, 32, 1};
+    constexpr int block_bytes[] = {34, 18, 20, 22, 24, 144, 176, 210};
+    if (codes.format < HALYARD_CODES_INT8) {
+        const int block_inputs = codes.format < HALYARD_CODES_Q4_K ? 32 : 256;
+        codes.matrix = tensor(out, in / block_inputs * block_bytes[codes.format], u8);
+        return codes;
+    }
+    const int bits = codes.bits != 0 ? codes.bits : 4;
+    const bool has_zeros = in_.one_in(2);
+    const std::int64_t groups = codes.group > 0 ? (in + codes.group - 1) / codes.group : 1;
+    switch (codes.format) {
+    case HALYARD_CODES_INT8:
+        codes.matrix = tensor(out, in, i8);
+        codes.zeros = has_zeros ? tensor(out, groups, i8) : nullptr;
+        break;
+    case HALYARD_CODES_COMPRESSED_TENSORS:
+        codes.matrix = tensor(out, codes_in(in, bits), i32);
+        codes.zeros = has_zeros ? tensor(codes_in(out, bits), groups, i32) : nullptr;
+        break;
+    default:
+        codes.matrix = codes.format == HALYARD_CODES_AWQ ? tensor(in, codes_in(out, bits), i32)
+                                                         : tensor(codes_in(in, bits), out, i32);
+        codes.zeros = has_zeros ? tensor(groups, codes_in(out, bits), i32) : nullptr;
+    }
+    const bool transposed = codes.format >= HALYARD_CODES_GPTQ;
+    const Shape scales = transposed ? Shape().with(groups).with(out) : Shape().with(out).with(groups);
+    codes.scales = call.input(scales, dtype());
+    codes.g_idx = in_.one_in(4) ? call.indices(Shape().with(in), 1) : nullptr;
+    return codes;
+}
+
+void Session::weights_of_codes() {
+    Call call(in_, tensor_memory());
+    halyard_codes numbers{};
+    numbers.format = value<halyard_code_format>(13);
+    const bool known = numbers.format >= 0 && numbers.format <= HALYARD_CODES_AWQ;
+    const halyard_code_format format = known ? numbers.format : HALYARD_CODES_INT8;
+    const bool chosen_bits = format >= HALYARD_CODES_COMPRESSED_TENSORS && format <= HALYARD_CODES_GPTQ_V2;
+    numbers.bits = in_.rarely() ? in_.any<int>() % 64 : chosen_bits ? in_.of({4, 8}) : 0;
+    numbers.in_features = number(format < HALYARD_CODES_Q4_K   ? INT64_C(32)
+                                 : format < HALYARD_CODES_INT8 ? INT64_C(256)
+                                                               : in_.of(widths));
+    numbers.out_features = in_.of(widths);
+    numbers.group = number(format < HALYARD_CODES_INT8 ? INT64_C(0) : in_.of({INT64_C(0), INT64_C(16), INT64_C(48)}));
+    halyard_codes shaped = numbers;
+    shaped.format = format;
+    if (numbers.in_features < 1 || numbers.in_features > 512 || numbers.group < 0 || numbers.group > 512 ||
+        (numbers.bits != 0 && numbers.bits != 4 && numbers.bits != 8)) {
+        shaped.in_features = 16;
+        shaped.group = shaped.bits = 0;
+    }
+    const auto with_tensors = [&] {
+        halyard_codes codes = codes_of(call, shaped);
+        codes.format = numbers.format;
+        codes.bits = numbers.bits;
+        codes.in_features = numbers.in_features;
+        codes.group = numbers.group;
+        return codes;
+    };
+    const bool has_up = in_.one_in(3);
+    const halyard_codes codes = with_tensors(), up = has_up ? with_tensors() : codes;
+    const halyard_codes *const first = in_.rarely() ? nullptr : &codes, *const second = has_up ? &up : nullptr;
+    if (!call.may_be_made()) {
+        return;
+    }
+    std::int64_t bytes = -77;
+    returned("halyard_weights_codes_size", halyard_weights_codes_size(first, second, in_.rarely() ? nullptr : &bytes),
+             bytes, INT64_C(-77));
+    pack("halyard_weights_pack_codes", call, bytes, [&](void *memory, std::int64_t given, halyard_weights **made) {
+        return halyard_weights_pack_codes(context(), first, second, memory, given, made);
     });
 }
 
@@ -1099,12 +1188,30 @@ void Session::stack_other() {
 void Session::step(unsigned which, const Input &in) {
     using Step = void (Session::*)();
     constexpr Step steps[] = {
-        &Session::elementwise, &Session::elementwise,    &Session::norms,          &Session::contexts,
-        &Session::questions,   &Session::weights_create, &Session::weights_create, &Session::weights_other,
-        &Session::linear,      &Session::linear,         &Session::norm_scales,    &Session::ffn,
-        &Session::ropes,       &Session::caches,         &Session::caches,         &Session::cache_create,
-        &Session::attention,   &Session::attention,      &Session::block_create,   &Session::block_other,
-        &Session::block_other, &Session::stack_create,   &Session::stack_other,    &Session::stack_other,
+        &Session::elementwise,
+        &Session::elementwise,
+        &Session::norms,
+        &Session::contexts,
+        &Session::questions,
+        &Session::weights_create,
+        &Session::weights_of_codes,
+        &Session::weights_other,
+        &Session::linear,
+        &Session::linear,
+        &Session::norm_scales,
+        &Session::ffn,
+        &Session::ropes,
+        &Session::caches,
+        &Session::caches,
+        &Session::cache_create,
+        &Session::attention,
+        &Session::attention,
+        &Session::block_create,
+        &Session::block_other,
+        &Session::block_other,
+        &Session::stack_create,
+        &Session::stack_other,
+        &Session::stack_other,
     };
     in_ = in;
     (this->*steps[which % (sizeof steps / sizeof steps[0])])();

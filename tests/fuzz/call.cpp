@@ -108,7 +108,7 @@ void TensorMemory::check(const char *function) const {
 
 // ---- tensors ----
 
-DLTensor *Call::tensor(const Shape &shape, DLDataType dtype, bool written, bool whole_numbers) {
+DLTensor *Call::tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents) {
     if (in_.rarely()) {
         odd_ = true;
         return nullptr;
@@ -124,7 +124,7 @@ DLTensor *Call::tensor(const Shape &shape, DLDataType dtype, bool written, bool 
     t.view.shape = t.shape;
     std::memcpy(t.shape, shape.extent, sizeof t.shape);
     t.written = written;
-    t.whole_numbers = whole_numbers;
+    t.contents = contents;
     lay_out(t);
     place(t);
     if (in_.one_in(32)) {
@@ -248,7 +248,8 @@ void Call::spoil(Tensor &t) {
 }
 
 const DLTensor *Call::indices(const Shape &shape, std::int64_t limit) {
-    DLTensor *view = tensor(shape, in_.one_in(2) ? DLDataType{kDLInt, 64, 1} : DLDataType{kDLInt, 32, 1}, false, true);
+    DLTensor *view =
+        tensor(shape, in_.one_in(2) ? DLDataType{kDLInt, 64, 1} : DLDataType{kDLInt, 32, 1}, false, Contents::indices);
     if (!view || broken(tensors_[count_ - 1]) || span(tensors_[count_ - 1]) == 0 ||
         !within_its_piece(tensors_[count_ - 1])) {
         return view;
@@ -313,8 +314,12 @@ bool Call::readable(const Tensor &t) {
         return false;
     }
     const int code = t.view.dtype.code, bits = t.view.dtype.bits;
-    if (t.whole_numbers ? code != kDLInt || (bits != 32 && bits != 64)
-                        : !(code == kDLFloat && (bits == 32 || bits == 16)) && !(code == kDLBfloat && bits == 16)) {
+    const bool is_integer = code == kDLInt || code == kDLUInt;
+    const bool has_type = t.contents == Contents::numbers
+                              ? (code == kDLFloat && (bits == 32 || bits == 16)) || (code == kDLBfloat && bits == 16)
+                          : t.contents == Contents::indices ? code == kDLInt && (bits == 32 || bits == 64)
+                                                            : is_integer && (bits == 8 || bits == 32);
+    if (!has_type) {
         return false;
     }
     for (int i = 0; i < t.view.ndim; i++) {
@@ -336,7 +341,7 @@ bool Call::broken(const Tensor &t) {
     const std::int64_t size = size_of(t.view);
     const int last = t.view.ndim - 1;
     return !t.view.data || begin % size != 0 || begin + count * size > UINT64_MAX ||
-           (!t.whole_numbers && t.view.strides && t.shape[last] > 1 && t.strides[last] != 1);
+           (t.contents != Contents::indices && t.view.strides && t.shape[last] > 1 && t.strides[last] != 1);
 }
 
 bool Call::within_its_piece(const Tensor &t) const {

@@ -51,8 +51,12 @@ public:
     Call(Input &in, TensorMemory &memory) : in_(in), memory_(memory) {}
     Call(const Call &) = delete;
 
-    const DLTensor *input(const Shape &shape, DLDataType dtype) { return tensor(shape, dtype, false, false); }
-    DLTensor *output(const Shape &shape, DLDataType dtype) { return tensor(shape, dtype, true, false); }
+    const DLTensor *input(const Shape &shape, DLDataType dtype) {
+        return tensor(shape, dtype, false, Contents::numbers);
+    }
+    DLTensor *output(const Shape &shape, DLDataType dtype) { return tensor(shape, dtype, true, Contents::numbers); }
+    /** Integers of 8 or 32 bits. */
+    const DLTensor *codes(const Shape &shape, DLDataType dtype) { return tensor(shape, dtype, false, Contents::codes); }
     /** Whole numbers, mostly in [0, limit). */
     const DLTensor *indices(const Shape &shape, std::int64_t limit);
     /** `count` different numbers from 0 on, or others, or null. */
@@ -67,14 +71,16 @@ public:
     void returned(const char *function, halyard_status status);
 
 private:
+    enum class Contents { numbers, indices, codes };
     struct Tensor {
         DLTensor view;
         std::int64_t shape[5], strides[5];
         int piece;
-        bool written, whole_numbers;
+        bool written;
+        Contents contents;
     };
 
-    DLTensor *tensor(const Shape &shape, DLDataType dtype, bool written, bool whole_numbers);
+    DLTensor *tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents);
     void lay_out(Tensor &t);
     void place(Tensor &t);
     void spoil(Tensor &t);

@@ -530,10 +530,10 @@ typedef enum halyard_code_format HALYARD_AS_INT {
  *  In files: the tensor of GGUF; weight, weight_scale, weight_zero_point; weight_packed, weight_scale, weight_zero_point; and
  *  qweight, scales, qzeros, for GPTQ with g_idx. */
 typedef struct halyard_codes {
-    halyard_code_format format;
-    int bits;             /**< of COMPRESSED_TENSORS and GPTQ 4 or 8; of others 0, for they say it themselves */
-    int64_t in_features;  /**< inputs */
-    int64_t out_features; /**< outputs */
+    halyard_code_format format; /**< what is in memory */
+    int bits;                   /**< of COMPRESSED_TENSORS and GPTQ 4 or 8; of others 0, for they say it themselves */
+    int64_t in_features;        /**< inputs */
+    int64_t out_features;       /**< outputs */
     /** Inputs that share a scale: a multiple of 16; 0: all, or blocks of GGUF. groups = ceil(in / group). */
     int64_t group;
     const DLTensor *matrix; /**< the codes */
