@@ -56,7 +56,8 @@ int main(int argc, char **argv) {
                    strcmp(halyard_isa_name(halyard_isa_at(wanted)), argv[i + 1]) != 0) {
                 wanted++;
             }
-            if (!getenv("HALYARD_MAX_ISA") || !halyard_isa_supported(halyard_isa_at(wanted))) {
+            const char *cap = getenv("HALYARD_MAX_ISA");
+            if (!cap || strcmp(cap, argv[i + 1]) != 0 || !halyard_isa_supported(halyard_isa_at(wanted))) {
                 while (wanted > 0 && !halyard_isa_preferred(halyard_isa_at(wanted))) {
                     wanted--;
                 }
