@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = Path(os.path.abspath(os.environ.get("HALYARD_VENV") or ROOT / ".venv"))
 MACHINE = {"Linux x86_64": "x86-64", "Linux aarch64": "arm64"}.get(f"{platform.system()} {platform.machine()}")
+
+USABLE_PYTHON = "import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 13))"
 
 # What must be there, by what needs it: a header, command or file, and Debian's package of it.
 NEEDS = {
@@ -61,6 +62,17 @@ def output(*command, text=""):
     with contextlib.suppress(OSError):
         done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return done.stdout if done.returncode == 0 else None
+
+
+def choose_venv():
+    """The one that is named, or .venv, whoever made it; one of our own where that has no Python for Halide's wheels."""
+    named, usual = os.environ.get("HALYARD_VENV"), ROOT / ".venv"
+    if named or not os.path.lexists(usual / "bin/python") or (usual / ".halyard").exists():
+        return Path(os.path.abspath(named or usual))
+    return usual if output(usual / "bin/python", "-c", USABLE_PYTHON) is not None else ROOT / "build/venv"
+
+
+VENV = choose_venv()
 
 
 def prepare(*parts):
@@ -115,32 +127,35 @@ def install(*packages):
 
 
 def find_python():
-    usable = "import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 13))"
     others = [f"python3.{minor}" for minor in range(13, 8, -1)]
     for python in filter(None, (os.environ.get("HALYARD_PYTHON"), sys.executable, "python3", *others)):
-        if output(python, "-c", usable) is not None:
+        if output(python, "-c", USABLE_PYTHON) is not None:
             return python
     die("no Python from 3.9 to 3.13 was found, which Halide's wheels are made for; install one "
         "(on Debian or Ubuntu: sudo apt-get install python3 python3-venv) or name it in HALYARD_PYTHON.")
 
 
 def make_venv(python):
-    # One that was made by hand or with other wheels will do, but not one that was moved here or left half made.
+    """What lies there stays: it may be somebody's own, or a link to one that others share."""
     program, cmake = VENV / "bin/python", VENV / "bin/cmake"
-    is_here = cmake.exists() and f"{VENV}/bin/" in cmake.read_text(errors="replace")
-    if not program.exists() or not (is_here or os.environ.get("HALYARD_VENV")):
+    if not os.path.lexists(program):
         say(f"making the virtual environment {VENV}")
-        if call(python, "-m", "venv", "--clear", VENV) != 0:
+        if call(python, "-m", "venv", VENV) != 0:
             die("no virtual environment could be made; the message above says why.")
-    if output(str(program), "-m", "pip", "--version") is None and call(program, "-m", "ensurepip", stdout=sys.stderr) != 0:
+    if output(program, "-c", USABLE_PYTHON) is None:
+        die(f"the virtual environment {VENV} has no Python from 3.9 to 3.13, which Halide's wheels are made for; name another "
+            "folder in HALYARD_VENV, where one is then made.")
+    if output(program, "-m", "pip", "--version") is None and call(program, "-m", "ensurepip", stdout=sys.stderr) != 0:
         die(f"the virtual environment {VENV} has no pip and none could be put there; the message above says why.")
-    pip_install(ROOT / "requirements.txt")
+    # Programs of one that was moved or copied here name the Python of the other place.
+    is_moved = cmake.exists() and not any(f"{each}/bin/" in cmake.read_text(errors="replace") for each in (VENV, VENV.resolve()))
+    pip_install(ROOT / "requirements.txt", *(["--force-reinstall"] if is_moved else []))
 
 
-def pip_install(requirements):
+def pip_install(requirements, *options):
     say("installing " + " ".join(re.findall(r"^[^#\s]+", requirements.read_text(), re.MULTILINE)))
     os.environ.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")
-    if call(VENV / "bin/python", "-m", "pip", "install", "--requirement", requirements, stdout=sys.stderr) != 0:
+    if call(VENV / "bin/python", "-m", "pip", "install", *options, "--requirement", requirements, stdout=sys.stderr) != 0:
         die("pip could not install the wheels; the message above says why.")
 
 

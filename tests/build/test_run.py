@@ -258,6 +258,49 @@ esac
             done = self.run_it("build", HALYARD_VENV=str(self.venv))
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def made_by_hand(self, folder, usable=True):
+        """A virtual environment with no more than a Python, which notes what it is asked to install."""
+        for name, text in (("python", f"""#!/bin/sh
+case "$*" in
+*sys.version_info*) exit {0 if usable else 1} ;;
+*" install "*) echo "$0 $*" >>"$LOG" && cp "{self.root}/cmake" "${{0%python}}cmake" ;;
+esac
+"""), ("kept", "")):
+            self.script(folder / "bin" / name, text)
+        self.script("cmake", CMAKE)
+        self.script("build/release/CMakeCache.txt", "CMAKE_INSTALL_LIBDIR:PATH=lib\n")
+        (self.root / "halyard.pc").touch()
+
+    def test_a_virtual_environment_that_it_did_not_make_stays(self):
+        """One without our CMake, a link to one that others share, and one that was moved here."""
+        for shared in (False, True):
+            with self.subTest(shared=shared):
+                folder = self.root.parent / "shared environment" if shared else self.venv
+                self.made_by_hand(folder)
+                if shared:
+                    shutil.rmtree(self.venv)
+                    self.venv.symlink_to(folder)
+                done = self.run_it("build")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"{self.venv}/bin/python -m pip install --requirement", self.logged())
+                self.assertTrue((folder / "bin/kept").exists())
+        (self.venv / ".halyard").unlink()
+        self.script(".venv/bin/cmake", "#!/another place/bin/python\n")
+        self.assertEqual(self.run_it("build").returncode, 0)
+        self.assertIn("pip install --force-reinstall --requirement", self.logged())
+        self.assertTrue((folder / "bin/kept").exists())
+
+    def test_a_virtual_environment_of_another_python_stays(self):
+        self.made_by_hand(self.venv, usable=False)
+        self.made_by_hand(self.root / "build/venv")
+        done = self.run_it("build")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"{self.root}/build/venv/bin/python -m pip install", self.logged())
+        self.assertFalse((self.venv / "bin/cmake").exists())
+        done = self.run_it("build", HALYARD_VENV=str(self.venv))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"the virtual environment {self.venv} has no Python from 3.9 to 3.13", done.stderr)
+
     def test_it_says_where_it_installed_and_nothing_else(self):
         self.prepared()
         (self.root / "halyard.pc").touch()
