@@ -1,6 +1,8 @@
 # Halide, of which builds for other machines need the headers alone. Sets HALIDE_INCLUDE_DIRS.
-find_package(Halide 21 QUIET)
-if(NOT Halide_FOUND)
+if(NOT TARGET Halide::Halide)
+    find_package(Halide 21 QUIET)
+endif()
+if(NOT TARGET Halide::Halide)
     message(FATAL_ERROR "Halide 21 was not found. Install it with 'pip install halide==21.0.0' into a virtual environment "
                         "and configure with that environment active, or run ./run build, which does both.")
 endif()

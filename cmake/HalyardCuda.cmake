@@ -74,7 +74,7 @@ function(halyard_device_kernel name family generator)
         endforeach()
         return()
     endif()
-    set(program ${HALYARD_GENERATOR_${generator}})
+    set(program ${HALYARD_PROGRAM_${generator}})
     set(features ${HALYARD_TARGET_FEATURES}-user_context)
     if(NOT family IN_LIST HALYARD_DEVICE_CONTRACTED_FAMILIES)
         string(APPEND features -strict_float)
@@ -108,7 +108,7 @@ function(halyard_device_kernel name family generator)
                         target=${HALYARD_DEVICE_TARGET}-${features} ${params}
                 COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${stem}.s" -P "${HALYARD_DEVICE_HOST_SCRIPT}"
                 COMMAND ${CMAKE_C_COMPILER} -c "${stem}.s" -o "${stem}.o"
-                DEPENDS ${program} "${HALYARD_DEVICE_HOST_SCRIPT}"
+                DEPENDS "${program}.digest" "${HALYARD_DEVICE_HOST_SCRIPT}" ${HALYARD_HOST_TARGETS}
                 COMMENT "CUDA kernel ${name} ${dtype} by ${access}"
                 VERBATIM)
             list(APPEND sources "${stem}.device_code")

@@ -20,38 +20,13 @@ set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardOperations.cmake")
 
-set(HALYARD_HOST_DIR)
-set(HALYARD_TAKES_KERNELS OFF)
 set(HALYARD_KERNEL_DIR "${CMAKE_CURRENT_BINARY_DIR}/kernels")
-if(HALYARD_KERNELS_FROM)
-    include(cmake/HalyardKernelsFrom.cmake)
-endif()
-
-set(HALYARD_PREFETCH_SCRIPT "${CMAKE_CURRENT_SOURCE_DIR}/cmake/PrefetchIntoCache.cmake")
-
 set(HALYARD_KERNEL_LIST_DIR "${CMAKE_CURRENT_BINARY_DIR}/generated")
 set(HALYARD_KERNEL_OBJECTS)
 file(MAKE_DIRECTORY "${HALYARD_KERNEL_DIR}")
 
-# ---- the programs: HALYARD_GENERATOR_<class> is the one of a generator ----
-set(HALYARD_SOURCE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
-include(cmake/HalyardGenerators.cmake)
-if(CMAKE_CROSSCOMPILING)
-    halyard_compile_generators_for_host()
-elseif(NOT HALYARD_KERNELS_FROM)
-    include(cmake/FindHalideWheel.cmake)
-    halyard_compile_generators()
-endif()
-foreach(program IN LISTS HALYARD_PROGRAMS)
-    foreach(generator IN LISTS HALYARD_GENERATORS_${program})
-        if(HALYARD_HOST_DIR)
-            set(HALYARD_GENERATOR_${generator} "${HALYARD_HOST_DIR}/${program}")
-        else()
-            set(HALYARD_GENERATOR_${generator} ${program})
-        endif()
-    endforeach()
-endforeach()
-
+include(cmake/HalyardHost.cmake)
+include(cmake/HalyardKernelCalls.cmake)
 if(HALYARD_CUDA)
     include(cmake/HalyardCuda.cmake)
 endif()
@@ -59,10 +34,7 @@ endif()
 function(halyard_kernel name signature family generator)
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all "HALYARD_KERNEL(${name})")
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
-    set(program ${HALYARD_GENERATOR_${generator}})
-    if(NOT program AND generator IN_LIST HALYARD_NEEDED_GENERATORS)
-        message(FATAL_ERROR "kernels.cmake: kernel ${name} names the generator '${generator}', which no file in generators/ registers.")
-    endif()
+    set(program ${HALYARD_PROGRAM_${generator}})
     set(built_dtypes)
     if(name IN_LIST HALYARD_BUILT_KERNELS)
         set(built_dtypes ${HALYARD_DTYPES})
@@ -76,7 +48,7 @@ function(halyard_kernel name signature family generator)
         if(NOT signature STREQUAL "written")
             list(JOIN ARGN " " fixed_params)
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_generated
-                         "HALYARD_GENERATED(${name}, ${family}, ${generator}, \"${fixed_params}\")")
+                         "HALYARD_GENERATED(${name}, ${family}, ${generator}, \"${program}\", \"${fixed_params}\")")
         endif()
     endif()
     if(name IN_LIST HALYARD_DECLARED_KERNELS)
@@ -133,29 +105,16 @@ function(halyard_kernel name signature family generator)
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
             list(APPEND HALYARD_KERNEL_OBJECTS "${object}")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
-            if(HALYARD_TAKES_KERNELS)
-                continue()
-            endif()
-            set(generate
-                ${program} -g ${generator} -f ${symbol} -o "${HALYARD_KERNEL_DIR}"
-                target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}} dtype=${dtype}
-                ${ARGN} ${params})
+            set(assemble)
             if(signature STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
-                set(assembly "${HALYARD_KERNEL_DIR}/${symbol}.s")
-                set(commands COMMAND ${generate} -e assembly)
-                if(signature STREQUAL "matmul")
-                    # The kind of its prefetches is chosen in the assembly.
-                    list(APPEND commands COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${assembly}" -P "${HALYARD_PREFETCH_SCRIPT}")
-                endif()
-                list(APPEND commands
-                     COMMAND ${CMAKE_C_COMPILER} ${HALYARD_ASSEMBLE_${isa}} -c "${assembly}" -o "${object}")
-            else()
-                set(commands COMMAND ${generate} -e object)
+                set(assemble --assemble ${CMAKE_C_COMPILER} ${HALYARD_ASSEMBLE_${isa}})
             endif()
             add_custom_command(
                 OUTPUT "${object}"
-                ${commands}
-                DEPENDS ${program} ${HALYARD_PREFETCH_SCRIPT}
+                COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${program}.digest" ${assemble} -- "${program}" ${generator} ${symbol}
+                        target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}}
+                        dtype=${dtype} ${ARGN} ${params}
+                DEPENDS "${program}.digest" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
                 COMMENT "Kernel ${name} ${dtype} ${isa}"
                 VERBATIM)
         endforeach()
@@ -168,13 +127,6 @@ function(halyard_kernel name signature family generator)
 endfunction()
 
 include("${CMAKE_CURRENT_SOURCE_DIR}/kernels.cmake")
-if(NOT HALYARD_HOST_DIR)
-    # What builds with HALYARD_KERNELS_FROM take.
-    add_custom_target(halyard_generators)
-    add_dependencies(halyard_generators ${HALYARD_PROGRAMS} ${HALYARD_KERNEL_CALLS})
-    add_custom_target(halyard_kernels DEPENDS ${HALYARD_KERNEL_OBJECTS})
-    add_dependencies(halyard_kernels halyard_generators)
-endif()
 list(GET HALYARD_ISAS 0 isa)
 halyard_write_kernel_calls(HALYARD_KERNEL_HEADERS calls ${HALYARD_TARGET_${isa}})
 if(HALYARD_CUDA)
@@ -188,8 +140,8 @@ endif()
 # for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
 # HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, of one that no generator made, HALYARD_WRITTEN(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
 # isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
-# HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "parameters"),
-# HALYARD_TARGET(isa, "Halide target"), and HALYARD_FEATURES(family, "more of it").
+# HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "program", "parameters"),
+# HALYARD_TARGET(isa, "Halide target", "flags of the assembler"), and HALYARD_FEATURES(family, "more of it").
 function(_halyard_write_list file)
     list(JOIN ARGN "\n" text)
     file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@\n" @ONLY)
@@ -205,7 +157,8 @@ list(TRANSFORM HALYARD_ISAS REPLACE "(.+)" "HALYARD_ISA(\\1)" OUTPUT_VARIABLE en
 _halyard_write_list(isas ${entries})
 set(entries)
 foreach(isa IN LISTS HALYARD_ISAS)
-    list(APPEND entries "HALYARD_TARGET(${isa}, \"${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}\")")
+    list(JOIN HALYARD_ASSEMBLE_${isa} " " flags)
+    list(APPEND entries "HALYARD_TARGET(${isa}, \"${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}\", \"${flags}\")")
 endforeach()
 _halyard_write_list(targets ${entries})
 set(entries)

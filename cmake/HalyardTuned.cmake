@@ -223,7 +223,6 @@ endif()
 if(HALYARD_TUNED_FILE)
     _halyard_read_tuned("${HALYARD_TUNED_FILE}" own)
 endif()
-set(HALYARD_TUNED_FILE "${HALYARD_TUNED_FILE}" CACHE INTERNAL "The file that won, for HALYARD_KERNELS_FROM and for run")
 
 # The entry of a family counts for all its kernels; before it goes that of the family in one type, that of the kernel,
 # and that of the kernel in one type. A name that is both is the kernel's. An instruction set that has another's parameters

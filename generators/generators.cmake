@@ -1,4 +1,4 @@
-# The files of generators: each is a program that makes kernels (cmake/HalyardGenerators.cmake).
+# The files of generators. Those of a family are one program that makes kernels (cmake/host/CMakeLists.txt).
 #
 #   file        generators/<file>.cpp
 #   family      whose schedules it calls: the files <family>.cpp in schedules/<processor>/, schedules/cpu/ and schedules/gpu/

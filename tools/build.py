@@ -46,11 +46,6 @@ def build(preset, *targets):
     cmake("build", "--build", "--preset", preset, *(["--target", *targets] if targets else []))
 
 
-def build_kernels():
-    configure("release")
-    build("kernels")
-
-
 def make(preset, *targets, needs=(), subset=()):
     """What the preset builds, or these targets of it, with what that needs. `subset`: options of CMake for a library of some
     operations, in a folder of its own. The build folder."""
@@ -59,8 +54,6 @@ def make(preset, *targets, needs=(), subset=()):
         folder = configure(preset, *subset, folder=BUILD / (FOLDERS.get(preset, preset) + "-subset"), again=again)
         cmake("build", "--build", folder, "--target", "all" if preset == "test" else "halyard_libraries", *targets)
         return folder
-    if preset in ("asan", "tsan", "clang", "clang-asan", "fuzz", "cuda", "cuda-test"):
-        build_kernels()  # which these take from there
     folder = configure(preset, again=again)
     build(preset, *targets)
     return folder

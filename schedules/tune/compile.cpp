@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "Halide.h"
+#include "HalideRuntime.h"
 #include "schedules/subprocess.h"
 
 namespace halyard::tune {
@@ -35,35 +35,24 @@ void write_file(const std::string &name, const std::string &text) {
     }
 }
 
-/** What cmake/PrefetchIntoCache.cmake does. */
-void prefetch_into_cache(const std::string &assembly_file) {
-    const std::string from = "prefetchnta", to = "prefetcht1";
-    std::string text = read_file(assembly_file);
-    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
-        text.replace(at, from.size(), to);
-    }
-    write_file(assembly_file, text);
-}
-
-/** To STEM.o, as the build does. */
+/** To STEM.o, as the build does: by its programs, and from its cache. */
 void compile(const Variant &variant, const Choice &choice, const std::string &stem) {
-    using Halide::OutputFileType;
-    const bool by_assembly = variant.kernel->is_matmul();
-    const Halide::GeneratorContext context{Halide::Target(variant.halide_target())};
-    const auto generator = Halide::Internal::GeneratorRegistry::create(variant.kernel->generator, context);
+    const std::string &program = variant.kernel->program;
+    std::vector<std::string> words = {HALYARD_TUNE_MAKE_KERNEL, stem + ".o", program + ".digest"};
+    const std::vector<std::string> flags = variant.assembler_flags();
+    if (variant.kernel->is_matmul() || !flags.empty()) {
+        words.insert(words.end(), {"--assemble", HALYARD_TUNE_CC});
+        words.insert(words.end(), flags.begin(), flags.end());
+    }
+    words.insert(words.end(),
+                 {"--", program, variant.kernel->generator, variant.symbol(), "target=" + variant.halide_target()});
     for (const auto &[name, value] : variant.parameters()) {
-        generator->set_generatorparam_value(name, value);
+        words.push_back(name + "=" + value);
     }
     for (const auto &[name, value] : choice) {
-        generator->set_generatorparam_value(name, std::to_string(value));
+        words.push_back(name + "=" + std::to_string(value));
     }
-    generator->build_module(variant.symbol())
-        .compile({by_assembly ? std::make_pair(OutputFileType::assembly, stem + ".s")
-                              : std::make_pair(OutputFileType::object, stem + ".o")});
-    if (by_assembly) {
-        prefetch_into_cache(stem + ".s");
-        schedules::run_program({HALYARD_TUNE_CC, "-c", stem + ".s", "-o", stem + ".o"});
-    }
+    schedules::run_program(words);
 }
 
 std::filesystem::path place_of_files() {

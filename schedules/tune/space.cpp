@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -14,8 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-KernelInfo kernel_info(const char *name, const char *family, const char *generator, const char *parameters) {
-    KernelInfo info{name, family, generator, {}};
+KernelInfo kernel_info(const char *name, const char *family, const char *generator, const char *program,
+                       const char *parameters) {
+    KernelInfo info{name, family, generator, program, {}};
     std::istringstream words(parameters);
     for (std::string parameter, value; std::getline(words >> std::ws, parameter, '=') >> value;) {
         info.parameters[parameter] = value;
@@ -50,7 +52,8 @@ void add(std::vector<SearchSpace> &spaces, const std::string &family, const char
 
 const std::vector<KernelInfo> &kernel_table() {
     static const std::vector<KernelInfo> kernels = {
-#define HALYARD_GENERATED(name, family, generator, parameters) kernel_info(#name, #family, #generator, parameters),
+#define HALYARD_GENERATED(name, family, generator, program, parameters)                                                \
+    kernel_info(#name, #family, #generator, program, parameters),
 #include "kernels/generated.inc"
 #undef HALYARD_GENERATED
     };
@@ -65,7 +68,7 @@ const KernelInfo *find_kernel(const std::string &name) {
 
 std::string Variant::halide_target() const {
     static const std::map<std::string, std::string> targets = {
-#define HALYARD_TARGET(isa, target) {#isa, target},
+#define HALYARD_TARGET(isa, target, flags) {#isa, target},
 #include "kernels/targets.inc"
 #undef HALYARD_TARGET
     };
@@ -75,6 +78,16 @@ std::string Variant::halide_target() const {
 #undef HALYARD_FEATURES
     };
     return targets.at(isa) + features.at(kernel->family);
+}
+
+std::vector<std::string> Variant::assembler_flags() const {
+    static const std::map<std::string, std::string> all = {
+#define HALYARD_TARGET(isa, target, flags) {#isa, flags},
+#include "kernels/targets.inc"
+#undef HALYARD_TARGET
+    };
+    std::istringstream words(all.at(isa));
+    return {std::istream_iterator<std::string>(words), {}};
 }
 
 std::map<std::string, std::string> Variant::parameters() const {

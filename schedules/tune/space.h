@@ -16,6 +16,7 @@ using schedules::SearchSpace;
 /** A line of kernels.cmake. */
 struct KernelInfo {
     std::string name, family, generator;
+    std::string program;                            // that has the generator, as a path
     std::map<std::string, std::string> parameters;  // that make it
 
     bool is_matmul() const { return family.rfind("matmul", 0) == 0; }
@@ -37,6 +38,8 @@ struct Variant {
     std::string name() const { return kernel->name + " " + dtype + " " + isa; }
     /** As cmake/HalyardKernels.cmake gives it to the generator. */
     std::string halide_target() const;
+    /** Of the assembler, if its instruction set has one of its own. */
+    std::vector<std::string> assembler_flags() const;
     /** The parameters that make it, dtype among them. */
     std::map<std::string, std::string> parameters() const;
     /** Its family's space; null if there is nothing to choose. */

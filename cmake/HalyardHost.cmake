@@ -1,0 +1,52 @@
+# The programs that make the kernels (cmake/host/CMakeLists.txt): of this build, or in a cross build files of a build of their
+# own, with the compiler of this machine.
+#
+# Needs HALYARD_ARCH and HALYARD_NEEDED_GENERATORS, the generators that are used. Sets, for the including scope:
+#   HALYARD_FAMILIES_OF_GENERATORS   the families of which there are programs
+#   HALYARD_PROGRAM_<generator>      the path of a generator's program
+#   HALYARD_MAKE_KERNEL, HALYARD_KERNEL_CALLS   the paths of the other programs
+#   HALYARD_HOST_TARGETS             what a command that calls one depends on besides it
+#   HALIDE_INCLUDE_DIRS
+include(cmake/HalyardGenerators.cmake)
+set(HALYARD_HOST_DIR "${CMAKE_CURRENT_BINARY_DIR}/host")
+set(HALYARD_MAKE_KERNEL "${HALYARD_HOST_DIR}/halyard_make_kernel")
+set(HALYARD_KERNEL_CALLS "${HALYARD_HOST_DIR}/halyard_kernel_calls")
+set(HALYARD_FAMILIES_OF_GENERATORS)
+foreach(generator IN LISTS HALYARD_NEEDED_GENERATORS)
+    set(family ${HALYARD_GENERATOR_FAMILY_${generator}})
+    if(NOT family)
+        message(FATAL_ERROR "kernels.cmake names the generator '${generator}', which no file of generators/generators.cmake has.")
+    endif()
+    list(APPEND HALYARD_FAMILIES_OF_GENERATORS ${family})
+    set(HALYARD_PROGRAM_${generator} "${HALYARD_HOST_DIR}/halyard_generate_${family}")
+endforeach()
+list(REMOVE_DUPLICATES HALYARD_FAMILIES_OF_GENERATORS)
+
+if(CMAKE_CROSSCOMPILING)
+    execute_process(
+        COMMAND ${CMAKE_COMMAND} -E env --unset=CMAKE_TOOLCHAIN_FILE --unset=CFLAGS --unset=CXXFLAGS --unset=LDFLAGS
+                ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_SOURCE_DIR}/cmake/host" -B "${HALYARD_HOST_DIR}" -G "${CMAKE_GENERATOR}"
+                "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH}" -DCMAKE_BUILD_TYPE=Release
+                -DHALYARD_ARCH=${HALYARD_ARCH} "-DHALYARD_FAMILIES_OF_GENERATORS=${HALYARD_FAMILIES_OF_GENERATORS}" -Wno-dev
+        OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE failed)
+    if(failed)
+        message(FATAL_ERROR "The programs that make the kernels could not be configured for this machine:\n${output}")
+    endif()
+    list(TRANSFORM HALYARD_FAMILIES_OF_GENERATORS REPLACE "(.+)" "${HALYARD_HOST_DIR}/halyard_generate_\\1" OUTPUT_VARIABLE programs)
+    list(TRANSFORM programs APPEND ".digest" OUTPUT_VARIABLE digests)
+    # The other build knows which of them are to be made anew; the others stay as they are, and so do their kernels.
+    file(GLOB sources CONFIGURE_DEPENDS "generators/*.cpp" "generators/*.h" "schedules/*.h" "schedules/${HALYARD_ARCH}/*"
+         "schedules/cpu/*" "schedules/gpu/*" "runtime/layout/*.h" "cmake/*.cpp" "cmake/host/*")
+    add_custom_command(
+        OUTPUT "${HALYARD_MAKE_KERNEL}" "${HALYARD_KERNEL_CALLS}" ${programs} ${digests}
+        COMMAND ${CMAKE_COMMAND} --build "${HALYARD_HOST_DIR}"
+        DEPENDS ${sources}
+        COMMENT "Programs that make the kernels, for this machine"
+        USES_TERMINAL VERBATIM)
+    set(HALYARD_HOST_TARGETS)
+    file(READ "${HALYARD_HOST_DIR}/halide_include_dirs" HALIDE_INCLUDE_DIRS)
+else()
+    include(cmake/FindHalideWheel.cmake)
+    add_subdirectory(cmake/host host)
+    set(HALYARD_HOST_TARGETS halyard_generators)
+endif()

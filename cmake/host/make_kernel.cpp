@@ -1,0 +1,195 @@
+// Makes a kernel's object file: by a generator's program and, of kernels whose prefetches are chosen in the assembly or that
+// need an assembler of their own, by way of assembly. What was made before comes from the cache (kernel_cache.h).
+//
+//   halyard_make_kernel digest OUT FILE...
+//       writes a digest of the files' content, unless that is there already
+//   halyard_make_kernel OBJECT DIGEST [--assemble WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
+//       OBJECT ends in .o; with --assemble the assembly is kept beside it. DIGEST is the file that has the digest of all that
+//       the program is made of. The words are a compiler and its flags; the arguments are Halide's target and GeneratorParams.
+//
+// If a program fails, its message is the last that is printed, and its status that of this one.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel_cache.h"
+
+namespace {
+
+using namespace halyard::host;
+using Words = std::vector<std::string>;
+
+struct ProgramFailed {
+    int status;
+};
+
+// Halide 21 emits prefetches of the non-temporal kind alone, which on x86 bypass the second-level cache, and on ARM ask for
+// the first. What is prefetched here is read by every tile of rows in turn, long after: that kind is slower than none
+// (docs/results/kernel-notes.md).
+const std::pair<std::string, std::string> edits[] = {{"prefetchnta", "prefetcht1"}, {"pldl1strm", "pldl2keep"}};
+
+[[noreturn]] void execute(const Words &words) {
+    std::vector<char *> arguments;
+    for (const std::string &word : words) {
+        arguments.push_back(const_cast<char *>(word.c_str()));
+    }
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    std::perror(arguments[0]);
+    _exit(127);
+}
+
+int wait_for(pid_t process) {
+    int status = 0;
+    if (process < 0 || waitpid(process, &status, 0) != process) {
+        throw std::runtime_error("no process could be started");
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void run(const Words &words) {
+    const pid_t process = fork();
+    if (process == 0) {
+        execute(words);
+    }
+    if (const int status = wait_for(process); status != 0) {
+        throw ProgramFailed{status};
+    }
+}
+
+/** What the program prints. */
+std::string output_of(const Words &words) {
+    int ends[2];
+    if (pipe(ends) != 0) {
+        throw std::runtime_error("no pipe could be made");
+    }
+    const pid_t process = fork();
+    if (process == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execute(words);
+    }
+    close(ends[1]);
+    std::string text;
+    char buffer[4096];
+    for (ssize_t count = 0; (count = read(ends[0], buffer, sizeof(buffer))) > 0;) {
+        text.append(buffer, static_cast<std::size_t>(count));
+    }
+    close(ends[0]);
+    if (const int status = wait_for(process); status != 0) {
+        throw ProgramFailed{status};
+    }
+    return text;
+}
+
+/** Compiler and assembler, by what they say of themselves. */
+std::string version_of(const std::string &compiler) {
+    std::string assembler = output_of({compiler, "-print-prog-name=as"});
+    assembler.erase(assembler.find_last_not_of('\n') + 1);
+    return output_of({compiler, "--version"}) + output_of({assembler, "--version"});
+}
+
+void replace_all(std::string &text, const std::string &from, const std::string &to) {
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+        text.replace(at, from.size(), to);
+    }
+}
+
+Kernel make(const std::string &stem, const Words &assemble, Words generate) {
+    const std::filesystem::path path(stem);
+    const std::string object = stem + ".o", assembly = stem + ".s";
+    generate.insert(generate.end(),
+                    {"-o", path.parent_path(), "-n", path.filename(), "-e", assemble.empty() ? "object" : "assembly"});
+    run(generate);
+    if (assemble.empty()) {
+        return {read_file(object), ""};
+    }
+    std::string text = read_file(assembly);
+    for (const auto &[from, to] : edits) {
+        replace_all(text, from, to);
+    }
+    write_file(assembly, text);
+    Words words = assemble;
+    words.insert(words.end(), {"-c", assembly, "-o", object});
+    run(words);
+    return {read_file(object), text};
+}
+
+void write_digest(const std::string &out, const Words &files) {
+    std::string text;
+    for (const std::string &file : files) {
+        text += digest_of(read_file(file)) + "\n";
+    }
+    if (!std::filesystem::exists(out) || read_file(out) != text) {
+        write_file(out, text);
+    }
+}
+
+void make_kernel(const std::string &object, const std::string &digest, const Words &assemble, const Words &command) {
+    const std::string stem = object.substr(0, object.size() - 2);
+    // The program counts by what it is made of: it holds the path of a library. Arguments count in any order.
+    std::string key = read_file(digest);
+    Words arguments(command.begin() + 1, command.end());
+    std::sort(arguments.begin() + 2, arguments.end());
+    for (const std::string &argument : arguments) {
+        key += argument + "\n";
+    }
+    if (!assemble.empty()) {
+        key += version_of(assemble.front());
+        for (std::size_t i = 1; i < assemble.size(); i++) {
+            key += assemble[i] + "\n";
+        }
+    }
+    const KernelCache cache;
+    if (const auto kernel = cache.find(key)) {
+        write_file(object, kernel->object);
+        if (!assemble.empty()) {
+            write_file(stem + ".s", kernel->assembly);
+        }
+        return;
+    }
+    Words generate{command[0], "-g", command[1], "-f", command[2]};
+    generate.insert(generate.end(), command.begin() + 3, command.end());
+    cache.store(key, make(stem, assemble, generate));
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    try {
+        const Words words(arguments + 1, arguments + count);
+        if (words.size() >= 2 && words[0] == "digest") {
+            write_digest(words[1], Words(words.begin() + 2, words.end()));
+            return 0;
+        }
+        Words assemble, command;
+        std::size_t i = 2;
+        if (i < words.size() && words[i] == "--assemble") {
+            for (i++; i < words.size() && words[i] != "--"; i++) {
+                assemble.push_back(words[i]);
+            }
+        }
+        if (i < words.size() && words[i] == "--") {
+            command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+        }
+        if (command.size() < 3) {
+            throw std::runtime_error("wrong arguments; make_kernel.cpp says what there is");
+        }
+        make_kernel(words[0], words[1], assemble, command);
+        return 0;
+    } catch (const ProgramFailed &failed) {
+        return failed.status;
+    } catch (const std::exception &error) {
+        std::cerr << "halyard_make_kernel: " << error.what() << '\n';
+        return 1;
+    }
+}
