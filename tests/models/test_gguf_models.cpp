@@ -146,6 +146,48 @@ TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
         "unpacked_dtype"));
 }
 
+// Vectors too may be quantized, those of q and k among them, whose elements lie in another order than the model's.
+TEST(GgufModel, OfQuantizedVectorsIsThatOfTheirNumbers) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    folder.config["attention_bias"] = true;
+    for (const std::string layer : {"0", "1", "2"}) {
+        for (const auto &[name, elements] : {std::pair("q", 768), {"k", 256}, {"v", 256}, {"o", 256}}) {
+            folder.tensors["model.layers." + layer + ".self_attn." + name + "_proj.bias"] = {
+                "F32", {elements}, std::string(static_cast<std::size_t>(elements) * sizeof(float), '\0')};
+        }
+    }
+    const GgufFile plain = gguf_of(folder);
+    std::mt19937_64 random(5);
+    for (const char *const name : {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
+        const models::BlockFormat &format = *models::block_format(std::string_view(name));
+        GgufFile quantized = plain, numbers = plain;
+        quantized.take_tensors();
+        numbers.take_tensors();
+        for (GgufFile::Tensor tensor : plain.tensors) {
+            const bool changed = tensor.shape.size() == 1 && tensor.name != "rope_freqs.weight";
+            std::vector<float> values(changed ? tensor.shape[0] : 0);
+            if (changed) {
+                tensor.type = format.type;
+                tensor.data = random_blocks(format, values.size(), random);
+                models::dequantize(format, reinterpret_cast<const std::byte *>(tensor.data.data()),
+                                   static_cast<std::int64_t>(values.size()), values.data());
+            }
+            quantized.add(tensor);
+            if (changed) {
+                tensor.type = 0;
+                tensor.data.assign(reinterpret_cast<const char *>(values.data()), sizeof(float) * values.size());
+            }
+            numbers.add(tensor);
+        }
+        write_text(folder / "quantized.gguf", quantized.bytes());
+        write_text(folder / "numbers.gguf", numbers.bytes());
+        EXPECT_EQ(run_prompt(Model::load(folder / "quantized.gguf"), tokens()),
+                  run_prompt(Model::load(folder / "numbers.gguf"), tokens()))
+            << name;
+    }
+}
+
 // Matrices of several dtypes in a layer, at addresses that are multiples of nothing: the same as all in f32.
 TEST(GgufModel, MayMixDtypesAndBeUnaligned) {
     Folder folder("llama3_f32");
