@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "fail.h"
+#include "floating_point.h"
 #include "gguf.h"
 #include "gguf_config.h"
 #include "halyard/model.hpp"
@@ -192,6 +193,7 @@ Model::Model(Model &&) noexcept = default;
 Model &Model::operator=(Model &&) noexcept = default;
 
 Model Model::load(const std::filesystem::path &path, const LoadOptions &options) {
+    const models::DefaultFloatingPoint floating_point;
     auto state = std::make_unique<State>(path);
     State &model = *state;
     ModelConfig &config = model.source.config;

@@ -1,6 +1,7 @@
 // Models in GGUF files: the same bits as the same models in folders of transformers give.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -144,6 +145,34 @@ TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
     EXPECT_TRUE(throws(
         HALYARD_INVALID_ARGUMENT, [&] { Model::load(folder / "quantized.gguf", options); }, "quantized.gguf",
         "unpacked_dtype"));
+}
+
+// Minima that are much larger than scales, so that their sums are rounded.
+TEST(GgufModel, IsTheSameHoweverTheCallerRounds) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    GgufFile file = gguf_of(folder);
+    const models::BlockFormat &format = *models::block_format(std::string_view("Q4_1"));
+    std::mt19937_64 random(6);
+    for (GgufFile::Tensor tensor : file.take_tensors()) {
+        if (tensor.shape.size() == 2) {
+            tensor.type = format.type;
+            tensor.data = random_blocks(format, tensor.shape[0] * tensor.shape[1], random);
+            for (std::size_t block = 0; block < tensor.data.size(); block += static_cast<std::size_t>(format.bytes)) {
+                tensor.data[block + 3] = 0x4c;  // of an f16 between 2^4 and 2^5
+            }
+        }
+        file.add(tensor);
+    }
+    write_text(folder / "x.gguf", file.bytes());
+    const States expected = run_prompt(Model::load(folder / "x.gguf"), tokens());
+    for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+        std::fesetround(rounding);
+        const Model model = Model::load(folder / "x.gguf");
+        EXPECT_EQ(std::fegetround(), rounding);
+        std::fesetround(FE_TONEAREST);
+        EXPECT_TRUE(run_prompt(model, tokens()) == expected) << rounding;
+    }
 }
 
 // Vectors too may be quantized, those of q and k among them, whose elements lie in another order than the model's.
