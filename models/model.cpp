@@ -208,7 +208,10 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     }
     const auto dtype_of = [&](const TensorInfo &info) { return models::plain_dtype(info).value_or(unpacked); };
     const Inventory inventory(path, model.source);
-    model.max_positions = options.max_positions > 0 ? options.max_positions : config.max_position_embeddings;
+    const bool rotates = config.blocks.front().rope.rope_theta != 0;
+    model.max_positions = options.max_positions > 0 ? options.max_positions
+                          : rotates ? std::min(config.max_position_embeddings, LoadOptions::usual_positions)
+                                    : config.max_position_embeddings;
     model.device = options.device;
 
     std::int64_t done = 0;
