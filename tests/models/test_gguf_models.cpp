@@ -67,10 +67,11 @@ std::string random_blocks(const models::BlockFormat &format, std::size_t element
     return blocks;
 }
 
-/** Makes rows of 256 elements of a fixture in f32. */
-void widen(Folder &folder) {
-    folder.config.merge_patch({{"hidden_size", 256}, {"intermediate_size", 512}, {"head_dim", 256}});
-    const std::map<std::int64_t, std::int64_t> wider = {{33, 256}, {47, 512}, {30, 768}, {10, 256}, {61, 61}};
+/** Makes rows of `width` elements, or twice as many, of a fixture in f32. */
+void widen(Folder &folder, std::int64_t width = 256) {
+    folder.config.merge_patch({{"hidden_size", width}, {"intermediate_size", 2 * width}, {"head_dim", width}});
+    const std::map<std::int64_t, std::int64_t> wider = {
+        {33, width}, {47, 2 * width}, {30, 3 * width}, {10, width}, {61, 61}};
     std::mt19937_64 random(3);
     for (auto &[name, tensor] : folder.tensors) {
         std::size_t elements = 1;
@@ -83,6 +84,17 @@ void widen(Folder &folder) {
             value = static_cast<float>(random() % 2001) * 1e-4f - 0.1f;
         }
         tensor.bytes.assign(reinterpret_cast<const char *>(values.data()), elements * sizeof(float));
+    }
+}
+
+/** Biases of 0 to a fixture that is widened. */
+void add_attention_biases(Folder &folder, std::int64_t width) {
+    folder.config["attention_bias"] = true;
+    for (const std::string layer : {"0", "1", "2"}) {
+        for (const auto &[name, elements] : {std::pair("q", 3 * width), {"k", width}, {"v", width}, {"o", width}}) {
+            folder.tensors["model.layers." + layer + ".self_attn." + name + "_proj.bias"] = {
+                "F32", {elements}, std::string(static_cast<std::size_t>(elements) * sizeof(float), '\0')};
+        }
     }
 }
 
@@ -179,13 +191,7 @@ TEST(GgufModel, IsTheSameHoweverTheCallerRounds) {
 TEST(GgufModel, OfQuantizedVectorsIsThatOfTheirNumbers) {
     Folder folder("llama3_f32");
     widen(folder);
-    folder.config["attention_bias"] = true;
-    for (const std::string layer : {"0", "1", "2"}) {
-        for (const auto &[name, elements] : {std::pair("q", 768), {"k", 256}, {"v", 256}, {"o", 256}}) {
-            folder.tensors["model.layers." + layer + ".self_attn." + name + "_proj.bias"] = {
-                "F32", {elements}, std::string(static_cast<std::size_t>(elements) * sizeof(float), '\0')};
-        }
-    }
+    add_attention_biases(folder, 256);
     const GgufFile plain = gguf_of(folder);
     std::mt19937_64 random(5);
     for (const char *const name : {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
@@ -446,6 +452,60 @@ TEST(GgufModel, ThatIsWrongOrNotSupportedIsRefusedByName) {
             each.words[1]))
             << each.words[0];
     }
+}
+
+// Files whose tensors and metadata contradict each other: they become models or are refused, and nothing else happens.
+TEST(GgufModelMutations, AreLoadedOrRefused) {
+    Folder folder("llama3_f32");
+    widen(folder, 32);
+    add_attention_biases(folder, 32);
+    const GgufFile good = gguf_of(folder);
+    const char *const formats[] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q6_K"};
+    std::mt19937_64 random(2026);
+    const auto up_to = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
+    int loaded = 0;
+    constexpr int count = 1000;
+    for (int i = 0; i < count; i++) {
+        GgufFile file = good;
+        std::vector<GgufFile::Tensor> tensors = file.take_tensors();
+        for (std::size_t changes = 1 + up_to(3); changes > 0; changes--) {
+            GgufFile::Tensor &tensor = tensors[up_to(tensors.size())];
+            const std::size_t kind = up_to(8);
+            if (kind < 5) {
+                const models::BlockFormat &format = *models::block_format(std::string_view(formats[up_to(10)]));
+                std::size_t elements = 1;
+                for (const std::uint64_t extent : tensor.shape) {
+                    elements *= extent;
+                }
+                tensor.type = format.type;
+                tensor.data = format.dequantize != nullptr
+                                  ? random_blocks(format, elements, random)
+                                  : std::string(elements * static_cast<std::size_t>(format.bytes), '\x3d');
+            } else if (kind == 5) {
+                tensor.shape[up_to(tensor.shape.size())] = 1 + up_to(100);
+            } else if (kind == 6) {
+                tensor.shape.resize(1 + up_to(3), 1);
+            } else {
+                GgufFile::Entry &entry = file.entries[up_to(file.entries.size())];
+                if (entry.type == 4) {
+                    entry.value = bytes_of(static_cast<std::uint32_t>(1 + up_to(70)));
+                }
+            }
+        }
+        for (const GgufFile::Tensor &tensor : tensors) {
+            file.add(tensor);
+        }
+        const std::filesystem::path path = folder / "x.gguf";
+        write_text(path, file.bytes());
+        try {
+            Model::load(path);
+            loaded++;
+        } catch (const Error &error) {
+            ASSERT_EQ(std::string(error.what()).rfind(path.string(), 0), 0u) << error.what();
+        }
+    }
+    EXPECT_GT(loaded, count / 10);
+    EXPECT_LT(loaded, count * 9 / 10);
 }
 
 // Factors of Llama 3.1: 8192 positions, heads of 128 features.
