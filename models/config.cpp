@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "fail.h"
+#include "floating_point.h"
 #include "gguf_config.h"
 #include "mapped_file.h"
 
@@ -533,6 +534,7 @@ ModelConfig models::config_of(Json::Object root, const std::string &file, const 
 ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
     // Published files have some thousand bytes.
     constexpr std::size_t max_bytes = 1'000'000;
+    const models::DefaultFloatingPoint floating_point;
     return models::config_of(models::parse_json(text, file, max_bytes), file);
 }
 
@@ -548,6 +550,7 @@ std::filesystem::path models::config_file(const std::filesystem::path &path) {
 ModelConfig ModelConfig::load(const std::filesystem::path &path) {
     const std::filesystem::path file = models::config_file(path);
     const models::MappedFile mapped(file);
+    const models::DefaultFloatingPoint floating_point;
     if (mapped.text().substr(0, 4) == "GGUF") {
         return models::config_of(models::Gguf::from_memory(mapped.data(), mapped.size(), file.string()));
     }

@@ -310,7 +310,7 @@ Json Gguf::metadata(std::string_view key) const {
     case f64:
         return real(load<double>(value.data));
     case boolean:
-        return {load<bool>(value.data)};
+        return {load<std::uint8_t>(value.data) != 0};  // also where the file was changed meanwhile
     case string:
         return {std::string(reinterpret_cast<const char *>(value.data), static_cast<std::size_t>(value.bytes))};
     default:

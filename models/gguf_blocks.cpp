@@ -4,6 +4,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "fail.h"
+
 namespace halyard::models {
 
 namespace {
@@ -191,6 +193,11 @@ std::string supported_block_formats() {
 }
 
 void dequantize(const BlockFormat &format, const std::byte *blocks, std::int64_t elements, float *values) {
+    if (elements % format.elements != 0) {
+        throw Error(HALYARD_INVALID_ARGUMENT, sentence(elements, " elements are no whole blocks of ", format.name,
+                                                       ", which have ", format.elements, " each")
+                                                  .c_str());
+    }
     for (std::int64_t done = 0; done < elements; done += format.elements) {
         format.dequantize(blocks, values + done);
         blocks += format.bytes;

@@ -26,7 +26,7 @@ const BlockFormat *block_format(std::string_view name) noexcept;
 /// "F32, F16, ..."
 std::string supported_block_formats();
 
-/// `elements` numbers, whole blocks, of a quantized format.
+/// `elements` numbers of a quantized format. Throws `Error` where they are no whole blocks.
 void dequantize(const BlockFormat &format, const std::byte *blocks, std::int64_t elements, float *values);
 
 }  // namespace halyard::models

@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "fail.h"
+#include "floating_point.h"
 #include "gguf.h"
 #include "gguf_config.h"
 #include "halyard/model.hpp"
@@ -192,6 +193,7 @@ Model::Model(Model &&) noexcept = default;
 Model &Model::operator=(Model &&) noexcept = default;
 
 Model Model::load(const std::filesystem::path &path, const LoadOptions &options) {
+    const models::DefaultFloatingPoint floating_point;
     auto state = std::make_unique<State>(path);
     State &model = *state;
     ModelConfig &config = model.source.config;
@@ -206,7 +208,10 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     }
     const auto dtype_of = [&](const TensorInfo &info) { return models::plain_dtype(info).value_or(unpacked); };
     const Inventory inventory(path, model.source);
-    model.max_positions = options.max_positions > 0 ? options.max_positions : config.max_position_embeddings;
+    const bool rotates = config.blocks.front().rope.rope_theta != 0;
+    model.max_positions = options.max_positions > 0 ? options.max_positions
+                          : rotates ? std::min(config.max_position_embeddings, LoadOptions::usual_positions)
+                                    : config.max_position_embeddings;
     model.device = options.device;
 
     std::int64_t done = 0;

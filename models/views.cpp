@@ -44,13 +44,25 @@ ConstTensor Views::of(const TensorInfo &info, DLDataType dtype, std::int64_t int
     }
     Memory copy = allocate(info, static_cast<std::size_t>(elements) * element_bytes);
     auto *const to = static_cast<std::byte *>(copy.get());
-    // Row by row: what is converted on the way is never a whole tensor more.
-    const bool in_rows = elements > 0 && (info.shape.size() > 1 || interleaved_heads != 0);
-    const std::int64_t rows = in_rows ? info.shape.front() : 1, width = elements / rows;
-    for (std::int64_t row = 0; row < rows; row++) {
-        const std::int64_t from = interleaved_heads != 0 ? interleaved(row, rows, interleaved_heads) : row;
-        convert(info, info.data + from * (info.bytes / rows), width, dtype,
-                to + static_cast<std::size_t>(row * width) * element_bytes);
+    if (interleaved_heads != 0 && info.shape.size() == 1) {
+        // One block of a quantized vector holds elements that go to several places, so it is converted before they go.
+        const Memory in_file_order = allocate(info, static_cast<std::size_t>(elements) * element_bytes);
+        const auto *const from = static_cast<const std::byte *>(in_file_order.get());
+        convert(info, info.data, elements, dtype, static_cast<std::byte *>(in_file_order.get()));
+        for (std::int64_t i = 0; i < elements; i++) {
+            const std::int64_t place = interleaved(i, elements, interleaved_heads);
+            std::memcpy(to + static_cast<std::size_t>(i) * element_bytes,
+                        from + static_cast<std::size_t>(place) * element_bytes, element_bytes);
+        }
+    } else {
+        // Row by row: what is converted on the way is never a whole tensor more.
+        const std::int64_t rows = elements > 0 && info.shape.size() > 1 ? info.shape.front() : 1;
+        const std::int64_t width = elements / rows;
+        for (std::int64_t row = 0; row < rows; row++) {
+            const std::int64_t from = interleaved_heads != 0 ? interleaved(row, rows, interleaved_heads) : row;
+            convert(info, info.data + from * (info.bytes / rows), width, dtype,
+                    to + static_cast<std::size_t>(row * width) * element_bytes);
+        }
     }
     copies_.push_back(std::move(copy));
     DLTensor view{to, {kDLCPU, 0}, static_cast<int>(info.shape.size()), dtype, nullptr, nullptr, 0};

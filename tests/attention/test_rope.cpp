@@ -2,6 +2,7 @@
 // scaling, kind of positions and layout; and what holds of rotations. Bad arguments: test_rope_arguments.cpp.
 #include <sys/mman.h>
 
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -562,6 +563,52 @@ TEST(RopeTable, ReachesFar) {
 #endif
     check_table(options_of(4, 0, false, 10000, 1 << 24), sample(1 << 24));
     check_table(llama3(options_of(8, 0, true, 500000, 1 << 22), 8, 8192), sample(1 << 22));
+}
+
+/** What a rope makes of (1, 0) at every position. */
+std::vector<std::uint32_t> table_of(const halyard_rope *rope, const halyard_rope_options &o) {
+    const CallForm f = {0, o.max_positions, 1};
+    Tensor x(Dtype::f32, tensor_form(f, o.head_dim)), y(Dtype::f32, tensor_form(f, o.head_dim));
+    x.fill([&](std::int64_t, std::int64_t i) { return i < pairs_of(o) ? 1 : 0; });
+    EXPECT_EQ(halyard_rope_apply(nullptr, rope, &x.view, nullptr, &y.view), HALYARD_OK) << halyard_last_error();
+    return y.all_bits();
+}
+
+// On x86 there are two environments, of SSE and of the x87.
+TEST(RopeTable, IsTheSameInEveryEnvironmentOfTheCaller) {
+    const struct {
+        const char *name;
+        void (*enter)();
+    } environments[] = {
+        {"upward", [] { std::fesetround(FE_UPWARD); }},
+        {"downward", [] { std::fesetround(FE_DOWNWARD); }},
+        {"toward zero", [] { std::fesetround(FE_TOWARDZERO); }},
+#if defined(__GLIBC__)
+        {"traps", [] { feenableexcept(FE_ALL_EXCEPT); }},
+#endif
+#if defined(__x86_64__)
+        {"x87 in 24 bits",
+         [] {
+             const std::uint16_t control = 0x007f;
+             asm volatile("fldcw %0" : : "m"(control));
+         }},
+#endif
+    };
+    for (const halyard_rope_options &o :
+         {options_of(64, 0, false, 10000, 3000), linear(options_of(64, 0, false, 10000, 3000), 3),
+          llama3(options_of(64, 0, false, 500000, 3000), 8, 8192)}) {
+        const std::vector<std::uint32_t> expected = table_of(make_rope(o).get(), o);
+        for (const auto &environment : environments) {
+            std::fenv_t before;
+            std::fegetenv(&before);
+            environment.enter();
+            halyard_rope *rope = nullptr;
+            const halyard_status status = halyard_rope_create(&o, &rope);
+            std::fesetenv(&before);
+            ASSERT_EQ(status, HALYARD_OK) << environment.name;
+            EXPECT_TRUE(same_bits(Dtype::f32, expected, table_of(Rope(rope).get(), o))) << environment.name;
+        }
+    }
 }
 
 TEST(RopeTable, IsUnscaledByAFactorOfOne) {

@@ -1,6 +1,10 @@
 // A libFuzzer target for GGUF files. A file that is accepted must be what it says: tensors that lie in it and overlap
-// nowhere, all of them readable, and metadata that either gives blocks and a stack that fit together or is refused.
+// nowhere, all of them readable, and metadata that either gives blocks and a stack that fit together or is refused. What
+// passes that is loaded as a model.
 #include "gguf.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -48,6 +52,21 @@ void read(const Gguf &file) {
     }
 }
 
+/// Models come from files: this one has no other name than that of its descriptor.
+void load(const std::uint8_t *data, std::size_t size) {
+    const int file = memfd_create("model", MFD_CLOEXEC);
+    require(file >= 0 && write(file, data, size) == static_cast<ssize_t>(size));
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    halyard::LoadOptions options;
+    options.max_positions = 1;
+    try {
+        halyard::Model::load(path, options);
+    } catch (const halyard::Error &error) {
+        require(std::string(error.what()).rfind(path, 0) == 0);
+    }
+    close(file);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -56,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     std::copy_n(data, size, file.get());
     try {
         read(Gguf::from_memory(file.get(), size, "the file"));
+        load(data, size);
     } catch (const halyard::Error &error) {
         require(std::string(error.what()).rfind("the file", 0) == 0);
     }

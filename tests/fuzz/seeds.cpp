@@ -91,6 +91,37 @@ void write_gguf(const fs::path &folder) {
     }
 }
 
+/** A whole model of one layer, all of whose tensors are quantized. */
+void write_gguf_model(const fs::path &path) {
+    halyard::tests::GgufFile file;
+    file.set("general.architecture", "llama");
+    for (const char *const key : {"embedding_length", "feed_forward_length", "attention.key_length",
+                                  "attention.value_length", "rope.dimension_count"}) {
+        file.set(std::string("llama.") + key, std::uint32_t{32});
+    }
+    for (const char *const key : {"context_length", "block_count", "attention.head_count"}) {
+        file.set(std::string("llama.") + key, std::uint32_t{1});
+    }
+    file.set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    constexpr std::uint32_t q8_0 = 8, block_bytes = 34;
+    const auto add = [&](const std::string &name, std::vector<std::uint64_t> shape) {
+        const std::size_t blocks = shape.size() == 1 ? 1 : shape[0];
+        file.add({name, std::move(shape), q8_0, std::string(blocks * block_bytes, '\x11')});
+    };
+    add("token_embd.weight", {3, 32});
+    add("output_norm.weight", {32});
+    for (const char *const name : {"attn_norm", "ffn_norm"}) {
+        add(std::string("blk.0.") + name + ".weight", {32});
+    }
+    for (const char *const name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
+        add(std::string("blk.0.") + name + ".weight", {32, 32});
+    }
+    for (const char *const name : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+        add(std::string("blk.0.") + name + ".bias", {32});
+    }
+    write(path, file.bytes());
+}
+
 void write_safetensors(const fs::path &path, const std::string &header, std::size_t bytes) {
     std::string file;
     for (int i = 0; i < 8; i++) {
@@ -113,6 +144,7 @@ int main(int count, char **arguments) {
         write_calls(directory / "c_api");
         write_weights(directory / "weights");
         write_gguf(directory / "gguf");
+        write_gguf_model(directory / "gguf" / "model");
         const fs::path safetensors = directory / "safetensors";
         write_safetensors(safetensors / "empty", "{}", 0);
         write_safetensors(safetensors / "one", R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24);

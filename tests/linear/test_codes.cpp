@@ -859,6 +859,18 @@ TEST_F(BadCodes, Memory) {
 
 class BadScales : public testing::TestWithParam<FormatAndBits> {};
 
+/** Packing fails, and what it has left in memory of the caller is no block. */
+testing::AssertionResult leaves_nothing_to_load(const CodeSource &source) {
+    const AlignedMemory memory(source.size());
+    halyard_weights *weights = nullptr;
+    const halyard_status packed =
+        halyard_weights_pack_codes(nullptr, &source.codes[0], source.up(), memory.data(), memory.size(), &weights);
+    if (packed != HALYARD_INVALID_ARGUMENT || weights != nullptr) {
+        return testing::AssertionFailure() << "packed";
+    }
+    return memory.holds_no_weights();
+}
+
 TEST_P(BadScales, AreRefused) {
     CodeCase c;
     c.format = GetParam().format;
@@ -899,6 +911,7 @@ TEST_P(BadScales, AreRefused) {
                 halyard_weights *weights = nullptr;
                 for (const std::uint32_t bits : bad) {
                     std::memcpy(place, &bits, size);
+                    EXPECT_TRUE(leaves_nothing_to_load(source));
                     EXPECT_TRUE(refused(
                         halyard_weights_pack_codes(nullptr, &source.codes[0], source.up(), nullptr, 0, &weights),
                         HALYARD_INVALID_ARGUMENT, "halyard_weights_pack_codes",

@@ -364,7 +364,12 @@ TEST(Quantization, OfSpecialValues) {
                     EXPECT_TRUE(refused(status, HALYARD_INVALID_ARGUMENT, "halyard_weights_pack",
                                         finite ? "too large for scales" : "NaN or Inf"))
                         << value << " in " << bits << " bits, scales in " << name_of(scales);
+                    const AlignedMemory memory(source.size());
+                    EXPECT_EQ(halyard_weights_pack(nullptr, &source.weight.view, &source.options, memory.data(),
+                                                   memory.size(), &weights),
+                              HALYARD_INVALID_ARGUMENT);
                     EXPECT_EQ(weights, nullptr);
+                    EXPECT_TRUE(memory.holds_no_weights());
                 }
             }
         }

@@ -10,10 +10,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/coded_matrix.h"
@@ -32,6 +34,9 @@ bool fails(const std::string &call) {
     return true;
 }
 
+/** What happens at the next allocation of the library, once; null: nothing. */
+std::function<void()> at_allocation;
+
 }  // namespace
 
 // The program is linked with --wrap for these.
@@ -41,6 +46,7 @@ int __real_fsync(int);
 int __real_fchmod(int, mode_t);
 int __real_close(int);
 int __real_rename(const char *, const char *);
+void *__real_malloc(size_t);
 
 /** A disk becomes full within a file. */
 ssize_t __wrap_write(int file, const void *data, size_t bytes) {
@@ -67,6 +73,12 @@ int __wrap_close(int file) {
 }
 int __wrap_rename(const char *from, const char *to) {
     return fails("rename") ? -1 : __real_rename(from, to);
+}
+void *__wrap_malloc(size_t bytes) {
+    if (at_allocation) {
+        std::exchange(at_allocation, nullptr)();
+    }
+    return __real_malloc(bytes);
 }
 }
 
@@ -262,6 +274,32 @@ TEST(WeightsFile, OfVersion1InBf16IsConverted) {
     halyard_weights *weights = nullptr;
     EXPECT_TRUE(
         refused(from_memory(aligned, &weights), HALYARD_INVALID_ARGUMENT, "halyard_weights_from_memory", "no version"));
+}
+
+// Another process writes another header, with fitting checksum, once this one is checked.
+TEST(WeightsFile, IsWhatItsHeaderSaidWhenItWasChecked) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("weights");
+    const PackSource sources({Dtype::bf16, 37, 50}), f32({Dtype::f32, 37, 50});
+    for (const Bytes &block : {f32.expected(), sources.expected(), sources.expected(1)}) {
+        Bytes altered(block.begin(), block.begin() + packed::header_size);
+        store_to<std::int64_t>(altered.data(), packed::in_features, 1 << 20);
+        store_to<std::int64_t>(altered.data(), packed::out_features, 1 << 20);
+        sign_header(altered.data());
+        write_file(path, block.data(), block.size());
+        at_allocation = [&] {
+            std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+            file.write(reinterpret_cast<const char *>(altered.data()), packed::header_size);
+        };
+        halyard_weights *weights = nullptr;
+        ASSERT_EQ(load(path, &weights), HALYARD_OK) << halyard_last_error();
+        const PackedWeights loaded(weights);
+        EXPECT_FALSE(at_allocation) << "nothing was altered";
+        halyard_weights_info info{};
+        ASSERT_EQ(halyard_weights_get_info(weights, &info), HALYARD_OK);
+        EXPECT_EQ(info.in_features, 37);
+        EXPECT_EQ(info.out_features, 50);
+    }
 }
 
 TEST(WeightsFile, ReplacesAFileAndKeepsItsMode) {

@@ -367,6 +367,20 @@ TEST(GgufBlocks, StandForWhatTheirDefinitionsSay) {
     }
 }
 
+TEST(GgufBlocks, AreConvertedWhole) {
+    for (const std::string name : quantized) {
+        const BlockFormat &format = *models::block_format(name);
+        const std::vector<std::byte> blocks(2 * static_cast<std::size_t>(format.bytes));
+        std::vector<float> values(2 * static_cast<std::size_t>(format.elements), 7.0f);
+        for (const std::int64_t elements : {std::int64_t{1}, format.elements - 1, format.elements + 1}) {
+            EXPECT_TRUE(throws(
+                HALYARD_INVALID_ARGUMENT, [&] { models::dequantize(format, blocks.data(), elements, values.data()); },
+                std::to_string(elements) + " elements", name));
+            EXPECT_EQ(values, std::vector<float>(values.size(), 7.0f));
+        }
+    }
+}
+
 // As ggml has them, to the bit (data/gguf/make_blocks.py).
 TEST(GgufBlocks, StandForWhatGgmlMakesOfThem) {
     const Gguf file = Gguf::open(HALYARD_TEST_DATA "/gguf/blocks.gguf");

@@ -1,6 +1,7 @@
 // Models in GGUF files: the same bits as the same models in folders of transformers give.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -66,10 +67,11 @@ std::string random_blocks(const models::BlockFormat &format, std::size_t element
     return blocks;
 }
 
-/** Makes rows of 256 elements of a fixture in f32. */
-void widen(Folder &folder) {
-    folder.config.merge_patch({{"hidden_size", 256}, {"intermediate_size", 512}, {"head_dim", 256}});
-    const std::map<std::int64_t, std::int64_t> wider = {{33, 256}, {47, 512}, {30, 768}, {10, 256}, {61, 61}};
+/** Makes rows of `width` elements, or twice as many, of a fixture in f32. */
+void widen(Folder &folder, std::int64_t width = 256) {
+    folder.config.merge_patch({{"hidden_size", width}, {"intermediate_size", 2 * width}, {"head_dim", width}});
+    const std::map<std::int64_t, std::int64_t> wider = {
+        {33, width}, {47, 2 * width}, {30, 3 * width}, {10, width}, {61, 61}};
     std::mt19937_64 random(3);
     for (auto &[name, tensor] : folder.tensors) {
         std::size_t elements = 1;
@@ -82,6 +84,17 @@ void widen(Folder &folder) {
             value = static_cast<float>(random() % 2001) * 1e-4f - 0.1f;
         }
         tensor.bytes.assign(reinterpret_cast<const char *>(values.data()), elements * sizeof(float));
+    }
+}
+
+/** Biases of 0 to a fixture that is widened. */
+void add_attention_biases(Folder &folder, std::int64_t width) {
+    folder.config["attention_bias"] = true;
+    for (const std::string layer : {"0", "1", "2"}) {
+        for (const auto &[name, elements] : {std::pair("q", 3 * width), {"k", width}, {"v", width}, {"o", width}}) {
+            folder.tensors["model.layers." + layer + ".self_attn." + name + "_proj.bias"] = {
+                "F32", {elements}, std::string(static_cast<std::size_t>(elements) * sizeof(float), '\0')};
+        }
     }
 }
 
@@ -144,6 +157,70 @@ TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
     EXPECT_TRUE(throws(
         HALYARD_INVALID_ARGUMENT, [&] { Model::load(folder / "quantized.gguf", options); }, "quantized.gguf",
         "unpacked_dtype"));
+}
+
+// Minima that are much larger than scales, so that their sums are rounded.
+TEST(GgufModel, IsTheSameHoweverTheCallerRounds) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    GgufFile file = gguf_of(folder);
+    const models::BlockFormat &format = *models::block_format(std::string_view("Q4_1"));
+    std::mt19937_64 random(6);
+    for (GgufFile::Tensor tensor : file.take_tensors()) {
+        if (tensor.shape.size() == 2) {
+            tensor.type = format.type;
+            tensor.data = random_blocks(format, tensor.shape[0] * tensor.shape[1], random);
+            for (std::size_t block = 0; block < tensor.data.size(); block += static_cast<std::size_t>(format.bytes)) {
+                tensor.data[block + 3] = 0x4c;  // of an f16 between 2^4 and 2^5
+            }
+        }
+        file.add(tensor);
+    }
+    write_text(folder / "x.gguf", file.bytes());
+    const States expected = run_prompt(Model::load(folder / "x.gguf"), tokens());
+    for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+        std::fesetround(rounding);
+        const Model model = Model::load(folder / "x.gguf");
+        EXPECT_EQ(std::fegetround(), rounding);
+        std::fesetround(FE_TONEAREST);
+        EXPECT_TRUE(run_prompt(model, tokens()) == expected) << rounding;
+    }
+}
+
+// Vectors too may be quantized, those of q and k among them, whose elements lie in another order than the model's.
+TEST(GgufModel, OfQuantizedVectorsIsThatOfTheirNumbers) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    add_attention_biases(folder, 256);
+    const GgufFile plain = gguf_of(folder);
+    std::mt19937_64 random(5);
+    for (const char *const name : {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
+        const models::BlockFormat &format = *models::block_format(std::string_view(name));
+        GgufFile quantized = plain, numbers = plain;
+        quantized.take_tensors();
+        numbers.take_tensors();
+        for (GgufFile::Tensor tensor : plain.tensors) {
+            const bool changed = tensor.shape.size() == 1 && tensor.name != "rope_freqs.weight";
+            std::vector<float> values(changed ? tensor.shape[0] : 0);
+            if (changed) {
+                tensor.type = format.type;
+                tensor.data = random_blocks(format, values.size(), random);
+                models::dequantize(format, reinterpret_cast<const std::byte *>(tensor.data.data()),
+                                   static_cast<std::int64_t>(values.size()), values.data());
+            }
+            quantized.add(tensor);
+            if (changed) {
+                tensor.type = 0;
+                tensor.data.assign(reinterpret_cast<const char *>(values.data()), sizeof(float) * values.size());
+            }
+            numbers.add(tensor);
+        }
+        write_text(folder / "quantized.gguf", quantized.bytes());
+        write_text(folder / "numbers.gguf", numbers.bytes());
+        EXPECT_EQ(run_prompt(Model::load(folder / "quantized.gguf"), tokens()),
+                  run_prompt(Model::load(folder / "numbers.gguf"), tokens()))
+            << name;
+    }
 }
 
 // Matrices of several dtypes in a layer, at addresses that are multiples of nothing: the same as all in f32.
@@ -375,6 +452,60 @@ TEST(GgufModel, ThatIsWrongOrNotSupportedIsRefusedByName) {
             each.words[1]))
             << each.words[0];
     }
+}
+
+// Files whose tensors and metadata contradict each other: they become models or are refused, and nothing else happens.
+TEST(GgufModelMutations, AreLoadedOrRefused) {
+    Folder folder("llama3_f32");
+    widen(folder, 32);
+    add_attention_biases(folder, 32);
+    const GgufFile good = gguf_of(folder);
+    const char *const formats[] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q6_K"};
+    std::mt19937_64 random(2026);
+    const auto up_to = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
+    int loaded = 0;
+    constexpr int count = 1000;
+    for (int i = 0; i < count; i++) {
+        GgufFile file = good;
+        std::vector<GgufFile::Tensor> tensors = file.take_tensors();
+        for (std::size_t changes = 1 + up_to(3); changes > 0; changes--) {
+            GgufFile::Tensor &tensor = tensors[up_to(tensors.size())];
+            const std::size_t kind = up_to(8);
+            if (kind < 5) {
+                const models::BlockFormat &format = *models::block_format(std::string_view(formats[up_to(10)]));
+                std::size_t elements = 1;
+                for (const std::uint64_t extent : tensor.shape) {
+                    elements *= extent;
+                }
+                tensor.type = format.type;
+                tensor.data = format.dequantize != nullptr
+                                  ? random_blocks(format, elements, random)
+                                  : std::string(elements * static_cast<std::size_t>(format.bytes), '\x3d');
+            } else if (kind == 5) {
+                tensor.shape[up_to(tensor.shape.size())] = 1 + up_to(100);
+            } else if (kind == 6) {
+                tensor.shape.resize(1 + up_to(3), 1);
+            } else {
+                GgufFile::Entry &entry = file.entries[up_to(file.entries.size())];
+                if (entry.type == 4) {
+                    entry.value = bytes_of(static_cast<std::uint32_t>(1 + up_to(70)));
+                }
+            }
+        }
+        for (const GgufFile::Tensor &tensor : tensors) {
+            file.add(tensor);
+        }
+        const std::filesystem::path path = folder / "x.gguf";
+        write_text(path, file.bytes());
+        try {
+            Model::load(path);
+            loaded++;
+        } catch (const Error &error) {
+            ASSERT_EQ(std::string(error.what()).rfind(path.string(), 0), 0u) << error.what();
+        }
+    }
+    EXPECT_GT(loaded, count / 10);
+    EXPECT_LT(loaded, count * 9 / 10);
 }
 
 // Factors of Llama 3.1: 8192 positions, heads of 128 features.

@@ -1,6 +1,7 @@
 // config.json: what each architecture's fields mean, and what is refused.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -57,6 +58,27 @@ const char *const gemma3 = R"({"architectures":["Gemma3ForCausalLM"],"attention_
     "query_pre_attn_scalar":256,"rms_norm_eps":1e-06,"rope_local_base_freq":10000,"rope_scaling":null,
     "rope_theta":1000000,"sliding_window":512,"sliding_window_pattern":6,"vocab_size":262144})";
 const char *const all_models[] = {gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3};
+
+/// The numbers of a configuration that are not whole.
+std::vector<double> numbers_of(const ModelConfig &config) {
+    const BlockConfig &block = config.blocks.front();
+    return {block.rms_norm_eps,          block.query_pre_attn_scalar, block.attn_logit_softcapping,
+            block.rope.rope_theta,       block.rope.factor,           block.rope.low_freq_factor,
+            block.rope.high_freq_factor, config.stack.rms_norm_eps,   config.stack.embedding_multiplier};
+}
+
+TEST(ModelConfig, IsTheSameHoweverTheCallerRounds) {
+    for (const char *const text : all_models) {
+        const std::vector<double> expected = numbers_of(ModelConfig::parse(text));
+        for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+            std::fesetround(rounding);
+            const ModelConfig config = ModelConfig::parse(text);
+            EXPECT_EQ(std::fegetround(), rounding);
+            std::fesetround(FE_TONEAREST);
+            EXPECT_EQ(numbers_of(config), expected) << text;
+        }
+    }
+}
 
 /** `base` with the fields of `changes`; a field that is "absent" there is taken out. */
 std::string changed(const char *base, const std::string &changes) {

@@ -432,6 +432,30 @@ TEST(ModelOptions, BoundPositions) {
     }
 }
 
+// A small file may claim any number of positions, and a table of rotations has entries for each.
+TEST(ModelOptions, AskForMorePositionsThanUsual) {
+    Folder rotating("llama3_f32");
+    rotating.config["max_position_embeddings"] = 1 << 24;
+    const Model usual = rotating.load();
+    EXPECT_EQ(usual.config().max_position_embeddings, 1 << 24);
+    EXPECT_EQ(usual.max_positions(), 131072);
+    EXPECT_EQ(usual.make_cache(9).options().max_positions, 9);
+    LoadOptions options;
+    options.max_positions = 131073;
+    EXPECT_EQ(rotating.load(options).max_positions(), 131073);
+    options.max_positions = (1 << 24) + 1;
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { rotating.load(options); }, "max_positions is 16777217",
+        "the model has 16777216"));
+    // Learned positions are in the file.
+    Folder learned("gpt2_f32");
+    learned.config["n_positions"] = 131073;
+    StoredTensor &table = learned.tensors.at("transformer.wpe.weight");
+    table.bytes.assign(table.bytes.size() / static_cast<std::size_t>(table.shape[0]) * 131073, '\0');
+    table.shape[0] = 131073;
+    EXPECT_EQ(learned.load().max_positions(), 131073);
+}
+
 TEST(ModelCaches, AreOfTheModelsTypeUnlessAskedOtherwise) {
     const auto f32 = element<float>::dtype, narrow = element<bf16>::dtype;
     const auto dtype_of = [](const KvCache &cache) {

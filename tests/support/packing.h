@@ -23,6 +23,29 @@ struct DestroyWeights {
 };
 using PackedWeights = std::unique_ptr<halyard_weights, DestroyWeights>;
 
+/** Memory for a block. */
+class AlignedMemory {
+public:
+    explicit AlignedMemory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes) + 63), size_(bytes) {}
+
+    std::uint8_t *data() const {
+        return bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64;
+    }
+    std::int64_t size() const { return size_; }
+
+    testing::AssertionResult holds_no_weights() const {
+        halyard_weights *weights = nullptr;
+        const halyard_status status = halyard_weights_from_memory(data(), size_, &weights);
+        halyard_weights_destroy(weights);
+        return status == HALYARD_INVALID_ARGUMENT ? testing::AssertionSuccess()
+                                                  : testing::AssertionFailure() << "it is a block of weights";
+    }
+
+private:
+    mutable Bytes bytes_;
+    std::int64_t size_;
+};
+
 struct MatrixForm {
     Dtype type = Dtype::f32;
     std::int64_t in = 1, out = 1;

@@ -129,9 +129,11 @@ struct ModelConfig {
 /// How a model is loaded.
 struct LoadOptions {
     const halyard_context *context = nullptr;  ///< for packing
-    /// Bound of positions, which tables of rotations and caches are made for; 0: max_position_embeddings, and that at
-    /// most.
+    /// Bound of positions, which tables of rotations and caches are made for: 1 to max_position_embeddings. 0: that, but
+    /// not more than `usual_positions` where there is a rotary embedding.
     std::int64_t max_positions = 0;
+    /// A table of rotations takes 4 bytes times the heads' features for each position, and a small file may claim 2^24.
+    static constexpr std::int64_t usual_positions = 131072;
     /// Where the model is to be: the CPU or, in a library with CUDA kernels, a CUDA device.
     DLDevice device{kDLCPU, 0};
     /// What quantized weights become: f32, which is what they stand for, or f16 or bf16, to which that is rounded.

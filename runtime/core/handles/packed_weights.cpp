@@ -23,8 +23,9 @@ uint64_t prefix_digest(const char *block, int64_t panels) {
 
 namespace {
 
-uint64_t payload_digest(const halyard_context &context, const char *block, const Geometry &geometry) {
-    std::atomic<uint64_t> digest{prefix_digest(block, geometry.panels)};
+/** The panels' share of the payload's checksum. */
+uint64_t panels_digest(const halyard_context &context, const char *block, const Geometry &geometry) {
+    std::atomic<uint64_t> digest{0};
     const char *first = block + panels_offset(geometry.panels);
     run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
         uint64_t sum = 0;
@@ -51,9 +52,13 @@ bool valid_codes(const PackedHeader &header) {
            header.dtype == static_cast<uint32_t>(DType::f32);
 }
 
-/** Checks everything about a block. */
-void check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry) {
-    const auto damaged = [&](const char *what) { check.fail(HALYARD_INVALID_ARGUMENT, "%s %s", name, what); };
+/** Checks everything about a block. The header is read once: a block may be a file that another process changes meanwhile. */
+PackedHeader check_block(Checker &check, const char *name, const char *block, int64_t bytes, Geometry &geometry) {
+    PackedHeader header = {};
+    const auto damaged = [&](const char *what) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s %s", name, what);
+        return header;
+    };
     const int64_t magic_bytes = std::min<int64_t>(bytes, sizeof(packed_magic));
     if (bytes == 0) {
         return damaged("is empty: it was truncated, or is none of packed weights");
@@ -64,12 +69,11 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     if (bytes < static_cast<int64_t>(sizeof(PackedHeader))) {
         return damaged("is truncated: it ends within the header of the packed weights");
     }
-    PackedHeader header;
     memcpy(&header, block, sizeof(header));
     if (header.version < 1 || header.version > 3) {
         check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads versions 1 to 3",
                    name, header.version);
-        return;
+        return header;
     }
     if (header.header_checksum != header_digest(header)) {
         return damaged("was altered: the checksum of its header is wrong");
@@ -90,29 +94,37 @@ void check_block(Checker &check, const char *name, const char *block, int64_t by
     }
     if (!check.built_type(name, static_cast<DType>(header.dtype)) ||
         (header.version == 3 && !check.built_type(name, static_cast<DType>(header.scale_dtype)))) {
-        return;
+        return header;
     }
     if (bytes != header.bytes) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld bytes, but its header says %lld: it %s", name,
                    static_cast<long long>(bytes), static_cast<long long>(header.bytes),
                    bytes < header.bytes ? "is truncated" : "was altered");
-        return;
+        return header;
     }
-    if (header.payload_checksum != payload_digest(context_or_default(nullptr), block, geometry)) {
+    if (header.payload_checksum !=
+        prefix_digest(block, geometry.panels) + panels_digest(context_or_default(nullptr), block, geometry)) {
         return damaged("was altered: the checksum of its weights is wrong");
     }
+    return header;
+}
+
+PackedForm form_of(const PackedHeader &header, const Geometry &geometry) {
+    return {static_cast<DType>(header.dtype),
+            codes_of(header),
+            header.gated != 0,
+            header.norm_folded != 0,
+            header.in_features,
+            header.out_features,
+            geometry};
 }
 
 /** A block in today's version of a bf16 one in version 1, whose panels hold inputs one by one, in a mapping; null if there is
- *  no memory. */
-char *in_pairs(const char *block, const Geometry &old, Geometry &geometry) {
-    PackedHeader header;
-    memcpy(&header, block, sizeof(header));
-    header.version = packed_version(DType::bf16);
-    char *const made =
-        geometry.compute(header.in_features, header.out_features, header.gated != 0, DType::bf16, header.version)
-            ? map_pages(geometry.bytes, true)
-            : nullptr;
+ *  no memory. The form is that of the old block, and then of the new one. */
+char *in_pairs(const char *block, PackedForm &form) {
+    const Geometry old = form.geometry;
+    const Geometry &geometry = form.geometry;
+    char *const made = form.compute_geometry() ? map_pages(geometry.bytes, true) : nullptr;
     if (!made) {
         return nullptr;
     }
@@ -123,19 +135,16 @@ char *in_pairs(const char *block, const Geometry &old, Geometry &geometry) {
         for (int64_t panel = begin; panel < end; panel++) {
             const auto *const from = reinterpret_cast<const uint16_t *>(block + offset + panel * old.panel_bytes);
             auto *const to = reinterpret_cast<uint32_t *>(made + offset + panel * geometry.panel_bytes);
-            for (int64_t input = 0; input < header.in_features; input += 2) {
+            for (int64_t input = 0; input < form.in_features; input += 2) {
                 const uint16_t *const earlier = from + input * panel_width, *const later = earlier + panel_width;
                 for (int64_t column = 0; column < panel_width; column++) {
-                    const uint32_t low = input + 1 < header.in_features ? later[column] : 0;
+                    const uint32_t low = input + 1 < form.in_features ? later[column] : 0;
                     to[input / 2 * panel_width + column] = uint32_t{earlier[column]} << 16 | low;
                 }
             }
         }
     });
-    header.bytes = geometry.bytes;
-    header.payload_checksum = payload_digest(context, made, geometry);
-    header.header_checksum = header_digest(header);
-    memcpy(made, &header, sizeof(header));
+    write_header(made, form, panels_digest(context, made, geometry));
     return made;
 }
 
@@ -167,43 +176,41 @@ halyard_weights *new_handle() {
     return memory ? new (memory) halyard_weights{} : nullptr;
 }
 
-void view_block(halyard_weights &weights, const char *block, const Geometry &geometry) {
-    const PackedHeader &header = *reinterpret_cast<const PackedHeader *>(block);
-    weights.dtype = static_cast<DType>(header.dtype);
-    weights.codes = codes_of(header);
-    weights.gated = header.gated != 0;
-    weights.norm_folded = header.norm_folded != 0;
-    weights.in_features = header.in_features;
-    weights.out_features = header.out_features;
-    weights.panels = geometry.panels;
+void view_block(halyard_weights &weights, const char *block, const PackedForm &form) {
+    weights.dtype = form.dtype;
+    weights.codes = form.codes;
+    weights.gated = form.gated;
+    weights.norm_folded = form.norm_folded;
+    weights.in_features = form.in_features;
+    weights.out_features = form.out_features;
+    weights.panels = form.geometry.panels;
     weights.column_sums = reinterpret_cast<const float *>(block + sizeof(PackedHeader));
-    weights.column_bias = weights.column_sums + geometry.panels * panel_width;
-    weights.panel_data = block + panels_offset(geometry.panels);
+    weights.column_bias = weights.column_sums + form.geometry.panels * panel_width;
+    weights.panel_data = block + panels_offset(form.geometry.panels);
     weights.block = block;
-    weights.bytes = geometry.bytes;
+    weights.bytes = form.geometry.bytes;
 }
 
 halyard_weights *weights_of_block(Checker &check, const char *name, const char *block, int64_t bytes) {
     Geometry geometry = {};
-    check_block(check, name, block, bytes, geometry);
+    const PackedHeader header = check_block(check, name, block, bytes, geometry);
     if (check.failed()) {
         return nullptr;
     }
-    const PackedHeader &header = *reinterpret_cast<const PackedHeader *>(block);
+    PackedForm form = form_of(header, geometry);
     halyard_weights *handle = new_handle();
-    if (handle && header.version < packed_version(static_cast<DType>(header.dtype))) {
-        const Geometry old = geometry;
-        block = in_pairs(block, old, geometry);
+    if (handle && header.version < packed_version(form.dtype)) {
+        block = in_pairs(block, form);
         handle->owner = halyard_weights::Owner::mapping;
         handle->mapped = const_cast<char *>(block);
-        handle->mapped_bytes = geometry.bytes;
+        handle->mapped_bytes = form.geometry.bytes;
     }
     if (!handle || !block) {
         free(handle);
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %s", handle ? "weights in the form of today" : "a handle");
         return nullptr;
     }
-    view_block(*handle, block, geometry);
+    view_block(*handle, block, form);
     return handle;
 }
 

@@ -79,8 +79,8 @@ void run_ranges(const halyard_context &context, int64_t items, int64_t bytes, co
 /** A handle without a block, or null if there is no memory. */
 halyard_weights *new_handle();
 
-/** Makes a handle of a block whose header is in order and of today's version. */
-void view_block(halyard_weights &weights, const char *block, const Geometry &geometry);
+/** Makes a handle of a block of this form, which is in order and of today's version. Its header is not read. */
+void view_block(halyard_weights &weights, const char *block, const PackedForm &form);
 
 /** Checks everything about a block of `bytes` bytes, which `name` says what it is, and makes a handle of it: a view of the
  *  caller's block, or of a mapping of its own where that is of an older version. Null if the check fails. */

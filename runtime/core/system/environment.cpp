@@ -7,7 +7,7 @@
 namespace halyard {
 
 const char *environment(const char *variable) {
-    const char *const value = getenv(variable);
+    const char *const value = secure_getenv(variable);
     return value && *value != '\0' ? value : nullptr;
 }
 

@@ -10,7 +10,8 @@
 
 namespace halyard {
 
-/** The value of a variable; null if it is empty or not set. */
+/** The value of a variable; null if it is empty or not set, or where the process has more rights than the user that set it
+ *  (a set-uid program). */
 const char *environment(const char *variable);
 
 /** Says on stderr that a value is ignored. `takes`: what the variable does take. */

@@ -2,6 +2,7 @@
 #include "core/system/verbose.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,12 +85,17 @@ void open_file() {
     if (!name) {
         return;
     }
-    const int opened = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (opened >= 0) {
+    // Opening a pipe must not wait for a reader, and a terminal must not become that of the process.
+    const int opened = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    struct stat status;
+    if (opened >= 0 && fstat(opened, &status) == 0 && S_ISREG(status.st_mode)) {
         file = opened;
-    } else {
-        say_ignored(variable, name, "a file that can be written");
+        return;
     }
+    if (opened >= 0) {
+        close(opened);
+    }
+    say_ignored(variable, name, "a regular file that can be written");
 }
 
 struct ReadVariables {

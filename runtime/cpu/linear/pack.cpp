@@ -317,7 +317,7 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
         free(handle);
         return;
     }
-    view_block(*handle, block, sources.form.geometry);
+    view_block(*handle, block, sources.form);
     handle->owner = memory ? halyard_weights::Owner::caller : halyard_weights::Owner::mapping;
     handle->mapped = memory ? nullptr : block;
     handle->mapped_bytes = memory ? 0 : needed;

@@ -26,12 +26,13 @@ private:
     alignas(64) float wide_[k_block * panel_width];
 };
 
-/** Fills a block. Calls fill(matrix, panel, k_block, code_block), for every k block of every panel of a matrix (0, or 1 for `up`),
- *  to write codes and scales, bytes that fill those up to 64 included; threads do so at the same time. `together`: panels that are
- *  filled side by side, k block by k block: those whose sources share cache lines. */
+/** Fills a block but for its header, and returns the panels' share of the payload's checksum. Bytes are a block only once they have
+ *  a header, which the caller writes if it has refused nothing. Calls fill(matrix, panel, k_block, code_block), for every k block
+ *  of every panel of a matrix (0, or 1 for `up`), to write codes and scales, bytes that fill those up to 64 included; threads do so
+ *  at the same time. `together`: panels that are filled side by side, k block by k block: those whose sources share cache lines. */
 template<typename Fill>
-void write_codes(const halyard_context &context, const PackedForm &form, char *block, const Fill &fill,
-                 int64_t together = 1) {
+[[nodiscard]] uint64_t write_codes(const halyard_context &context, const PackedForm &form, char *block,
+                                   const Fill &fill, int64_t together = 1) {
     const Geometry &geometry = form.geometry;
     const int64_t matrices = form.gated ? 2 : 1;
     memset(block, 0, panels_offset(geometry.panels));
@@ -54,7 +55,7 @@ void write_codes(const halyard_context &context, const PackedForm &form, char *b
         }
         digest.fetch_add(sum, std::memory_order_relaxed);
     });
-    write_header(block, form, digest.load(std::memory_order_relaxed));
+    return digest.load(std::memory_order_relaxed);
 }
 
 }  // namespace halyard

@@ -198,10 +198,12 @@ void quantize(Checker &check, const halyard_context &context, const PackSources 
             }
         });
     }
-    write_codes(context, form, block, [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
-        Quantizer(form.codes, isa, refused)
-            .run(source_of(matrix, panel), k * k_block, of_all ? of_all + panel * matrices + matrix : nullptr, target);
-    });
+    const uint64_t digest =
+        write_codes(context, form, block, [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
+            Quantizer(form.codes, isa, refused)
+                .run(source_of(matrix, panel), k * k_block, of_all ? of_all + panel * matrices + matrix : nullptr,
+                     target);
+        });
     free(of_all);
     const char *const name = *sources.weight.name ? sources.weight.name : "weight", *const or_up =
                                                                                         form.gated ? " or up" : "";
@@ -210,6 +212,8 @@ void quantize(Checker &check, const halyard_context &context, const PackSources 
     } else if (refused.too_large) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s%s holds numbers that are too large for scales in %s", name, or_up,
                    dtype_name(form.codes.scale_dtype));
+    } else {
+        write_header(block, form, digest);
     }
 }
 

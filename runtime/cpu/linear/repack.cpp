@@ -70,13 +70,16 @@ void repack(Checker &check, const halyard_context &context, const PackSources &s
         }
     };
     // Of [in, out] rows of words, 8 panels of AWQ have a cache line.
-    write_codes(context, form, block, fill, sources.codes.format->transposed ? 8 : 1);
+    const uint64_t digest = write_codes(context, form, block, fill, sources.codes.format->transposed ? 8 : 1);
     for (int matrix = 0; matrix < 2; matrix++) {
         if (refused[matrix]) {
             check.fail(HALYARD_INVALID_ARGUMENT,
                        "%s.%s holds scales that are NaN or Inf or larger than 2^100, with which no weight can be used",
                        matrix == 0 ? "codes" : "up", sources.codes.format->block_bytes != 0 ? "matrix" : "scales");
         }
+    }
+    if (!check.failed()) {
+        write_header(block, form, digest);
     }
 }
 

@@ -568,7 +568,8 @@ HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const ha
                                                 int64_t *bytes);
 /** Packs weight: rank 2 with a contiguous last axis and any pitch, at least one row and column. `memory` holds `bytes`
  *  bytes, 64-byte aligned, and must outlive the weights; null lets the library allocate (on huge pages where the
- *  system gives them). The source is not needed afterwards. */
+ *  system gives them). A call that fails may have overwritten `memory`, which then holds no weights. The source is not
+ *  needed afterwards. */
 HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
                                                 const halyard_pack_options *options, void *memory, int64_t bytes,
                                                 halyard_weights **weights);

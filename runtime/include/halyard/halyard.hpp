@@ -831,7 +831,8 @@ public:
                         const halyard_context *context = nullptr) {
         return pack(weight, options, nullptr, 0, context);
     }
-    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights.
+    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights. A call that throws may
+    /// have overwritten it.
     static Weights pack(const ConstTensor &weight, const PackOptions &options, void *memory, std::int64_t bytes,
                         const halyard_context *context = nullptr) {
         halyard_weights *weights = nullptr;
@@ -851,7 +852,8 @@ public:
     static Weights pack_codes(const Codes &codes, const Codes *up = nullptr, const halyard_context *context = nullptr) {
         return pack_codes(codes, up, nullptr, 0, context);
     }
-    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights.
+    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights. A call that throws may
+    /// have overwritten it.
     static Weights pack_codes(const Codes &codes, const Codes *up, void *memory, std::int64_t bytes,
                               const halyard_context *context = nullptr) {
         halyard_weights *weights = nullptr;

@@ -21,8 +21,14 @@ namespace {
 constexpr int tile_pairs = 16;
 constexpr int block_steps = k_block / (2 * tile_pairs);  // tiles of inputs in a block of x
 constexpr int line_bytes = 64;                           // of a row of a tile
-constexpr int weight_tile_bytes = tile_pairs * line_bytes;
+constexpr int64_t weight_tile_bytes = tile_pairs * line_bytes;
 constexpr int panel_sum_bytes = panel_width * sizeof(float);
+
+/** Bytes of so many tiles of a panel. A kernel call may have all inputs of a row, and a panel of 2^26 of them is 2^31 bytes long. */
+constexpr int64_t weight_bytes(int tiles) {
+    return tiles * weight_tile_bytes;
+}
+static_assert(weight_bytes(1 << 21) == int64_t{1} << 31 && weight_bytes(1 << 26) == int64_t{1} << 36);
 
 // The instructions. Of the compilers' intrinsics, GCC's take nothing but literals and do not say what memory they read.
 template<int tile>
@@ -115,7 +121,7 @@ void multiply(const Operands &o) {
         if constexpr (near) {
             const char *const ahead = step + 1 < o.steps ? w + weight_tile_bytes : o.next;
             for (int panel = 0; panel < panels; panel++) {
-                for (int byte = 0; byte < weight_tile_bytes; byte += line_bytes) {
+                for (int64_t byte = 0; byte < weight_tile_bytes; byte += line_bytes) {
                     _mm_prefetch(ahead + panel * w_panel + byte, _MM_HINT_T0);
                 }
             }
@@ -155,7 +161,7 @@ void multiply_rows(Operands o, int tiles) {
         o.x += 2 * o.x_tile;
         o.so_far += 2 * o.sum_tile;
         o.sum += 2 * o.sum_tile;
-        o.next += 2 * o.steps * tile_pairs * o.next_step;
+        o.next += int64_t{2} * o.steps * tile_pairs * o.next_step;
     }
 }
 
@@ -209,7 +215,7 @@ extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
     if (const int rest = pairs % tile_pairs; rest > 0) {
         if (o.steps > 0) {
             o.x += o.steps / block_steps * o.x_block + o.steps % block_steps * line_bytes;
-            o.w += o.steps * weight_tile_bytes;
+            o.w += weight_bytes(o.steps);
             o.so_far = o.sum;
             o.first = false;
         }
