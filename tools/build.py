@@ -52,7 +52,7 @@ def make(preset, *targets, needs=(), subset=()):
     again = prepare(*needs)
     if subset:
         folder = configure(preset, *subset, folder=BUILD / (FOLDERS.get(preset, preset) + "-subset"), again=again)
-        cmake("build", "--build", folder, "--target", "all" if preset == "test" else "halyard_libraries", *targets)
+        cmake("build", "--build", folder, "--target", *(targets or ["all" if preset == "test" else "halyard_libraries"]))
         return folder
     folder = configure(preset, again=again)
     build(preset, *targets)

@@ -11,11 +11,11 @@ constexpr std::int64_t width = 66, long_prompt = 530;
 
 StackForm stack_form(const std::string &preset) {
     StackForm form;
-    form.layers = 3;
+    form.layers = emulated ? 2 : 3;  // which the number of failing calls and the time of each grow with
     form.block.config = small_preset(preset, 20);
     form.block.config.causal = 1;
     form.block.config.hidden_size = width;
-    form.block.config.intermediate_size = 150;
+    form.block.config.intermediate_size = emulated ? 70 : 150;
     form.block.config.max_position_embeddings = 1200;
     form.block.matrices = Dtype::bf16;
     form.block.head_norms = preset == "qwen";
@@ -92,7 +92,7 @@ TEST(BlockMemory, SteadyStateAllocatesNothing) {
 }
 
 TEST(BlockMemory, BlocksShareTheirTableOfAngles) {
-    constexpr std::int64_t positions = 100000, pairs = 10;
+    constexpr std::int64_t positions = emulated ? 20000 : 100000, pairs = 10;
     constexpr long table = 2 * 4 * positions * pairs;
     BlockForm form = stack_form("qwen").block;
     form.config.max_position_embeddings = positions;
@@ -197,7 +197,9 @@ TEST(BlockMemory, FailedCallsWriteAndAppendNothing) {
                     EXPECT_EQ(status, HALYARD_OK);
                     EXPECT_TRUE(lengths_are(1, 18));
                 }
-                EXPECT_TRUE(lengths_are(0, 0) && lengths_are(2, 0));
+                for (std::int64_t layer = 0; layer < form.layers; layer++) {
+                    EXPECT_TRUE(layer == 1 || lengths_are(layer, 0)) << layer;
+                }
             }
             EXPECT_GE(failures, 2);
             for (const std::int64_t sequence : {0, 1}) {

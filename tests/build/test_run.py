@@ -141,7 +141,9 @@ class Run(unittest.TestCase):
         before = self.files()
         for words, answer in ((["tset"], "did you mean test?"), ([], "which word?"), (["tune", "shwo"], "did you mean show?"),
                               (["fuzz", "weights", "confg"], "did you mean config?"),
-                              (["test", "--sanitize", "adress"], "adress"), (["bench", "--clang"], "'--clang'"),
+                              (["test", "--sanitize", "adress"], "did you mean address?"), (["bench", "--clang"], "'--clang'"),
+                              (["test", "--room", "liner"], "did you mean linear?"), (["test", "--room", "arm"], "core, cpp, cuda"),
+                              (["test", "--room", "linear", "--target", "cuda"], "--room cuda"),
                               (["bench", "--quik"], "did you mean --quick?"),
                               (["bench", "--count", "--quick"], "--quick"), (["bench", "--update"], "--update"),
                               (["bench", "--compare", "none"], "--compare"), (["build", "--prefix"], "--prefix")):
@@ -400,6 +402,16 @@ esac
         self.assertEqual(done.returncode, 1)
         self.assertIn("a semicolon", done.stderr)
 
+    def test_a_room_builds_and_runs_its_tests_alone(self):
+        self.prepared()
+        self.script(".venv/bin/ctest", "#!/bin/sh\necho ctest \"$*\" >>\"$LOG\"\n")
+        for words, built, ran in ((["--room", "linear"], " --target room-linear", " -L ^room-linear$"), (["--quick"], "", " -LE ^slow$"),
+                                  (["--room", "ops", "--quick"], " --target room-ops", " -L ^room-ops$ -LE ^slow$")):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("test", *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.logged().splitlines()[-2:], [f"--build --preset test{built}", f"ctest --preset test{ran}"])
+
     def test_compare_builds_what_it_is_told_to(self):
         self.prepared()
         shutil.rmtree(self.root / "build/release/bench")
@@ -431,6 +443,11 @@ class Texts(unittest.TestCase):
         compare = self.taken(sys.executable, str(ROOT / "bench/report/compare.py"))
         self.assertEqual(self.said("bench"),
                          self.taken(PROGRAMS.bench) | compare | {"--compare", "--count", "--update", "--publish", "--text"})
+
+    def test_rooms(self):
+        done = subprocess.run([str(ROOT / "run"), "test", "--help"], capture_output=True, text=True, check=True)
+        said = re.search(r"--room (\S+)", done.stdout)[1].split("|")
+        self.assertEqual(said, sorted({each.parent.name for each in ROOT.glob("tests/*/CMakeLists.txt")} - {"fuzz", "support"}))
 
     def test_tune(self):
         if PROGRAMS.tune is None:
