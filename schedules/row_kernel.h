@@ -95,8 +95,8 @@ public:
     void write(Func y, const Element &element, std::optional<DType> stored = {}) {
         const auto [access, pairs, rotated, threads] = form();
         const Element exact = strict(element);
-        const Expr single = tensors.access({t}, stored)
-                                .store([&](const ElementAccess &, const Expr &i) { return exact(access, i); }, d);
+        const auto of_access = [&exact, &at = access](const ElementAccess &, const Expr &i) { return exact(at, i); };
+        const Expr single = tensors.access({t}, stored).store(of_access, d);
         if (pairs) {
             stages_.pairs = Func("pairs");
             stages_.pairs(d, t) = pairs->store(exact, d);

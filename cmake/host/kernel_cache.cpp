@@ -142,13 +142,13 @@ std::string digest_of(const std::string &bytes) {
 }
 
 std::string read_file(const fs::path &file) {
-    std::ifstream stream(file, std::ios::binary);
-    std::ostringstream bytes;
-    bytes << stream.rdbuf();
-    if (!stream || !bytes) {
+    std::ifstream stream(file, std::ios::binary | std::ios::ate);
+    std::string bytes(stream ? static_cast<std::size_t>(stream.tellg()) : 0, '\0');
+    stream.seekg(0);
+    if (!stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
         throw std::runtime_error("cannot read '" + file.string() + "': " + std::strerror(errno));
     }
-    return bytes.str();
+    return bytes;
 }
 
 void write_file(const fs::path &file, const std::string &bytes) {
