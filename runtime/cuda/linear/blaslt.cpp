@@ -74,8 +74,15 @@ void open() {
         say_ignored(blaslt_variable, wanted, "off");
     }
     // Newest first; the one that the process has already, PyTorch's say, is found by its name alone. Never closed.
-    for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-        void *const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    struct Version {
+        const char *name;
+        int driver;  // that it needs
+    };
+    for (const Version &version : {Version{"libcublasLt.so.13", 13000}, Version{"libcublasLt.so.12", 12000}}) {
+        if (driver_version() < version.driver) {
+            continue;
+        }
+        void *const library = dlopen(version.name, RTLD_NOW | RTLD_LOCAL);
         if (library && find_all(library)) {
             is_open = true;
             return;
