@@ -44,7 +44,11 @@ public:
             };
             const Expr gate = linear(sums, column_sums, bias);
             const Expr activated = activation(function, get_target(), kernel.tensors.dtype, gate, beta);
-            return gated ? activated * linear(*sums_up, *column_sums_up, *bias_up) : activated;
+            if (gated) {
+                return activated * linear(*sums_up, *column_sums_up, *bias_up);
+            }
+            // Swish takes the sign of beta out of its bits.
+            return function.value() == "swish" ? at.with_sign_set(activated) : activated;
         });
     }
 

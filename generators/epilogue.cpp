@@ -47,7 +47,8 @@ public:
         } else {
             value = activated(linear(column));
         }
-        y(column, row) = tensors.storage().narrow_result(value + tensors.storage().widen(residual(column, row)));
+        // A NaN of x, of the weights or of a bias has any bits, whatever the type of y.
+        y(column, row) = tensors.storage().narrow(value + tensors.storage().widen(residual(column, row)));
     }
 
     void schedule() {

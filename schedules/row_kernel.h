@@ -75,7 +75,7 @@ public:
         own.pairs.reset();
         const Expr features = own.threads ? width : min(width, count);
         const Expr sum = reduced(reduce_row(name + "_sum", features, count, t, sum_of_elements(), feature, own));
-        return derived_scalar(name, sum / Halide::cast<float>(features));
+        return scalar(name, sum / Halide::cast<float>(features));
     }
 
     /** A number that is computed once per row. */

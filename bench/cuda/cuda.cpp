@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <glob.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -39,6 +40,18 @@ void call(const char *name, Arguments... arguments) {
 void stop(const std::string &message) {
     std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, message.c_str());
     std::exit(1);
+}
+
+int say_no_device(const char *reason) {
+    glob_t devices{};
+    const bool some = glob("/dev/nvidia*", GLOB_NOSORT, nullptr, &devices) == 0;
+    if (some) {
+        std::printf("there is %s, but the library cannot use it: %s\n", devices.gl_pathv[0], reason);
+    } else {
+        std::printf("skipped: %s\n", reason);
+    }
+    globfree(&devices);
+    return some ? 1 : 0;
 }
 
 Gpu::Gpu(int ordinal) {

@@ -13,6 +13,10 @@ namespace halyard::bench::cuda {
 /** Ends the program with a message. */
 [[noreturn]] void stop(const std::string &message);
 
+/** Says why the library finds no device to run on. What a program then exits with: 0, or 1 where the system has devices of
+ *  NVIDIA. */
+int say_no_device(const char *reason);
+
 using Stream = void *;
 
 /** A device of the machine and a stream on it. Every failure ends the program. */

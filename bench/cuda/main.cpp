@@ -98,8 +98,7 @@ int run(const std::string &plan, const std::string &json, const std::string &fil
     const std::vector<CaseId> cases = read_plan(plan);
     const halyard_status prepared = halyard_cuda_prepare(0);
     if (prepared == HALYARD_NO_DEVICE) {
-        std::printf("skipped: %s\n", halyard_last_error());
-        return 0;
+        return say_no_device(halyard_last_error());
     }
     if (prepared != HALYARD_OK) {
         stop(halyard_last_error());

@@ -153,6 +153,10 @@ const void *image(Kernel kernel, int compute_capability) {
     return best ? best->code : nullptr;
 }
 
+const void *ptx(Kernel kernel) {
+    return image(kernel, 0);
+}
+
 Function function(Checker &check, const Driver &driver, Device &device, Kernel kernel, DType dtype, Access access) {
     const int k = static_cast<int>(kernel);
     std::atomic<Function> &slot = device.functions[k][static_cast<int>(dtype)][static_cast<int>(access)];
@@ -163,8 +167,8 @@ Function function(Checker &check, const Driver &driver, Device &device, Kernel k
     const Finding lock;
     Module module = device.modules[k].load(std::memory_order_acquire);
     if (!module) {
-        if (!succeeded(check, driver, driver.module_load(&module, image(kernel, device.compute_capability)),
-                       "loading a kernel")) {
+        const void *const code = driver.loads_assembled ? image(kernel, device.compute_capability) : ptx(kernel);
+        if (!succeeded(check, driver, driver.module_load(&module, code), "loading a kernel")) {
             return nullptr;
         }
         device.modules[k].store(module, std::memory_order_release);

@@ -37,6 +37,9 @@ Function function(Checker &check, const Driver &driver, Device &device, Kernel k
  *  driver. */
 const void *image(Kernel kernel, int compute_capability);
 
+/** The same to be compiled by the driver, whatever the device. */
+const void *ptx(Kernel kernel);
+
 }  // namespace halyard::cuda
 
 #endif

@@ -10,8 +10,9 @@
 namespace halyard::cuda {
 namespace {
 
-// What the driver must be able to load: the version of the toolkit that assembled the kernels, as the driver counts.
-constexpr int needed_version = HALYARD_CUDA_VERSION;
+// As the driver counts: 13.0 is 13000. Assembled kernels need a driver of the major version of the toolkit that assembled
+// them; older drivers compile the PTX, whose version 7.0 came with CUDA 11.0 (cmake/AssembleDeviceKernel.cmake).
+constexpr int assembled_version = HALYARD_CUDA_VERSION / 1000 * 1000, ptx_version = 11000;
 
 Driver opened;
 char why_not[256];  // empty: the driver is there
@@ -61,13 +62,13 @@ void open() {
     if (!find_all(library)) {
         return;
     }
-    int version = 0;
-    opened.driver_version(&version);
-    if (version < needed_version) {
+    opened.driver_version(&opened.version);
+    if (opened.version < ptx_version) {
         snprintf(why_not, sizeof(why_not), "the CUDA driver is too old: it is for CUDA %d.%d, the kernels need %d.%d",
-                 version / 1000, version % 1000 / 10, needed_version / 1000, needed_version % 1000 / 10);
+                 opened.version / 1000, opened.version % 1000 / 10, ptx_version / 1000, ptx_version % 1000 / 10);
         return;
     }
+    opened.loads_assembled = opened.version >= assembled_version;
     in_use.store(true);
     const Result initialized = opened.init(0);
     if (initialized != success) {
@@ -96,6 +97,14 @@ const Driver *driver(Checker &check) {
         return nullptr;
     }
     return &opened;
+}
+
+int driver_version() {
+    if (left_to_parent.load()) {
+        return 0;
+    }
+    pthread_once(&once, open);
+    return why_not[0] == '\0' ? opened.version : 0;
 }
 
 bool driver_in_use() {

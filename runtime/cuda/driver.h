@@ -60,12 +60,17 @@ struct Driver {
     Result (*stream_is_capturing)(Stream stream, int *status);  // 0: it is not
     Result (*error_string)(Result error, const char **text);
 
-    int devices;  // how many there are
+    int devices;           // how many there are
+    int version;           // of CUDA that it is for, 13000 for 13.0
+    bool loads_assembled;  // kernels as the build assembled them; else it compiles their PTX
 };
 
 /** The driver, which the first call opens and initializes; null, with a message in `check`, where that is not possible.
  */
 const Driver *driver(Checker &check);
+
+/** The version of CUDA that the driver is for, 13000 for 13.0; 0 where there is none that can be used. */
+int driver_version();
 
 /** Whether this process has opened the driver. */
 bool driver_in_use();

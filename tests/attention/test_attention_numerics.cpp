@@ -393,6 +393,51 @@ TEST(AttentionBits, NanAndInfinitiesStayWithThoseThatSeeThem) {
     }
 }
 
+// Where products flush denormals, so does what is computed again because of others' NaN.
+TEST(AttentionBits, OfDenormalValuesStandNanThatARowDoesNotSee) {
+    for (const halyard_isa isa : supported_isas()) {
+        const Context context(isa, 2);
+        for (const std::int64_t tokens : {5, 70, 600}) {
+            for (const std::int64_t window : {0, 9}) {
+                if (emulated && tokens > 512 && window == 0) {
+                    continue;
+                }
+                AttentionForm form;
+                form.queries = form.keys = tokens;
+                form.heads = 3;
+                form.head_dim = 24;
+                form.window = window;
+                form.q = form.k = form.v = Dtype::bf16;
+                AttentionCase call(form);
+                // Denormals, values whose products are denormal or become it in sums, and ordinary ones.
+                const auto value = [](std::int64_t row, std::int64_t i) {
+                    return std::ldexp(bell(263, row, i), i % 3 == 0 ? -128 : i % 3 == 1 ? -124 : 0);
+                };
+                call.v.fill(value);
+                const std::vector<std::uint32_t> expected = bits_of(call, context.get());
+                AttentionRule rule;
+                rule.causal = true;
+                rule.window = window;
+                for (const std::int64_t token : {std::int64_t{0}, tokens / 2, tokens / 2 + 1, tokens - 1}) {
+                    AttentionCase spoiled(form);
+                    spoiled.v.fill([&](std::int64_t row, std::int64_t i) {
+                        return row == token ? (i % 2 == 0 ? std::nan("") : -INFINITY) : value(row, i);
+                    });
+                    const std::vector<std::uint32_t> got = bits_of(spoiled, context.get());
+                    for (std::int64_t row = 0; row < tokens * 3; row++) {
+                        for (std::int64_t i = 0; i < 24 && !rule.sees(row / 3, token); i++) {
+                            ASSERT_EQ(got[static_cast<std::size_t>(row * 24 + i)],
+                                      expected[static_cast<std::size_t>(row * 24 + i)])
+                                << "NaN at token " << token << ", query " << row / 3 << ", feature " << i << ", "
+                                << halyard_isa_name(isa) << ": " << call.describe();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 // The same in a cache, where queries of a prompt meet keys of the same prompt that they do not see.
 TEST(AttentionBits, InfinityInACachedValue) {
     for (const halyard_isa isa : supported_isas()) {

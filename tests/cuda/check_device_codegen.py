@@ -3,8 +3,8 @@
 
 Kernels by words touch global memory by 128 bits at a time and in no other way, but for casts between types of different
 size and what is interleaved, whose parts come one word at a time, for what epilogues read by column, for positions of
-tokens and numbers of rows, and for results that are a few numbers of a row. Warps reduce rows by shuffles. Results of
-arithmetic in bf16 keep NaN. Nothing flushes denormal numbers, and nothing is approximate. But in matrix products, sums of
+tokens and numbers of rows, and for results that are a few numbers of a row. Warps reduce rows by shuffles, and norms divide
+once a row. Results of arithmetic in bf16 keep NaN. Nothing flushes denormal numbers, and nothing is approximate. But in matrix products, sums of
 products are fused where the same kernel for OpenCL says fma(), and nowhere else. SwiGLU and GeGLU stay within the number of
 instructions that an H200 can issue for an element at its full bandwidth.
 """
@@ -31,6 +31,10 @@ ROW_INPUTS = re.compile(r"^hk_(rope_tokens|attention_block_weights)_")
 NOT_TO_BF16 = re.compile(r"^hk_(cast_to_\w+|\w+_norm_scale|attention_split|product_\w+_to_f32|embed_rows)_bf16_")
 # Either a NaN that rounding does not carry into the sign (schedules/element_access.h), or the question whether it is one.
 KEEPS_NAN = re.compile(r"\b2143289344\b|setp\.(nan|num)\b")
+
+DIVISION = re.compile(r"\b(div|rcp)\.rn\.f32\b")
+LABEL = re.compile(r"^\$\S+:", re.MULTILINE)
+NORM = re.compile(r"^hk_\w*norm_")
 
 FUSED = re.compile(r"\bfma\.rn\.f32\b")
 FUSED_IN_OPENCL = re.compile(r"\bfma\(")
@@ -70,6 +74,8 @@ def check_ptx(name, body, is_row):
         yield "NaN could become -0 in bf16"
     if is_row and body.count("shfl.sync") < 5:
         yield "fewer than 5 shuffles in a row kernel"
+    if NORM.match(name) and any(DIVISION.search(block) and ".global" in block for block in LABEL.split(body)):
+        yield "a division for each vector of a row"
     for word in (".ftz", ".approx", ".full", ".local", "call.uni", "vprintf"):
         if word in body:
             yield f"it holds {word}"

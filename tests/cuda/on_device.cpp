@@ -1,4 +1,5 @@
-// Runs the tests of its program through CUDA where there is a device, and says why not where there is none.
+// Runs the tests of its program through CUDA where there is a device, and says why not where there is none. It fails where
+// there is one that the library cannot use.
 //
 // The tensors of the tests are in memory of the process. It is registered with the driver, so that the device reads and
 // writes it at the addresses that the process knows.
@@ -12,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/cuda/cuda.h"
 #include "halyard/halyard.h"
 #include "support/device_hooks.h"
 
@@ -22,6 +24,7 @@ using Result = int;
 struct Driver {
     Result (*retain)(void **context, int device);
     Result (*set_current)(void *context);
+    Result (*version)(int *version);
     Result (*name)(char *name, int size, int device);
     Result (*attribute)(int *value, int attribute, int device);
     Result (*register_memory)(void *memory, std::size_t bytes, unsigned flags);
@@ -56,8 +59,11 @@ std::string blaslt() {
     if (wanted != nullptr && std::strcmp(wanted, "off") == 0) {
         return "products by the library's own kernels, as HALYARD_CUBLASLT says";
     }
+    int version = 0;
+    check("cuDriverGetVersion", driver.version(&version));
     for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-        void *const library = dlopen(name, RTLD_NOW);
+        const bool fits = version >= (std::strstr(name, ".13") != nullptr ? 13000 : 12000);
+        void *const library = fits ? dlopen(name, RTLD_NOW) : nullptr;
         Dl_info found{};
         if (library != nullptr && dladdr(dlsym(library, "cublasLtMatmul"), &found) != 0) {
             return std::string("products by ") + found.dli_fname;
@@ -70,6 +76,7 @@ void open() {
     void *const library = dlopen("libcuda.so.1", RTLD_NOW);
     find(library, "cuDevicePrimaryCtxRetain", driver.retain);
     find(library, "cuCtxSetCurrent", driver.set_current);
+    find(library, "cuDriverGetVersion", driver.version);
     find(library, "cuDeviceGetName", driver.name);
     find(library, "cuDeviceGetAttribute", driver.attribute);
     find(library, "cuMemHostRegister_v2", driver.register_memory);
@@ -115,8 +122,7 @@ int main(int count, char **arguments) {
     testing::InitGoogleTest(&count, arguments);
     const halyard_status prepared = halyard_cuda_prepare(0);
     if (prepared == HALYARD_NO_DEVICE) {
-        std::printf("skipped: %s\n", halyard_last_error());
-        return 0;
+        return halyard::bench::cuda::say_no_device(halyard_last_error());
     }
     if (prepared != HALYARD_OK) {
         std::printf("%s\n", halyard_last_error());

@@ -2,7 +2,7 @@
 // which is that of the stand-in driver's devices too. Only what the library calls is there.
 //
 // It is as strict as the original, or more so: an algorithm fits the layouts, types and alignments that it was asked
-// for with. Environment variables:
+// for with, and parts of sums stay in f32. Environment variables:
 //   STAND_IN_FAIL      the name of a function that fails: cublasLtCreate for want of memory,
 //   cublasLtMatmulAlgoGetHeuristic
 //                      because there is no algorithm, cublasLtMatmul on execution
@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -272,6 +273,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     const Attributes &p = *of<Attributes>(preference);
+    // These keep parts of sums in the type of the result.
+    constexpr unsigned in_result = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const auto reductions =
+        p.get<std::uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_MASK);
+    if (layouts[3]->type != CUDA_R_32F && (reductions & in_result) != 0) {
+        std::fputs("cuBLASLt's stand-in: parts of sums may be kept in 16 bits\n", stderr);
+        std::abort();
+    }
     auto *const promise = new Promise;
     for (int i = 0; i < 4; i++) {
         promise->layouts[i] = *layouts[i];

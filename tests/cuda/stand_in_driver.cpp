@@ -38,6 +38,7 @@ enum : Result {
     invalid_image = 200,
     invalid_context = 201,
     no_binary_for_gpu = 209,
+    unsupported_ptx_version = 222,
     not_found = 500,
     stream_capture_unsupported = 900,
 };
@@ -218,10 +219,19 @@ Result cuModuleLoadData(Module **module, const char *image) {
     }
     const std::size_t size = size_of_image(image);
     if (size == 0) {
-        if (!std::strstr(image, ".version")) {
+        // PTX 7.0 came with CUDA 11.0, and every minor version with one of CUDA.
+        const char *const version = std::strstr(image, ".version ");
+        int major = 0, minor = 0;
+        if (!version || std::sscanf(version, ".version %d.%d", &major, &minor) != 2) {
             return invalid_image;
         }
+        if ((major + 4) * 1000 + minor * 10 > number("STAND_IN_VERSION", 13000)) {
+            return unsupported_ptx_version;
+        }
     } else {
+        if (number("STAND_IN_VERSION", 13000) / 1000 < HALYARD_CUDA_VERSION / 1000) {
+            return invalid_image;
+        }
         // The architecture stands in the second byte of the flags.
         const int architecture = static_cast<unsigned char>(image[0x31]),
                   capability = number("STAND_IN_CAPABILITY", 90);

@@ -3,6 +3,7 @@
 // own kernels.
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -106,6 +107,28 @@ TEST_P(LinearLayers, HaveEveryActivation) {
                     call.add_row_scale();
                 }
                 ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get()));
+            }
+        }
+    }
+}
+
+TEST_P(LinearLayers, MakeNanOfNanByEveryActivation) {
+    for (const bool gated : {false, true}) {
+        const Weights weights(on_device(weight_form(type, 32, 16, gated)));
+        for (const LayerActivation &activation : layer_activations()) {
+            // Swish of a negative beta changes signs by their bits.
+            for (const float beta : {1.25f, -1.25f}) {
+                LinearCall call(weights, call_form(type, type, {4}, 0, 0), 7);
+                call.activate(activation.value, activation.value == HALYARD_SWISH ? beta : 0);
+                call.add_row_scale();
+                call.x.fill([](std::int64_t, std::int64_t) { return NAN; });
+                call.move_to(cuda_device);
+                ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                for (std::int64_t row = 0; row < 4; row++) {
+                    for (const double y : call.y.row_values(row)) {
+                        ASSERT_TRUE(std::isnan(y)) << activation.name << " of NaN is " << y << "; " << call.describe();
+                    }
+                }
             }
         }
     }

@@ -51,7 +51,7 @@ TEST(NoDriver, IsSaid) {
 }
 
 TEST(OldDriver, IsSaid) {
-    expect_both(HALYARD_NO_DEVICE, "the CUDA driver is too old: it is for CUDA 11.8");
+    expect_both(HALYARD_NO_DEVICE, "the CUDA driver is too old: it is for CUDA 10.2, the kernels need 11.0");
 }
 
 TEST(NoDevice, IsSaid) {

@@ -474,6 +474,47 @@ TEST(FfnBits, OfOtherRowsStandNanAndInf) {
     }
 }
 
+// One that is lost on the way to the second product would leave a row of finite numbers.
+TEST(FfnBits, NanOfAnyBitsStaysOne) {
+    for (const Dtype x : all_dtypes) {
+        for (const Dtype w : all_dtypes) {
+            for (const Dtype y : all_dtypes) {
+                for (const bool gated : {false, true}) {
+                    FfnForm form;
+                    form.x = x;
+                    form.up = form.down = w;
+                    form.y = y;
+                    form.gated = gated;
+                    form.activation = HALYARD_SILU;
+                    form.bias = form.bias_down = true;
+                    for (const char *where : {"x", "bias", "bias_down"}) {
+                        const bool in_x = where == std::string("x");
+                        for (const std::uint32_t bits : nans_of(in_x ? x : form.bias_type)) {
+                            Ffn ffn(form);
+                            Tensor &spoiled = in_x ? ffn.x : where == std::string("bias") ? *ffn.bias : *ffn.bias_down;
+                            for (std::int64_t row = 0; row < spoiled.rows(); row++) {
+                                for (std::int64_t i = 0; i < spoiled.width(); i++) {
+                                    spoiled.set_bits(row, i, bits);
+                                }
+                            }
+                            for (const halyard_isa isa : supported_isas()) {
+                                ASSERT_EQ(ffn.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
+                                for (std::int64_t row = 0; row < ffn.y.rows(); row++) {
+                                    for (const double value : ffn.y.row_values(row)) {
+                                        ASSERT_TRUE(std::isnan(value))
+                                            << show(spoiled.dtype(), bits) << " in " << where << " gives " << value
+                                            << " with " << halyard_isa_name(isa) << "; " << ffn.describe();
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 TEST(Ffn, OfZerosIsNeverNan) {
     for (NormCase norm : norm_cases) {
         FfnForm form = with_norm({}, norm);

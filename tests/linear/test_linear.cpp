@@ -482,5 +482,61 @@ TEST(LinearFoldedNorm, OfAnyWeightIsWithinItsRounding) {
     }
 }
 
+TEST(LinearNan, OfAnyBitsStaysOneInEveryType) {
+    constexpr std::int64_t in = 20, out = 37;
+    struct Operand {
+        const char *name;
+        bool in_x, in_w, in_bias;
+    };
+    for (const Types &types : all_types()) {
+        for (const LayerActivation &activation : layer_activations()) {
+            for (const Operand &operand : {Operand{"x", true, false, false}, Operand{"W", false, true, false},
+                                           Operand{"the bias", false, false, true}}) {
+                const Dtype type = operand.in_x ? types.x : types.w;
+                for (const std::uint32_t bits : nans_of(type)) {
+                    Tensor w(types.w, compact_form({out, in}));
+                    w.fill([](std::int64_t n, std::int64_t k) { return bell(241, n, k); });
+                    if (operand.in_w) {
+                        for (std::int64_t n = 0; n < out; n++) {
+                            w.set_bits(n, 3, bits);
+                        }
+                    }
+                    halyard_weights *packed = nullptr;
+                    ASSERT_EQ(halyard_weights_pack(nullptr, &w.view, nullptr, nullptr, 0, &packed), HALYARD_OK)
+                        << halyard_last_error();
+                    Tensor x(types.x, compact_form({3, in})), bias(types.w, compact_form({out})),
+                        y(types.y, compact_form({3, out}));
+                    x.fill([](std::int64_t row, std::int64_t k) { return bell(251, row, k); });
+                    bias.fill([](std::int64_t, std::int64_t n) { return bell(257, 0, n); });
+                    for (std::int64_t row = 0; operand.in_x && row < 3; row++) {
+                        x.set_bits(row, 3, bits);
+                    }
+                    for (std::int64_t n = 0; operand.in_bias && n < out; n++) {
+                        bias.set_bits(0, n, bits);
+                    }
+                    halyard_linear_options options{};
+                    options.bias = &bias.view;
+                    options.activation = activation.value;
+                    options.beta = activation.value == HALYARD_SWISH ? -0.7f : 0;
+                    for (const halyard_isa isa : supported_isas()) {
+                        y.clear();
+                        ASSERT_EQ(halyard_linear(Context(isa).get(), &x.view, packed, &options, &y.view), HALYARD_OK)
+                            << halyard_last_error();
+                        for (std::int64_t row = 0; row < 3; row++) {
+                            for (std::int64_t n = 0; n < out; n++) {
+                                ASSERT_TRUE(std::isnan(y.get(row, n)))
+                                    << show(type, bits) << " in " << operand.name << " gives " << y.get(row, n)
+                                    << " with " << activation.name << ", " << halyard_isa_name(isa) << "; x "
+                                    << name_of(types.x) << ", W " << name_of(types.w) << ", y " << name_of(types.y);
+                            }
+                        }
+                    }
+                    halyard_weights_destroy(packed);
+                }
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace halyard::tests

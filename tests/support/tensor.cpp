@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "support/device_hooks.h"
 
@@ -54,6 +55,12 @@ std::uint32_t load(const void *address, Dtype dtype) {
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> nans_of(Dtype dtype) {
+    const std::uint32_t infinity = encode(dtype, std::numeric_limits<double>::infinity());
+    const std::uint32_t sign = std::uint32_t{1} << (8 * size_of(dtype) - 1);
+    return {sign - 1, 2 * sign - 1, infinity + 1};
+}
 
 Shape compact_strides(const Shape &shape) {
     return padded_strides(shape, 0);

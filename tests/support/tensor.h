@@ -85,6 +85,9 @@ private:
     Shape view_shape, view_strides;
 };
 
+/** NaNs of a type: quiet with all bits set, of both signs, and the least signalling one. */
+std::vector<std::uint32_t> nans_of(Dtype dtype);
+
 /** Strides of a compact tensor, the last axis contiguous. */
 Shape compact_strides(const Shape &shape);
 /** Strides with `gap` unused elements after each row. */

@@ -305,27 +305,47 @@ void AttentionBlock::weigh(const Panels &values, const Panels &next, const Parti
 
 void AttentionBlock::repair(const Panels &values, const PartialResult &result, const Tile &tile, int64_t row) {
     const int64_t columns = layout_.value_columns(), panels = columns / panel_width;
-    const int64_t first = tile.column + visible_[row][0], inputs = tile.column + visible_[row][1] - first;
+    const int64_t first = tile.column + visible_[row][0], end = tile.column + visible_[row][1];
     float *const sums = result.values + row * columns;
-    if (inputs <= 0) {
+    if (first >= end) {
         memset(sums, 0, static_cast<size_t>(columns) * sizeof(float));
         return;
     }
-    // In f32, where every position is a row of the panels.
-    const BlockedRows weights = {reinterpret_cast<char *>(scores_), weights_.rows, XForm::f32, weights_.rounded};
-    convert(weights, scores_, row, 1, tile.column, tile.columns);
-    Panels wide = values;
-    if (values.dtype != DType::f32) {
-        const int64_t row_first = round_down(first, row_inputs(values.dtype));
-        wide = widened(values, 0, panels, row_first, first + inputs - row_first,
-                       widened_ + k_block * layout_.key_inputs());
+    // Products of pairs flush denormals, so that others would give the row other bits.
+    const bool by_pairs = weights_.form == XForm::pairs;
+    const int64_t row_first = round_down(first, row_inputs(values.dtype)), from = by_pairs ? row_first : first;
+    Panels seen = values;
+    if (by_pairs) {
+        seen = seen_alone(values, panels, first, end);
+    } else if (values.dtype != DType::f32) {
+        // Every position is a row of panels in f32.
+        seen = widened(values, 0, panels, row_first, end - row_first, widened_ + k_block * layout_.key_inputs());
     }
-    const int width = tile_kernels().width(isa_, XForm::f32, wide.dtype, false, 1);
+    const int width = tile_kernels().width(isa_, weights_.form, seen.dtype, false, 1);
     for (int64_t panel = 0; panel < panels; panel += width) {
-        const Panels w = wide.from(panel, first);
-        multiply(weights, row, first, 1, 1, false, w, std::min<int64_t>(width, panels - panel), inputs,
+        const Panels w = seen.from(panel, from);
+        multiply(weights_, row, from, 1, 1, false, w, std::min<int64_t>(width, panels - panel), end - from,
                  sums + panel * panel_width, columns, {w.data, 0, 0});
     }
+}
+
+/** A copy of the pairs that hold positions [first, end), with zeros for others. */
+Panels AttentionBlock::seen_alone(const Panels &values, int64_t panels, int64_t first, int64_t end) {
+    char *const memory = reinterpret_cast<char *>(widened_ + k_block * layout_.key_inputs());
+    const Panels copy = {memory, values.dtype, values.stride};
+    const int64_t begin = round_down(first, 2);
+    for (int64_t panel = 0; panel < panels; panel++) {
+        uint32_t *const pairs =
+            reinterpret_cast<uint32_t *>(memory + panel * values.stride + input_bytes(begin, values.dtype));
+        memcpy(pairs, values.from(panel, begin).data, static_cast<size_t>(input_bytes(end - begin, values.dtype)));
+        // The earlier position of a pair is the upper half.
+        uint32_t *const last = pairs + (end - 1 - begin) / 2 * panel_width;
+        for (int64_t i = 0; i < panel_width; i++) {
+            pairs[i] &= first > begin ? 0x0000ffffu : 0xffffffffu;
+            last[i] &= end % 2 != 0 ? 0xffff0000u : 0xffffffffu;
+        }
+    }
+    return copy;
 }
 
 /** Brings values into the form in which they are multiplied, if that is another. */

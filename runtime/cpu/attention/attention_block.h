@@ -109,6 +109,7 @@ private:
     void softmax(const PartialResult &result);
     void weigh(const Panels &values, const Panels &next, const PartialResult &result);
     void repair(const Panels &values, const PartialResult &result, const Tile &tile, int64_t row);
+    Panels seen_alone(const Panels &values, int64_t panels, int64_t first, int64_t end);
     Panels widened(const Panels &matrix, int64_t panel, int64_t panels, int64_t input, int64_t inputs, float *memory);
     int64_t panels_at_once(DType dtype, int64_t panels) const;
     Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;

@@ -3,6 +3,8 @@
 #define HALYARD_RUNTIME_CUDA_ATTENTION_ATTENTION_PLAN_H
 
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 
 #include "core/calls/attention.h"
 #include "cuda/attention/attention_products.h"
@@ -23,7 +25,18 @@ constexpr int64_t staged_bytes_at_once = int64_t{16} << 20;
 constexpr int64_t least_product_queries = 16, least_product_positions = 2 * split_positions, product_queries = 128;
 
 inline int64_t divide_up(int64_t n, int64_t by) {
-    return (n + by - 1) / by;
+    return n / by + (n % by != 0);
+}
+
+/** The largest number where the product of these, none of them negative, is larger: no memory is. */
+inline int64_t product_of(std::initializer_list<int64_t> factors) {
+    int64_t product = 1;
+    bool too_large = false, zero = false;
+    for (const int64_t factor : factors) {
+        too_large |= __builtin_mul_overflow(product, factor, &product);
+        zero |= factor == 0;
+    }
+    return zero ? 0 : too_large ? INT64_MAX : product;
 }
 
 /** Whether each position of a head is whole cells. */
@@ -62,9 +75,10 @@ struct DevicePlan {
         }
         keys_change = call.k_norm_weight.data || call.rope;
 
-        const auto rows_of = [&](int64_t tokens) { return padded_rows(tokens) * k.heads; };
+        // What is divided by is a product of the call's numbers, which have not been compared with any limit.
+        const auto rows_of = [&](int64_t tokens) { return product_of({padded_rows(tokens), k.heads}); };
         const auto partial_of = [&](int64_t tokens, int64_t splits) {
-            return rows_of(tokens) * splits * pitch * f32_bytes;
+            return product_of({rows_of(tokens), splits, pitch, f32_bytes});
         };
         DType common_dtype = DType::f32;  // of keys and values, if they have one
         if (call.cache) {
@@ -77,9 +91,9 @@ struct DevicePlan {
         const int64_t splits = divide_up(longest, split_positions) + 1,
                       product_splits = 2 * (divide_up(product_queries, split_positions) + 1) +
                                        divide_up(longest, product_positions) + 4;
-        const int64_t most =
-            std::min({product_queries, q.tokens, partial_bytes_at_once / (q.heads * product_splits * pitch * f32_bytes),
-                      product_bytes_at_once / (q.heads * product_row_bytes)});
+        const int64_t most = std::min({product_queries, q.tokens,
+                                       partial_bytes_at_once / product_of({q.heads, product_splits, pitch, f32_bytes}),
+                                       product_bytes_at_once / product_of({q.heads, product_row_bytes})});
         products = most >= least_product_queries && longest >= least_product_positions && common_dtype != DType::f32 &&
                    q.head_dim % (cell_bytes / size_of(common_dtype)) == 0 && has_blaslt();
         // Keys that change go to GEMMs in their own type, as they would from a cache; else nothing is rounded.
@@ -94,24 +108,26 @@ struct DevicePlan {
         const int64_t product_rows = products ? rows_of(queries) : 0;
         batch = std::clamp<int64_t>(
             std::min(partial_bytes_at_once / partial_bytes,
-                     products ? product_bytes_at_once / (product_rows * product_row_bytes) : q.batch),
+                     products ? product_bytes_at_once / product_of({product_rows, product_row_bytes}) : q.batch),
             1, q.batch);
-        partial_bytes *= batch;
-        query_bytes = batch * queries * q.heads * q.head_dim * f32_bytes;
+        partial_bytes = product_of({partial_bytes, batch});
+        query_bytes = product_of({batch, queries, q.heads, q.head_dim, f32_bytes});
         rounded_query_bytes = products ? query_bytes / 2 : 0;
-        score_bytes = batch * product_rows * score_row_bytes;
-        weight_bytes = batch * product_rows * weight_row_bytes;
+        score_bytes = product_of({batch, product_rows, score_row_bytes});
+        weight_bytes = product_of({batch, product_rows, weight_row_bytes});
 
-        const int64_t token_bytes = k.heads * k.head_dim * f32_bytes;
-        const int64_t copy_bytes = k.batch * k.tokens * k.heads * k.head_dim * size_of(stored_dtype);
+        const int64_t token_bytes = product_of({k.heads, k.head_dim, f32_bytes});
+        const int64_t copy_bytes = product_of({k.batch, k.tokens, k.heads, k.head_dim, size_of(stored_dtype)});
         key_copy_bytes = copy_keys ? copy_bytes : 0;
         value_copy_bytes = copy_values ? copy_bytes : 0;
         staged_tokens = std::clamp<int64_t>(staged_bytes_at_once / token_bytes, 1, std::max<int64_t>(1, k.tokens));
-        staged_bytes = keys_change ? staged_tokens * token_bytes : 0;
+        staged_bytes = keys_change ? product_of({staged_tokens, token_bytes}) : 0;
     }
 
     /** (query, head of the group) of one head of keys, in whole tiles. */
-    int64_t padded_rows(int64_t tokens) const { return divide_up(tokens * group, split_rows) * split_rows; }
+    int64_t padded_rows(int64_t tokens) const {
+        return product_of({divide_up(product_of({tokens, group}), split_rows), split_rows});
+    }
 };
 
 }  // namespace halyard::cuda

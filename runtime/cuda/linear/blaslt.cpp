@@ -74,8 +74,15 @@ void open() {
         say_ignored(blaslt_variable, wanted, "off");
     }
     // Newest first; the one that the process has already, PyTorch's say, is found by its name alone. Never closed.
-    for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-        void *const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    struct Version {
+        const char *name;
+        int driver;  // that it needs
+    };
+    for (const Version &version : {Version{"libcublasLt.so.13", 13000}, Version{"libcublasLt.so.12", 12000}}) {
+        if (driver_version() < version.driver) {
+            continue;
+        }
+        void *const library = dlopen(version.name, RTLD_NOW | RTLD_LOCAL);
         if (library && find_all(library)) {
             is_open = true;
             return;
@@ -266,8 +273,9 @@ private:
         }
         const Shape &s = plan.shape;
         set(l.preference_set, preference, preference_workspace, static_cast<uint64_t>(blaslt_workspace_bytes));
-        // Parts of sums are kept in f32, whatever y is.
-        set(l.preference_set, preference, preference_reductions, reductions_in_place | reductions_in_compute_type);
+        // Parts of sums are kept in f32. In place they have the type of y.
+        const uint32_t in_place = s.y_dtype == static_cast<int32_t>(DType::f32) ? reductions_in_place : 0;
+        set(l.preference_set, preference, preference_reductions, in_place | reductions_in_compute_type);
         set(l.preference_set, preference, preference_alignment_a, static_cast<uint32_t>(s.w_alignment));
         set(l.preference_set, preference, preference_alignment_b, static_cast<uint32_t>(s.x_alignment));
         set(l.preference_set, preference, preference_alignment_c, static_cast<uint32_t>(s.c_alignment));
