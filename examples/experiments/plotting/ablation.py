@@ -19,7 +19,7 @@ def above_floor(line):
 
 
 def mean_and_error(values):
-    """The standard error is None for a single value; neither is a number where a value is not finite."""
+    """A single value has no standard error (None). Both are NaN if a value is not finite."""
     values = list(values)
     if not all(map(math.isfinite, values)):
         return math.nan, math.nan
@@ -158,13 +158,15 @@ def lowest_text(ablation):
     best, tied = ablation.lowest()
     if best is None:
         return "No unit ends with a finite loss."
-    text = f"At the end {NAMES[best]} has the lowest mean loss, {with_error(*ablation.final(best))}"
+    lost = [NAMES[unit] for unit in ablation.units if not math.isfinite(ablation.final(unit)[0])]
+    text = f"No finite loss is left at the end with {words(lost)}. " if lost else ""
+    text += f"At the end {NAMES[best]} has the lowest mean loss, {with_error(*ablation.final(best))}"
     if len(ablation.seeds) == 1:
         return text + "; one seed does not say how much of a difference is chance."
     if tied:
         return text + (f", and {words(NAMES[unit] for unit in tied)} tie{'s' * (len(tied) == 1)} with it: the paired "
                        "difference is below two standard errors.")
-    return text + "; the paired difference of each other unit to it is two standard errors or more."
+    return text + "; from every other one its paired difference is two standard errors or more."
 
 
 def blocks(directory):
@@ -181,10 +183,12 @@ def blocks(directory):
              "but by chance, and the loss is shown above it." if ablation.has_floor else
              "The data are a text, whose entropy is not known, so the loss is shown as it is.")
     figures = [("ablation_loss", loss_figure(ablation),
-                "Means over seeds of ten steps each; bands are a standard error each side.")]
+                "Means of ten steps each; bands are a standard error over seeds each side." if seeds > 1 else
+                "Means of ten steps each; without two seeds there is no standard error.")]
     if "gelu" in ablation.units and len(ablation.units) > 1:
         figures.append(("ablation_difference", difference_figure(ablation),
-                        "A difference within twice its band of 0 is no finding."))
+                        "Runs of one seed have equal data, so their difference has less noise than each. A difference "
+                        "within two standard errors of 0 is no finding."))
     return [
         heading,
         ("text", f"""

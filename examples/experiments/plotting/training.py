@@ -17,6 +17,7 @@ STARTS = {"torch": "weights as in torch.nn", "normal": "weights N(0, 0.02²)"}
 DATA = {"fresh": "fresh targets", "fixed": "fixed targets"}
 # By how much Post-LN's last loss must exceed Pre-LN's to count as a failure.
 MARGINS = {"fresh": 0.01, "fixed": 0.1}
+CLAIMS = "Texts say: Post-LN is stable to 6 or 12 layers and fragile beyond 12, Pre-LN is stable beyond 100."
 USUAL = (0.0001, 0)  # learning rate and steps of warm-up
 
 
@@ -61,7 +62,7 @@ def fails(pre, post, data):
 
 
 def slope(points):
-    """Of a straight line through log y by log x."""
+    """The least-squares line through log y by log x has this slope."""
     xs, ys = ([math.log(each) for each in axis] for axis in zip(*points))
     x_mean, y_mean = statistics.fmean(xs), statistics.fmean(ys)
     return sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys)) / sum((x - x_mean) ** 2 for x in xs)
@@ -86,7 +87,7 @@ def log_axis(axis, low, high):
     """Labels that can be read, however short the axis is."""
     axis.set_minor_formatter(NullFormatter())
     if high < 3 * low:
-        axis.set_major_locator(MaxNLocator(6))
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axis.set_minor_locator(NullLocator())
     else:
         subs = (1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
@@ -96,7 +97,7 @@ def log_axis(axis, low, high):
 
 def step_axis(axes):
     axes.set_xlabel("step")
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
 
 
 def log_y(axes):
@@ -106,13 +107,13 @@ def log_y(axes):
 
 
 def positive(values):
-    """What a logarithmic axis has no place for is left out."""
+    """A logarithmic axis has no place for other values: they leave a gap."""
     return [value if math.isfinite(value) and value > 0 else math.nan for value in values]
 
 
 def smooth(lines, key):
-    """Steps and running means over about a tenth of them, where there are as many on both sides."""
-    values, reach = positive(column(lines, key)), len(lines) // 20
+    """Steps and running means over about a twentieth of them, where there are as many on both sides."""
+    values, reach = positive(column(lines, key)), len(lines) // 40
     middles = range(reach, len(values) - reach)
     return ([lines[i]["step"] for i in middles], [statistics.fmean(values[i - reach:i + reach + 1]) for i in middles])
 
@@ -144,7 +145,7 @@ def step_figure(stability, start, data, key, title):
     shown = [layers for layers in stability.depths
              if any(stability.get(start, placement, data, layers) for placement in PLACEMENTS)]
     # Lines that meet stay visible: each covers a wider one.
-    widths = [1.3 + 0.8 * i for i in reversed(range(len(shown)))]
+    widths = [1.2 + 0.7 * i for i in reversed(range(len(shown)))]
     for layers, width in zip(shown, widths):
         for placement in PLACEMENTS:
             lines = stability.get(start, placement, data, layers)
@@ -297,15 +298,15 @@ def answer(stability, start, data):
 
 def stability_text(stability):
     sets = [(start, data) for data in DATA for start in STARTS if stability.pairs(start, data)]
-    answers = " ".join(capital(answer(stability, start, data)) for start, data in sets)
     least = 1 + max(0.0, 1 - 2 * USUAL[0] * stability.steps) ** 2
+    if not sets:
+        return ("text", "No depth was run with both placements, so they cannot be compared.")
     text = f"""
-        At what depth does Post-LN fail to converge? A run counts as failed where the mean loss of its last tenth of
-        steps is not finite, or above that of Pre-LN at the same depth by more than {100 * MARGINS["fresh"]:g} % with
-        fresh targets and {100 * MARGINS["fixed"]:g} % with fixed ones. {answers} Texts say that Post-LN is stable to
-        6 or 12 layers, that it is fragile beyond 12, and that Pre-LN is stable beyond 100. Each curve here is one run
-        from one set of weights, so these curves neither prove nor refute that for longer training, other rates or other
-        tasks. """
+        At what depth does Post-LN fail to converge? The captions say what was seen. A run counts as failed where the
+        mean loss of its last tenth of steps is not finite, or above that of Pre-LN at the same depth by more than
+        {100 * MARGINS["fresh"]:g} % with fresh targets and {100 * MARGINS["fixed"]:g} % with fixed ones. Each curve is
+        one run from one set of weights, so the curves neither prove nor refute what texts say of longer training, other
+        rates or other tasks. """
     if any(data == "fresh" for _, data in sets):
         text += f"""
             With fresh random targets nothing but their mean can be learnt, and the best possible loss is 1. Both
@@ -399,7 +400,7 @@ def stability_blocks(stability):
         shown = [layers for layers, _, _ in stability.pairs("torch", "fresh")]
         figures = [
             ("training_loss", step_figure(stability, "torch", "fresh", "loss", "loss, fresh targets"),
-             f"{capital(answer(stability, 'torch', 'fresh'))} Faint lines are single steps, strong ones running means; "
+             f"{capital(answer(stability, 'torch', 'fresh'))} {CLAIMS} Faint lines are single steps, strong ones running means; "
              "where a depth has no dashes to be seen, both its lines run together."),
             ("training_gradient_norm",
              step_figure(stability, "torch", "fresh", "gradient_norm", "gradient norm of layer 0, fresh targets"),
@@ -412,11 +413,13 @@ def stability_blocks(stability):
                             "their formulas."))
         blocks.append(("figures", figures))
     blocks.append(stability_text(stability))
-    blocks.append(loss_table(stability))
+    if any(stability.pairs(start, data) for start in STARTS for data in DATA):
+        blocks.append(loss_table(stability))
     further = further_figures(stability)
     if further:
         blocks += [("text", "The further curves of --full: other targets, other weights at the start, and other "
-                            "learning rates and warm-ups of Post-LN."), ("figures", further)]
+                            "learning rates and warm-ups of Post-LN. One text advises 1e-5 and more than 1000 steps of "
+                            "warm-up for it, which is longer than these runs."), ("figures", further)]
     return blocks
 
 
