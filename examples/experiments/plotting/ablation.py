@@ -66,9 +66,9 @@ class Ablation:
 
     def firsts(self):
         """The level that the slowest unit reaches at the end, and the first step of each unit that is as low."""
-        curves = {unit: curve for unit in self.units if (curve := self.mean_curve(unit))}
-        ends = [curve[max(curve)] for curve in curves.values()]
-        if len(curves) < 2 or not all(map(math.isfinite, ends)):
+        curves = {unit: self.mean_curve(unit) for unit in self.units}
+        ends = [curve[max(curve)] for curve in curves.values() if curve]
+        if not self.seeds or len(ends) < len(curves) or len(curves) < 2 or not all(map(math.isfinite, ends)):
             return None, {}
         level = max(ends)
         return level, {unit: next(step for step, loss in curve.items() if loss <= level)

@@ -400,8 +400,8 @@ def stability_blocks(stability):
         shown = [layers for layers, _, _ in stability.pairs("torch", "fresh")]
         figures = [
             ("training_loss", step_figure(stability, "torch", "fresh", "loss", "loss, fresh targets"),
-             f"{capital(answer(stability, 'torch', 'fresh'))} {CLAIMS} Faint lines are single steps, strong ones running means; "
-             "where a depth has no dashes to be seen, both its lines run together."),
+             f"{capital(answer(stability, 'torch', 'fresh'))} {CLAIMS} Faint lines are single steps, strong ones "
+             "running means; where a depth has no dashes to be seen, both its lines run together."),
             ("training_gradient_norm",
              step_figure(stability, "torch", "fresh", "gradient_norm", "gradient norm of layer 0, fresh targets"),
              "How much of the gradient reaches the first block."),
