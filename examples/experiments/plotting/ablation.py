@@ -9,13 +9,21 @@ from .training import log_y, number, positive, step_axis, words
 
 NAMES = {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU", "glu": "GLU", "bilinear": "Bilinear", "reglu": "ReGLU",
          "geglu": "GeGLU"}
+UNGATED = ("relu", "gelu")
 # Heldout log-perplexity, Shazeer 2020, Table 1.
 PUBLISHED = {"relu": 1.677, "gelu": 1.679, "geglu": 1.633, "swiglu": 1.636}
+# By the number of seeds: how often chance alone exceeds two standard errors, in % (Student's distribution).
+CHANCE = {2: 30, 3: 18, 4: 14, 5: 12}
+
+
+def known(value):
+    """Whether a column that may be empty has a value."""
+    return value != "" and not math.isnan(value)
 
 
 def above_floor(line):
     """The loss itself where the floor is not known."""
-    return line["loss"] - line["floor"] if line["floor"] != "" else line["loss"]
+    return line["loss"] - line["floor"] if known(line["floor"]) else line["loss"]
 
 
 def mean_and_error(values):
@@ -38,10 +46,10 @@ class Ablation:
 
     def __init__(self, lines, finals):
         self.units = [unit for unit in NAMES if unit in column(lines, "unit")]
-        self.has_floor = all(line["floor"] != "" for line in lines)
+        self.has_floor = all(known(line["floor"]) for line in lines)
         self.last = {unit: {line["seed"]: above_floor(line) for line in finals if line["unit"] == unit}
                      for unit in self.units}
-        self.dead = {unit: [line["dead_share"] for line in finals if line["unit"] == unit and line["dead_share"] != ""]
+        self.dead = {unit: [line["dead_share"] for line in finals if line["unit"] == unit and known(line["dead_share"])]
                      for unit in self.units}
         self.seeds = sorted(set.intersection(*(set(self.last[unit]) for unit in self.units)))
         self.curves = {}
@@ -51,7 +59,7 @@ class Ablation:
             steps = grouped([line for line in of_unit if line["seed"] in seeds], "step")
             self.curves[unit] = {step: {line["seed"]: above_floor(line) for line in at}
                                  for step, at in sorted(steps.items()) if len(at) == len(seeds)}
-        self.steps = 1 + max(column(lines, "step"))
+        self.steps = max(column(lines, "step"))
 
     def mean_curve(self, unit):
         return {step: statistics.fmean(losses.values()) for step, losses in self.curves[unit].items()}
@@ -164,9 +172,13 @@ def lowest_text(ablation):
     if len(ablation.seeds) == 1:
         return text + "; one seed does not say how much of a difference is chance."
     if tied:
-        return text + (f", and {words(NAMES[unit] for unit in tied)} tie{'s' * (len(tied) == 1)} with it: the paired "
-                       "difference is below two standard errors.")
-    return text + "; from every other one its paired difference is two standard errors or more."
+        text += (f", and {words(NAMES[unit] for unit in tied)} tie{'s' * (len(tied) == 1)} with it: the paired "
+                 "difference is below two standard errors.")
+    else:
+        text += "; from every other one its paired difference is two standard errors or more."
+    chance = CHANCE.get(len(ablation.seeds))
+    return text + (f" With {len(ablation.seeds)} seeds chance alone exceeds two standard errors in {chance} % of cases."
+                   if chance else "")
 
 
 def blocks(directory):
@@ -179,6 +191,10 @@ def blocks(directory):
     ablation = Ablation(lines, finals)
     models = {line["unit"]: line for line in models}
     seeds = len(ablation.seeds)
+    size = ""
+    if models:
+        unit, line = next(iter(models.items()))
+        size = f" of d {line['ffn_parameters'] // (line['width'] * (2 if unit in UNGATED else 3))}"
     floor = ("The data come from a seeded grammar whose entropy is known: it is the floor, below which no model comes "
              "but by chance, and the loss is shown above it." if ablation.has_floor else
              "The data are a text, whose entropy is not known, so the loss is shown as it is.")
@@ -192,9 +208,10 @@ def blocks(directory):
     return [
         heading,
         ("text", f"""
-            A causal language model of 6 layers and d 256, whose FFNs differ in their unit and have equal parameters:
-            gated ones have a third matrix and two thirds of the width. {floor} Pairs of runs have equal data and equal
-            weights outside the FFN, with {seeds} seed{'s' * (seeds != 1)} that every unit finished."""),
+            Causal language models{size}, whose FFNs differ in their unit and have equal parameters: gated ones have a
+            third matrix and two thirds of the width. {floor} Runs of one seed have equal data and equal weights outside
+            the FFN; every unit finished {seeds} seed{'s' * (seeds != 1)}. All units have one learning rate, which may suit
+            some better than others."""),
         ("figures", figures),
         unit_table(ablation, models),
         ("text", f"""
