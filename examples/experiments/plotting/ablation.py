@@ -210,8 +210,8 @@ def blocks(directory):
         ("text", f"""
             Causal language models{size}, whose FFNs differ in their unit and have equal parameters: gated ones have a
             third matrix and two thirds of the width. {floor} Runs of one seed have equal data and equal weights outside
-            the FFN; every unit finished {seeds} seed{'s' * (seeds != 1)}. All units have one learning rate, which may suit
-            some better than others."""),
+            the FFN; every unit finished {seeds} seed{'s' * (seeds != 1)}. All units have one learning rate, which may
+            suit some better than others."""),
         ("figures", figures),
         unit_table(ablation, models),
         ("text", f"""

@@ -136,7 +136,8 @@ def colour_of(depths, layers):
 
 def plot_by_step(axes, lines, key, colour, placement, width=1.7, label=None):
     """Each step's value faint, their running mean strong."""
-    axes.plot(column(lines, "step"), positive(column(lines, key)), color=colour, linewidth=0.6, alpha=0.3)
+    axes.plot(column(lines, "step"), positive(column(lines, key)), color=colour, linewidth=0.6, alpha=0.3,
+              zorder=1.9)  # below all strong ones
     axes.plot(*smooth(lines, key), color=colour, linestyle=PLACEMENT_LINES[placement], linewidth=width, label=label)
 
 
