@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace experiments {
 
@@ -28,6 +30,28 @@ void ffn_shapes(const std::filesystem::path &directory);
 
 /** Every activation and its derivative on [-4, 4]: activation_curves.csv. */
 void activation_curves(const std::filesystem::path &directory);
+
+/** How much of an experiment that trains is run: what takes a minute, five minutes, or all of it. */
+enum class Effort { quick, usual, full };
+
+/** Gradient norms by layer before training: training_gradients.csv; losses and gradient norms of the first layer while it goes on:
+ *  training_stability.csv. */
+struct TrainingOptions {
+    Effort effort = Effort::usual;
+    int threads = 0;  // 0: all; results do not depend on them
+};
+void training_stability(const std::filesystem::path &directory, const TrainingOptions &options);
+
+/** Losses of language models whose feed-forward networks have different units at equal parameters: ablation.csv, and at the end
+ *  ablation_final.csv; what they are made of: ablation_models.csv. */
+struct AblationOptions {
+    TrainingOptions training;
+    std::vector<std::string> units = {"relu", "gelu", "swiglu"};
+    int seeds = 0;     // 0: as many as the effort says
+    std::string text;  // a file in place of the made-up language
+};
+std::vector<std::string> ablation_units();
+void ffn_ablation(const std::filesystem::path &directory, const AblationOptions &options);
 
 }  // namespace experiments
 

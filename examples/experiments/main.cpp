@@ -43,6 +43,16 @@ void write_run(const std::filesystem::path &directory) {
     csv.close();
 }
 
+void add_training_options(CLI::App &command, TrainingOptions &options) {
+    command.add_flag_callback(
+        "--quick", [&] { options.effort = Effort::quick; }, "what takes a minute");
+    command.add_flag_callback(
+        "--full", [&] { options.effort = Effort::full; }, "all of it, which takes long");
+    command.add_option("--threads", options.threads, "threads, on which no result depends; 0: all")
+        ->check(CLI::Range(0, 256))
+        ->capture_default_str();
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
@@ -72,6 +82,26 @@ int main(int count, char **arguments) {
 
     auto *ffn_command = app.add_subcommand("ffn", "feed-forward networks: widths, parameters, gates");
     auto *activations_command = app.add_subcommand("activations", "activations and their derivatives");
+
+    TrainingOptions training;
+    auto *training_command =
+        app.add_subcommand("training", "gradients and losses of Pre-LN and Post-LN stacks by depth");
+    add_training_options(*training_command, training);
+
+    AblationOptions ablation;
+    auto *ablation_command =
+        app.add_subcommand("ablation", "language models with ReLU, GELU and SwiGLU, at equal parameters");
+    add_training_options(*ablation_command, ablation.training);
+    ablation_command->add_option("--seeds", ablation.seeds, "runs of each unit; 0: as many as there is time for")
+        ->check(CLI::Range(0, 1000))
+        ->capture_default_str();
+    ablation_command->add_option("--units", ablation.units, "units of the networks, with commas between them")
+        ->delimiter(',')
+        ->check(CLI::IsMember(ablation_units()))
+        ->capture_default_str();
+    ablation_command
+        ->add_option("--text", ablation.text, "a file to learn, byte by byte, in place of the made-up language")
+        ->check(CLI::ExistingFile);
     CLI11_PARSE(app, count, arguments);
 
     const bool all = app.get_subcommands().empty();
@@ -89,6 +119,15 @@ int main(int count, char **arguments) {
         }
         if (all || activations_command->parsed()) {
             activation_curves(output);
+        }
+        if (all) {  // takes seconds otherwise
+            training.effort = ablation.training.effort = Effort::quick;
+        }
+        if (all || training_command->parsed()) {
+            training_stability(output, training);
+        }
+        if (all || ablation_command->parsed()) {
+            ffn_ablation(output, ablation);
         }
     } catch (const std::exception &error) {
         std::fprintf(stderr, "experiments: %s\n", error.what());

@@ -28,10 +28,10 @@ public:
         return result;
     }
 
-private:
     /** In [0, 1). */
     double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
 
+private:
     std::mt19937_64 bits;
 };
 

@@ -458,7 +458,7 @@ class Texts(unittest.TestCase):
         if PROGRAMS.experiments is None:
             self.skipTest("no program")
         taken = self.taken(PROGRAMS.experiments) - {"--output"}  # that is given by `run`
-        for each in ("depth", "norms", "ffn", "activations"):
+        for each in ("depth", "norms", "ffn", "activations", "training", "ablation"):
             taken |= self.taken(PROGRAMS.experiments, each)
         self.assertEqual(self.said("experiments"), taken)
 

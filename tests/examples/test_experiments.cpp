@@ -389,5 +389,100 @@ TEST_F(Experiments, WrongArgumentsAndPlacesAreRefused) {
     EXPECT_EQ(run({"--output", "/dev/null/folder", "activations"}), 1);
 }
 
+// ---- 5 and 6: training, in little ----
+
+/** Runs that take a minute; in an emulator or under a sanitizer they would take many. */
+class Training : public testing::Test {
+protected:
+    static void SetUpTestSuite() {
+#ifndef HALYARD_TESTS_REDUCED
+        folder = new TemporaryFolder;
+        status = run({"--output", folder->path(), "training", "--quick", "ablation", "--quick", "--units",
+                      "relu,swiglu", "--seeds", "1"});
+#endif
+    }
+    static void TearDownTestSuite() {
+        delete folder;
+    }
+
+    void SetUp() override {
+        if (folder == nullptr) {
+            GTEST_SKIP() << "it takes long here";
+        }
+        ASSERT_EQ(status, 0);
+    }
+    static std::vector<Line> lines(const std::string &name) {
+        return lines_of(*folder / name);
+    }
+
+    static TemporaryFolder *folder;
+    static int status;
+};
+TemporaryFolder *Training::folder = nullptr;
+int Training::status = -1;
+
+/** Xiong et al. 2020: the gradient of the last network's second matrix does not change with depth where norms come behind, and falls
+ *  where they come before, as 1/sqrt(depth) in the limit. */
+TEST_F(Training, GradientsAtTheStartFallWithDepthWhereNormsComeFirst) {
+    std::map<std::string, std::map<int, double>> of_last_layer;
+    for (const Line &line : lines("training_gradients.csv")) {
+        EXPECT_GT(line.number("gradient_norm"), 0);
+        if (line.text("start") == "torch" && line.number("layer") == line.number("layers") - 1) {
+            of_last_layer[line.text("placement")][static_cast<int>(line.number("layers"))] =
+                line.number("ffn_down_gradient_norm");
+        }
+    }
+    const auto slope = [&](const std::string &placement) {
+        return std::log(of_last_layer[placement].at(24) / of_last_layer[placement].at(6)) / std::log(4);
+    };
+    EXPECT_NEAR(slope("post"), 0, 0.15);
+    EXPECT_LT(slope("pre"), -0.2);
+    EXPECT_GT(slope("pre"), -0.7);
+}
+
+TEST_F(Training, LossesOfRandomTargetsBeginNearTwo) {
+    std::map<std::pair<std::string, int>, std::vector<Line>> steps;
+    for (const Line &line : lines("training_stability.csv")) {
+        steps[{line.text("placement"), static_cast<int>(line.number("layers"))}].push_back(line);
+    }
+    EXPECT_EQ(steps.size(), 4u);
+    for (const auto &[run, of_run] : steps) {
+        EXPECT_EQ(of_run.size(), 20u);
+        // y has variance 1 behind a norm, and so has the target; that it is not to be foreseen is learnt first.
+        EXPECT_NEAR(of_run.front().number("loss"), 2, 0.1) << run.first;
+        EXPECT_LT(of_run.back().number("gradient_norm"), of_run.front().number("gradient_norm")) << run.first;
+    }
+}
+
+TEST_F(Training, LanguageModelsLearnDownToNoLessThanTheEntropy) {
+    std::map<std::string, double> parameters;
+    for (const Line &line : lines("ablation_models.csv")) {
+        parameters[line.text("unit")] = line.number("parameters");
+    }
+    EXPECT_NEAR(parameters.at("swiglu") / parameters.at("relu"), 1, 0.005);
+    std::map<std::string, std::vector<Line>> of_unit;
+    for (const Line &line : lines("ablation.csv")) {
+        of_unit[line.text("unit")].push_back(line);
+    }
+    for (const std::string unit : {"relu", "swiglu"}) {
+        const std::vector<Line> &curve = of_unit.at(unit);
+        ASSERT_EQ(curve.size(), 10u);
+        EXPECT_NEAR(curve.front().number("loss"), std::log(223), 0.5);  // a word of so many
+        EXPECT_LT(curve.back().number("loss"), curve.front().number("loss") - 1);
+        for (std::size_t i = 0; i < curve.size(); i++) {
+            EXPECT_GT(curve[i].number("loss"), curve[i].number("floor"));
+            EXPECT_GT(curve[i].number("floor"), 1);
+            EXPECT_EQ(curve[i].number("floor"),
+                      of_unit.at("relu")[i].number("floor"));  // runs of a seed share the data
+        }
+    }
+    for (const Line &line : lines("ablation_final.csv")) {
+        if (line.text("unit") == "relu") {
+            EXPECT_GE(line.number("dead_share"), 0);
+            EXPECT_LT(line.number("dead_share"), 0.5);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace halyard::tests

@@ -1,0 +1,157 @@
+// Products and activations: f32 by halyard, f64 by the formulas.
+#include "tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <halyard/halyard.hpp>
+#include <memory>
+#include <thread>
+
+namespace experiments::training {
+namespace {
+
+halyard::Context &context() {
+    static halyard::Context made;
+    return made;
+}
+
+halyard::ConstTensor view(const Matrix<float> &x) {
+    return {x.values, {x.rows, x.columns}};
+}
+halyard::Tensor view(Matrix<float> &x) {
+    return {x.values, {x.rows, x.columns}};
+}
+
+Matrix<float> packed_product(const Matrix<float> &a, const Matrix<float> &b, halyard::WeightLayout layout) {
+    halyard::PackOptions options;
+    options.layout = layout;
+    // Memory that is given back is cleared when it is got again, which takes as long as packing.
+    static std::vector<char> memory;
+    constexpr std::size_t alignment = 64;
+    const std::size_t bytes = static_cast<std::size_t>(halyard::Weights::packed_bytes(view(b), options));
+    memory.resize(std::max(memory.size(), bytes + alignment));
+    void *begin = memory.data();
+    std::size_t room = memory.size();
+    std::align(alignment, bytes, begin, room);
+    const halyard::Weights weights =
+        halyard::Weights::pack(view(b), options, begin, static_cast<std::int64_t>(room), context().get());
+    Matrix<float> result(a.rows, layout == halyard::WeightLayout::in_out ? b.columns : b.rows);
+    halyard::linear(view(a), weights, view(result), context().get());
+    return result;
+}
+
+double value_of(Function function, double x) {
+    switch (function) {
+    case Function::relu:
+        return std::max(x, 0.0);
+    case Function::gelu:
+        return x * 0.5 * std::erfc(-x * std::sqrt(0.5));
+    case Function::silu:
+        return x / (1 + std::exp(-x));
+    case Function::sigmoid:
+        return 1 / (1 + std::exp(-x));
+    default:
+        return x;
+    }
+}
+
+double slope_of(Function function, double x) {
+    const double s = value_of(Function::sigmoid, x);
+    switch (function) {
+    case Function::relu:
+        return x > 0 ? 1 : 0;
+    case Function::gelu:
+        return 0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) * 0.3989422804014327;
+    case Function::silu:
+        return s + x * s * (1 - s);
+    case Function::sigmoid:
+        return s * (1 - s);
+    default:
+        return 1;
+    }
+}
+
+}  // namespace
+
+void set_threads(int count) {
+    context().set_num_threads(count);
+}
+
+void parallel_for(std::int64_t count, const std::function<void(std::int64_t)> &work) {
+    const std::int64_t workers = std::min<std::int64_t>(count, context().num_threads());
+    std::vector<std::thread> others;
+    const auto every = [&](std::int64_t first) {
+        for (std::int64_t i = first; i < count; i += workers) {
+            work(i);
+        }
+    };
+    for (std::int64_t first = 1; first < workers; first++) {
+        others.emplace_back(every, first);
+    }
+    every(0);
+    for (std::thread &other : others) {
+        other.join();
+    }
+}
+
+template<>
+Matrix<float> product(const Matrix<float> &a, const Matrix<float> &b) {
+    return packed_product(a, b, halyard::WeightLayout::in_out);
+}
+template<>
+Matrix<float> product_transposed(const Matrix<float> &a, const Matrix<float> &b) {
+    return packed_product(a, b, halyard::WeightLayout::out_in);
+}
+
+template<>
+Matrix<double> product_transposed(const Matrix<double> &a, const Matrix<double> &b) {
+    Matrix<double> result(a.rows, b.rows);
+    for (std::int64_t i = 0; i < a.rows; i++) {
+        for (std::int64_t j = 0; j < b.rows; j++) {
+            for (std::int64_t k = 0; k < a.columns; k++) {
+                result.row(i)[j] += a.row(i)[k] * b.row(j)[k];
+            }
+        }
+    }
+    return result;
+}
+
+template<>
+Matrix<double> product(const Matrix<double> &a, const Matrix<double> &b) {
+    return product_transposed(a, transposed(b));
+}
+template<>
+void apply(Function function, const Matrix<float> &x, Matrix<float> &y, Matrix<float> &slope) {
+    y = slope = Matrix<float>(x.rows, x.columns);
+    switch (function) {
+    case Function::relu:
+        halyard::relu(view(x), view(y), context().get());
+        halyard::relu_derivative(view(x), view(slope), context().get());
+        break;
+    case Function::gelu:
+        halyard::gelu(view(x), view(y), context().get());
+        halyard::gelu_derivative(view(x), view(slope), context().get());
+        break;
+    case Function::silu:
+        halyard::silu(view(x), view(y), context().get());
+        halyard::silu_derivative(view(x), view(slope), context().get());
+        break;
+    case Function::sigmoid:
+        halyard::sigmoid(view(x), view(y), context().get());
+        halyard::sigmoid_derivative(view(x), view(slope), context().get());
+        break;
+    default:
+        y = x;
+        std::fill(slope.values.begin(), slope.values.end(), 1.0f);
+    }
+}
+template<>
+void apply(Function function, const Matrix<double> &x, Matrix<double> &y, Matrix<double> &slope) {
+    y = slope = Matrix<double>(x.rows, x.columns);
+    for (std::size_t i = 0; i < x.values.size(); i++) {
+        y.values[i] = value_of(function, x.values[i]);
+        slope.values[i] = slope_of(function, x.values[i]);
+    }
+}
+
+}  // namespace experiments::training

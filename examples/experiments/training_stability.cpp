@@ -1,0 +1,144 @@
+// Experiment 5: gradients and losses of stacks with norms before or behind their sublayers, by depth.
+//
+// Each step has new N(0, 1) inputs and targets, so that nothing but the mean of the targets can be learnt: what the curves show is
+// whether training is stable. With fixed ones a stack can learn them by heart.
+#include <cmath>
+#include <string>
+
+#include "csv.h"
+#include "experiments.h"
+#include "normal.h"
+#include "progress.h"
+#include "training/adam.h"
+#include "training/model.h"
+
+namespace experiments {
+namespace {
+
+using namespace training;
+
+constexpr std::int64_t batch = 4, tokens = 32, d = 256, ff = 4 * d;
+
+struct Run {
+    const char *start;      // of the weights: torch, or N(0, 0.02^2)
+    const char *placement;  // of the norms: pre, post
+    int layers;
+    const char *data;  // fresh or fixed
+    double learning_rate;
+    int warm_up;  // steps until that rate is reached
+};
+
+Stack<float> make_stack(const Run &run, std::uint64_t seed) {
+    BlockShape shape;
+    shape.d = d;
+    shape.ff = ff;
+    shape.pre_norm = std::string(run.placement) == "pre";
+    Stack<float> stack(shape, run.layers);
+    Normal normal(seed);
+    auto uniform = [&normal] { return normal.uniform(); };
+    for (const auto &block : stack.blocks) {
+        if (std::string(run.start) == "torch") {
+            initialize_as_torch(*block, uniform);
+        } else {
+            initialize_normal(block->parameters(), normal, 0.02);
+        }
+    }
+    return stack;
+}
+
+Matrix<float> random_rows(Normal &normal) {
+    Matrix<float> x(batch * tokens, d);
+    x.values = normal.values(batch * tokens * d, 1);
+    return x;
+}
+
+/** Gradient norms of every block before any step. */
+void write_gradients(const Run &run, std::uint64_t seed, Csv &csv) {
+    Stack<float> stack = make_stack(run, seed);
+    Normal normal(seed + 1000);
+    Matrix<float> dy;
+    const Matrix<float> x = random_rows(normal);
+    squared_error(stack.forward(x, tokens), random_rows(normal), dy);
+    stack.backward(dy);
+    for (int layer = 0; layer < run.layers; layer++) {
+        Block<float> &block = *stack.blocks[static_cast<std::size_t>(layer)];
+        csv.line(run.start, run.placement, run.layers, seed, layer, gradient_norm(block.parameters()),
+                 gradient_norm(Parameters<float>{&block.ffn.down.weight}));
+    }
+}
+
+void train(const Run &run, int steps, Csv &csv, Progress &progress) {
+    Stack<float> stack = make_stack(run, 0);
+    Adam<float> adam(stack.parameters());
+    Normal normal(1000);
+    Matrix<float> x, target, dy;
+    for (int step = 0; step < steps && !Progress::is_interrupted(); step++) {
+        if (step == 0 || std::string(run.data) == "fresh") {
+            x = random_rows(normal);
+            target = random_rows(normal);
+        }
+        const double loss = squared_error(stack.forward(x, tokens), target, dy);
+        stack.backward(dy);
+        csv.line(run.start, run.placement, run.layers, run.data, run.learning_rate, run.warm_up, step, loss,
+                 gradient_norm(stack.blocks[0]->parameters()));
+        adam.step(run.learning_rate * std::min(1.0, (step + 1.0) / std::max(1, run.warm_up)));
+        progress.done(run.layers,
+                      std::string("training ") + run.placement + "-LN, " + std::to_string(run.layers) + " layers");
+    }
+}
+
+}  // namespace
+
+void training_stability(const std::filesystem::path &directory, const TrainingOptions &options) {
+    const bool is_quick = options.effort == Effort::quick, is_full = options.effort == Effort::full;
+    const int steps = is_quick ? 20 : 200, seeds = is_quick ? 1 : 3;
+    const std::vector<int> depths = is_quick ? std::vector{6, 12} : std::vector{6, 12, 24, 48};
+    std::vector<int> depths_at_start = depths;
+    depths_at_start.push_back(is_quick ? 24 : 100);
+    std::vector<Run> at_start, runs;
+    for (const char *start : {"torch", "normal"}) {
+        for (const char *placement : {"pre", "post"}) {
+            for (const int layers : depths_at_start) {
+                at_start.push_back({start, placement, layers, "fresh", 0, 0});
+            }
+            for (const int layers : depths) {
+                if (is_full || std::string(start) == "torch") {
+                    runs.push_back({start, placement, layers, "fresh", 1e-4, 0});
+                }
+                if (is_full) {
+                    runs.push_back({start, placement, layers, "fixed", 1e-4, 0});
+                }
+            }
+        }
+    }
+    for (const int layers : is_full ? depths : std::vector<int>{}) {
+        runs.push_back({"torch", "post", layers, "fixed", 1e-5, 0});
+        runs.push_back({"torch", "post", layers, "fixed", 1e-4, 100});
+    }
+    double work = 0;
+    for (const Run &run : at_start) {
+        work += run.layers * seeds;
+    }
+    for (const Run &run : runs) {
+        work += run.layers * steps;
+    }
+    set_threads(options.threads);
+    Progress progress(work);
+    Csv gradients(directory / "training_gradients.csv",
+                  {"start", "placement", "layers", "seed", "layer", "gradient_norm", "ffn_down_gradient_norm"});
+    for (const Run &run : at_start) {
+        for (int seed = 0; seed < seeds && !Progress::is_interrupted(); seed++) {
+            write_gradients(run, static_cast<std::uint64_t>(seed), gradients);
+            progress.done(run.layers, "gradients at the start");
+        }
+    }
+    gradients.close();
+    Csv csv(directory / "training_stability.csv",
+            {"start", "placement", "layers", "data", "learning_rate", "warm_up", "step", "loss", "gradient_norm"});
+    for (const Run &run : runs) {
+        train(run, steps, csv, progress);
+    }
+    csv.close();
+}
+
+}  // namespace experiments
