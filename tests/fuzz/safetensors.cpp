@@ -9,6 +9,7 @@
 #include <string>
 
 #include "halyard/model.hpp"
+#include "safetensors_header.h"
 
 extern "C" {
 
@@ -17,14 +18,8 @@ std::size_t LLVMFuzzerMutate(std::uint8_t *data, std::size_t size, std::size_t m
 
 std::size_t LLVMFuzzerCustomMutator(std::uint8_t *data, std::size_t size, std::size_t max_size, unsigned int seed) {
     size = LLVMFuzzerMutate(data, size, max_size);
-    if (seed % 2 == 0 && size > 8) {
-        // The header ends with its last brace.
-        std::size_t end = size;
-        while (end > 8 && data[end - 1] != '}') {
-            end--;
-        }
-        const std::uint64_t length = end - 8;
-        std::memcpy(data, &length, 8);
+    if (seed % 2 == 0) {
+        fit_header_length(data, size);
     }
     return size;
 }

@@ -1,10 +1,11 @@
 // Writes what the fuzzers begin with: fuzz_seeds MODELS DIRECTORY puts calls of the C API, files of packed weights,
-// GGUF files, safetensors and configurations, these from the folder MODELS, into a folder of DIRECTORY each.
+// GGUF files, safetensors, and configurations and models from the folder MODELS, into a folder of DIRECTORY each.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,6 +23,11 @@ void write(const fs::path &path, const std::string &bytes) {
     if (!file.flush()) {
         throw std::runtime_error("cannot write " + path.string());
     }
+}
+
+std::string read(const fs::path &path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /** All steps of c_api.cpp one after another, plainly, which makes something to work with, and again in other ways. */
@@ -138,7 +144,7 @@ int main(int count, char **arguments) {
             throw std::runtime_error("usage: fuzz_seeds MODELS DIRECTORY");
         }
         const fs::path models = arguments[1], directory = arguments[2];
-        for (const char *target : {"c_api", "config", "gguf", "safetensors", "weights"}) {
+        for (const char *target : {"c_api", "config", "folder", "gguf", "safetensors", "weights"}) {
             fs::create_directories(directory / target);
         }
         write_calls(directory / "c_api");
@@ -157,6 +163,8 @@ int main(int count, char **arguments) {
             if (fs::exists(model.path() / "config.json")) {
                 fs::copy_file(model.path() / "config.json", directory / "config" / model.path().filename(),
                               fs::copy_options::overwrite_existing);
+                write(directory / "folder" / model.path().filename(),
+                      read(model.path() / "config.json") + '\0' + read(model.path() / "model.safetensors"));
             }
         }
     } catch (const std::exception &error) {
