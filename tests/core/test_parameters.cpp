@@ -56,7 +56,7 @@ public:
         }
         for (const Dtype type : all_dtypes) {
             for (const std::int64_t rows :
-                 emulated ? std::vector<std::int64_t>{1, 37} : std::vector<std::int64_t>{1, 5, 37, 150, 300}) {
+                 reduced ? std::vector<std::int64_t>{1, 37} : std::vector<std::int64_t>{1, 5, 37, 150, 300}) {
                 FfnForm form;
                 form.x = form.y = form.up = form.down = type;
                 form.leading = {rows};
@@ -162,7 +162,7 @@ TEST_F(ParametersTest, ChangeNoBitTogether) {
     Calls calls;
     const std::vector<Bits> right = calls.run();
     const std::vector<Parameter> all = all_parameters();
-    for (std::uint64_t seed = 1; seed <= (emulated ? 3 : 20); seed++) {
+    for (std::uint64_t seed = 1; seed <= (reduced ? 3 : 20); seed++) {
         std::string text;
         for (std::size_t i = 0; i < all.size(); i++) {
             const auto &values = all[i].values;
