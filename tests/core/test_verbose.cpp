@@ -113,6 +113,50 @@ TEST(Verbose, ACallHasALineAndEachKernelIfAsked) {
     }
 }
 
+/** A matrix [out, in], packed. */
+class PackedMatrix {
+public:
+    PackedMatrix(std::int64_t out, std::int64_t in, const halyard_quantization &quantization) {
+        Tensor matrix(Dtype::f32, {{out, in}, {}, Placement::ends_at_guard, 0, 0});
+        matrix.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+        halyard_pack_options options{};
+        options.quantization = quantization;
+        EXPECT_EQ(halyard_weights_pack(nullptr, &matrix.view, &options, nullptr, 0, &weights_), HALYARD_OK)
+            << halyard_last_error();
+    }
+    ~PackedMatrix() { halyard_weights_destroy(weights_); }
+    PackedMatrix(const PackedMatrix &) = delete;
+    PackedMatrix &operator=(const PackedMatrix &) = delete;
+
+    const halyard_weights *get() const { return weights_; }
+
+private:
+    halyard_weights *weights_ = nullptr;
+};
+
+TEST(Verbose, ACallSaysHowItsWeightsAreQuantized) {
+    const PackedMatrix symmetric(48, 64, {4, 32, 0, {}}), asymmetric(64, 48, {8, 0, 1, {kDLBfloat, 16, 1}});
+    const PackedMatrix not_quantized(48, 64, {});
+    Tensor x(Dtype::f32, {{3, 64}, {}, Placement::ends_at_guard, 0, 0});
+    Tensor y(Dtype::f32, {{3, 64}, {}, Placement::ends_at_guard, 0, 0});
+    Tensor hidden(Dtype::f32, {{3, 48}, {}, Placement::ends_at_guard, 0, 0});
+    x.fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
+    const auto operands_of = [](const auto &call) {
+        const std::vector<Fields> written = lines_of([&] { ASSERT_EQ(call(), HALYARD_OK) << halyard_last_error(); });
+        return level() > 0 && is_whole(written.back()) ? written.back()[3] : "";
+    };
+    const auto expected = [](const std::string &operands) { return level() > 0 ? operands : ""; };
+    EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &x.view, symmetric.get(), nullptr, &hidden.view); }),
+              expected("x:f32:3x64 y:f32:3x48 weights:4bit:group32:plain:f16"));
+    EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &hidden.view, asymmetric.get(), nullptr, &y.view); }),
+              expected("x:f32:3x48 y:f32:3x64 weights:8bit:group0:zero:bf16"));
+    EXPECT_EQ(
+        operands_of([&] { return halyard_ffn(nullptr, &x.view, symmetric.get(), asymmetric.get(), nullptr, &y.view); }),
+        expected("x:f32:3x64 y:f32:3x64 up:4bit:group32:plain:f16 down:8bit:group0:zero:bf16"));
+    EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &x.view, not_quantized.get(), nullptr, &hidden.view); }),
+              expected("x:f32:3x64 y:f32:3x48"));
+}
+
 TEST(Verbose, ARefusedCallSaysSo) {
     const Norm norm;
     DLTensor without_shape = *norm.invocation.arguments[0];
