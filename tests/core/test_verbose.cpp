@@ -10,6 +10,7 @@
 
 #include "operations/isas.h"
 #include "support/invocation.h"
+#include "support/stack.h"
 #include "support/test_scale.h"
 
 namespace halyard::tests {
@@ -155,6 +156,51 @@ TEST(Verbose, ACallSaysHowItsWeightsAreQuantized) {
         expected("x:f32:3x64 y:f32:3x64 up:4bit:group32:plain:f16 down:8bit:group0:zero:bf16"));
     EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &x.view, not_quantized.get(), nullptr, &hidden.view); }),
               expected("x:f32:3x64 y:f32:3x48"));
+}
+
+TEST(Verbose, BlocksAndStacksSayHowTheirWeightsAreQuantized) {
+    BlockTensors tensors(preset_block("llama"));
+    tensors.weights.quantization = {8, 64, 0, {}};
+    halyard_block *block = nullptr;
+    ASSERT_EQ(halyard_block_create(nullptr, &tensors.form.config, &tensors.weights, &block), HALYARD_OK)
+        << halyard_last_error();
+    const std::int64_t width = tensors.form.config.hidden_size;
+    Tensor x(Dtype::f32, compact_form({2, width})), y(Dtype::f32, compact_form({2, width}));
+    x.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+    Tensor table(Dtype::f32, compact_form({5, width})), logits(Dtype::f32, compact_form({5}));
+    table.fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
+    halyard_stack_config config{};
+    config.vocab_size = 5;
+    config.hidden_size = width;
+    halyard_stack_weights weights{};
+    weights.embed_tokens = &table.view;
+    weights.quantization = {4, 32, 1, {}};
+    halyard_stack *stack = nullptr;
+    const halyard_block *const blocks[] = {block};
+    ASSERT_EQ(halyard_stack_create(nullptr, &config, &weights, blocks, 1, &stack), HALYARD_OK) << halyard_last_error();
+    const IdTensor ids(Ids{1, 2});
+
+    const std::vector<Fields> written = lines_of([&] {
+        EXPECT_EQ(halyard_block_forward(nullptr, block, &x.view, nullptr, 0, nullptr, &y.view), HALYARD_OK);
+        EXPECT_EQ(halyard_stack_forward(nullptr, stack, &ids.view, nullptr, nullptr, nullptr, &logits.view), HALYARD_OK)
+            << halyard_last_error();
+    });
+    halyard_stack_destroy(stack);
+    halyard_block_destroy(block);
+    std::vector<std::string> calls;
+    for (const Fields &line : written) {
+        EXPECT_TRUE(is_whole(line));
+        if (line[1] == "call") {
+            calls.push_back(line[3]);
+        }
+    }
+    ASSERT_EQ(calls.size(), level() > 0 ? 2u : 0u);
+    if (level() > 0) {
+        const std::string rows = "f32:2x" + std::to_string(width), form = ":8bit:group64:plain:f16";
+        EXPECT_EQ(calls[0], "x:" + rows + " y:" + rows + " qkv" + form + " o" + form + " up" + form + " down" + form);
+        EXPECT_EQ(calls[1], "blocks[0].qkv" + form + " blocks[0].o" + form + " blocks[0].up" + form +
+                                " blocks[0].down" + form + " lm_head:4bit:group32:zero:f16 logits:f32:5");
+    }
 }
 
 TEST(Verbose, ARefusedCallSaysSo) {
