@@ -15,7 +15,8 @@ public:
     /** Inputs of a row of a panel. */
     int inputs() const { return code_row_inputs(bits_); }
 
-    /** The weight. `zero` is code_raise() too large; where it is undefined it is 0, and `offset` is too large instead. */
+    /** The weight q * scale + offset, where q is the quantized value less its zero point. `zero` is raised by code_raise(), as q
+     *  is. An undefined `zero` stands for 0, and then `offset` makes up for the raised q. */
     Halide::Expr weight(const Halide::Expr &word, const Halide::Expr &input, const Halide::Expr &zero,
                         const Halide::Expr &scale, const Halide::Expr &offset) const {
         using namespace Halide;
@@ -36,7 +37,8 @@ public:
         return fused(code, scale, lowered(offset, fused(-more, scale, offset)));
     }
 
-    /** a * b + c, rounded once. Of a plain sum that may become of it LLVM would also change the order of what it adds to. */
+    /** a * b + c, rounded once. It calls LLVM's fma: where LLVM may contract a plain product and sum, it may also change the order
+     *  in which the result is added to others. */
     Halide::Expr fused(const Halide::Expr &a, const Halide::Expr &b, const Halide::Expr &c) const {
         using namespace Halide;
         return target_.arch != Target::X86 || target_.has_feature(Target::FMA)

@@ -153,25 +153,6 @@ public:
         return y / (y + 2.0f);
     }
 
-    /** erf(x): an odd polynomial for |x| < 0.75, and 1 - 2Φ(-√2|x|) with the sign of x beyond. Error 2.5.
-     * erf(±0) = ±0, erf(±inf) = ±1. A building block for tests and tables, not for hot loops. */
-    Expr erf(Expr v) const {
-        Gauss g = gauss(v * 1.41421356f);
-        Expr magnitude = fma(times_gauss(mills_numerator(g.z), g) / mills_denominator(g.z), g.scale * -2.0f, 1.0f);
-        Expr large = float_of(bits(magnitude) | sign_bit(v));
-        Expr small = v * polynomial(v * v, {1.12837911f, -0.376121193f, 0.112765558f, -0.0265071746f, 0.0044709472f,
-                                            -0.000231676764f});
-        return Halide::select(absolute(v) < 0.75f, small, large);
-    }
-
-    /** Φ(x), the standard normal distribution function: Φ(-z) = e^(-z²/2)·R(z) for x = -z < 0, and 1 - Φ(-z) for x = z,
-     * with R, Mills' ratio over √(2π), a rational of degree 4/5. Error 4 for x >= -2 (baseline 5.25), 8.5 below.
-     * normal_cdf(-inf) = 0, normal_cdf(inf) = 1. */
-    Expr normal_cdf(Expr v) const {
-        Gauss g = gauss(v);
-        return mirrored(v, times_gauss(mills_numerator(g.z), g) / mills_denominator(g.z), g.scale);
-    }
-
     /** max(0, x). Exact; NaN stays NaN, relu(-0) = -0. */
     Expr relu(Expr x) const { return at_least(x, 0.0f); }
 
@@ -436,6 +417,7 @@ private:
 
     Expr times_gauss(const Expr &a, const Gauss &g) const { return result == DType::f32 ? fma(a, g.q, a) : a * g.q; }
 
+    // R is Mills' ratio over √(2π), so that Φ(-z) = e^(-z²/2)·R(z): a rational of degree 4/5,
     // R(z) = numerator/denominator/gauss_unit. Both carry a common factor of 1.203125 (the numerator gauss_unit
     // besides, for the tail beyond 2^-126), which makes the roundings smallest where GELU is a little less than a power
     // of two.

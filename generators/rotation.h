@@ -4,7 +4,7 @@
 //     y0 = x0 cos - x1 sin      y1 = x1 cos + x0 sin.
 //
 // Error of f32, against the exact cosine and sine, in units of u |x| with u = 2^-24 and |x| = hypot(x0, x1): the
-// table's entries err by at most u/2 each (and what float64 angles err by, see runtime/rope_table.h), which makes at
+// table's entries err by at most u/2 each (and what float64 angles err by, see runtime/core/handles/rope_table.h), which makes at
 // most sqrt(1/2); two products and a sum, or a product and a fused multiply-add, each round once: at most 1 for the
 // products together and 1 for the sum. So |y - exact| <= 2.71 * 2^-24 * |x|, which is 1.36 ULP of the pair's norm at
 // most, plus the smallest denormal. Whatever is stored in 16 bits is rounded once more.

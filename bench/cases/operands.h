@@ -1,5 +1,5 @@
-// Makes the operands of the rows that are no tensors of rows, and what should come out: a layer, attention, a transformer block,
-// a model; and calls the library on them.
+// Operands, expected results and calls for the benchmark rows of layers, attention, transformer blocks and models. Their
+// operands are matrices, caches and whole models, where other rows have tensors alone.
 #ifndef HALYARD_BENCH_CASES_OPERANDS_H
 #define HALYARD_BENCH_CASES_OPERANDS_H
 

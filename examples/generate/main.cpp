@@ -23,13 +23,12 @@ struct Arguments {
     std::int64_t max_new_tokens = 32;
     std::optional<std::int64_t> max_positions;
     int threads = 0;
-    std::string cache_dtype = "auto", device = "cpu";
+    std::string cache_dtype = "auto", device = "cpu", isa = "auto", products = "auto", dtype = "f32";
     bool ignore_eos = false;
     halyard::SamplingOptions sampling;
 };
 
-const std::map<std::string, std::optional<DLDataType>> cache_dtypes = {
-    {"auto", std::nullopt},  // the model's
+const std::map<std::string, DLDataType> dtypes = {
     {"f32", halyard::element<float>::dtype},
     {"f16", halyard::element<halyard::f16>::dtype},
     {"bf16", halyard::element<halyard::bf16>::dtype},
@@ -79,6 +78,48 @@ std::optional<DLDevice> device_named(const std::string &name) {
     return DLDevice{kDLCUDA, static_cast<int>(*ordinal)};
 }
 
+std::vector<halyard::Isa> supported_isas() {
+    std::vector<halyard::Isa> all;
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        const auto isa = static_cast<halyard::Isa>(halyard_isa_at(i));
+        if (halyard::supported(isa)) {
+            all.push_back(isa);
+        }
+    }
+    return all;
+}
+
+/// Checks --isa.
+std::string isa_or_auto(const std::string &name) {
+    std::string names = "auto";
+    for (const halyard::Isa isa : supported_isas()) {
+        if (name == halyard::to_string(isa)) {
+            return "";
+        }
+        names += std::string(", ") + halyard::to_string(isa);
+    }
+    return name == "auto" ? "" : "'" + name + "' is not one of " + names + ", which run here";
+}
+
+/// A context as the options ask for it.
+halyard::Context make_context(const Arguments &arguments) {
+    halyard::Context context;
+    context.set_num_threads(arguments.threads);
+    for (const halyard::Isa isa : supported_isas()) {
+        if (arguments.isa == halyard::to_string(isa)) {
+            context.set_max_isa(isa);
+            if (context.isa() != isa) {
+                throw std::invalid_argument("--isa: HALYARD_MAX_ISA allows " +
+                                            std::string(halyard::to_string(context.isa())) + " at most");
+            }
+        }
+    }
+    if (arguments.products != "auto") {
+        context.set_products(arguments.products == "full" ? halyard::Products::full : halyard::Products::storage);
+    }
+    return context;
+}
+
 /// The ids in `text`, all in a vocabulary of this size.
 std::vector<std::int64_t> prompt_of(const std::string &text, std::int64_t vocab_size) {
     std::vector<std::int64_t> ids;
@@ -121,6 +162,20 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("--cache-dtype", arguments.cache_dtype,
                    "f32, f16 or bf16: how keys and values are kept; auto: as the embedding")
         ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
+    app.add_option(
+           "--dtype", arguments.dtype,
+           "f32, f16 or bf16: what the quantized weights of a GGUF file become; f16 and bf16 round them and take "
+           "half the memory")
+        ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+    app.add_option("--isa", arguments.isa,
+                   "the instruction set, as avx2 or neon; auto: the best that this processor has and HALYARD_MAX_ISA "
+                   "allows")
+        ->check(isa_or_auto);
+    app.add_option(
+           "--products", arguments.products,
+           "storage: a model in bf16 rounds to bf16 what it multiplies; full: it rounds nothing between products; "
+           "auto: as HALYARD_PRODUCTS says, else storage")
+        ->check(CLI::IsMember({"auto", "storage", "full"}));
     app.add_option("--device", arguments.device, "cpu, or cuda or cuda:N for an NVIDIA GPU")
         ->check([](const std::string &name) { return device_named(name) ? "" : "must be cpu, cuda or cuda:N"; });
     app.add_option("--threads", arguments.threads, "0 for all processors")->check(integer(0, 256));
@@ -178,18 +233,19 @@ void generate(const Arguments &arguments) {
         throw std::invalid_argument("--prompt-ids: the prompt has " + std::to_string(prompt_size) +
                                     " tokens, and there are " + std::to_string(positions) + " positions");
     }
-    halyard::Context context;
-    context.set_num_threads(arguments.threads);
+    const halyard::Context context = make_context(arguments);
     halyard::LoadOptions options;
     options.context = context;
     options.max_positions = positions;
     options.device = *device_named(arguments.device);
+    options.unpacked_dtype = dtypes.at(arguments.dtype);
     options.progress = show_progress;
 
     const Clock loading;
     const auto model = halyard::Model::load(arguments.model, options);
     const double load_seconds = loading.seconds();
-    auto cache = model.make_cache(0, cache_dtypes.at(arguments.cache_dtype));
+    const auto cache_dtype = dtypes.find(arguments.cache_dtype);
+    auto cache = model.make_cache(0, cache_dtype != dtypes.end() ? std::optional(cache_dtype->second) : std::nullopt);
     std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));
     const auto &ends = model.config().eos_token_ids;
 

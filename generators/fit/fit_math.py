@@ -115,9 +115,6 @@ def exponentials():
     x = chebyshev(-0.5005, 0.5005)
     show("2^f, |f| <= 1/2 (GELUs, derivatives)", x, 2**x, 2**-x, 5, {0: 1.0})
     show("4^f, |f| <= 1/2 (swish)", x, 4**x, 4**-x, 7, {0: 1.0})
-    x = chebyshev(1e-3, 0.76)
-    f = evaluate(mp.erf, x)
-    show("erf, |x| < 0.75", x, f, 1 / f, range(1, 12, 2))
 
 
 def gaussians():

@@ -24,6 +24,8 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     if (check.failed()) {
         return call;
     }
+    check.record("", "up", *up);
+    check.record("", "down", *down);
     check_same_device(check, call.x, "up", *up);
     check_same_device(check, call.x, "down", *down);
     check_width(check, call.x, up->in_features, "the in_features of up");

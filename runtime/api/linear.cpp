@@ -18,6 +18,7 @@ LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights
     if (check.failed()) {
         return call;
     }
+    check.record("", "weights", *weights);
     check_same_device(check, call.x, "weights", *weights);
     check_width(check, call.x, weights->in_features, "the in_features of weights");
     check_width(check, call.y, weights->out_features, "the out_features of weights");

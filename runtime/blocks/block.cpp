@@ -30,6 +30,13 @@ void run_cast(Checker &check, const halyard_context *context, const View &x, con
     run_call(check, context, &Backend::elementwise, {x, y});
 }
 
+void record_weights(Checker &check, const char *prefix, const halyard_block &block) {
+    check.record(prefix, "qkv", *block.qkv);
+    check.record(prefix, "o", *block.o);
+    check.record(prefix, "up", *block.up);
+    check.record(prefix, "down", *block.down);
+}
+
 void check_sequences(Checker &check, const CachedSequences &sequences) {
     if (check.failed() || !sequences.cache) {
         return;
@@ -226,6 +233,7 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
         return check.fail(HALYARD_INVALID_ARGUMENT,
                           "x has rank %d, but must be [T, hidden_size] or [batch, T, hidden_size]", xs.rank);
     }
+    record_weights(check, "", *block);
     check_device(check, "block", block->device, "x", device_of(xs));
     check_width(check, xs, block->config.hidden_size, "the hidden_size of block");
     const CachedSequences cached = {cache, sequences, xs.rank == 3 ? xs.shape[0] : 1};

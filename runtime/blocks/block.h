@@ -48,6 +48,9 @@ halyard_weights *pack_matrix(Checker &check, const halyard_context *context, con
 
 // ---- Calls ----
 
+/** Says in the line of a call how the matrices of a block are quantized. `prefix` is put before their names. */
+void record_weights(Checker &check, const char *prefix, const halyard_block &block);
+
 /** Refuses sequences that are out of range or not distinct. */
 void check_sequences(Checker &check, const CachedSequences &sequences);
 

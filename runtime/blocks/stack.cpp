@@ -266,6 +266,8 @@ halyard_status halyard_stack_forward(const halyard_context *context, const halya
     if (check.failed() || check_ids.failed()) {
         return check.failed() ? check.status() : check_ids.status();
     }
+    record_weights(check, "blocks[0].", *stack->blocks[0]);
+    check.record("", "lm_head", *stack->lm_head);
     const View logits_view = check_logits(check, logits, ids, o.all_logits != 0, stack->config.vocab_size);
     if (!check.failed() && ids.batch > 0 && ids.tokens == 0 && !o.all_logits) {
         check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no tokens, so there is no last one to give logits of");

@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "core/dispatch.h"
+#include "core/handles/weights.h"
 #include "core/overlap.h"
 
 namespace halyard {
@@ -171,6 +172,12 @@ void Checker::end_unusual() {
     }
     if (is_recorded_) {
         record_.end(function_, context_, status_);
+    }
+}
+
+void Checker::record_quantized(const char *prefix, const char *name, const halyard_weights &weights) {
+    if (weights.codes) {
+        record_.add_quantized(prefix, name, weights.codes);
     }
 }
 

@@ -88,6 +88,13 @@ public:
     /** The context of the call, for its line (verbose.h); null: the defaults. */
     void set_context(const halyard_context *context) { context_ = context; }
 
+    /** Says in the call's line how weights are quantized, if they are. `prefix` is put before their name. */
+    void record(const char *prefix, const char *name, const halyard_weights &weights) {
+        if (is_recorded_) {
+            record_quantized(prefix, name, weights);
+        }
+    }
+
     bool failed() const { return status_ != HALYARD_OK; }
     halyard_status status() const { return status_; }
 
@@ -134,6 +141,7 @@ private:
     bool is_unusual() const { return is_recorded_ | !before_.is_default(); }
     [[gnu::cold]] void begin_unusual();
     [[gnu::cold]] void end_unusual();
+    [[gnu::cold]] void record_quantized(const char *prefix, const char *name, const halyard_weights &weights);
 
     const FloatingPoint before_ = FloatingPoint::now();
     const bool is_recorded_ = verbose_level > 0;

@@ -93,7 +93,8 @@ struct Machine {
 
 HALYARD_AT_LOAD const Machine machine;
 
-/** Of one of `which` that the processor says of `isa`; the system is asked about no other. */
+/** Whether `isa` may be used: the processor says so in `which`, and the system permits it. The system is asked only where the
+ *  processor says so. */
 bool usable(const bool (&which)[isa_count], halyard_isa isa) {
     return which[index_of(isa)] && system_permits(isa);
 }

@@ -128,23 +128,6 @@ inline void store_codes(const CodeLayout &layout, const uint8_t (*codes)[panel_w
     }
 }
 
-// ---- values, one by one: for whatever is not hot ----
-
-/** a * b + c, rounded once, without the instruction. a * b has at most 53 bits. */
-inline float fused_multiply_add(float a, float b, float c) {
-    const double product = static_cast<double>(a) * b, sum = product + c;
-    // To odd, so that the second rounding is that of the exact sum.
-    const double back = sum - product, error = (product - (sum - back)) + (c - back);
-    uint64_t bits;
-    memcpy(&bits, &sum, 8);
-    if ((error > 0 || error < 0) && bits % 2 == 0) {
-        bits = (error > 0) == (sum > 0) ? bits + 1 : bits - 1;
-    }
-    double odd;
-    memcpy(&odd, &bits, 8);
-    return static_cast<float>(odd);
-}
-
 /** A stored number as f32. */
 inline float widened(DType dtype, const void *stored) {
     uint32_t bits = 0;
@@ -160,37 +143,6 @@ inline float widened(DType dtype, const void *stored) {
     const uint32_t sign = bits >> 15 << 31, magnitude = (bits & 0x7fff) << 13;
     const float finite = as_float(magnitude) * 0x1p112f;  // the exponent's bias is another
     return magnitude >= 0x0f800000 ? as_float(sign | magnitude | 0x7f800000) : sign != 0 ? -finite : finite;
-}
-
-/** What an element of a k block stands for. */
-inline float code_value(const CodeLayout &layout, const CodeBlock<const char> &block, int64_t input, int column) {
-    const int row_inputs = code_row_inputs(layout.bits);
-    uint32_t word;
-    memcpy(&word, block.codes + (input / row_inputs * panel_width + column) * 4, 4);
-    const auto code = static_cast<int>(word >> code_shift(layout.bits, static_cast<int>(input % row_inputs)) &
-                                       ((1u << layout.bits) - 1));
-    const ScaleParts parts = layout.scale_parts(block.inputs);
-    const int64_t group = input / layout.block_group() * panel_width + column;
-    const int64_t wide = layout.two_levels() ? input / super_group * panel_width + column : group;
-    const auto number = [&](int64_t part) {
-        return widened(layout.scale_dtype, block.scales + part + wide * size_of(layout.scale_dtype));
-    };
-    const auto byte = [&](int64_t part) { return static_cast<uint8_t>(block.scales[part + group]); };
-    const float scale = number(parts.scales);
-    switch (layout.kind) {
-    case ScaleKind::plain:
-        return fused_multiply_add(static_cast<float>(code - layout.code_of_zero()), scale, 0.0f);
-    case ScaleKind::zero:
-        return fused_multiply_add(static_cast<float>(code - byte(parts.zeros)), scale, 0.0f);
-    case ScaleKind::minimum:
-        return fused_multiply_add(static_cast<float>(code), scale, number(parts.minima));
-    case ScaleKind::two_levels:
-        return fused_multiply_add(static_cast<float>(code), scale * byte(parts.factors),
-                                  -(number(parts.minima) * byte(parts.zeros)));
-    default:
-        return fused_multiply_add(static_cast<float>(code - layout.code_of_zero()),
-                                  scale * static_cast<int8_t>(byte(parts.factors)), 0.0f);
-    }
 }
 
 }  // namespace halyard

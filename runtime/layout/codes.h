@@ -10,7 +10,7 @@ namespace halyard {
 /** What is stored for a group of inputs, see layout/code_panels.h; in the order of halyard_scale_kind. */
 enum class ScaleKind : uint8_t { plain, zero, minimum, two_levels, two_levels_signed };
 
-/** Inputs that have one d, of scales of two levels. */
+/** Inputs of a super-block: scales of two levels have one d for each. */
 constexpr int super_group = 256;
 
 /** Inputs of a row of a panel of codes of 8 or 4 bits, which has a word for each column. */
@@ -25,8 +25,9 @@ constexpr Index code_shift(int bits, const Index &input) {
     return bits == 8 ? input * 8 : input % 4 * 8 + input / 4 * 4;
 }
 
-/** The bit of a float from which on kernels lay codes over its mantissa, and what that makes them larger by. Times a scale in
- *  16 bits, the sum of that and a zero is exact, also where it is 16 times as large. */
+/** Kernels make a float of a quantized value q by setting it into the mantissa of a constant, code_raise(), from bit
+ *  code_place() on: the float is code_raise() + q. The zero point is raised by the same constant. A zero
+ *  point that is raised by this or by 16 times as much has an exact f32 product with a scale of 16 bits. */
 constexpr int code_place(int bits) {
     return bits == 8 ? 15 : 16;
 }
@@ -34,8 +35,8 @@ constexpr float code_raise(int bits) {
     return static_cast<float>(1 << (23 - code_place(bits)));
 }
 
-/** What scales are expanded to before products and widening: for each group of inputs and panel three vectors of f32, with
- *  which a weight is fma(code - zero, scale, offset), rounded once. */
+/** The vectors to which scales are expanded before kernels multiply or widen quantized weights: three of f32 for each group of
+ *  inputs of a panel. A weight is fma(q - zero, scale, offset), rounded once. */
 enum ScaleVector { scale_zero, scale_scale, scale_offset, scale_vectors };
 
 }  // namespace halyard

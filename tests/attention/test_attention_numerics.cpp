@@ -313,6 +313,44 @@ TEST(AttentionBits, CachesOf16BitsRoundOnce) {
     }
 }
 
+// With queries, keys and values in bf16, a cache of bf16 gives the bits of a call without one where products round, and a cache
+// of f32 those of a call without one where they do not.
+TEST(AttentionBits, CachesOfBfloat16AndFloat32) {
+    for (const bool norm_and_rope : {false, true}) {
+        AttentionForm form;
+        form.q = form.k = form.v = Dtype::bf16;
+        form.queries = form.keys = 530;
+        form.heads = 4;
+        form.kv_heads = 2;
+        form.head_dim = 40;
+        form.norm = norm_and_rope;
+        form.rotary_dim = norm_and_rope ? 32 : 0;
+        AttentionCase call(form);
+        for (const halyard_isa isa : supported_isas()) {
+            const Context full(isa, 2), storage(isa, 2);
+            ASSERT_EQ(halyard_context_set_products(full.get(), HALYARD_PRODUCTS_FULL), HALYARD_OK);
+            ASSERT_EQ(halyard_context_set_products(storage.get(), HALYARD_PRODUCTS_STORAGE), HALYARD_OK);
+            const auto cached = [&](Dtype type, const Context &context) {
+                const Cache cache = make_cache(type, 1, 2, 40, 530);
+                call.y.clear();
+                for (std::int64_t first = 0, count = 528; first < form.keys; first += count, count = 1) {
+                    EXPECT_EQ(call.run_cached(context.get(), cache.get(), first, count, call.y), HALYARD_OK)
+                        << halyard_last_error();
+                }
+                return call.y.all_bits();
+            };
+            const std::vector<std::uint32_t> in_full = bits_of(call, full.get()),
+                                             rounded = bits_of(call, storage.get());
+            EXPECT_TRUE(same_bits(Dtype::f32, in_full, cached(Dtype::f32, full))) << halyard_isa_name(isa);
+            EXPECT_TRUE(same_bits(Dtype::f32, in_full, cached(Dtype::f32, storage))) << halyard_isa_name(isa);
+            EXPECT_TRUE(same_bits(Dtype::f32, rounded, cached(Dtype::bf16, storage))) << halyard_isa_name(isa);
+            // A cache of bf16 rounds keys after norm and rotation, and changes nothing without these.
+            EXPECT_EQ(in_full == cached(Dtype::bf16, full), !norm_and_rope) << halyard_isa_name(isa);
+            EXPECT_NE(in_full, rounded) << halyard_isa_name(isa);
+        }
+    }
+}
+
 TEST(AttentionBits, WhatACacheForgetsIsGone) {
     const Context context(supported_isas().back(), 2);
     AttentionForm form;

@@ -52,7 +52,7 @@ Real frequency(const halyard_rope_options &o, std::int64_t pair) {
     }
 }
 
-/** By how much an angle may be wrong (runtime/rope_table.h). */
+/** By how much an angle may be wrong (runtime/core/handles/rope_table.h). */
 double angle_error(std::int64_t position) {
     return 0x1p-50 + static_cast<double>(position) * 0x1p-58;
 }

@@ -10,6 +10,7 @@
 
 #include "operations/isas.h"
 #include "support/invocation.h"
+#include "support/stack.h"
 #include "support/test_scale.h"
 
 namespace halyard::tests {
@@ -110,6 +111,95 @@ TEST(Verbose, ACallHasALineAndEachKernelIfAsked) {
         const Fields &kernel = written.front();
         EXPECT_EQ(Fields(kernel.begin() + 1, kernel.end() - 1),
                   (Fields{"kernel", "rms_norm_weight", "f32", isa, "x:3x64 weight:64 y:3x64"}));
+    }
+}
+
+/** A matrix [out, in], packed. */
+class PackedMatrix {
+public:
+    PackedMatrix(std::int64_t out, std::int64_t in, const halyard_quantization &quantization) {
+        Tensor matrix(Dtype::f32, {{out, in}, {}, Placement::ends_at_guard, 0, 0});
+        matrix.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+        halyard_pack_options options{};
+        options.quantization = quantization;
+        EXPECT_EQ(halyard_weights_pack(nullptr, &matrix.view, &options, nullptr, 0, &weights_), HALYARD_OK)
+            << halyard_last_error();
+    }
+    ~PackedMatrix() { halyard_weights_destroy(weights_); }
+    PackedMatrix(const PackedMatrix &) = delete;
+    PackedMatrix &operator=(const PackedMatrix &) = delete;
+
+    const halyard_weights *get() const { return weights_; }
+
+private:
+    halyard_weights *weights_ = nullptr;
+};
+
+TEST(Verbose, ACallSaysHowItsWeightsAreQuantized) {
+    const PackedMatrix symmetric(48, 64, {4, 32, 0, {}}), asymmetric(64, 48, {8, 0, 1, {kDLBfloat, 16, 1}});
+    const PackedMatrix not_quantized(48, 64, {});
+    Tensor x(Dtype::f32, {{3, 64}, {}, Placement::ends_at_guard, 0, 0});
+    Tensor y(Dtype::f32, {{3, 64}, {}, Placement::ends_at_guard, 0, 0});
+    Tensor hidden(Dtype::f32, {{3, 48}, {}, Placement::ends_at_guard, 0, 0});
+    x.fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
+    const auto operands_of = [](const auto &call) {
+        const std::vector<Fields> written = lines_of([&] { ASSERT_EQ(call(), HALYARD_OK) << halyard_last_error(); });
+        return level() > 0 && is_whole(written.back()) ? written.back()[3] : "";
+    };
+    const auto expected = [](const std::string &operands) { return level() > 0 ? operands : ""; };
+    EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &x.view, symmetric.get(), nullptr, &hidden.view); }),
+              expected("x:f32:3x64 y:f32:3x48 weights:4bit:group32:plain:f16"));
+    EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &hidden.view, asymmetric.get(), nullptr, &y.view); }),
+              expected("x:f32:3x48 y:f32:3x64 weights:8bit:group0:zero:bf16"));
+    EXPECT_EQ(
+        operands_of([&] { return halyard_ffn(nullptr, &x.view, symmetric.get(), asymmetric.get(), nullptr, &y.view); }),
+        expected("x:f32:3x64 y:f32:3x64 up:4bit:group32:plain:f16 down:8bit:group0:zero:bf16"));
+    EXPECT_EQ(operands_of([&] { return halyard_linear(nullptr, &x.view, not_quantized.get(), nullptr, &hidden.view); }),
+              expected("x:f32:3x64 y:f32:3x48"));
+}
+
+TEST(Verbose, BlocksAndStacksSayHowTheirWeightsAreQuantized) {
+    BlockTensors tensors(preset_block("llama"));
+    tensors.weights.quantization = {8, 64, 0, {}};
+    halyard_block *block = nullptr;
+    ASSERT_EQ(halyard_block_create(nullptr, &tensors.form.config, &tensors.weights, &block), HALYARD_OK)
+        << halyard_last_error();
+    const std::int64_t width = tensors.form.config.hidden_size;
+    Tensor x(Dtype::f32, compact_form({2, width})), y(Dtype::f32, compact_form({2, width}));
+    x.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+    Tensor table(Dtype::f32, compact_form({5, width})), logits(Dtype::f32, compact_form({5}));
+    table.fill([](std::int64_t row, std::int64_t i) { return bell(2, row, i); });
+    halyard_stack_config config{};
+    config.vocab_size = 5;
+    config.hidden_size = width;
+    halyard_stack_weights weights{};
+    weights.embed_tokens = &table.view;
+    weights.quantization = {4, 32, 1, {}};
+    halyard_stack *stack = nullptr;
+    const halyard_block *const blocks[] = {block};
+    ASSERT_EQ(halyard_stack_create(nullptr, &config, &weights, blocks, 1, &stack), HALYARD_OK) << halyard_last_error();
+    const IdTensor ids(Ids{1, 2});
+
+    const std::vector<Fields> written = lines_of([&] {
+        EXPECT_EQ(halyard_block_forward(nullptr, block, &x.view, nullptr, 0, nullptr, &y.view), HALYARD_OK);
+        EXPECT_EQ(halyard_stack_forward(nullptr, stack, &ids.view, nullptr, nullptr, nullptr, &logits.view), HALYARD_OK)
+            << halyard_last_error();
+    });
+    halyard_stack_destroy(stack);
+    halyard_block_destroy(block);
+    std::vector<std::string> calls;
+    for (const Fields &line : written) {
+        EXPECT_TRUE(is_whole(line));
+        if (line[1] == "call") {
+            calls.push_back(line[3]);
+        }
+    }
+    ASSERT_EQ(calls.size(), level() > 0 ? 2u : 0u);
+    if (level() > 0) {
+        const std::string rows = "f32:2x" + std::to_string(width), form = ":8bit:group64:plain:f16";
+        EXPECT_EQ(calls[0], "x:" + rows + " y:" + rows + " qkv" + form + " o" + form + " up" + form + " down" + form);
+        EXPECT_EQ(calls[1], "blocks[0].qkv" + form + " blocks[0].o" + form + " blocks[0].up" + form +
+                                " blocks[0].down" + form + " lm_head:4bit:group32:zero:f16 logits:f32:5");
     }
 }
 

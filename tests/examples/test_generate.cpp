@@ -3,9 +3,12 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <sstream>
 #include <string>
+#include <tuple>
 
 #include "support/files.h"
+#include "support/gguf_model.h"
 
 namespace halyard::tests {
 namespace {
@@ -17,11 +20,11 @@ struct Result {
     std::string tokens, messages;
 };
 
-Result generate(const std::string &arguments, const std::string &to = "") {
+Result generate(const std::string &arguments, const std::string &to = "", const std::string &environment = "") {
     const TemporaryFolder folder;
     const std::string out = to.empty() ? (folder / "out").string() : to, err = (folder / "err").string();
-    const std::string command =
-        HALYARD_EMULATOR " \"" HALYARD_GENERATE "\" " + arguments + " >\"" + out + "\" 2>\"" + err + "\"";
+    const std::string command = "env " + environment + " " + HALYARD_EMULATOR " \"" HALYARD_GENERATE "\" " + arguments +
+                                " >\"" + out + "\" 2>\"" + err + "\"";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, to.empty() ? read_text(out) : "", read_text(err)};
 }
@@ -104,10 +107,100 @@ TEST(Generate, TakesNumbersInDecimalOnly) {
     for (const std::string device : {"", "gpu", "cuda:", "cuda:01", "cuda:-1", "cuda:1000", "cpu:0"}) {
         EXPECT_TRUE(refused(prompt + option("--device", device), "--device: must be cpu, cuda or cuda:N"));
     }
-    EXPECT_EQ(generate(prompt + " --cache-dtype f64").status, 1);
+    for (const std::string name : {"--cache-dtype", "--dtype", "--products"}) {
+        for (const std::string word : {"", "f64", "F32", "bf16,f32"}) {
+            EXPECT_EQ(generate(prompt + option(name, word)).status, 1) << name << " " << word;
+        }
+    }
+    for (const std::string word : {"", "avx", "AVX2", "neon,avx2", "300"}) {
+        const Result result = generate(prompt + option("--isa", word));
+        EXPECT_EQ(result.status, 1) << word;
+        EXPECT_EQ(result.messages.find("generate: --isa: '" + word + "' is not one of auto, "), 0u) << result.messages;
+    }
     EXPECT_EQ(generate(prompt + " 1").status, 1);
     EXPECT_EQ(generate(prompt + " --unknown 1").status, 1);
     EXPECT_EQ(generate(model).status, 1);
+}
+
+/** How many lines that HALYARD_VERBOSE writes begin with `fields` and contain `other`. */
+int lines_with(const Result &result, const std::string &fields, const std::string &other = "") {
+    int count = 0;
+    std::istringstream lines(result.messages);
+    for (std::string line; std::getline(lines, line);) {
+        const bool begins = line.find("halyard_verbose," + fields) == 0;
+        count += begins && line.find(other) != std::string::npos ? 1 : 0;
+    }
+    return count;
+}
+
+TEST(Generate, RunsOnTheInstructionSetThatIsAsked) {
+    const std::string few = prompt + " --max-new-tokens 2 --isa ", forward = "call,halyard_stack_forward,";
+    std::string weakest;
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        if (halyard_isa_supported(halyard_isa_at(i)) == 0) {
+            continue;
+        }
+        const std::string name = halyard_isa_name(halyard_isa_at(i));
+        const Result result = generate(few + name, "", "HALYARD_VERBOSE=1");
+        EXPECT_EQ(result.status, 0) << result.messages;
+        EXPECT_EQ(result.tokens, "6 9\n") << name;
+        EXPECT_EQ(lines_with(result, forward), 2) << result.messages;
+        EXPECT_EQ(lines_with(result, forward, "," + name + ","), 2) << result.messages;
+        if (weakest.empty()) {
+            weakest = name;
+            continue;
+        }
+        const Result capped = generate(few + name, "", "HALYARD_MAX_ISA=" + weakest);
+        EXPECT_EQ(capped.status, 1);
+        EXPECT_EQ(capped.messages, "generate: --isa: HALYARD_MAX_ISA allows " + weakest + " at most\n");
+    }
+}
+
+// A network that rounds its hidden values to bf16 has an epilogue that stores bf16.
+TEST(Generate, RoundsBetweenProductsAsAsked) {
+    const std::string few = HALYARD_TEST_MODELS "/llama3_bf16 --prompt-ids 38,59,20 --max-new-tokens 1";
+    const auto epilogues = [&](const std::string &options, const std::string &environment, const std::string &dtype) {
+        const Result result = generate(few + options, "", "HALYARD_VERBOSE=2 " + environment);
+        EXPECT_EQ(result.status, 0) << result.messages;
+        return lines_with(result, "kernel,epilogue_silu_gated," + dtype + ",") > 0;
+    };
+    for (const auto &[options, environment, rounds] :
+         {std::tuple("", "", true), std::tuple(" --products auto", "HALYARD_PRODUCTS=full", false),
+          std::tuple(" --products storage", "HALYARD_PRODUCTS=full", true),
+          std::tuple(" --products full", "", false)}) {
+        EXPECT_EQ(epilogues(options, environment, "bf16"), rounds) << options << " " << environment;
+        EXPECT_EQ(epilogues(options, environment, "f32"), !rounds) << options << " " << environment;
+    }
+}
+
+TEST(Generate, UnpacksQuantizedWeightsToTheDtypeThatIsAsked) {
+    Folder folder("llama3_f32");
+    widen(folder, 32);
+    GgufFile file = gguf_of(folder);
+    for (GgufFile::Tensor tensor : file.take_tensors()) {
+        if (tensor.shape.size() == 2) {
+            tensor.type = 8;  // Q8_0: a scale in f16 and 32 quantized values
+            tensor.data.clear();
+            for (std::uint64_t block = 0; block < tensor.shape[0] * tensor.shape[1] / 32; block++) {
+                tensor.data += std::string("\x01\x0c", 2);
+                for (std::uint64_t i = 0; i < 32; i++) {
+                    tensor.data += static_cast<char>(37 * (block + 1) * (i + 1));
+                }
+            }
+        }
+        file.add(tensor);
+    }
+    write_text(folder / "model.gguf", file.bytes());
+    const std::string quantized = (folder / "model.gguf").string() + " --prompt-ids 38,59,20 --max-new-tokens 1";
+    for (const std::string asked : {"", "f32", "f16", "bf16"}) {
+        const Result result = generate(quantized + (asked.empty() ? "" : " --dtype " + asked), "", "HALYARD_VERBOSE=2");
+        EXPECT_EQ(result.status, 0) << result.messages;
+        for (const std::string dtype : {"f32", "f16", "bf16"}) {
+            EXPECT_EQ(lines_with(result, "kernel,pack_out_in," + dtype + ",") > 0,
+                      dtype == (asked.empty() ? "f32" : asked))
+                << dtype << " instead of '" << asked << "'";
+        }
+    }
 }
 
 TEST(Generate, SaysThatPositionsAreFilled) {

@@ -67,26 +67,6 @@ std::string random_blocks(const models::BlockFormat &format, std::size_t element
     return blocks;
 }
 
-/** Makes rows of `width` elements, or twice as many, of a fixture in f32. */
-void widen(Folder &folder, std::int64_t width = 256) {
-    folder.config.merge_patch({{"hidden_size", width}, {"intermediate_size", 2 * width}, {"head_dim", width}});
-    const std::map<std::int64_t, std::int64_t> wider = {
-        {33, width}, {47, 2 * width}, {30, 3 * width}, {10, width}, {61, 61}};
-    std::mt19937_64 random(3);
-    for (auto &[name, tensor] : folder.tensors) {
-        std::size_t elements = 1;
-        for (std::int64_t &extent : tensor.shape) {
-            extent = wider.at(extent);
-            elements *= static_cast<std::size_t>(extent);
-        }
-        std::vector<float> values(elements);
-        for (float &value : values) {
-            value = static_cast<float>(random() % 2001) * 1e-4f - 0.1f;
-        }
-        tensor.bytes.assign(reinterpret_cast<const char *>(values.data()), elements * sizeof(float));
-    }
-}
-
 /** Biases of 0 to a fixture that is widened. */
 void add_attention_biases(Folder &folder, std::int64_t width) {
     folder.config["attention_bias"] = true;

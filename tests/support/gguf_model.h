@@ -13,6 +13,9 @@ GgufFile gguf_of(const Folder &folder);
 /** Changes a fixture's configuration where GGUF cannot express it. */
 void make_expressible(Folder &folder);
 
+/** Makes rows of `width` elements, or twice as many, of a fixture in f32. */
+void widen(Folder &folder, std::int64_t width = 256);
+
 /** The elements of a tensor as f32. */
 std::vector<float> floats_of(const StoredTensor &tensor);
 

@@ -1,5 +1,5 @@
 // The packed form of weights as the tests see it: where things lie and how the checksums are made, written down a
-// second time from the description in runtime/weights.h.
+// second time from the description in runtime/core/handles/weights.h.
 #ifndef HALYARD_TESTS_PACKED_BLOCK_H
 #define HALYARD_TESTS_PACKED_BLOCK_H
 

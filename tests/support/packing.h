@@ -1,5 +1,5 @@
-// What is to be packed, in guarded memory, and the packed bytes that must come of it, written down a second time from
-// the description in runtime/weights.h.
+// Matrices to pack, in guarded memory, and the packed bytes that are expected: a second implementation of the format that
+// runtime/core/handles/weights.h describes.
 #ifndef HALYARD_TESTS_PACKING_H
 #define HALYARD_TESTS_PACKING_H
 

@@ -8,16 +8,16 @@
 
 namespace halyard {
 
-/** Views of what was not given are empty. */
+/** A checked call of halyard_linear. Views of tensors that were not given are empty. */
 struct LinearCall {
     const halyard_weights *weights = nullptr;
     View x, y, residual, bias, bias_up, row_scale, row_mean;
     halyard_activation activation = HALYARD_IDENTITY;
     float beta = 0.0f;
-    bool rounded = false;  // x to bf16
+    bool rounded = false;  // x is rounded to bf16 before it is multiplied
 };
 
-/** The same. */
+/** A checked call of halyard_ffn. Views of tensors that were not given are empty. */
 struct FfnCall {
     const halyard_weights *up = nullptr, *down = nullptr;
     View x, y, norm_weight, norm_bias, bias, bias_up, bias_down;
@@ -27,7 +27,7 @@ struct FfnCall {
     halyard_activation activation = HALYARD_IDENTITY;
     float beta = 0.0f;
     bool residual = false;
-    bool rounded = false;  // what is multiplied to bf16
+    bool rounded = false;  // rows and hidden values are rounded to bf16 before they are multiplied
 };
 
 }  // namespace halyard

@@ -13,7 +13,7 @@ struct halyard_kv_cache {
     int64_t bytes;
     bool owned;        // `data` is freed with the cache
     int64_t *lengths;  // [layer][sequence]
-    bool on_cuda;      // where heads lie plainly, see cuda/kv_cache.h
+    bool on_cuda;      // where heads lie plainly, see cuda/attention/kv_cache.h
     int device_id;
 
     char *head(int64_t layer, int64_t sequence, int64_t head) const {

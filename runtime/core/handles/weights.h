@@ -42,8 +42,8 @@ constexpr int64_t panel_alignment = 4096;
 constexpr int64_t block_alignment = 64;
 
 constexpr char packed_magic[8] = {'H', 'A', 'L', 'Y', 'A', 'R', 'D', 'W'};
-/** Of a matrix in bf16 2, since when it goes in pairs; such blocks of version 1, input by input, are converted when read. Of
- *  codes 3. */
+/** The version of the packed format: 3 for quantized weights, 2 for bf16, else 1. Version 2 stores bf16 in pairs of inputs; bf16
+ *  blocks of version 1, input by input, are converted when they are read. */
 inline uint32_t packed_version(DType dtype, const CodeLayout &codes = {}) {
     return codes ? 3 : dtype == DType::bf16 ? 2 : 1;
 }
@@ -57,7 +57,7 @@ struct PackedHeader {
     int64_t in_features, out_features;  // of one matrix
     int64_t bytes;                      // of the whole block
     uint64_t payload_checksum;          // of everything behind the header: see below
-    // Of codes, 0 where there are none: see CodeLayout.
+    // CodeLayout of a quantized matrix, else 0.
     uint32_t code_bits, scale_kind, scale_dtype, code_group;
     char reserved[48];         // 0
     uint64_t header_checksum;  // XXH3_64bits of everything before it
@@ -92,7 +92,7 @@ struct halyard_weights {
     const float *column_bias;  // [16 panels]
     const char *panel_data;
 
-    // Of weights on a device, which have a matrix in place of panels: see cuda/weights.h.
+    // Weights on a device have a matrix in place of panels: see cuda/linear/weights.h.
     bool on_cuda;
     int device_id;
     bool transposed, has_column_bias;

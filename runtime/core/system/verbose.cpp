@@ -15,6 +15,7 @@
 #include "core/context.h"
 #include "core/kernel_call.h"
 #include "core/system/environment.h"
+#include "layout/code_panels.h"
 
 namespace halyard {
 
@@ -139,6 +140,12 @@ void CallRecord::add(const char *name, const DLTensor &tensor) {
     for (int i = 0; i < tensor.ndim && i < max_rank && tensor.shape; i++) {
         append("%s%lld", i > 0 ? "x" : "", static_cast<long long>(tensor.shape[i]));
     }
+}
+
+void CallRecord::add_quantized(const char *prefix, const char *name, const CodeLayout &codes) {
+    static constexpr const char *kinds[] = {"plain", "zero", "min", "two_levels", "two_levels_signed"};  // of ScaleKind
+    append(tensors_, sizeof(tensors_), &length_, "%s%s%s:%dbit:group%d:%s:%s", length_ > 0 ? " " : "", prefix, name,
+           codes.bits, codes.group, kinds[static_cast<int>(codes.kind)], dtype_name(codes.scale_dtype));
 }
 
 void CallRecord::end(const char *function, const halyard_context *context, halyard_status status) {

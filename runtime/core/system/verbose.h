@@ -11,6 +11,7 @@ struct halyard_context;
 
 namespace halyard {
 
+struct CodeLayout;
 struct Parameter;
 
 /** 0: nothing, 1: public calls, 2: kernels too. */
@@ -25,6 +26,8 @@ class CallRecord {
 public:
     void begin();
     void add(const char *name, const DLTensor &tensor);
+    /** Adds a quantized matrix; `prefix` is put before its name. */
+    void add_quantized(const char *prefix, const char *name, const CodeLayout &codes);
     void end(const char *function, const halyard_context *context, halyard_status status);
 
 private:

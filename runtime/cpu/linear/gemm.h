@@ -1,4 +1,5 @@
-// GEMMs of f32 rows with packed weights: what halyard_linear and halyard_ffn are made of.
+// GEMMs with packed weights, the core of halyard_linear and halyard_ffn. Rows are f32, or pairs of bf16 where the instruction
+// set multiplies these.
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 #define HALYARD_RUNTIME_CPU_LINEAR_GEMM_H
 

@@ -1,4 +1,5 @@
-// See tiles.h. A file of its own, so that the tuner can put tables with other widths in its place.
+// The table of microkernels (cpu/linear/microkernels.h). It is a file of its own, so that the tuner can link a table with
+// other tile widths in its place.
 #include "cpu/linear/microkernels.h"
 
 namespace halyard {

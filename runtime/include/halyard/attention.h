@@ -157,8 +157,10 @@ HALYARD_API halyard_status halyard_attention(const halyard_context *context, con
 
 /** Appends k and v (after norm and rope) to a layer of the cache, then attends to all that the cache holds of each sequence.
  *  q, y: [(batch,) T, n_heads, head_dim]; k, v: [(batch,) T, n_kv_heads, head_dim]; sequences: batch distinct indices, or
- *  null for 0, 1, ... Token t of a sequence has position length + t. With a cache in f32 the same bits as
- *  halyard_attention on the whole sequence; a cache in f16 or bf16 rounds keys and values. */
+ *  null for 0, 1, ... Token t of a sequence has position length + t. A cache in f16 or bf16 rounds keys
+ *  and values. With a cache in f32 the bits are those of halyard_attention on the whole sequence, which rounds to bf16 what it
+ *  multiplies where q, k and v are all bf16: there a cache in f32 has the bits of HALYARD_PRODUCTS_FULL, and a cache in bf16
+ *  those of HALYARD_PRODUCTS_STORAGE. */
 HALYARD_API halyard_status halyard_attention_cached(const halyard_context *context, const DLTensor *q,
                                                     const DLTensor *k, const DLTensor *v, halyard_kv_cache *cache,
                                                     int64_t layer, const int64_t *sequences,
