@@ -1,5 +1,6 @@
 // The program of examples/experiments: what its files must hold, whatever the machine.
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,8 +21,8 @@
 namespace halyard::tests {
 namespace {
 
-/** Runs the program without a shell, which folders with any character need; its exit status. */
-int run(const std::vector<std::string> &arguments) {
+/** Starts the program without a shell, which folders with any character need. */
+pid_t start(const std::vector<std::string> &arguments) {
     std::istringstream emulator(HALYARD_EMULATOR);
     std::vector<std::string> words{std::istream_iterator<std::string>(emulator), {}};
     words.push_back(HALYARD_EXPERIMENTS);
@@ -35,12 +36,22 @@ int run(const std::vector<std::string> &arguments) {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    pid_t process = 0;
-    int status = 0;
-    const bool has_run = posix_spawnp(&process, pointers[0], &actions, nullptr, pointers.data(), environ) == 0 &&
-                         waitpid(process, &status, 0) == process;
+    pid_t process = -1;
+    if (posix_spawnp(&process, pointers[0], &actions, nullptr, pointers.data(), environ) != 0) {
+        process = -1;
+    }
     posix_spawn_file_actions_destroy(&actions);
-    return has_run && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return process;
+}
+
+/** Its exit status. */
+int end_of(pid_t process) {
+    int status = 0;
+    return process > 0 && waitpid(process, &status, 0) == process && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int run(const std::vector<std::string> &arguments) {
+    return end_of(start(arguments));
 }
 
 /** A line of a file by the names of its columns. */
@@ -482,6 +493,41 @@ TEST_F(Training, LanguageModelsLearnDownToNoLessThanTheEntropy) {
             EXPECT_LT(line.number("dead_share"), 0.5);
         }
     }
+}
+
+TEST_F(Training, TextsOfAFileAreLearntByteByByte) {
+    const std::filesystem::path text = *folder / "text";
+    std::string bytes;
+    for (int i = 0; i < 500; i++) {
+        bytes += "a word and another ";
+    }
+    write_text(text, bytes);
+    ASSERT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--units", "gelu", "--seeds", "1", "--text",
+                   text}),
+              0);
+    const std::vector<Line> curve = lines_of(*folder / "of_text" / "ablation.csv");
+    EXPECT_NEAR(curve.front().number("loss"), std::log(10), 0.5);  // so many different letters
+    EXPECT_LT(curve.back().number("loss"), 0.7);
+    EXPECT_TRUE(std::isnan(curve.back().number("floor")));
+    write_text(text, "too short");
+    EXPECT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--text", text}), 1);
+}
+
+TEST_F(Training, AnInterruptionKeepsWhatIsDone) {
+    const std::filesystem::path other = *folder / "interrupted", file = other / "training_stability.csv";
+    const pid_t process = start({"--output", other, "training", "--quick"});
+    while (!std::filesystem::exists(file) && waitpid(process, nullptr, WNOHANG) == 0) {
+        usleep(10000);
+    }
+    usleep(200000);
+    kill(process, SIGINT);
+    EXPECT_EQ(end_of(process), 0);
+    const std::vector<Line> steps = lines_of(file);
+    EXPECT_LT(steps.size(), 80u);
+    for (const Line &line : steps) {
+        EXPECT_GT(line.number("loss"), 0);
+    }
+    EXPECT_EQ(lines_of(other / "training_gradients.csv").size(), 2 * 2 * (6 + 12 + 24));
 }
 
 }  // namespace
