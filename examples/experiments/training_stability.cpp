@@ -91,7 +91,7 @@ void train(const Run &run, int steps, Csv &csv, Progress &progress) {
 
 void training_stability(const std::filesystem::path &directory, const TrainingOptions &options) {
     const bool is_quick = options.effort == Effort::quick, is_full = options.effort == Effort::full;
-    const int steps = is_quick ? 20 : 200, seeds = is_quick ? 1 : 3;
+    const int steps = is_quick ? 20 : 200, seeds = is_full ? 3 : 1;
     const std::vector<int> depths = is_quick ? std::vector{6, 12} : std::vector{6, 12, 24, 48};
     std::vector<int> depths_at_start = depths;
     depths_at_start.push_back(is_quick ? 24 : 100);
