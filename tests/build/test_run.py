@@ -402,6 +402,17 @@ esac
         self.assertEqual(done.returncode, 1)
         self.assertIn("a semicolon", done.stderr)
 
+    def test_a_folder_that_cannot_be_written_to_is_named(self):
+        self.prepared()
+        shutil.rmtree(self.root / "build")
+        for make in (lambda path: path.symlink_to(self.root / "nowhere/build"), Path.touch):
+            make(self.root / "build")
+            done = self.run_it("build")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, f"\nrun: {re.escape(str(self.root / 'build'))}[^\n]*: [^\n]*\n$")
+            self.assertNotIn("Traceback", done.stderr)
+            (self.root / "build").unlink()
+
     def test_a_room_builds_and_runs_its_tests_alone(self):
         self.prepared()
         self.script(".venv/bin/ctest", "#!/bin/sh\necho ctest \"$*\" >>\"$LOG\"\n")
