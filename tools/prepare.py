@@ -15,6 +15,9 @@ MACHINE = {"Linux x86_64": "x86-64", "Linux aarch64": "arm64"}.get(f"{platform.s
 
 USABLE_PYTHON = "import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 13))"
 
+# What CMake or Ninja makes something else of in a path.
+UNUSABLE = {";": "a semicolon", '"': "a double quote", "\\": "a backslash", "<": "a '<'", "|": "a '|'", "\n": "a line's end"}
+
 # What must be there, by what needs it: a header, command or file, and Debian's package of it.
 NEEDS = {
     "library": {"dlpack/dlpack.h": "libdlpack-dev", "xxhash.h": "libxxhash-dev", "nlohmann/json.hpp": "nlohmann-json3-dev"},
@@ -77,8 +80,9 @@ VENV = choose_venv()
 
 def prepare(*parts):
     """Whether anything was installed that a configuration may find now."""
-    if ";" in f"{ROOT}{VENV}":
-        die(f"CMake cannot build in a folder whose path holds a semicolon: {ROOT}")
+    for folder in (ROOT, VENV):
+        if wrong := set(str(folder)) & UNUSABLE.keys():
+            die(f"CMake cannot build with a folder whose path holds {UNUSABLE[min(wrong)]}: {folder}")
     if MACHINE is None:
         die(f"the kernels are for Linux on x86-64 and arm64, and this machine is {platform.system()} {platform.machine()}.")
     packages = missing_packages({file: package for part in ("library", *parts) for file, package in NEEDS[part].items()})

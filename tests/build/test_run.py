@@ -396,11 +396,17 @@ esac
 
     def test_a_folder_that_cmake_cannot_build_in_is_named(self):
         self.prepared()
-        moved = self.root.parent / "semi;colon"
-        self.root.rename(moved)
-        done = subprocess.run([str(moved / "run"), "build"], capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("a semicolon", done.stderr)
+        for character, name in ((";", "a semicolon"), ('"', "a double quote"), ("\\", "a backslash"), ("<", "a '<'"), ("|", "a '|'"),
+                                ("\n", "a line's end")):
+            moved = self.root.parent / f"check{character}out"
+            self.root.rename(moved)
+            done = subprocess.run([str(moved / "run"), "build"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{name}: {moved}\n", done.stderr)
+            moved.rename(self.root)
+            done = self.run_it("build", HALYARD_VENV=str(moved))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{name}: {moved}\n", done.stderr)
 
     def test_a_folder_that_cannot_be_written_to_is_named(self):
         self.prepared()
