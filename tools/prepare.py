@@ -98,6 +98,8 @@ def prepare(*parts):
     if python:
         make_venv(python)
         stamp.write_text(wanted)
+    if os.environ.get("HALYARD_CACHE", "off") not in ("", "off"):  # named from here, and used in the build folder
+        os.environ["HALYARD_CACHE"] = os.path.abspath(os.environ["HALYARD_CACHE"])
     # As an activated environment does: its CMake and Ninja come first, and the presets tell CMake where it is.
     os.environ.update(VIRTUAL_ENV=str(VENV), PATH=f"{VENV / 'bin'}:{os.environ['PATH']}", NINJA_STATUS="[%f/%t, %es] ")
     return bool(packages)

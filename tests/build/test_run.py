@@ -245,6 +245,16 @@ class Run(unittest.TestCase):
         done = self.run_it("build", folder=self.root.parent, HALYARD_VENV=elsewhere.name)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_the_cache_of_kernels_may_be_named_from_here(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        self.script(".venv/bin/cmake", CMAKE.replace('echo "$*"', 'echo "cache: $HALYARD_CACHE."'))
+        for given, used in (("some where", self.root.parent / "some where"), ("/some/where", "/some/where"), ("off", "off"), ("", "")):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("build", folder=self.root.parent, HALYARD_CACHE=given)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(set(self.logged().splitlines()), {f"cache: {used}."})
+
     def test_a_virtual_environment_without_pip_gets_it(self):
         """One whose making was interrupted, or that another program made."""
         self.prepared()
