@@ -111,7 +111,11 @@ def missing_packages(needs):
     missing = [file for file in needs if file not in headers and not (os.path.exists(file) or shutil.which(file))]
     program = "#include <optional>\n" + "".join(f"#if !__has_include(<{each}>)\nMISSING {each}\n#endif\n" for each in headers)
     for compiler in filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")):
-        found = output(*shlex.split(compiler), "-std=c++20", "-x", "c++", "-E", "-P", "-", text=program)
+        try:
+            command = shlex.split(compiler)
+        except ValueError:
+            die(f"CXX is no command, for a quote in it is not closed: {compiler}")
+        found = output(*command, "-std=c++20", "-x", "c++", "-E", "-P", "-", text=program)
         if found is not None:
             return [needs[each] for each in missing + re.findall("^MISSING (.*)$", found, re.MULTILINE)]
     die("no C++20 compiler was found; install one (on Debian or Ubuntu: sudo apt-get install g++) or name it in CXX.")

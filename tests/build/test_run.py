@@ -393,6 +393,12 @@ esac
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(self.logged(), "^apt-get .*install .*libxxhash-dev\n.*--preset release")
 
+    def test_a_compiler_that_is_no_command_is_named(self):
+        self.prepared()
+        done = self.run_it("build", CXX="g++ -DNAME='a")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, "run: CXX is no command, for a quote in it is not closed: g++ -DNAME='a\n")
+
     def test_a_second_call_configures_nothing(self):
         self.prepared()
         (self.root / "halyard.pc").touch()
