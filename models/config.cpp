@@ -540,6 +540,9 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
 std::filesystem::path models::config_file(const std::filesystem::path &path) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) {
+        if (path.extension() == ".safetensors" && std::filesystem::exists(path, ignored)) {
+            models::refuse(path, "is no GGUF file, but one file of a model: name the folder that holds it");
+        }
         return path;
     }
     const std::filesystem::path json = path / "config.json", gguf = path / "model.gguf";
