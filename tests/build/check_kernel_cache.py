@@ -188,6 +188,13 @@ class Cache(unittest.TestCase):
             self.assertEqual((made.returncode, made.stdout), (3, "Error: no such tile\n"))
         self.assertEqual(self.entries(), [])
 
+    def test_an_object_of_another_name_is_refused(self):
+        for name in ("hk_relu.obj", "hk_relu", "k", "", ".o"):
+            made = self.run_it(name, self.root / "digest", "--", self.root / "generate", "relu", "hk_relu", "target=x86", "panels=2")
+            self.assertEqual((made.returncode, made.stderr),
+                             (1, f"halyard_make_kernel: '{name}' does not end in .o, as an object file must\n"))
+        self.assertEqual(self.log.read_text(), "")
+
     def test_many_at_once(self):
         right = self.make(folder="alone", HALYARD_CACHE="off")[1]
         words = lambda i: [PROGRAM, self.write(f"build{i}/hk_relu.o", ""), self.root / "digest", "--assemble", self.root / "cc", "--",
