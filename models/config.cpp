@@ -142,7 +142,6 @@ double theta_of(const Fields &fields, const char *name, std::optional<double> fa
 
 /// `parameters`: the object with the kind of scaling, or null for none.
 RopeOptions rope_of(const Fields &fields, const Fields *parameters, double theta) {
-    constexpr double most_factor = 1e6;
     RopeOptions rope;
     rope.rope_theta = theta;
     const auto only_whole_heads = [](const Fields &within) {
@@ -160,12 +159,12 @@ RopeOptions rope_of(const Fields &fields, const Fields *parameters, double theta
     const std::string type = parameters->text(field, "default");
     if (type == "linear") {
         rope.scaling = RopeScaling::linear;
-        rope.factor = parameters->number("factor", 1, most_factor);
+        rope.factor = parameters->number("factor", 1, models::most_rope_factor);
     } else if (type == "llama3") {
         rope.scaling = RopeScaling::llama3;
-        rope.factor = parameters->number("factor", 1, most_factor);
-        rope.low_freq_factor = parameters->number("low_freq_factor", 1e-6, most_factor);
-        rope.high_freq_factor = parameters->number("high_freq_factor", 1e-6, most_factor);
+        rope.factor = parameters->number("factor", 1, models::most_rope_factor);
+        rope.low_freq_factor = parameters->number("low_freq_factor", 1e-6, models::most_rope_factor);
+        rope.high_freq_factor = parameters->number("high_freq_factor", 1e-6, models::most_rope_factor);
         if (rope.high_freq_factor <= rope.low_freq_factor) {
             parameters->refuse("high_freq_factor", "is not above low_freq_factor");
         }
@@ -541,6 +540,9 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
 std::filesystem::path models::config_file(const std::filesystem::path &path) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) {
+        if (path.extension() == ".safetensors" && std::filesystem::exists(path, ignored)) {
+            models::refuse(path, "is no GGUF file, but one file of a model: name the folder that holds it");
+        }
         return path;
     }
     const std::filesystem::path json = path / "config.json", gguf = path / "model.gguf";

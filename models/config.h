@@ -10,6 +10,9 @@
 
 namespace halyard::models {
 
+/// Factors that scale a rotation are from 1 to this.
+constexpr double most_rope_factor = 1e6;
+
 /// The file with the configuration of a model: of a folder config.json or, where there is none, model.gguf; `path` itself
 /// if it is no folder.
 std::filesystem::path config_file(const std::filesystem::path &path);

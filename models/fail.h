@@ -37,13 +37,14 @@ inline std::string in_quotes(std::string_view text) {
     return result + (kept < text.size() ? "...'" : "'");
 }
 
-/// "[2, 3]"
+/// "[2, 3]", cut where a file has very many axes.
 inline std::string shape_text(const std::vector<std::int64_t> &shape) {
+    constexpr std::size_t most = 10;
     std::string text = "[";
-    for (const std::int64_t extent : shape) {
-        text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+    for (std::size_t axis = 0; axis < std::min(shape.size(), most); axis++) {
+        text += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
     }
-    return text + "]";
+    return text + (shape.size() > most ? ", ...]" : "]");
 }
 
 template<class... Parts>

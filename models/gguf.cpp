@@ -80,7 +80,7 @@ public:
         return std::string(result);
     }
     /// Of things that take `least` bytes each at least.
-    std::uint64_t count(const char *what, std::uint64_t least) {
+    std::uint64_t count(const std::string &what, std::uint64_t least) {
         const auto result = number<std::uint64_t>();
         if (result > left() / least) {
             refuse(file_, "is cut short, or no GGUF file: it would have ", result, " ", what, " in ", left(), " bytes");
@@ -121,7 +121,7 @@ private:
         }
         const std::byte *const begin = at_;
         const std::uint64_t size = type == string ? sizeof(std::uint64_t) : type_bytes[type];
-        const std::uint64_t elements = count("elements of an array", size);
+        const std::uint64_t elements = count("elements of an array in metadata " + in_quotes(key), size);
         if (type != string) {
             const Value result{array, bytes(elements * size), elements * size};
             if (type == boolean) {

@@ -270,6 +270,10 @@ private:
         RopeOptions rope = plain;
         rope.scaling = RopeScaling::llama3;
         rope.factor = wanted.back();
+        if (!(rope.factor >= 1 && rope.factor <= most_rope_factor)) {
+            refuse(file_.file(), ": tensor ", in_quotes(rope_factors_name), " ends with the factor ", rope.factor,
+                   "; supported are 1 to ", most_rope_factor);
+        }
         rope.low_freq_factor = 1;
         rope.high_freq_factor = 4;
         std::int64_t first = 1, last = std::int64_t{1} << 24;

@@ -52,6 +52,9 @@ auto made(const std::filesystem::path &path, const std::string &what, const Make
 struct Source {
     explicit Source(const std::filesystem::path &path) {
         const std::filesystem::path file = models::config_file(path);
+        if (file == path && path.filename() == "config.json") {
+            refuse(path, "is no GGUF file, but one file of a model: name the folder that holds it");
+        }
         if (file == path || file.extension() == ".gguf") {
             gguf.emplace(models::Gguf::open(file));
             config = models::config_of(*gguf);

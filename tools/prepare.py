@@ -15,6 +15,9 @@ MACHINE = {"Linux x86_64": "x86-64", "Linux aarch64": "arm64"}.get(f"{platform.s
 
 USABLE_PYTHON = "import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 13))"
 
+# What CMake or Ninja makes something else of in a path.
+UNUSABLE = {";": "a semicolon", '"': "a double quote", "\\": "a backslash", "<": "a '<'", "|": "a '|'", "\n": "a line's end"}
+
 # What must be there, by what needs it: a header, command or file, and Debian's package of it.
 NEEDS = {
     "library": {"dlpack/dlpack.h": "libdlpack-dev", "xxhash.h": "libxxhash-dev", "nlohmann/json.hpp": "nlohmann-json3-dev"},
@@ -77,8 +80,9 @@ VENV = choose_venv()
 
 def prepare(*parts):
     """Whether anything was installed that a configuration may find now."""
-    if ";" in f"{ROOT}{VENV}":
-        die(f"CMake cannot build in a folder whose path holds a semicolon: {ROOT}")
+    for folder in (ROOT, VENV):
+        if wrong := set(str(folder)) & UNUSABLE.keys():
+            die(f"CMake cannot build with a folder whose path holds {UNUSABLE[min(wrong)]}: {folder}")
     if MACHINE is None:
         die(f"the kernels are for Linux on x86-64 and arm64, and this machine is {platform.system()} {platform.machine()}.")
     packages = missing_packages({file: package for part in ("library", *parts) for file, package in NEEDS[part].items()})
@@ -94,6 +98,8 @@ def prepare(*parts):
     if python:
         make_venv(python)
         stamp.write_text(wanted)
+    if os.environ.get("HALYARD_CACHE", "off") not in ("", "off"):  # named from here, and used in the build folder
+        os.environ["HALYARD_CACHE"] = os.path.abspath(os.environ["HALYARD_CACHE"])
     # As an activated environment does: its CMake and Ninja come first, and the presets tell CMake where it is.
     os.environ.update(VIRTUAL_ENV=str(VENV), PATH=f"{VENV / 'bin'}:{os.environ['PATH']}", NINJA_STATUS="[%f/%t, %es] ")
     return bool(packages)
@@ -105,7 +111,11 @@ def missing_packages(needs):
     missing = [file for file in needs if file not in headers and not (os.path.exists(file) or shutil.which(file))]
     program = "#include <optional>\n" + "".join(f"#if !__has_include(<{each}>)\nMISSING {each}\n#endif\n" for each in headers)
     for compiler in filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")):
-        found = output(*shlex.split(compiler), "-std=c++20", "-x", "c++", "-E", "-P", "-", text=program)
+        try:
+            command = shlex.split(compiler)
+        except ValueError:
+            die(f"CXX is no command, for a quote in it is not closed: {compiler}")
+        found = output(*command, "-std=c++20", "-x", "c++", "-E", "-P", "-", text=program)
         if found is not None:
             return [needs[each] for each in missing + re.findall("^MISSING (.*)$", found, re.MULTILINE)]
     die("no C++20 compiler was found; install one (on Debian or Ubuntu: sudo apt-get install g++) or name it in CXX.")

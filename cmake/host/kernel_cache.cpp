@@ -94,6 +94,11 @@ std::optional<Kernel> KernelCache::find(const std::string &key) const {
         return {};
     }
     const fs::path file = file_of(key);
+    // A directory or a pipe has no size, and a damaged file may claim more than there is memory.
+    std::error_code error;
+    if (const std::uintmax_t size = fs::file_size(file, error); error || size > most_bytes_of_part) {
+        return {};
+    }
     std::string bytes;
     try {
         bytes = read_file(file);

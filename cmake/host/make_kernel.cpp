@@ -135,7 +135,11 @@ void write_digest(const std::string &out, const Words &files) {
 }
 
 void make_kernel(const std::string &object, const std::string &digest, const Words &assemble, const Words &command) {
-    const std::string stem = object.substr(0, object.size() - 2);
+    const std::filesystem::path path(object);
+    if (path.extension() != ".o") {
+        throw std::runtime_error("'" + object + "' does not end in .o, as an object file must");
+    }
+    const std::string stem = std::filesystem::path(path).replace_extension();
     // The program counts by what it is made of: it holds the path of a library. Arguments count in any order.
     std::string key = read_file(digest);
     Words arguments(command.begin() + 1, command.end());

@@ -148,6 +148,24 @@ class Cache(unittest.TestCase):
             self.assertEqual(entry.read_bytes(), good)
             self.assertEqual(self.make()[0], [])
 
+    def test_an_entry_that_is_no_file_of_kernels_is_passed_over(self):
+        right = self.make()[1]
+        entry, = self.entries()
+
+        def claims_more_than_memory():
+            with entry.open("wb") as file:
+                file.truncate(1 << 42)
+
+        for replace in (lambda: os.mkfifo(entry), lambda: entry.symlink_to(entry.name), lambda: entry.symlink_to("/dev/zero"),
+                        claims_more_than_memory):
+            entry.unlink()
+            replace()
+            self.assertEqual(self.make(), (["generate", "assemble"], right))
+            self.assertEqual(self.make(), ([], right))
+        entry.unlink()
+        entry.mkdir()
+        self.assertEqual(self.make(), (["generate", "assemble"], right))
+
     def test_no_cache_is_needed(self):
         self.assertEqual(self.make(HALYARD_CACHE="off")[0], self.make(HALYARD_CACHE="off")[0])
         self.assertEqual(self.entries(), [])
@@ -169,6 +187,13 @@ class Cache(unittest.TestCase):
                                "target=x86", "panels=refused")
             self.assertEqual((made.returncode, made.stdout), (3, "Error: no such tile\n"))
         self.assertEqual(self.entries(), [])
+
+    def test_an_object_of_another_name_is_refused(self):
+        for name in ("hk_relu.obj", "hk_relu", "k", "", ".o"):
+            made = self.run_it(name, self.root / "digest", "--", self.root / "generate", "relu", "hk_relu", "target=x86", "panels=2")
+            self.assertEqual((made.returncode, made.stderr),
+                             (1, f"halyard_make_kernel: '{name}' does not end in .o, as an object file must\n"))
+        self.assertEqual(self.log.read_text(), "")
 
     def test_many_at_once(self):
         right = self.make(folder="alone", HALYARD_CACHE="off")[1]

@@ -245,6 +245,16 @@ class Run(unittest.TestCase):
         done = self.run_it("build", folder=self.root.parent, HALYARD_VENV=elsewhere.name)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_the_cache_of_kernels_may_be_named_from_here(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        self.script(".venv/bin/cmake", CMAKE.replace('echo "$*"', 'echo "cache: $HALYARD_CACHE."'))
+        for given, used in (("some where", self.root.parent / "some where"), ("/some/where", "/some/where"), ("off", "off"), ("", "")):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("build", folder=self.root.parent, HALYARD_CACHE=given)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(set(self.logged().splitlines()), {f"cache: {used}."})
+
     def test_a_virtual_environment_without_pip_gets_it(self):
         """One whose making was interrupted, or that another program made."""
         self.prepared()
@@ -383,6 +393,12 @@ esac
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(self.logged(), "^apt-get .*install .*libxxhash-dev\n.*--preset release")
 
+    def test_a_compiler_that_is_no_command_is_named(self):
+        self.prepared()
+        done = self.run_it("build", CXX="g++ -DNAME='a")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, "run: CXX is no command, for a quote in it is not closed: g++ -DNAME='a\n")
+
     def test_a_second_call_configures_nothing(self):
         self.prepared()
         (self.root / "halyard.pc").touch()
@@ -396,11 +412,28 @@ esac
 
     def test_a_folder_that_cmake_cannot_build_in_is_named(self):
         self.prepared()
-        moved = self.root.parent / "semi;colon"
-        self.root.rename(moved)
-        done = subprocess.run([str(moved / "run"), "build"], capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("a semicolon", done.stderr)
+        for character, name in ((";", "a semicolon"), ('"', "a double quote"), ("\\", "a backslash"), ("<", "a '<'"), ("|", "a '|'"),
+                                ("\n", "a line's end")):
+            moved = self.root.parent / f"check{character}out"
+            self.root.rename(moved)
+            done = subprocess.run([str(moved / "run"), "build"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{name}: {moved}\n", done.stderr)
+            moved.rename(self.root)
+            done = self.run_it("build", HALYARD_VENV=str(moved))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{name}: {moved}\n", done.stderr)
+
+    def test_a_folder_that_cannot_be_written_to_is_named(self):
+        self.prepared()
+        shutil.rmtree(self.root / "build")
+        for make in (lambda path: path.symlink_to(self.root / "nowhere/build"), Path.touch):
+            make(self.root / "build")
+            done = self.run_it("build")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, f"\nrun: {re.escape(str(self.root / 'build'))}[^\n]*: [^\n]*\n$")
+            self.assertNotIn("Traceback", done.stderr)
+            (self.root / "build").unlink()
 
     def test_a_room_builds_and_runs_its_tests_alone(self):
         self.prepared()

@@ -341,6 +341,13 @@ TEST(GgufModel, ThatIsWrongOrNotSupportedIsRefusedByName) {
             std::memcpy(&tensor.data[index * sizeof(factor)], &factor, sizeof(factor));
         });
     };
+    const auto all_factors = [&](float factor) {
+        return edit("rope_freqs.weight", [=](GgufFile::Tensor &tensor) {
+            for (std::size_t i = 0; i < tensor.data.size(); i += sizeof(factor)) {
+                std::memcpy(&tensor.data[i], &factor, sizeof(factor));
+            }
+        });
+    };
     using U = std::uint32_t;
     const struct {
         std::function<void(GgufFile &)> change;
@@ -403,6 +410,10 @@ TEST(GgufModel, ThatIsWrongOrNotSupportedIsRefusedByName) {
         {wrong_factor(0), {"'rope_freqs.weight'", "low_freq_factor 1"}, HALYARD_UNSUPPORTED},
         {wrong_factor(2), {"'rope_freqs.weight'", "low_freq_factor 1"}, HALYARD_UNSUPPORTED},
         {set("llama.rope.scaling.original_context_length", U{64}), {"'rope_freqs.weight'"}, HALYARD_UNSUPPORTED},
+        {all_factors(0), {"'rope_freqs.weight' ends with the factor 0; supported are 1 to 1e+06"}},
+        {all_factors(1e-38f), {"'rope_freqs.weight' ends with the factor 1e-38"}},
+        {all_factors(1e38f), {"'rope_freqs.weight' ends with the factor 1e+38"}},
+        {all_factors(std::nanf("")), {"'rope_freqs.weight' ends with the factor nan"}},
         {edit("rope_freqs.weight", [](GgufFile::Tensor &tensor) { tensor.shape = {4}; }),
          {"'rope_freqs.weight' is F32 of shape [4] instead of F32 of shape [5]"}},
         {edit("token_embd.weight", [](GgufFile::Tensor &tensor) { tensor.name = "x"; }),

@@ -315,6 +315,20 @@ TEST(ModelFolder, IsNotKeptInMemory) {
     EXPECT_LT(1024 * kibibytes, static_cast<std::int64_t>(std::filesystem::file_size(name) / 8)) << kibibytes;
 }
 
+TEST(ModelFolder, IsNamedRatherThanOneOfItsFiles) {
+    const std::filesystem::path folder = model_fixtures / "llama3_f32";
+    for (const char *const name : {"config.json", "model.safetensors"}) {
+        const std::filesystem::path file = folder / name;
+        EXPECT_TRUE(throws(
+            HALYARD_INVALID_ARGUMENT, [&] { Model::load(file); },
+            file.string() + " is no GGUF file, but one file of a model", "name the folder"));
+    }
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { ModelConfig::load(folder / "model.safetensors"); }, "but one file of a model",
+        "name the folder"));
+    ModelConfig::load(folder / "config.json");
+}
+
 TEST(ModelFolder, WithWrongTensorsIsRefusedByName) {
     const std::string norm = "model.layers.1.input_layernorm.weight", matrix = "model.layers.2.mlp.up_proj.weight";
     const auto fixture = [] { return std::string("llama3_f32"); };

@@ -217,6 +217,24 @@ TEST(SafeTensorsDamage, MessagesCanBePrinted) {
     }
 }
 
+TEST(SafeTensorsDamage, OfVeryManyAxesHasAShortMessage) {
+    std::string shape = "[3";
+    for (int axis = 1; axis < 100000; axis++) {
+        shape += ",1";
+    }
+    const Guarded file(file_of(x(R"("F32")", shape + "]", "[0,8]"), 8));
+    try {
+        file.open();
+        ADD_FAILURE() << "opened";
+    } catch (const Error &error) {
+        const std::string message = error.what();
+        EXPECT_NE(message.find("'x' has 8 bytes, and its shape [3, 1, 1, 1, 1, 1, 1, 1, 1, 1, ...] in F32 takes 12"),
+                  std::string::npos)
+            << message.substr(0, 300);
+        EXPECT_LT(message.size(), 300u);
+    }
+}
+
 TEST(SafeTensorsDamage, OfTheLengthIsRefused) {
     const std::string good = file_of(good_header, good_bytes);
     const std::uint64_t lengths[] = {0,
