@@ -92,9 +92,10 @@ void train(const Run &run, int steps, Csv &csv, Progress &progress) {
 void training_stability(const std::filesystem::path &directory, const TrainingOptions &options) {
     const bool is_quick = options.effort == Effort::quick, is_full = options.effort == Effort::full;
     const int steps = is_quick ? 20 : 200, seeds = is_full ? 3 : 1;
-    const std::vector<int> depths = is_quick ? std::vector{6, 12} : std::vector{6, 12, 24, 48};
-    std::vector<int> depths_at_start = depths;
-    depths_at_start.push_back(is_quick ? 24 : 100);
+    const std::vector<int> depths = is_quick  ? std::vector{6, 12}
+                                    : is_full ? std::vector{6, 12, 24, 48}
+                                              : std::vector{6, 12, 24};
+    const std::vector<int> depths_at_start = is_quick ? std::vector{6, 12, 24} : std::vector{6, 12, 24, 48, 100};
     std::vector<Run> at_start, runs;
     for (const char *start : {"torch", "normal"}) {
         for (const char *placement : {"pre", "post"}) {
