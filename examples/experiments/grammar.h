@@ -33,7 +33,7 @@ private:
     std::uint64_t state;
 };
 
-/** Sentences like "the small dogs ( that sees Ann ) chase Bob .": verbs agree with their subjects, clauses in brackets come before the
+/** Sentences like "the small dogs ( Ann sees Bob ) chase Ann .": verbs agree with their subjects, clauses in brackets come before the
  *  verb, an object is often the subject's name again, and words of a class are as frequent as Zipf says. */
 class Grammar {
 public:

@@ -13,7 +13,7 @@ namespace experiments {
 
 class Progress {
 public:
-    /** Of so much work, in any unit. */
+    /** Takes all the work there is, in any unit. */
     explicit Progress(double work) : total(work) {
         std::signal(SIGINT, [](int) { interrupted() = 1; });
     }

@@ -37,7 +37,7 @@ Function function(Checker &check, const Driver &driver, Device &device, Kernel k
  *  driver. */
 const void *image(Kernel kernel, int compute_capability);
 
-/** The same to be compiled by the driver, whatever the device. */
+/** PTX, which the driver compiles for whatever device there is. */
 const void *ptx(Kernel kernel);
 
 }  // namespace halyard::cuda

@@ -38,7 +38,7 @@ struct Variant {
     std::string name() const { return kernel->name + " " + dtype + " " + isa; }
     /** As cmake/HalyardKernels.cmake gives it to the generator. */
     std::string halide_target() const;
-    /** Of the assembler, if its instruction set has one of its own. */
+    /** What the assembler is told, if the instruction set needs that; else nothing. */
     std::vector<std::string> assembler_flags() const;
     /** The parameters that make it, dtype among them. */
     std::map<std::string, std::string> parameters() const;

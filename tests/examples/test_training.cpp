@@ -220,7 +220,7 @@ std::vector<double> trained(bool pre_norm, int steps) {
     return result;
 }
 
-/** Of a placement, as `trained` gives them, from what PyTorch did in f64. */
+/** What PyTorch gave in f64 for a placement, in the order of `trained`. */
 std::vector<double> of_pytorch(const std::string &placement) {
     std::ifstream file(HALYARD_TEST_DATA "/training/losses.csv");
     std::vector<double> result;

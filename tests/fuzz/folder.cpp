@@ -34,7 +34,7 @@ void write(const char *name, const std::uint8_t *begin, const std::uint8_t *end)
 
 extern "C" {
 
-// Of libFuzzer.
+// libFuzzer defines it.
 std::size_t LLVMFuzzerMutate(std::uint8_t *data, std::size_t size, std::size_t max_size);
 
 /** Changes one of the two files; half of the time the header of the second fits again. */

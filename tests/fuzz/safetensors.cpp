@@ -13,7 +13,7 @@
 
 extern "C" {
 
-// Of libFuzzer.
+// libFuzzer defines it.
 std::size_t LLVMFuzzerMutate(std::uint8_t *data, std::size_t size, std::size_t max_size);
 
 std::size_t LLVMFuzzerCustomMutator(std::uint8_t *data, std::size_t size, std::size_t max_size, unsigned int seed) {

@@ -224,7 +224,7 @@ private:
         }
     }
 
-    /** Of the first `count` scores of a row; the rest are zero. */
+    /** Normalizes the first `count` scores of a row; the rest become zero. */
     void softmax(T *row, std::int64_t count) const {
         T most = row[0], sum = 0;
         for (std::int64_t j = 1; j < count; j++) {
