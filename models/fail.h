@@ -22,19 +22,14 @@ std::string sentence(const Parts &...parts) {
     return text.str();
 }
 
-/// `text` from a file, in quotes, fit to be printed: without control characters, and cut where it is very long.
+/// `text` from a file, in quotes, and cut where it is very long.
 inline std::string in_quotes(std::string_view text) {
     constexpr std::size_t most = 200;
     std::size_t kept = std::min(text.size(), most);
     while (kept < text.size() && kept > 0 && (text[kept] & 0xc0) == 0x80) {
         kept--;  // not within a character
     }
-    std::string result = "'";
-    for (const char c : text.substr(0, kept)) {
-        const auto code = static_cast<unsigned char>(c);
-        result += code < 0x20 || code == 0x7f ? '?' : c;
-    }
-    return result + (kept < text.size() ? "...'" : "'");
+    return "'" + std::string(text.substr(0, kept)) + (kept < text.size() ? "...'" : "'");
 }
 
 /// "[2, 3]", cut where a file has very many axes.
@@ -49,8 +44,12 @@ inline std::string shape_text(const std::vector<std::int64_t> &shape) {
 
 template<class... Parts>
 [[noreturn]] void fail(halyard_status status, const std::filesystem::path &file, const Parts &...parts) {
-    const std::string what = sentence(parts...);
-    throw Error(status, (file.string() + (what.front() == ':' ? "" : " ") + what).c_str());
+    const std::string what = sentence(parts...), name = file.empty() ? in_quotes("") : file.string();
+    std::string message = name + (what.front() == ':' ? "" : " ") + what;
+    // Names in files may hold anything, and a terminal obeys control characters.
+    const auto is_control = [](unsigned char code) { return code < 0x20 || code == 0x7f; };
+    std::replace_if(message.begin(), message.end(), is_control, '?');
+    throw Error(status, message.c_str());
 }
 
 /// The file is wrong.

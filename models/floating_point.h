@@ -1,4 +1,4 @@
-// The floating-point environment that files are read in.
+// The floating-point environment that files are read and tokens are chosen in.
 #ifndef HALYARD_MODELS_FLOATING_POINT_H
 #define HALYARD_MODELS_FLOATING_POINT_H
 
@@ -6,7 +6,7 @@
 
 namespace halyard::models {
 
-/// While one lives, its thread rounds to nearest and has no traps, so that the numbers of a file do not depend on the
+/// While one lives, its thread rounds to nearest and has no traps, so that what comes out does not depend on the
 /// caller.
 class DefaultFloatingPoint {
 public:

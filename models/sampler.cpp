@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fail.h"
+#include "floating_point.h"
 #include "halyard/model.hpp"
 
 namespace halyard {
@@ -30,6 +31,7 @@ Sampler::Sampler(const SamplingOptions &options) : options_(options), generator_
 }
 
 std::int64_t Sampler::operator()(const float *logits, std::int64_t count) {
+    const models::DefaultFloatingPoint floating_point;
     if (logits == nullptr || count < 1) {
         refuse("there are no logits");
     }

@@ -303,6 +303,7 @@ TEST(SafeTensorsFile, ThatIsNoneIsRefused) {
     EXPECT_TRUE(refused(folder / "pipe", "not a regular file"));
     write_text(folder / "empty", "");
     EXPECT_TRUE(refused(folder / "empty", "cut short"));
+    EXPECT_TRUE(refused("", "'' cannot be opened"));
     std::filesystem::create_directory(folder / "model.safetensors");
     EXPECT_TRUE(throws(
         HALYARD_INVALID_ARGUMENT, [&] { SafeTensors::open(folder.path()); }, "model.safetensors"));
@@ -341,6 +342,8 @@ TEST_F(Shards, ThatDisagreeWithTheIndexAreRefused) {
     EXPECT_TRUE(refused("{}", index, "weight_map"));
     EXPECT_TRUE(refused(R"({"weight_map":1})", index, "weight_map"));
     EXPECT_TRUE(refused(R"({"weight_map":{"a":1}})", "'a'", "1 instead of"));
+    EXPECT_TRUE(
+        refused(R"({"weight_map":{"a":"\u001b[2J"}})", "/?[2J cannot be opened"));  // not what clears a terminal
     EXPECT_TRUE(refused(R"({"weight_map":{"a":"1.safetensors","a":"1.safetensors"}})", "two fields named 'a'"));
     EXPECT_TRUE(
         refused(R"({"weight_map":{"a":"1.safetensors","b":"3.safetensors"}})", "3.safetensors", "No such file"));

@@ -1,6 +1,7 @@
 // The choice of the next token.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <limits>
 
@@ -78,6 +79,25 @@ TEST(Sampler, GivesTheSameTokensForTheSameSeed) {
     // The generator is the standard's mt19937_64, the same everywhere.
     Sampler sampler(random(1, 0, 1, 5489));
     EXPECT_EQ(sampler(std::vector<float>(1000, 0.0f)), 786);  // it begins with 0.7868 of 2^64
+}
+
+TEST(Sampler, DoesNotDependOnTheCallersRounding) {
+    const std::vector<float> logits(10, 0.0f);
+    const auto chosen = [&](int rounding) {
+        Sampler sampler(random(3.0, 0, 0.9, 7));
+        std::fesetround(rounding);
+        std::vector<std::int64_t> tokens;
+        for (int i = 0; i < 1000; i++) {
+            tokens.push_back(sampler(logits));
+        }
+        EXPECT_EQ(std::fegetround(), rounding);
+        std::fesetround(FE_TONEAREST);
+        return tokens;
+    };
+    const std::vector<std::int64_t> nearest = chosen(FE_TONEAREST);
+    for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+        EXPECT_EQ(chosen(rounding), nearest) << rounding;
+    }
 }
 
 TEST(Sampler, KeepsToTheMostLikely) {
