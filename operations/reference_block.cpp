@@ -496,6 +496,12 @@ Estimates run_block(const BlockValues &values, const Estimates &x, const Tokens 
         const Estimates f = stored(feed_forward(values, stored_norm(sum, values.ffn_norm), r));
         return sums_of(sum, stored_norm(f, values.ffn_post_norm));
     }
+    case HALYARD_DOUBLE_NORM: {
+        const Estimates a = attention(values, stored_norm(x, values.attention_norm), tokens, r);
+        const Estimates sum = stored_norm(stored(sums_of(x, a)), values.attention_post_norm);
+        const Estimates f = feed_forward(values, stored_norm(sum, values.ffn_norm), r);
+        return normalized(stored(sums_of(sum, f)), norm, values.ffn_post_norm);
+    }
     }
     return {};
 }

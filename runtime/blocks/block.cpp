@@ -189,24 +189,27 @@ void run_block(Checker &check, const halyard_context *context, const halyard_blo
     sum = last(sum);
     input = last(input);
     const View &output = same ? result : spare;
+    // Where the input of a sublayer goes through a norm, that behind it is the second one.
+    const Norm &attention_norm = block.norms_input() ? arguments.attention_post_norm : arguments.attention_norm;
+    const Norm &ffn_norm = block.norms_input() ? arguments.ffn_post_norm : arguments.ffn_norm;
     if (block.norms_output()) {
         calls.linear(attended, block.o, arguments.o_bias, View(), spare);
-        calls.norm(block.norms_input() ? arguments.attention_post_norm : arguments.attention_norm, spare, spare);
+        calls.norm(attention_norm, spare, spare);
         calls.add(input, spare, sum);
     } else {
         calls.linear(attended, block.o, arguments.o_bias, input, sum);
     }
     if (block.norms_sum()) {
-        calls.norm(arguments.attention_norm, sum, sum);
+        calls.norm(attention_norm, sum, sum);
     }
 
     calls.ffn(arguments.ffn, sum, output);
     if (block.norms_output()) {
-        calls.norm(block.norms_input() ? arguments.ffn_post_norm : arguments.ffn_norm, output, output);
+        calls.norm(ffn_norm, output, output);
         calls.add(sum, output, output);
     }
     if (block.norms_sum()) {
-        calls.norm(arguments.ffn_norm, output, output);
+        calls.norm(ffn_norm, output, output);
     }
     if (!same) {
         calls.cast(output, result);

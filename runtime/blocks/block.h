@@ -2,6 +2,9 @@
 #ifndef HALYARD_RUNTIME_BLOCKS_BLOCK_H
 #define HALYARD_RUNTIME_BLOCKS_BLOCK_H
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "blocks/param_vectors.h"
 #include "core/backend.h"
 #include "halyard/block.h"
@@ -104,9 +107,9 @@ struct halyard_block {
     /** Which of the block's values go through a norm: what attention and
      * feed-forward network get, what they give before it is added, and the sum.
      */
-    bool norms_input() const { return places_norm(HALYARD_PRE_NORM, HALYARD_SANDWICH_NORM); }
-    bool norms_output() const { return places_norm(HALYARD_POST_SUBLAYER_NORM, HALYARD_SANDWICH_NORM); }
-    bool norms_sum() const { return places_norm(HALYARD_POST_NORM, HALYARD_POST_NORM); }
+    bool norms_input() const { return places_norm({HALYARD_PRE_NORM, HALYARD_SANDWICH_NORM, HALYARD_DOUBLE_NORM}); }
+    bool norms_output() const { return places_norm({HALYARD_POST_SUBLAYER_NORM, HALYARD_SANDWICH_NORM}); }
+    bool norms_sum() const { return places_norm({HALYARD_POST_NORM, HALYARD_DOUBLE_NORM}); }
 
     halyard::NormKind norm_kind() const { return {config.norm, config.rms_norm_eps, config.norm_flags}; }
     int64_t query_features() const { return config.num_attention_heads * config.head_dim; }
@@ -114,8 +117,9 @@ struct halyard_block {
     int64_t qkv_features() const { return query_features() + 2 * key_features(); }
 
 private:
-    bool places_norm(halyard_norm_placement a, halyard_norm_placement b) const {
-        return config.norm != HALYARD_NORM_NONE && (config.norm_placement == a || config.norm_placement == b);
+    bool places_norm(std::initializer_list<halyard_norm_placement> placements) const {
+        return config.norm != HALYARD_NORM_NONE &&
+               std::find(placements.begin(), placements.end(), config.norm_placement) != placements.end();
     }
 };
 

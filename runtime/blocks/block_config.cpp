@@ -21,6 +21,14 @@ halyard_block_config original_2017() {
     return c;
 }
 
+// Devlin et al. 2018, whose GELU is exact.
+halyard_block_config bert() {
+    halyard_block_config c = original_2017();
+    c.rms_norm_eps = 1e-12f;
+    c.hidden_act = HALYARD_GELU;
+    return c;
+}
+
 // Radford et al. 2019
 halyard_block_config gpt2() {
     halyard_block_config c = {};
@@ -74,8 +82,8 @@ halyard_block_config mistral() {
     return c;
 }
 
-constexpr const char *preset_names[] = {"original_2017", "gpt2", "llama", "qwen", "gemma", "mistral", nullptr};
-constexpr halyard_block_config (*preset_functions[])() = {original_2017, gpt2, llama, qwen, gemma, mistral};
+constexpr const char *preset_names[] = {"original_2017", "bert", "gpt2", "llama", "qwen", "gemma", "mistral", nullptr};
+constexpr halyard_block_config (*preset_functions[])() = {original_2017, bert, gpt2, llama, qwen, gemma, mistral};
 
 void complete_heads(Checker &check, halyard_block_config &c) {
     check_range(check, "num_attention_heads", c.num_attention_heads, 1, max_features);
@@ -174,7 +182,7 @@ void complete_block_config(Checker &check, halyard_block_config &c, bool head_no
     complete_heads(check, c);
 
     check_norm_kind(check, {c.norm, c.rms_norm_eps, c.norm_flags}, head_norms);
-    if (!check.failed() && (c.norm_placement < HALYARD_PRE_NORM || c.norm_placement > HALYARD_SANDWICH_NORM)) {
+    if (!check.failed() && (c.norm_placement < HALYARD_PRE_NORM || c.norm_placement > HALYARD_DOUBLE_NORM)) {
         check.fail(HALYARD_INVALID_ARGUMENT, "norm_placement is %d, which is no value of halyard_norm_placement",
                    c.norm_placement);
     }
@@ -211,7 +219,6 @@ halyard_status halyard_block_config_preset(const char *preset, halyard_block_con
         }
     }
     return check.fail(HALYARD_INVALID_ARGUMENT,
-                      "preset is \"%.40s\", but must be one of original_2017, "
-                      "gpt2, llama, qwen, gemma, mistral",
+                      "preset is \"%.40s\", but must be one of original_2017, bert, gpt2, llama, qwen, gemma, mistral",
                       preset);
 }

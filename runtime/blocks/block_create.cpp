@@ -120,8 +120,9 @@ void check_ffn_sources(Checker &check, SourceChecks &checks, const halyard_block
 
 void check_norm_sources(Checker &check, const halyard_block_config &c, const halyard_block_weights &w,
                         BlockSources &s) {
-    const char *const unless_sandwich =
-        c.norm_placement == HALYARD_SANDWICH_NORM ? nullptr : "norm_placement is not HALYARD_SANDWICH_NORM";
+    const bool twice = c.norm_placement == HALYARD_SANDWICH_NORM || c.norm_placement == HALYARD_DOUBLE_NORM;
+    const char *const unless_twice =
+        twice ? nullptr : "norm_placement is neither HALYARD_SANDWICH_NORM nor HALYARD_DOUBLE_NORM";
     const struct {
         const char *name, *bias_name;
         const DLTensor *weight, *bias;
@@ -131,9 +132,8 @@ void check_norm_sources(Checker &check, const halyard_block_config &c, const hal
         {"attention_norm", "attention_norm_bias", w.attention_norm, w.attention_norm_bias, nullptr, s.attention_norm},
         {"ffn_norm", "ffn_norm_bias", w.ffn_norm, w.ffn_norm_bias, nullptr, s.ffn_norm},
         {"attention_post_norm", "attention_post_norm_bias", w.attention_post_norm, w.attention_post_norm_bias,
-         unless_sandwich, s.attention_post_norm},
-        {"ffn_post_norm", "ffn_post_norm_bias", w.ffn_post_norm, w.ffn_post_norm_bias, unless_sandwich,
-         s.ffn_post_norm}};
+         unless_twice, s.attention_post_norm},
+        {"ffn_post_norm", "ffn_post_norm_bias", w.ffn_post_norm, w.ffn_post_norm_bias, unless_twice, s.ffn_post_norm}};
     for (const auto &n : norms) {
         n.norm.weight = check_norm_vector(check, n.name, n.weight, c.norm, false, n.absent, c.hidden_size);
         n.norm.bias = check_norm_vector(check, n.bias_name, n.bias, c.norm, true, n.absent, c.hidden_size);

@@ -70,8 +70,8 @@ const MakingMistake making_mistakes[] = {
     {"unknown", "norm", invalid, [](Making &m) { m.c.norm = static_cast<halyard_norm>(3); }},
     {"unknown", "norm_placement", invalid,
      [](Making &m) {
-         const int four = 4;
-         std::memcpy(&m.c.norm_placement, &four, sizeof four);
+         const int five = 5;
+         std::memcpy(&m.c.norm_placement, &five, sizeof five);
      }},
     {"negative", "rms_norm_eps", invalid, [](Making &m) { m.c.rms_norm_eps = -1e-6f; }},
     {"NaN", "rms_norm_eps", invalid, [](Making &m) { m.c.rms_norm_eps = NAN; }},
@@ -187,10 +187,10 @@ const MakingMistake making_mistakes[] = {
          m.w.ffn_norm_bias = m.w.q_norm;
      }},
     {"without a norm", "attention_norm", invalid, [](Making &m) { m.c.norm = HALYARD_NORM_NONE; }},
-    {"without a sandwich", "attention_post_norm", invalid,
+    {"without a second norm", "attention_post_norm", invalid,
      [](Making &m) { m.w.attention_post_norm = m.w.attention_norm; }},
-    {"without a sandwich", "ffn_post_norm", invalid, [](Making &m) { m.w.ffn_post_norm = m.w.attention_norm; }},
-    {"without a sandwich", "ffn_post_norm_bias", invalid,
+    {"without a second norm", "ffn_post_norm", invalid, [](Making &m) { m.w.ffn_post_norm = m.w.attention_norm; }},
+    {"without a second norm", "ffn_post_norm_bias", invalid,
      [](Making &m) {
          m.layer_norm();
          m.w.ffn_post_norm_bias = m.w.attention_norm;

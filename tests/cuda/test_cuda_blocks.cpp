@@ -65,8 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, CudaBlocks, testing::ValuesIn(block_presets())
 TEST(CudaBlock, HasEveryNormAtEveryPlace) {
     int number = 0;
     for (const halyard_norm norm : {HALYARD_NORM_NONE, HALYARD_NORM_RMS, HALYARD_NORM_LAYER}) {
-        for (const halyard_norm_placement placement :
-             {HALYARD_PRE_NORM, HALYARD_POST_NORM, HALYARD_POST_SUBLAYER_NORM, HALYARD_SANDWICH_NORM}) {
+        for (const halyard_norm_placement placement : norm_placements) {
             for (const bool gated : {false, true}) {
                 number++;
                 const halyard_activation activation = gated ? HALYARD_GELU_TANH : HALYARD_RELU;
@@ -85,8 +84,7 @@ TEST(CudaBlock, HasEveryNormAtEveryPlace) {
 
 TEST(CudaBlock, WorksInPlace) {
     int number = 0;
-    for (const halyard_norm_placement placement :
-         {HALYARD_PRE_NORM, HALYARD_POST_NORM, HALYARD_POST_SUBLAYER_NORM, HALYARD_SANDWICH_NORM}) {
+    for (const halyard_norm_placement placement : norm_placements) {
         for (const Dtype type : {Dtype::f32, Dtype::f16}) {
             BlockForm form = mixed_block(++number, HALYARD_NORM_RMS, placement, HALYARD_SILU, true);
             form.matrices = type;

@@ -987,7 +987,7 @@ halyard_block_config Session::block_config() {
     c.num_key_value_heads = number(static_cast<std::int64_t>(in_.in(0, 2)));
     c.head_dim = number(in_.one_in(2) ? INT64_C(8) : INT64_C(0));
     c.norm = value<halyard_norm>(3);
-    c.norm_placement = value<halyard_norm_placement>(4);
+    c.norm_placement = value<halyard_norm_placement>(5);
     c.rms_norm_eps = number(1e-5f);
     c.norm_flags = in_.one_in(4) ? flags() : 0;
     c.hidden_act = value<halyard_activation>(10);
@@ -1051,7 +1051,7 @@ void Session::block_create() {
         w.attention_norm_bias = vector(hidden);
         w.ffn_norm_bias = vector(hidden);
     }
-    if (config.norm_placement == HALYARD_SANDWICH_NORM) {
+    if (config.norm_placement == HALYARD_SANDWICH_NORM || config.norm_placement == HALYARD_DOUBLE_NORM) {
         w.attention_post_norm = vector(hidden);
         w.ffn_post_norm = vector(hidden);
     }

@@ -10,7 +10,7 @@
 namespace halyard::tests {
 namespace {
 
-const char *const placements[] = {"pre", "post", "post-sublayer", "sandwich"};
+const char *const placements[] = {"pre", "post", "post-sublayer", "sandwich", "double"};
 const char *const norms[] = {"no norm", "RMSNorm", "LayerNorm"};
 
 halyard_kv_cache_options cache_options(const BlockForm &form, Dtype dtype, std::int64_t layers, std::int64_t sequences,
@@ -87,7 +87,7 @@ std::vector<std::string> block_presets() {
 BlockForm preset_block(const std::string &preset) {
     BlockForm form;
     form.config = small_preset(preset);
-    form.biases = preset == "original_2017" || preset == "gpt2";
+    form.biases = preset == "original_2017" || preset == "bert" || preset == "gpt2";
     return form;
 }
 
@@ -228,7 +228,7 @@ BlockTensors::BlockTensors(const BlockForm &form) : form(form) {
     weights.down_proj_bias = bias(hidden, values.down_bias);
     norm(weights.attention_norm, weights.attention_norm_bias, values.attention_norm);
     norm(weights.ffn_norm, weights.ffn_norm_bias, values.ffn_norm);
-    if (c.norm_placement == HALYARD_SANDWICH_NORM) {
+    if (c.norm_placement == HALYARD_SANDWICH_NORM || c.norm_placement == HALYARD_DOUBLE_NORM) {
         norm(weights.attention_post_norm, weights.attention_post_norm_bias, values.attention_post_norm);
         norm(weights.ffn_post_norm, weights.ffn_post_norm_bias, values.ffn_post_norm);
     }

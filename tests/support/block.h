@@ -30,6 +30,8 @@ struct BlockForm {
     std::string describe() const;
 };
 
+constexpr halyard_norm_placement norm_placements[] = {HALYARD_PRE_NORM, HALYARD_POST_NORM, HALYARD_POST_SUBLAYER_NORM,
+                                                      HALYARD_SANDWICH_NORM, HALYARD_DOUBLE_NORM};
 std::vector<std::string> block_presets();
 
 /** The preset with small odd sizes: 3 heads or, `grouped`, 4 with 2 of keys and values. */

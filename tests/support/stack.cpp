@@ -19,7 +19,7 @@ StackForm preset_stack(const std::string &preset) {
     form.block.config = small_preset(preset, 10, true);
     form.block.config.causal = 1;
     form.positions = form.block.biases ? 40 : 0;
-    form.norm = preset == "original_2017" ? HALYARD_NORM_NONE : form.block.config.norm;
+    form.norm = preset == "original_2017" || preset == "bert" ? HALYARD_NORM_NONE : form.block.config.norm;
     form.multiplier = preset == "gemma" ? 5.75f : 0.0f;
     form.softcap = preset == "gemma" ? 3.0f : 0.0f;
     form.tied = preset == "gpt2" || preset == "gemma";

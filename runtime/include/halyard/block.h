@@ -33,6 +33,7 @@ typedef enum halyard_norm_placement HALYARD_AS_INT {
     HALYARD_POST_NORM = 1,          /**< N(x + Sub(x)): Vaswani et al. 2017 */
     HALYARD_POST_SUBLAYER_NORM = 2, /**< x + N(Sub(x)): OLMo 2 */
     HALYARD_SANDWICH_NORM = 3,      /**< x + N'(Sub(N(x))): Gemma 2 */
+    HALYARD_DOUBLE_NORM = 4,        /**< N'(x + Sub(N(x))): Pre-LN with a norm of each sum */
 } halyard_norm_placement;
 
 /** Fields are named as in the configuration files of Hugging Face transformers, where those have them. */
@@ -64,8 +65,8 @@ typedef struct halyard_block_config {
 
 /** Fills a configuration with what a family of models has in common; the sizes (hidden_size, intermediate_size, heads,
  *  max_position_embeddings) are left 0 for the caller. preset: "original_2017" (the encoder's block; `causal` makes it
- *  a decoder's), "gpt2", "llama", "qwen", "gemma" (2: sandwich norms, soft caps), "mistral" (7B v0.1: with its window).
- *  docs/blocks.md has them in a table. */
+ *  a decoder's), "bert", "gpt2", "llama", "qwen", "gemma" (2: sandwich norms, soft caps), "mistral" (7B v0.1: with its
+ *  window). docs/blocks.md has them in a table. */
 HALYARD_API halyard_status halyard_block_config_preset(const char *preset, halyard_block_config *config);
 /** The names of the presets, in a null-terminated array. */
 HALYARD_API const char *const *halyard_block_presets(void);
@@ -89,14 +90,14 @@ typedef struct halyard_block_weights {
     const DLTensor *gate_proj; /**< of gated_mlp */
     const DLTensor *up_proj;   /**< intermediate_size outputs */
     const DLTensor *down_proj; /**< hidden_size outputs */
-    const DLTensor *gate_proj_bias;           /**< optional, of gated_mlp */
-    const DLTensor *up_proj_bias;             /**< optional */
-    const DLTensor *down_proj_bias;           /**< optional */
-    const DLTensor *attention_norm;           /**< the norm of attention; optional, as 1 */
-    const DLTensor *attention_norm_bias;      /**< optional, of LayerNorm */
-    const DLTensor *ffn_norm;                 /**< the norm of the feed-forward network; optional, as 1 */
-    const DLTensor *ffn_norm_bias;            /**< optional, of LayerNorm */
-    const DLTensor *attention_post_norm;      /**< the second ones of HALYARD_SANDWICH_NORM; optional, as 1 */
+    const DLTensor *gate_proj_bias;      /**< optional, of gated_mlp */
+    const DLTensor *up_proj_bias;        /**< optional */
+    const DLTensor *down_proj_bias;      /**< optional */
+    const DLTensor *attention_norm;      /**< the norm of attention; optional, as 1 */
+    const DLTensor *attention_norm_bias; /**< optional, of LayerNorm */
+    const DLTensor *ffn_norm;            /**< the norm of the feed-forward network; optional, as 1 */
+    const DLTensor *ffn_norm_bias;       /**< optional, of LayerNorm */
+    const DLTensor *attention_post_norm; /**< N' of HALYARD_SANDWICH_NORM and HALYARD_DOUBLE_NORM; optional, as 1 */
     const DLTensor *attention_post_norm_bias; /**< optional, of LayerNorm */
     const DLTensor *ffn_post_norm;            /**< optional, as 1 */
     const DLTensor *ffn_post_norm_bias;       /**< optional, of LayerNorm */

@@ -26,6 +26,7 @@ enum class NormPlacement {
     post = HALYARD_POST_NORM,                    ///< N(x + Sub(x)): Vaswani et al. 2017
     post_sublayer = HALYARD_POST_SUBLAYER_NORM,  ///< x + N(Sub(x)): OLMo 2
     sandwich = HALYARD_SANDWICH_NORM,            ///< x + N'(Sub(N(x))): Gemma 2
+    double_norm = HALYARD_DOUBLE_NORM,           ///< N'(x + Sub(N(x))): Pre-LN with a norm of each sum
 };
 
 /// Fields are named as in the configuration files of Hugging Face transformers, where those have them.
@@ -156,9 +157,9 @@ struct BlockWeights {
     ConstTensor attention_norm_bias;             ///< of LayerNorm
     ConstTensor ffn_norm;                        ///< the norm of the feed-forward network
     ConstTensor ffn_norm_bias;                   ///< of LayerNorm
-    ConstTensor attention_post_norm;             ///< the second ones of NormPlacement::sandwich
+    ConstTensor attention_post_norm;             ///< N' of NormPlacement::sandwich and double_norm
     ConstTensor attention_post_norm_bias;        ///< of LayerNorm
-    ConstTensor ffn_post_norm;                   ///< of NormPlacement::sandwich
+    ConstTensor ffn_post_norm;                   ///< N' of the feed-forward network
     ConstTensor ffn_post_norm_bias;              ///< of LayerNorm
     DLDevice device{};                           ///< where the block is to be, if not where the tensors are
     halyard_quantization quantization{};         ///< of the matrices
