@@ -586,8 +586,10 @@ Row rotated(const BlockValues &values, const Row &head, std::int64_t position) {
     return values_of(expected_of({turned}).front());
 }
 
-StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, const Rounding &rounding) {
+StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, const Rounding &rounding,
+                  const std::vector<std::int64_t> &token_types) {
     const halyard_stack_config &c = values.config;
+    const auto eps = static_cast<double>(c.rms_norm_eps);
     const auto multiplier = static_cast<double>(c.embedding_multiplier);
     Estimates x;
     for (const std::int64_t id : input_ids) {
@@ -599,8 +601,16 @@ StackResult stack(const StackValues &values, const std::vector<std::int64_t> &in
             if (!values.embed_positions.empty()) {
                 each = sum_of(each, exactly(values.embed_positions[position][x.back().size()]));
             }
+            if (!values.embed_types.empty()) {
+                const std::size_t type = token_types.empty() ? 0 : static_cast<std::size_t>(token_types[position]);
+                each = sum_of(each, exactly(values.embed_types[type][x.back().size()]));
+            }
             x.back().push_back(each);
         }
+    }
+    if (c.embed_norm != HALYARD_NORM_NONE) {
+        x = normalized(stored_as(rounding.between, x), {c.embed_norm, eps, c.norm_flags},
+                       rounded_to(rounding.between, values.embed_norm));
     }
     StackResult result;
     result.hidden.push_back(expected_of(x));
@@ -609,9 +619,12 @@ StackResult stack(const StackValues &values, const std::vector<std::int64_t> &in
                       rounding);
         result.hidden.push_back(expected_of(x));
     }
-    x = normalized(stored_as(rounding.between, x), {c.norm, static_cast<double>(c.rms_norm_eps), c.norm_flags},
+    x = normalized(stored_as(rounding.between, x), {c.norm, eps, c.norm_flags},
                    rounded_to(rounding.between, values.norm));
     result.hidden.push_back(expected_of(x));
+    if (c.no_lm_head != 0) {
+        return result;
+    }
     Estimates logits = product_of(stored_as(rounding.products, stored_as(rounding.between, x)), values.lm_head, {});
     const auto softcap = static_cast<double>(c.final_logit_softcapping);
     for (EstimateRow &row : logits) {

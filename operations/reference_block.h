@@ -60,8 +60,8 @@ Row rotated(const BlockValues &values, const Row &head, std::int64_t position);
 
 struct StackValues {
     halyard_stack_config config{};
-    std::vector<Row> embed_tokens, embed_positions;  // the second may be empty
-    NormValues norm;
+    std::vector<Row> embed_tokens, embed_positions, embed_types;  // all but the first may be empty
+    NormValues embed_norm, norm;
     WeightMatrix lm_head;
     std::vector<const BlockValues *> blocks;
 };
@@ -71,7 +71,9 @@ struct StackResult {
     std::vector<Matrix> hidden;  // the embedding, after each block, after the last norm
     Matrix logits;
 };
-StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, const Rounding &rounding = {});
+/** token_types: as many as input_ids, or none for 0. */
+StackResult stack(const StackValues &values, const std::vector<std::int64_t> &input_ids, const Rounding &rounding = {},
+                  const std::vector<std::int64_t> &token_types = {});
 
 }  // namespace halyard::operations
 

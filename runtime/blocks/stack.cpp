@@ -21,40 +21,71 @@ constexpr int64_t max_part_tokens = 512;
 
 // ---- Arguments ----
 
-void check_ids_in_range(Checker &check, const Integers &ids, int64_t vocab_size) {
+/** `bound`: what says that there are so many rows. */
+void check_ids_in_range(Checker &check, const char *name, const Integers &ids, const char *bound, int64_t rows) {
     for (int64_t i = 0; i < ids.batch && !check.failed(); i++) {
         for (int64_t t = 0; t < ids.tokens && !check.failed(); t++) {
             const int64_t id = ids.at(i, t);
-            if (id >= 0 && id < vocab_size) {
+            if (id >= 0 && id < rows) {
                 continue;
             }
-            const long long token = t, value = id, size = vocab_size;
+            const long long token = t, value = id, size = rows;
             if (ids.rank == 1) {
-                check.fail(HALYARD_INVALID_ARGUMENT, "input_ids[%lld] is %lld, but vocab_size is %lld", token, value,
+                check.fail(HALYARD_INVALID_ARGUMENT, "%s[%lld] is %lld, but %s is %lld", name, token, value, bound,
                            size);
             } else {
-                check.fail(HALYARD_INVALID_ARGUMENT, "input_ids[%lld, %lld] is %lld, but vocab_size is %lld",
-                           static_cast<long long>(i), token, value, size);
+                check.fail(HALYARD_INVALID_ARGUMENT, "%s[%lld, %lld] is %lld, but %s is %lld", name,
+                           static_cast<long long>(i), token, value, bound, size);
             }
         }
     }
 }
 
-/** [vocab_size] for each sequence or, if `all`, for each token: as [batch, 1 or T, vocab_size]. */
-View check_logits(Checker &check, const DLTensor *logits, const Integers &ids, bool all, int64_t vocab_size) {
-    const View given = check.output("logits", logits);
-    const int rank = (ids.rank == 2) + all + 1;
+/** The kinds of the tokens, all 0 where none are given. */
+Integers check_types(Checker &check, const DLTensor *types, const Integers &ids, bool has_types) {
+    if (!types) {
+        static const int64_t zero = 0;
+        Integers zeros = ids;
+        zeros.data = reinterpret_cast<const char *>(&zero);
+        zeros.is_int64 = true;
+        zeros.batch_stride = zeros.token_stride = 0;
+        zeros.memory = View();
+        return zeros;
+    }
+    const Integers checked = check_integers(check, "token_types", types);
+    if (!check.failed() && !has_types) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "token_types is given, but the stack has no embed_types");
+    } else if (!check.failed() &&
+               (checked.rank != ids.rank || checked.batch != ids.batch || checked.tokens != ids.tokens)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "token_types has another shape than input_ids");
+    }
+    return checked;
+}
+
+/** What a call writes: [width] for each sequence or, if `all`, for each token. */
+struct ResultKind {
+    const char *name;
+    bool all;
+    int64_t width;
+    const char *width_name;
+    bool is_logits;
+};
+
+/** As [batch, 1 or T, width]. */
+View check_result(Checker &check, const ResultKind &kind, const DLTensor *result, const Integers &ids) {
+    const View given = check.output(kind.name, result);
+    const int rank = (ids.rank == 2) + kind.all + 1;
     if (!check.failed() && given.rank != rank) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "logits has rank %d, but must have rank %d: %s", given.rank, rank,
-                   all ? "an axis more than input_ids" : "that of input_ids, without all_logits");
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank %d: %s", kind.name, given.rank, rank,
+                   kind.all ? "an axis more than input_ids" : "that of input_ids, without all_logits");
     }
     const struct {
         bool present;
         int64_t extent;
         const char *of;
     } axes[] = {{ids.rank == 2, ids.batch, "the batch of input_ids"},
-                {all, ids.tokens, "the tokens of input_ids"},
-                {true, vocab_size, "the vocab_size of stack"}};
+                {kind.all, ids.tokens, "the tokens of input_ids"},
+                {true, kind.width, kind.width_name}};
     View view = given;
     view.rank = 3;
     int axis = 0;
@@ -62,7 +93,7 @@ View check_logits(Checker &check, const DLTensor *logits, const Integers &ids, b
         view.shape[i] = axes[i].present ? axes[i].extent : 1;
         view.strides[i] = axes[i].present ? given.strides[axis] : 0;
         if (axes[i].present && given.shape[axis] != axes[i].extent) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "logits has extent %lld on axis %d, but must have %lld, %s",
+            check.fail(HALYARD_INVALID_ARGUMENT, "%s has extent %lld on axis %d, but must have %lld, %s", kind.name,
                        static_cast<long long>(given.shape[axis]), axis, static_cast<long long>(axes[i].extent),
                        axes[i].of);
         }
@@ -113,38 +144,46 @@ void check_stack_call(Checker &check, const halyard_stack &stack, const CachedSe
 class StackRun {
 public:
     StackRun(Checker &check, const halyard_context *context, const halyard_stack &stack, const Integers &ids,
-             const CachedSequences &sequences, const halyard_stack_options &options, const View &logits)
-        : check_(check), context_(context), stack_(stack), ids_(ids), append_(sequences, 0, stack.n_layers),
-          options_(options), logits_(logits), width_(stack.config.hidden_size),
-          part_(sequences.cache ? std::min(ids.tokens, max_part_tokens) : ids.tokens),
-          kept_(options.all_logits ? ids.tokens : part_) {}
+             const Integers &types, const CachedSequences &sequences, const halyard_stack_options &options,
+             const ResultKind &kind, const View &result)
+        : check_(check), context_(context), stack_(stack), ids_(ids), types_(types),
+          append_(sequences, 0, stack.n_layers), options_(options), kind_(kind), result_(result),
+          width_(stack.config.hidden_size), part_(sequences.cache ? std::min(ids.tokens, max_part_tokens) : ids.tokens),
+          kept_(kind.all ? ids.tokens : part_) {}
 
     void run() {
-        const bool f32_first = stack_.softcaps.data && logits_.dtype != DType::f32;
-        const bool made_elsewhere = device_of(logits_) != stack_.device;
+        const bool f32_first = kind_.is_logits && stack_.softcaps.data && result_.dtype != DType::f32;
+        const bool made_elsewhere = device_of(result_) != stack_.device;
         Workspace workspace(context_or_default(context_), stack_.device);
-        int64_t tokens;
-        if (__builtin_mul_overflow(ids_.batch, kept_, &tokens)) {
-            tokens = INT64_MAX;
-        }
-        const auto residual = workspace.book(tokens, width_ * size_of(stack_.residual_dtype));
-        const auto f32_logits = workspace.book<float>(f32_first ? logits_.elements : 0);
-        const auto logits = workspace.book(made_elsewhere ? logits_.elements : 0, size_of(logits_.dtype));
+        const auto rows = [&](int64_t tokens) {
+            int64_t count;
+            return __builtin_mul_overflow(ids_.batch, tokens, &count) ? INT64_MAX : count;
+        };
+        const int64_t row_bytes = width_ * size_of(stack_.residual_dtype);
+        const auto residual = workspace.book(rows(kept_), row_bytes);
+        const auto added = workspace.book(stack_.embed_types.data ? rows(part_) : 0, row_bytes);
+        const auto f32_logits = workspace.book<float>(f32_first ? result_.elements : 0);
+        const auto made_there = workspace.book(made_elsewhere ? result_.elements : 0, size_of(result_.dtype));
         if (workspace.allocate(check_)) {
             residual_ = view_of(workspace[residual], stack_.residual_dtype, stack_.device, {ids_.batch, kept_, width_},
                                 {kept_ * width_, width_, 1});
+            added_ = view_of(workspace[added], stack_.residual_dtype, stack_.device, {ids_.batch, part_, width_},
+                             {part_ * width_, width_, 1});
             for (int64_t first = 0; first < ids_.tokens && !check_.failed(); first += part_) {
                 run_part(first, std::min(part_, ids_.tokens - first));
             }
-            const int64_t vocab = logits_.width();
-            const View made = made_elsewhere ? view_of(workspace[logits], logits_.dtype, stack_.device,
-                                                       {logits_.shape[0], logits_.shape[1], vocab},
-                                                       {logits_.shape[1] * vocab, vocab, 1})
-                                             : logits_;
-            make_logits(made, f32_first ? view_like(made, workspace[f32_logits], DType::f32, vocab, vocab) : made);
+            const int64_t tokens = result_.shape[1], width = result_.width();
+            const View made = made_elsewhere ? view_of(workspace[made_there], result_.dtype, stack_.device,
+                                                       {result_.shape[0], tokens, width}, {tokens * width, width, 1})
+                                             : result_;
+            if (kind_.is_logits) {
+                make_logits(made, f32_first ? view_like(made, workspace[f32_logits], DType::f32, width, width) : made);
+            } else {
+                run_cast(check_, context_, residual_, made);
+            }
             if (made_elsewhere && !check_.failed()) {
                 backend_of(stack_.device.on_cuda)
-                    .copy(check_, context_or_default(context_), stack_.device.device_id, made, logits_);
+                    .copy(check_, context_or_default(context_), stack_.device.device_id, made, result_);
             }
         }
         if (check_.failed()) {
@@ -161,9 +200,16 @@ private:
         run_call(check_, context_, &Backend::embed,
                  {stack_.embed_tokens, stack_.embed_positions, stack_.config.embedding_multiplier, ids_, first,
                   append_.sequences(), part});
+        if (stack_.embed_types.data) {
+            const View added = part_of(added_, 1, 0, count);
+            run_call(check_, context_, &Backend::embed,
+                     {stack_.embed_types, View(), 1.0f, types_, first, append_.sequences(), added});
+            run_call(check_, context_, &Backend::elementwise, {kernels::add, part, added, part});
+        }
+        run_norm(check_, context_, stack_.embed_norm, part, part);
         observe(0, first, part);
         // What comes after the last keys and values is of use where somebody sees it.
-        const bool seen = options_.all_logits || options_.observer, ends = first + count == ids_.tokens;
+        const bool seen = kind_.all || options_.observer, ends = first + count == ids_.tokens;
         const int64_t outputs = seen ? count : ends ? 1 : 0;
         for (int64_t layer = 0; layer < stack_.n_layers && !check_.failed(); layer++) {
             run_block(check_, context_, *stack_.blocks[layer], part, append_, layer,
@@ -219,32 +265,100 @@ private:
     Checker &check_;
     const halyard_context *const context_;
     const halyard_stack &stack_;
-    const Integers &ids_;
+    const Integers &ids_, &types_;
     CacheAppend append_;
     const halyard_stack_options &options_;
-    const View logits_;
+    const ResultKind &kind_;
+    const View result_;
     const int64_t width_;
     const int64_t part_;  // tokens of a sequence that go through the blocks at a time
     const int64_t kept_;  // tokens of a sequence whose residuals are kept
     View residual_;       // [batch][kept_][width_]
+    View added_;          // [batch][part_][width_]: rows of embed_types
 };
 
-/** Refuses logits and a cache that do not go with the stack: logits may be in memory of the process besides. */
-void check_devices(Checker &check, const halyard_context *context, const halyard_stack &stack, const View &logits,
-                   const halyard_kv_cache *cache) {
+/** Refuses a result and a cache that do not go with the stack: the result may be in memory of the process besides. */
+void check_devices(Checker &check, const halyard_context *context, const halyard_stack &stack, const char *name,
+                   const View &result, const halyard_kv_cache *cache) {
     if (cache) {
         check_device(check, "cache", device_of(*cache), "stack", stack.device);
-        if (device_of(logits) == device_of(*cache)) {
-            check_clear_of_cache(check, logits, *cache);
+        if (device_of(result) == device_of(*cache)) {
+            check_clear_of_cache(check, result, *cache);
         }
     }
-    if (logits.on_cuda) {
-        check_device(check, "logits", device_of(logits), "stack", stack.device);
+    if (result.on_cuda) {
+        check_device(check, name, device_of(result), "stack", stack.device);
     } else if (stack.device.on_cuda && !check.failed() &&
                backend_of(true).capturing(check, context_or_default(context), stack.device.device_id)) {
         check.fail(HALYARD_DEVICE_ERROR,
-                   "the stream is being captured, but logits is on the CPU, and the call would wait for them");
+                   "the stream is being captured, but %s is on the CPU, and the call would wait for it", name);
     }
+}
+
+halyard_status run_stack(Checker &check, const halyard_context *context, const halyard_stack &stack,
+                         const Integers &ids, const Integers &types, const CachedSequences &sequences,
+                         const halyard_stack_options &options, const ResultKind &kind, const DLTensor *result) {
+    record_weights(check, "blocks[0].", *stack.blocks[0]);
+    if (kind.is_logits) {
+        check.record("", "lm_head", *stack.lm_head);
+    }
+    const View view = check_result(check, kind, result, ids);
+    if (!check.failed() && ids.batch > 0 && ids.tokens == 0 && !kind.all) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no tokens, so there is no last one to give logits of");
+    }
+    check_stack_call(check, stack, sequences, ids.tokens);
+    if (check.failed() || ids.batch == 0 || ids.tokens == 0) {
+        return check.status();
+    }
+    const halyard_kv_cache *const cache = sequences.cache;
+    check_devices(check, context, stack, kind.name, view, cache);
+    check.no_overlap(view, stack.embed_tokens, false);
+    check.no_overlap(view, stack.embed_positions, false);
+    check.no_overlap(view, stack.embed_types, false);
+    for (const Integers *const integers : {&ids, &types}) {
+        check.no_overlap(view, integers->memory, false);
+        if (cache && !cache->on_cuda && integers->memory.data) {
+            // A part of a prompt is read after keys of another are written.
+            check_clear_of_cache(check, integers->memory, *cache);
+        }
+    }
+    check_ids_in_range(check, "input_ids", ids, "vocab_size", stack.config.vocab_size);
+    if (stack.embed_types.data) {
+        check_ids_in_range(check, "token_types", types, "the number of rows of embed_types",
+                           stack.embed_types.shape[0]);
+    }
+    if (!check.failed()) {
+        StackRun(check, context, stack, ids, types, sequences, options, kind, view).run();
+    }
+    return check.status();
+}
+
+/** Both functions, which differ in what they write. */
+halyard_status call_stack(const char *function, const halyard_context *context, const halyard_stack *stack,
+                          const DLTensor *input_ids, halyard_kv_cache *cache, const int64_t *sequences,
+                          const halyard_stack_options *options, const DLTensor *result, bool is_logits) {
+    Checker check(function, Devices::cpu_or_cuda);
+    check.set_context(context);
+    const halyard_stack_options none = {};
+    const halyard_stack_options &o = options ? *options : none;
+    check.not_null("stack", stack);
+    if (!check.failed() && is_logits && !stack->lm_head) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "stack has no lm_head, so it gives hidden states and no logits");
+    }
+    // The ids are on the CPU wherever the stack is.
+    Checker check_ids(function);
+    const Integers ids = check.failed() ? Integers() : check_integers(check_ids, "input_ids", input_ids);
+    const Integers types = check.failed() || check_ids.failed()
+                               ? Integers()
+                               : check_types(check_ids, o.token_types, ids, stack->embed_types.data != nullptr);
+    if (check.failed() || check_ids.failed()) {
+        return check.failed() ? check.status() : check_ids.status();
+    }
+    const halyard_stack_config &c = stack->config;
+    const ResultKind kind = is_logits
+                                ? ResultKind{"logits", o.all_logits != 0, c.vocab_size, "the vocab_size of stack", true}
+                                : ResultKind{"hidden", true, c.hidden_size, "the hidden_size of stack", false};
+    return run_stack(check, context, *stack, ids, types, {cache, sequences, ids.batch}, o, kind, result);
 }
 
 }  // namespace
@@ -255,39 +369,12 @@ using namespace halyard;
 halyard_status halyard_stack_forward(const halyard_context *context, const halyard_stack *stack,
                                      const DLTensor *input_ids, halyard_kv_cache *cache, const int64_t *sequences,
                                      const halyard_stack_options *options, DLTensor *logits) {
-    Checker check("halyard_stack_forward", Devices::cpu_or_cuda);
-    check.set_context(context);
-    const halyard_stack_options none = {};
-    const halyard_stack_options &o = options ? *options : none;
-    check.not_null("stack", stack);
-    // The ids are on the CPU wherever the stack is.
-    Checker check_ids("halyard_stack_forward");
-    const Integers ids = check.failed() ? Integers() : check_integers(check_ids, "input_ids", input_ids);
-    if (check.failed() || check_ids.failed()) {
-        return check.failed() ? check.status() : check_ids.status();
-    }
-    record_weights(check, "blocks[0].", *stack->blocks[0]);
-    check.record("", "lm_head", *stack->lm_head);
-    const View logits_view = check_logits(check, logits, ids, o.all_logits != 0, stack->config.vocab_size);
-    if (!check.failed() && ids.batch > 0 && ids.tokens == 0 && !o.all_logits) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "input_ids has no tokens, so there is no last one to give logits of");
-    }
-    const CachedSequences cached = {cache, sequences, ids.batch};
-    check_stack_call(check, *stack, cached, ids.tokens);
-    if (check.failed() || ids.batch == 0 || ids.tokens == 0) {
-        return check.status();
-    }
-    check_devices(check, context, *stack, logits_view, cache);
-    check.no_overlap(logits_view, stack->embed_tokens, false);
-    check.no_overlap(logits_view, stack->embed_positions, false);
-    check.no_overlap(logits_view, ids.memory, false);
-    if (cache && !cache->on_cuda) {
-        check_clear_of_cache(check, ids.memory,
-                             *cache);  // a part of a prompt is read after keys of another are written
-    }
-    check_ids_in_range(check, ids, stack->config.vocab_size);
-    if (!check.failed()) {
-        StackRun(check, context, *stack, ids, cached, o, logits_view).run();
-    }
-    return check.status();
+    return call_stack("halyard_stack_forward", context, stack, input_ids, cache, sequences, options, logits, true);
+}
+
+halyard_status halyard_stack_hidden_states(const halyard_context *context, const halyard_stack *stack,
+                                           const DLTensor *input_ids, halyard_kv_cache *cache, const int64_t *sequences,
+                                           const halyard_stack_options *options, DLTensor *hidden) {
+    return call_stack("halyard_stack_hidden_states", context, stack, input_ids, cache, sequences, options, hidden,
+                      false);
 }

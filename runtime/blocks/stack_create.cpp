@@ -19,7 +19,10 @@ void complete_stack_config(Checker &check, halyard_stack_config &c) {
     if (c.embedding_multiplier == 0.0f) {
         c.embedding_multiplier = 1.0f;
     }
-    check_norm_kind(check, {c.norm, c.rms_norm_eps, c.norm_flags}, false);
+    check_norm_kind(check, {c.norm, c.rms_norm_eps, c.norm_flags}, c.embed_norm == HALYARD_NORM_RMS);
+    if (!check.failed() && (c.embed_norm < HALYARD_NORM_NONE || c.embed_norm > HALYARD_NORM_LAYER)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "embed_norm is %d, which is no value of halyard_norm", c.embed_norm);
+    }
     check.softcap("final_logit_softcapping", c.final_logit_softcapping);
 }
 
@@ -139,14 +142,23 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     halyard_stack_config c = *config;
     complete_stack_config(check, c);
     const View embed_tokens = check_table(check, "embed_tokens", weights->embed_tokens, c.vocab_size, c.hidden_size);
-    const View embed_positions =
-        weights->embed_positions ? check_table(check, "embed_positions", weights->embed_positions, -1, c.hidden_size)
-                                 : View();
+    const auto added_table = [&](const char *name, const DLTensor *tensor) {
+        return tensor ? check_table(check, name, tensor, -1, c.hidden_size) : View();
+    };
+    const View embed_positions = added_table("embed_positions", weights->embed_positions);
+    const View embed_types = added_table("embed_types", weights->embed_types);
+    const View embed_norm =
+        check_norm_vector(check, "embed_norm", weights->embed_norm, c.embed_norm, false, nullptr, c.hidden_size);
+    const View embed_norm_bias = check_norm_vector(check, "embed_norm_bias", weights->embed_norm_bias, c.embed_norm,
+                                                   true, nullptr, c.hidden_size);
     const View norm = check_norm_vector(check, "norm", weights->norm, c.norm, false, nullptr, c.hidden_size);
     const View norm_bias =
         check_norm_vector(check, "norm_bias", weights->norm_bias, c.norm, true, nullptr, c.hidden_size);
     const View lm_head =
         weights->lm_head ? check_table(check, "lm_head", weights->lm_head, c.vocab_size, c.hidden_size) : embed_tokens;
+    if (!check.failed() && c.no_lm_head && weights->lm_head) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "lm_head is given, but no_lm_head is set");
+    }
     check_blocks(check, blocks, n_layers, c.hidden_size);
     if (!check.failed() && embed_tokens.on_cuda) {
         check_device(check, "embed_tokens", device_of(embed_tokens), "blocks[0]", blocks[0]->device);
@@ -167,26 +179,31 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     made->residual_dtype = made->device.on_cuda ? common_dtype(blocks, n_layers) : DType::f32;
     made->embed_tokens = embed_tokens;
     made->embed_positions = embed_positions;
+    made->embed_types = embed_types;
+    made->embed_norm.set(check, {c.embed_norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
     made->norm.set(check, {c.norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
-    const ParamSource vectors[] = {{&made->norm.weight, norm, c.hidden_size},
+    const ParamSource vectors[] = {{&made->embed_norm.weight, embed_norm, c.hidden_size},
+                                   {&made->embed_norm.bias, embed_norm_bias, c.hidden_size},
+                                   {&made->norm.weight, norm, c.hidden_size},
                                    {&made->norm.bias, norm_bias, c.hidden_size}};
     const halyard_context &with = context_or_default(context);
     int64_t bytes = 0;
-    made->norm_memory = make_param_vectors(check, with, made->device, made->residual_dtype, vectors, 2, bytes);
+    made->norm_memory = make_param_vectors(check, with, made->device, made->residual_dtype, vectors, 4, bytes);
     if (!check.failed() && !copy_blocks(*made, blocks, n_layers)) {
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a stack");
     }
     make_softcaps(check, with, *made);
-    if (!check.failed()) {
+    if (!check.failed() && !c.no_lm_head) {
         made->lm_head = pack_matrix(check, context, lm_head, View(), HALYARD_WEIGHT_OUT_IN, made->device, codes);
     }
-    if (!check.failed() && made->device.on_cuda && !weights->lm_head) {
+    if (!check.failed() && made->device.on_cuda && made->lm_head && !weights->lm_head) {
         // What the output projection reads are the table's own rows.
         made->embed_tokens = view_of(const_cast<char *>(made->lm_head->matrix), made->lm_head->dtype, made->device,
                                      {c.vocab_size, c.hidden_size}, {made->lm_head->pitch, 1});
     }
     made->tables[0] = bring_table(check, with, made->device, made->embed_tokens);
     made->tables[1] = bring_table(check, with, made->device, made->embed_positions);
+    made->tables[2] = bring_table(check, with, made->device, made->embed_types);
     if (check.failed()) {
         halyard_stack_destroy(made);
         return check.status();

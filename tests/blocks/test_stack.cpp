@@ -49,6 +49,81 @@ Rounding rounding_of(const Stack &stack, Dtype stored = Dtype::f32) {
     return {stored, Dtype::f32, stack.form.block.matrices == Dtype::bf16 ? Dtype::bf16 : Dtype::f32};
 }
 
+// An encoder's hidden states, with kinds of tokens, and a decoder's: those that an observer sees, in any dtype.
+TEST(Stack, GivesHiddenStates) {
+    int number = 0;
+    for (const std::string &preset : block_presets()) {
+        for (const Dtype type : all_dtypes) {
+            StackForm form = preset_stack(preset);
+            number++;
+            form.tables = form.block.matrices = all_dtypes[number % 3];
+            form.headless = number % 2 == 0;
+            form.block.config.causal = form.block.config.causal != 0 && preset != "bert" && preset != "original_2017";
+            form.block.seed = static_cast<std::uint64_t>(number);
+            const Stack stack(form);
+            const bool batched = number % 3 != 0;
+            const std::int64_t tokens = 1 + number % 6, batch = batched ? 1 + number % 3 : 1;
+            std::vector<Ids> sequences, types;
+            Matrix expected;
+            for (std::int64_t i = 0; i < batch; i++) {
+                const auto seed = static_cast<std::uint64_t>(number + i);
+                sequences.push_back(some_ids(tokens, form.vocab, seed));
+                types.push_back(some_ids(tokens, std::max<std::int64_t>(form.types, 1), seed + 7));
+                const Matrix one =
+                    halyard::tests::stack(stack.values, sequences.back(), rounding_of(stack), types.back())
+                        .hidden.back();
+                expected.insert(expected.end(), one.begin(), one.end());
+            }
+            const IdTensor ids(sequences, batched, number % 2 == 0, number % 4 == 3 ? 5 : 0);
+            const IdTensor kinds(types, batched, number % 2 != 0, number % 4 == 2 ? 3 : 0);
+            const Shape leading = batched ? Shape{batch, tokens} : Shape{tokens};
+            Tensor hidden(type,
+                          call_form(type, type, leading).form_of(stack.form.block.config.hidden_size, number % 3));
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa);
+                halyard_stack_options options{};
+                options.token_types = form.types != 0 ? &kinds.view : nullptr;
+                hidden.clear();
+                ASSERT_EQ(halyard_stack_hidden_states(context.get(), stack.get(), &ids.view, nullptr, nullptr, &options,
+                                                      &hidden.view),
+                          HALYARD_OK)
+                    << halyard_last_error() << "; " << form.describe();
+                ASSERT_TRUE(as_expected(hidden, expected)) << halyard_isa_name(isa) << "; " << form.describe();
+                ASSERT_TRUE(hidden.surroundings_intact());
+            }
+        }
+    }
+}
+
+TEST(Stack, GivesTheHiddenStatesOfAPromptThatGoesInParts) {
+    StackForm form = preset_stack("bert");
+    form.positions = 700;
+    const Stack stack(form);
+    constexpr std::int64_t tokens = 600;
+    const IdTensor ids(some_ids(tokens, form.vocab, 1)), types(some_ids(tokens, form.types, 2));
+    const std::int64_t width = form.block.config.hidden_size;
+    Tensor whole(Dtype::f32, compact_form({tokens, width})), parts(Dtype::f32, compact_form({tokens, width}));
+    const BlockCache cache(form.block, Dtype::f32, form.layers, 1, tokens);
+    halyard_stack_options options{};
+    options.token_types = &types.view;
+    ASSERT_EQ(halyard_stack_hidden_states(nullptr, stack.get(), &ids.view, nullptr, nullptr, &options, &whole.view),
+              HALYARD_OK)
+        << halyard_last_error();
+    ASSERT_EQ(halyard_stack_hidden_states(nullptr, stack.get(), &ids.view, cache.get(), nullptr, &options, &parts.view),
+              HALYARD_OK)
+        << halyard_last_error();
+    EXPECT_TRUE(same_rows(whole, parts));
+    EXPECT_EQ(cache.length(0, 0), tokens);
+    // Without kinds all tokens are of the first.
+    const IdTensor zeros(Ids(tokens, 0));
+    options.token_types = &zeros.view;
+    ASSERT_EQ(halyard_stack_hidden_states(nullptr, stack.get(), &ids.view, nullptr, nullptr, &options, &whole.view),
+              HALYARD_OK);
+    ASSERT_EQ(halyard_stack_hidden_states(nullptr, stack.get(), &ids.view, nullptr, nullptr, nullptr, &parts.view),
+              HALYARD_OK);
+    EXPECT_TRUE(same_rows(whole, parts));
+}
+
 TEST(Stack, EveryPresetInAnyForm) {
     int number = 0;
     for (const std::string &preset : block_presets()) {

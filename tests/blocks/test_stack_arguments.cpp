@@ -74,6 +74,11 @@ const StackMakingMistake stack_making_mistakes[] = {
     {"a feature less", "norm", invalid, [](StackMaking &m) { m.norm.shape[0]--; }},
     {"without a norm", "norm", invalid, [](StackMaking &m) { m.c.norm = HALYARD_NORM_NONE; }},
     {"of an RMSNorm", "norm_bias", invalid, [](StackMaking &m) { m.w.norm_bias = &m.norm; }},
+    {"unknown", "embed_norm", invalid, [](StackMaking &m) { m.c.embed_norm = static_cast<halyard_norm>(3); }},
+    {"without a norm", "embed_norm", invalid, [](StackMaking &m) { m.w.embed_norm = &m.norm; }},
+    {"without a norm", "embed_norm_bias", invalid, [](StackMaking &m) { m.w.embed_norm_bias = &m.norm; }},
+    {"no matrix", "embed_types", invalid, [](StackMaking &m) { m.w.embed_types = &m.norm; }},
+    {"though there is to be none", "lm_head", invalid, [](StackMaking &m) { m.c.no_lm_head = 1; }},
 };
 
 TEST(StackArguments, OfMakingAStack) {
@@ -142,11 +147,20 @@ struct StackCalling {
     std::int64_t shape[4] = {}, strides[4] = {};
     std::unique_ptr<Stack> other_stack;
     std::unique_ptr<BlockCache> other_cache;
+    std::unique_ptr<IdTensor> types;
 
     std::int64_t &id(int i) { return static_cast<std::int64_t *>(ids->data)[i]; }
     void use_stack(const StackForm &form) {
         other_stack = std::make_unique<Stack>(form);
         used_stack = other_stack->get();
+    }
+    /** A stack with rows for so many kinds of tokens, and the kinds of the second sequence. */
+    void use_types(const Ids &second, std::int64_t rows) {
+        StackForm form = good_stack();
+        form.types = rows;
+        use_stack(form);
+        types = std::make_unique<IdTensor>(std::vector<Ids>{{0, 0, 0}, second}, true, true);
+        options.token_types = &types->view;
     }
     void use_cache(const halyard_kv_cache_options &other) {
         other_cache = std::make_unique<BlockCache>(other);
@@ -273,6 +287,44 @@ const StackCallingMistake stack_calling_mistakes[] = {
          form.block.config.max_position_embeddings = 7;
          c.use_stack(form);
      }},
+    {"of a stack without", "token_types", invalid,
+     [](StackCalling &c) {
+         c.use_types({0, 0, 0}, 0);
+     }},
+    {"of one sequence", "token_types", invalid,
+     [](StackCalling &c) {
+         c.use_types({0, 0, 0}, 2);
+         c.reshape(c.types->view, {3});
+     }},
+    {"CUDA", "token_types", unsupported,
+     [](StackCalling &c) {
+         c.use_types({0, 0, 0}, 2);
+         c.types->view.device.device_type = kDLCUDA;
+     }},
+    {"below 0", "token_types[1, 1]", invalid,
+     [](StackCalling &c) {
+         c.use_types({0, -1, 0}, 2);
+     }},
+    {"of no row", "token_types[1, 2]", invalid,
+     [](StackCalling &c) {
+         c.use_types({0, 1, 2}, 2);
+     }},
+    {"at the kinds", "logits", invalid,
+     [](StackCalling &c) {
+         c.use_types({0, 1, 1}, 2);
+         c.result->data = c.types->view.data;
+     }},
+    {"at their rows", "logits", invalid,
+     [](StackCalling &c) {
+         c.use_types({0, 1, 1}, 2);
+         c.result->data = c.other_stack->embed_types->at(0, 0);
+     }},
+    {"none", "lm_head", invalid,
+     [](StackCalling &c) {
+         StackForm form = good_stack();
+         form.headless = true;
+         c.use_stack(form);
+     }},
     {"not causal", "blocks[0]", invalid,
      [](StackCalling &c) {
          StackForm form = good_stack();
@@ -309,6 +361,29 @@ TEST(StackArguments, OfCallingAStack) {
     StackCalling good;
     EXPECT_EQ(halyard_stack_forward(nullptr, good.used_stack, good.ids, good.used_cache, good.sequences, nullptr,
                                     good.result),
+              HALYARD_OK)
+        << halyard_last_error();
+}
+
+TEST(StackArguments, OfAskingForHiddenStates) {
+    const StackCalling call;
+    Tensor hidden(Dtype::f32, compact_form({2, 3, width}));
+    const std::vector<std::uint8_t> before = hidden.snapshot();
+    const auto is_refused = [&](const halyard_stack *stack, const DLTensor *ids, DLTensor *result, const char *word) {
+        const halyard_status status =
+            halyard_stack_hidden_states(nullptr, stack, ids, nullptr, nullptr, nullptr, result);
+        return refused(status, invalid, "halyard_stack_hidden_states", word) && hidden.snapshot() == before;
+    };
+    DLTensor narrow = hidden.view, flat = hidden.view;
+    const std::int64_t narrow_shape[] = {2, 3, width - 1};
+    narrow.shape = const_cast<std::int64_t *>(narrow_shape);
+    flat.ndim = 2;
+    EXPECT_TRUE(is_refused(nullptr, call.ids, &hidden.view, "stack"));
+    EXPECT_TRUE(is_refused(call.stack.get(), nullptr, &hidden.view, "input_ids"));
+    EXPECT_TRUE(is_refused(call.stack.get(), call.ids, nullptr, "hidden"));
+    EXPECT_TRUE(is_refused(call.stack.get(), call.ids, &narrow, "hidden"));
+    EXPECT_TRUE(is_refused(call.stack.get(), call.ids, &flat, "hidden"));
+    EXPECT_EQ(halyard_stack_hidden_states(nullptr, call.stack.get(), call.ids, nullptr, nullptr, nullptr, &hidden.view),
               HALYARD_OK)
         << halyard_last_error();
 }

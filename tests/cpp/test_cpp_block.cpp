@@ -85,13 +85,13 @@ TEST(CppBlockConfig, HoldsEveryField) {
 
 TEST(CppBlockConfig, HasPresets) {
     const std::vector<const char *> names = halyard::BlockConfig::presets();
-    EXPECT_EQ(names.size(), 6U);
+    EXPECT_EQ(names.size(), 7U);
     for (const char *const name : names) {
         halyard_block_config c{};
         ASSERT_EQ(halyard_block_config_preset(name, &c), HALYARD_OK);
         expect_equal(halyard::BlockConfig::preset(name).get(), c);
     }
-    EXPECT_THROW(halyard::BlockConfig::preset("bert"), halyard::Error);
+    EXPECT_THROW(halyard::BlockConfig::preset("t5"), halyard::Error);
 }
 
 /** Every tensor that a block can have, each with values of its own. */
@@ -280,7 +280,7 @@ TEST(CppStack, DoesWhatTheCFunctionsDo) {
     blocks.emplace_back(full_config(), tensors.weights(false));
     blocks.emplace_back(full_config(), tensors.weights(true));
     const Values embedding = values(60, vocab * hidden), positions = values(61, 20 * hidden), norm = values(62, hidden),
-                 norm_bias = values(63, hidden), lm_head = values(64, vocab * hidden);
+                 norm_bias = values(63, hidden), lm_head = values(64, vocab * hidden), types = values(65, 2 * hidden);
     halyard::StackConfig config;
     config.vocab_size = vocab;
     config.hidden_size = hidden;
@@ -291,6 +291,7 @@ TEST(CppStack, DoesWhatTheCFunctionsDo) {
     halyard::StackWeights weights;
     weights.embed_tokens = {embedding, {vocab, hidden}};
     weights.embed_positions = {positions, {20, hidden}};
+    weights.embed_types = {types, {2, hidden}};
     weights.norm = norm;
     weights.norm_bias = norm_bias;
     weights.lm_head = {lm_head, {vocab, hidden}};
@@ -303,8 +304,13 @@ TEST(CppStack, DoesWhatTheCFunctionsDo) {
     c.norm = HALYARD_NORM_LAYER;
     c.rms_norm_eps = 1e-3f;
     c.final_logit_softcapping = 4;
-    const halyard_stack_weights w = {weights.embed_tokens.get(), weights.embed_positions.get(), weights.norm.get(),
-                                     weights.norm_bias.get(), weights.lm_head.get()};
+    halyard_stack_weights w{};
+    w.embed_tokens = weights.embed_tokens.get();
+    w.embed_positions = weights.embed_positions.get();
+    w.embed_types = weights.embed_types.get();
+    w.norm = weights.norm.get();
+    w.norm_bias = weights.norm_bias.get();
+    w.lm_head = weights.lm_head.get();
     const halyard_block *const layers[] = {blocks[0].get(), blocks[1].get()};
     halyard_stack *c_stack = nullptr;
     ASSERT_EQ(halyard_stack_create(nullptr, &c, &w, layers, 2, &c_stack), HALYARD_OK) << halyard_last_error();
@@ -353,7 +359,8 @@ TEST(CppStack, DoesWhatTheCFunctionsDo) {
                       EXPECT_EQ(stream.get()->shape[2], hidden);
                       if (layer == 0) {
                           const auto *const x = static_cast<const float *>(stream.get()->data);
-                          EXPECT_EQ(x[2 * hidden + 1], 2 * embedding[8 * hidden + 1] + positions[2 * hidden + 1]);
+                          EXPECT_EQ(x[2 * hidden + 1],
+                                    2 * embedding[8 * hidden + 1] + positions[2 * hidden + 1] + types[1]);
                       }
                       seen.push_back(layer);
                   },
@@ -377,6 +384,30 @@ TEST(CppStack, DoesWhatTheCFunctionsDo) {
     tied.forward(ids, last);
     untied.forward(ids, other);
     EXPECT_EQ(last, other);
+
+    // Hidden states of a stack that ends with them, its embedding normalized.
+    weights.lm_head = {};
+    weights.embed_norm = norm;
+    weights.embed_norm_bias = norm_bias;
+    config.embed_norm = halyard::Norm::layer;
+    config.no_lm_head = true;
+    const halyard::Stack encoder(config, weights, blocks);
+    EXPECT_EQ(encoder.config().embed_norm, halyard::Norm::layer);
+    EXPECT_TRUE(encoder.config().no_lm_head);
+    EXPECT_THROW(encoder.forward(ids, last), halyard::Error);
+    const std::vector<std::int64_t> kinds = {0, 1, 1, 0, 1};
+    Values states(tokens * hidden), c_states(tokens * hidden), of_one_kind(tokens * hidden);
+    encoder.hidden_states(ids, kinds, {states, {tokens, hidden}});
+    encoder.hidden_states(ids, {}, {of_one_kind, {tokens, hidden}});
+    const halyard::TokenIds kind_tensor(kinds);
+    options.token_types = kind_tensor.get();
+    const halyard::Tensor c_view(c_states, {tokens, hidden});
+    ASSERT_EQ(
+        halyard_stack_hidden_states(nullptr, encoder.get(), id_tensor.get(), nullptr, nullptr, &options, c_view.get()),
+        HALYARD_OK)
+        << halyard_last_error();
+    EXPECT_EQ(states, c_states);
+    EXPECT_NE(states, of_one_kind);
 }
 
 }  // namespace

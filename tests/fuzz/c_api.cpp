@@ -1120,6 +1120,11 @@ void Session::stack_create() {
     const Shape table = Shape().with(12).with(16);
     w.embed_tokens = call.input(table, dtype());
     w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(16), dtype()) : nullptr;
+    config.embed_norm = in_.one_in(3) ? value<halyard_norm>(3) : HALYARD_NORM_NONE;
+    config.no_lm_head = in_.one_in(4);
+    w.embed_types = in_.one_in(3) ? call.input(Shape().with(2).with(16), dtype()) : nullptr;
+    w.embed_norm = in_.one_in(4) ? call.input(Shape().with(16), dtype()) : nullptr;
+    w.embed_norm_bias = in_.one_in(8) ? call.input(Shape().with(16), dtype()) : nullptr;
     w.norm = in_.one_in(3) ? call.input(Shape().with(16), dtype()) : nullptr;
     w.norm_bias = in_.one_in(8) ? call.input(Shape().with(16), dtype()) : nullptr;
     w.lm_head = in_.one_in(3) ? call.input(table, dtype()) : nullptr;
@@ -1174,14 +1179,18 @@ void Session::stack_other() {
     const Shape first = batch == 0 ? Shape() : Shape().with(batch);
     const Shape tokens = first.with(in_.rarely() ? 0 : in_.in(1, 4));
     const DLTensor *ids = call.indices(tokens, 12);
-    DLTensor *logits = call.output((options.all_logits ? tokens : first).with(12), dtype());
+    const bool hidden = in_.one_in(4);
+    options.token_types = in_.one_in(4) ? call.indices(tokens, 2) : nullptr;
+    DLTensor *result = call.output(hidden ? tokens.with(16) : (options.all_logits ? tokens : first).with(12), dtype());
     const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
     if (call.may_be_made()) {
         const Lengths lengths(cache);
-        const halyard_status status = halyard_stack_forward(
-            context(), stack, ids, cache, sequences, !options.all_logits && in_.one_in(4) ? nullptr : &options, logits);
-        call.returned("halyard_stack_forward", status);
-        lengths.check("halyard_stack_forward", status, cache);
+        const char *const name = hidden ? "halyard_stack_hidden_states" : "halyard_stack_forward";
+        const auto run = hidden ? halyard_stack_hidden_states : halyard_stack_forward;
+        const halyard_status status = run(context(), stack, ids, cache, sequences,
+                                          !options.all_logits && in_.one_in(4) ? nullptr : &options, result);
+        call.returned(name, status);
+        lengths.check(name, status, cache);
     }
 }
 

@@ -9,8 +9,9 @@ namespace halyard::tests {
 
 std::string StackForm::describe() const {
     return "stack of " + std::to_string(layers) + ", vocab " + std::to_string(vocab) + ", tables " + name_of(tables) +
-           (tied ? ", tied" : "") + (positions != 0 ? ", positions" : "") + (multiplier != 0 ? ", multiplier" : "") +
-           (softcap != 0 ? ", soft cap" : "") + ", norm " + std::to_string(norm) + "; " + block.describe();
+           (tied ? ", tied" : "") + (positions != 0 ? ", positions" : "") + (types != 0 ? ", types" : "") +
+           (multiplier != 0 ? ", multiplier" : "") + (softcap != 0 ? ", soft cap" : "") + ", norm " +
+           std::to_string(norm) + "; " + block.describe();
 }
 
 StackForm preset_stack(const std::string &preset) {
@@ -20,6 +21,8 @@ StackForm preset_stack(const std::string &preset) {
     form.block.config.causal = 1;
     form.positions = form.block.biases ? 40 : 0;
     form.norm = preset == "original_2017" || preset == "bert" ? HALYARD_NORM_NONE : form.block.config.norm;
+    form.types = preset == "bert" ? 2 : 0;
+    form.embed_norm = preset == "bert" ? HALYARD_NORM_LAYER : HALYARD_NORM_NONE;
     form.multiplier = preset == "gemma" ? 5.75f : 0.0f;
     form.softcap = preset == "gemma" ? 3.0f : 0.0f;
     form.tied = preset == "gpt2" || preset == "gemma";
@@ -60,6 +63,8 @@ Stack::Stack(const StackForm &f) : form(f) {
     config.rms_norm_eps = 1e-5f;
     config.norm_flags = form.norm == HALYARD_NORM_RMS ? c.norm_flags : 0;
     config.final_logit_softcapping = form.softcap;
+    config.embed_norm = form.embed_norm;
+    config.no_lm_head = form.headless ? 1 : 0;
     values.config = config;
 
     halyard_stack_weights weights{};
@@ -71,11 +76,16 @@ Stack::Stack(const StackForm &f) : form(f) {
         weights.embed_positions = &embed_positions->view;
         values.embed_positions = rows_of(*embed_positions);
     }
-    if (!form.tied) {
+    if (form.types != 0) {
+        embed_types = table(form.types, 906, 0.5);
+        weights.embed_types = &embed_types->view;
+        values.embed_types = rows_of(*embed_types);
+    }
+    if (!form.tied && !form.headless) {
         lm_head = table(form.vocab, 903, 0.3);
         weights.lm_head = &lm_head->view;
     }
-    const std::vector<Row> outputs = form.tied ? values.embed_tokens : rows_of(*lm_head);
+    const std::vector<Row> outputs = lm_head == nullptr ? values.embed_tokens : rows_of(*lm_head);
     values.lm_head.in = c.hidden_size;
     values.lm_head.out = form.vocab;
     for (std::int64_t k = 0; k < c.hidden_size; k++) {
@@ -83,7 +93,7 @@ Stack::Stack(const StackForm &f) : form(f) {
             values.lm_head.values.push_back(output[static_cast<std::size_t>(k)]);
         }
     }
-    std::unique_ptr<Tensor> norm, norm_bias;
+    std::unique_ptr<Tensor> norm, norm_bias, embed_norm, embed_norm_bias;
     if (form.norm != HALYARD_NORM_NONE) {
         norm = vector((config.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0 ? 0 : 1, 904, values.norm.weight);
         weights.norm = &norm->view;
@@ -92,9 +102,15 @@ Stack::Stack(const StackForm &f) : form(f) {
         norm_bias = vector(0, 905, values.norm.bias);
         weights.norm_bias = &norm_bias->view;
     }
+    if (form.embed_norm != HALYARD_NORM_NONE) {
+        embed_norm = vector(1, 907, values.embed_norm.weight);
+        embed_norm_bias = vector(0, 908, values.embed_norm.bias);
+        weights.embed_norm = &embed_norm->view;
+        weights.embed_norm_bias = &embed_norm_bias->view;
+    }
     if (form.block.device.device_type != kDLCPU && form.block.sources_on_device) {
-        for (Tensor *const tensor :
-             {embed_tokens.get(), embed_positions.get(), lm_head.get(), norm.get(), norm_bias.get()}) {
+        for (Tensor *const tensor : {embed_tokens.get(), embed_positions.get(), embed_types.get(), lm_head.get(),
+                                     norm.get(), norm_bias.get(), embed_norm.get(), embed_norm_bias.get()}) {
             if (tensor != nullptr) {
                 tensor->view.device = form.block.device;
             }

@@ -13,12 +13,13 @@ namespace halyard::tests {
 struct StackForm {
     BlockForm block;  // of all layers, which differ in their weights
     std::int64_t layers = 2, vocab = 29;
-    Dtype tables = Dtype::f32;  // embed_tokens, embed_positions and lm_head
+    Dtype tables = Dtype::f32;  // embed_tokens, embed_positions, embed_types and lm_head
     std::int64_t table_gap = 0;
     bool tied = true;
-    std::int64_t positions = 0;  // learned ones
+    std::int64_t positions = 0, types = 0;  // learned ones
+    bool headless = false;
     float multiplier = 0, softcap = 0;
-    halyard_norm norm = HALYARD_NORM_RMS;
+    halyard_norm norm = HALYARD_NORM_RMS, embed_norm = HALYARD_NORM_NONE;
 
     std::string describe() const;
 };
@@ -37,7 +38,7 @@ public:
     const StackForm form;
     StackValues values;
     std::vector<std::unique_ptr<Block>> blocks;
-    std::unique_ptr<Tensor> embed_tokens, embed_positions, lm_head;
+    std::unique_ptr<Tensor> embed_tokens, embed_positions, embed_types, lm_head;
 
 private:
     std::unique_ptr<Tensor> table(std::int64_t rows, std::uint64_t seed, double size) const;

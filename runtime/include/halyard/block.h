@@ -144,6 +144,8 @@ typedef struct halyard_stack_config {
     float rms_norm_eps;         /**< finite, >= 0 */
     unsigned norm_flags;        /**< HALYARD_RMS_... */
     float final_logit_softcapping; /**< 0: none; else 1e-30 to 1e30 */
+    halyard_norm embed_norm;       /**< of the embedding, with the same eps and flags: BERT; HALYARD_NORM_NONE: none */
+    int no_lm_head;                /**< not 0: no output projection, for halyard_stack_hidden_states alone */
 } halyard_stack_config;
 
 /** All where the blocks are or, of blocks on a device, all in the memory of the process: they are copied then, and not
@@ -153,9 +155,13 @@ typedef struct halyard_stack_weights {
     const DLTensor *embed_tokens;
     /** Null or [max positions, hidden_size]: learned positions, added. The same. */
     const DLTensor *embed_positions;
-    const DLTensor *norm;      /**< [hidden_size], optional: the weight of the last norm */
-    const DLTensor *norm_bias; /**< [hidden_size], optional: its bias, of LayerNorm */
-    /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. */
+    /** Null or [kinds of tokens, hidden_size]: added besides, BERT's token_type_embeddings. The same. */
+    const DLTensor *embed_types;
+    const DLTensor *embed_norm;      /**< [hidden_size], optional: the weight of the embedding's norm */
+    const DLTensor *embed_norm_bias; /**< [hidden_size], optional: its bias, of LayerNorm */
+    const DLTensor *norm;            /**< [hidden_size], optional: the weight of the last norm */
+    const DLTensor *norm_bias;       /**< [hidden_size], optional: its bias, of LayerNorm */
+    /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. None with no_lm_head. */
     const DLTensor *lm_head;
     halyard_quantization quantization; /**< of lm_head, or of what is packed of embed_tokens; for processors */
 } halyard_stack_weights;
@@ -185,9 +191,12 @@ typedef struct halyard_stack_options {
     int all_logits;                         /**< not 0: logits of every token; 0: of the last one of each sequence */
     halyard_hidden_state_observer observer; /**< null: none */
     void *user;                             /**< the observer's first argument */
+    /** Rows of embed_types, as input_ids in shape and kind; null: all 0. In the memory of the process. */
+    const DLTensor *token_types;
 } halyard_stack_options;
 
-/** logits = lm_head(norm(blocks(embedding(input_ids)))).
+/** logits = lm_head(norm(blocks(embedding(input_ids)))), where embedding = embed_norm(embedding_multiplier embed_tokens[id] +
+ *  embed_positions[position] + embed_types[type]).
  *  input_ids: [T] or [batch, T] with any strides, int32 or int64, each in [0, vocab_size); logits: f32, f16 or bf16, shape of
  *  input_ids (or, without all_logits, input_ids' shape without T) with vocab_size appended: [vocab], [batch, vocab],
  *  [T, vocab] or [batch, T, vocab]. Without all_logits there must be a token in each sequence.
@@ -201,6 +210,14 @@ HALYARD_API halyard_status halyard_stack_forward(const halyard_context *context,
                                                  const DLTensor *input_ids, halyard_kv_cache *cache,
                                                  const int64_t *sequences, const halyard_stack_options *options,
                                                  DLTensor *logits);
+
+/** hidden = norm(blocks(embedding(input_ids))), of every token: what transformers calls last_hidden_state. hidden: f32, f16
+ *  or bf16, [T, hidden_size] or [batch, T, hidden_size], where the stack is or in the memory of the process. All else as for
+ *  halyard_stack_forward; all_logits changes nothing. Blocks without `causal` make an encoder of the stack. */
+HALYARD_API halyard_status halyard_stack_hidden_states(const halyard_context *context, const halyard_stack *stack,
+                                                       const DLTensor *input_ids, halyard_kv_cache *cache,
+                                                       const int64_t *sequences, const halyard_stack_options *options,
+                                                       DLTensor *hidden);
 
 /** @} */
 

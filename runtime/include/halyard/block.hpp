@@ -284,6 +284,8 @@ struct StackConfig {
     float rms_norm_eps = 1e-6f;            ///< of that norm
     unsigned norm_flags = 0;               ///< HALYARD_RMS_...
     float final_logit_softcapping = 0.0f;  ///< 0: none
+    Norm embed_norm = Norm::none;          ///< of the embedding, with the same eps and flags: BERT
+    bool no_lm_head = false;               ///< no output projection: the stack gives hidden states alone
 };
 
 /// The tensors of a stack.
@@ -291,6 +293,9 @@ struct StackWeights {
     /// [vocab_size, hidden_size], any element type. Must outlive the stack, unless it is copied to the device of the blocks.
     ConstTensor embed_tokens;
     ConstTensor embed_positions;          ///< {}, or learned positions: [max positions, hidden_size]. The same
+    ConstTensor embed_types;              ///< {}, or [kinds of tokens, hidden_size]: added besides. The same
+    ConstTensor embed_norm;               ///< [hidden_size], optional: the weight of the embedding's norm
+    ConstTensor embed_norm_bias;          ///< [hidden_size], optional: its bias
     ConstTensor norm;                     ///< [hidden_size], optional: the weight of the last norm
     ConstTensor norm_bias;                ///< [hidden_size], optional: its bias
     ConstTensor lm_head;                  ///< [vocab_size, hidden_size]; {}: embed_tokens
@@ -319,9 +324,14 @@ public:
         c.rms_norm_eps = config.rms_norm_eps;
         c.norm_flags = config.norm_flags;
         c.final_logit_softcapping = config.final_logit_softcapping;
+        c.embed_norm = static_cast<halyard_norm>(config.embed_norm);
+        c.no_lm_head = config.no_lm_head ? 1 : 0;
         halyard_stack_weights w{};
         w.embed_tokens = weights.embed_tokens.get("embed_tokens");
         w.embed_positions = weights.embed_positions.get("embed_positions");
+        w.embed_types = weights.embed_types.get("embed_types");
+        w.embed_norm = weights.embed_norm.get("embed_norm");
+        w.embed_norm_bias = weights.embed_norm_bias.get("embed_norm_bias");
         w.norm = weights.norm.get("norm");
         w.norm_bias = weights.norm_bias.get("norm_bias");
         w.lm_head = weights.lm_head.get("lm_head");
@@ -347,6 +357,8 @@ public:
         config.rms_norm_eps = c.rms_norm_eps;
         config.norm_flags = c.norm_flags;
         config.final_logit_softcapping = c.final_logit_softcapping;
+        config.embed_norm = static_cast<Norm>(c.embed_norm);
+        config.no_lm_head = c.no_lm_head != 0;
         return config;
     }
 
@@ -380,6 +392,16 @@ public:
         halyard_stack_options options{};
         options.all_logits = 1;
         call(input_ids, cache, sequences, &options, logits, context);
+    }
+
+    /// What comes out of the last norm, of every token of whole sequences: [T, hidden_size] or [batch, T, hidden_size].
+    /// token_types: rows of embed_types, of the shape of input_ids; {}: all 0.
+    void hidden_states(const TokenIds &input_ids, const TokenIds &token_types, const Tensor &hidden,
+                       const halyard_context *context = nullptr) const {
+        halyard_stack_options options{};
+        options.token_types = token_types.get("token_types");
+        check(halyard_stack_hidden_states(context, get(), input_ids.get("input_ids"), nullptr, nullptr, &options,
+                                          hidden.get("hidden")));
     }
 
     /// The logits of `forward_all` for whole sequences, and the residual stream on the way: calls
