@@ -27,10 +27,17 @@ constexpr std::int64_t max_positions = std::int64_t{1} << 24;  // of a table of 
 constexpr double max_number = 1e30;                            // leaves f32 room for arithmetic
 
 constexpr std::pair<const char *, Architecture> architectures[] = {
-    {"GPT2LMHeadModel", Architecture::gpt2},       {"LlamaForCausalLM", Architecture::llama},
-    {"MistralForCausalLM", Architecture::mistral}, {"Qwen2ForCausalLM", Architecture::qwen2},
-    {"Qwen3ForCausalLM", Architecture::qwen3},     {"GemmaForCausalLM", Architecture::gemma},
-    {"Gemma2ForCausalLM", Architecture::gemma2},   {"Gemma3ForCausalLM", Architecture::gemma3},
+    {"GPT2LMHeadModel", Architecture::gpt2},
+    {"LlamaForCausalLM", Architecture::llama},
+    {"MistralForCausalLM", Architecture::mistral},
+    {"Qwen2ForCausalLM", Architecture::qwen2},
+    {"Qwen3ForCausalLM", Architecture::qwen3},
+    {"GemmaForCausalLM", Architecture::gemma},
+    {"Gemma2ForCausalLM", Architecture::gemma2},
+    {"Gemma3ForCausalLM", Architecture::gemma3},
+    {"BertModel", Architecture::bert},
+    {"BertForMaskedLM", Architecture::bert},
+    {"BertForPreTraining", Architecture::bert},
 };
 
 /// What transformers takes for fields that are absent.
@@ -71,6 +78,10 @@ constexpr std::pair<Architecture, const char *> defaults[] = {
         "rope_theta": 1000000, "rope_local_base_freq": 10000, "attention_bias": false, "query_pre_attn_scalar": 256,
         "sliding_window": 4096, "sliding_window_pattern": 6, "attn_logit_softcapping": null,
         "final_logit_softcapping": null, "tie_word_embeddings": true, "eos_token_id": 1})"},
+    {Architecture::bert,
+     R"({"vocab_size": 30522, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+        "num_attention_heads": 12, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12, "tie_word_embeddings": true})"},
 };
 
 constexpr std::pair<const char *, Activation> activations[] = {
@@ -338,6 +349,32 @@ void read_gpt2(const Fields &fields, ModelConfig &config) {
     config.qkv_bias = config.output_bias = config.mlp_bias = true;
 }
 
+/// An encoder, whose embedding is normalized and whose blocks see all tokens.
+void read_bert(const Fields &fields, ModelConfig &config) {
+    BlockConfig block = common(fields, usual_sizes, config);
+    block.intermediate_size = fields.integer("intermediate_size", 1, max_size);
+    block.num_key_value_heads = block.num_attention_heads;
+    block.head_dim = equal_share(fields, usual_sizes, block);
+    block.query_pre_attn_scalar = static_cast<float>(block.head_dim);
+    block.norm = Norm::layer;
+    block.norm_placement = NormPlacement::post;
+    block.rms_norm_eps = static_cast<float>(fields.number("layer_norm_eps", 0, 1));
+    block.gated_mlp = false;
+    block.causal = false;
+    block.hidden_act = activation_of(fields, "hidden_act");
+    no(fields, "is_decoder");
+    no(fields, "add_cross_attention");
+    if (const std::string kind = fields.text("position_embedding_type", "absolute"); kind != "absolute") {
+        fields.unsupported("position_embedding_type", "is ", in_quotes(kind), "; supported is 'absolute'");
+    }
+    set_blocks(config, block);
+    config.stack.norm = Norm::none;  // the last block ends in one
+    config.stack.embed_norm = Norm::layer;
+    config.stack.no_lm_head = true;
+    config.type_vocab_size = fields.integer("type_vocab_size", 1, max_size);
+    config.qkv_bias = config.output_bias = config.mlp_bias = true;
+}
+
 /// Llama and what descends from it: RMSNorm, rotary embedding, gated FFN, grouped queries.
 BlockConfig llama_like(const Fields &fields, ModelConfig &config, const char *act) {
     BlockConfig block = common(fields, usual_sizes, config);
@@ -523,6 +560,9 @@ ModelConfig models::config_of(Json::Object root, const std::string &file, const 
     case Architecture::gemma2:
     case Architecture::gemma3:
         read_gemma2_or_3(fields, config);
+        break;
+    case Architecture::bert:
+        read_bert(fields, config);
         break;
     }
     config.tie_word_embeddings = fields.flag("tie_word_embeddings");

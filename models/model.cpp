@@ -68,11 +68,11 @@ struct Source {
     WeightLayout layout() const { return gguf ? WeightLayout::out_in : models::layout_of(config.architecture); }
     std::vector<models::StackPart> stack_parts() const {
         std::vector<models::StackPart> parts = models::stack_parts(config, prefix());
-        return gguf ? models::in_gguf(std::move(parts)) : parts;
+        return gguf ? models::in_gguf(std::move(parts)) : in_safetensors(std::move(parts));
     }
     std::vector<models::BlockPart> block_parts(std::size_t layer) const {
         std::vector<models::BlockPart> parts = models::block_parts(config, prefix(), layer);
-        return gguf ? models::in_gguf(config, std::move(parts), layer) : parts;
+        return gguf ? models::in_gguf(config, std::move(parts), layer) : in_safetensors(std::move(parts));
     }
     bool is_ignorable(std::string_view name) const {
         return gguf ? name == models::rope_factors_name && models::is_llama(config.architecture)
@@ -84,6 +84,13 @@ struct Source {
     std::optional<models::Gguf> gguf;
 
 private:
+    template<class Parts>
+    Parts in_safetensors(Parts parts) const {
+        for (auto &part : parts) {
+            part.name = models::name_in(*safetensors, part.name);
+        }
+        return parts;
+    }
     std::string prefix() const { return gguf ? "" : models::prefix_of(config, *safetensors); }
 };
 
@@ -258,8 +265,9 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     models::Views views;
     for (const models::StackPart &part : inventory.stack()) {
         const TensorInfo &info = inventory.find(part);
-        const bool stays =
-            part.argument == &StackWeights::embed_tokens || part.argument == &StackWeights::embed_positions;
+        const bool stays = part.argument == &StackWeights::embed_tokens ||
+                           part.argument == &StackWeights::embed_positions ||
+                           part.argument == &StackWeights::embed_types;
         weights.*part.argument = (stays ? model.stack_views : views).of(info, dtype_of(info));
     }
     model.dtype = weights.embed_tokens.get()->dtype;

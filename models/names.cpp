@@ -31,6 +31,30 @@ std::vector<BlockPart> gpt2_block(const BlockConfig &block, const std::string &l
     };
 }
 
+std::vector<BlockPart> bert_block(const BlockConfig &block, const std::string &layer) {
+    using W = BlockWeights;
+    const std::int64_t d = block.hidden_size, ff = block.intermediate_size;
+    const std::string self = layer + "attention.self.", attention = layer + "attention.output.";
+    return {
+        {&W::q_proj, self + "query.weight", {d, d}},
+        {&W::q_proj_bias, self + "query.bias", {d}},
+        {&W::k_proj, self + "key.weight", {d, d}},
+        {&W::k_proj_bias, self + "key.bias", {d}},
+        {&W::v_proj, self + "value.weight", {d, d}},
+        {&W::v_proj_bias, self + "value.bias", {d}},
+        {&W::o_proj, attention + "dense.weight", {d, d}},
+        {&W::o_proj_bias, attention + "dense.bias", {d}},
+        {&W::attention_norm, attention + "LayerNorm.weight", {d}},
+        {&W::attention_norm_bias, attention + "LayerNorm.bias", {d}},
+        {&W::up_proj, layer + "intermediate.dense.weight", {ff, d}},
+        {&W::up_proj_bias, layer + "intermediate.dense.bias", {ff}},
+        {&W::down_proj, layer + "output.dense.weight", {d, ff}},
+        {&W::down_proj_bias, layer + "output.dense.bias", {d}},
+        {&W::ffn_norm, layer + "output.LayerNorm.weight", {d}},
+        {&W::ffn_norm_bias, layer + "output.LayerNorm.bias", {d}},
+    };
+}
+
 std::vector<BlockPart> llama_block(const ModelConfig &config, const BlockConfig &block, const std::string &layer) {
     using W = BlockWeights;
     const std::int64_t d = block.hidden_size, ff = block.intermediate_size;
@@ -86,8 +110,21 @@ std::string name_of(const Table &table, ConstTensor Weights::*argument) {
 }  // namespace
 
 std::string prefix_of(const ModelConfig &config, const SafeTensors &files) {
-    const bool gpt2 = config.architecture == Architecture::gpt2;
-    return files.find(gpt2 ? "wte.weight" : "embed_tokens.weight") != nullptr ? "" : gpt2 ? "transformer." : "model.";
+    const auto [table, prefix] = config.architecture == Architecture::gpt2 ? std::pair("wte.weight", "transformer.")
+                                 : config.architecture == Architecture::bert
+                                     ? std::pair("embeddings.word_embeddings.weight", "bert.")
+                                     : std::pair("embed_tokens.weight", "model.");
+    return files.find(table) != nullptr ? "" : prefix;
+}
+
+std::string name_in(const SafeTensors &files, const std::string &name) {
+    for (const auto &[now, before] : {std::pair(".LayerNorm.weight", "gamma"), std::pair(".LayerNorm.bias", "beta")}) {
+        if (ends_with(name, now)) {
+            const std::string old = name.substr(0, name.rfind('.') + 1) + before;
+            return files.find(old) != nullptr ? old : name;
+        }
+    }
+    return name;
 }
 
 std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string &prefix) {
@@ -99,6 +136,13 @@ std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string 
                  {&W::embed_positions, prefix + "wpe.weight", {config.max_position_embeddings, d}},
                  {&W::norm, prefix + "ln_f.weight", {d}},
                  {&W::norm_bias, prefix + "ln_f.bias", {d}}};
+    } else if (config.architecture == Architecture::bert) {
+        const std::string embeddings = prefix + "embeddings.";
+        return {{&W::embed_tokens, embeddings + "word_embeddings.weight", {vocab, d}},
+                {&W::embed_positions, embeddings + "position_embeddings.weight", {config.max_position_embeddings, d}},
+                {&W::embed_types, embeddings + "token_type_embeddings.weight", {config.type_vocab_size, d}},
+                {&W::embed_norm, embeddings + "LayerNorm.weight", {d}},
+                {&W::embed_norm_bias, embeddings + "LayerNorm.bias", {d}}};
     } else {
         parts = {{&W::embed_tokens, prefix + "embed_tokens.weight", {vocab, d}},
                  {&W::norm, prefix + "norm.weight", {d}}};
@@ -112,8 +156,14 @@ std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string 
 std::vector<BlockPart> block_parts(const ModelConfig &config, const std::string &prefix, std::size_t layer) {
     const BlockConfig &block = config.blocks[layer];
     const std::string number = std::to_string(layer) + ".";
-    return config.architecture == Architecture::gpt2 ? gpt2_block(block, prefix + "h." + number)
-                                                     : llama_block(config, block, prefix + "layers." + number);
+    switch (config.architecture) {
+    case Architecture::gpt2:
+        return gpt2_block(block, prefix + "h." + number);
+    case Architecture::bert:
+        return bert_block(block, prefix + "encoder.layer." + number);
+    default:
+        return llama_block(config, block, prefix + "layers." + number);
+    }
 }
 
 std::vector<StackPart> in_gguf(std::vector<StackPart> parts) {
@@ -185,6 +235,10 @@ WeightLayout layout_of(Architecture architecture) noexcept {
 bool is_ignorable(Architecture architecture, std::string_view name) noexcept {
     if (architecture == Architecture::gpt2) {
         return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");  // the causal mask
+    }
+    if (architecture == Architecture::bert) {
+        const std::string_view inner = name.substr(name.rfind("bert.", 0) == 0 ? 5 : 0);
+        return inner == "embeddings.position_ids" || inner.rfind("pooler.", 0) == 0 || name.rfind("cls.", 0) == 0;
     }
     return ends_with(name, "rotary_emb.inv_freq");
 }

@@ -24,9 +24,12 @@ struct Part {
 using BlockPart = Part<BlockWeights>;
 using StackPart = Part<StackWeights>;
 
-/// What comes before every name but lm_head's: files of a whole model have "transformer." or "model.", files of the
+/// What comes before every name but lm_head's: files of a whole model have "transformer.", "model." or "bert.", files of the
 /// part without lm_head have nothing.
 std::string prefix_of(const ModelConfig &config, const SafeTensors &files);
+
+/// A tensor's name as the files have it: old ones of BERT have TensorFlow's names of the vectors of norms, gamma and beta.
+std::string name_in(const SafeTensors &files, const std::string &name);
 
 std::vector<StackPart> stack_parts(const ModelConfig &config, const std::string &prefix);
 std::vector<BlockPart> block_parts(const ModelConfig &config, const std::string &prefix, std::size_t layer);
@@ -42,7 +45,8 @@ std::vector<BlockPart> in_gguf(const ModelConfig &config, std::vector<BlockPart>
 
 constexpr std::string_view lm_head_name = "lm_head.weight";
 
-/// Tables that old versions of transformers saved beside the weights, and that follow from the configuration.
+/// Tables that old versions of transformers saved beside the weights, and that follow from the configuration; and what
+/// BERT has behind its encoder.
 bool is_ignorable(Architecture architecture, std::string_view name) noexcept;
 
 }  // namespace halyard::models

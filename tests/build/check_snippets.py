@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "tests/data/models/llama3_f32"
+MODELS = {"model": ROOT / "tests/data/models/llama3_f32", "encoder": ROOT / "tests/data/models/bert_f32"}
 FRAGMENT = ROOT / "tests/build/snippet.h"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 # The part of Mermaid that pages use.
@@ -32,6 +32,11 @@ class Block:
     def __init__(self, info, line, text):
         self.language, _, self.directive = info.partition(" ")
         self.line, self.text = line, text
+
+
+def link_models(folder):
+    for name, model in MODELS.items():
+        (folder / name).symlink_to(model)
 
 
 def blocks_of(text):
@@ -111,7 +116,7 @@ class Tester:
             shutil.copy(source, project)
         if not (project / "main.cpp").exists():
             raise Wrong("the page has no program for this project")
-        (project / "model").symlink_to(MODEL)
+        link_models(project)
         for each in (project, folder):
             (each / "CMakeLists.txt").write_text(text if "project(" in text else PROJECT + text)
         self.run([self.cmake, "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.dist}"], project, self.environment)
@@ -177,7 +182,7 @@ class Tester:
         folder = self.scratch / re.sub(r"\W", "_", str(page.relative_to(ROOT)))
         folder.mkdir()
         (folder / "dist").symlink_to(self.dist)
-        (folder / "model").symlink_to(MODEL)
+        link_models(folder)
         (folder / "main.cpp").write_text(next(block.text for block in blocks_of((ROOT / "README.md").read_text())
                                               if block.language == "cpp" and "int main" in block.text))
         printed = None

@@ -380,7 +380,7 @@ TEST(ModelConfigRefuses, WhatItCannotCompute) {
         std::string change;
         const char *words[2];
     } all[] = {
-        {llama, R"({"architectures":["BertModel"]})", {"architectures holds 'BertModel'", "LlamaForCausalLM"}},
+        {llama, R"({"architectures":["T5Model"]})", {"architectures holds 'T5Model'", "LlamaForCausalLM"}},
         {llama, R"({"quantization_config":{"bits":4}})", {"quantization_config"}},
         {llama, R"({"is_encoder_decoder":true})", {"is_encoder_decoder is true"}},
         {llama, R"({"hidden_act":"mish"})", {"hidden_act is 'mish'", "silu"}},

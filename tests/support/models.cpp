@@ -138,7 +138,8 @@ double f32_roundings(const ModelConfig &config, std::size_t layer, std::size_t t
         per_block += t * t;  // transformers has angles in float32: at position t they are off by t roundings
     }
     const std::size_t blocks = config.blocks.size();
-    return 2 + static_cast<double>(std::min(layer, blocks)) * per_block + (layer > blocks ? 2 * d : 0);
+    const double embedding = 2 + (config.stack.embed_norm != halyard::Norm::none ? 1 + 2 * d : 0);
+    return embedding + static_cast<double>(std::min(layer, blocks)) * per_block + (layer > blocks ? 2 * d : 0);
 }
 
 double bf16_roundings(const ModelConfig &config, std::size_t layer) {
@@ -153,7 +154,8 @@ double bf16_roundings(const ModelConfig &config, std::size_t layer) {
     per_block += config.architecture == Architecture::gpt2 ? 6 : 0;  // GELU from single operations
     const std::size_t blocks = config.blocks.size();
     const double head = layer <= blocks ? 0 : config.stack.final_logit_softcapping != 0 && layer > blocks + 1 ? 6 : 3;
-    return 1 + static_cast<double>(std::min(layer, blocks)) * per_block + head;
+    const double embedding = 1 + (config.stack.embed_norm != halyard::Norm::none ? 3 : 0);
+    return embedding + static_cast<double>(std::min(layer, blocks)) * per_block + head;
 }
 
 double distance(const std::vector<float> &got, const std::vector<float> &want) {

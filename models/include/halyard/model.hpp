@@ -99,6 +99,7 @@ enum class Architecture {
     gemma,    ///< GemmaForCausalLM
     gemma2,   ///< Gemma2ForCausalLM
     gemma3,   ///< Gemma3ForCausalLM
+    bert,     ///< BertModel; and the encoder of files for a task, such as BertForMaskedLM
 };
 
 /// The name in config.json: "LlamaForCausalLM", ...
@@ -111,6 +112,7 @@ struct ModelConfig {
     /// The embedding's multiplier is that of f32; a model rounds it to the dtype of its embedding.
     StackConfig stack;
     std::int64_t max_position_embeddings = 0;  ///< bound of positions
+    std::int64_t type_vocab_size = 0;          ///< kinds of tokens that an encoder tells apart
     bool tie_word_embeddings = false;          ///< the embedding is the output projection too
     bool qkv_bias = false;                     ///< q, k and v have biases
     bool output_bias = false;                  ///< the output projection of attention has one
@@ -159,7 +161,8 @@ public:
     std::int64_t max_positions() const noexcept;
     /// Bytes of packed weights and tables, without the embedding and lm_head.
     std::int64_t block_bytes() const noexcept;
-    /// For batches, hidden states and logits of every token.
+    /// For batches, hidden states and logits of every token. An encoder has hidden states alone:
+    /// `model.stack().hidden_states(input_ids, token_types, hidden)`.
     const Stack &stack() const noexcept;
 
     /// A cache where the model is, for `n_sequences` sequences of at most `max_positions` tokens (0: the model's). Keys and

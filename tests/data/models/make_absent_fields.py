@@ -20,16 +20,18 @@ CLASSES = {
     "GemmaForCausalLM": transformers.GemmaConfig,
     "Gemma2ForCausalLM": transformers.Gemma2Config,
     "Gemma3ForCausalLM": transformers.Gemma3TextConfig,
+    "BertModel": transformers.BertConfig,
 }
 
 # What changes results; other fields are left out of the file.
 FIELDS = {
     "activation_function", "attention_bias", "attn_logit_softcapping", "eos_token_id", "final_logit_softcapping",
-    "head_dim", "hidden_act", "hidden_activation", "hidden_size", "intermediate_size", "layer_norm_epsilon",
+    "head_dim", "hidden_act", "hidden_activation", "hidden_size", "intermediate_size", "layer_norm_eps",
+    "layer_norm_epsilon",
     "layer_types", "max_position_embeddings", "max_window_layers", "mlp_bias", "n_embd", "n_head", "n_inner", "n_layer",
     "n_positions", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "query_pre_attn_scalar",
     "rms_norm_eps", "rope_parameters", "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "sliding_window",
-    "tie_word_embeddings", "use_bidirectional_attention", "use_sliding_window", "vocab_size",
+    "tie_word_embeddings", "type_vocab_size", "use_bidirectional_attention", "use_sliding_window", "vocab_size",
 }
 
 # Beside nothing at all, and a null in each field: cases in which a field that is absent depends on one that is given.
@@ -49,6 +51,7 @@ GIVEN = {
     "GemmaForCausalLM": [SMALL],
     "Gemma2ForCausalLM": [SMALL, {"sliding_window": 12}],
     "Gemma3ForCausalLM": [SMALL, {"sliding_window_pattern": 2}, {"rope_theta": 500}, {"rope_local_base_freq": 500}],
+    "BertModel": [SMALL],
 }
 
 

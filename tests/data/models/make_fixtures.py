@@ -8,7 +8,8 @@ transformers saves it (config.json, model.safetensors) with one file more, expec
 
     input_ids     [T] int64
     hidden.I      [T, hidden_size] float32: 0 is the embedding, I the output of block I - 1, the last that of the norm
-    logits        [T, vocab_size] float32
+    logits        [T, vocab_size] float32, of models that have an output projection
+    token_type_ids [T] int64, of encoders
     generated     [N] int64, of float32 models: the N most likely tokens, one after another
 
 computed by the model in its own dtype with eager attention. Those of bfloat16 models are rounded after every operation;
@@ -27,6 +28,8 @@ import transformers
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
+    BertConfig,
+    BertModel,
     Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
@@ -89,6 +92,14 @@ CONFIGS = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention"], rope_parameters={
             "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1000.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}}),
+}
+
+
+# Learned positions, kinds of tokens, an encoder's attention; GELU, and norms that show their eps.
+ENCODERS = {
+    "bert": BertConfig(
+        vocab_size=61, hidden_size=33, intermediate_size=47, num_hidden_layers=3, num_attention_heads=3,
+        max_position_embeddings=40, type_vocab_size=3, layer_norm_eps=0.003),
 }
 
 
@@ -173,14 +184,38 @@ def make(folder, name, config, dtype, seed):
     save_file(expected, folder / "expected.safetensors", metadata={"transformers": transformers.__version__})
 
 
+def make_encoder(folder, config, dtype, seed):
+    shutil.rmtree(folder, ignore_errors=True)
+    generator = torch.Generator().manual_seed(seed)
+    model = BertModel(config)
+    set_weights(model, False, generator)
+    input_ids = torch.randint(3, config.vocab_size, (TOKENS,), generator=generator)
+    token_type_ids = torch.randint(0, config.type_vocab_size, (TOKENS,), generator=generator)
+    model.to(dtype).save_pretrained(folder)
+
+    def states(dtype):
+        model = BertModel.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+        with torch.no_grad():
+            output = model(input_ids[None], token_type_ids=token_type_ids[None], output_hidden_states=True)
+        return {f"hidden.{i}": state[0].float().contiguous() for i, state in enumerate(output.hidden_states)}
+
+    expected = {"input_ids": input_ids, "token_type_ids": token_type_ids, **states(dtype)}
+    if dtype != torch.float32:
+        expected.update({f"exact.{key}": value for key, value in states(torch.float32).items()})
+    save_file(expected, folder / "expected.safetensors", metadata={"transformers": transformers.__version__})
+
+
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent
     torch.use_deterministic_algorithms(True)
     transformers.utils.logging.disable_progress_bar()
-    for number, (name, config) in enumerate(CONFIGS.items()):
+    for number, (name, config) in enumerate({**CONFIGS, **ENCODERS}.items()):
         for dtype, suffix in (torch.float32, "f32"), (torch.bfloat16, "bf16"):
             folder = root / f"{name}_{suffix}"
-            make(folder, name, config, dtype, 100 + number)
+            if name in ENCODERS:
+                make_encoder(folder, config, dtype, 100 + number)
+            else:
+                make(folder, name, config, dtype, 100 + number)
             print(f"{folder.name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes")
 
 
