@@ -3,11 +3,13 @@
 #include "core/parameters.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "support/attention.h"
 #include "support/ffn.h"
+#include "support/packing.h"
 #include "support/test_scale.h"
 
 namespace halyard::tests {
@@ -30,7 +32,7 @@ std::vector<Parameter> all_parameters() {
     for (Parameter &parameter : all) {
         const auto [least, most] = std::minmax_element(parameter.values.begin(), parameter.values.end());
         const std::int64_t odd = *most > 2 ? std::max<std::int64_t>(1, *most / 2 - 3) : *most, smallest = *least;
-        if (emulated) {
+        if (reduced) {  // Every value runs all calls again, and natively every value is tried.
             parameter.values = {};
         }
         parameter.values.push_back(odd);
@@ -71,11 +73,19 @@ public:
         }
         for (const Dtype type : all_dtypes) {
             for (const std::int64_t queries : {1, 67}) {
-                AttentionForm form = square(1100, 8, 2, 64);
+                AttentionForm form = square(emulated ? 540 : 1100, 8, 2, 64);
                 form.q = form.k = form.v = form.y = type;
                 form.queries = queries;
                 attentions.push_back(std::make_unique<AttentionCase>(form));
             }
+        }
+        for (const Dtype type : all_dtypes) {
+            MatrixForm form;
+            form.type = type;
+            form.in = 300;
+            form.out = 777;
+            form.gated = true;
+            matrices.push_back(std::make_unique<PackSource>(form));
         }
     }
 
@@ -114,10 +124,10 @@ public:
             }
             results.push_back(cached.y.all_bits());
         }
-        for (const Dtype type : all_dtypes) {
-            const Weights weights(weight_form(type, 300, 777, true));
-            const auto *bytes = reinterpret_cast<const unsigned char *>(weights.packed());
-            results.emplace_back(bytes, bytes + weights.packed_bytes());
+        for (const auto &matrix : matrices) {
+            const PackedWeights weights = pack(*matrix, plain.get());
+            Bits &bits = results.emplace_back(static_cast<std::size_t>(matrix->size()) / sizeof(Bits::value_type));
+            std::memcpy(bits.data(), halyard_weights_data(weights.get()), bits.size() * sizeof(Bits::value_type));
         }
         return results;
     }
@@ -134,7 +144,8 @@ private:
     std::vector<std::unique_ptr<Invocation>> invocations;
     std::vector<std::unique_ptr<Ffn>> networks;
     std::vector<std::unique_ptr<AttentionCase>> attentions;
-    AttentionCase cached{square(620, 8, 2, 64)};
+    std::vector<std::unique_ptr<PackSource>> matrices;
+    AttentionCase cached{square(620, emulated ? 2 : 8, emulated ? 1 : 2, 64)};
 };
 
 /** Puts the parameters back. */

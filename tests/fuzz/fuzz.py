@@ -1,7 +1,8 @@
-"""Runs fuzzers one after the other, each on all processors: fuzz.py BUILD SECONDS TARGET... Exit status 1 if one found something.
+"""Runs fuzzers, as many side by side as there are processors: fuzz.py BUILD SECONDS TARGET... Exit status 1 if one found
+something.
 
-What they find is kept in BUILD/finds; what they have learnt, in BUILD/corpus, is where the next call goes on. The processes of
-one fuzzer see what the others add to it."""
+What they find is kept in BUILD/finds; what they have learnt, in BUILD/corpus, is where the next call goes on. Of fewer fuzzers
+than processors each has several processes, which see what the others add."""
 import os
 import re
 import shutil
@@ -14,27 +15,30 @@ from pathlib import Path
 MODELS = Path(__file__).resolve().parent.parent / "data/models"
 
 
-def fuzz(build, seconds, target):
-    """Whether it found something."""
-    for name in ("tmp", "finds", f"corpus/{target}"):
-        (build / name).mkdir(parents=True, exist_ok=True)
-    logs = [build / f"{target}.{index}.log" for index in range(len(os.sched_getaffinity(0)))]
-    print(f"fuzzing {target} for {seconds} seconds; logs: {build}/{target}.*.log", flush=True)
+def fuzz(build, seconds, targets):
+    """Whether one of these, which run side by side, found something."""
+    logs = {target: [build / f"{target}.{index}.log" for index in range(len(os.sched_getaffinity(0)) // len(targets))]
+            for target in targets}
     processes, begin, found = [], time.monotonic(), False
     try:
-        for index, log in enumerate(logs):
-            processes.append(subprocess.Popen(
-                [build / f"tests/fuzz/fuzz_{target}", f"-max_total_time={seconds}", "-reload=1",
-                 f"-artifact_prefix={build}/finds/{target}-{index}-", build / "corpus" / target, build / "seeds" / target],
-                stdout=log.open("w"), stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(build / "tmp")}))
-        while any(each.poll() is None for each in processes):
+        for target in targets:
+            for name in ("tmp", "finds", f"corpus/{target}"):
+                (build / name).mkdir(parents=True, exist_ok=True)
+            print(f"fuzzing {target} for {seconds} seconds; logs: {build}/{target}.*.log", flush=True)
+            for index, log in enumerate(logs[target]):
+                processes.append((log, subprocess.Popen(
+                    [build / f"tests/fuzz/fuzz_{target}", f"-max_total_time={seconds}", "-reload=1",
+                     f"-artifact_prefix={build}/finds/{target}-{index}-", build / "corpus" / target, build / "seeds" / target],
+                    stdout=log.open("w"), stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(build / "tmp")})))
+        while any(each.poll() is None for _, each in processes):
             time.sleep(min(10, seconds / 4))
-            reports = re.findall(r"(?m)^#\d.*$", logs[0].read_text(errors="replace")) or ["starting"]
-            print(f"{target}, {time.monotonic() - begin:.0f} s: {reports[-1]}", flush=True)
+            for target in targets:
+                reports = re.findall(r"(?m)^#\d.*$", logs[target][0].read_text(errors="replace")) or ["starting"]
+                print(f"{target}, {time.monotonic() - begin:.0f} s: {reports[-1]}", flush=True)
     finally:
-        for each in processes:
+        for _, each in processes:
             each.terminate()
-    for process, log in zip(processes, logs):
+    for log, process in processes:
         if process.wait() != 0:
             found = True
             text = log.read_text(errors="replace")
@@ -45,7 +49,8 @@ def fuzz(build, seconds, target):
 def main(build, seconds, *targets):
     shutil.rmtree(build / "tmp", ignore_errors=True)  # a program that a find has ended leaves its files there
     subprocess.run([build / "tests/fuzz/fuzz_seeds", MODELS, build / "seeds"], check=True)
-    return sum([fuzz(build, seconds, each) for each in targets]) > 0
+    together = len(os.sched_getaffinity(0))
+    return sum([fuzz(build, seconds, targets[first:first + together]) for first in range(0, len(targets), together)]) > 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include "support/coded_matrix.h"
 #include "support/linear.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
@@ -443,8 +444,11 @@ protected:
 };
 
 TEST_P(Codes, BecomePanelsAsSpecified) {
-    for (const std::int64_t out : {1, 7, 8, 9, 16, 17, 50}) {
-        for (const std::int64_t in : {1, 3, 16, 33, 512, 513, 700, 1300}) {
+    // Half a panel, a panel and more; a block of inputs and more.
+    const std::vector<std::int64_t> outs = {1, 7, 8, 9, 16, 17, 50}, few_outs = {1, 9, 16, 17},
+                                    ins = {1, 3, 16, 33, 512, 513, 700, 1300}, few_ins = {1, 33, 512, 513};
+    for (const std::int64_t out : reduced ? few_outs : outs) {
+        for (const std::int64_t in : reduced ? few_ins : ins) {
             for (const bool gated : {false, true}) {
                 expect_bytes(code_case(in, out, in % 3 == 0 ? 32 : 0, (in + out) % 2 != 0, gated));
                 if (HasFatalFailure()) {
@@ -459,10 +463,12 @@ TEST_P(Codes, HaveTheirScalesInGroupsOfAnyMultipleOf16) {
     if (GetParam().format <= HALYARD_CODES_Q6_K) {
         return;  // which have their own
     }
-    for (const std::int64_t group : {0, 16, 32, 48, 64, 96, 128, 256, 272, 512, 1024, 1536, 2048}) {
+    const std::vector<std::int64_t> groups = {0, 16, 32, 48, 64, 96, 128, 256, 272, 512, 1024, 1536, 2048},
+                                    few = {0, 16, 96, 256, 272, 512, 1536};
+    for (const std::int64_t group : reduced ? few : groups) {
         for (const Dtype scales : all_dtypes) {
             for (const bool zeros : {false, true}) {
-                CodeCase c = code_case(1100, 20, group, zeros, false);
+                CodeCase c = code_case(reduced ? 600 : 1100, 20, group, zeros, false);
                 c.scales = scales;
                 expect_bytes(c);
                 if (HasFatalFailure()) {
@@ -490,7 +496,7 @@ TEST_P(Codes, MayHaveAnyPitchAndPlace) {
 }
 
 TEST_P(Codes, GiveTheSameBytesForAnyThreads) {
-    const CodeSource source(code_case(1030, 700, 128, true, true));
+    const CodeSource source(code_case(1030, reduced ? 300 : 700, 128, true, true));
     Bytes first;
     for (const halyard_isa isa : supported_isas()) {
         for (const int threads : {1, 2, 3, 7}) {
@@ -510,7 +516,7 @@ TEST_P(Codes, GiveTheSameBytesForAnyThreads) {
 TEST_P(Codes, HaveTheValuesOfTheFormat) {
     for (const bool gated : {false, true}) {
         for (const bool zeros : {false, true}) {
-            const CodeCase c = code_case(560, 19, 48, zeros, gated);
+            const CodeCase c = code_case(reduced ? 290 : 560, 19, 48, zeros, gated);
             CodeSource source(c);
             const PackedWeights packed = source.pack();
             ASSERT_NE(packed, nullptr);

@@ -4,6 +4,7 @@
 
 #include "support/coded_matrix.h"
 #include "support/ffn.h"
+#include "support/test_scale.h"
 #include "support/threads.h"
 
 namespace halyard::tests {
@@ -104,7 +105,7 @@ TEST(QuantizedProducts, HaveTheBitsOfTheValuesInF32) {
     std::size_t which = 0;
     for (CodeForm form : all_forms()) {
         // Each form with some sizes, so that each size has some forms.
-        for (int repetition = 0; repetition < 3; repetition++, which++) {
+        for (int repetition = 0; repetition < (reduced ? 1 : 3); repetition++, which++) {
             const Size &size = sizes[which % sizes.size()];
             form.in = size.in;
             form.out = size.out;
@@ -134,7 +135,7 @@ TEST(QuantizedProducts, HaveThemWhateverTheRestOfTheCall) {
             for (const halyard_isa isa : supported_isas()) {
                 for (const int threads : {1, 3}) {
                     const Context context(isa, threads);
-                    for (const std::int64_t rows : {1, 4, 70}) {
+                    for (const std::int64_t rows : {1, 4, emulated ? 25 : 70}) {
                         for (const Dtype type : all_dtypes) {
                             Options options;
                             options.bias = options.residual = true;

@@ -17,6 +17,13 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
+/** Under ThreadSanitizer, which looks for races between threads: what the library does on one thread says nothing there. */
+#ifdef HALYARD_TESTS_FOR_RACES
+constexpr bool for_races = true;
+#else
+constexpr bool for_races = false;
+#endif
+
 /** In an emulator, where a multiply-add takes some ten times as long as anywhere else. */
 #ifdef HALYARD_TESTS_EMULATED
 constexpr bool emulated = true;
