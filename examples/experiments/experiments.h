@@ -42,15 +42,15 @@ struct TrainingOptions {
 };
 void training_stability(const std::filesystem::path &directory, const TrainingOptions &options);
 
-/** Losses of language models whose feed-forward networks have different units at equal parameters: ablation.csv, and at the end
+/** Losses of language models whose feed-forward networks have different activations at equal parameters: ablation.csv, and at the end
  *  ablation_final.csv; what they are made of: ablation_models.csv. */
 struct AblationOptions {
     TrainingOptions training;
-    std::vector<std::string> units = {"relu", "gelu", "swiglu"};
+    std::vector<std::string> activations = {"relu", "gelu", "swiglu"};
     int seeds = 0;     // 0: as many as the effort says
     std::string text;  // a file in place of the made-up language
 };
-std::vector<std::string> ablation_units();
+std::vector<std::string> ablation_activations();
 void ffn_ablation(const std::filesystem::path &directory, const AblationOptions &options);
 
 }  // namespace experiments

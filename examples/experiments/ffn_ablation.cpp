@@ -1,4 +1,4 @@
-// Experiment 6: feed-forward networks with different units, at equal parameters, in a small language model.
+// Experiment 6: feed-forward networks with different activations, at equal parameters, in a small language model.
 //
 // Runs of a seed share the data, their order, and all weights at the start but those of the networks. No data comes twice, so that the
 // loss is that of a text not seen before.
@@ -22,13 +22,13 @@ namespace {
 
 using namespace training;
 
-struct Unit {
+struct Activation {
     const char *name;
     Function function;
     bool gated;
 };
 
-constexpr Unit units[] = {
+constexpr Activation activations[] = {
     {"relu", Function::relu, false},  {"gelu", Function::gelu, false},        {"swiglu", Function::silu, true},
     {"glu", Function::sigmoid, true}, {"bilinear", Function::identity, true}, {"reglu", Function::relu, true},
     {"geglu", Function::gelu, true},
@@ -51,8 +51,8 @@ Size size_of(Effort effort) {
 }
 
 /** 8/3 d for a gated network, which has three matrices, has the parameters of 4 d for one with two: within 0.1 % at 256. */
-std::int64_t width_of(const Unit &unit, std::int64_t d) {
-    return unit.gated ? 8 * d / 3 : 4 * d;
+std::int64_t width_of(const Activation &activation, std::int64_t d) {
+    return activation.gated ? 8 * d / 3 : 4 * d;
 }
 
 /** Where the texts of a run come from. */
@@ -126,14 +126,14 @@ Batch next_batch(Source::Reader &reader, const Size &size) {
     return batch;
 }
 
-LanguageModel<float> make_model(const Unit &unit, const Size &size, int vocabulary, std::uint64_t seed) {
+LanguageModel<float> make_model(const Activation &activation, const Size &size, int vocabulary, std::uint64_t seed) {
     BlockShape shape;
     shape.d = size.d;
     shape.heads = size.heads;
-    shape.ff = width_of(unit, size.d);
+    shape.ff = width_of(activation, size.d);
     shape.causal = true;
-    shape.function = unit.function;
-    shape.gated = unit.gated;
+    shape.function = activation.function;
+    shape.gated = activation.gated;
     shape.ffn_biases = false;
     LanguageModel<float> model(shape, size.layers, vocabulary, size.tokens);
     Normal normal(seed), normal_of_networks(seed + 1000000);
@@ -183,12 +183,12 @@ private:
     int count = 0;
 };
 
-void train(const Unit &unit, int seed, const Size &size, const Source &source, Csv &curve, Csv &final,
+void train(const Activation &activation, int seed, const Size &size, const Source &source, Csv &curve, Csv &final,
            Progress &progress) {
     constexpr int interval = 10, last_steps = 50, warm_up = 50;
     constexpr double learning_rate = 1e-3;
     Source::Reader reader(source, static_cast<std::uint64_t>(seed));
-    LanguageModel<float> model = make_model(unit, size, source.vocabulary(), static_cast<std::uint64_t>(seed));
+    LanguageModel<float> model = make_model(activation, size, source.vocabulary(), static_cast<std::uint64_t>(seed));
     Adam<float> adam(model.parameters());
     Mean loss, floor, last_loss, last_floor;
     Matrix<float> dlogits;
@@ -203,26 +203,26 @@ void train(const Unit &unit, int seed, const Size &size, const Source &source, C
         adam.step(learning_rate * std::min(1.0, (step + 1.0) / warm_up));
         if ((step + 1) % interval == 0) {
             const double mean_loss = loss.take(), mean_floor = floor.take();
-            curve.line(unit.name, seed, step + 1, mean_loss, mean_floor);
+            curve.line(activation.name, seed, step + 1, mean_loss, mean_floor);
             if (step >= size.steps - last_steps) {
                 last_loss.add(mean_loss);
                 last_floor.add(mean_floor);
             }
         }
-        progress.done(1, std::string("language model with ") + unit.name + ", seed " + std::to_string(seed + 1));
+        progress.done(1, std::string("language model with ") + activation.name + ", seed " + std::to_string(seed + 1));
     }
     model.forward(next_batch(reader, size).ids);
-    const bool can_die = unit.function == Function::relu;
-    final.line(unit.name, seed, last_loss.take(), last_floor.take(),
+    const bool can_die = activation.function == Function::relu;
+    final.line(activation.name, seed, last_loss.take(), last_floor.take(),
                can_die ? dead_share(model) : std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace
 
-std::vector<std::string> ablation_units() {
+std::vector<std::string> ablation_activations() {
     std::vector<std::string> names;
-    for (const Unit &unit : units) {
-        names.emplace_back(unit.name);
+    for (const Activation &activation : activations) {
+        names.emplace_back(activation.name);
     }
     return names;
 }
@@ -233,25 +233,28 @@ void ffn_ablation(const std::filesystem::path &directory, const AblationOptions 
     const Source source(options.text);
     set_threads(options.training.threads);
     Csv models(directory / "ablation_models.csv",
-               {"unit", "width", "parameters", "ffn_parameters", "ffn_parameters_with_biases"});
-    std::vector<Unit> chosen;
-    for (const Unit &unit : units) {
-        if (std::find(options.units.begin(), options.units.end(), unit.name) != options.units.end()) {
-            chosen.push_back(unit);
-            LanguageModel<float> model = make_model(unit, size, source.vocabulary(), 0);
+               {"activation", "width", "parameters", "ffn_parameters", "ffn_parameters_with_biases"});
+    std::vector<Activation> chosen;
+    for (const Activation &activation : activations) {
+        if (std::find(options.activations.begin(), options.activations.end(), activation.name) !=
+            options.activations.end()) {
+            chosen.push_back(activation);
+            LanguageModel<float> model = make_model(activation, size, source.vocabulary(), 0);
             Parameters<float> network;
             model.stack.blocks[0]->ffn.append_to(network);
-            const std::int64_t width = width_of(unit, size.d), biases = width * (unit.gated ? 2 : 1) + size.d;
-            models.line(unit.name, width, count_of(model.parameters()), count_of(network), count_of(network) + biases);
+            const std::int64_t width = width_of(activation, size.d),
+                               biases = width * (activation.gated ? 2 : 1) + size.d;
+            models.line(activation.name, width, count_of(model.parameters()), count_of(network),
+                        count_of(network) + biases);
         }
     }
     models.close();
-    Csv curve(directory / "ablation.csv", {"unit", "seed", "step", "loss", "floor"});
-    Csv final(directory / "ablation_final.csv", {"unit", "seed", "loss", "floor", "dead_share"});
+    Csv curve(directory / "ablation.csv", {"activation", "seed", "step", "loss", "floor"});
+    Csv final(directory / "ablation_final.csv", {"activation", "seed", "loss", "floor", "dead_share"});
     Progress progress(static_cast<double>(chosen.size()) * size.seeds * size.steps);
     for (int seed = 0; seed < size.seeds; seed++) {
-        for (const Unit &unit : chosen) {
-            train(unit, seed, size, source, curve, final, progress);
+        for (const Activation &activation : chosen) {
+            train(activation, seed, size, source, curve, final, progress);
         }
     }
     curve.close();

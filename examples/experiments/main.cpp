@@ -92,12 +92,13 @@ int main(int count, char **arguments) {
     auto *ablation_command =
         app.add_subcommand("ablation", "language models with ReLU, GELU and SwiGLU, at equal parameters");
     add_training_options(*ablation_command, ablation.training);
-    ablation_command->add_option("--seeds", ablation.seeds, "runs of each unit; 0: as many as there is time for")
+    ablation_command->add_option("--seeds", ablation.seeds, "runs of each activation; 0: as many as there is time for")
         ->check(CLI::Range(0, 1000))
         ->capture_default_str();
-    ablation_command->add_option("--units", ablation.units, "units of the networks, with commas between them")
+    ablation_command
+        ->add_option("--activations", ablation.activations, "activations of the networks, with commas between them")
         ->delimiter(',')
-        ->check(CLI::IsMember(ablation_units()))
+        ->check(CLI::IsMember(ablation_activations()))
         ->capture_default_str();
     ablation_command
         ->add_option("--text", ablation.text, "a file to learn, byte by byte, in place of the made-up language")

@@ -20,8 +20,8 @@ using namespace training;
 constexpr std::int64_t batch = 4, tokens = 32, d = 256, ff = 4 * d;
 
 struct Run {
-    const char *start;      // of the weights: torch, or N(0, 0.02^2)
-    const char *placement;  // of the norms: pre, post
+    const char *start;          // of the weights: torch, or N(0, 0.02^2)
+    const char *norm_position;  // pre, post
     int layers;
     const char *data;  // fresh or fixed
     double learning_rate;
@@ -32,7 +32,7 @@ Stack<float> make_stack(const Run &run, std::uint64_t seed) {
     BlockShape shape;
     shape.d = d;
     shape.ff = ff;
-    shape.pre_norm = std::string(run.placement) == "pre";
+    shape.pre_norm = std::string(run.norm_position) == "pre";
     Stack<float> stack(shape, run.layers);
     Normal normal(seed);
     auto uniform = [&normal] { return normal.uniform(); };
@@ -62,7 +62,7 @@ void write_gradients(const Run &run, std::uint64_t seed, Csv &csv) {
     stack.backward(dy);
     for (int layer = 0; layer < run.layers; layer++) {
         Block<float> &block = *stack.blocks[static_cast<std::size_t>(layer)];
-        csv.line(run.start, run.placement, run.layers, seed, layer, gradient_norm(block.parameters()),
+        csv.line(run.start, run.norm_position, run.layers, seed, layer, gradient_norm(block.parameters()),
                  gradient_norm(Parameters<float>{&block.ffn.down.weight}));
     }
 }
@@ -79,11 +79,11 @@ void train(const Run &run, int steps, Csv &csv, Progress &progress) {
         }
         const double loss = squared_error(stack.forward(x, tokens), target, dy);
         stack.backward(dy);
-        csv.line(run.start, run.placement, run.layers, run.data, run.learning_rate, run.warm_up, step, loss,
+        csv.line(run.start, run.norm_position, run.layers, run.data, run.learning_rate, run.warm_up, step, loss,
                  gradient_norm(stack.blocks[0]->parameters()));
         adam.step(run.learning_rate * std::min(1.0, (step + 1.0) / std::max(1, run.warm_up)));
         progress.done(run.layers,
-                      std::string("training ") + run.placement + "-LN, " + std::to_string(run.layers) + " layers");
+                      std::string("training ") + run.norm_position + "-LN, " + std::to_string(run.layers) + " layers");
     }
 }
 
@@ -98,16 +98,16 @@ void training_stability(const std::filesystem::path &directory, const TrainingOp
     const std::vector<int> depths_at_start = is_quick ? std::vector{6, 12, 24} : std::vector{6, 12, 24, 48, 100};
     std::vector<Run> at_start, runs;
     for (const char *start : {"torch", "normal"}) {
-        for (const char *placement : {"pre", "post"}) {
+        for (const char *norm_position : {"pre", "post"}) {
             for (const int layers : depths_at_start) {
-                at_start.push_back({start, placement, layers, "fresh", 0, 0});
+                at_start.push_back({start, norm_position, layers, "fresh", 0, 0});
             }
             for (const int layers : depths) {
                 if (is_full || std::string(start) == "torch") {
-                    runs.push_back({start, placement, layers, "fresh", 1e-4, 0});
+                    runs.push_back({start, norm_position, layers, "fresh", 1e-4, 0});
                 }
                 if (is_full) {
-                    runs.push_back({start, placement, layers, "fixed", 1e-4, 0});
+                    runs.push_back({start, norm_position, layers, "fixed", 1e-4, 0});
                 }
             }
         }
@@ -126,7 +126,7 @@ void training_stability(const std::filesystem::path &directory, const TrainingOp
     set_threads(options.threads);
     Progress progress(work);
     Csv gradients(directory / "training_gradients.csv",
-                  {"start", "placement", "layers", "seed", "layer", "gradient_norm", "ffn_down_gradient_norm"});
+                  {"start", "norm_position", "layers", "seed", "layer", "gradient_norm", "ffn_down_gradient_norm"});
     for (const Run &run : at_start) {
         for (int seed = 0; seed < seeds && !Progress::is_interrupted(); seed++) {
             write_gradients(run, static_cast<std::uint64_t>(seed), gradients);
@@ -135,7 +135,7 @@ void training_stability(const std::filesystem::path &directory, const TrainingOp
     }
     gradients.close();
     Csv csv(directory / "training_stability.csv",
-            {"start", "placement", "layers", "data", "learning_rate", "warm_up", "step", "loss", "gradient_norm"});
+            {"start", "norm_position", "layers", "data", "learning_rate", "warm_up", "step", "loss", "gradient_norm"});
     for (const Run &run : runs) {
         train(run, steps, csv, progress);
     }

@@ -408,7 +408,7 @@ protected:
     static void SetUpTestSuite() {
 #ifndef HALYARD_TESTS_REDUCED
         folder = new TemporaryFolder;
-        status = run({"--output", folder->path(), "training", "--quick", "ablation", "--quick", "--units",
+        status = run({"--output", folder->path(), "training", "--quick", "ablation", "--quick", "--activations",
                       "relu,swiglu", "--seeds", "1"});
 #endif
     }
@@ -439,12 +439,12 @@ TEST_F(Training, GradientsAtTheStartFallWithDepthWhereNormsComeFirst) {
     for (const Line &line : lines("training_gradients.csv")) {
         EXPECT_GT(line.number("gradient_norm"), 0);
         if (line.text("start") == "torch" && line.number("layer") == line.number("layers") - 1) {
-            of_last_layer[line.text("placement")][static_cast<int>(line.number("layers"))] =
+            of_last_layer[line.text("norm_position")][static_cast<int>(line.number("layers"))] =
                 line.number("ffn_down_gradient_norm");
         }
     }
-    const auto slope = [&](const std::string &placement) {
-        return std::log(of_last_layer[placement].at(24) / of_last_layer[placement].at(6)) / std::log(4);
+    const auto slope = [&](const std::string &norm_position) {
+        return std::log(of_last_layer[norm_position].at(24) / of_last_layer[norm_position].at(6)) / std::log(4);
     };
     EXPECT_NEAR(slope("post"), 0, 0.15);
     EXPECT_LT(slope("pre"), -0.2);
@@ -454,7 +454,7 @@ TEST_F(Training, GradientsAtTheStartFallWithDepthWhereNormsComeFirst) {
 TEST_F(Training, LossesOfRandomTargetsBeginNearTwo) {
     std::map<std::pair<std::string, int>, std::vector<Line>> steps;
     for (const Line &line : lines("training_stability.csv")) {
-        steps[{line.text("placement"), static_cast<int>(line.number("layers"))}].push_back(line);
+        steps[{line.text("norm_position"), static_cast<int>(line.number("layers"))}].push_back(line);
     }
     EXPECT_EQ(steps.size(), 4u);
     for (const auto &[run, of_run] : steps) {
@@ -468,15 +468,15 @@ TEST_F(Training, LossesOfRandomTargetsBeginNearTwo) {
 TEST_F(Training, LanguageModelsLearnDownToNoLessThanTheEntropy) {
     std::map<std::string, double> parameters;
     for (const Line &line : lines("ablation_models.csv")) {
-        parameters[line.text("unit")] = line.number("parameters");
+        parameters[line.text("activation")] = line.number("parameters");
     }
     EXPECT_NEAR(parameters.at("swiglu") / parameters.at("relu"), 1, 0.005);
-    std::map<std::string, std::vector<Line>> of_unit;
+    std::map<std::string, std::vector<Line>> curves;
     for (const Line &line : lines("ablation.csv")) {
-        of_unit[line.text("unit")].push_back(line);
+        curves[line.text("activation")].push_back(line);
     }
-    for (const std::string unit : {"relu", "swiglu"}) {
-        const std::vector<Line> &curve = of_unit.at(unit);
+    for (const std::string activation : {"relu", "swiglu"}) {
+        const std::vector<Line> &curve = curves.at(activation);
         ASSERT_EQ(curve.size(), 10u);
         EXPECT_NEAR(curve.front().number("loss"), std::log(223), 0.5);  // a word of so many
         EXPECT_LT(curve.back().number("loss"), curve.front().number("loss") - 1);
@@ -484,11 +484,11 @@ TEST_F(Training, LanguageModelsLearnDownToNoLessThanTheEntropy) {
             EXPECT_GT(curve[i].number("loss"), curve[i].number("floor"));
             EXPECT_GT(curve[i].number("floor"), 1);
             EXPECT_EQ(curve[i].number("floor"),
-                      of_unit.at("relu")[i].number("floor"));  // runs of a seed share the data
+                      curves.at("relu")[i].number("floor"));  // runs of a seed share the data
         }
     }
     for (const Line &line : lines("ablation_final.csv")) {
-        if (line.text("unit") == "relu") {
+        if (line.text("activation") == "relu") {
             EXPECT_GE(line.number("dead_share"), 0);
             EXPECT_LT(line.number("dead_share"), 0.5);
         }
@@ -502,8 +502,8 @@ TEST_F(Training, TextsOfAFileAreLearntByteByByte) {
         bytes += "a word and another ";
     }
     write_text(text, bytes);
-    ASSERT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--units", "gelu", "--seeds", "1", "--text",
-                   text}),
+    ASSERT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--activations", "gelu", "--seeds", "1",
+                   "--text", text}),
               0);
     const std::vector<Line> curve = lines_of(*folder / "of_text" / "ablation.csv");
     EXPECT_NEAR(curve.front().number("loss"), std::log(10), 0.5);  // so many different letters

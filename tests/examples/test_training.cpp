@@ -220,8 +220,8 @@ std::vector<double> trained(bool pre_norm, int steps) {
     return result;
 }
 
-/** What PyTorch gave in f64 for a placement, in the order of `trained`. */
-std::vector<double> of_pytorch(const std::string &placement) {
+/** What PyTorch gave in f64 for a norm position, in the order of `trained`. */
+std::vector<double> of_pytorch(const std::string &norm_position) {
     std::ifstream file(HALYARD_TEST_DATA "/training/losses.csv");
     std::vector<double> result;
     for (std::string line; std::getline(file, line);) {
@@ -231,7 +231,7 @@ std::vector<double> of_pytorch(const std::string &placement) {
         std::getline(fields, step, ',');
         std::getline(fields, loss, ',');
         std::getline(fields, norm, ',');
-        if (first == placement) {
+        if (first == norm_position) {
             result.insert(result.end(), {std::stod(loss), std::stod(norm)});
         }
     }
@@ -239,14 +239,14 @@ std::vector<double> of_pytorch(const std::string &placement) {
 }
 
 TEST(Training, IsThatOfPyTorch) {
-    for (const std::string placement : {"pre", "post"}) {
-        const std::vector<double> right = of_pytorch(placement);
-        const std::vector<double> in_f64 = trained<double>(placement == "pre", 10),
-                                  in_f32 = trained<float>(placement == "pre", 10);
+    for (const std::string norm_position : {"pre", "post"}) {
+        const std::vector<double> right = of_pytorch(norm_position);
+        const std::vector<double> in_f64 = trained<double>(norm_position == "pre", 10),
+                                  in_f32 = trained<float>(norm_position == "pre", 10);
         ASSERT_EQ(right.size(), in_f64.size());
         for (std::size_t i = 0; i < right.size(); i++) {
-            EXPECT_NEAR(in_f64[i], right[i], 1e-9 * right[i]) << placement << " " << i;
-            EXPECT_NEAR(in_f32[i], right[i], 1e-4 * right[i]) << placement << " " << i;
+            EXPECT_NEAR(in_f64[i], right[i], 1e-9 * right[i]) << norm_position << " " << i;
+            EXPECT_NEAR(in_f32[i], right[i], 1e-4 * right[i]) << norm_position << " " << i;
         }
         EXPECT_LT(right[18], right[0]);
     }

@@ -6,6 +6,7 @@ An experiment's module turns the files of a directory into a list of blocks, whi
 """
 
 import csv
+import math
 import os
 import statistics
 from collections import defaultdict
@@ -14,6 +15,7 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402 (after the choice of backend)
+from matplotlib.ticker import LogFormatterMathtext, LogLocator, MaxNLocator, NullFormatter, NullLocator  # noqa: E402
 
 # Text and axes; in the page's pictures it becomes the colour of the page's text, which is dark or light.
 INK = "#1c2330"
@@ -96,9 +98,47 @@ def readable_bytes(count):
     return f"{count} B"
 
 
+def number(value, digits=3):
+    return f"{value:.{digits}f}" if math.isfinite(value) else "not finite"
+
+
+def words(numbers):
+    """6, 12 and 24"""
+    texts = [str(number) for number in numbers]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
 # ---- figures ----
 
 
 def legend_below(figure, axes, columns):
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2)
+
+
+def positive(values):
+    """A logarithmic axis has no place for other values: they leave a gap."""
+    return [value if math.isfinite(value) and value > 0 else math.nan for value in values]
+
+
+def log_axis(axis, low, high):
+    """Labels that can be read, however short the axis is."""
+    axis.set_minor_formatter(NullFormatter())
+    if high < 3 * low:
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_minor_locator(NullLocator())
+    else:
+        subs = (1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axis.set_major_formatter("{x:g}" if low > 1e-4 and high < 1e4 else LogFormatterMathtext())
+
+
+def log_y(axes):
+    axes.set_yscale("log")
+    axes.autoscale_view()
+    log_axis(axes.yaxis, *axes.get_ylim())
+
+
+def step_axis(axes):
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))

@@ -6,12 +6,13 @@ import random
 import statistics
 
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatterMathtext, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
-from .common import COLOURS, INK, LINES, column, grouped, legend_below, plt, read
+from .common import (COLOURS, INK, LINES, column, grouped, legend_below, log_y, number, plt, positive, read, step_axis,
+                     words)
 
-PLACEMENTS = {"pre": "Pre-LN", "post": "Post-LN"}
-PLACEMENT_LINES = {"pre": "-", "post": (0, (4, 1.6))}
+POSITIONS = {"pre": "Pre-LN", "post": "Post-LN"}
+POSITION_LINES = {"pre": "-", "post": (0, (4, 1.6))}
 THEORY = {"pre": -0.5, "post": 0.0}  # slopes of the last FFN's gradient norm by depth (Xiong et al. 2020)
 STARTS = {"torch": "weights as in torch.nn", "normal": "weights N(0, 0.02²)"}
 DATA = {"fresh": "fresh targets", "fixed": "fixed targets"}
@@ -25,22 +26,22 @@ USUAL = (0.0001, 0)  # learning rate and steps of warm-up
 
 
 class Stability:
-    """Lines by start, placement, data, learning rate, steps of warm-up and layers."""
+    """Lines by start, norm position, data, learning rate, steps of warm-up and layers."""
 
     def __init__(self, lines):
-        keys = ("start", "placement", "data", "learning_rate", "warm_up", "layers")
+        keys = ("start", "norm_position", "data", "learning_rate", "warm_up", "layers")
         self.of = grouped(lines, *keys)
         self.depths = sorted(set(column(lines, "layers")))
         self.steps = 1 + max(column(lines, "step"))
 
-    def get(self, start, placement, data, layers, settings=USUAL):
-        return self.of.get((start, placement, data, *settings, layers), [])
+    def get(self, start, position, data, layers, settings=USUAL):
+        return self.of.get((start, position, data, *settings, layers), [])
 
     def pairs(self, start, data):
         """(layers, Pre-LN's lines, Post-LN's lines), where both were run; a run that ended early shortens the other."""
         pairs = []
         for layers in self.depths:
-            pre, post = (self.get(start, placement, data, layers) for placement in PLACEMENTS)
+            pre, post = (self.get(start, position, data, layers) for position in POSITIONS)
             steps = min(len(pre), len(post))
             if steps > 0:
                 pairs.append((layers, pre[:steps], post[:steps]))
@@ -68,12 +69,12 @@ def slope(points):
     return sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys)) / sum((x - x_mean) ** 2 for x in xs)
 
 
-def last_ffn(gradients, start, placement):
+def last_ffn(gradients, start, position):
     """Gradient norms of the last FFN's second matrix, one of each seed, by depth."""
     norms = {}
     for (layers, layer), lines in sorted(grouped(gradients, "layers", "layer").items()):
         values = [line["ffn_down_gradient_norm"] for line in lines
-                  if (line["start"], line["placement"]) == (start, placement)]
+                  if (line["start"], line["norm_position"]) == (start, position)]
         values = [value for value in values if math.isfinite(value) and value > 0]
         if layer == layers - 1 and values:
             norms[layers] = values
@@ -81,34 +82,6 @@ def last_ffn(gradients, start, placement):
 
 
 # ---- figures ----
-
-
-def log_axis(axis, low, high):
-    """Labels that can be read, however short the axis is."""
-    axis.set_minor_formatter(NullFormatter())
-    if high < 3 * low:
-        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axis.set_minor_locator(NullLocator())
-    else:
-        subs = (1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
-        axis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axis.set_major_formatter("{x:g}" if low > 1e-4 and high < 1e4 else LogFormatterMathtext())
-
-
-def step_axis(axes):
-    axes.set_xlabel("step")
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-
-
-def log_y(axes):
-    axes.set_yscale("log")
-    axes.autoscale_view()
-    log_axis(axes.yaxis, *axes.get_ylim())
-
-
-def positive(values):
-    """A logarithmic axis has no place for other values: they leave a gap."""
-    return [value if math.isfinite(value) and value > 0 else math.nan for value in values]
 
 
 def smooth(lines, key):
@@ -119,13 +92,13 @@ def smooth(lines, key):
 
 
 def key_below(figure, depths, shown):
-    """A legend of colours by depth, and in its last column of dashes by placement."""
+    """A legend of colours by depth, and in its last column of dashes by norm position."""
     rows = max(2, math.ceil(len(shown) / 2))
     handles = [Line2D([], [], color=colour_of(depths, layers), linewidth=3, label=f"{layers} layers")
                for layers in shown]
     handles += [Line2D([], [], linestyle="none", label=" ")] * (-len(shown) % rows)
-    handles += [Line2D([], [], color=INK, linestyle=PLACEMENT_LINES[placement], label=name)
-                for placement, name in PLACEMENTS.items()]
+    handles += [Line2D([], [], color=INK, linestyle=POSITION_LINES[position], label=name)
+                for position, name in POSITIONS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / rows), handlelength=2.4,
                   columnspacing=1.2)
 
@@ -134,24 +107,24 @@ def colour_of(depths, layers):
     return COLOURS[depths.index(layers) % len(COLOURS)]
 
 
-def plot_by_step(axes, lines, key, colour, placement, width=1.7, label=None):
+def plot_by_step(axes, lines, key, colour, position, width=1.7, label=None):
     """Each step's value faint, their running mean strong."""
     axes.plot(column(lines, "step"), positive(column(lines, key)), color=colour, linewidth=0.6, alpha=0.3,
               zorder=1.9)  # below all strong ones
-    axes.plot(*smooth(lines, key), color=colour, linestyle=PLACEMENT_LINES[placement], linewidth=width, label=label)
+    axes.plot(*smooth(lines, key), color=colour, linestyle=POSITION_LINES[position], linewidth=width, label=label)
 
 
 def step_figure(stability, start, data, key, title):
     figure, axes = plt.subplots(figsize=(4.6, 4.4))
     shown = [layers for layers in stability.depths
-             if any(stability.get(start, placement, data, layers) for placement in PLACEMENTS)]
+             if any(stability.get(start, position, data, layers) for position in POSITIONS)]
     # Lines that meet stay visible: each covers a wider one.
     widths = [1.2 + 0.7 * i for i in reversed(range(len(shown)))]
     for layers, width in zip(shown, widths):
-        for placement in PLACEMENTS:
-            lines = stability.get(start, placement, data, layers)
+        for position in POSITIONS:
+            lines = stability.get(start, position, data, layers)
             if lines:
-                plot_by_step(axes, lines, key, colour_of(stability.depths, layers), placement, width)
+                plot_by_step(axes, lines, key, colour_of(stability.depths, layers), position, width)
     axes.set_title(title)
     step_axis(axes)
     log_y(axes)
@@ -167,8 +140,8 @@ def settings_name(settings):
 def runs_by_settings(stability, start, data, layers):
     """Names and lines: Pre-LN, and Post-LN with every learning rate and warm-up it was run with."""
     runs = [("pre", USUAL)] + [("post", settings) for settings in [USUAL, *stability.settings()]]
-    return [(f"{PLACEMENTS[placement]}, {settings_name(settings)}", lines) for placement, settings in runs
-            if (lines := stability.get(start, placement, data, layers, settings))]
+    return [(f"{POSITIONS[position]}, {settings_name(settings)}", lines) for position, settings in runs
+            if (lines := stability.get(start, position, data, layers, settings))]
 
 
 def settings_figure(stability, start, data, layers):
@@ -188,13 +161,13 @@ def layer_figure(gradients, start):
     figure, axes = plt.subplots(figsize=(4.6, 4.4))
     depths = sorted(set(column(gradients, "layers")))
     here = [line for line in gradients if line["start"] == start]
-    for (placement, layers), lines in grouped(here, "placement", "layers").items():
+    for (position, layers), lines in grouped(here, "norm_position", "layers").items():
         by_layer = sorted(grouped(lines, "layer").items())
         places = [layer / max(1, layers - 1) for layer, _ in by_layer]
         norms = [column(each, "gradient_norm") for _, each in by_layer]
         colour = colour_of(depths, layers)
         axes.plot(places, positive([statistics.fmean(each) for each in norms]), color=colour,
-                  linestyle=PLACEMENT_LINES[placement])
+                  linestyle=POSITION_LINES[position])
         axes.fill_between(places, positive([min(each) for each in norms]), positive([max(each) for each in norms]),
                           color=colour, alpha=0.16, linewidth=0)
     axes.set_title(STARTS[start])
@@ -208,18 +181,18 @@ def layer_figure(gradients, start):
 def slope_figure(gradients, start):
     figure, axes = plt.subplots(figsize=(4.6, 4.4))
     depths = set()
-    for index, (placement, name) in enumerate(PLACEMENTS.items()):
-        norms = last_ffn(gradients, start, placement)
+    for index, (position, name) in enumerate(POSITIONS.items()):
+        norms = last_ffn(gradients, start, position)
         if not norms:
             continue
         depths |= set(norms)
         means = [statistics.fmean(values) for values in norms.values()]
-        axes.plot(list(norms), means, "os"[index], linestyle=PLACEMENT_LINES[placement], markersize=5,
+        axes.plot(list(norms), means, "os"[index], linestyle=POSITION_LINES[position], markersize=5,
                   color=COLOURS[index], label=name)
         # Beside the points: Pre-LN's slope below them, Post-LN's above.
-        beside = means[0] * (0.87 if placement == "pre" else 1.15)
-        axes.plot(list(norms), [beside * (layers / min(norms)) ** THEORY[placement] for layers in norms], ":",
-                  color=COLOURS[index], label=f"slope {'−½' if placement == 'pre' else '0'}")
+        beside = means[0] * (0.87 if position == "pre" else 1.15)
+        axes.plot(list(norms), [beside * (layers / min(norms)) ** THEORY[position] for layers in norms], ":",
+                  color=COLOURS[index], label=f"slope {'−½' if position == 'pre' else '0'}")
     axes.set_xscale("log")
     axes.set_xticks(sorted(depths), [str(layers) for layers in sorted(depths)])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -236,10 +209,10 @@ def comparison_figure(stability, layers):
     figure, ((losses, norms), (curves, gate)) = plt.subplots(2, 2, figsize=(6.2, 5.8))
     for axes, key, title in ((losses, "loss", f"loss, {layers} layers"),
                              (norms, "gradient_norm", "gradient norm, layer 0")):
-        for index, (placement, name) in enumerate(PLACEMENTS.items()):
-            lines = stability.get("torch", placement, "fresh", layers)
+        for index, (position, name) in enumerate(POSITIONS.items()):
+            lines = stability.get("torch", position, "fresh", layers)
             if lines:
-                plot_by_step(axes, lines, key, COLOURS[index], placement, label=name)
+                plot_by_step(axes, lines, key, COLOURS[index], position, label=name)
         step_axis(axes)
         axes.set_title(title)
         log_y(axes)
@@ -269,12 +242,6 @@ def comparison_figure(stability, layers):
 # ---- findings ----
 
 
-def words(numbers):
-    """6, 12 and 24"""
-    texts = [str(number) for number in numbers]
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
-
-
 def capital(text):
     return text[0].upper() + text[1:]
 
@@ -283,7 +250,7 @@ def answer(stability, start, data):
     """At what depth Post-LN fails, by the margin."""
     pairs = stability.pairs(start, data)
     if not pairs:
-        return f"{DATA[data]}, {STARTS[start]}: no depth was run with both placements."
+        return f"{DATA[data]}, {STARTS[start]}: no depth was run with both Pre-LN and Post-LN."
     failed = [layers for layers, pre, post in pairs if fails(pre, post, data)]
     at = f"first at {failed[0]}" if failed else "at none"
     text = (f"{DATA[data]}, {STARTS[start]}: within {max(len(pre) for _, pre, _ in pairs)} steps Post-LN fails {at} of "
@@ -301,7 +268,7 @@ def stability_text(stability):
     sets = [(start, data) for data in DATA for start in STARTS if stability.pairs(start, data)]
     least = 1 + max(0.0, 1 - 2 * USUAL[0] * stability.steps) ** 2
     if not sets:
-        return ("text", "No depth was run with both placements, so they cannot be compared.")
+        return ("text", "No depth was run with both Pre-LN and Post-LN, so they cannot be compared.")
     text = f"""
         At what depth does Post-LN fail to converge? The captions say what was seen. A run counts as failed where the
         mean loss of its last tenth of steps is not finite, or above that of Pre-LN at the same depth by more than
@@ -311,7 +278,7 @@ def stability_text(stability):
     if any(data == "fresh" for _, data in sets):
         text += f"""
             With fresh random targets nothing but their mean can be learnt, and the best possible loss is 1. Both
-            placements end in a norm, whose output keeps the length of its weights, and in {stability.steps} steps Adam
+            end in a norm, whose output keeps the length of its weights, and in {stability.steps} steps Adam
             moves each of its parameters by about {USUAL[0] * stability.steps:.2g} at most. So no run can come below
             about {least:.2f}: this loss shows a run that diverges, but not how well a stack learns. """
     if any(data == "fixed" for _, data in sets):
@@ -319,10 +286,6 @@ def stability_text(stability):
             With fixed targets a stack can learn them by heart: 1 is what predicting the mean gives, and a curve that
             stays there has lost its input. """
     return ("text", text)
-
-
-def number(value, digits=3):
-    return f"{value:.{digits}f}" if math.isfinite(value) else "not finite"
 
 
 def loss_table(stability):
@@ -342,8 +305,8 @@ def loss_table(stability):
 
 def slope_text(gradients, start):
     fits = []
-    for placement, name in PLACEMENTS.items():
-        norms = last_ffn(gradients, start, placement)
+    for position, name in POSITIONS.items():
+        norms = last_ffn(gradients, start, position)
         if len(norms) > 1:
             fitted = slope([(layers, statistics.fmean(values)) for layers, values in norms.items()])
             fits.append(f"{name} {round(fitted, 2) + 0:.2f}")  # no negative zero
@@ -356,9 +319,9 @@ def gradient_blocks(gradients):
     deepest = max(column(gradients, "layers"))
     parts = []
     for start in starts:
-        for placement, name in PLACEMENTS.items():
+        for position, name in POSITIONS.items():
             lines = [line for line in gradients
-                     if (line["start"], line["placement"], line["layers"]) == (start, placement, deepest)]
+                     if (line["start"], line["norm_position"], line["layers"]) == (start, position, deepest)]
             norms = {layer: statistics.fmean(column(each, "gradient_norm"))
                      for layer, each in grouped(lines, "layer").items()}
             if norms and norms[0] > 0:
@@ -410,8 +373,8 @@ def stability_blocks(stability):
         if shown:
             layers = 24 if 24 in shown else max(shown)
             figures.append(("norm_activation_comparison", comparison_figure(stability, layers),
-                            "Four panels: the placements' losses and gradient norms of layer 0, and activations from "
-                            "their formulas."))
+                            "Four panels: losses of Pre-LN and Post-LN, their gradient norms of layer 0, and "
+                            "activations from their formulas."))
         blocks.append(("figures", figures))
     blocks.append(stability_text(stability))
     if any(stability.pairs(start, data) for start in STARTS for data in DATA):

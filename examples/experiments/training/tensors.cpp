@@ -122,28 +122,27 @@ Matrix<double> product(const Matrix<double> &a, const Matrix<double> &b) {
 }
 template<>
 void apply(Function function, const Matrix<float> &x, Matrix<float> &y, Matrix<float> &slope) {
-    y = slope = Matrix<float>(x.rows, x.columns);
-    switch (function) {
-    case Function::relu:
-        halyard::relu(view(x), view(y), context().get());
-        halyard::relu_derivative(view(x), view(slope), context().get());
-        break;
-    case Function::gelu:
-        halyard::gelu(view(x), view(y), context().get());
-        halyard::gelu_derivative(view(x), view(slope), context().get());
-        break;
-    case Function::silu:
-        halyard::silu(view(x), view(y), context().get());
-        halyard::silu_derivative(view(x), view(slope), context().get());
-        break;
-    case Function::sigmoid:
-        halyard::sigmoid(view(x), view(y), context().get());
-        halyard::sigmoid_derivative(view(x), view(slope), context().get());
-        break;
-    default:
-        y = x;
+    using Call = void (*)(const halyard::ConstTensor &, const halyard::Tensor &, const halyard_context *);
+    struct Pair {
+        Call activation, derivative;
+    };
+    // In the order of Function, whose first value needs none.
+    static constexpr Pair pairs[] = {
+        {nullptr, nullptr},
+        {halyard::relu, halyard::relu_derivative},
+        {halyard::gelu, halyard::gelu_derivative},
+        {halyard::silu, halyard::silu_derivative},
+        {halyard::sigmoid, halyard::sigmoid_derivative},
+    };
+    y = x;
+    slope = Matrix<float>(x.rows, x.columns);
+    if (function == Function::identity) {
         std::fill(slope.values.begin(), slope.values.end(), 1.0f);
+        return;
     }
+    const Pair &pair = pairs[static_cast<std::size_t>(function)];
+    pair.activation(view(x), view(y), context().get());
+    pair.derivative(view(x), view(slope), context().get());
 }
 template<>
 void apply(Function function, const Matrix<double> &x, Matrix<double> &y, Matrix<double> &slope) {

@@ -47,10 +47,10 @@ class Block(nn.Module):
 
 
 def main():
-    lines = ["placement,step,loss,gradient_norm"]
-    for placement in ("pre", "post"):
-        blocks = [Block(placement == "pre").double() for _ in range(LAYERS)]
-        model = nn.Sequential(*blocks, *([nn.LayerNorm(D).double()] if placement == "pre" else []))
+    lines = ["norm_position,step,loss,gradient_norm"]
+    for norm_position in ("pre", "post"):
+        blocks = [Block(norm_position == "pre").double() for _ in range(LAYERS)]
+        model = nn.Sequential(*blocks, *([nn.LayerNorm(D).double()] if norm_position == "pre" else []))
         numbers = Numbers(9)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -69,7 +69,7 @@ def main():
             loss = nn.functional.mse_loss(model(x), target)
             loss.backward()
             norm = torch.sqrt(sum((each.grad**2).sum() for each in blocks[0].parameters()))
-            lines.append(f"{placement},{step},{loss.item()!r},{norm.item()!r}")
+            lines.append(f"{norm_position},{step},{loss.item()!r},{norm.item()!r}")
             adam.step()
     (pathlib.Path(__file__).parent / "losses.csv").write_text("\n".join(lines) + "\n")
 
