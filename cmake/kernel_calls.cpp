@@ -147,23 +147,31 @@ std::string type_of_name(const std::string &name) {
     return type;
 }
 
-std::string member(const Argument &argument) {
+std::string member_type(const Argument &argument) {
     if (argument.rank >= 0) {
         const std::string element = argument.type == stored ? "" : ", " + argument.type;
-        return "BufferArgument<" + std::to_string(argument.rank) + element + "> " + argument.name;
+        return "BufferArgument<" + std::to_string(argument.rank) + element + ">";
     }
     const bool is_array = argument.length != 1;
-    return (is_array ? "Scalars<" + argument.type + ", " + std::to_string(argument.length) + "> "
-                     : "Scalar<" + argument.type + "> ") +
-           argument.name;
+    return is_array ? "Scalars<" + argument.type + ", " + std::to_string(argument.length) + ">"
+                    : "Scalar<" + argument.type + ">";
+}
+
+/** The member of argument `index` of those that a kernel gets. */
+std::string read(const Argument &argument, int index) {
+    const bool is_buffer = argument.rank >= 0;
+    return member_type(argument) + (is_buffer ? "(" : "(*") + "static_cast<const " +
+           (is_buffer ? "halide_buffer_t" : argument.type) + " *>(arguments[" + std::to_string(index) + "]))";
 }
 
 void write_struct(std::ostream &out, const std::string &name, const Arguments &arguments) {
-    std::string parameters, pointers;
+    std::string parameters, pointers, members, members_read;
     int count = 0;
-    std::string members;
+    bool has_arrays = false;
     for (const Argument &argument : arguments) {
-        members += "    " + member(argument) + ";\n";
+        members_read += (count == 0 ? "" : ", ") + read(argument, count);
+        has_arrays = has_arrays || argument.length != 1;
+        members += "    " + member_type(argument) + " " + argument.name + ";\n";
         for (int i = 0; i < argument.length; i++, count++) {
             const std::string separator = count == 0 ? "" : ", ", index = argument.length == 1 ? "" : std::to_string(i);
             parameters += separator + "{\"" + argument.name + index + "\", " + std::to_string(argument.rank) + "}";
@@ -174,7 +182,11 @@ void write_struct(std::ostream &out, const std::string &name, const Arguments &a
     const std::string of_parameters = "parameters_of_" + name;
     out << "constexpr Parameter " << of_parameters << "[] = {" << parameters << "};\nstruct " << name << " {\n"
         << members << "\n    static const auto &parameters() { return " << of_parameters << "; }\n    Pointers<"
-        << count << "> pointers() { return {" << pointers << "}; }\n};\n";
+        << count << "> pointers() { return {" << pointers << "}; }\n";
+    if (!has_arrays) {
+        out << "    static " << name << " of(void **arguments) { return {" << members_read << "}; }\n";
+    }
+    out << "};\n";
 }
 
 void write(std::ostream &out, const std::vector<Kernel> &kernels) {

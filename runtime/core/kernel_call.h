@@ -2,6 +2,8 @@
 //
 //     kernel_function(kernels::rms_norm, dtype, isa)({x, eps, eps_outside_root, weight_offset, moment_width, y});
 //
+// A kernel that is written here reads them by name as well: arguments::MatmulPairs::of(pointers).
+//
 // Arguments may be named, and are where several have one type: {.weight = weight, .bias = bias}. An order, a type, a rank or a
 // number of arguments that the kernel does not have does not compile.
 #ifndef HALYARD_RUNTIME_CORE_KERNEL_CALL_H
@@ -94,6 +96,14 @@ public:
     explicit BufferArgumentIn(const halide_buffer_t *buffer) : buffer_(buffer) {}
     void *pointer() { return const_cast<halide_buffer_t *>(buffer_); }
 
+    /** What a kernel that is written here reads of it: bytes from its first element on, and axes in elements. */
+    template<typename T>
+    T *data() const {
+        return reinterpret_cast<T *>(buffer_->host);
+    }
+    int32_t extent(int dim) const { return buffer_->dim[dim].extent; }
+    int32_t stride(int dim) const { return buffer_->dim[dim].stride; }
+
 private:
     const halide_buffer_t *buffer_;
 };
@@ -111,6 +121,7 @@ public:
     template<typename Given, typename = std::enable_if_t<std::is_same_v<Given, Value>>>
     Scalar(Given value) : value_(value) {}
     void *pointer() { return &value_; }
+    Value value() const { return value_; }
 
 private:
     Value value_;

@@ -31,8 +31,9 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
 int64_t cost_of_tiles(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows, int height) {
     const DType dtype = form == XForm::pairs ? DType::bf16 : DType::f32;
     const int64_t tiles = (rows + height - 1) / height;
-    const bool prefetch4 = tiles >= prefetch4_interval && tile_kernels().width(isa, form, dtype, true, height) > 0;
-    const int width = tile_kernels().width(isa, form, dtype, prefetch4, height);
+    const bool prefetch4 =
+        tiles >= prefetch4_interval && tile_kernels().width(isa, tile_kind(form, true), dtype, height) > 0;
+    const int width = tile_kernels().width(isa, tile_kind(form, prefetch4), dtype, height);
     if (width == 0) {
         return 0;
     }
@@ -128,7 +129,7 @@ void AttentionBlock::begin(const QueryBlock &block, const Visibility &visibility
     tiles_ = (block.rows() + tile_rows_ - 1) / tile_rows_;
     widen_ = form == XForm::f32 && layout_.dtype != DType::f32 && tiles_ >= parameters.attention_widen_tiles;
     prefetch4_ = tiles_ >= prefetch4_interval &&
-                 tile_kernels().width(isa_, form, widen_ ? DType::f32 : layout_.dtype, true, tile_rows_) > 0;
+                 tile_kernels().width(isa_, tile_kind(form, true), widen_ ? DType::f32 : layout_.dtype, tile_rows_) > 0;
     const int64_t idle = tiles_ * tile_rows_ - block.rows();
     memset(multiplied_queries_.at(block.rows(), 0), 0, static_cast<size_t>(idle * multiplied_queries_.row_bytes()));
 }
@@ -198,7 +199,7 @@ void AttentionBlock::attend(const char *head, int64_t block, bool more, const Pa
 }
 
 int64_t AttentionBlock::panels_at_once(DType dtype, int64_t panels) const {
-    const int64_t width = tile_kernels().width(isa_, weights_.form, dtype, prefetch4_, tile_rows_);
+    const int64_t width = tile_kernels().width(isa_, tile_kind(weights_.form, prefetch4_), dtype, tile_rows_);
     if (tiles_ > 1 || dtype != DType::f32) {
         return width;
     }
@@ -321,7 +322,7 @@ void AttentionBlock::repair(const Panels &values, const PartialResult &result, c
         // Every position is a row of panels in f32.
         seen = widened(values, 0, panels, row_first, end - row_first, widened_ + k_block * layout_.key_inputs());
     }
-    const int width = tile_kernels().width(isa_, weights_.form, seen.dtype, false, 1);
+    const int width = tile_kernels().width(isa_, tile_kind(weights_.form, false), seen.dtype, 1);
     for (int64_t panel = 0; panel < panels; panel += width) {
         const Panels w = seen.from(panel, from);
         multiply(weights_, row, from, 1, 1, false, w, std::min<int64_t>(width, panels - panel), end - from,

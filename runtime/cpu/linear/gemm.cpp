@@ -578,7 +578,8 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
               0,
               scratch};
     const auto width = [&](bool prefetch4) {
-        return tile_kernels().width(isa_, x.form, call.widen ? DType::f32 : weights.dtype, prefetch4, tiling.tile_rows);
+        return tile_kernels().width(isa_, tile_kind(x.form, prefetch4), call.widen ? DType::f32 : weights.dtype,
+                                    tiling.tile_rows);
     };
     if (is_amx(isa_, x.form)) {
         // Where x does not stay in the second-level cache, it is read less often where more panels take it; where it does,
@@ -592,7 +593,7 @@ void Product::run(const BlockedRows &x, const SourceRows *source, int64_t copy_b
             call.tile_panels /= 2;
         }
     } else if (weights.codes && !call.widen) {
-        call.tile_panels = tile_kernels().code_width(isa_, weights.codes, tiling.tile_rows);
+        call.tile_panels = tile_kernels().width(isa_, tile_kind(weights.codes), DType::f32, tiling.tile_rows);
     } else {
         call.prefetch4 = tiling.tiles >= prefetch4_interval && width(true) > 0;
         call.tile_panels = width(call.prefetch4);

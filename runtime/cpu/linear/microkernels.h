@@ -31,11 +31,40 @@ constexpr bool keeps_bits(halyard_isa isa) {
     return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT && isa != HALYARD_ISA_NEON_BFMMLA;
 }
 
-/** Tiles by instruction set, form of x, dtype of the weights, kind (prefetch4 or not) and rows. */
+/** Kinds of tile kernels: what they read of x and of the weights, and how often they prefetch. */
+enum class TileKind { f32, f32_prefetch4, pairs, pairs_prefetch4, codes4, codes4_zeros, codes8, codes8_zeros };
+constexpr int tile_kinds = 8;
+
+constexpr TileKind tile_kind(XForm x, bool prefetch4) {
+    return x == XForm::pairs ? (prefetch4 ? TileKind::pairs_prefetch4 : TileKind::pairs)
+                             : (prefetch4 ? TileKind::f32_prefetch4 : TileKind::f32);
+}
+
+/** Kernels leave out zeros that scales of such a form have none of when they are expanded (generators/expand_scales.cpp). */
+constexpr TileKind tile_kind(const CodeLayout &codes) {
+    const bool in_offset = codes.kind <= ScaleKind::zero && codes.scale_dtype != DType::f32;
+    return codes.bits == 8 ? (in_offset ? TileKind::codes8 : TileKind::codes8_zeros)
+                           : (in_offset ? TileKind::codes4 : TileKind::codes4_zeros);
+}
+
+/** The kernels of each kind, of 1 to max_tile_rows rows. */
+constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
+#define HALYARD_TILES(kind)                                                                                            \
+    {                                                                                                                  \
+        Kernel::kind##_1, Kernel::kind##_2, Kernel::kind##_3, Kernel::kind##_4, Kernel::kind##_5, Kernel::kind##_6,    \
+            Kernel::kind##_7, Kernel::kind##_8                                                                         \
+    }
+    HALYARD_TILES(matmul),        HALYARD_TILES(matmul_prefetch4),
+    HALYARD_TILES(matmul_pairs),  HALYARD_TILES(matmul_pairs_prefetch4),
+    HALYARD_TILES(matmul_codes4), HALYARD_TILES(matmul_codes4_zeros),
+    HALYARD_TILES(matmul_codes8), HALYARD_TILES(matmul_codes8_zeros),
+#undef HALYARD_TILES
+};
+
+/** How many panels tiles are wide, by instruction set, kind, dtype of the weights and rows. */
 struct TileKernels {
-    int8_t panels[isa_count][2][dtype_count][2][max_tile_rows + 1] = {};  // 0 where there is no such tile
-    int8_t max_rows[isa_count][2] = {};
-    int8_t code_panels[isa_count][4][max_tile_rows + 1] = {};  // of weights that are codes, by code_kind()
+    int8_t panels[isa_count][tile_kinds][dtype_count][max_tile_rows + 1] = {};  // 0 where there is no such tile
+    int8_t max_rows[isa_count][tile_kinds] = {};
 
     /** Those of the build. */
     constexpr TileKernels() {
@@ -47,56 +76,40 @@ struct TileKernels {
     }
 
     static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
-        return {higher(prefetch4 ? Kernel::matmul_prefetch4_1 : Kernel::matmul_1, rows)};
+        return {of(tile_kind(XForm::f32, prefetch4), rows)};
     }
     static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(bool prefetch4, int rows) {
-        return {higher(prefetch4 ? Kernel::matmul_pairs_prefetch4_1 : Kernel::matmul_pairs_1, rows)};
+        return {of(tile_kind(XForm::pairs, prefetch4), rows)};
     }
     static constexpr KernelOf<arguments::MatmulCodes> code_kernel(const CodeLayout &codes, int rows) {
-        constexpr Kernel of_one_row[] = {Kernel::matmul_codes4_1, Kernel::matmul_codes4_zeros_1,
-                                         Kernel::matmul_codes8_1, Kernel::matmul_codes8_zeros_1};
-        return {higher(of_one_row[code_kind(codes)], rows)};
+        return {of(tile_kind(codes), rows)};
     }
-    /** Panels of a tile of codes and so many rows; 0 where there is none. */
-    constexpr int code_width(halyard_isa isa, const CodeLayout &codes, int rows) const {
-        return code_panels[index_of(isa)][code_kind(codes)][rows];
-    }
-    constexpr int width(halyard_isa isa, XForm x, DType weights, bool prefetch4, int rows) const {
-        return panels[index_of(isa)][static_cast<int>(x)][static_cast<int>(weights)][prefetch4][rows];
+    constexpr int width(halyard_isa isa, TileKind kind, DType weights, int rows) const {
+        return panels[index_of(isa)][static_cast<int>(kind)][static_cast<int>(weights)][rows];
     }
     /** Rows of the tallest tile; 0 where there are no tiles for such an x. */
     constexpr int tallest(halyard_isa isa, XForm x) const {
-        return is_amx(isa, x) ? amx_tile_rows : max_rows[index_of(isa)][static_cast<int>(x)];
+        const auto rows = [&](bool prefetch4) {
+            return static_cast<int>(max_rows[index_of(isa)][static_cast<int>(tile_kind(x, prefetch4))]);
+        };
+        return is_amx(isa, x) ? amx_tile_rows : rows(false) > rows(true) ? rows(false) : rows(true);
     }
 
     constexpr void set(Kernel tile, DType weights, int isa, int width) {
-        // In the order of the table of kernels.
-        constexpr Kernel firsts[] = {Kernel::matmul_1,        Kernel::matmul_prefetch4_1,
-                                     Kernel::matmul_pairs_1,  Kernel::matmul_pairs_prefetch4_1,
-                                     Kernel::matmul_codes4_1, Kernel::matmul_codes4_zeros_1,
-                                     Kernel::matmul_codes8_1, Kernel::matmul_codes8_zeros_1};
-        int kind = 7;
-        while (tile < firsts[kind]) {
-            kind--;
+        for (int kind = 0; kind < tile_kinds; kind++) {
+            for (int rows = 1; rows <= max_tile_rows; rows++) {
+                if (tile_kernel_table[kind][rows - 1] == tile) {
+                    int8_t &tallest = max_rows[isa][kind];
+                    panels[isa][kind][static_cast<int>(weights)][rows] = static_cast<int8_t>(width);
+                    tallest = tallest < rows ? static_cast<int8_t>(rows) : tallest;
+                }
+            }
         }
-        const int rows = static_cast<int>(tile) - static_cast<int>(firsts[kind]) + 1, x = kind / 2;
-        if (kind >= 4) {
-            code_panels[isa][kind - 4][rows] = static_cast<int8_t>(width);
-            return;
-        }
-        panels[isa][x][static_cast<int>(weights)][kind % 2][rows] = static_cast<int8_t>(width);
-        max_rows[isa][x] = max_rows[isa][x] < rows ? static_cast<int8_t>(rows) : max_rows[isa][x];
     }
 
 private:
-    /** Kernels leave out zeros that scales of such a form have none of when they are expanded (generators/expand_scales.cpp). */
-    static constexpr int code_kind(const CodeLayout &codes) {
-        const bool in_offset = codes.kind <= ScaleKind::zero && codes.scale_dtype != DType::f32;
-        return (codes.bits == 8 ? 2 : 0) + (in_offset ? 0 : 1);
-    }
-
-    static constexpr Kernel higher(Kernel of_one_row, int rows) {
-        return static_cast<Kernel>(static_cast<int>(of_one_row) + rows - 1);
+    static constexpr Kernel of(TileKind kind, int rows) {
+        return tile_kernel_table[static_cast<int>(kind)][rows - 1];
     }
 };
 

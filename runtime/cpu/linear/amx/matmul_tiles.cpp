@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "HalideRuntime.h"
+#include "core/kernel_call.h"
 #include "layout/matmul.h"
 
 namespace halyard::amx {
@@ -185,29 +185,25 @@ void multiply_panels(Operands o, int tiles, int panels) {
 
 extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
     using namespace halyard::amx;
-    const auto buffer = [&](int index) -> const halide_buffer_t & {
-        return *static_cast<const halide_buffer_t *>(arguments[index]);
-    };
-    const auto number = [&](int index) { return *static_cast<const int32_t *>(arguments[index]); };
-    const halide_buffer_t &x = buffer(0), &w = buffer(1), &so_far = buffer(2), &next = buffer(5), &sum = buffer(7);
-    const int pairs = number(4), tile_rows = x.dim[1].extent, tiles = x.dim[2].extent, panels = w.dim[2].extent;
+    const auto a = halyard::arguments::MatmulPairs::of(arguments);
+    const int pairs = a.depth.value(), tile_rows = a.x.extent(1), tiles = a.x.extent(2), panels = a.w.extent(2);
     constexpr int64_t element = 4;  // bytes of a pair and of a sum
 
     Operands o;
-    o.x = reinterpret_cast<const char *>(x.host);
-    o.x_row = x.dim[1].stride * element;
-    o.x_tile = x.dim[2].stride * element;
+    o.x = a.x.data<const char>();
+    o.x_row = a.x.stride(1) * element;
+    o.x_tile = a.x.stride(2) * element;
     o.x_block = tiles * o.x_tile;
-    o.w = reinterpret_cast<const char *>(w.host);
-    o.w_panel = w.dim[2].stride * element;
-    o.so_far = reinterpret_cast<const char *>(so_far.host);
-    o.sum = reinterpret_cast<char *>(sum.host);
-    o.sum_row = sum.dim[2].stride * element;
-    o.sum_tile = sum.dim[3].stride * element;
-    o.next = reinterpret_cast<const char *>(next.host);
-    o.next_step = number(6);
+    o.w = a.w.data<const char>();
+    o.w_panel = a.w.stride(2) * element;
+    o.so_far = a.so_far.data<const char>();
+    o.sum = a.sum.data<char>();
+    o.sum_row = a.sum.stride(2) * element;
+    o.sum_tile = a.sum.stride(3) * element;
+    o.next = a.next.data<const char>();
+    o.next_step = a.next_step.value();
     o.steps = pairs / tile_pairs;
-    o.first = *static_cast<const bool *>(arguments[3]);
+    o.first = a.first.value();
     if (o.steps > 0) {
         Configuration(tile_rows, tile_pairs).load();
         multiply_panels(o, tiles, panels);

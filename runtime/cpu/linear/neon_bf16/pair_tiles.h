@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "HalideRuntime.h"
+#include "core/kernel_call.h"
 #include "layout/matmul.h"
 
 #define HALYARD_INLINE __attribute__((always_inline))
@@ -146,35 +146,31 @@ void multiply_tiles(Operands o, int tiles) {
 }
 
 template<template<int, int> class Tile, int rows>
-int multiply_panels(void **arguments) {
-    const auto buffer = [&](int index) -> const halide_buffer_t & {
-        return *static_cast<const halide_buffer_t *>(arguments[index]);
-    };
-    const auto number = [&](int index) { return *static_cast<const int32_t *>(arguments[index]); };
-    const halide_buffer_t &x = buffer(0), &w = buffer(1), &so_far = buffer(2), &next = buffer(5), &sum = buffer(7);
-    const int tiles = x.dim[2].extent;
+int multiply_panels(void **pointers) {
+    const auto a = arguments::MatmulPairs::of(pointers);
+    const int tiles = a.x.extent(2);
 
     Operands o;
-    o.x = reinterpret_cast<const uint32_t *>(x.host);
-    o.x_tile = x.dim[2].stride;
-    o.w = reinterpret_cast<const uint32_t *>(w.host);
-    o.w_panel = w.dim[2].stride;
-    o.so_far = reinterpret_cast<const float *>(so_far.host);
-    o.sum = reinterpret_cast<float *>(sum.host);
-    o.sum_row = sum.dim[2].stride;
-    o.sum_tile = sum.dim[3].stride;
-    o.next = reinterpret_cast<const char *>(next.host);
-    o.next_panel = next.dim[1].stride;
-    o.next_step = number(6);
-    o.pairs = number(4);
-    o.first = *static_cast<const bool *>(arguments[3]);
+    o.x = a.x.data<const uint32_t>();
+    o.x_tile = a.x.stride(2);
+    o.w = a.w.data<const uint32_t>();
+    o.w_panel = a.w.stride(2);
+    o.so_far = a.so_far.data<const float>();
+    o.sum = a.sum.data<float>();
+    o.sum_row = a.sum.stride(2);
+    o.sum_tile = a.sum.stride(3);
+    o.next = a.next.data<const char>();
+    o.next_panel = a.next.stride(1);
+    o.next_step = a.next_step.value();
+    o.pairs = a.depth.value();
+    o.first = a.first.value();
     const auto advance = [&](int panels) {
         o.w += panels * o.w_panel;
         o.so_far += panels * panel_width;
         o.sum += panels * panel_width;
         o.next += panels * o.next_panel;
     };
-    int panels = w.dim[2].extent;
+    int panels = a.w.extent(2);
     for (; panels >= width(rows); panels -= width(rows)) {
         multiply_tiles<Tile, rows, width(rows)>(o, tiles);
         advance(width(rows));
