@@ -36,7 +36,8 @@ halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCE
 halyard_operation( linear  NEEDS cast f32
                    KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*"  FUNCTIONS linear "weights_.*"
                    SOURCES api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp api/weights_pack_codes.cpp
-                           core/calls/pack.cpp core/code_formats.cpp core/handles/packed_weights.cpp cpu/linear/gemm.cpp cpu/linear/linear.cpp
+                           core/calls/pack.cpp core/code_formats.cpp core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp
+                           cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
                            cpu/linear/microkernels.cpp cpu/linear/pack.cpp cpu/linear/pack_codes.cpp cpu/linear/quantize.cpp
                            cpu/linear/repack.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm

@@ -44,6 +44,12 @@ int thread_bound(const halyard_context &context);
 
 /** Runs task(closure, i) for i in [0, count) on the context's threads; count at most thread_bound(). */
 void run_tasks(const halyard_context &context, int count, void (*task)(void *closure, int index), void *closure);
+template<typename Task>
+void run_tasks(const halyard_context &context, int count, const Task &task) {
+    run_tasks(
+        context, count, [](void *closure, int index) { (*static_cast<const Task *>(closure))(index); },
+        const_cast<Task *>(&task));
+}
 
 }  // namespace halyard
 

@@ -94,21 +94,12 @@ public:
             task(Part{0, rows_, 0, columns_});
             return;
         }
-        struct Closure {
-            const Split *split;
-            const Task *task;
-        } closure = {this, &task};
-        run_tasks(
-            *context_, parts_,
-            [](void *opaque, int index) {
-                const Closure &c = *static_cast<Closure *>(opaque);
-                const Split &s = *c.split;
-                const int64_t begin = s.boundary(index), end = s.boundary(index + 1);
-                if (begin < end) {
-                    (*c.task)(s.by_columns_ ? Part{0, s.rows_, begin, end} : Part{begin, end, 0, s.columns_});
-                }
-            },
-            &closure);
+        run_tasks(*context_, parts_, [&](int index) {
+            const int64_t begin = boundary(index), end = boundary(index + 1);
+            if (begin < end) {
+                task(by_columns_ ? Part{0, rows_, begin, end} : Part{begin, end, 0, columns_});
+            }
+        });
     }
 
 private:

@@ -63,17 +63,8 @@ template<typename Task>
 void run_ranges(const halyard_context &context, int64_t items, int64_t bytes, const Task &task) {
     int64_t parts = std::min<int64_t>(thread_bound(context), bytes / parameters.pack_thread_bytes);
     parts = std::max<int64_t>(1, std::min(parts, items));
-    struct Closure {
-        const Task *task;
-        int64_t items, parts;
-    } closure = {&task, items, parts};
-    run_tasks(
-        context, static_cast<int>(parts),
-        [](void *opaque, int index) {
-            const Closure &c = *static_cast<Closure *>(opaque);
-            (*c.task)(c.items * index / c.parts, c.items * (index + 1) / c.parts);
-        },
-        &closure);
+    run_tasks(context, static_cast<int>(parts),
+              [&](int index) { task(items * index / parts, items * (index + 1) / parts); });
 }
 
 /** A handle without a block, or null if there is no memory. */

@@ -77,7 +77,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const bool plain_norm = call.norm != HALYARD_NORM_NONE && !call.deferred_norm;
 
     Layer up(call.up, call.activation, call.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
-    const Product up_product(context, isa, rows, up), down_product(context, isa, rows, down);
+    const LayerGemm up_gemm(context, isa, rows, up), down_gemm(context, isa, rows, down);
     InputNorm norm(context, isa, call);
     const DType between = call.rounded ? DType::bf16 : DType::f32;
     const XForm x_form = form_of_x(isa, plain_norm || call.rounded ? between : call.x.dtype, call.up->dtype);
@@ -92,7 +92,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const auto of_norm = workspace.book<float>(plain_norm ? norm.scratch_floats() : 0);
     const auto scales = workspace.book<float>(call.deferred_norm ? block : 0);
     const auto means = workspace.book<float>(call.deferred_norm && call.norm == HALYARD_NORM_LAYER ? block : 0);
-    const auto of_threads = workspace.book(std::max(up_product.scratch_bytes(), down_product.scratch_bytes()));
+    const auto of_threads = workspace.book(std::max(up_gemm.scratch_bytes(), down_gemm.scratch_bytes()));
     if (!workspace.allocate(check)) {
         return;
     }
@@ -137,7 +137,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         OutputView to_hidden;
         to_hidden.blocked = &hidden;
         to_hidden.dtype = between;
-        up_product.run(input, nullptr, 0, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
+        up_gemm.run({input}, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         OutputView destination;
@@ -145,7 +145,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual;
         destination.first_row = row;
-        down_product.run(hidden, nullptr, 0, down_tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
+        down_gemm.run({hidden}, down_tiling, count, nullptr, nullptr, destination, workspace[of_threads]);
     }
 }
 

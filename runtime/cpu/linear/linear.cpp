@@ -14,17 +14,17 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     const int64_t rows = row_count(call.x), features = call.x.width(), block = std::min(rows, block_rows(rows));
 
     Layer layer(call.weights, call.activation, call.beta);
-    const Product product(context, isa, rows, layer);
+    const LayerGemm gemm(context, isa, rows, layer);
     const bool has_bias = call.bias.data || call.bias_up.data;
     const XForm form = form_of_x(isa, call.rounded ? DType::bf16 : call.x.dtype, call.weights->dtype);
     const int64_t copy_bytes = BlockedRows::bytes(form, Tiling::max_rows(block), features);
     const bool own_copies = copy_bytes <= own_copy_bytes;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book(own_copies ? product.threads() : 1, copy_bytes);
+    const auto x_copy = workspace.book(own_copies ? gemm.threads() : 1, copy_bytes);
     const auto bias_copy = workspace.book<float>(has_bias ? layer.bias_floats() : 0);
     const auto scales = workspace.book<float>(call.row_scale.data ? block : 0);
     const auto means = workspace.book<float>(call.row_mean.data ? block : 0);
-    const auto of_threads = workspace.book(product.scratch_bytes());
+    const auto of_threads = workspace.book(gemm.scratch_bytes());
     if (!workspace.allocate(check)) {
         return;
     }
@@ -60,8 +60,8 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual.data != nullptr;
         destination.first_row = row;
-        product.run(blocked, own_copies ? &source : nullptr, copy_bytes, tiling, count, scale, mean, destination,
-                    workspace[of_threads]);
+        gemm.run({blocked, own_copies ? &source : nullptr, copy_bytes}, tiling, count, scale, mean, destination,
+                 workspace[of_threads]);
     }
 }
 

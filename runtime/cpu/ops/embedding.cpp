@@ -4,7 +4,7 @@
 #include "core/cast.h"
 #include "core/workspace.h"
 #include "cpu/backend.h"
-#include "cpu/linear/gemm.h"
+#include "cpu/linear/gemm_plan.h"
 
 namespace halyard {
 namespace {

@@ -1,0 +1,78 @@
+// The left operand of a GEMM: rows as the kernels read them.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_BLOCKED_ROWS_H
+#define HALYARD_RUNTIME_CPU_LINEAR_BLOCKED_ROWS_H
+
+#include "core/cast.h"
+#include "core/context.h"
+#include "core/row_iterator.h"
+#include "cpu/linear/microkernels.h"
+
+namespace halyard {
+
+/** Rows of x as the matmul kernels read them: the inputs in blocks, [k block][row][x_pitch] of f32 or [k block][row]
+ *  [x_pair_pitch] of pairs. The pair of an odd last input has 0 beside it. */
+struct BlockedRows {
+    char *data;
+    int64_t rows;  // of memory, whole tiles: those beyond the last row of x are zeros
+    XForm form;
+    bool rounded = false;  // values are rounded to bf16 when they are stored; pairs are
+
+    int64_t row_bytes() const { return row_bytes(form); }
+    char *at(int64_t row, int64_t block) const { return data + (block * rows + row) * row_bytes(); }
+    float *floats_at(int64_t row, int64_t block) const { return reinterpret_cast<float *>(at(row, block)); }
+
+    static constexpr int64_t row_bytes(XForm form) { return 4 * (form == XForm::pairs ? x_pair_pitch : x_pitch); }
+    static int64_t blocks(int64_t features) { return (features + k_block - 1) / k_block; }
+    static int64_t bytes(XForm form, int64_t rows, int64_t features) {
+        return blocks(features) * rows * row_bytes(form);
+    }
+
+    /** Makes zeros of the rows from `used` on. */
+    void clear_from(int64_t used, int64_t features) const;
+    /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair. */
+    void store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+               int64_t rows) const;
+};
+
+/** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
+XForm form_of_x(halyard_isa isa, DType x, DType weights);
+
+/** Rows of x, whatever their dtype, as the caller gave them. */
+struct SourceRows {
+    const Rows &rows;
+    DType dtype;
+    int64_t first;
+
+    /** Stores rows [begin, end) in blocks. */
+    void copy(halyard_isa isa, int64_t begin, int64_t end, int64_t features, const BlockedRows &blocked) const;
+};
+
+/** Stores rows of x in blocks, on the context's threads. */
+void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows &x, int64_t rows, int64_t features,
+               const BlockedRows &blocked);
+
+/** Bytes of blocks up to which each thread of a GEMM makes its own copy of x: what another core has just written takes longer to
+ *  fetch than x to copy. */
+constexpr int64_t own_copy_bytes = 512 << 10;
+
+/** The left operand: rows in blocks; or, with a source, memory in which every thread makes a copy of that. */
+struct LeftOperand {
+    BlockedRows blocked;
+    const SourceRows *source = nullptr;
+    int64_t copy_bytes = 0;  // from one thread's copy to the next
+
+    /** For one thread. */
+    BlockedRows of(int thread, halyard_isa isa, int64_t rows, int64_t features) const {
+        BlockedRows copy = blocked;
+        if (source) {
+            copy.data += thread * copy_bytes;
+            source->copy(isa, 0, rows, features, copy);
+            copy.clear_from(rows, features);
+        }
+        return copy;
+    }
+};
+
+}  // namespace halyard
+
+#endif

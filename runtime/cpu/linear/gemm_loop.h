@@ -1,0 +1,154 @@
+// The loops round the matmul kernels, for a right operand of any form: blocks of rows stay in the second-level cache while
+// the panels pass by once.
+//
+// For each group of panels, and for each of its k blocks, all tiles of rows are done; the sums lie in scratch memory,
+// and when the last k block is done the epilogue makes outputs of them. While a block of weights is multiplied, the
+// kernels prefetch the one after it, a portion with each tile. Each thread has a share of the groups, and takes of the others'
+// when that is done.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_GEMM_LOOP_H
+#define HALYARD_RUNTIME_CPU_LINEAR_GEMM_LOOP_H
+
+#include <atomic>
+#include <new>
+
+#include "core/parameters.h"
+#include "core/workspace.h"
+#include "cpu/linear/gemm_epilogue.h"
+#include "cpu/linear/right_operands.h"
+
+namespace halyard {
+
+/** The groups of a GEMM that one thread begins with: the same ones in each call, so that their weights stay in the cache of its
+ *  core where they fit it. */
+struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+
+/** One thread's memory: its share, its sums, and what the reader of the right operand and then the epilogue use. */
+struct WorkerMemory {
+    static int64_t bytes(int64_t rows, int64_t scratch_floats) {
+        const int64_t floats = rows * sums_pitch(max_group_panels) + scratch_floats;
+        return Workspace::piece_bytes(sizeof(Share) + floats * static_cast<int64_t>(sizeof(float)));
+    }
+
+    WorkerMemory(char *memory, const GemmPlan &plan)
+        : share(*reinterpret_cast<Share *>(memory)), sums(reinterpret_cast<float *>(&share + 1)),
+          scratch(sums + plan.tiling.rows() * plan.sums_pitch()) {}
+
+    Share &share;
+    float *sums;  // [row][sums_pitch]
+    float *scratch;
+};
+
+/** One thread's part of a GEMM. */
+template<typename Right>
+class GemmWorker {
+public:
+    GemmWorker(const GemmPlan &plan, const Right &right, const BlockedRows &x, const EpilogueCall &epilogue,
+               const WorkerMemory &memory)
+        : plan_(plan), right_(right), x_(x), sums_(memory.sums), reader_(right, plan, memory.scratch),
+          epilogue_(plan, epilogue, memory.sums, memory.scratch) {}
+
+    /** Computes group `group`, and prefetches what group `following` begins with (none if negative). */
+    void operator()(int64_t group, int64_t following) {
+        const int64_t begin = group * plan_.group_panels, end = std::min(begin + plan_.group_panels, plan_.panels);
+        for (int64_t panel = begin; panel < end; panel += plan_.tile_panels) {
+            const int64_t panels = std::min<int64_t>(plan_.tile_panels, end - panel);
+            for (int64_t k = 0; k < plan_.inputs; k += plan_.depth) {
+                const char *after = right_.address(panel, k);
+                if (k + plan_.depth < plan_.inputs) {
+                    after = right_.address(panel, k + plan_.depth);
+                } else if (panel + panels < end) {
+                    after = right_.address(panel + panels, 0);
+                } else if (following >= 0) {
+                    after = right_.address(following * plan_.group_panels, 0);
+                }
+                multiply(panel, panels, k, sums_ + (panel - begin) * panel_width, after);
+            }
+        }
+        epilogue_(begin, end);
+    }
+
+private:
+    void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
+        const Tiling &tiling = plan_.tiling;
+        sum_.set_data(sums);
+        sum_.set_dim(0, panel_width, 1);
+        sum_.set_dim(1, panels, panel_width);
+        sum_.set_dim(2, tiling.tile_rows, plan_.sums_pitch());
+        sum_.set_dim(3, tiling.tiles, tiling.tile_rows * plan_.sums_pitch());
+        const int64_t interval_bytes = right_.interval_bytes(plan_.prefetch4);
+        int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
+        if (tiling.tiles == 1 && !is_amx(plan_.isa, x_.form)) {
+            after = right_.address_ahead(panel, panels, k, parameters.gemm_prefetch_bytes / panels);
+            step = static_cast<int32_t>(interval_bytes);
+        }
+        next_.set_data(after);
+        next_.set_dim(1, panels, right_.panel_bytes() <= INT32_MAX / max_group_panels ? right_.panel_bytes() : 0);
+        reader_.multiply({.panel = panel,
+                          .panels = panels,
+                          .k = k,
+                          .depth = std::min(plan_.depth, plan_.inputs - k),
+                          .x = x_,
+                          .tiling = tiling,
+                          .next = next_,
+                          .next_step = step,
+                          .sum = sum_});
+    }
+
+    const GemmPlan &plan_;
+    const Right &right_;
+    const BlockedRows x_;
+    float *const sums_;
+    typename Right::Reader reader_;
+    EpilogueWriter epilogue_;
+    Buffer<4, float> sum_;
+    Buffer<2> next_;
+};
+
+/** Groups [begin, end); none if begin is -1. */
+struct GroupTask {
+    int64_t begin, end;
+};
+
+/** The next task of a thread: of its own share, else of another's. `memory`: of all threads, `thread_bytes` each. */
+inline GroupTask claim_groups(const GemmPlan &plan, int thread, char *memory, int64_t thread_bytes) {
+    for (int i = 0; i < plan.threads; i++) {
+        Share &from = *reinterpret_cast<Share *>(memory + (thread + i) % plan.threads * thread_bytes);
+        if (from.next.load(std::memory_order_relaxed) < from.end) {
+            const int64_t begin = from.next.fetch_add(plan.task_groups, std::memory_order_relaxed);
+            if (begin < from.end) {
+                return {begin, std::min(begin + plan.task_groups, from.end)};
+            }
+        }
+    }
+    return {-1, -1};
+}
+
+/** outputs = epilogue(x right), by plan.threads threads. */
+template<typename Right>
+void run_gemm(const halyard_context &context, const GemmPlan &plan, const Right &right, const LeftOperand &x,
+              const EpilogueCall &epilogue, char *memory, int64_t thread_bytes) {
+    for (int thread = 0; thread < plan.threads; thread++) {
+        new (memory + thread * thread_bytes)
+            Share{plan.groups * thread / plan.threads, plan.groups * (thread + 1) / plan.threads};
+    }
+    run_tasks(context, plan.threads, [&](int thread) {
+        GemmWorker<Right> work(plan, right, x.of(thread, plan.isa, plan.rows, plan.inputs), epilogue,
+                               WorkerMemory(memory + thread * thread_bytes, plan));
+        // The next task is claimed before this one is begun, so that its weights can be prefetched.
+        GroupTask task = claim_groups(plan, thread, memory, thread_bytes);
+        while (task.begin >= 0) {
+            const GroupTask following = claim_groups(plan, thread, memory, thread_bytes);
+            for (int64_t group = task.begin; group < task.end; group++) {
+                work(group, group + 1 < task.end ? group + 1 : following.begin);
+            }
+            task = following;
+        }
+    });
+}
+
+}  // namespace halyard
+
+#endif

@@ -1,0 +1,302 @@
+// The forms of a GEMM's right operand: what the loop (cpu/linear/gemm_loop.h) asks of a matrix in panels of 16 columns.
+//
+// A form has
+//
+//     RightShape shape() const;                               for the plan
+//     const char *address(panel, k) const;                    where a k block of a panel begins, to be prefetched
+//     int64_t panel_bytes() const;                            from one panel to the next
+//     int64_t interval_bytes(bool prefetch4) const;           of a panel, from one prefetch of the kernel to the next
+//     const char *address_ahead(panel, panels, k, ahead) const;  what a single tile of rows prefetches while it reads
+//     static constexpr int64_t scratch_floats;                that a reader needs
+//     class Reader {                                          of one thread
+//         Reader(const Form &, const GemmPlan &, float *scratch);
+//         void multiply(const TileCall &);                    by the form's microkernel
+//     };
+//
+// and nothing else knows how its numbers are stored.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_RIGHT_OPERANDS_H
+#define HALYARD_RUNTIME_CPU_LINEAR_RIGHT_OPERANDS_H
+
+#include "cpu/linear/blocked_rows.h"
+#include "cpu/linear/codes.h"
+#include "cpu/linear/gemm_plan.h"
+#include "cpu/linear/panels.h"
+
+namespace halyard {
+
+/** A k block of some panels, for all tiles of rows: one call of a microkernel. */
+struct TileCall {
+    int64_t panel, panels, k, depth;
+    const BlockedRows &x;
+    const Tiling &tiling;
+    const Buffer<2> &next;  // what is prefetched meanwhile
+    int32_t next_step;
+    const Buffer<4, float> &sum;
+
+    /** `steps`: words of a row, a float or a pair each. */
+    template<typename Buffer>
+    void describe_x(Buffer &buffer, int64_t steps) const {
+        const int64_t pitch = x.row_bytes() / 4;
+        buffer.set_dim(0, steps, 1);
+        buffer.set_dim(1, tiling.tile_rows, pitch);
+        buffer.set_dim(2, tiling.tiles, tiling.tile_rows * pitch);
+    }
+};
+
+/** The kernels of rows in f32, and of panels in f32 or 16 bits, which they widen. */
+class MatmulCall {
+public:
+    MatmulCall(const GemmPlan &plan, DType dtype)
+        : kernel_(kernel_function(TileKernels::kernel(plan.prefetch4, plan.tiling.tile_rows), dtype, plan.isa)) {}
+
+    void operator()(const TileCall &call, const Panels &w) {
+        x_.set_data(call.x.floats_at(0, call.k / k_block));
+        call.describe_x(x_, call.depth);
+        w_.set_data(w.data);
+        w.describe(w_, call.depth, call.panels);
+        kernel_({.x = x_,
+                 .w = w_,
+                 .so_far = call.sum,
+                 .first = call.k == 0,
+                 .depth = static_cast<int32_t>(call.depth),
+                 .next = call.next,
+                 .next_step = call.next_step,
+                 .sum = call.sum});
+    }
+
+private:
+    const KernelCall<arguments::Matmul> kernel_;
+    Buffer<3, float> x_;
+    Buffer<3> w_;
+};
+
+// ---- Numbers of f32, f16 or bf16 ----
+
+/** What their forms have in common. */
+class PanelForm {
+public:
+    explicit PanelForm(const halyard_weights &weights) : weights_(weights) {}
+
+    DType dtype() const { return weights_.dtype; }
+    int64_t panel_bytes() const { return weights_.panel_bytes(); }
+    Panels at(int64_t panel, int64_t k) const {
+        return Panels{weights_.panel_data, weights_.dtype, panel_bytes()}.from(panel, k);
+    }
+    const char *address(int64_t panel, int64_t k) const { return at(panel, k).data; }
+    const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t ahead) const {
+        return address(panel, k) + ahead;
+    }
+
+protected:
+    RightShape shape_for(XForm x, DType of_kernels) const {
+        return {weights_.panels,     weights_.in_features, weights_.gated, panel_bytes(), x,
+                tile_kind(x, false), tile_kind(x, true),   of_kernels};
+    }
+    /** Of inputs as they are stored. */
+    int64_t bytes_of(int inputs) const { return inputs * panel_width * size_of(weights_.dtype); }
+
+private:
+    const halyard_weights &weights_;
+};
+
+/** As they are, for rows in f32. */
+class PackedPanels : public PanelForm {
+public:
+    using PanelForm::PanelForm;
+    RightShape shape() const { return shape_for(XForm::f32, dtype()); }
+    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, dtype())); }
+
+    static constexpr int64_t scratch_floats = 0;
+    class Reader {
+    public:
+        Reader(const PackedPanels &form, const GemmPlan &plan, float *) : form_(form), matmul_(plan, form.dtype()) {}
+        void multiply(const TileCall &call) { matmul_(call, form_.at(call.panel, call.k)); }
+
+    private:
+        const PackedPanels &form_;
+        MatmulCall matmul_;
+    };
+};
+
+/** Pairs of bf16, for rows in pairs. */
+class PackedPairs : public PanelForm {
+public:
+    using PanelForm::PanelForm;
+    RightShape shape() const { return shape_for(XForm::pairs, dtype()); }
+    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, dtype())); }
+
+    static constexpr int64_t scratch_floats = 0;
+    class Reader {
+    public:
+        Reader(const PackedPairs &form, const GemmPlan &plan, float *)
+            : form_(form),
+              kernel_(kernel_function(is_amx(plan.isa, XForm::pairs)
+                                          ? kernels::matmul_tiles
+                                          : TileKernels::pairs_kernel(plan.prefetch4, plan.tiling.tile_rows),
+                                      form.dtype(), plan.isa)) {}
+        void multiply(const TileCall &call) {
+            const int64_t pairs = (call.depth + 1) / 2;
+            const Panels w = form_.at(call.panel, call.k);
+            x_.set_data(call.x.at(0, call.k / k_block));
+            call.describe_x(x_, pairs);
+            w_.set_data(w.data);
+            w.describe(w_, call.depth, call.panels);
+            kernel_({.x = x_,
+                     .w = w_,
+                     .so_far = call.sum,
+                     .first = call.k == 0,
+                     .depth = static_cast<int32_t>(pairs),
+                     .next = call.next,
+                     .next_step = call.next_step,
+                     .sum = call.sum});
+        }
+
+    private:
+        const PackedPairs &form_;
+        const KernelCall<arguments::MatmulPairs> kernel_;
+        Buffer<3> x_, w_;
+    };
+};
+
+/** A k block of the panels of a tile in f32. */
+constexpr int64_t widened_floats_of_tile = int64_t{max_tile_panels} * k_block * panel_width;
+inline Panels widened_block(float *memory) {
+    return {reinterpret_cast<char *>(memory), DType::f32, input_bytes(k_block, DType::f32)};
+}
+
+/** 16-bit ones that are widened block by block before they are multiplied, which pays for many rows. */
+class WidenedPanels : public PanelForm {
+public:
+    using PanelForm::PanelForm;
+    RightShape shape() const { return shape_for(XForm::f32, DType::f32); }
+    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, DType::f32)); }
+
+    static constexpr int64_t scratch_floats = widened_floats_of_tile;
+    class Reader {
+    public:
+        Reader(const WidenedPanels &form, const GemmPlan &plan, float *scratch)
+            : form_(form), isa_(plan.isa), wide_(widened_block(scratch)), matmul_(plan, DType::f32) {}
+        void multiply(const TileCall &call) {
+            widen_panels(isa_, form_.at(call.panel, call.k), wide_, call.depth, call.panels);
+            matmul_(call, wide_);
+        }
+
+    private:
+        const WidenedPanels &form_;
+        const halyard_isa isa_;
+        const Panels wide_;
+        MatmulCall matmul_;
+    };
+};
+
+// ---- Codes with scales ----
+
+class CodeForm {
+public:
+    explicit CodeForm(const halyard_weights &weights) : weights_(weights) {}
+
+    const CodeLayout &layout() const { return weights_.codes; }
+    int64_t panel_bytes() const { return weights_.panel_bytes(); }
+    CodePanels at(int64_t panel, int64_t panels, int64_t k) const {
+        return {weights_.codes,
+                code_block(weights_.codes, weights_.panel_data, weights_.in_features, panel, k / k_block),
+                panel_bytes(), panels};
+    }
+    const char *address(int64_t panel, int64_t k) const { return at(panel, 1, k).first.scales; }
+    /** A kernel prefetches as much as it reads, which leaves out the scales. */
+    const char *address_ahead(int64_t panel, int64_t panels, int64_t k, int64_t ahead) const {
+        const CodeBlock<const char> block = at(panel, panels, k).first;
+        for (int64_t i = 0; i < panels; i++) {
+            for (const char *line = block.scales; line < block.codes; line += 64) {
+                __builtin_prefetch(line + i * panel_bytes() + ahead, 0, 2);
+            }
+        }
+        return block.codes + ahead;
+    }
+
+protected:
+    RightShape shape_for(TileKind kind, TileKind prefetch4_kind) const {
+        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes(), XForm::f32, kind, prefetch4_kind,
+                DType::f32};
+    }
+    int64_t bytes_of(int inputs) const { return int64_t{inputs} * panel_width * weights_.codes.bits / 8; }
+
+private:
+    const halyard_weights &weights_;
+};
+
+/** Multiplied as they are. */
+class PackedCodes : public CodeForm {
+public:
+    using CodeForm::CodeForm;
+    RightShape shape() const { return shape_for(tile_kind(layout()), tile_kind(layout())); }
+    int64_t interval_bytes(bool) const { return bytes_of(code_row_inputs(layout().bits)); }
+
+    static constexpr int64_t scratch_floats = expanded_floats(max_tile_panels);
+    class Reader {
+    public:
+        Reader(const PackedCodes &form, const GemmPlan &plan, float *scratch)
+            : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
+              kernel_(kernel_function(TileKernels::code_kernel(form.layout(), plan.tiling.tile_rows), DType::f32,
+                                      plan.isa)) {}
+        void multiply(const TileCall &call) {
+            const CodePanels panels = form_.at(call.panel, call.panels, call.k);
+            codes_.expand(panels, expanded_, scales_);
+            panels.describe(w_);
+            x_.set_data(call.x.floats_at(0, call.k / k_block));
+            call.describe_x(x_, call.depth);
+            kernel_({.x = x_,
+                     .w = w_,
+                     .scales = scales_,
+                     .group_shift = panels.group_shift(),
+                     .so_far = call.sum,
+                     .first = call.k == 0,
+                     .depth = static_cast<int32_t>(call.depth),
+                     .next = call.next,
+                     .next_step = call.next_step,
+                     .sum = call.sum});
+        }
+
+    private:
+        const PackedCodes &form_;
+        const CodeKernels codes_;
+        float *const expanded_;
+        const KernelCall<arguments::MatmulCodes> kernel_;
+        Buffer<3, float> x_;
+        Buffer<3> w_;
+        Buffer<4, float> scales_;
+    };
+};
+
+/** Brought to f32 block by block before they are multiplied, which pays for many rows. */
+class WidenedCodes : public CodeForm {
+public:
+    using CodeForm::CodeForm;
+    RightShape shape() const { return shape_for(TileKind::f32, TileKind::f32_prefetch4); }
+    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, DType::f32)); }
+
+    static constexpr int64_t scratch_floats = widened_floats_of_tile + expanded_floats(max_tile_panels);
+    class Reader {
+    public:
+        Reader(const WidenedCodes &form, const GemmPlan &plan, float *scratch)
+            : form_(form), codes_(form.layout(), plan.isa), wide_(scratch), expanded_(scratch + widened_floats_of_tile),
+              matmul_(plan, DType::f32) {}
+        void multiply(const TileCall &call) {
+            const CodePanels panels = form_.at(call.panel, call.panels, call.k);
+            codes_.expand(panels, expanded_, scales_);
+            codes_.widen(panels, scales_, wide_, k_block * panel_width);
+            matmul_(call, widened_block(wide_));
+        }
+
+    private:
+        const WidenedCodes &form_;
+        const CodeKernels codes_;
+        float *const wide_, *const expanded_;
+        MatmulCall matmul_;
+        Buffer<4, float> scales_;
+    };
+};
+
+}  // namespace halyard
+
+#endif
