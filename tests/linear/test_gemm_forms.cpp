@@ -133,7 +133,7 @@ TEST_P(GemmForms, AFormThatTheLibraryDoesNotHave) {
             y.add(check.output("y", &got.view));
             OutputView output;
             output.rows = &y;
-            run_gemm(*context.get(), plan, form, {blocked}, {layer, nullptr, nullptr, output},
+            run_gemm(*context.get(), plan, form, {blocked}, StartingSums(), layer.bound_to(nullptr, nullptr, output),
                      aligned(scratch, threads * thread_bytes), thread_bytes);
             EXPECT_EQ(got.values, expected.values) << halyard_isa_name(isa) << ", " << threads << " threads";
         }

@@ -31,18 +31,18 @@ LayerGemm::LayerGemm(const halyard_context &context, halyard_isa isa, int64_t ma
 void LayerGemm::run(const LeftOperand &x, const Tiling &tiling, int64_t rows, const float *row_scale,
                     const float *row_mean, const OutputView &y, char *scratch) const {
     const halyard_weights &weights = *layer_.weights;
-    const EpilogueCall epilogue = {layer_, row_scale, row_mean, y};
+    const EpilogueCall epilogue = layer_.bound_to(row_scale, row_mean, y);
     const bool widen = tiling.tiles >= parameters.gemm_widen_tiles;
     if (x.blocked.form == XForm::pairs) {
-        run(PackedPairs(weights), x, tiling, rows, epilogue, scratch);
+        run(PackedPairs(panels_of(weights)), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes && widen) {
         run(WidenedCodes(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes) {
         run(PackedCodes(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.dtype != DType::f32 && widen) {
-        run(WidenedPanels(weights), x, tiling, rows, epilogue, scratch);
+        run(WidenedPanels(panels_of(weights)), x, tiling, rows, epilogue, scratch);
     } else {
-        run(PackedPanels(weights), x, tiling, rows, epilogue, scratch);
+        run(PackedPanels(panels_of(weights)), x, tiling, rows, epilogue, scratch);
     }
 }
 
@@ -52,7 +52,7 @@ void LayerGemm::run(const Right &right, const LeftOperand &x, const Tiling &tili
     const RightShape shape = right.shape();
     const int64_t x_bytes = BlockedRows::bytes(x.blocked.form, x.blocked.rows, shape.inputs);
     const GemmPlan plan = plan_gemm(isa_, shape, tiling, rows, x_bytes, threads_);
-    run_gemm(context_, plan, right, x, epilogue, scratch, thread_bytes_);
+    run_gemm(context_, plan, right, x, StartingSums(), epilogue, scratch, thread_bytes_);
 }
 
 }  // namespace halyard

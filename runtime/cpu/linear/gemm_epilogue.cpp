@@ -68,13 +68,26 @@ void Layer::set_bias(const View &bias_view, const View &bias_up, halyard_isa isa
     bias = memory;
 }
 
+EpilogueCall Layer::bound_to(const float *row_scale, const float *row_mean, const OutputView &y) const {
+    return {.kernel = epilogue,
+            .columns = weights->out_features,
+            .gated = weights->gated,
+            .y = y,
+            .beta = beta,
+            .bias = bias,
+            .column_sums = weights->column_sums,
+            .column_bias = weights->column_bias,
+            .row_scale = row_scale,
+            .row_mean = row_mean};
+}
+
 EpilogueWriter::EpilogueWriter(const GemmPlan &plan, const EpilogueCall &call, const float *sums, float *scratch)
-    : plan_(plan), call_(call), weights_(*call.layer.weights),
-      kernel_(kernel_function(call.layer.epilogue, call.y.dtype, plan.isa)), sums_(sums), scratch_(scratch) {}
+    : plan_(plan), call_(call), kernel_(kernel_function(call.kernel, call.y.dtype, plan.isa)), sums_(sums),
+      scratch_(scratch) {}
 
 void EpilogueWriter::operator()(int64_t begin, int64_t end) {
-    const int stripes = weights_.gated ? 2 : 1;
-    const int64_t columns_end = std::min(end / stripes * panel_width, weights_.out_features);
+    const int stripes = call_.gated ? 2 : 1;
+    const int64_t columns_end = std::min(end / stripes * panel_width, call_.columns);
     const int64_t first_column = begin / stripes * panel_width;
     const OutputView &y = call_.y;
     if (!y.rows) {
@@ -95,7 +108,7 @@ void EpilogueWriter::store_blocked(int64_t begin, int64_t first_column, int64_t 
     int64_t column = first_column;
     while (column < columns_end) {
         const int64_t block_end = std::min(columns_end, (column / k_block + 1) * k_block), columns = block_end - column;
-        const int64_t packed = (column - first_column) * (weights_.gated ? 2 : 1);
+        const int64_t packed = (column - first_column) * (call_.gated ? 2 : 1);
         if (blocked.rounded) {
             const TypedRows rounded = {reinterpret_cast<char *>(scratch_), DType::bf16, max_group_columns};
             store(begin, packed, 0, plan_.rows, columns, rounded.data, rounded.pitch, nullptr, 0);
@@ -113,14 +126,14 @@ void EpilogueWriter::store(int64_t begin, int64_t packed, int64_t row, int64_t r
                            int64_t y_pitch, const char *residual, int64_t residual_pitch) {
     const int64_t pitch = plan_.sums_pitch(), column = begin * panel_width + packed;
     const int64_t sum_columns = plan_.group_panels * panel_width - packed;
-    const Layer &layer = call_.layer;
+    const auto vector = [&](const float *values, const float *absent) { return values ? values + column : absent; };
     sum_.set(sums_ + row * pitch + packed, sum_columns, rows, pitch);
     scale_.set((call_.row_scale ? call_.row_scale : neutral.ones) + row, rows);
     mean_.set((call_.row_mean ? call_.row_mean : neutral.zeros) + row, rows);
     // Without means their factors are 0 as well: 0 times the sum of a column that holds Inf is no 0.
-    column_sums_.set(call_.row_mean ? weights_.column_sums + column : neutral.zeros, sum_columns);
-    column_bias_.set(weights_.column_bias + column, sum_columns);
-    bias_.set(layer.bias ? layer.bias + column : neutral.negative_zeros, sum_columns);
+    column_sums_.set(call_.row_mean ? vector(call_.column_sums, neutral.zeros) : neutral.zeros, sum_columns);
+    column_bias_.set(vector(call_.column_bias, neutral.zeros), sum_columns);
+    bias_.set(vector(call_.bias, neutral.negative_zeros), sum_columns);
     if (residual) {
         residual_.set(residual, columns, rows, residual_pitch);
     } else {
@@ -135,7 +148,7 @@ void EpilogueWriter::store(int64_t begin, int64_t packed, int64_t row, int64_t r
              .column_bias = column_bias_,
              .bias = bias_,
              .residual = residual_,
-             .beta = layer.beta,
+             .beta = call_.beta,
              .y = y_});
 }
 

@@ -10,6 +10,30 @@
 
 namespace halyard {
 
+/** Where the rows of a GEMM go. */
+struct OutputView {
+    const BlockedRows *blocked = nullptr;  // f32, for another GEMM; or:
+    const Rows *rows = nullptr;            // y, and after it the residual if there is one
+    DType dtype = DType::f32;              // of y
+    bool has_residual = false;
+    int64_t first_row = 0;  // of y
+};
+
+/** The epilogue of one GEMM, whose right operand has so many columns; with pairs of panels for each where it is gated. */
+struct EpilogueCall {
+    KernelOf<arguments::Epilogue> kernel;
+    int64_t columns;
+    bool gated;
+    const OutputView &y;
+    float beta = 1;
+    const float *bias = nullptr;                                 // these may be null: [16 panels]
+    const float *column_sums = nullptr, *column_bias = nullptr;  // [16 panels]
+    const float *row_scale = nullptr, *row_mean = nullptr;       // [rows]
+
+    /** What rounding outputs for another GEMM takes of a worker's scratch memory, for so many rows. */
+    static int64_t scratch_floats(int64_t rows) { return rows * max_group_columns / 2; }
+};
+
 /** A linear layer bound to everything but the rows of a call. */
 struct Layer {
     const halyard_weights *weights;
@@ -25,25 +49,8 @@ struct Layer {
     /** Fills `memory`, bias_floats() long, with what the views hold, and points `bias` to it. Either view may be empty.
      */
     void set_bias(const View &bias, const View &bias_up, halyard_isa isa, float *memory);
-};
-
-/** Where the rows of a GEMM go. */
-struct OutputView {
-    const BlockedRows *blocked = nullptr;  // f32, for another GEMM; or:
-    const Rows *rows = nullptr;            // y, and after it the residual if there is one
-    DType dtype = DType::f32;              // of y
-    bool has_residual = false;
-    int64_t first_row = 0;  // of y
-};
-
-/** The epilogue of one GEMM. row_scale and row_mean: [rows], or null. */
-struct EpilogueCall {
-    const Layer &layer;
-    const float *row_scale, *row_mean;
-    const OutputView &y;
-
-    /** What rounding outputs for another GEMM takes of a worker's scratch memory, for so many rows. */
-    static int64_t scratch_floats(int64_t rows) { return rows * max_group_columns / 2; }
+    /** row_scale and row_mean: [rows], or null. */
+    EpilogueCall bound_to(const float *row_scale, const float *row_mean, const OutputView &y) const;
 };
 
 /** One thread's. */
@@ -62,7 +69,6 @@ private:
 
     const GemmPlan &plan_;
     const EpilogueCall &call_;
-    const halyard_weights &weights_;
     const KernelCall<arguments::Epilogue> kernel_;
     const float *const sums_;
     float *const scratch_;

@@ -41,18 +41,27 @@ struct WorkerMemory {
     float *scratch;
 };
 
+/** What the sums of a GEMM start from: f32 [rows, columns], so that they become ((start + leaf 0) + leaf 1) + ...; or 0. */
+struct StartingSums {
+    const float *data = nullptr;
+    int64_t pitch = 0, columns = 0;
+};
+
 /** One thread's part of a GEMM. */
 template<typename Right>
 class GemmWorker {
 public:
-    GemmWorker(const GemmPlan &plan, const Right &right, const BlockedRows &x, const EpilogueCall &epilogue,
-               const WorkerMemory &memory)
-        : plan_(plan), right_(right), x_(x), sums_(memory.sums), reader_(right, plan, memory.scratch),
+    GemmWorker(const GemmPlan &plan, const Right &right, const BlockedRows &x, const StartingSums &start,
+               const EpilogueCall &epilogue, const WorkerMemory &memory)
+        : plan_(plan), right_(right), x_(x), start_(start), sums_(memory.sums), reader_(right, plan, memory.scratch),
           epilogue_(plan, epilogue, memory.sums, memory.scratch) {}
 
     /** Computes group `group`, and prefetches what group `following` begins with (none if negative). */
     void operator()(int64_t group, int64_t following) {
         const int64_t begin = group * plan_.group_panels, end = std::min(begin + plan_.group_panels, plan_.panels);
+        if (start_.data) {
+            load_start(begin, end);
+        }
         for (int64_t panel = begin; panel < end; panel += plan_.tile_panels) {
             const int64_t panels = std::min<int64_t>(plan_.tile_panels, end - panel);
             for (int64_t k = 0; k < plan_.inputs; k += plan_.depth) {
@@ -71,6 +80,18 @@ public:
     }
 
 private:
+    /** Of panels [begin, end): a whole row of tiles, with 0 where the given matrix has nothing. */
+    void load_start(int64_t begin, int64_t end) {
+        const int64_t first = begin * panel_width, width = (end - begin) * panel_width;
+        const int64_t given = std::max<int64_t>(0, std::min(width, start_.columns - first));
+        for (int64_t row = 0; row < plan_.tiling.rows(); row++) {
+            float *const sums = sums_ + row * plan_.sums_pitch();
+            const int64_t count = row < plan_.rows ? given : 0;
+            std::copy_n(start_.data + (row < plan_.rows ? row * start_.pitch + first : 0), count, sums);
+            std::fill_n(sums + count, width - count, 0.0f);
+        }
+    }
+
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const Tiling &tiling = plan_.tiling;
         sum_.set_data(sums);
@@ -94,12 +115,14 @@ private:
                           .tiling = tiling,
                           .next = next_,
                           .next_step = step,
+                          .first = k == 0 && !start_.data,
                           .sum = sum_});
     }
 
     const GemmPlan &plan_;
     const Right &right_;
     const BlockedRows x_;
+    const StartingSums start_;
     float *const sums_;
     typename Right::Reader reader_;
     EpilogueWriter epilogue_;
@@ -126,16 +149,16 @@ inline GroupTask claim_groups(const GemmPlan &plan, int thread, char *memory, in
     return {-1, -1};
 }
 
-/** outputs = epilogue(x right), by plan.threads threads. */
+/** outputs = epilogue(start + x right), by plan.threads threads. */
 template<typename Right>
 void run_gemm(const halyard_context &context, const GemmPlan &plan, const Right &right, const LeftOperand &x,
-              const EpilogueCall &epilogue, char *memory, int64_t thread_bytes) {
+              const StartingSums &start, const EpilogueCall &epilogue, char *memory, int64_t thread_bytes) {
     for (int thread = 0; thread < plan.threads; thread++) {
         new (memory + thread * thread_bytes)
             Share{plan.groups * thread / plan.threads, plan.groups * (thread + 1) / plan.threads};
     }
     run_tasks(context, plan.threads, [&](int thread) {
-        GemmWorker<Right> work(plan, right, x.of(thread, plan.isa, plan.rows, plan.inputs), epilogue,
+        GemmWorker<Right> work(plan, right, x.of(thread, plan.isa, plan.rows, plan.inputs), start, epilogue,
                                WorkerMemory(memory + thread * thread_bytes, plan));
         // The next task is claimed before this one is begun, so that its weights can be prefetched.
         GroupTask task = claim_groups(plan, thread, memory, thread_bytes);

@@ -31,6 +31,7 @@ struct TileCall {
     const Tiling &tiling;
     const Buffer<2> &next;  // what is prefetched meanwhile
     int32_t next_step;
+    bool first;  // the sums hold nothing yet
     const Buffer<4, float> &sum;
 
     /** `steps`: words of a row, a float or a pair each. */
@@ -57,7 +58,7 @@ public:
         kernel_({.x = x_,
                  .w = w_,
                  .so_far = call.sum,
-                 .first = call.k == 0,
+                 .first = call.first,
                  .depth = static_cast<int32_t>(call.depth),
                  .next = call.next,
                  .next_step = call.next_step,
@@ -72,16 +73,25 @@ private:
 
 // ---- Numbers of f32, f16 or bf16 ----
 
+/** A matrix in panels: weights, or activations that were packed for a call. */
+struct PanelMatrix {
+    Panels first;  // and from there on
+    int64_t panels, inputs;
+    bool gated;
+};
+inline PanelMatrix panels_of(const halyard_weights &weights) {
+    return {
+        {weights.panel_data, weights.dtype, weights.panel_bytes()}, weights.panels, weights.in_features, weights.gated};
+}
+
 /** What their forms have in common. */
 class PanelForm {
 public:
-    explicit PanelForm(const halyard_weights &weights) : weights_(weights) {}
+    explicit PanelForm(const PanelMatrix &matrix) : matrix_(matrix) {}
 
-    DType dtype() const { return weights_.dtype; }
-    int64_t panel_bytes() const { return weights_.panel_bytes(); }
-    Panels at(int64_t panel, int64_t k) const {
-        return Panels{weights_.panel_data, weights_.dtype, panel_bytes()}.from(panel, k);
-    }
+    DType dtype() const { return matrix_.first.dtype; }
+    int64_t panel_bytes() const { return matrix_.first.stride; }
+    Panels at(int64_t panel, int64_t k) const { return matrix_.first.from(panel, k); }
     const char *address(int64_t panel, int64_t k) const { return at(panel, k).data; }
     const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t ahead) const {
         return address(panel, k) + ahead;
@@ -89,14 +99,14 @@ public:
 
 protected:
     RightShape shape_for(XForm x, DType of_kernels) const {
-        return {weights_.panels,     weights_.in_features, weights_.gated, panel_bytes(), x,
-                tile_kind(x, false), tile_kind(x, true),   of_kernels};
+        return {matrix_.panels,      matrix_.inputs,     matrix_.gated, panel_bytes(), x,
+                tile_kind(x, false), tile_kind(x, true), of_kernels};
     }
     /** Of inputs as they are stored. */
-    int64_t bytes_of(int inputs) const { return inputs * panel_width * size_of(weights_.dtype); }
+    int64_t bytes_of(int inputs) const { return inputs * panel_width * size_of(dtype()); }
 
 private:
-    const halyard_weights &weights_;
+    const PanelMatrix matrix_;
 };
 
 /** As they are, for rows in f32. */
@@ -144,7 +154,7 @@ public:
             kernel_({.x = x_,
                      .w = w_,
                      .so_far = call.sum,
-                     .first = call.k == 0,
+                     .first = call.first,
                      .depth = static_cast<int32_t>(pairs),
                      .next = call.next,
                      .next_step = call.next_step,
@@ -250,7 +260,7 @@ public:
                      .scales = scales_,
                      .group_shift = panels.group_shift(),
                      .so_far = call.sum,
-                     .first = call.k == 0,
+                     .first = call.first,
                      .depth = static_cast<int32_t>(call.depth),
                      .next = call.next,
                      .next_step = call.next_step,

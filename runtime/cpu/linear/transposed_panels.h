@@ -1,0 +1,83 @@
+// A matrix in panels as a right operand the other way round: what a gradient with respect to the input of a layer multiplies
+// by, from the panels that the layer itself was packed into.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_TRANSPOSED_PANELS_H
+#define HALYARD_RUNTIME_CPU_LINEAR_TRANSPOSED_PANELS_H
+
+#include "cpu/linear/right_operands.h"
+#include "cpu/linear/transpose.h"
+
+namespace halyard {
+
+/** Element [k, column] is that of input `column` in column k of the packed matrix. So k counts the packed columns in their
+ *  order, of gated matrices 16 of the gate and 16 of up in turn, and includes those that fill the last panel. A k block of a
+ *  panel is transposed in tiles of 16 x 16 before it is multiplied. */
+class TransposedPanels {
+public:
+    explicit TransposedPanels(const PanelMatrix &matrix) : matrix_(matrix) {}
+
+    RightShape shape() const {
+        return {(matrix_.inputs + panel_width - 1) / panel_width,
+                matrix_.panels * panel_width,
+                false,
+                panel_bytes(),
+                XForm::f32,
+                TileKind::f32,
+                TileKind::f32_prefetch4,
+                DType::f32};
+    }
+    /** Tiles of a block lie a panel apart, and the processor fetches each on its own. */
+    const char *address(int64_t panel, int64_t k) const {
+        return matrix_.first.from(k / panel_width, panel * panel_width).data;
+    }
+    const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t) const { return address(panel, k); }
+    int64_t panel_bytes() const { return input_bytes(panel_width, matrix_.first.dtype); }
+    int64_t interval_bytes(bool) const { return 0; }
+
+    static constexpr int64_t scratch_floats = widened_floats_of_tile + panel_width * panel_width;
+    class Reader {
+    public:
+        Reader(const TransposedPanels &form, const GemmPlan &plan, float *scratch)
+            : form_(form), isa_(plan.isa), block_(scratch), tile_(scratch + widened_floats_of_tile),
+              matmul_(plan, DType::f32) {}
+
+        void multiply(const TileCall &call) {
+            for (int64_t panel = 0; panel < call.panels; panel++) {
+                const int64_t first = (call.panel + panel) * panel_width;
+                const int64_t inputs = std::min<int64_t>(panel_width, form_.matrix_.inputs - first);
+                float *const of_panel = block_ + panel * k_block * panel_width;
+                for (int64_t k = 0; k < call.depth; k += panel_width) {
+                    float *const to = of_panel + k * panel_width;
+                    if (inputs < panel_width) {
+                        std::fill_n(to, panel_width * panel_width, 0.0f);
+                    }
+                    transpose_tile(tile((call.k + k) / panel_width, first, inputs), panel_width, inputs, panel_width,
+                                   to, panel_width);
+                }
+            }
+            matmul_(call, widened_block(block_));
+        }
+
+    private:
+        /** Some inputs of a packed panel, in f32. */
+        const float *tile(int64_t packed_panel, int64_t input, int64_t inputs) {
+            const Panels stored = form_.matrix_.first.from(packed_panel, input);
+            if (stored.dtype == DType::f32) {
+                return reinterpret_cast<const float *>(stored.data);
+            }
+            widen_panels(isa_, stored, {reinterpret_cast<char *>(tile_), DType::f32, 0}, inputs, 1);
+            return tile_;
+        }
+
+        const TransposedPanels &form_;
+        const halyard_isa isa_;
+        float *const block_, *const tile_;
+        MatmulCall matmul_;
+    };
+
+private:
+    const PanelMatrix matrix_;
+};
+
+}  // namespace halyard
+
+#endif
