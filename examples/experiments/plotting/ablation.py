@@ -183,8 +183,12 @@ def rate_blocks(ablation):
               for activation in ablation.activations if activation in ablation.by_rate], 1)]
 
 
+def has_rates(ablation):
+    return any(len(losses) > 1 for losses in ablation.by_rate.values())
+
+
 def rate_text(ablation):
-    if any(len(losses) > 1 for losses in ablation.by_rate.values()):
+    if has_rates(ablation):
         return "Each activation is shown with that of its learning rates which gave the lowest mean loss at the end."
     return "All have one learning rate, which may suit some better than others."
 
@@ -193,8 +197,9 @@ def claims_text(ablation):
     """What so many seeds allow to say."""
     seeds = len(ablation.seeds)
     if seeds >= SEEDS_FOR_CLAIMS:
-        return (f"{seeds} paired seeds: a difference of two standard errors or more may be claimed for this model, "
-                "these data and this many steps.")
+        rates = "these learning rates" if has_rates(ablation) else "this learning rate"
+        return (f"{seeds} paired seeds: a difference well beyond two standard errors may be claimed for this model, "
+                f"these data, {rates} and this many steps.")
     return (f"{seeds} seed{'s' * (seeds != 1)}: fewer than the {SEEDS_FOR_CLAIMS} that a claim needs, so a difference "
             "seen here is a hint.")
 
