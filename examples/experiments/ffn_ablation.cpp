@@ -37,16 +37,17 @@ constexpr Activation activations[] = {
 struct Size {
     std::int64_t d, heads, batch, tokens;
     int layers, steps, seeds;
+    std::vector<double> learning_rates;
 };
 
 Size size_of(Effort effort) {
     switch (effort) {
     case Effort::quick:
-        return {64, 4, 4, 32, 2, 100, 2};
+        return {64, 4, 4, 32, 2, 100, 2, {1e-3}};
     case Effort::full:
-        return {256, 8, 8, 64, 6, 500, 5};
+        return {256, 8, 8, 64, 6, 500, 5, {5e-4, 1e-3, 2e-3}};
     default:
-        return {256, 8, 4, 64, 6, 500, 2};
+        return {256, 8, 2, 64, 6, 500, 5, {1e-3}};
     }
 }
 
@@ -183,10 +184,9 @@ private:
     int count = 0;
 };
 
-void train(const Activation &activation, int seed, const Size &size, const Source &source, Csv &curve, Csv &final,
-           Progress &progress) {
+void train(const Activation &activation, int seed, double learning_rate, const Size &size, const Source &source,
+           Csv &curve, Csv &final, Progress &progress) {
     constexpr int interval = 10, last_steps = 50, warm_up = 50;
-    constexpr double learning_rate = 1e-3;
     Source::Reader reader(source, static_cast<std::uint64_t>(seed));
     LanguageModel<float> model = make_model(activation, size, source.vocabulary(), static_cast<std::uint64_t>(seed));
     Adam<float> adam(model.parameters());
@@ -203,7 +203,7 @@ void train(const Activation &activation, int seed, const Size &size, const Sourc
         adam.step(learning_rate * std::min(1.0, (step + 1.0) / warm_up));
         if ((step + 1) % interval == 0) {
             const double mean_loss = loss.take(), mean_floor = floor.take();
-            curve.line(activation.name, seed, step + 1, mean_loss, mean_floor);
+            curve.line(activation.name, seed, learning_rate, step + 1, mean_loss, mean_floor);
             if (step >= size.steps - last_steps) {
                 last_loss.add(mean_loss);
                 last_floor.add(mean_floor);
@@ -213,7 +213,7 @@ void train(const Activation &activation, int seed, const Size &size, const Sourc
     }
     model.forward(next_batch(reader, size).ids);
     const bool can_die = activation.function == Function::relu;
-    final.line(activation.name, seed, last_loss.take(), last_floor.take(),
+    final.line(activation.name, seed, learning_rate, last_loss.take(), last_floor.take(),
                can_die ? dead_share(model) : std::numeric_limits<double>::quiet_NaN());
 }
 
@@ -249,12 +249,14 @@ void ffn_ablation(const std::filesystem::path &directory, const AblationOptions 
         }
     }
     models.close();
-    Csv curve(directory / "ablation.csv", {"activation", "seed", "step", "loss", "floor"});
-    Csv final(directory / "ablation_final.csv", {"activation", "seed", "loss", "floor", "dead_share"});
-    Progress progress(static_cast<double>(chosen.size()) * size.seeds * size.steps);
+    Csv curve(directory / "ablation.csv", {"activation", "seed", "learning_rate", "step", "loss", "floor"});
+    Csv final(directory / "ablation_final.csv", {"activation", "seed", "learning_rate", "loss", "floor", "dead_share"});
+    Progress progress(static_cast<double>(chosen.size() * size.learning_rates.size()) * size.seeds * size.steps);
     for (int seed = 0; seed < size.seeds; seed++) {
         for (const Activation &activation : chosen) {
-            train(activation, seed, size, source, curve, final, progress);
+            for (const double learning_rate : size.learning_rates) {
+                train(activation, seed, learning_rate, size, source, curve, final, progress);
+            }
         }
     }
     curve.close();

@@ -5,6 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <halyard/halyard.hpp>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -56,6 +60,11 @@ void add_training_options(CLI::App &command, TrainingOptions &options) {
 }  // namespace
 
 int main(int count, char **arguments) {
+#ifdef __GLIBC__
+    // Training frees and takes the same matrices in each step: memory that is given back would be cleared anew.
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
     CLI::App app("Experiments with the layers of a transformer. Without a name, all of them.");
     std::string output = ".";
     app.add_option("--output", output, "directory of the CSV files, made if it is not there")->capture_default_str();

@@ -28,22 +28,25 @@ struct Run {
     int warm_up;  // steps until that rate is reached
 };
 
-Stack<float> make_stack(const Run &run, std::uint64_t seed) {
+Stack<float> empty_stack() {
     BlockShape shape;
     shape.d = d;
     shape.ff = ff;
-    shape.pre_norm = std::string(run.norm_position) == "pre";
-    Stack<float> stack(shape, run.layers);
-    Normal normal(seed);
+    return Stack<float>(shape, 0);
+}
+
+/** Adds blocks with weights of `normal`: a deeper stack begins with the weights of a shallower one. */
+void grow(Stack<float> &stack, int layers, const std::string &start, Normal &normal) {
     auto uniform = [&normal] { return normal.uniform(); };
-    for (const auto &block : stack.blocks) {
-        if (std::string(run.start) == "torch") {
-            initialize_as_torch(*block, uniform);
+    const std::size_t before = stack.blocks.size();
+    stack.grow(layers);
+    for (std::size_t i = before; i < stack.blocks.size(); i++) {
+        if (start == "torch") {
+            initialize_as_torch(*stack.blocks[i], uniform);
         } else {
-            initialize_normal(block->parameters(), normal, 0.02);
+            initialize_normal(stack.blocks[i]->parameters(), normal, 0.02);
         }
     }
-    return stack;
 }
 
 Matrix<float> random_rows(Normal &normal) {
@@ -52,25 +55,38 @@ Matrix<float> random_rows(Normal &normal) {
     return x;
 }
 
-/** Gradient norms of every block before any step. */
-void write_gradients(const Run &run, std::uint64_t seed, Csv &csv) {
-    Stack<float> stack = make_stack(run, seed);
-    Normal normal(seed + 1000);
+/** Gradient norms of every block before any step. Drawing weights takes longest, so all depths and both norm positions share them. */
+void write_gradients(const char *start, std::uint64_t seed, const std::vector<int> &depths, Csv &csv,
+                     Progress &progress) {
+    Stack<float> stack = empty_stack();
+    Normal weights(seed), normal(seed + 1000);
+    const Matrix<float> x = random_rows(normal), target = random_rows(normal);
     Matrix<float> dy;
-    const Matrix<float> x = random_rows(normal);
-    squared_error(stack.forward(x, tokens), random_rows(normal), dy);
-    stack.backward(dy);
-    for (int layer = 0; layer < run.layers; layer++) {
-        Block<float> &block = *stack.blocks[static_cast<std::size_t>(layer)];
-        csv.line(run.start, run.norm_position, run.layers, seed, layer, gradient_norm(block.parameters()),
-                 gradient_norm(Parameters<float>{&block.ffn.down.weight}));
+    for (const int layers : depths) {
+        grow(stack, layers, start, weights);
+        for (const char *norm_position : {"pre", "post"}) {
+            if (Progress::is_interrupted()) {
+                return;
+            }
+            stack.set_pre_norm(std::string(norm_position) == "pre");
+            squared_error(stack.forward(x, tokens), target, dy);
+            stack.backward(dy);
+            for (int layer = 0; layer < layers; layer++) {
+                Block<float> &block = *stack.blocks[static_cast<std::size_t>(layer)];
+                csv.line(start, norm_position, layers, seed, layer, gradient_norm(block.parameters()),
+                         gradient_norm(Parameters<float>{&block.ffn.down.weight}));
+            }
+            progress.done(layers, "gradients at the start");
+        }
     }
 }
 
 void train(const Run &run, int steps, Csv &csv, Progress &progress) {
-    Stack<float> stack = make_stack(run, 0);
+    Stack<float> stack = empty_stack();
+    Normal weights(0), normal(1000);
+    grow(stack, run.layers, run.start, weights);
+    stack.set_pre_norm(std::string(run.norm_position) == "pre");
     Adam<float> adam(stack.parameters());
-    Normal normal(1000);
     Matrix<float> x, target, dy;
     for (int step = 0; step < steps && !Progress::is_interrupted(); step++) {
         if (step == 0 || std::string(run.data) == "fresh") {
@@ -92,16 +108,11 @@ void train(const Run &run, int steps, Csv &csv, Progress &progress) {
 void training_stability(const std::filesystem::path &directory, const TrainingOptions &options) {
     const bool is_quick = options.effort == Effort::quick, is_full = options.effort == Effort::full;
     const int steps = is_quick ? 20 : 200, seeds = is_full ? 3 : 1;
-    const std::vector<int> depths = is_quick  ? std::vector{6, 12}
-                                    : is_full ? std::vector{6, 12, 24, 48}
-                                              : std::vector{6, 12, 24};
+    const std::vector<int> depths = is_quick ? std::vector{6, 12} : std::vector{6, 12, 24, 48};
     const std::vector<int> depths_at_start = is_quick ? std::vector{6, 12, 24} : std::vector{6, 12, 24, 48, 100};
-    std::vector<Run> at_start, runs;
+    std::vector<Run> runs;
     for (const char *start : {"torch", "normal"}) {
         for (const char *norm_position : {"pre", "post"}) {
-            for (const int layers : depths_at_start) {
-                at_start.push_back({start, norm_position, layers, "fresh", 0, 0});
-            }
             for (const int layers : depths) {
                 if (is_full || std::string(start) == "torch") {
                     runs.push_back({start, norm_position, layers, "fresh", 1e-4, 0});
@@ -117,8 +128,8 @@ void training_stability(const std::filesystem::path &directory, const TrainingOp
         runs.push_back({"torch", "post", layers, "fixed", 1e-4, 100});
     }
     double work = 0;
-    for (const Run &run : at_start) {
-        work += run.layers * seeds;
+    for (const int layers : depths_at_start) {
+        work += 4 * layers * seeds;
     }
     for (const Run &run : runs) {
         work += run.layers * steps;
@@ -127,10 +138,9 @@ void training_stability(const std::filesystem::path &directory, const TrainingOp
     Progress progress(work);
     Csv gradients(directory / "training_gradients.csv",
                   {"start", "norm_position", "layers", "seed", "layer", "gradient_norm", "ffn_down_gradient_norm"});
-    for (const Run &run : at_start) {
+    for (const char *start : {"torch", "normal"}) {
         for (int seed = 0; seed < seeds && !Progress::is_interrupted(); seed++) {
-            write_gradients(run, static_cast<std::uint64_t>(seed), gradients);
-            progress.done(run.layers, "gradients at the start");
+            write_gradients(start, static_cast<std::uint64_t>(seed), depths_at_start, gradients, progress);
         }
     }
     gradients.close();

@@ -3,6 +3,7 @@
 import math
 import os
 import statistics
+from collections import defaultdict
 
 from .common import (COLOURS, INK, LINES, column, grouped, legend_below, log_y, number, plt, positive, read, spaced,
                      step_axis, words)
@@ -14,6 +15,7 @@ UNGATED = ("relu", "gelu")
 PUBLISHED = {"relu": 1.677, "gelu": 1.679, "geglu": 1.633, "swiglu": 1.636}
 # By the number of seeds: how often chance alone exceeds two standard errors, in % (Student's distribution).
 CHANCE = {2: 30, 3: 18, 4: 14, 5: 12}
+SEEDS_FOR_CLAIMS = 5
 
 
 def known(value):
@@ -41,10 +43,30 @@ def with_error(mean, error, sign=""):
     return f"{mean:{sign}.4f}" + (f" ± {error:.4f}" if error is not None else "")
 
 
+def by_learning_rate(finals):
+    """The mean loss at the end by activation and learning rate, over the seeds that all of them finished."""
+    runs = {key: {line["seed"]: above_floor(line) for line in of_key}
+            for key, of_key in grouped(finals, "activation", "learning_rate").items()}
+    seeds = set.intersection(*map(set, runs.values())) if runs else set()
+    means = defaultdict(dict)
+    for (activation, rate), losses in runs.items():
+        means[activation][rate] = statistics.fmean(losses[seed] for seed in seeds) if seeds else math.nan
+    return means
+
+
+def at_best_rates(lines, means):
+    """What was run with the learning rate that suits its activation best."""
+    best = {activation: min(losses, key=lambda rate: losses[rate] if math.isfinite(losses[rate]) else math.inf)
+            for activation, losses in means.items()}
+    return [line for line in lines if line["learning_rate"] == best.get(line["activation"], line["learning_rate"])]
+
+
 class Ablation:
     """Losses by activation and seed. Seeds that some activation did not finish are left out, if any is left then."""
 
     def __init__(self, lines, finals):
+        self.by_rate = by_learning_rate(finals)
+        lines, finals = at_best_rates(lines, self.by_rate), at_best_rates(finals, self.by_rate)
         self.activations = [activation for activation in NAMES if activation in column(lines, "activation")]
         self.has_floor = all(known(line["floor"]) for line in lines)
         ends = grouped(finals, "activation")
@@ -151,6 +173,37 @@ def activation_table(ablation, models):
                       f"{loss_name(ablation)}, last 50 steps", "difference to GELU", "units that never fire"], table, 1)
 
 
+def rate_blocks(ablation):
+    """The losses by learning rate, if there were several."""
+    rates = sorted({rate for losses in ablation.by_rate.values() for rate in losses})
+    if len(rates) < 2:
+        return []
+    return [("table", ["activation"] + [f"{loss_name(ablation)}, learning rate {rate:g}" for rate in rates],
+             [[NAMES[activation]] + [number(ablation.by_rate[activation].get(rate, math.nan), 4) for rate in rates]
+              for activation in ablation.activations if activation in ablation.by_rate], 1)]
+
+
+def has_rates(ablation):
+    return any(len(losses) > 1 for losses in ablation.by_rate.values())
+
+
+def rate_text(ablation):
+    if has_rates(ablation):
+        return "Each activation is shown with that of its learning rates which gave the lowest mean loss at the end."
+    return "All have one learning rate, which may suit some better than others."
+
+
+def claims_text(ablation):
+    """What so many seeds allow to say."""
+    seeds = len(ablation.seeds)
+    if seeds >= SEEDS_FOR_CLAIMS:
+        rates = "these learning rates" if has_rates(ablation) else "this learning rate"
+        return (f"{seeds} paired seeds: a difference well beyond two standard errors may be claimed for this model, "
+                f"these data, {rates} and this many steps.")
+    return (f"{seeds} seed{'s' * (seeds != 1)}: fewer than the {SEEDS_FOR_CLAIMS} that a claim needs, so a difference "
+            "seen here is a hint.")
+
+
 def fastest_text(ablation):
     level, firsts = ablation.firsts()
     if not firsts:
@@ -203,21 +256,21 @@ def blocks(directory):
              "but by chance, and the loss is shown above it." if ablation.has_floor else
              "The data are a text, whose entropy is not known, so the loss is shown as it is.")
     figures = [("ablation_loss", loss_figure(ablation),
-                "Means of ten steps each; bands are a standard error over seeds each side." if seeds > 1 else
-                "Means of ten steps each; without two seeds there is no standard error.")]
+                ("Means of ten steps each; bands are a standard error over seeds each side. " if seeds > 1 else
+                 "Means of ten steps each; without two seeds there is no standard error. ") + claims_text(ablation))]
     if "gelu" in ablation.activations and len(ablation.activations) > 1:
         figures.append(("ablation_difference", difference_figure(ablation),
                         "Runs of one seed have equal data, so their difference has less noise than each. A difference "
-                        "within two standard errors of 0 is no finding."))
+                        "within two standard errors of 0 is no finding. " + claims_text(ablation)))
     return [
         heading,
         ("text", f"""
             Causal language models{size}, whose FFNs differ in their activation and have equal parameters: gated ones
             have a third matrix and two thirds of the width. {floor} Runs of one seed have equal data and equal weights
-            outside the FFN; every activation finished {seeds} seed{'s' * (seeds != 1)}. All have one learning rate,
-            which may suit some better than others."""),
+            outside the FFN; every activation finished {seeds} seed{'s' * (seeds != 1)}. {rate_text(ablation)}"""),
         ("figures", figures),
         activation_table(ablation, models),
+        *rate_blocks(ablation),
         ("text", f"""
             {fastest_text(ablation)} {lowest_text(ablation)} {ablation.steps} steps show the early phase of training,
             not an asymptote: an order seen here may turn or vanish later. A unit that never fires is a hidden unit

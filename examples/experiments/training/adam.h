@@ -23,17 +23,19 @@ public:
         steps_++;
         const T rate = static_cast<T>(learning_rate / (1 - std::pow(beta1, steps_)));
         const T scale = static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, steps_)));
-        parallel_for(static_cast<std::int64_t>(moments_.size()), [&](std::int64_t index) {
-            const std::size_t i = static_cast<std::size_t>(index), count = moments_[i].mean.size();
+        for (std::size_t i = 0; i < moments_.size(); i++) {
             T *m = moments_[i].mean.data(), *v = moments_[i].square.data();
             T *value = parameters_[i]->value.values.data();
             const T *gradient = parameters_[i]->gradient.values.data();
-            for (std::size_t j = 0; j < count; j++) {
-                m[j] += static_cast<T>(1 - beta1) * (gradient[j] - m[j]);
-                v[j] += static_cast<T>(1 - beta2) * (gradient[j] * gradient[j] - v[j]);
-                value[j] -= rate * m[j] / (std::sqrt(v[j]) * scale + eps);
-            }
-        });
+            const std::int64_t count = static_cast<std::int64_t>(moments_[i].mean.size());
+            parallel_ranges(count, 1 << 14, [=](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t j = begin; j < end; j++) {
+                    m[j] += static_cast<T>(1 - beta1) * (gradient[j] - m[j]);
+                    v[j] += static_cast<T>(1 - beta2) * (gradient[j] * gradient[j] - v[j]);
+                    value[j] -= rate * m[j] / (std::sqrt(v[j]) * scale + eps);
+                }
+            });
+        }
     }
 
 private:

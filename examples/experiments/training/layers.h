@@ -20,10 +20,12 @@ public:
     Matrix<T> forward(Matrix<T> x) {
         x_ = std::move(x);
         Matrix<T> y = product_transposed(x_, weight.value);
-        for (std::int64_t i = 0; i < y.rows && bias.value.columns > 0; i++) {
-            for (std::int64_t j = 0; j < y.columns; j++) {
-                y.row(i)[j] += bias.value.values[static_cast<std::size_t>(j)];
-            }
+        if (bias.value.columns > 0) {
+            parallel_ranges(y.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t i = begin; i < end; i++) {
+                    std::transform(y.row(i), y.row(i + 1), bias.value.row(0), y.row(i), std::plus<T>());
+                }
+            });
         }
         return y;
     }
@@ -31,11 +33,13 @@ public:
     Matrix<T> backward(const Matrix<T> &dy) {
         weight.gradient = product(transposed(dy), x_);
         bias.gradient = Matrix<T>(1, bias.value.columns);
-        for (std::int64_t i = 0; i < dy.rows && bias.value.columns > 0; i++) {
-            for (std::int64_t j = 0; j < dy.columns; j++) {
-                bias.gradient.row(0)[j] += dy.row(i)[j];
+        parallel_ranges(bias.value.columns, 128, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = 0; i < dy.rows; i++) {
+                for (std::int64_t j = begin; j < end; j++) {
+                    bias.gradient.row(0)[j] += dy.row(i)[j];
+                }
             }
-        }
+        });
         return product(dy, weight.value);
     }
 
@@ -67,7 +71,7 @@ public:
         normalized_ = Matrix<T>(x.rows, x.columns);
         scale_.resize(static_cast<std::size_t>(x.rows));
         Matrix<T> y(x.rows, x.columns);
-        for (std::int64_t i = 0; i < x.rows; i++) {
+        parallel_for(x.rows, [&](std::int64_t i) {
             T sum = 0, squares = 0;
             for (std::int64_t j = 0; j < x.columns; j++) {
                 sum += x.row(i)[j];
@@ -82,7 +86,7 @@ public:
                 n[j] *= scale;
                 y.row(i)[j] = n[j] * weight.value.row(0)[j] + bias.value.row(0)[j];
             }
-        }
+        });
         return y;
     }
 
@@ -91,21 +95,27 @@ public:
         const T d = static_cast<T>(dy.columns);
         weight.gradient = bias.gradient = Matrix<T>(1, dy.columns);
         Matrix<T> dx(dy.rows, dy.columns);
-        for (std::int64_t i = 0; i < dy.rows; i++) {
+        parallel_ranges(dy.columns, 64, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = 0; i < dy.rows; i++) {
+                for (std::int64_t j = begin; j < end; j++) {
+                    weight.gradient.row(0)[j] += dy.row(i)[j] * normalized_.row(i)[j];
+                    bias.gradient.row(0)[j] += dy.row(i)[j];
+                }
+            }
+        });
+        parallel_for(dy.rows, [&](std::int64_t i) {
             const T *n = normalized_.row(i);
             T *g = dx.row(i);
             T sum = 0, along = 0;
             for (std::int64_t j = 0; j < dy.columns; j++) {
                 g[j] = dy.row(i)[j] * weight.value.row(0)[j];
-                weight.gradient.row(0)[j] += dy.row(i)[j] * n[j];
-                bias.gradient.row(0)[j] += dy.row(i)[j];
                 sum += g[j];
                 along += g[j] * n[j];
             }
             for (std::int64_t j = 0; j < dy.columns; j++) {
                 g[j] = scale_[static_cast<std::size_t>(i)] * (g[j] - sum / d - n[j] * (along / d));
             }
-        }
+        });
         return dx;
     }
 

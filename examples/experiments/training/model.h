@@ -24,7 +24,7 @@ public:
     explicit Block(const BlockShape &shape)
         : attention(shape.d, shape.heads, shape.causal),
           ffn(shape.d, shape.ff, shape.function, shape.gated, shape.ffn_biases), norm1(shape.d), norm2(shape.d),
-          pre_norm_(shape.pre_norm) {}
+          pre_norm(shape.pre_norm) {}
 
     Matrix<T> forward(const Matrix<T> &x, std::int64_t tokens) {
         const auto attend = [&](const Matrix<T> &in) { return attention.forward(in, tokens); };
@@ -50,39 +50,52 @@ public:
     Attention<T> attention;
     Ffn<T> ffn;
     Norm<T> norm1, norm2;
+    bool pre_norm;
 
 private:
     template<class Sub>
     Matrix<T> sublayer(const Matrix<T> &x, Norm<T> &norm, const Sub &sub) {
-        Matrix<T> y = sub(pre_norm_ ? norm.forward(x) : x);
+        Matrix<T> y = sub(pre_norm ? norm.forward(x) : x);
         add(y, x);
-        return pre_norm_ ? y : norm.forward(y);
+        return pre_norm ? y : norm.forward(y);
     }
 
     template<class Sub>
     Matrix<T> sublayer_backward(const Matrix<T> &dy, Norm<T> &norm, const Sub &sub) {
-        const Matrix<T> dsum = pre_norm_ ? dy : norm.backward(dy);
+        const Matrix<T> dsum = pre_norm ? dy : norm.backward(dy);
         Matrix<T> dx = sub(dsum);
-        if (pre_norm_) {
+        if (pre_norm) {
             dx = norm.backward(dx);
         }
         add(dx, dsum);
         return dx;
     }
-
-    bool pre_norm_;
 };
 
 /** Blocks and, behind those with norms before their sublayers, one more norm. */
 template<class T>
 class Stack {
 public:
-    Stack(const BlockShape &shape, int layers) {
-        for (int i = 0; i < layers; i++) {
-            blocks.push_back(std::make_unique<Block<T>>(shape));
+    Stack(const BlockShape &shape, int layers) : shape_(shape) {
+        grow(layers);
+        set_pre_norm(shape.pre_norm);
+    }
+
+    /** Adds blocks behind those that are there. */
+    void grow(int layers) {
+        while (static_cast<int>(blocks.size()) < layers) {
+            blocks.push_back(std::make_unique<Block<T>>(shape_));
         }
-        if (shape.pre_norm) {
-            last_norm.emplace(shape.d);
+    }
+
+    /** Weights stay, but the last norm begins anew. */
+    void set_pre_norm(bool pre_norm) {
+        for (const auto &block : blocks) {
+            block->pre_norm = pre_norm;
+        }
+        last_norm.reset();
+        if (pre_norm) {
+            last_norm.emplace(shape_.d);
         }
     }
 
@@ -116,6 +129,9 @@ public:
 
     std::vector<std::unique_ptr<Block<T>>> blocks;
     std::optional<Norm<T>> last_norm;
+
+private:
+    BlockShape shape_;
 };
 
 /** Mean of (y - target)^2; dy is its gradient. */

@@ -1,17 +1,30 @@
 // Products and activations: f32 by halyard, f64 by the formulas.
 #include "tensors.h"
 
+#include "../pool.h"
+
 #include <algorithm>
 #include <cmath>
 #include <halyard/halyard.hpp>
 #include <memory>
-#include <thread>
 
 namespace experiments::training {
 namespace {
 
+std::unique_ptr<Pool> &pool() {
+    static std::unique_ptr<Pool> made;
+    return made;
+}
+
+/** Its calls run on the pool too: two sets of threads would disturb each other. */
 halyard::Context &context() {
-    static halyard::Context made;
+    static halyard::Context made = [] {
+        halyard::Context on_pool;
+        on_pool.set_parallel_for([](int count, const halyard::Context::Task &task) {
+            parallel_for(count, [&](std::int64_t i) { task(static_cast<int>(i)); });
+        });
+        return on_pool;
+    }();
     return made;
 }
 
@@ -75,23 +88,19 @@ double slope_of(Function function, double x) {
 
 void set_threads(int count) {
     context().set_num_threads(count);
+    pool().reset();
 }
 
 void parallel_for(std::int64_t count, const std::function<void(std::int64_t)> &work) {
-    const std::int64_t workers = std::min<std::int64_t>(count, context().num_threads());
-    std::vector<std::thread> others;
-    const auto every = [&](std::int64_t first) {
-        for (std::int64_t i = first; i < count; i += workers) {
-            work(i);
-        }
-    };
-    for (std::int64_t first = 1; first < workers; first++) {
-        others.emplace_back(every, first);
+    if (!pool()) {
+        pool() = std::make_unique<Pool>(context().num_threads());
     }
-    every(0);
-    for (std::thread &other : others) {
-        other.join();
-    }
+    pool()->run(count, work);
+}
+
+void parallel_ranges(std::int64_t count, std::int64_t size,
+                     const std::function<void(std::int64_t, std::int64_t)> &work) {
+    parallel_for((count + size - 1) / size, [&](std::int64_t i) { work(i * size, std::min(count, (i + 1) * size)); });
 }
 
 template<>

@@ -39,6 +39,9 @@ void set_threads(int count);  // 0: all
 
 /** Calls work(i) for each i below `count`, on all threads. */
 void parallel_for(std::int64_t count, const std::function<void(std::int64_t)> &work);
+/** Calls work(begin, end) for ranges of `size`, which together are those below `count`. */
+void parallel_ranges(std::int64_t count, std::int64_t size,
+                     const std::function<void(std::int64_t, std::int64_t)> &work);
 
 /** a b, with a [m, k] and b [k, n]. */
 template<class T>
@@ -67,18 +70,20 @@ Matrix<T> transposed(const Matrix<T> &a) {
     return result;
 }
 
+/** to(i) = f(to(i), x(i)) */
+template<class T, class F>
+void combine(Matrix<T> &to, const Matrix<T> &x, const F &f) {
+    parallel_ranges(to.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+        std::transform(to.row(begin), to.row(end), x.row(begin), to.row(begin), f);
+    });
+}
 template<class T>
 void add(Matrix<T> &to, const Matrix<T> &x) {
-    for (std::size_t i = 0; i < to.values.size(); i++) {
-        to.values[i] += x.values[i];
-    }
+    combine(to, x, std::plus<T>());
 }
-
 template<class T>
 void multiply(Matrix<T> &to, const Matrix<T> &x) {
-    for (std::size_t i = 0; i < to.values.size(); i++) {
-        to.values[i] *= x.values[i];
-    }
+    combine(to, x, std::multiplies<T>());
 }
 
 }  // namespace experiments::training
