@@ -8,16 +8,16 @@
 
 namespace halyard {
 
-/** Element [k, column] is that of input `column` in column k of the packed matrix. So k counts the packed columns in their
- *  order, of gated matrices 16 of the gate and 16 of up in turn, and includes those that fill the last panel. A k block of a
- *  panel is transposed in tiles of 16 x 16 before it is multiplied. */
+/** Element [k, column] is that of input `column` in column k of the packed matrix, for the first `columns` of these in the order
+ *  in which they are packed: of gated matrices 16 of the gate and 16 of up in turn. A k block of a panel is transposed in
+ *  tiles of 16 x 16 before it is multiplied. */
 class TransposedPanels {
 public:
-    explicit TransposedPanels(const PanelMatrix &matrix) : matrix_(matrix) {}
+    TransposedPanels(const PanelMatrix &matrix, int64_t columns) : matrix_(matrix), columns_(columns) {}
 
     RightShape shape() const {
         return {(matrix_.inputs + panel_width - 1) / panel_width,
-                matrix_.panels * panel_width,
+                columns_,
                 false,
                 panel_bytes(),
                 XForm::f32,
@@ -76,6 +76,7 @@ public:
 
 private:
     const PanelMatrix matrix_;
+    const int64_t columns_;
 };
 
 }  // namespace halyard
