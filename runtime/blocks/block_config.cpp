@@ -1,5 +1,6 @@
 // Configurations of blocks: those of known families, and what a configuration
 // must satisfy.
+#include <cstdio>
 #include <cstring>
 
 #include "blocks/block.h"
@@ -218,7 +219,10 @@ halyard_status halyard_block_config_preset(const char *preset, halyard_block_con
             return HALYARD_OK;
         }
     }
-    return check.fail(HALYARD_INVALID_ARGUMENT,
-                      "preset is \"%.40s\", but must be one of original_2017, bert, gpt2, llama, qwen, gemma, mistral",
-                      preset);
+    char names[200] = "";
+    for (int i = 0; preset_names[i]; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", preset_names[i]);
+    }
+    return check.fail(HALYARD_INVALID_ARGUMENT, "preset is \"%.40s\", but must be one of %s", preset, names);
 }

@@ -84,6 +84,9 @@ TEST(BlockConfig, PresetsAreThoseOfTheirFamilies) {
     halyard_block_config c{};
     EXPECT_TRUE(refused(halyard_block_config_preset("t5", &c), HALYARD_INVALID_ARGUMENT, "halyard_block_config_preset",
                         "preset"));
+    for (const std::string &name : block_presets()) {
+        EXPECT_NE(std::strstr(halyard_last_error(), name.c_str()), nullptr) << name;
+    }
     EXPECT_TRUE(refused(halyard_block_config_preset(nullptr, &c), HALYARD_INVALID_ARGUMENT,
                         "halyard_block_config_preset", "preset"));
     EXPECT_TRUE(refused(halyard_block_config_preset("gpt2", nullptr), HALYARD_INVALID_ARGUMENT,

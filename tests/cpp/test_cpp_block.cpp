@@ -85,7 +85,7 @@ TEST(CppBlockConfig, HoldsEveryField) {
 
 TEST(CppBlockConfig, HasPresets) {
     const std::vector<const char *> names = halyard::BlockConfig::presets();
-    EXPECT_EQ(names.size(), 7U);
+    EXPECT_GT(names.size(), 6U);
     for (const char *const name : names) {
         halyard_block_config c{};
         ASSERT_EQ(halyard_block_config_preset(name, &c), HALYARD_OK);
