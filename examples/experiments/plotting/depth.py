@@ -143,11 +143,12 @@ def drift_text(activations):
     deviations = {kind: activations.mean((MANY, LARGE, kind), activations.last, "deviation")
                   for kind in ("pre_ln", "original_2017")}
     return f"""
-        Without norms a stack drifts wherever its weights send it. With weights N(0, 1) {seen(gone, "no number is left")},
-        and with N(0, 0.02²) and no residuals {seen(none, "all are exactly 0")}; a lesson's 10⁶ and 10⁻⁶ (dotted) are
-        passed on the way. Residuals alone keep small weights from fading, but not large ones from growing. With norms the
-        largest weights end at a deviation of {size(deviations["pre_ln"])} (Pre-LN) and
-        {size(deviations["original_2017"])} (Post-LN). Attention is computed by its definition here, in f32: scores
+        Without norms a stack drifts wherever its weights send it. With weights N(0, 1)
+        {seen(gone, "no number is left")}, and with N(0, 0.02²) and no residuals {seen(none, "all are exactly 0")}; a
+        lesson's 10⁶ and 10⁻⁶ (dotted) are passed on the way. Residuals alone keep small weights from fading, but not
+        large ones from growing. With norms the largest weights end at a deviation of {size(deviations["pre_ln"])}
+        (Pre-LN) and {size(deviations["original_2017"])} (Post-LN). Stacks without norms are computed from their
+        sublayers here, with attention by its definition, in f32: its scores
         pass 10⁹."""
 
 

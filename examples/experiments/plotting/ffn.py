@@ -113,9 +113,9 @@ def blocks(directory):
             same parameters: 8 d/3 for 4 d. At d 4096 the standard form has {spaced(standard["parameters"])}
             parameters, and SwiGLU of width {swiglu["ff"]} has {spaced(swiglu["parameters"])}. From d 4096 on,
             rounding the width up to a multiple of 64, 128 or 256 adds at most {100 * worst["up", 64]:.2f},
-            {100 * worst["up", 128]:.2f} and {100 * worst["up", 256]:.2f} % of parameters; the nearest multiple is at most
-            {100 * worst["nearest", 64]:.2f}, {100 * worst["nearest", 128]:.2f} and
-            {100 * worst["nearest", 256]:.2f} % from them, on either side."""),
+            {100 * worst["up", 128]:.2f} and {100 * worst["up", 256]:.2f} % of parameters; with the nearest multiple
+            they differ by at most {100 * worst["nearest", 64]:.2f}, {100 * worst["nearest", 128]:.2f} and
+            {100 * worst["nearest", 256]:.2f} %, on either side."""),
         shape_table(shapes),
         ("figures", [
             ("ffn_widths", width_figure(widths),

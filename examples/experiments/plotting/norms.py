@@ -166,5 +166,6 @@ def blocks(directory):
             ({spaced(largest["dropped_biases"])} in {largest["model"]})."""),
         ("table", ["model", "blocks", "d", "norms", "biases of so many LayerNorms", "parameters", "part, %"],
          [[line["model"], line["blocks"], line["d"], line["norms"], spaced(line["dropped_biases"]),
-           spaced(line["parameters"]), f"{100 * line['dropped_biases'] / line['parameters']:.4f}"] for line in models], 1),
+           spaced(line["parameters"]), f"{100 * line['dropped_biases'] / line['parameters']:.4f}"]
+          for line in models], 1),
     ]
