@@ -9,14 +9,16 @@
 
 namespace experiments {
 
-/** Norm of the activations behind each of 20 blocks, of five kinds: activation_norm.csv. */
+/** Norm, mean and deviation of the activations behind each block, of several kinds: activation_norm.csv; sums of what
+ *  sublayers put out: activation_sums.csv; blocks without norms beside published numbers: activation_drift.csv. */
 struct ActivationNormOptions {
     int seeds = 64;
+    int layers = 20;
 };
 void activation_norm(const std::filesystem::path &directory, const ActivationNormOptions &options);
 
-/** Time of RMSNorm and of LayerNorm, in cache and out of it: norm_speed.csv; their operations per row:
- *  norm_operations.csv. */
+/** Time of RMSNorm and of LayerNorm, in cache and out of it: norm_speed.csv; their operations per row, their parameters,
+ *  and what texts say of both: norm_operations.csv, norm_parameters.csv, norm_published.csv. */
 struct NormSpeedOptions {
     int rounds = 21;
     std::int64_t tokens = 32 * 1024;  // of the case that is in no cache
@@ -24,8 +26,8 @@ struct NormSpeedOptions {
 };
 void norm_speed(const std::filesystem::path &directory, const NormSpeedOptions &options);
 
-/** Widths and parameter counts of feed-forward networks: ffn_shapes.csv, ffn_rounding.csv; what the gates of a SwiGLU
- *  let through: swiglu_maps.csv. */
+/** Widths and parameter counts of feed-forward networks: ffn_shapes.csv, ffn_rounding.csv, ffn_widths.csv, and beside
+ *  those of texts ffn_published.csv; what the gates of a SwiGLU let through: swiglu_maps.csv. */
 void ffn_shapes(const std::filesystem::path &directory);
 
 /** Every activation and its derivative on [-4, 4]: activation_curves.csv. */

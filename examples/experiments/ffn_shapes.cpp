@@ -16,6 +16,8 @@ struct Network {
     bool gated;
 
     std::int64_t parameters() const { return (gated ? 3 : 2) * d * ff; }
+    /** With a bias of each matrix. */
+    std::int64_t with_biases() const { return parameters() + (gated ? 2 : 1) * ff + d; }
 
     /** Of the weights as the library packs them, for a storage type. */
     template<class Element>
@@ -62,15 +64,88 @@ void write_shapes(const std::filesystem::path &directory) {
     csv.close();
 }
 
+/** 8 d/3 in every way that texts and models make an integer of it. */
+struct Rounding {
+    const char *name;
+    std::int64_t multiple_of;
+    bool nearest;
+
+    std::int64_t width(std::int64_t d) const {
+        return nearest ? (16 * d / 3 + multiple_of) / (2 * multiple_of) * multiple_of
+                       : halyard::ffn_hidden_size(d, multiple_of);
+    }
+};
+
+constexpr Rounding roundings[] = {
+    {"down", 1, false}, {"nearest", 1, true},   {"up", 64, false},  {"nearest", 64, true},
+    {"up", 128, false}, {"nearest", 128, true}, {"up", 256, false}, {"nearest", 256, true},
+};
+
 void write_rounding(const std::filesystem::path &directory) {
-    Csv csv(directory / "ffn_rounding.csv", {"d", "multiple_of", "ff", "parameters", "standard_parameters"});
+    Csv csv(directory / "ffn_rounding.csv",
+            {"d", "rounding", "multiple_of", "ff", "parameters", "standard_parameters"});
     for (std::int64_t d = 256; d <= 8192; d += 256) {
-        for (const std::int64_t multiple_of : {64, 128, 256}) {
-            const Network network{d, halyard::ffn_hidden_size(d, multiple_of), true};
-            csv.line(d, multiple_of, network.ff, network.parameters(),
+        for (const Rounding &rounding : roundings) {
+            const Network network{d, rounding.width(d), true};
+            csv.line(d, rounding.name, rounding.multiple_of, network.ff, network.parameters(),
                      Network{d, standard_width(d), false}.parameters());
         }
     }
+    csv.close();
+}
+
+/** Parameters by hidden width. 3072 is a d of which 8 d/3 is an integer. */
+constexpr std::int64_t exercise_d = 3072;
+
+void write_widths(const std::filesystem::path &directory) {
+    Csv csv(directory / "ffn_widths.csv", {"d", "ff", "standard_parameters", "gated_parameters"});
+    for (std::int64_t ff = 0; ff <= 5 * exercise_d; ff += exercise_d / 3) {
+        csv.line(exercise_d, ff, Network{exercise_d, ff, false}.parameters(),
+                 Network{exercise_d, ff, true}.parameters());
+    }
+    csv.close();
+}
+
+/** The first width at which a gated network has the parameters of a standard one, found by trying. */
+std::int64_t width_of_parity(std::int64_t d) {
+    const std::int64_t standard = Network{d, standard_width(d), false}.parameters();
+    std::int64_t ff = 1;
+    while (Network{d, ff, true}.parameters() < standard) {
+        ff++;
+    }
+    return ff;
+}
+
+/** Numbers of texts. Those that have biases in the standard form have none in the gated one. */
+void write_published(const std::filesystem::path &directory) {
+    const auto width = [](std::int64_t d, std::int64_t multiple_of, bool nearest) {
+        return Rounding{"", multiple_of, nearest}.width(d);
+    };
+    const auto standard = [](std::int64_t d) { return Network{d, standard_width(d), false}; };
+    const auto gated = [](std::int64_t d, std::int64_t multiple_of) {
+        return Network{d, halyard::ffn_hidden_size(d, multiple_of), true};
+    };
+    const auto ratio = [](std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
+
+    Csv csv(directory / "ffn_published.csv", {"source", "what", "published", "here"});
+    csv.line("a notebook", "d 16, ReLU, width 64, with biases: parameters", 2128, standard(16).with_biases());
+    csv.line("a notebook", "d 16, SwiGLU: width ⌊2 · 64/3⌋", 42, gated(16, 1).ff);
+    csv.line("a notebook", "d 16, SwiGLU: parameters", 2016, gated(16, 1).parameters());
+    csv.line("a notebook", "d 16, SwiGLU over ReLU", 0.95,
+             ratio(gated(16, 1).parameters(), standard(16).with_biases()));
+    csv.line("a course", "d 256, ReLU, width 1024, with biases: parameters", 525568, standard(256).with_biases());
+    csv.line("a course", "d 256, SwiGLU: width before rounding", 682, width(256, 1, false));
+    csv.line("a course", "d 256, SwiGLU: width up to 256s", 768, width(256, 256, false));
+    csv.line("a course", "d 256, SwiGLU: parameters", 589824, gated(256, 256).parameters());
+    csv.line("a text", "d 4096, gated at the width of the standard form: more parameters, %", 50,
+             100 * (ratio(Network{4096, standard_width(4096), true}.parameters(), standard(4096).parameters()) - 1));
+    csv.line("a text", "d 4096: width ⌊8 d/3⌋", 10922, width(4096, 1, false));
+    csv.line("a textbook", "d 4096: width, 8 d/3 rounded", 10923, width(4096, 1, true));
+    csv.line("a text", "d 4096: width up to 256s", 11008, width(4096, 256, false));
+    csv.line("a text", "d 4096, standard: parameters", 134217728, standard(4096).parameters());
+    csv.line("a text", "d 4096, SwiGLU: parameters", 135266304, gated(4096, 256).parameters());
+    csv.line("Shazeer 2020", "d 768, gated: width", 2048, gated(768, 1).ff);
+    csv.line("a textbook", "width of equal parameters over d", 8.0 / 3, ratio(width_of_parity(exercise_d), exercise_d));
     csv.close();
 }
 
@@ -143,6 +218,8 @@ void write_maps(const std::filesystem::path &directory) {
 void ffn_shapes(const std::filesystem::path &directory) {
     write_shapes(directory);
     write_rounding(directory);
+    write_widths(directory);
+    write_published(directory);
     write_maps(directory);
 }
 

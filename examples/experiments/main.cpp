@@ -72,10 +72,11 @@ int main(int count, char **arguments) {
     app.fallthrough();
 
     ActivationNormOptions depth;
-    auto *depth_command = app.add_subcommand("depth", "norm of the activations by depth, of five kinds of blocks");
+    auto *depth_command = app.add_subcommand("depth", "norm, mean and deviation of the activations by depth");
     depth_command->add_option("--seeds", depth.seeds, "sets of weights")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
+    depth_command->add_option("--layers", depth.layers, "blocks")->check(CLI::Range(1, 100))->capture_default_str();
 
     NormSpeedOptions speed;
     auto *norms_command = app.add_subcommand("norms", "speed and operations of RMSNorm and LayerNorm");

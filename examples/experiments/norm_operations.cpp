@@ -1,4 +1,5 @@
-// Experiment 2, the operations: norms as texts write them and as this library computes them, run on numbers that count.
+// Experiment 2, the operations and parameters: norms as texts write them and as this library computes them, run on
+// numbers that count, beside the counts that texts give.
 //
 // The library's sums go over virtual lanes (docs/numerics.md): feature i to lane i mod L, then the lanes by halves. The
 // algorithms below follow it step by step, so that their results have its bits, which norm_operations.csv shows by the
@@ -13,6 +14,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace experiments {
@@ -22,6 +26,7 @@ constexpr float eps = 1e-5f;
 
 /** The tensors of a norm of one row. */
 struct Operands {
+    Counts &counts;
     CountedRow x, weight, bias, y;
 };
 
@@ -71,6 +76,77 @@ void textbook_rms_norm(Operands &o) {
     for (std::size_t i = 0; i < d; i++) {
         o.y.store(i, o.weight.load(i) * (o.x.load(i) * scale));
     }
+}
+
+// ---- as lists of operations in texts have them, each a pass over the row or one number ----
+
+using Steps = std::vector<std::function<void()>>;
+
+void run(Operands &o, const Steps &steps) {
+    for (const std::function<void()> &step : steps) {
+        step();
+    }
+    o.counts.steps = static_cast<std::int64_t>(steps.size());
+}
+
+/** Calls `feature(i)` for each feature. */
+template<class Feature>
+std::function<void()> of_each(const Operands &o, const Feature &feature) {
+    return [&o, feature] {
+        for (std::size_t i = 0; i < o.x.size(); i++) {
+            feature(i);
+        }
+    };
+}
+
+/** A lesson's: mean, subtract, variance, root, divide, gain, bias. */
+void lesson_layer_norm(Operands &o) {
+    const Counted width = o.x.constant(static_cast<double>(o.x.size())), zero = o.x.constant(0);
+    Counted mean = zero, variance = zero, root = zero;
+    run(o, {[&] {
+                of_each(o, [&](std::size_t i) { mean = mean + o.x.load(i); })();
+                mean = mean / width;
+            },
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.x.load(i) - mean); }),
+            [&] {
+                of_each(o, [&](std::size_t i) { variance = variance + o.y.load(i) * o.y.load(i); })();
+                variance = variance / width;
+            },
+            [&] { root = sqrt(variance + o.x.constant(eps)); },
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.y.load(i) / root); }),
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.y.load(i) * o.weight.load(i)); }),
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.y.load(i) + o.bias.load(i)); })});
+}
+
+/** The same lesson's: mean of squares, root, divide, gain. */
+void lesson_rms_norm(Operands &o) {
+    const Counted zero = o.x.constant(0);
+    Counted mean_square = zero, root = zero;
+    run(o, {[&] {
+                of_each(o, [&](std::size_t i) { mean_square = mean_square + o.x.load(i) * o.x.load(i); })();
+                mean_square = mean_square / o.x.constant(static_cast<double>(o.x.size()));
+            },
+            [&] { root = sqrt(mean_square + o.x.constant(eps)); },
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.x.load(i) / root); }),
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.y.load(i) * o.weight.load(i)); })});
+}
+
+/** A notebook's: d additions; d subtractions; d multiplications and d additions; d subtractions and d divisions; 2 d for
+ *  gain and bias. It subtracts the mean twice. */
+void notebook_layer_norm(Operands &o) {
+    const Counted width = o.x.constant(static_cast<double>(o.x.size())), zero = o.x.constant(0);
+    Counted sum = zero, squares = zero;
+    run(o, {of_each(o, [&](std::size_t i) { sum = sum + o.x.load(i); }),
+            [&] {
+                sum = sum / width;
+                of_each(o, [&](std::size_t i) { o.y.store(i, o.x.load(i) - sum); })();
+            },
+            of_each(o, [&](std::size_t i) { squares = squares + o.y.load(i) * o.y.load(i); }),
+            [&] {
+                const Counted root = sqrt(squares / width + o.x.constant(eps));
+                of_each(o, [&](std::size_t i) { o.y.store(i, (o.x.load(i) - sum) / root); })();
+            },
+            of_each(o, [&](std::size_t i) { o.y.store(i, o.y.load(i) * o.weight.load(i) + o.bias.load(i)); })});
 }
 
 // ---- as the library computes them ----
@@ -127,6 +203,69 @@ float largest_difference(const std::vector<float> &a, const std::vector<float> &
     return largest;
 }
 
+/** What an algorithm took. */
+struct Result {
+    Counts counts;
+    std::int64_t parameters;  // elements of weight and bias that it read
+};
+
+// ---- models ----
+
+/** A model whose blocks are those of Llama. */
+struct Llama {
+    const char *name;
+    std::int64_t blocks, d, ff, key_values, vocabulary;
+
+    /** Two of each block, and the last one. */
+    std::int64_t norms() const { return 2 * blocks + 1; }
+    /** What LayerNorms in place of its RMSNorms would have besides. */
+    std::int64_t dropped_biases() const { return norms() * d; }
+    std::int64_t parameters() const {
+        const std::int64_t attention = 2 * d * d + 2 * d * key_values, network = 3 * d * ff;
+        return 2 * vocabulary * d + blocks * (attention + network) + norms() * d;
+    }
+};
+
+constexpr Llama llamas[] = {
+    {"Llama 3 8B", 32, 4096, 14336, 1024, 128256},
+    {"Llama 3 70B", 80, 8192, 28672, 1024, 128256},
+    {"Llama 3.1 405B", 126, 16384, 53248, 1024, 128256},
+};
+
+void write_parameters(const std::filesystem::path &directory) {
+    Csv csv(directory / "norm_parameters.csv", {"model", "blocks", "d", "norms", "dropped_biases", "parameters"});
+    for (const Llama &model : llamas) {
+        csv.line(model.name, model.blocks, model.d, model.norms(), model.dropped_biases(), model.parameters());
+    }
+    csv.close();
+}
+
+// ---- what texts say ----
+
+void write_published(const std::filesystem::path &directory, std::int64_t d,
+                     const std::map<std::string, Result> &counted) {
+    const auto per_feature = [&](const char *name) {
+        return static_cast<double>(counted.at(name).counts.flops()) / static_cast<double>(d);
+    };
+    const auto steps = [&](const char *name) { return counted.at(name).counts.steps; };
+    const auto parameters_per_feature = [&](const char *name) { return counted.at(name).parameters / d; };
+    const char *const layer = "LayerNorm, textbook", *const rms = "RMSNorm, textbook";
+    const Llama &llama = llamas[0];
+
+    Csv csv(directory / "norm_published.csv", {"source", "what", "published", "here"});
+    csv.line("a notebook", "operations of LayerNorm per feature", 6, per_feature(layer));
+    csv.line("a notebook", "the same, by its own list of steps", 6, per_feature("LayerNorm, a notebook's list"));
+    csv.line("a notebook", "operations of RMSNorm per feature", 4, per_feature(rms));
+    csv.line("a notebook", "fewer operations, %", 33, 100 * (1 - per_feature(rms) / per_feature(layer)));
+    csv.line("a lesson", "steps of LayerNorm", 7, steps("LayerNorm, a lesson's list"));
+    csv.line("a lesson", "steps of RMSNorm", 4, steps("RMSNorm, a lesson's list"));
+    csv.line("several", "parameters of LayerNorm per feature", 2, parameters_per_feature(layer));
+    csv.line("several", "parameters of RMSNorm per feature", 1, parameters_per_feature(rms));
+    csv.line("a text", "norms of Llama 3 8B", 64, llama.norms());
+    csv.line("a text", "biases that they do without, at least", 1'000'000, llama.dropped_biases());
+    csv.close();
+}
+
 }  // namespace
 
 void write_norm_operations(const std::filesystem::path &directory, std::int64_t d, float partial) {
@@ -139,23 +278,34 @@ void write_norm_operations(const std::filesystem::path &directory, std::int64_t 
     const auto partial_features =
         static_cast<std::size_t>(std::ceil(static_cast<double>(partial) * static_cast<double>(d)));
 
-    Csv csv(directory / "norm_operations.csv", {"algorithm", "d", "additions", "multiplications", "fused", "divisions",
-                                                "roots", "flops", "loads", "stores", "largest_difference"});
+    std::map<std::string, Result> counted;
+    Csv csv(directory / "norm_operations.csv",
+            {"algorithm", "d", "additions", "multiplications", "fused", "divisions", "roots", "flops", "loads",
+             "stores", "steps", "parameters", "largest_difference"});
     const auto line = [&](const char *name, const auto &algorithm, const std::vector<float> &result) {
         Counts counts;
-        Operands operands{{x, counts}, {weight, counts}, {bias, counts}, {std::vector<float>(x.size()), counts}};
+        Operands operands{
+            counts, {x, counts}, {weight, counts}, {bias, counts}, {std::vector<float>(x.size()), counts}};
         algorithm(operands);
+        const std::int64_t parameters = operands.weight.elements_read() + operands.bias.elements_read();
         csv.line(name, d, counts.additions, counts.multiplications, counts.fused, counts.divisions, counts.roots,
-                 counts.flops(), counts.loads, counts.stores, largest_difference(operands.y.numbers(), result));
+                 counts.flops(), counts.loads, counts.stores, counts.steps, parameters,
+                 largest_difference(operands.y.numbers(), result));
+        counted[name] = {counts, parameters};
     };
     line("LayerNorm, textbook", textbook_layer_norm, layer);
     line("RMSNorm, textbook", textbook_rms_norm, rms);
+    line("LayerNorm, a notebook's list", notebook_layer_norm, layer);
+    line("LayerNorm, a lesson's list", lesson_layer_norm, layer);
+    line("RMSNorm, a lesson's list", lesson_rms_norm, rms);
     line("LayerNorm", library_layer_norm, layer);
     line(
         "RMSNorm", [&](Operands &o) { library_rms_norm(o, o.x.size()); }, rms);
     line(
         "pRMSNorm", [&](Operands &o) { library_rms_norm(o, partial_features); }, partial_rms);
     csv.close();
+    write_parameters(directory);
+    write_published(directory, d, counted);
 }
 
 }  // namespace experiments

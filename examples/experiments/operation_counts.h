@@ -2,6 +2,7 @@
 #ifndef HALYARD_EXPERIMENTS_OPERATION_COUNTS_H
 #define HALYARD_EXPERIMENTS_OPERATION_COUNTS_H
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -14,6 +15,7 @@ struct Counts {
     std::int64_t fused = 0;  // multiply-adds with one rounding
     std::int64_t divisions = 0, roots = 0;
     std::int64_t loads = 0, stores = 0;  // of features, weights and biases
+    std::int64_t steps = 0;              // lines of the list of operations that a text gives
 
     std::int64_t flops() const { return additions + multiplications + 2 * fused + divisions + roots; }
 };
@@ -50,10 +52,12 @@ private:
 /** Values in memory. */
 class CountedRow {
 public:
-    CountedRow(const std::vector<float> &row, Counts &operations) : values(row), counts(&operations) {}
+    CountedRow(const std::vector<float> &row, Counts &operations)
+        : values(row), was_read(row.size()), counts(&operations) {}
 
-    Counted load(std::size_t i) const {
+    Counted load(std::size_t i) {
         counts->loads++;
+        was_read[i] = true;
         return {values[i], *counts};
     }
     void store(std::size_t i, Counted value) {
@@ -63,9 +67,11 @@ public:
     Counted constant(double value) const { return {static_cast<float>(value), *counts}; }
     std::size_t size() const { return values.size(); }
     const std::vector<float> &numbers() const { return values; }
+    std::int64_t elements_read() const { return std::count(was_read.begin(), was_read.end(), true); }
 
 private:
     std::vector<float> values;
+    std::vector<bool> was_read;
     Counts *counts;
 };
 

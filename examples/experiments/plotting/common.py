@@ -108,6 +108,20 @@ def words(numbers):
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
+def published_table(lines):
+    """What texts say and what was computed; they agree where what was computed has the published digits."""
+    def text(value):
+        return spaced(value) if isinstance(value, int) else f"{value:.4g}"
+
+    def agrees(published, here):
+        digits = len(str(published).partition(".")[2].rstrip("0")) if isinstance(published, float) else 0
+        return "yes" if round(here, digits) == published else "no"
+
+    return ("table", ["published by", "what", "published", "here", "agree"],
+            [[line["source"], line["what"], text(line["published"]), text(line["here"]),
+              agrees(line["published"], line["here"])] for line in lines], 2)
+
+
 # ---- figures ----
 
 
