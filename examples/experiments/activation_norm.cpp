@@ -180,7 +180,7 @@ public:
         return y;
     }
 
-    /** x becomes what a block with norms before its sublayers, or without any, makes of it. */
+    /** x becomes what a block without norms makes of it or, without residuals, what its sublayers put out. */
     void pass(std::vector<float> &x) const {
         add(attention(x), x);
         add(feed_forward(x), x);
@@ -333,46 +333,42 @@ void write_norms(const std::filesystem::path &directory, const ActivationNormOpt
     csv.close();
 }
 
-/** Of Pre-norm blocks: the input and the sum of what all sublayers before put out, and how far the stream is from it. */
+/** Of Pre-norm blocks and of those without norms: the input and the sum of what all sublayers before put out, and how far
+ *  the stream of the blocks is from it. */
 void write_sums(const std::filesystem::path &directory, const Draw &draw) {
     Csv csv(directory / "activation_sums.csv",
             {"form", "weight_variance", "kind", "layer", "sum_norm", "norm", "largest_difference"});
     const auto run = [&](const Kind &kind, const Form &form, const Width &width) {
         std::vector<float> stream = draw.input(form);
+        const halyard::Tensor view(stream, {batch, tokens, d});
         std::vector<double> sum(stream.begin(), stream.end());
-        const auto add = [&sum](const std::vector<float> &sublayer) {
-            for (std::size_t i = 0; i < sum.size(); i++) {
-                sum[i] += static_cast<double>(sublayer[i]);
+        for (std::size_t layer = 0; layer < draw.layers.size(); layer++) {
+            const halyard::BlockConfig config = config_of(kind, form);
+            const Matrices matrices(config, form, width, draw.layers[layer]);
+            const Sublayers sublayers(kind, form, matrices.weights());
+            const std::vector<float> attended = sublayers.attention(stream);
+            std::vector<float> between = stream;
+            for (std::size_t i = 0; i < between.size(); i++) {
+                between[i] += attended[i];
             }
-        };
-        std::vector<float> before = stream;
-        draw.run(kind, form, width, [&](std::int64_t layer, const std::vector<float> &behind) {
-            if (layer > 0) {
-                const Matrices matrices(config_of(kind, form), form, width,
-                                        draw.layers[static_cast<std::size_t>(layer) - 1]);
-                const Sublayers sublayers(kind, form, matrices.weights());
-                const std::vector<float> attended = sublayers.attention(before);
-                add(attended);
-                for (std::size_t i = 0; i < before.size(); i++) {
-                    before[i] += attended[i];
-                }
-                add(sublayers.feed_forward(before));
-                before = behind;
-            }
+            const std::vector<float> fed_forward = sublayers.feed_forward(between);
+            halyard::Block(config, matrices.weights()).forward(view, view);
             double largest = 0;
-            std::vector<float> rounded;
             for (std::size_t i = 0; i < sum.size(); i++) {
-                largest = std::max(largest, std::fabs(static_cast<double>(behind[i]) - sum[i]));
-                rounded.push_back(static_cast<float>(sum[i]));
+                sum[i] += static_cast<double>(attended[i]) + static_cast<double>(fed_forward[i]);
+                largest = std::max(largest, std::fabs(static_cast<double>(stream[i]) - sum[i]));
             }
-            csv.line(form.name, width.variance, kind.name, layer, norm_of(rounded), norm_of(behind), largest);
-        });
+            const std::vector<float> rounded(sum.begin(), sum.end());
+            csv.line(form.name, width.variance, kind.name, layer + 1, norm_of(rounded), norm_of(stream), largest);
+        }
     };
     for (const Kind &kind : kinds) {
-        if (kind.placement == halyard::NormPlacement::pre && kind.norm != halyard::Norm::none && !kind.rotary) {
+        if (kind.placement == halyard::NormPlacement::pre && kind.residual && !kind.rotary) {
             run(kind, multi_head, small_weights);
-            run(kind, multi_head, fan_in_weights);
             run(kind, single_head, small_weights);
+            if (kind.norm != halyard::Norm::none) {  // whose scores grow too large for a block otherwise
+                run(kind, multi_head, fan_in_weights);
+            }
         }
     }
     csv.close();

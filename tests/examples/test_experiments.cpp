@@ -279,8 +279,9 @@ TEST_F(Experiments, APreNormStreamIsTheSumOfItsSublayers) {
             found.emplace(line.text("form"), line.text("weight_variance"), line.text("kind"));
         }
     }
-    EXPECT_EQ(found.size(), 9u);
+    EXPECT_EQ(found.size(), 3u * 3 + 2);
     EXPECT_EQ(found.count({"multi_head", "1/fan_in", "pre_ln"}), 1u);
+    EXPECT_EQ(found.count({"multi_head", "0.02^2", "no_norm"}), 1u);
 }
 
 TEST_F(Experiments, SeedsGiveTheSameNormsAgain) {
