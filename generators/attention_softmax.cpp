@@ -27,6 +27,7 @@ public:
     Input<Buffer<int32_t, 2>> visible{"visible"};  // visible(first or end, row)
     Input<bool> masked{"masked"};
     Input<float> scale{"scale"};
+    Output<Buffer<float, 2>> limits{"limits"};    // of a row: its maximum, and the shift and scale of its exponents
     Output<Buffer<float, 1>> maximum{"maximum"};  // of the visible scores, the lowest float if there are none
     Output<Buffer<float, 2>> weights{"weights"};
     Output<Buffer<float, 1>> sum{"sum"};  // of the weights
@@ -46,8 +47,18 @@ public:
         const Expr nothing = Float(32).min(), lowest = std::numeric_limits<float>::lowest();
         const Element score = [&](const ElementAccess &at, const Expr &i) { return seen(i, at(s, i), nothing); };
         row_max = reduce_row("row_max", width, lanes, row, largest_element(nothing), score, form);
-        maximum(row) = larger(strict_float(row_max.result(row) * scale), lowest);
-        const Expr exponential = math.exp(strict_float(math.fma(s(position, row), scale, -maximum(row))));
+        const auto scaled = [&](const Expr &largest, const Expr &by) {
+            return larger(strict_float(largest * by), lowest);
+        };
+        // The product of the largest score is rounded here, and that of a fused multiply-add is not: what is left of it is below
+        // 32 up to 2^30, and cancels in the quotient. Above, unequal scores are 64 apart or more, and the power of two below the
+        // scale serves as well: products by it are exact.
+        const Expr largest = row_max.result(row), of_row = scaled(largest, scale);
+        const Expr exact = reinterpret<float>(reinterpret<uint32_t>(scale) & Expr(0xff800000u));
+        const Expr row_scale = select(Halide::abs(of_row) > 0x1p30f, exact, scale);
+        limits(part, row) = mux(part, {of_row, scaled(largest, row_scale), row_scale});
+        maximum(row) = limits(0, row);
+        const Expr exponential = math.exp(strict_float(math.fma(s(position, row), limits(2, row), -limits(1, row))));
         weights(position, row) = seen(position, strict_float(exponential), 0.0f);
         total = reduce_row("total", width, lanes, row, sum_of_elements(), elements_of(weights), form);
         sum(row) = total.result(row);
@@ -57,15 +68,17 @@ public:
         begin_at_zero(s, visible, weights);
         visible.dim(0).set_extent(2).set_stride(1);
         visible.dim(1).set_stride(2);
+        limits.dim(0).set_bounds(0, 3).set_stride(1);
+        limits.dim(1).set_bounds(0, weights.dim(1).extent()).set_stride(3);
         maximum.dim(0).set_bounds(0, weights.dim(1).extent());
         sum.dim(0).set_bounds(0, weights.dim(1).extent());
         tensors.begin_schedule(*this);
-        schedules::attention_softmax({row_max, maximum, weights, total, sum, position, row, masked}, params,
-                                     get_target());
+        schedules::attention_softmax({row_max, limits, maximum, weights, total, sum, position, row, part, masked},
+                                     params, get_target());
     }
 
 private:
-    Var position{"position"}, row{"row"};
+    Var position{"position"}, row{"row"}, part{"part"};
     RowReduction row_max, total;
 };
 

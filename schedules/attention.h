@@ -14,15 +14,16 @@ struct AttentionParams {
                                        0};  // of a reduction, each with a part of the lanes; 0: as registers allow
 };
 
-/** Three outputs: the maximum of each row, its exponentials, their sum. Rows are whole blocks of the reductions' lanes.
- */
+/** Four outputs: what the exponents of a row are made with, its maximum, its exponentials, their sum. Rows are whole blocks of
+ *  the reductions' lanes. */
 struct AttentionSoftmax {
     RowReduction row_max;
-    Halide::Func maximum;  // maximum(row), of `row_max`
+    Halide::Func limits;   // limits(part, row), three parts, of `row_max`
+    Halide::Func maximum;  // maximum(row), of `limits`
     Halide::Func weights;  // weights(position, row)
     RowReduction total;    // of weights
     Halide::Func sum;      // sum(row), of `total`
-    Halide::Var position, row;
+    Halide::Var position, row, part;
     Halide::Expr masked;  // whether there are positions that do not count
 };
 

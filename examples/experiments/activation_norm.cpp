@@ -193,8 +193,7 @@ private:
         }
     }
 
-    /** By its definition. Without norms scores pass 10^9, from where on halyard::attention may give NaN, whereas here
-     *  only what overflows in f32 does. */
+    /** By its definition. */
     std::vector<float> softmax_attention(const std::vector<float> &queries, const std::vector<float> &keys,
                                          const std::vector<float> &values) const {
         const std::int64_t width = d / heads;

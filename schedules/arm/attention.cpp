@@ -17,9 +17,10 @@ const WorthCompiling choices("attention", [](const Choice &choice, const TargetI
 }  // namespace
 
 void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Target &) {
-    Func maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
-    arm::reduction(stages.row_max, maximum, stages.row);
-    maximum.specialize(!stages.masked);
+    Func limits = stages.limits, maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
+    arm::reduction(stages.row_max, limits, stages.row);
+    limits.compute_root().unroll(stages.part).specialize(!stages.masked);
+    maximum.compute_root();
 
     weights.compute_root().vectorize(stages.position, arm::f32_lanes, TailStrategy::RoundUp);
     if (params.vectors > 1) {

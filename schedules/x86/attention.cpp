@@ -54,9 +54,10 @@ void reduction(RowReduction r, Func y, Var row, int passes, const Target &target
 }  // namespace
 
 void attention_softmax(const AttentionSoftmax &stages, const AttentionParams &params, const Target &target) {
-    Func maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
-    reduction(stages.row_max, maximum, stages.row, params.passes, target);
-    maximum.specialize(!stages.masked);
+    Func limits = stages.limits, maximum = stages.maximum, weights = stages.weights, sum = stages.sum;
+    reduction(stages.row_max, limits, stages.row, params.passes, target);
+    limits.compute_root().unroll(stages.part).specialize(!stages.masked);
+    maximum.compute_root();
 
     weights.compute_root();
     weights.vectorize(stages.position, f32_lanes(target) * params.vectors, TailStrategy::RoundUp)

@@ -313,6 +313,55 @@ TEST(Attention, NothingToDo) {
     }
 }
 
+// Finite scores of any size: a weight is 1 or 0 where they are so large that unequal ones are far apart. Every key is there
+// several times, so that the values of equal ones are averaged.
+TEST(Attention, HugeScoresChooseTheLargest) {
+    for (const std::int64_t tokens : {12, 600}) {
+        for (const double size : {1e3, 1e5, 1e9, 1e18}) {
+            for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+                AttentionForm form = square(tokens, 2, 1, 8);
+                form.causal = false;
+                form.q = form.k = type;
+                AttentionCase call(form);
+                const std::int64_t keys = tokens / 4;
+                call.q.fill([&](std::int64_t row, std::int64_t i) { return size * bell(1, row, i); });
+                call.k.fill([&](std::int64_t row, std::int64_t i) { return size * bell(2, row % keys, i); });
+                for (const halyard_isa isa : supported_isas()) {
+                    const Context context(isa, 2);
+                    ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                    for (std::int64_t row = 0; row < call.q.rows(); row++) {
+                        std::vector<double> scores;
+                        for (std::int64_t key = 0; key < keys; key++) {
+                            double score = 0;
+                            for (std::int64_t i = 0; i < 8; i++) {
+                                score += call.q.get(row, i) * call.k.get(key, i);
+                            }
+                            scores.push_back(score);
+                        }
+                        const auto largest = std::max_element(scores.begin(), scores.end());
+                        const std::int64_t key = largest - scores.begin();
+                        double second = -INFINITY;
+                        for (const double score : scores) {
+                            second = score < *largest ? std::max(second, score) : second;
+                        }
+                        for (std::int64_t i = 0; i < 8; i++) {
+                            double mean = 0;
+                            for (std::int64_t j = 0; j < 4; j++) {
+                                mean += call.v.get(key + j * keys, i) / 4;
+                            }
+                            ASSERT_TRUE(std::isfinite(call.y.get(row, i))) << size << " " << halyard_isa_name(isa);
+                            // Others count for nothing where they are far below, beyond what sums are rounded by.
+                            if (*largest - second > 100 + 1e-5 * std::fabs(*largest)) {
+                                ASSERT_NEAR(call.y.get(row, i), mean, 1e-5) << size << " " << halyard_isa_name(isa);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 // A query that sees no key, because there are none or because no score is above -Inf, gives zeros.
 TEST(Attention, QueriesThatSeeNothingGiveZeros) {
     for (const halyard_isa isa : supported_isas()) {

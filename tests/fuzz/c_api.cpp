@@ -1186,9 +1186,10 @@ void Session::stack_other() {
     if (call.may_be_made()) {
         const Lengths lengths(cache);
         const char *const name = hidden ? "halyard_stack_hidden_states" : "halyard_stack_forward";
-        const auto run = hidden ? halyard_stack_hidden_states : halyard_stack_forward;
-        const halyard_status status = run(context(), stack, ids, cache, sequences,
-                                          !options.all_logits && in_.one_in(4) ? nullptr : &options, result);
+        const halyard_stack_options *const given = !options.all_logits && in_.one_in(4) ? nullptr : &options;
+        const halyard_status status =
+            hidden ? halyard_stack_hidden_states(context(), stack, ids, cache, sequences, given, result)
+                   : halyard_stack_forward(context(), stack, ids, cache, sequences, given, result);
         call.returned(name, status);
         lengths.check(name, status, cache);
     }

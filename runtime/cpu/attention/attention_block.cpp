@@ -256,12 +256,14 @@ void AttentionBlock::softmax(const PartialResult &result) {
             cap({.s = s_, .scale = scale_, .cap = softcap_, .y = s_});
         }
         visible_buffer_.set(visible_[row], 2, rows, 2);
+        limits_buffer_.set(limits_[row], 3, rows, 3);
         maximum_.set(result.statistics + row, rows);
         sum_.set(result.statistics + pitch + row, rows);
         exponentials({.s = s_,
                       .visible = visible_buffer_,
                       .masked = tile.masked,
                       .scale = softcap_ > 0.0f ? 1.0f : scale_,
+                      .limits = limits_buffer_,
                       .maximum = maximum_,
                       .weights = s_,
                       .sum = sum_});

@@ -134,6 +134,7 @@ private:
     float *results_[2];                         // of all blocks so far, and of one
     float *widened_;                            // keys and values of a block
     int32_t visible_[max_attention_rows][2];    // first and end, from the tile's column
+    float limits_[max_attention_rows][3];       // for the softmax of a tile
 
     QueryBlock block_;
     Visibility visibility_;
@@ -150,7 +151,7 @@ private:
     Buffer<2> next_;
     Buffer<2, int32_t> visible_buffer_;
     Buffer<1, float> maximum_, sum_;
-    Buffer<2, float> s_, before_, of_block_, factors_buffer_, merged_, values_before_, values_;
+    Buffer<2, float> limits_buffer_, s_, before_, of_block_, factors_buffer_, merged_, values_before_, values_;
 };
 
 }  // namespace halyard
