@@ -103,7 +103,7 @@ View Checker::described(const char *name, const DLTensor &tensor, int64_t elemen
     bool empty = false, too_large = false;
     for (int i = rank - 1; i >= 0; i--) {
         const int64_t extent = tensor.shape[i];
-        const int64_t stride = tensor.strides ? tensor.strides[i] : nonzero_elements;
+        const int64_t stride = tensor.strides ? tensor.strides[i] : too_large ? 0 : nonzero_elements;
         view.shape[i] = extent;
         view.strides[i] = stride;
         signs |= extent | stride;
