@@ -161,6 +161,7 @@ public:
         char *const memory =
             allocate_at(check, device, shape[0] * shape[1] * size_of(dtype), "q_proj, k_proj and v_proj");
         whole_ = view_of(memory, dtype, device, {shape[0], shape[1]}, {shape[1], 1});
+        whole_.name = "q_proj, k_proj or v_proj";
         int64_t first = 0;
         for (int i = 0; i < count && !check.failed(); i++) {
             const int64_t outputs = parts[i].shape[axis];

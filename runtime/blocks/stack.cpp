@@ -351,8 +351,9 @@ halyard_status call_stack(const char *function, const halyard_context *context, 
     const Integers types = check.failed() || check_ids.failed()
                                ? Integers()
                                : check_types(check_ids, o.token_types, ids, stack->embed_types.data != nullptr);
-    if (check.failed() || check_ids.failed()) {
-        return check.failed() ? check.status() : check_ids.status();
+    check.take_over(check_ids);
+    if (check.failed()) {
+        return check.status();
     }
     const halyard_stack_config &c = stack->config;
     const ResultKind kind = is_logits

@@ -147,10 +147,12 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     };
     const View embed_positions = added_table("embed_positions", weights->embed_positions);
     const View embed_types = added_table("embed_types", weights->embed_types);
+    const char *const absent =
+        c.embed_norm == HALYARD_NORM_NONE ? "embed_norm of config is HALYARD_NORM_NONE" : nullptr;
     const View embed_norm =
-        check_norm_vector(check, "embed_norm", weights->embed_norm, c.embed_norm, false, nullptr, c.hidden_size);
+        check_norm_vector(check, "embed_norm", weights->embed_norm, c.embed_norm, false, absent, c.hidden_size);
     const View embed_norm_bias = check_norm_vector(check, "embed_norm_bias", weights->embed_norm_bias, c.embed_norm,
-                                                   true, nullptr, c.hidden_size);
+                                                   true, absent, c.hidden_size);
     const View norm = check_norm_vector(check, "norm", weights->norm, c.norm, false, nullptr, c.hidden_size);
     const View norm_bias =
         check_norm_vector(check, "norm_bias", weights->norm_bias, c.norm, true, nullptr, c.hidden_size);

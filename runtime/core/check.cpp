@@ -83,6 +83,15 @@ View Checker::tensor_of(const char *name, const DLTensor *tensor, DLDataType typ
     return described(name, *tensor, type.bits / 8);
 }
 
+View Checker::tensor_in_words(const char *name, const DLTensor &tensor, const DLTensor &as_words) {
+    if (failed() || !placed_with_others(name, tensor)) {
+        View view;
+        view.name = name;
+        return view;
+    }
+    return described(name, as_words, size_of(DType::f32));
+}
+
 View Checker::described(const char *name, const DLTensor &tensor, int64_t element_bytes) {
     View view;
     view.name = name;
@@ -103,7 +112,7 @@ View Checker::described(const char *name, const DLTensor &tensor, int64_t elemen
     bool empty = false, too_large = false;
     for (int i = rank - 1; i >= 0; i--) {
         const int64_t extent = tensor.shape[i];
-        const int64_t stride = tensor.strides ? tensor.strides[i] : nonzero_elements;
+        const int64_t stride = tensor.strides ? tensor.strides[i] : too_large ? 0 : nonzero_elements;
         view.shape[i] = extent;
         view.strides[i] = stride;
         signs |= extent | stride;
@@ -155,6 +164,15 @@ View Checker::described(const char *name, const DLTensor &tensor, int64_t elemen
     view.elements = nonzero_elements;
     view.span = span;
     return view;
+}
+
+void Checker::take_over(const Checker &other) {
+    if (is_recorded_) {
+        record_.add_all_of(other.record_);
+    }
+    if (!failed()) {
+        status_ = other.status_;
+    }
 }
 
 void Checker::begin_unusual() {

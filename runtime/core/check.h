@@ -95,6 +95,9 @@ public:
         }
     }
 
+    /** Takes over the failure of another check of this call, whose message stays, and for the line the tensors that it saw. */
+    void take_over(const Checker &other);
+
     bool failed() const { return status_ != HALYARD_OK; }
     halyard_status status() const { return status_; }
 
@@ -107,6 +110,8 @@ public:
     View tensor(const char *name, const DLTensor *tensor);
     /** A tensor of another type, which the view's dtype does not name: nothing may be asked of that, nor of end(). */
     View tensor_of(const char *name, const DLTensor *tensor, DLDataType type);
+    /** A tensor of integers of 4 or 8 bytes, which `as_words` describes as one of f32. */
+    View tensor_in_words(const char *name, const DLTensor &tensor, const DLTensor &as_words);
     /** Whether a type is one that this library can read, and which. */
     bool known_type(const char *name, DLDataType type, DType *dtype);
     /** Whether the library has kernels for the dtype of `name`. */

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace halyard::tests {
 namespace {
@@ -288,6 +289,20 @@ TEST(Block, OfQuantizedMatricesHasTheBitsOfTheirValues) {
         halyard_stack_destroy(second);
         halyard_block_destroy(codes);
         halyard_block_destroy(plain);
+
+        const auto names_of_nan = [&](const DLTensor *matrix, const std::string &names) {
+            auto *const element = static_cast<std::uint16_t *>(matrix->data);
+            const std::uint16_t before = std::exchange(*element, std::uint16_t{0x7fc0});
+            EXPECT_TRUE(refused(halyard_block_create(nullptr, &form.config, &in_codes, &codes),
+                                HALYARD_INVALID_ARGUMENT, "halyard_block_create", names + " holds NaN or Inf"));
+            *element = before;
+        };
+        if (in_codes.qkv_proj != nullptr) {
+            names_of_nan(in_codes.qkv_proj, "qkv_proj");
+        } else {
+            names_of_nan(in_codes.k_proj, "q_proj, k_proj or v_proj");
+        }
+        names_of_nan(in_codes.up_proj, form.config.gated_mlp != 0 ? "gate_proj or up_proj" : "up_proj");
 
         in_codes.quantization.bits = 5;
         EXPECT_TRUE(refused(halyard_block_create(nullptr, &form.config, &in_codes, &codes), HALYARD_INVALID_ARGUMENT,

@@ -114,6 +114,23 @@ TEST(StackArguments, OfMakingAStack) {
     EXPECT_TRUE(refused(halyard_stack_get_config(nullptr, &config), invalid, "halyard_stack_get_config", "stack"));
 }
 
+TEST(StackArguments, AnAbsentNormOfTheEmbeddingIsNotTheLastOne) {
+    const Block block(good_form());
+    Tensor tokens(Dtype::f32, compact_form({vocab, width})), norm(Dtype::f32, compact_form({width}));
+    halyard_stack_config config{};
+    config.vocab_size = vocab;
+    config.hidden_size = width;
+    config.norm = HALYARD_NORM_LAYER;
+    halyard_stack_weights weights{};
+    weights.embed_tokens = &tokens.view;
+    weights.embed_norm = &norm.view;
+    const halyard_block *blocks[] = {block.get()};
+    halyard_stack *stack = nullptr;
+    EXPECT_EQ(halyard_stack_create(nullptr, &config, &weights, blocks, 1, &stack), invalid);
+    EXPECT_STREQ(halyard_last_error(),
+                 "halyard_stack_create: embed_norm is given, but embed_norm of config is HALYARD_NORM_NONE");
+}
+
 // ---- Calling stacks ----------------------------------------------------------------------------------------------
 
 StackForm good_stack() {

@@ -198,7 +198,7 @@ TEST(Verbose, BlocksAndStacksSayHowTheirWeightsAreQuantized) {
     if (level() > 0) {
         const std::string rows = "f32:2x" + std::to_string(width), form = ":8bit:group64:plain:f16";
         EXPECT_EQ(calls[0], "x:" + rows + " y:" + rows + " qkv" + form + " o" + form + " up" + form + " down" + form);
-        EXPECT_EQ(calls[1], "blocks[0].qkv" + form + " blocks[0].o" + form + " blocks[0].up" + form +
+        EXPECT_EQ(calls[1], "input_ids:i64:2 blocks[0].qkv" + form + " blocks[0].o" + form + " blocks[0].up" + form +
                                 " blocks[0].down" + form + " lm_head:4bit:group32:zero:f16 logits:f32:5");
     }
 }
@@ -217,6 +217,76 @@ TEST(Verbose, ARefusedCallSaysSo) {
         EXPECT_EQ(line[2], "halyard_relu");
         EXPECT_EQ(line[6], "invalid argument");
     }
+}
+
+TEST(Verbose, ARefusedCallOfAStackSaysSoToo) {
+    const Stack stack(preset_stack("llama"));
+    const IdTensor ids(Ids{1, 2, 3});
+    DLTensor unsigned_ids = ids.view;
+    unsigned_ids.dtype.code = kDLUInt;
+    halyard_stack_options options{};
+    options.token_types = &ids.view;  // of which the stack has no table
+    const std::vector<Fields> written = lines_of([&] {
+        EXPECT_EQ(halyard_stack_forward(nullptr, stack.get(), nullptr, nullptr, nullptr, nullptr, nullptr),
+                  HALYARD_INVALID_ARGUMENT);
+        EXPECT_EQ(halyard_stack_forward(nullptr, stack.get(), &unsigned_ids, nullptr, nullptr, nullptr, nullptr),
+                  HALYARD_UNSUPPORTED);
+        EXPECT_EQ(halyard_stack_hidden_states(nullptr, stack.get(), &ids.view, nullptr, nullptr, &options, nullptr),
+                  HALYARD_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(halyard_last_error()).find("halyard_stack_hidden_states: token_types"), std::string::npos)
+            << halyard_last_error();
+    });
+    ASSERT_EQ(written.size(), level() > 0 ? 3u : 0u);
+    const std::string statuses[] = {"invalid argument", "unsupported", "invalid argument"},
+                      tensors[] = {"", "", "input_ids:i64:3 token_types:i64:3"};
+    for (std::size_t i = 0; i < written.size(); i++) {
+        ASSERT_TRUE(is_whole(written[i]));
+        EXPECT_EQ(written[i][3], tensors[i]);
+        EXPECT_EQ(written[i][6], statuses[i]);
+    }
+}
+
+TEST(Verbose, IntegersHaveTheirOwnTypesAndShapes) {
+    halyard_rope_options options{};
+    options.head_dim = 8;
+    options.max_positions = 10;
+    options.rope_theta = 10000;
+    halyard_rope *rope = nullptr;
+    ASSERT_EQ(halyard_rope_create(&options, &rope), HALYARD_OK) << halyard_last_error();
+    Tensor x(Dtype::f32, compact_form({3, 2, 8})), y(Dtype::f32, compact_form({3, 2, 8}));
+    x.fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+    std::vector<std::int32_t> positions{5, 6, 7};
+    std::vector<std::uint8_t> blocks(20 * 68);
+    std::int64_t three[] = {3}, bytes_of_rows[] = {20, 68}, size = 0;
+    DLTensor of_tokens{}, matrix{};
+    of_tokens.data = positions.data();
+    of_tokens.device = {kDLCPU, 0};
+    of_tokens.ndim = 1;
+    of_tokens.dtype = {kDLInt, 32, 1};
+    of_tokens.shape = three;
+    matrix.data = blocks.data();
+    matrix.device = {kDLCPU, 0};
+    matrix.ndim = 2;
+    matrix.dtype = {kDLUInt, 8, 1};
+    matrix.shape = bytes_of_rows;
+    halyard_codes codes{};
+    codes.format = HALYARD_CODES_Q8_0;
+    codes.in_features = 64;
+    codes.out_features = 20;
+    codes.matrix = &matrix;
+    std::vector<std::string> calls;
+    for (const Fields &line : lines_of([&] {
+             EXPECT_EQ(halyard_rope_apply(nullptr, rope, &x.view, &of_tokens, &y.view), HALYARD_OK);
+             EXPECT_EQ(halyard_weights_codes_size(&codes, nullptr, &size), HALYARD_OK) << halyard_last_error();
+         })) {
+        if (line[1] == "call") {
+            calls.push_back(line[3]);
+        }
+    }
+    halyard_rope_destroy(rope);
+    EXPECT_EQ(calls, level() > 0 ? (std::vector<std::string>{"x:f32:3x2x8 y:f32:3x2x8 positions:i32:3",
+                                                             "codes.matrix:u8:20x68"})
+                                 : std::vector<std::string>{});
 }
 
 TEST(Verbose, ALineIsWholeWhateverItSays) {

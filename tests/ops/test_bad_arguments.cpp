@@ -409,6 +409,20 @@ TEST(Enumerations, HoldAnyIntThatACallerInCMayHavePassed) {
     EXPECT_TRUE(holds_any_int<halyard_rope_scaling>);
 }
 
+TEST(BadArgumentsOfCast, ACompactShapeThatIsTooLargeHasNoStride) {
+    HALYARD_TEST_NEEDS(is_built("cast"))
+    float value = 0;
+    std::int64_t shape[] = {2, std::int64_t{1} << 32, std::int64_t{3} << 30};  // rows of 2^63 to 2^64 elements
+    DLTensor x{};
+    x.data = &value;
+    x.device = {kDLCPU, 0};
+    x.ndim = 3;
+    x.dtype = {kDLFloat, 32, 1};
+    x.shape = shape;
+    EXPECT_EQ(halyard_cast(nullptr, &x, &x), HALYARD_INVALID_ARGUMENT);
+    EXPECT_STREQ(halyard_last_error(), "halyard_cast: x has a shape or strides too large for 64-bit addresses");
+}
+
 TEST(BadArgumentsOfCast, InPlaceAcrossTypes) {
     HALYARD_TEST_NEEDS(is_built("cast"))
     for (const Dtype from : all_dtypes) {

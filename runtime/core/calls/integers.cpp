@@ -42,7 +42,7 @@ Integers check_integers(Checker &check, const char *name, const DLTensor *tensor
         as_words.shape = shape;
         as_words.strides = strides;
     }
-    result.memory = check.tensor(name, &as_words);
+    result.memory = check.tensor_in_words(name, *tensor, as_words);
     if (check.failed()) {
         return result;
     }

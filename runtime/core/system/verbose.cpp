@@ -135,6 +135,7 @@ void CallRecord::add(const char *name, const DLTensor &tensor) {
     const char *const code = type.code == kDLFloat    ? "f"
                              : type.code == kDLBfloat ? "bf"
                              : type.code == kDLInt    ? "i"
+                             : type.code == kDLUInt   ? "u"
                                                       : "?";
     append("%s%s:%s%d:", length_ > 0 ? " " : "", name, code, int{type.bits});
     for (int i = 0; i < tensor.ndim && i < max_rank && tensor.shape; i++) {
@@ -146,6 +147,11 @@ void CallRecord::add_quantized(const char *prefix, const char *name, const CodeL
     static constexpr const char *kinds[] = {"plain", "zero", "min", "two_levels", "two_levels_signed"};  // of ScaleKind
     append(tensors_, sizeof(tensors_), &length_, "%s%s%s:%dbit:group%d:%s:%s", length_ > 0 ? " " : "", prefix, name,
            codes.bits, codes.group, kinds[static_cast<int>(codes.kind)], dtype_name(codes.scale_dtype));
+}
+
+void CallRecord::add_all_of(const CallRecord &other) {
+    on_device_ = on_device_ || other.on_device_;
+    append(tensors_, sizeof(tensors_), &length_, "%s%s", length_ > 0 && other.length_ > 0 ? " " : "", other.tensors_);
 }
 
 void CallRecord::end(const char *function, const halyard_context *context, halyard_status status) {

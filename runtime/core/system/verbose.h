@@ -28,6 +28,7 @@ public:
     void add(const char *name, const DLTensor &tensor);
     /** Adds a quantized matrix; `prefix` is put before its name. */
     void add_quantized(const char *prefix, const char *name, const CodeLayout &codes);
+    void add_all_of(const CallRecord &other);
     void end(const char *function, const halyard_context *context, halyard_status status);
 
 private:

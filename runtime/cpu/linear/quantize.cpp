@@ -205,13 +205,13 @@ void quantize(Checker &check, const halyard_context &context, const PackSources 
                      target);
         });
     free(of_all);
-    const char *const name = *sources.weight.name ? sources.weight.name : "weight", *const or_up =
-                                                                                        form.gated ? " or up" : "";
+    const char *const name = sources.weight.name, *const either = form.gated ? " or " : "",
+                      *const up = form.gated ? sources.up.name : "";
     if (refused.not_finite) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s%s holds NaN or Inf, which cannot be quantized", name, or_up);
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s%s%s holds NaN or Inf, which cannot be quantized", name, either, up);
     } else if (refused.too_large) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s%s holds numbers that are too large for scales in %s", name, or_up,
-                   dtype_name(form.codes.scale_dtype));
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s%s%s holds numbers that are too large for scales in %s", name, either,
+                   up, dtype_name(form.codes.scale_dtype));
     } else {
         write_header(block, form, digest);
     }
