@@ -10,7 +10,6 @@
 
 #include "core/cast.h"
 #include "core/parameters.h"
-#include "cpu/linear/gemm.h"
 
 namespace halyard {
 namespace {

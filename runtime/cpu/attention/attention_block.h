@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/row_iterator.h"
-#include "cpu/linear/gemm.h"
+#include "cpu/linear/blocked_rows.h"
 #include "cpu/linear/microkernels.h"
 #include "cpu/linear/panels.h"
 #include "layout/kv.h"

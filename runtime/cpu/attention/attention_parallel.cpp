@@ -19,7 +19,7 @@
 #include "cpu/attention/kv_pack.h"
 #include "cpu/attention/rope.h"
 #include "cpu/backend.h"
-#include "cpu/linear/gemm.h"
+#include "cpu/linear/gemm_plan.h"
 #include "cpu/ops/norm_rows.h"
 
 namespace halyard {
