@@ -119,7 +119,10 @@ public:
         return dx;
     }
 
-    void append_to(Parameters<T> &all) { all.insert(all.end(), {&weight, &bias}); }
+    void append_to(Parameters<T> &all) {
+        all.push_back(&weight);
+        all.push_back(&bias);
+    }
 
     Parameter<T> weight, bias;
 
