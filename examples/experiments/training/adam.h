@@ -24,17 +24,15 @@ public:
         const T rate = static_cast<T>(learning_rate / (1 - std::pow(beta1, steps_)));
         const T scale = static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, steps_)));
         for (std::size_t i = 0; i < moments_.size(); i++) {
-            T *m = moments_[i].mean.data(), *v = moments_[i].square.data(),
-              *value = parameters_[i]->value.values.data();
-            const T *gradient = parameters_[i]->gradient.values.data();
-            parallel_ranges(static_cast<std::int64_t>(moments_[i].mean.size()), 1 << 14,
-                            [=](std::int64_t begin, std::int64_t end) {
-                                for (std::int64_t j = begin; j < end; j++) {
-                                    m[j] += static_cast<T>(1 - beta1) * (gradient[j] - m[j]);
-                                    v[j] += static_cast<T>(1 - beta2) * (gradient[j] * gradient[j] - v[j]);
-                                    value[j] -= rate * m[j] / (std::sqrt(v[j]) * scale + eps);
-                                }
-                            });
+            std::vector<T> &m = moments_[i].mean, &v = moments_[i].square, &value = parameters_[i]->value.values;
+            const std::vector<T> &gradient = parameters_[i]->gradient.values;
+            parallel_ranges(static_cast<std::int64_t>(m.size()), 1 << 14, [&](std::size_t begin, std::size_t end) {
+                for (std::size_t j = begin; j < end; j++) {
+                    m[j] += static_cast<T>(1 - beta1) * (gradient[j] - m[j]);
+                    v[j] += static_cast<T>(1 - beta2) * (gradient[j] * gradient[j] - v[j]);
+                    value[j] -= rate * m[j] / (std::sqrt(v[j]) * scale + eps);
+                }
+            });
         }
     }
 
