@@ -171,6 +171,16 @@ private:
         return in_.rarely() ? value<halyard_isa>(1) : halyard_isa_at(in_.in(0, halyard_isa_count() - 1));
     }
     DLDataType dtype() { return in_.of(dtypes); }
+    halyard_quantization quantization() {
+        halyard_quantization q{};
+        if (in_.one_in(3)) {
+            q.bits = in_.rarely() ? in_.any<int>() % 64 : in_.of({4, 8});
+            q.group = in_.rarely() ? in_.any<int>() : in_.of({0, 16, 32, 64, 128, 256});
+            q.asymmetric = in_.one_in(2);
+            q.scale_dtype = in_.one_in(2) ? dtype() : DLDataType{};
+        }
+        return q;
+    }
     DLDevice device() {
         return in_.rarely() ? DLDevice{in_.of({kDLCUDA, kDLCPU, kDLOpenCL}), in_.in(-1, 1)} : DLDevice{};
     }
@@ -515,6 +525,7 @@ void Session::weights_create() {
     options.norm_bias = in_.one_in(5) ? call.input(Shape().with(in), type) : nullptr;
     options.norm_unit_offset = in_.one_in(8);
     options.device = device();
+    options.quantization = quantization();
     const bool plain = !options.up && !options.norm_weight && !options.norm_bias;
     const halyard_pack_options *given = plain && in_.one_in(4) ? nullptr : &options;
     if (!call.may_be_made()) {
@@ -1060,6 +1071,7 @@ void Session::block_create() {
         w.ffn_post_norm_bias = vector(hidden);
     }
     w.device = device();
+    w.quantization = quantization();
     if (call.may_be_made()) {
         destroy(block);
         make("halyard_block_create", call, block, [&](halyard_block **made) {
@@ -1128,6 +1140,7 @@ void Session::stack_create() {
     w.norm = in_.one_in(3) ? call.input(Shape().with(16), dtype()) : nullptr;
     w.norm_bias = in_.one_in(8) ? call.input(Shape().with(16), dtype()) : nullptr;
     w.lm_head = in_.one_in(3) ? call.input(table, dtype()) : nullptr;
+    w.quantization = quantization();
     const halyard_block *blocks[places];
     const int count = in_.in(1, places);
     for (int i = 0; i < count; i++) {
