@@ -206,8 +206,8 @@ halyard_weights *weights_of_block(Checker &check, const char *name, const char *
         handle->mapped_bytes = form.geometry.bytes;
     }
     if (!handle || !block) {
-        free(handle);
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for %s", handle ? "weights in the form of today" : "a handle");
+        free(handle);
         return nullptr;
     }
     view_block(*handle, block, form);
