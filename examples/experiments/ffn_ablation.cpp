@@ -3,11 +3,15 @@
 // Runs of a seed share the data, their order, and all weights at the start but those of the networks. No data comes twice, so that the
 // loss is that of a text not seen before.
 #include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "csv.h"
 #include "experiments.h"
@@ -47,7 +51,7 @@ Size size_of(Effort effort) {
     case Effort::full:
         return {256, 8, 8, 64, 6, 500, 5, {5e-4, 1e-3, 2e-3}};
     default:
-        return {256, 8, 2, 64, 6, 500, 5, {1e-3}};
+        return {256, 8, 2, 48, 6, 500, 5, {1e-3}};
     }
 }
 
@@ -184,11 +188,26 @@ private:
     int count = 0;
 };
 
-void train(const Activation &activation, int seed, double learning_rate, const Size &size, const Source &source,
-           Csv &curve, Csv &final, Progress &progress) {
+struct Run {
+    int seed;
+    const Activation &activation;
+    double learning_rate;
+
+    // What came of it: losses along the way and, if it was not interrupted, at its end.
+    struct Point {
+        int step;
+        double loss, floor;
+    };
+    std::vector<Point> curve{};
+    bool is_complete = false;
+    double loss = 0, floor = 0, dead = 0;
+};
+
+void train(Run &run, const Size &size, const Source &source, Progress &progress) {
     constexpr int interval = 10, last_steps = 50, warm_up = 50;
-    Source::Reader reader(source, static_cast<std::uint64_t>(seed));
-    LanguageModel<float> model = make_model(activation, size, source.vocabulary(), static_cast<std::uint64_t>(seed));
+    const auto seed = static_cast<std::uint64_t>(run.seed);
+    Source::Reader reader(source, seed);
+    LanguageModel<float> model = make_model(run.activation, size, source.vocabulary(), seed);
     Adam<float> adam(model.parameters());
     Mean loss, floor, last_loss, last_floor;
     Matrix<float> dlogits;
@@ -200,21 +219,42 @@ void train(const Activation &activation, int seed, double learning_rate, const S
         loss.add(cross_entropy(model.forward(batch.ids), batch.targets, dlogits));
         floor.add(batch.floor);
         model.backward(dlogits);
-        adam.step(learning_rate * std::min(1.0, (step + 1.0) / warm_up));
+        adam.step(run.learning_rate * std::min(1.0, (step + 1.0) / warm_up));
         if ((step + 1) % interval == 0) {
             const double mean_loss = loss.take(), mean_floor = floor.take();
-            curve.line(activation.name, seed, learning_rate, step + 1, mean_loss, mean_floor);
+            run.curve.push_back({step + 1, mean_loss, mean_floor});
             if (step >= size.steps - last_steps) {
                 last_loss.add(mean_loss);
                 last_floor.add(mean_floor);
             }
         }
-        progress.done(1, std::string("language model with ") + activation.name + ", seed " + std::to_string(seed + 1));
+        progress.done(1, std::string("language model with ") + run.activation.name + ", seed " +
+                             std::to_string(run.seed + 1));
     }
     model.forward(next_batch(reader, size).ids);
-    const bool can_die = activation.function == Function::relu;
-    final.line(activation.name, seed, learning_rate, last_loss.take(), last_floor.take(),
-               can_die ? dead_share(model) : std::numeric_limits<double>::quiet_NaN());
+    const bool can_die = run.activation.function == Function::relu;
+    run.loss = last_loss.take();
+    run.floor = last_floor.take();
+    run.dead = can_die ? dead_share(model) : std::numeric_limits<double>::quiet_NaN();
+    run.is_complete = true;
+}
+
+/** Several runs side by side, of one thread each: they need not wait for each other, as loops of one run do. */
+void train_all(std::vector<Run> &runs, int threads, const Size &size, const Source &source, Progress &progress) {
+    set_threads(1);
+    std::atomic<std::size_t> next{0};
+    std::vector<std::future<void>> workers;
+    for (int i = 0; i < (threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency())); i++) {
+        workers.push_back(std::async(std::launch::async, [&] {
+            for (std::size_t run; (run = next++) < runs.size();) {
+                train(runs[run], size, source, progress);
+            }
+        }));
+    }
+    for (std::future<void> &worker : workers) {
+        worker.get();
+    }
+    set_threads(threads);
 }
 
 }  // namespace
@@ -252,11 +292,21 @@ void ffn_ablation(const std::filesystem::path &directory, const AblationOptions 
     Csv curve(directory / "ablation.csv", {"activation", "seed", "learning_rate", "step", "loss", "floor"});
     Csv final(directory / "ablation_final.csv", {"activation", "seed", "learning_rate", "loss", "floor", "dead_share"});
     Progress progress(static_cast<double>(chosen.size() * size.learning_rates.size()) * size.seeds * size.steps);
+    std::vector<Run> runs;
     for (int seed = 0; seed < size.seeds; seed++) {
         for (const Activation &activation : chosen) {
             for (const double learning_rate : size.learning_rates) {
-                train(activation, seed, learning_rate, size, source, curve, final, progress);
+                runs.push_back({seed, activation, learning_rate});
             }
+        }
+    }
+    train_all(runs, options.training.threads, size, source, progress);
+    for (const Run &run : runs) {
+        for (const Run::Point &point : run.curve) {
+            curve.line(run.activation.name, run.seed, run.learning_rate, point.step, point.loss, point.floor);
+        }
+        if (run.is_complete) {
+            final.line(run.activation.name, run.seed, run.learning_rate, run.loss, run.floor, run.dead);
         }
     }
     curve.close();

@@ -29,7 +29,14 @@ public:
         }
     }
 
+    /** Of one thread at a time; of any number where the pool has no threads of its own. */
     void run(std::int64_t count, const Work &work) {
+        if (threads_.empty()) {
+            for (std::int64_t i = 0; i < count; i++) {
+                work(i);
+            }
+            return;
+        }
         begin(count, &work);
         take(work);
         while (busy_ > 0) {

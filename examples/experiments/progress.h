@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <mutex>
 #include <string>
 
 namespace experiments {
@@ -26,6 +27,7 @@ public:
 
     /** Says what is done and how long the rest takes: in a terminal in one line, else now and then. */
     void done(double work, const std::string &what) {
+        const std::lock_guard<std::mutex> lock(mutex);
         so_far += work;
         const double now = seconds_since(begin), left = so_far > 0 ? now * (total - so_far) / so_far : 0;
         if (seconds_since(last) >= (to_terminal ? 0.5 : 20) && so_far < total) {
@@ -59,6 +61,7 @@ private:
 
     const bool to_terminal = isatty(STDERR_FILENO) != 0;
     const double total;
+    std::mutex mutex;  // of several threads that say what they have done
     double so_far = 0;
     const Clock::time_point begin = Clock::now();
     Clock::time_point last = begin;

@@ -11,11 +11,6 @@
 namespace experiments::training {
 namespace {
 
-std::unique_ptr<Pool> &pool() {
-    static std::unique_ptr<Pool> made;
-    return made;
-}
-
 /** Its calls run on the pool too: two sets of threads would disturb each other. */
 halyard::Context &context() {
     static halyard::Context made = [] {
@@ -25,6 +20,11 @@ halyard::Context &context() {
         });
         return on_pool;
     }();
+    return made;
+}
+
+std::unique_ptr<Pool> &pool() {
+    static auto made = std::make_unique<Pool>(context().num_threads());
     return made;
 }
 
@@ -88,13 +88,10 @@ double slope_of(Function function, double x) {
 
 void set_threads(int count) {
     context().set_num_threads(count);
-    pool().reset();
+    pool() = std::make_unique<Pool>(context().num_threads());
 }
 
 void parallel_for(std::int64_t count, const std::function<void(std::int64_t)> &work) {
-    if (!pool()) {
-        pool() = std::make_unique<Pool>(context().num_threads());
-    }
     pool()->run(count, work);
 }
 
