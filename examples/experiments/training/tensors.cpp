@@ -39,7 +39,7 @@ Matrix<float> packed_product(const Matrix<float> &a, const Matrix<float> &b, hal
     halyard::PackOptions options;
     options.layout = layout;
     // Memory that is given back is cleared when it is got again, which takes as long as packing.
-    static std::vector<char> memory;
+    thread_local std::vector<char> memory;
     constexpr std::size_t alignment = 64;
     const std::size_t bytes = static_cast<std::size_t>(halyard::Weights::packed_bytes(view(b), options));
     memory.resize(std::max(memory.size(), bytes + alignment));
