@@ -332,7 +332,7 @@ void write_norms(const std::filesystem::path &directory, const ActivationNormOpt
     csv.close();
 }
 
-/** Of Pre-norm blocks and of those without norms: the input and the sum of what all sublayers before put out, and how far
+/** Pre-norm blocks and those without norms have: the input and the sum of what all sublayers before put out, and how far
  *  the stream of the blocks is from it. */
 void write_sums(const std::filesystem::path &directory, const Draw &draw) {
     Csv csv(directory / "activation_sums.csv",

@@ -118,7 +118,7 @@ void lesson_layer_norm(Operands &o) {
             of_each(o, [&](std::size_t i) { o.y.store(i, o.y.load(i) + o.bias.load(i)); })});
 }
 
-/** The same lesson's: mean of squares, root, divide, gain. */
+/** That lesson counts: mean of squares, root, divide, gain. */
 void lesson_rms_norm(Operands &o) {
     const Counted zero = o.x.constant(0);
     Counted mean_square = zero, root = zero;

@@ -29,7 +29,7 @@ public:
         }
     }
 
-    /** Of one thread at a time; of any number where the pool has no threads of its own. */
+    /** One thread at a time may call it; any number where the pool has no threads of its own. */
     void run(std::int64_t count, const Work &work) {
         if (threads_.empty()) {
             for (std::int64_t i = 0; i < count; i++) {

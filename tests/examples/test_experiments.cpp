@@ -138,7 +138,7 @@ Norms norms_of(const std::vector<Line> &lines, const std::string &column = "norm
     return norms;
 }
 
-/** Those of one kind, seed by seed. */
+/** Picks those of one kind, seed by seed. */
 std::vector<std::vector<double>> of_kind(const Norms &norms, const std::string &form, const std::string &variance,
                                          const std::string &kind) {
     std::vector<std::vector<double>> seeds;

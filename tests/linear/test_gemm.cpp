@@ -330,7 +330,7 @@ TEST_P(Gemm, GivesTheGradientOfAnInputFromTheLayersOwnPanelsAndFromASecondPack) 
     }
 }
 
-// Of a gated layer the k order is that of its panels: 16 outputs of the gate and 16 of up in turn.
+// A gated layer has its k order from its panels: 16 outputs of the gate and 16 of up in turn.
 TEST_P(Gemm, GivesTheGradientOfAnInputOfAGatedLayer) {
     const auto [tokens, outputs, inputs] = GetParam();
     const Matrix of_gate = waves(tokens, outputs, 0.7f), of_up = waves(tokens, outputs, 0.9f);

@@ -13,7 +13,7 @@ struct FloatMatrix {
     int64_t rows, columns, pitch;
 };
 
-/** Of the panels of a right operand with so many inputs and columns. */
+/** What the panels of a right operand with so many inputs and columns take. */
 inline int64_t activation_panel_floats(int64_t inputs, int64_t columns) {
     return (columns + panel_width - 1) / panel_width * panel_width * inputs;
 }

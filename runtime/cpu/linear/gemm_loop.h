@@ -80,7 +80,7 @@ public:
     }
 
 private:
-    /** Of panels [begin, end): a whole row of tiles, with 0 where the given matrix has nothing. */
+    /** Sets the sums of panels [begin, end), of whole tiles: 0 where the given matrix has nothing. */
     void load_start(int64_t begin, int64_t end) {
         const int64_t first = begin * panel_width, width = (end - begin) * panel_width;
         const int64_t given = std::max<int64_t>(0, std::min(width, start_.columns - first));

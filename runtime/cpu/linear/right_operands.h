@@ -102,7 +102,7 @@ protected:
         return {matrix_.panels,      matrix_.inputs,     matrix_.gated, panel_bytes(), x,
                 tile_kind(x, false), tile_kind(x, true), of_kernels};
     }
-    /** Of inputs as they are stored. */
+    /** What so many inputs of a panel take as they are stored. */
     int64_t bytes_of(int inputs) const { return inputs * panel_width * size_of(dtype()); }
 
 private:
