@@ -38,8 +38,8 @@ halyard_operation( linear  NEEDS cast f32
                    SOURCES api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp api/weights_pack_codes.cpp
                            core/calls/pack.cpp core/code_formats.cpp core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp
                            cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
-                           cpu/linear/microkernels.cpp cpu/linear/pack.cpp cpu/linear/pack_codes.cpp cpu/linear/quantize.cpp
-                           cpu/linear/repack.cpp )
+                           cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
+                           cpu/linear/packing/quantize.cpp cpu/linear/packing/repack.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm
                    KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
 
@@ -51,7 +51,9 @@ halyard_operation( kv_cache  NEEDS cast f32
                    SOURCES api/kv_cache.cpp core/handles/kv_cache.cpp cpu/attention/kv_cache.cpp cpu/attention/kv_pack.cpp )
 halyard_operation( attention  NEEDS linear rms_norm layer_norm rope kv_cache
                    KERNELS "attention_(softmax|softcap|merge|finish)"  FUNCTIONS "attention(_cached)?"
-                   SOURCES api/attention.cpp cpu/attention/attention_block.cpp cpu/attention/attention_parallel.cpp )
+                   SOURCES api/attention.cpp cpu/attention/attention.cpp cpu/attention/attention_block.cpp
+                           cpu/attention/attention_plan.cpp cpu/attention/attention_products.cpp cpu/attention/hidden_values.cpp
+                           cpu/attention/key_packer.cpp cpu/attention/query_rows.cpp cpu/attention/row_tiles.cpp )
 
 set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/param_vectors.cpp
                    core/handles/shared_rope.cpp cpu/ops/embedding.cpp)

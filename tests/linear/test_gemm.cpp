@@ -203,22 +203,22 @@ public:
     class Reader {
     public:
         Reader(const ComputedPanels &, const GemmPlan &plan, float *scratch)
-            : made_(scratch), matmul_(plan, DType::f32) {}
-        void multiply(const TileCall &call) {
+            : made_(scratch), product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+        void multiply(int64_t first_panel, int64_t first_input, const TileCall &call) {
             for (int64_t panel = 0; panel < call.panels; panel++) {
                 for (int64_t k = 0; k < call.depth; k++) {
                     for (int64_t column = 0; column < panel_width; column++) {
                         made_[(panel * k_block + k) * panel_width + column] =
-                            element_at(call.k + k, (call.panel + panel) * panel_width + column);
+                            element_at(first_input + k, (first_panel + panel) * panel_width + column);
                     }
                 }
             }
-            matmul_(call, widened_block(made_));
+            product_(call, widened_block(made_));
         }
 
     private:
         float *const made_;
-        MatmulCall matmul_;
+        MatmulCall product_;
     };
 
 private:

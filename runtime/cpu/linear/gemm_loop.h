@@ -94,11 +94,7 @@ private:
 
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const Tiling &tiling = plan_.tiling;
-        sum_.set_data(sums);
-        sum_.set_dim(0, panel_width, 1);
-        sum_.set_dim(1, panels, panel_width);
-        sum_.set_dim(2, tiling.tile_rows, plan_.sums_pitch());
-        sum_.set_dim(3, tiling.tiles, tiling.tile_rows * plan_.sums_pitch());
+        describe_sums(sum_, sums, panels, tiling.tile_rows, tiling.tiles, plan_.sums_pitch());
         const int64_t interval_bytes = right_.interval_bytes(plan_.prefetch4);
         int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
         if (tiling.tiles == 1 && !is_amx(plan_.isa, x_.form)) {
@@ -107,12 +103,13 @@ private:
         }
         next_.set_data(after);
         next_.set_dim(1, panels, right_.panel_bytes() <= INT32_MAX / max_group_panels ? right_.panel_bytes() : 0);
-        reader_.multiply({.panel = panel,
+        reader_.multiply(panel, k,
+                         {.x = x_.at(0, k / k_block),
+                          .x_row_bytes = x_.row_bytes(),
+                          .tile_rows = tiling.tile_rows,
+                          .tiles = tiling.tiles,
                           .panels = panels,
-                          .k = k,
                           .depth = std::min(plan_.depth, plan_.inputs - k),
-                          .x = x_,
-                          .tiling = tiling,
                           .next = next_,
                           .next_step = step,
                           .first = k == 0 && !start_.data,

@@ -10,7 +10,7 @@
 //     static constexpr int64_t scratch_floats;                that a reader needs
 //     class Reader {                                          of one thread
 //         Reader(const Form &, const GemmPlan &, float *scratch);
-//         void multiply(const TileCall &);                    by the form's microkernel
+//         void multiply(panel, k, const TileCall &);          by the form's microkernel
 //     };
 //
 // and nothing else knows how its numbers are stored.
@@ -20,56 +20,9 @@
 #include "cpu/linear/blocked_rows.h"
 #include "cpu/linear/codes.h"
 #include "cpu/linear/gemm_plan.h"
-#include "cpu/linear/panels.h"
+#include "cpu/linear/tile_call.h"
 
 namespace halyard {
-
-/** A k block of some panels, for all tiles of rows: one call of a microkernel. */
-struct TileCall {
-    int64_t panel, panels, k, depth;
-    const BlockedRows &x;
-    const Tiling &tiling;
-    const Buffer<2> &next;  // what is prefetched meanwhile
-    int32_t next_step;
-    bool first;  // the sums hold nothing yet
-    const Buffer<4, float> &sum;
-
-    /** `steps`: words of a row, a float or a pair each. */
-    template<typename Buffer>
-    void describe_x(Buffer &buffer, int64_t steps) const {
-        const int64_t pitch = x.row_bytes() / 4;
-        buffer.set_dim(0, steps, 1);
-        buffer.set_dim(1, tiling.tile_rows, pitch);
-        buffer.set_dim(2, tiling.tiles, tiling.tile_rows * pitch);
-    }
-};
-
-/** The kernels of rows in f32, and of panels in f32 or 16 bits, which they widen. */
-class MatmulCall {
-public:
-    MatmulCall(const GemmPlan &plan, DType dtype)
-        : kernel_(kernel_function(TileKernels::kernel(plan.prefetch4, plan.tiling.tile_rows), dtype, plan.isa)) {}
-
-    void operator()(const TileCall &call, const Panels &w) {
-        x_.set_data(call.x.floats_at(0, call.k / k_block));
-        call.describe_x(x_, call.depth);
-        w_.set_data(w.data);
-        w.describe(w_, call.depth, call.panels);
-        kernel_({.x = x_,
-                 .w = w_,
-                 .so_far = call.sum,
-                 .first = call.first,
-                 .depth = static_cast<int32_t>(call.depth),
-                 .next = call.next,
-                 .next_step = call.next_step,
-                 .sum = call.sum});
-    }
-
-private:
-    const KernelCall<arguments::Matmul> kernel_;
-    Buffer<3, float> x_;
-    Buffer<3> w_;
-};
 
 // ---- Numbers of f32, f16 or bf16 ----
 
@@ -119,12 +72,13 @@ public:
     static constexpr int64_t scratch_floats = 0;
     class Reader {
     public:
-        Reader(const PackedPanels &form, const GemmPlan &plan, float *) : form_(form), matmul_(plan, form.dtype()) {}
-        void multiply(const TileCall &call) { matmul_(call, form_.at(call.panel, call.k)); }
+        Reader(const PackedPanels &form, const GemmPlan &plan, float *)
+            : form_(form), product_(plan.isa, form.dtype(), plan.prefetch4, plan.tiling.tile_rows) {}
+        void multiply(int64_t panel, int64_t k, const TileCall &call) { product_(call, form_.at(panel, k)); }
 
     private:
         const PackedPanels &form_;
-        MatmulCall matmul_;
+        MatmulCall product_;
     };
 };
 
@@ -139,32 +93,12 @@ public:
     class Reader {
     public:
         Reader(const PackedPairs &form, const GemmPlan &plan, float *)
-            : form_(form),
-              kernel_(kernel_function(is_amx(plan.isa, XForm::pairs)
-                                          ? kernels::matmul_tiles
-                                          : TileKernels::pairs_kernel(plan.prefetch4, plan.tiling.tile_rows),
-                                      form.dtype(), plan.isa)) {}
-        void multiply(const TileCall &call) {
-            const int64_t pairs = (call.depth + 1) / 2;
-            const Panels w = form_.at(call.panel, call.k);
-            x_.set_data(call.x.at(0, call.k / k_block));
-            call.describe_x(x_, pairs);
-            w_.set_data(w.data);
-            w.describe(w_, call.depth, call.panels);
-            kernel_({.x = x_,
-                     .w = w_,
-                     .so_far = call.sum,
-                     .first = call.first,
-                     .depth = static_cast<int32_t>(pairs),
-                     .next = call.next,
-                     .next_step = call.next_step,
-                     .sum = call.sum});
-        }
+            : form_(form), product_(plan.isa, form.dtype(), plan.prefetch4, plan.tiling.tile_rows) {}
+        void multiply(int64_t panel, int64_t k, const TileCall &call) { product_(call, form_.at(panel, k)); }
 
     private:
         const PackedPairs &form_;
-        const KernelCall<arguments::MatmulPairs> kernel_;
-        Buffer<3> x_, w_;
+        PairsCall product_;
     };
 };
 
@@ -185,17 +119,18 @@ public:
     class Reader {
     public:
         Reader(const WidenedPanels &form, const GemmPlan &plan, float *scratch)
-            : form_(form), isa_(plan.isa), wide_(widened_block(scratch)), matmul_(plan, DType::f32) {}
-        void multiply(const TileCall &call) {
-            widen_panels(isa_, form_.at(call.panel, call.k), wide_, call.depth, call.panels);
-            matmul_(call, wide_);
+            : form_(form), isa_(plan.isa), wide_(widened_block(scratch)),
+              product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+        void multiply(int64_t panel, int64_t k, const TileCall &call) {
+            widen_panels(isa_, form_.at(panel, k), wide_, call.depth, call.panels);
+            product_(call, wide_);
         }
 
     private:
         const WidenedPanels &form_;
         const halyard_isa isa_;
         const Panels wide_;
-        MatmulCall matmul_;
+        MatmulCall product_;
     };
 };
 
@@ -249,11 +184,11 @@ public:
             : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
               kernel_(kernel_function(TileKernels::code_kernel(form.layout(), plan.tiling.tile_rows), DType::f32,
                                       plan.isa)) {}
-        void multiply(const TileCall &call) {
-            const CodePanels panels = form_.at(call.panel, call.panels, call.k);
+        void multiply(int64_t panel, int64_t k, const TileCall &call) {
+            const CodePanels panels = form_.at(panel, call.panels, k);
             codes_.expand(panels, expanded_, scales_);
             panels.describe(w_);
-            x_.set_data(call.x.floats_at(0, call.k / k_block));
+            x_.set_data(reinterpret_cast<const float *>(call.x));
             call.describe_x(x_, call.depth);
             kernel_({.x = x_,
                      .w = w_,
@@ -290,19 +225,19 @@ public:
     public:
         Reader(const WidenedCodes &form, const GemmPlan &plan, float *scratch)
             : form_(form), codes_(form.layout(), plan.isa), wide_(scratch), expanded_(scratch + widened_floats_of_tile),
-              matmul_(plan, DType::f32) {}
-        void multiply(const TileCall &call) {
-            const CodePanels panels = form_.at(call.panel, call.panels, call.k);
+              product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+        void multiply(int64_t panel, int64_t k, const TileCall &call) {
+            const CodePanels panels = form_.at(panel, call.panels, k);
             codes_.expand(panels, expanded_, scales_);
             codes_.widen(panels, scales_, wide_, k_block * panel_width);
-            matmul_(call, widened_block(wide_));
+            product_(call, widened_block(wide_));
         }
 
     private:
         const WidenedCodes &form_;
         const CodeKernels codes_;
         float *const wide_, *const expanded_;
-        MatmulCall matmul_;
+        MatmulCall product_;
         Buffer<4, float> scales_;
     };
 };

@@ -38,11 +38,11 @@ public:
     public:
         Reader(const TransposedPanels &form, const GemmPlan &plan, float *scratch)
             : form_(form), isa_(plan.isa), block_(scratch), tile_(scratch + widened_floats_of_tile),
-              matmul_(plan, DType::f32) {}
+              product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
 
-        void multiply(const TileCall &call) {
+        void multiply(int64_t first_panel, int64_t first_input, const TileCall &call) {
             for (int64_t panel = 0; panel < call.panels; panel++) {
-                const int64_t first = (call.panel + panel) * panel_width;
+                const int64_t first = (first_panel + panel) * panel_width;
                 const int64_t inputs = std::min<int64_t>(panel_width, form_.matrix_.inputs - first);
                 float *const of_panel = block_ + panel * k_block * panel_width;
                 for (int64_t k = 0; k < call.depth; k += panel_width) {
@@ -50,11 +50,11 @@ public:
                     if (inputs < panel_width) {
                         std::fill_n(to, panel_width * panel_width, 0.0f);
                     }
-                    transpose_tile(tile((call.k + k) / panel_width, first, inputs), panel_width, inputs, panel_width,
-                                   to, panel_width);
+                    transpose_tile(tile((first_input + k) / panel_width, first, inputs), panel_width, inputs,
+                                   panel_width, to, panel_width);
                 }
             }
-            matmul_(call, widened_block(block_));
+            product_(call, widened_block(block_));
         }
 
     private:
@@ -71,7 +71,7 @@ public:
         const TransposedPanels &form_;
         const halyard_isa isa_;
         float *const block_, *const tile_;
-        MatmulCall matmul_;
+        MatmulCall product_;
     };
 
 private:

@@ -8,7 +8,7 @@
 //
 // All in f32; w / d is w times the rounded 1 / d; halves are rounded away from 0. d is stored rounded to the scales' dtype, which
 // codes do not see. A d below 2^-126 in magnitude counts as 0, and so does w / d then.
-#include "cpu/linear/quantize.h"
+#include "cpu/linear/packing/quantize.h"
 
 #include <atomic>
 #include <cmath>
@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "core/cast.h"
-#include "cpu/linear/pack_codes.h"
+#include "cpu/linear/packing/pack_codes.h"
 
 namespace halyard {
 namespace {

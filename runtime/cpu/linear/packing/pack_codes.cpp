@@ -1,5 +1,5 @@
 // What follows from the codes and scales of a panel.
-#include "cpu/linear/pack_codes.h"
+#include "cpu/linear/packing/pack_codes.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -14,8 +14,8 @@
 #include "core/row_iterator.h"
 #include "core/system/huge_pages.h"
 #include "cpu/backend.h"
-#include "cpu/linear/quantize.h"
-#include "cpu/linear/repack.h"
+#include "cpu/linear/packing/quantize.h"
+#include "cpu/linear/packing/repack.h"
 #include "layout/pack.h"
 
 namespace halyard {

@@ -1,6 +1,6 @@
 // Blocks of quantized weights: everything about them but the codes and scales themselves, which their source gives.
-#ifndef HALYARD_RUNTIME_CPU_LINEAR_PACK_CODES_H
-#define HALYARD_RUNTIME_CPU_LINEAR_PACK_CODES_H
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_PACKING_PACK_CODES_H
+#define HALYARD_RUNTIME_CPU_LINEAR_PACKING_PACK_CODES_H
 
 #include <atomic>
 

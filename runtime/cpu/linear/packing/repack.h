@@ -1,6 +1,6 @@
 // Codes and scales of a matrix that has them already.
-#ifndef HALYARD_RUNTIME_CPU_LINEAR_REPACK_H
-#define HALYARD_RUNTIME_CPU_LINEAR_REPACK_H
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_PACKING_REPACK_H
+#define HALYARD_RUNTIME_CPU_LINEAR_PACKING_REPACK_H
 
 #include "core/calls/pack.h"
 

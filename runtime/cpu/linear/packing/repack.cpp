@@ -1,7 +1,7 @@
 // From codes in the order of a file (core/code_formats.h) to panels: no number changes but for an offset that makes codes unsigned.
-#include "cpu/linear/repack.h"
+#include "cpu/linear/packing/repack.h"
 
-#include "cpu/linear/pack_codes.h"
+#include "cpu/linear/packing/pack_codes.h"
 
 namespace halyard {
 namespace {

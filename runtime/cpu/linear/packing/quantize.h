@@ -1,6 +1,6 @@
 // Codes and scales of a matrix that is quantized when it is packed.
-#ifndef HALYARD_RUNTIME_CPU_LINEAR_QUANTIZE_H
-#define HALYARD_RUNTIME_CPU_LINEAR_QUANTIZE_H
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_PACKING_QUANTIZE_H
+#define HALYARD_RUNTIME_CPU_LINEAR_PACKING_QUANTIZE_H
 
 #include "core/calls/pack.h"
 

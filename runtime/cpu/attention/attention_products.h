@@ -1,0 +1,97 @@
+// The GEMMs of attention: tiles of rows by panels of keys or values, with the kernels of halyard_linear.
+#ifndef HALYARD_RUNTIME_CPU_ATTENTION_ATTENTION_PRODUCTS_H
+#define HALYARD_RUNTIME_CPU_ATTENTION_ATTENTION_PRODUCTS_H
+
+#include <optional>
+
+#include "cpu/attention/row_tiles.h"
+#include "cpu/linear/blocked_rows.h"
+#include "cpu/linear/tile_call.h"
+
+namespace halyard {
+
+/** Rows by panels of the form and dtype it was made for. */
+class TileProduct {
+public:
+    TileProduct(halyard_isa isa, XForm form, DType panels, bool prefetch4, int tile_rows) : tile_rows_(tile_rows) {
+        if (form == XForm::pairs) {
+            pairs_.emplace(isa, panels, prefetch4, tile_rows);
+        } else {
+            matmul_.emplace(isa, panels, prefetch4, tile_rows);
+        }
+    }
+
+    /** What is prefetched into the cache meanwhile: with each prefetch `step` bytes of every panel. */
+    struct Prefetch {
+        const char *data;
+        int64_t panel_bytes;
+        int64_t step;
+    };
+
+    /** sums = x w for tiles of rows from `row` on, over `inputs` inputs from `first` on. `w`: from that input on. */
+    void operator()(const BlockedRows &x, int64_t row, int64_t first, int64_t tiles, const Panels &w, int64_t panels,
+                    int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch) {
+        describe_sums(sums_, sums, panels, tile_rows_, tiles, sums_pitch);
+        next_.set_data(prefetch.data ? prefetch.data : w.data);
+        next_.set_dim(1, panels, prefetch.panel_bytes);
+        const TileCall call = {.x = x.at(row, 0) + (pairs_ ? first / 2 : first) * 4,
+                               .x_row_bytes = x.row_bytes(),
+                               .tile_rows = tile_rows_,
+                               .tiles = tiles,
+                               .panels = panels,
+                               .depth = inputs,
+                               .next = next_,
+                               .next_step = static_cast<int32_t>(prefetch.step),
+                               .first = true,
+                               .sum = sums_};
+        if (pairs_) {
+            (*pairs_)(call, w);
+        } else {
+            (*matmul_)(call, w);
+        }
+    }
+
+private:
+    const int tile_rows_;
+    std::optional<MatmulCall> matmul_;
+    std::optional<PairsCall> pairs_;
+    Buffer<4, float> sums_;
+    Buffer<2> next_;
+};
+
+/** Keys or values of a block in f32, for which `memory` has room. */
+inline Panels widened_part(halyard_isa isa, const Panels &matrix, int64_t panel, int64_t panels, int64_t input,
+                           int64_t inputs, float *memory) {
+    const Panels in_f32 = {reinterpret_cast<const char *>(memory), DType::f32,
+                           matrix.stride / size_of(matrix.dtype) * size_of(DType::f32)};
+    widen_panels(isa, matrix.from(panel, input), in_f32.from(panel, input), inputs, panels);
+    return in_f32;
+}
+
+/** Both products of one query block. */
+class AttentionProducts {
+public:
+    explicit AttentionProducts(const RowTiles &tiles) : tiles_(tiles) {}
+
+    /** Takes the kernels for the tiles. */
+    void begin() {
+        product_.emplace(tiles_.isa, tiles_.form, tiles_.multiplied(), tiles_.prefetch4(), tiles_.tile_rows());
+    }
+
+    /** scores[row][key] = query . key, of the keys that tiles see. `next` is read after. */
+    void scores(const BlockedRows &queries, const Panels &keys, const Panels &next, float *scores);
+    /** values[row] = sum of weight value over the keys that the row's tile sees. `next` is read after. */
+    void weigh(const BlockedRows &weights, const Panels &values, const Panels &next, float *into);
+
+private:
+    int64_t panels_at_once(int64_t panels) const;
+    TileProduct::Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;
+    TileProduct::Prefetch prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const;
+
+    const RowTiles &tiles_;
+    std::optional<TileProduct> product_;
+};
+
+}  // namespace halyard
+
+#endif
