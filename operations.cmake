@@ -50,7 +50,7 @@ halyard_operation( kv_cache  NEEDS cast f32
                    KERNELS "kv_.*"  FUNCTIONS "kv_cache_.*"
                    SOURCES api/kv_cache.cpp core/handles/kv_cache.cpp cpu/attention/kv_cache.cpp cpu/attention/kv_pack.cpp )
 halyard_operation( attention  NEEDS linear rms_norm layer_norm rope kv_cache
-                   KERNELS "attention_(softmax|softcap|merge|finish)"  FUNCTIONS "attention(_cached)?"
+                   KERNELS "attention_(softmax|softcap|merge|finish|log_sum_exp)"  FUNCTIONS "attention(_cached)?"
                    SOURCES api/attention.cpp cpu/attention/attention.cpp cpu/attention/attention_block.cpp
                            cpu/attention/attention_plan.cpp cpu/attention/attention_products.cpp cpu/attention/hidden_values.cpp
                            cpu/attention/key_packer.cpp cpu/attention/query_rows.cpp cpu/attention/row_tiles.cpp )

@@ -13,6 +13,7 @@ halyard_generators( attention_block_weights  attention    attention_block_weight
 halyard_generators( attention_combine        attention    attention_merge )
 halyard_generators( attention_finish         attention    attention_finish )
 halyard_generators( attention_join           attention    attention_join )
+halyard_generators( attention_log_sum_exp    attention    attention_log_sum_exp )
 halyard_generators( attention_softcap        attention    attention_softcap )
 halyard_generators( attention_softmax        attention    attention_softmax )
 halyard_generators( attention_split          attention    attention_split )

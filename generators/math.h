@@ -70,6 +70,24 @@ public:
     /** The same for x <= 0, or NaN, alone. */
     Expr exp_not_above_one(Expr v) const { return exp_in_range(at_least(v, -105.0f)); }
 
+    /** ln x. Error 0.9. x = m·2^n with √½ <= m < √2, f = m - 1, and ln x = n·ln 2 + f - f²/2 + f³P(f). Denormal x are scaled
+     * first. log(0) = -inf, log(inf) = inf; NaN below 0. */
+    Expr log(Expr v) const {
+        const Expr least_m = u32(0x3f3504f3u);  // √½
+        Expr small = v < 0x1p-126f;
+        Expr distance = bits(Halide::select(small, v * 0x1p24f, v)) - least_m;
+        Expr n = Halide::cast<float>(Halide::reinterpret<int32_t>(distance) >> 23) - Halide::select(small, 24.0f, 0.0f);
+        Expr f = float_of((distance & u32(0x7fffffu)) + least_m) - 1.0f;
+        Expr r = fma(f,
+                     polynomial(f, {0.333333313f, -0.250008196f, 0.200012416f, -0.166234091f, 0.142015815f,
+                                    -0.131596133f, 0.127621993f, -0.0763639957f}),
+                     -0.5f);
+        Expr result = fma(n, ln2_hi, f + fma(f * f, r, n * ln2_lo));
+        const Expr infinity = float_of(u32(0x7f800000u));
+        return Halide::select(v > 0.0f && v < infinity, result, v == 0.0f, float_of(u32(0xff800000u)), v < 0.0f,
+                              float_of(u32(0x7fc00000u)), v);
+    }
+
     /** σ(x) = 1/(1 + e^-x). Error 2.5. Written as u/(u + u·e^-x) with u = 2^-24, so that e^-x does not overflow before
      * the quotient has passed through all denormals. sigmoid(-inf) = 0, sigmoid(inf) = 1. */
     Expr sigmoid(Expr v) const {

@@ -57,6 +57,9 @@ Expected times(const Expected &x, double factor, double factor_error) {
     return {value, carried + unit * (std::fabs(value) + carried) + underflow};
 }
 
+/** Of the scores that a query sees, where it sees none. */
+constexpr double largest_of_none = -std::numeric_limits<double>::infinity();
+
 Expected score(const Expected &s, const AttentionRule &rule, std::size_t head_dim) {
     const double scale = rule.scale > 0 ? rule.scale : 1 / std::sqrt(static_cast<double>(head_dim));
     const double scale_error = rule.scale > 0 ? 0.0 : 2 * unit;
@@ -100,18 +103,21 @@ ExpectedRow rotated(const ExpectedRow &x, const RopeRule &rule, std::int64_t pos
 }
 
 Matrix attention(const Matrix &queries, const Matrix &keys, const Matrix &values, std::int64_t first_query,
-                 const AttentionRule &rule) {
+                 const AttentionRule &rule, ExpectedRow *log_sum_exp) {
     const auto count = static_cast<std::int64_t>(keys.size());
     const double merges = static_cast<double>((count + block - 1) / block);
     const bool narrow = rule.products != Dtype::f32;
     const double value_roundings = static_cast<double>(narrow ? product_block : block) + 2 * merges;
     Matrix result;
+    if (log_sum_exp != nullptr) {
+        log_sum_exp->assign(queries.size(), {largest_of_none, 0.0});
+    }
     for (std::size_t row = 0; row < queries.size(); row++) {
         const ExpectedRow &q = queries[row];
         const std::int64_t position = first_query + static_cast<std::int64_t>(row);
         std::vector<std::size_t> seen;
         std::vector<Expected> scores;
-        double largest = -std::numeric_limits<double>::infinity();
+        double largest = largest_of_none;
         for (std::int64_t key = 0; key < count; key++) {
             if (rule.sees(position, key)) {
                 seen.push_back(static_cast<std::size_t>(key));
@@ -144,6 +150,11 @@ Matrix attention(const Matrix &queries, const Matrix &keys, const Matrix &values
             const double exact = value[d] / sum;
             const double carried = (value_error[d] + std::fabs(exact) * sum_error) / (sum - sum_error);
             y[d] = {exact, carried + 3 * unit * (std::fabs(exact) + carried) + underflow};
+        }
+        if (log_sum_exp != nullptr && !seen.empty()) {
+            const double log_sum = std::log(sum), value = largest + log_sum;
+            const double carried = sum_error / (sum - sum_error);
+            (*log_sum_exp)[row] = {value, carried + unit * (std::fabs(value) + 2 * std::fabs(log_sum) + 2 * carried)};
         }
         result.push_back(std::move(y));
     }

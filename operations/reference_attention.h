@@ -34,9 +34,10 @@ struct RopeRule {
 /** A row of one head, rotated by the angles of its position. */
 ExpectedRow rotated(const ExpectedRow &x, const RopeRule &rule, std::int64_t position);
 
-/** One head: rows of queries, the first at position `first_query`, and of keys and values from position 0 on. */
+/** One head: rows of queries, the first at position `first_query`, and of keys and values from position 0 on. `log_sum_exp`: null, or
+ * set to the logs of the sums of exp(score), by query. */
 Matrix attention(const Matrix &queries, const Matrix &keys, const Matrix &values, std::int64_t first_query,
-                 const AttentionRule &rule);
+                 const AttentionRule &rule, ExpectedRow *log_sum_exp = nullptr);
 
 }  // namespace halyard::operations
 

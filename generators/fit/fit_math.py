@@ -117,6 +117,12 @@ def exponentials():
     show("4^f, |f| <= 1/2 (swish)", x, 4**x, 4**-x, 7, {0: 1.0})
 
 
+def logarithm():
+    x = chebyshev(np.sqrt(0.5) - 1, np.sqrt(2) - 1)
+    f = evaluate(lambda t: (mp.log1p(t) - t + t * t / 2) / t**3, x)
+    show("(log(1 + f) - f + f^2/2)/f^3 (log)", x, f, np.abs(x**3 / np.log1p(x)), 7)
+
+
 def gaussians():
     x = np.concatenate([chebyshev(0, 2.06, 150), chebyshev(2.06, 14.65, 250)])
 
@@ -178,5 +184,6 @@ def constants():
 if __name__ == "__main__":
     constants()
     exponentials()
+    logarithm()
     gaussians()
     for_16_bits()

@@ -1,6 +1,7 @@
 // Attention: the public functions.
 #include "core/calls/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -102,6 +103,34 @@ void check_overlaps(Checker &check, const AttentionCall &call) {
     }
 }
 
+/** f32, of the shape of q without its features, on processors, and apart from all else. */
+void check_log_sum_exp(Checker &check, const halyard_attention_options *options, AttentionCall &call) {
+    if (check.failed() || !options || !options->log_sum_exp) {
+        return;
+    }
+    call.log_sum_exp = check.output("log_sum_exp", options->log_sum_exp);
+    const View &q = call.q.view, &sums = call.log_sum_exp;
+    if (check.failed()) {
+        return;
+    }
+    if (sums.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "log_sum_exp is not made on CUDA devices: it must be null there");
+    } else if (sums.dtype != DType::f32) {
+        check.fail(HALYARD_UNSUPPORTED, "log_sum_exp must have dtype f32");
+    } else if (sums.rank != q.rank - 1 || !std::equal(sums.shape, sums.shape + sums.rank, q.shape)) {
+        check.fail(
+            HALYARD_INVALID_ARGUMENT, "log_sum_exp must have the shape of q without its features: [%s%lld, %lld]",
+            q.rank > 3 ? "batch, " : "", static_cast<long long>(call.q.tokens), static_cast<long long>(call.q.heads));
+    }
+    for (const View *tensor :
+         {&call.y.view, &call.q.view, &call.k.view, &call.v.view, &call.q_norm_weight, &call.k_norm_weight}) {
+        check.no_overlap(sums, *tensor, false);
+    }
+    if (call.cache) {
+        check_clear_of_cache(check, sums, *call.cache);
+    }
+}
+
 AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor *k, const DLTensor *v,
                               const halyard_attention_options *options, DLTensor *y) {
     AttentionCall call;
@@ -130,6 +159,7 @@ halyard_status halyard_attention(const halyard_context *context, const DLTensor 
     if (!check.failed()) {
         check_positions(check, call);
         check_overlaps(check, call);
+        check_log_sum_exp(check, options, call);
         call.rounded = call.k.view.dtype == call.v.view.dtype &&
                        rounds_between(context_or_default(context), call.k.view.dtype, call.q.view.dtype);
     }
@@ -150,6 +180,7 @@ halyard_status halyard_attention_cached(const halyard_context *context, const DL
         check_cache(check, call);
         check_positions(check, call);
         check_overlaps(check, call);
+        check_log_sum_exp(check, options, call);
         call.rounded = rounds_between(context_or_default(context), cache->layout.dtype, call.q.view.dtype);
     }
     CacheAppend append({cache, sequences, call.k.batch}, layer, 1);

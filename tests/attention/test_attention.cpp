@@ -22,11 +22,15 @@ const std::vector<std::int64_t> windows = {1, 2, 17, 64, 100, 511, 512, 513, 700
 void expect_right(const AttentionForm &form) {
     AttentionCase call(form);
     const Dtype products = form.k == form.v ? call.products(form.k) : Dtype::f32;
-    const Matrix expected = call.expected(products, AttentionRule().sum_roundings, products);
+    Matrix log_sum_exp;
+    const Matrix expected = call.expected(products, AttentionRule().sum_roundings, products, &log_sum_exp);
+    call.options.log_sum_exp = &call.log_sum_exp.view;
     for (const halyard_isa isa : supported_isas()) {
         const Context context(isa, static_cast<int>(isa) / 10 % 5);
         call.y.clear();
+        call.log_sum_exp.clear();
         ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+        EXPECT_TRUE(as_expected(call.log_sum_exp, log_sum_exp)) << halyard_isa_name(isa) << ": " << call.describe();
         EXPECT_TRUE(call.check(expected)) << halyard_isa_name(isa) << ": " << call.describe();
     }
 }
@@ -34,7 +38,9 @@ void expect_right(const AttentionForm &form) {
 /** The same by way of a cache that is filled in pieces of `tokens`. */
 void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tokens) {
     AttentionCase call(form);
-    const Matrix expected = call.expected(type, AttentionRule().sum_roundings, call.products(type));
+    Matrix log_sum_exp;
+    const Matrix expected = call.expected(type, AttentionRule().sum_roundings, call.products(type), &log_sum_exp);
+    call.options.log_sum_exp = &call.log_sum_exp.view;
     for (const halyard_isa isa : supported_isas()) {
         const Context context(isa, static_cast<int>(isa) / 10 % 5);
         const Cache cache = make_cache(type, form.batches(), form.kv_heads, form.head_dim, form.keys);
@@ -44,6 +50,8 @@ void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tok
             ASSERT_EQ(call.run_cached(context.get(), cache.get(), first, count, call.y), HALYARD_OK)
                 << halyard_last_error();
         }
+        EXPECT_TRUE(as_expected(call.log_sum_exp, log_sum_exp))
+            << halyard_isa_name(isa) << ", cached in " << name_of(type) << " by " << tokens << ": " << call.describe();
         EXPECT_TRUE(call.check(expected))
             << halyard_isa_name(isa) << ", cached in " << name_of(type) << " by " << tokens << ": " << call.describe();
     }
@@ -369,6 +377,13 @@ TEST(Attention, QueriesThatSeeNothingGiveZeros) {
         AttentionForm form = square(40, 2, 1, 20);
         form.causal = false;
         AttentionCase call(form);
+        call.options.log_sum_exp = &call.log_sum_exp.view;
+        const auto expect_no_sums = [&] {
+            for (const std::uint32_t bits : call.log_sum_exp.all_bits()) {
+                ASSERT_EQ(bits, 0xff800000u);
+            }
+            call.log_sum_exp.clear();
+        };
         const TokenView k(call.k, 0, 0), v(call.v, 0, 0);
         ASSERT_EQ(halyard_attention(context.get(), &call.q.view, &k.view, &v.view, &call.options, &call.y.view),
                   HALYARD_OK)
@@ -376,12 +391,14 @@ TEST(Attention, QueriesThatSeeNothingGiveZeros) {
         for (const std::uint32_t bits : call.y.all_bits()) {
             ASSERT_EQ(bits, 0u);
         }
+        expect_no_sums();
         call.q.fill([](std::int64_t, std::int64_t i) { return i == 0 ? 1.0 : 0.0; });
         call.k.fill([](std::int64_t, std::int64_t i) { return i == 0 ? -INFINITY : 0.0; });
         ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
         for (const std::uint32_t bits : call.y.all_bits()) {
             ASSERT_EQ(bits, 0u);
         }
+        expect_no_sums();
     }
 }
 

@@ -22,7 +22,7 @@ struct Spoiled {
     std::int64_t strides[4] = {};
     halyard_attention_options *options = &call.options;
 
-    Spoiled() : call(form()) {}
+    Spoiled() : call(form()) { call.options.log_sum_exp = &call.log_sum_exp.view; }
 
     static AttentionForm form() {
         AttentionForm form;
@@ -230,6 +230,22 @@ const Mistake mistakes[] = {
      }},
     {"is at a weight", "y", HALYARD_INVALID_ARGUMENT,
      [](Spoiled &s) { s.move(s.y, s.call.q_norm_weight->view, head_dim - 1); }},
+    {"in f16", "log_sum_exp", HALYARD_UNSUPPORTED,
+     [](Spoiled &s) { s.call.log_sum_exp.view.dtype = dlpack_type(Dtype::f16); }},
+    {"a head less", "log_sum_exp", HALYARD_INVALID_ARGUMENT,
+     [](Spoiled &s) { s.call.log_sum_exp.view.shape[2] = heads - 1; }},
+    {"without the batch", "log_sum_exp", HALYARD_INVALID_ARGUMENT,
+     [](Spoiled &s) {
+         s.call.log_sum_exp.view.ndim = 2;
+         s.call.log_sum_exp.view.shape++;
+     }},
+    {"every token in one place", "log_sum_exp", HALYARD_INVALID_ARGUMENT,
+     [](Spoiled &s) { s.set_strides(s.call.log_sum_exp.view, {tokens * heads, 0, 1}); }},
+    {"is y", "log_sum_exp", HALYARD_INVALID_ARGUMENT, [](Spoiled &s) { s.move(&s.call.log_sum_exp.view, *s.y, 0); }},
+    {"ends in q", "log_sum_exp", HALYARD_INVALID_ARGUMENT,
+     [](Spoiled &s) { s.move(&s.call.log_sum_exp.view, *s.q, 1 - 2 * tokens * heads); }},
+    {"is at a weight", "log_sum_exp", HALYARD_INVALID_ARGUMENT,
+     [](Spoiled &s) { s.move(&s.call.log_sum_exp.view, s.call.k_norm_weight->view, head_dim - 1); }},
 };
 
 TEST(AttentionArguments, MistakesAreRefused) {
@@ -243,7 +259,7 @@ TEST(AttentionArguments, MistakesAreRefused) {
             mistake.make(s);
             std::vector<std::vector<std::uint8_t>> before, after;
             const auto snapshot = [&](std::vector<std::vector<std::uint8_t>> &all) {
-                for (const Tensor *tensor : {&s.call.q, &s.call.k, &s.call.v, &s.call.y}) {
+                for (const Tensor *tensor : {&s.call.q, &s.call.k, &s.call.v, &s.call.y, &s.call.log_sum_exp}) {
                     all.push_back(tensor->snapshot());
                 }
             };
@@ -322,14 +338,16 @@ TEST(AttentionArguments, AnOutputInTheCachesMemory) {
     form.kv_heads = kv_heads;
     form.head_dim = head_dim;
     AttentionCase call(form);
-    for (DLTensor *tensor : {&call.q.view, &call.k.view, &call.v.view, &call.y.view}) {
+    call.options.log_sum_exp = &call.log_sum_exp.view;
+    for (DLTensor *tensor : {&call.q.view, &call.k.view, &call.v.view, &call.y.view, &call.log_sum_exp.view}) {
         const DLTensor before = *tensor;
         tensor->data = aligned + 64;
         tensor->byte_offset = 0;
         const char *const name = tensor == &call.q.view   ? "q"
                                  : tensor == &call.k.view ? "k"
                                  : tensor == &call.v.view ? "v"
-                                                          : "y";
+                                 : tensor == &call.y.view ? "y"
+                                                          : "log_sum_exp";
         EXPECT_TRUE(refused(halyard_attention_cached(nullptr, &call.q.view, &call.k.view, &call.v.view, cache.get(), 0,
                                                      nullptr, &call.options, &call.y.view),
                             HALYARD_INVALID_ARGUMENT, "halyard_attention_cached", name));

@@ -75,9 +75,12 @@ TEST(AttentionBits, AreThoseOfEveryMachine) {
                 form.causal = causal;
                 form.interleaved = causal;
                 AttentionCase call(form);
-                BitsHash results;
+                call.options.log_sum_exp = &call.log_sum_exp.view;
+                BitsHash results, sums;
                 results.add(bits_of(call, context.get()));
+                sums.add(call.log_sum_exp.all_bits());
                 hashes[label + (causal ? "_causal" : "_full")] = results.text();
+                hashes[label + (causal ? "_causal" : "_full") + "_log_sum_exp"] = sums.text();
             }
             form.causal = true;
             for (const Dtype type : all_dtypes) {

@@ -68,6 +68,14 @@ TEST(CppAttention, EveryOptionIsPassedOn) {
     expect_same("qk_norm_flags");
     c.rope = options.rope = rope.get();
     expect_same("rope");
+    Values c_sums(batch * tokens * heads), sums(c_sums.size());
+    const halyard::Tensor c_log_sum_exp(c_sums, {batch, tokens, heads});
+    c.log_sum_exp = c_log_sum_exp.get();
+    options.log_sum_exp = halyard::Tensor(sums, {batch, tokens, heads});
+    ASSERT_EQ(halyard_attention(nullptr, o.qs.get(), o.ks.get(), o.vs.get(), &c, o.ys.get()), HALYARD_OK);
+    halyard::attention(o.qs, o.ks, o.vs, options, o.ys);
+    EXPECT_EQ(sums, c_sums);
+    EXPECT_NE(sums[0], 0.0f);
 }
 
 TEST(CppAttention, ByWayOfACache) {

@@ -970,6 +970,8 @@ void Session::attention() {
     options.qk_norm_flags = in_.one_in(4) ? flags() : 0;
     options.rope = in_.one_in(3) ? ropes_[in_.in(0, places - 1)] : nullptr;
     DLTensor *y = call.output(shape, dtype());
+    options.log_sum_exp =
+        in_.one_in(4) ? call.output(first.with(queries).with(of_cache.n_kv_heads * group), f32) : nullptr;
     const bool plain = !options.q_norm_weight && !options.k_norm_weight && in_.one_in(4);
     const halyard_attention_options *given = plain ? nullptr : &options;
     if (!cached) {

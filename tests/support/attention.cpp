@@ -113,10 +113,11 @@ AttentionForm square(std::int64_t tokens, std::int64_t heads, std::int64_t kv_he
     return form;
 }
 
-TokenView::TokenView(const Tensor &tensor, std::int64_t first, std::int64_t count, std::int64_t sequence)
+TokenView::TokenView(const Tensor &tensor, std::int64_t first, std::int64_t count, std::int64_t sequence,
+                     std::size_t axes)
     : view(tensor.view), shape(tensor.shape()),
       strides(tensor.strides().empty() ? compact_strides(tensor.shape()) : tensor.strides()) {
-    const std::size_t axis = shape.size() - 3;
+    const std::size_t axis = shape.size() - axes - 1;
     std::int64_t offset = first * strides[axis];
     shape[axis] = count;
     if (sequence >= 0) {
@@ -132,7 +133,8 @@ TokenView::TokenView(const Tensor &tensor, std::int64_t first, std::int64_t coun
 
 AttentionCase::AttentionCase(const AttentionForm &form)
     : form(form), q(form.q, tensor_form(form.queries, form.heads)), k(form.k, tensor_form(form.keys, form.kv_heads)),
-      v(form.v, tensor_form(form.keys, form.kv_heads)), y(form.y, tensor_form(form.queries, form.heads)) {
+      v(form.v, tensor_form(form.keys, form.kv_heads)), y(form.y, tensor_form(form.queries, form.heads)),
+      log_sum_exp(Dtype::f32, log_sum_exp_form()) {
     // Scores spread by about 2, so that some keys count more than others.
     const double size = form.norm ? 1.0 : std::sqrt(2.0);
     for (Tensor *tensor : {&q, &k, &v}) {
@@ -170,6 +172,14 @@ Form AttentionCase::tensor_form(std::int64_t tokens, std::int64_t heads) const {
     return {shape, form.gap > 0 ? padded_strides(shape, form.gap) : Shape(), form.placement, 0, 0};
 }
 
+Form AttentionCase::log_sum_exp_form() const {
+    Shape shape = {form.queries, form.heads};
+    if (form.batch > 0) {
+        shape.insert(shape.begin(), form.batch);
+    }
+    return {shape, form.gap > 0 ? padded_strides(shape, form.gap) : Shape(), form.placement, 0, 0};
+}
+
 halyard_status AttentionCase::run(const halyard_context *context, Tensor &result) {
     return finished(halyard_attention(context, &q.view, &k.view, &v.view, &options, &result.view));
 }
@@ -177,11 +187,14 @@ halyard_status AttentionCase::run(const halyard_context *context, Tensor &result
 halyard_status AttentionCase::run_cached(const halyard_context *context, halyard_kv_cache *cache, std::int64_t first,
                                          std::int64_t count, Tensor &result) {
     TokenView qs(q, first, count), ks(k, first, count), vs(v, first, count), ys(result, first, count);
+    TokenView sums(log_sum_exp, first, count, -1, 1);
+    halyard_attention_options of_tokens = options;
+    of_tokens.log_sum_exp = options.log_sum_exp == nullptr ? nullptr : &sums.view;
     return finished(
-        halyard_attention_cached(context, &qs.view, &ks.view, &vs.view, cache, 0, nullptr, &options, &ys.view));
+        halyard_attention_cached(context, &qs.view, &ks.view, &vs.view, cache, 0, nullptr, &of_tokens, &ys.view));
 }
 
-Matrix AttentionCase::expected(Dtype cached, double sum_roundings, Dtype products) const {
+Matrix AttentionCase::expected(Dtype cached, double sum_roundings, Dtype products, Matrix *log_sum_exp) const {
     AttentionRule rule;
     rule.causal = form.causal;
     rule.window = form.window;
@@ -191,6 +204,10 @@ Matrix AttentionCase::expected(Dtype cached, double sum_roundings, Dtype product
     rule.products = products;
     const std::int64_t first_query = form.keys - form.queries;
     Matrix result(static_cast<std::size_t>(y.rows()));
+    if (log_sum_exp != nullptr) {
+        log_sum_exp->assign(static_cast<std::size_t>(form.batches() * form.queries),
+                            ExpectedRow(static_cast<std::size_t>(form.heads)));
+    }
     for (std::int64_t batch = 0; batch < form.batches(); batch++) {
         for (std::int64_t kv_head = 0; kv_head < form.kv_heads; kv_head++) {
             Matrix keys = rows_of_head(k, form, form.keys, form.kv_heads, batch, kv_head);
@@ -202,10 +219,15 @@ Matrix AttentionCase::expected(Dtype cached, double sum_roundings, Dtype product
                 Matrix queries = rows_of_head(q, form, form.queries, form.heads, batch, head);
                 prepare(queries, form, q_norm_weight.get(), first_query);
                 allow_rounding(queries, products);
-                const Matrix rows = attention(queries, keys, values, first_query, rule);
+                ExpectedRow sums;
+                const Matrix rows = attention(queries, keys, values, first_query, rule, &sums);
                 for (std::int64_t token = 0; token < form.queries; token++) {
-                    result[static_cast<std::size_t>((batch * form.queries + token) * form.heads + head)] =
-                        rows[static_cast<std::size_t>(token)];
+                    const std::int64_t place = batch * form.queries + token;
+                    result[static_cast<std::size_t>(place * form.heads + head)] = rows[static_cast<std::size_t>(token)];
+                    if (log_sum_exp != nullptr) {
+                        (*log_sum_exp)[static_cast<std::size_t>(place)][static_cast<std::size_t>(head)] =
+                            sums[static_cast<std::size_t>(token)];
+                    }
                 }
             }
         }
@@ -219,7 +241,7 @@ testing::AssertionResult AttentionCase::check(const Matrix &expected) const {
 }
 
 testing::AssertionResult AttentionCase::surroundings_intact() const {
-    for (const Tensor *tensor : {&q, &k, &v, &y}) {
+    for (const Tensor *tensor : {&q, &k, &v, &y, &log_sum_exp}) {
         if (!tensor->surroundings_intact()) {
             return testing::AssertionFailure() << "memory outside an operand was written";
         }

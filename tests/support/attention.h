@@ -51,10 +51,11 @@ Cache make_cache(Dtype type, std::int64_t sequences, std::int64_t kv_heads, std:
 /** As many queries as keys. */
 AttentionForm square(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
 
-/** Tokens [first, first + count) of a tensor [(batch,) tokens, heads, head_dim]; with `sequence` not negative of that
- * batch index alone, rank 3. */
+/** Tokens [first, first + count) of a tensor [(batch,) tokens, heads, head_dim], or with as many other `axes` after the tokens; with
+ * `sequence` not negative of that batch index alone. */
 struct TokenView {
-    TokenView(const Tensor &tensor, std::int64_t first, std::int64_t count, std::int64_t sequence = -1);
+    TokenView(const Tensor &tensor, std::int64_t first, std::int64_t count, std::int64_t sequence = -1,
+              std::size_t axes = 2);
     TokenView(const TokenView &) = delete;
     TokenView &operator=(const TokenView &) = delete;
 
@@ -70,6 +71,7 @@ public:
 
     const AttentionForm form;
     Tensor q, k, v, y;
+    Tensor log_sum_exp;  // written if options has it
     std::unique_ptr<Tensor> q_norm_weight, k_norm_weight;
     Rope rope;
     halyard_attention_options options{};
@@ -80,9 +82,9 @@ public:
     /** Tokens [first, first + count) of all sequences by way of a cache that holds those before. */
     halyard_status run_cached(const halyard_context *context, halyard_kv_cache *cache, std::int64_t first,
                               std::int64_t count, Tensor &result);
-    /** By row of y. `cached`: with keys and values rounded to this type; the others: see AttentionRule. */
+    /** By row of y; log_sum_exp by token. `cached`: with keys and values rounded to this type; the others: see AttentionRule. */
     Matrix expected(Dtype cached = Dtype::f32, double sum_roundings = AttentionRule().sum_roundings,
-                    Dtype products = Dtype::f32) const;
+                    Dtype products = Dtype::f32, Matrix *log_sum_exp = nullptr) const;
     testing::AssertionResult check(const Matrix &expected) const;
     testing::AssertionResult surroundings_intact() const;
     std::string describe() const;
@@ -91,6 +93,7 @@ public:
 
 private:
     Form tensor_form(std::int64_t tokens, std::int64_t heads) const;
+    Form log_sum_exp_form() const;
 };
 
 }  // namespace halyard::tests

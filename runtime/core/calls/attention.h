@@ -61,6 +61,7 @@ struct AttentionCall {
     halyard_kv_cache *cache = nullptr;
     int64_t layer = 0;
     const int64_t *sequences = nullptr;
+    View log_sum_exp;      // f32 [(batch,) tokens, heads]; empty: not wanted
     bool rounded = false;  // what is multiplied to bf16, if keys and values are kept so
 
     int64_t sequence(int64_t b) const { return sequence_at(sequences, b); }

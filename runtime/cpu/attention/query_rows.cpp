@@ -62,6 +62,28 @@ void QueryRows::store(const QueryPlace &place, const PartialResult &result, int6
         into.set(to, y.head_dim, count, pitch);
         finish({values, sum, into});
     });
+    if (call_.log_sum_exp.data) {
+        store_log_sum_exp(place, result, max_rows);
+    }
+}
+
+void QueryRows::store_log_sum_exp(const QueryPlace &place, const PartialResult &result, int64_t max_rows) const {
+    const QueryBlock &block = place.block;
+    const int64_t whole = PartialResult::statistics_pitch(block.rows());
+    float of_rows[max_attention_rows];
+    Buffer<2, float> statistics, y;
+    statistics.set(result.statistics, whole, 2, PartialResult::statistics_pitch(max_rows));
+    y.set(of_rows, whole, 1, 0);
+    kernel_function(kernels::attention_log_sum_exp, DType::f32, isa_)({statistics, y});
+
+    const View &into = call_.log_sum_exp;
+    const int64_t *const strides = into.strides + into.rank - 2;
+    const int64_t batch_stride = into.rank > 2 ? into.strides[0] : 0;
+    for (int64_t row = 0; row < block.rows(); row++) {
+        const int64_t query = place.query + row / block.heads, head = place.head + row % block.heads;
+        reinterpret_cast<float *>(into.data)[place.b * batch_stride + query * strides[0] + head * strides[1]] =
+            of_rows[row];
+    }
 }
 
 }  // namespace halyard

@@ -23,10 +23,12 @@ public:
     /** The queries of a block in f32, after norm and rope, x_pitch from one to the next. */
     void load(const QueryPlace &place, float *rows);
 
-    /** Writes y from a result with room for `max_rows` rows of `columns` values. */
+    /** Writes y and, if it is wanted, log_sum_exp from a result with room for `max_rows` rows of `columns` values. */
     void store(const QueryPlace &place, const PartialResult &result, int64_t max_rows, int64_t columns) const;
 
 private:
+    void store_log_sum_exp(const QueryPlace &place, const PartialResult &result, int64_t max_rows) const;
+
     const halyard_isa isa_;
     const AttentionCall &call_;
     NormRows norm_;

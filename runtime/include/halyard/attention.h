@@ -120,9 +120,8 @@ HALYARD_API halyard_status halyard_kv_cache_read(const halyard_context *context,
 
 /** All zero (or a null pointer for the whole): full attention with scores divided by sqrt(head_dim). */
 typedef struct halyard_attention_options {
-    float scale; /**< of the scores: finite, >= 0; 0: 1/sqrt(head_dim). Scaled scores beyond 1e9 in magnitude are
-                             * too coarse in f32 for a softmax: a query with such may give zeros or NaN */
-    int causal;  /**< not 0: the query at position p sees keys at positions <= p */
+    float scale;            /**< of the scores: finite, >= 0; 0: 1/sqrt(head_dim) */
+    int causal;             /**< not 0: the query at position p sees keys at positions <= p */
     int64_t sliding_window; /**< 0: none; else the query at p sees keys > p - sliding_window (and, without `causal`,
                              * < p + sliding_window) */
     float softcap;          /**< 0: none; else score = softcap tanh(score / softcap) (Gemma 2), 1e-30 to 1e30 */
@@ -132,6 +131,10 @@ typedef struct halyard_attention_options {
     float qk_norm_eps;             /**< finite, >= 0 */
     unsigned qk_norm_flags;        /**< HALYARD_RMS_... */
     const halyard_rope *rope;      /**< null, or what q and k (never v) are rotated by */
+    /** Null, or f32 [(batch,) T, n_heads], written, which overlaps nothing: log of the sum of exp(score) over the keys that a query
+     *  sees, -inf where it sees none; for gradients, and for merging results of parts of the keys. Its error is that of the
+     *  largest score, and 2^-23 of itself. Not on CUDA devices. */
+    DLTensor *log_sum_exp;
 } halyard_attention_options;
 
 /** y = softmax(scale q k^T + mask) v, head by head (Vaswani et al. 2017; grouped queries: Ainslie et al. 2023).

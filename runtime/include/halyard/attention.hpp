@@ -265,6 +265,7 @@ struct AttentionOptions {
     float qk_norm_eps = 0.0f;            ///< of these norms
     unsigned qk_norm_flags = 0;          ///< HALYARD_RMS_...
     const halyard_rope *rope = nullptr;  ///< what q and k are rotated by: Rope::get()
+    std::optional<Tensor> log_sum_exp;   ///< f32 [(batch,) T, n_heads]: written, log of the sum of exp(score)
 
     /// As the C functions take them; valid as long as this.
     halyard_attention_options get() const {
@@ -278,6 +279,7 @@ struct AttentionOptions {
         c.qk_norm_eps = qk_norm_eps;
         c.qk_norm_flags = qk_norm_flags;
         c.rope = rope;
+        c.log_sum_exp = log_sum_exp ? log_sum_exp->get("log_sum_exp") : nullptr;
         return c;
     }
 };
