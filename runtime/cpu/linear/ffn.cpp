@@ -14,58 +14,94 @@
 namespace halyard {
 namespace {
 
-/** The norm before the first product. */
-class InputNorm {
+/** What the first GEMM multiplies: rows of x as they are or after the norm; or, where the norm is deferred, as they are with what
+ *  its epilogue needs of each row. */
+class FfnInput {
 public:
-    InputNorm(const halyard_context &context, halyard_isa isa, const FfnCall &call)
-        : context_(context), isa_(isa), call_(call), width_(call.x.width()) {}
-
-    int64_t scratch_floats() const {
-        return widened_floats(call_.norm_weight) + widened_floats(call_.norm_bias) +
-               2 * width_ * thread_bound(context_);
+    /** Blocks of at most `block` rows. */
+    FfnInput(const halyard_context &context, halyard_isa isa, const FfnCall &call, int64_t block, Workspace &workspace)
+        : context_(context), isa_(isa), call_(call), workspace_(workspace), width_(call.x.width()),
+          normalizes_(call.norm != HALYARD_NORM_NONE && !call.deferred_norm), x_(false) {
+        x_.add(call.x);
+        x_.merge();
+        weight_floats_ = workspace.book<float>(normalizes_ ? widened_floats(call.norm_weight) : 0);
+        bias_floats_ = workspace.book<float>(normalizes_ ? widened_floats(call.norm_bias) : 0);
+        rows_ = workspace.book<float>(normalizes_ ? thread_bound(context) : 0, 2 * width_);
+        scales_ = workspace.book<float>(call.deferred_norm ? block : 0);
+        means_ = workspace.book<float>(call.deferred_norm && call.norm == HALYARD_NORM_LAYER ? block : 0);
     }
 
-    void prepare(float *memory) {
-        weight_ = widened(isa_, call_.norm_weight, memory);
-        memory += widened_floats(call_.norm_weight);
-        bias_ = widened(isa_, call_.norm_bias, memory);
-        memory += widened_floats(call_.norm_bias);
-        rows_ = memory;
+    /** Once the workspace is there. */
+    void prepare() {
+        if (!normalizes_) {
+            return;
+        }
+        weight_ = widened(isa_, call_.norm_weight, workspace_[weight_floats_]);
+        bias_ = widened(isa_, call_.norm_bias, workspace_[bias_floats_]);
     }
 
-    /** Normalized rows of x into blocks. */
-    void load(const Rows &x, int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
-        const int threads = static_cast<int>(std::min<int64_t>(threads_for(context_, rows * width_ * 4), rows));
-        run_tasks(context_, threads, [&](int index) {
-            NormRows kernel(isa_, DType::f32, call_.norm, call_.rms, weight_, bias_);
-            float *const in_f32 = rows_ + 2 * width_ * index, *const normalized = in_f32 + width_;
-            int64_t row = rows * index / threads;
-            const Part part = {first_row + row, first_row + rows * (index + 1) / threads, 0, width_};
-            x.for_each_piece(part, 1, width_, [&](const Rows::Piece &piece) {
-                char *source = piece.data[0];
-                if (call_.x.dtype != DType::f32) {
-                    widen(isa_, {source, call_.x.dtype}, in_f32, 0, width_, 1);
-                    source = reinterpret_cast<char *>(in_f32);
-                }
-                const TypedRows of_row = {reinterpret_cast<char *>(normalized), DType::f32};
-                kernel(source, 0, of_row.data, 0, width_, 1);
-                for (int64_t k = 0; k < width_; k += k_block) {
-                    blocked.store(isa_, row, k, {of_row.data + k * size_of(DType::f32), DType::f32},
-                                  std::min<int64_t>(k_block, width_ - k), 1);
-                }
-                row++;
+    /** Of the rows that were loaded last, for a deferred norm; else null. */
+    const float *scale() const { return workspace_[scales_]; }
+    const float *mean() const { return workspace_[means_]; }
+
+    void load(int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
+        if (normalizes_) {
+            load_normalized(first_row, rows, blocked);
+            return;
+        }
+        load_rows(context_, isa_, {x_, call_.x.dtype, first_row}, rows, width_, blocked);
+        if (call_.deferred_norm) {
+            float *const scale = workspace_[scales_], *const mean = workspace_[means_];
+            on_threads(rows, size_of(call_.x.dtype), [&](int, int64_t begin, int64_t end) {
+                row_statistics(isa_, x_, call_.x.dtype, call_.norm, call_.rms, first_row + begin, end - begin,
+                               scale + begin, mean ? mean + begin : nullptr);
             });
+        }
+    }
+
+private:
+    /** Calls run(thread, begin, end) for parts of `rows` rows with elements of so many bytes. */
+    template<typename Run>
+    void on_threads(int64_t rows, int64_t element_bytes, const Run &run) const {
+        const int threads =
+            static_cast<int>(std::min<int64_t>(threads_for(context_, rows * width_ * element_bytes), rows));
+        run_tasks(context_, threads,
+                  [&](int index) { run(index, rows * index / threads, rows * (index + 1) / threads); });
+    }
+
+    void load_normalized(int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
+        on_threads(rows, size_of(DType::f32), [&](int thread, int64_t begin, int64_t end) {
+            NormRows norm(isa_, DType::f32, call_.norm, call_.rms, weight_, bias_);
+            float *const in_f32 = workspace_[rows_] + 2 * width_ * thread, *const normalized = in_f32 + width_;
+            const TypedRows of_row = {reinterpret_cast<char *>(normalized), DType::f32};
+            int64_t row = begin;
+            x_.for_each_piece({first_row + begin, first_row + end, 0, width_}, 1, width_,
+                              [&](const Rows::Piece &piece) {
+                                  char *source = piece.data[0];
+                                  if (call_.x.dtype != DType::f32) {
+                                      widen(isa_, {source, call_.x.dtype}, in_f32, 0, width_, 1);
+                                      source = reinterpret_cast<char *>(in_f32);
+                                  }
+                                  norm(source, 0, of_row.data, 0, width_, 1);
+                                  for (int64_t k = 0; k < width_; k += k_block) {
+                                      blocked.store(isa_, row, k, {of_row.data + k * size_of(DType::f32), DType::f32},
+                                                    std::min<int64_t>(k_block, width_ - k), 1);
+                                  }
+                                  row++;
+                              });
         });
         blocked.clear_from(rows, width_);
     }
 
-private:
     const halyard_context &context_;
     const halyard_isa isa_;
     const FfnCall &call_;
+    const Workspace &workspace_;
     const int64_t width_;
-    View weight_, bias_;
-    float *rows_ = nullptr;  // two for each thread
+    const bool normalizes_;
+    Rows x_;
+    Workspace::Piece<float> weight_floats_, bias_floats_, rows_, scales_, means_;
+    View weight_, bias_;  // f32
 };
 
 }  // namespace
@@ -74,24 +110,20 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const halyard_isa isa = best_isa(context.max_isa);
     const int64_t rows = row_count(call.x), block = std::min(rows, block_rows(rows));
     const int64_t d_model = call.x.width(), d_ff = call.up->out_features;
-    const bool plain_norm = call.norm != HALYARD_NORM_NONE && !call.deferred_norm;
+    const bool normalized = call.norm != HALYARD_NORM_NONE && !call.deferred_norm;
 
     Layer up(call.up, call.activation, call.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
     const LayerGemm up_gemm(context, isa, rows, up), down_gemm(context, isa, rows, down);
-    InputNorm norm(context, isa, call);
     const DType between = call.rounded ? DType::bf16 : DType::f32;
-    const XForm x_form = form_of_x(isa, plain_norm || call.rounded ? between : call.x.dtype, call.up->dtype);
+    const XForm x_form = form_of_x(isa, normalized || call.rounded ? between : call.x.dtype, call.up->dtype);
     const XForm hidden_form = form_of_x(isa, between, call.down->dtype);
-    const int64_t x_bytes = BlockedRows::bytes(x_form, Tiling::max_rows(block), d_model);
-    const int64_t hidden_bytes = BlockedRows::bytes(hidden_form, Tiling::max_rows(block), d_ff);
     const bool has_bias = call.bias.data || call.bias_up.data, has_bias_down = call.bias_down.data;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book(x_bytes), hidden_rows = workspace.book(hidden_bytes);
+    const auto x_copy = workspace.book(BlockedRows::bytes(x_form, Tiling::max_rows(block), d_model));
+    const auto hidden_rows = workspace.book(BlockedRows::bytes(hidden_form, Tiling::max_rows(block), d_ff));
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
-    const auto of_norm = workspace.book<float>(plain_norm ? norm.scratch_floats() : 0);
-    const auto scales = workspace.book<float>(call.deferred_norm ? block : 0);
-    const auto means = workspace.book<float>(call.deferred_norm && call.norm == HALYARD_NORM_LAYER ? block : 0);
+    FfnInput x(context, isa, call, block, workspace);
     const auto of_threads = workspace.book(std::max(up_gemm.scratch_bytes(), down_gemm.scratch_bytes()));
     if (!workspace.allocate(check)) {
         return;
@@ -102,14 +134,9 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     if (has_bias_down) {
         down.set_bias(call.bias_down, View(), isa, workspace[down_bias]);
     }
-    if (plain_norm) {
-        norm.prepare(workspace[of_norm]);
-    }
-    float *const scale = workspace[scales], *const mean = workspace[means];
+    x.prepare();
 
-    Rows x(false), y(false);
-    x.add(call.x);
-    x.merge();
+    Rows y(false);
     y.add(call.y);
     if (call.residual) {
         y.add(call.x);
@@ -120,24 +147,11 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         const Tiling up_tiling(isa, x_form, count), down_tiling(isa, hidden_form, count);
         const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form, call.rounded},
                           hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded};
-        if (plain_norm) {
-            norm.load(x, row, count, input);
-        } else {
-            load_rows(context, isa, {x, call.x.dtype, row}, count, d_model, input);
-        }
-        if (call.deferred_norm) {
-            const int threads = static_cast<int>(
-                std::min<int64_t>(threads_for(context, count * d_model * size_of(call.x.dtype)), count));
-            run_tasks(context, threads, [&](int index) {
-                const int64_t begin = count * index / threads, end = count * (index + 1) / threads;
-                row_statistics(isa, x, call.x.dtype, call.norm, call.rms, row + begin, end - begin, scale + begin,
-                               mean ? mean + begin : nullptr);
-            });
-        }
+        x.load(row, count, input);
         OutputView to_hidden;
         to_hidden.blocked = &hidden;
         to_hidden.dtype = between;
-        up_gemm.run({input}, up_tiling, count, scale, mean, to_hidden, workspace[of_threads]);
+        up_gemm.run({input}, up_tiling, count, x.scale(), x.mean(), to_hidden, workspace[of_threads]);
         hidden.clear_from(count, d_ff);
 
         OutputView destination;

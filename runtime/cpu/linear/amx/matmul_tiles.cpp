@@ -79,9 +79,9 @@ struct Operands {
     bool first;
 };
 
-/** The product of 1 or 2 tiles of rows and 1 or 2 panels. With `near`, the weights are prefetched a tile ahead of their use. */
-template<int tiles, int panels, bool near>
-void multiply(const Operands &o) {
+/** Sets the sums of all tiles to 0 or to those so far. */
+template<int tiles, int panels>
+void begin_sums(const Operands &o) {
     if (o.first) {
         clear<0>();
         clear<1>();
@@ -99,6 +99,22 @@ void multiply(const Operands &o) {
             load<3>(o.so_far + o.sum_tile + panel_sum_bytes, o.sum_row);
         }
     }
+}
+
+/** A tile of weights of each panel, into the first-level cache. */
+template<int panels>
+void prefetch_near(const char *w, int64_t w_panel) {
+    for (int panel = 0; panel < panels; panel++) {
+        for (int64_t byte = 0; byte < weight_tile_bytes; byte += line_bytes) {
+            _mm_prefetch(w + panel * w_panel + byte, _MM_HINT_T0);
+        }
+    }
+}
+
+/** The product of 1 or 2 tiles of rows and 1 or 2 panels. With `near`, the weights are prefetched a tile ahead of their use. */
+template<int tiles, int panels, bool near>
+void multiply(const Operands &o) {
+    begin_sums<tiles, panels>(o);
     const char *x = o.x, *w = o.w, *next = o.next;
     const int64_t x_block = o.x_block, x_row = o.x_row, x_tile = o.x_tile, w_panel = o.w_panel;
     const int next_lines = (tiles * tile_pairs * o.next_step + line_bytes - 1) / line_bytes;
@@ -120,11 +136,7 @@ void multiply(const Operands &o) {
         }
         if constexpr (near) {
             const char *const ahead = step + 1 < o.steps ? w + weight_tile_bytes : o.next;
-            for (int panel = 0; panel < panels; panel++) {
-                for (int64_t byte = 0; byte < weight_tile_bytes; byte += line_bytes) {
-                    _mm_prefetch(ahead + panel * w_panel + byte, _MM_HINT_T0);
-                }
-            }
+            prefetch_near<panels>(ahead, w_panel);
         } else {
             for (int line = 0; line < next_lines; line++, next += line_bytes) {
                 for (int panel = 0; panel < panels; panel++) {
