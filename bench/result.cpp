@@ -124,8 +124,10 @@ json to_json(const RowResult &row) {
         object["ours_over_ours_again"] = to_json(row.again);
         object["noise"] = row.own_noise();
     }
-    if (row.id.has_roofline()) {
+    if (row.id.flops() > 0) {
         object["flops"] = row.id.flops();
+    }
+    if (row.id.has_roofline()) {
         object["weight_bytes"] = row.id.weight_bytes();
     }
     if (row.id.has_roofline() && row.rounds > 0) {

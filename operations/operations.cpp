@@ -86,6 +86,44 @@ std::string with_number(const std::string &name, double value) {
     return name + text;
 }
 
+/** Of an operation that needs so many of each element. */
+std::function<double(const Sizes &)> per_element(double count) {
+    return [count](const Sizes &sizes) {
+        double elements = static_cast<double>(sizes.d);
+        for (const std::int64_t extent : sizes.rows) {
+            elements *= static_cast<double>(extent);
+        }
+        return count * elements;
+    };
+}
+
+constexpr double elementary = 10;
+
+/** What an activation needs of each element; 0 where nobody counted. */
+double activation_flops(std::string_view name) {
+    constexpr struct {
+        std::string_view name;
+        double count;
+    } counts[] = {
+        {"relu", 1},
+        {"relu2", 2},
+        {"exp", elementary},
+        {"tanh", elementary},
+        {"sigmoid", 2 + elementary},
+        {"gelu", 4 + elementary},
+        {"gelu_tanh", 8 + elementary},
+        {"gelu_sigmoid", 4 + elementary},
+        {"silu", 3 + elementary},
+        {"swish", 4 + elementary},
+    };
+    for (const auto &each : counts) {
+        if (each.name == name) {
+            return each.count;
+        }
+    }
+    return 0;
+}
+
 ExpectedRow exact(const Row &values) {
     ExpectedRow expected;
     for (const double value : values) {
@@ -128,12 +166,19 @@ ExpectedRow elementwise(const Value &value, const ErrorModel &errors, double bet
 }
 
 Operation activation(const char *name, const std::string &label) {
+    constexpr std::string_view derivative = "_derivative";
     Operation operation;
     operation.label = label;
     operation.function = std::string("halyard_") + name;
     operation.group = "activations";
     operation.operands = {{"x"}, {"y", Role::output}};
     operation.in_place = {{{1, 0}}};
+    if (const double count = activation_flops(name)) {
+        operation.flops = per_element(count);
+    }
+    if (const std::size_t at = label.find(derivative); at != std::string::npos) {
+        operation.gradient_of = std::string(label).erase(at, derivative.size());
+    }
     return operation;
 }
 
@@ -143,10 +188,10 @@ void add_unary(std::vector<Operation> &all) {
         operation.call = [call = kernel.call](const halyard_context *context, DLTensor *const *t, const double *) {
             return call(context, t[0], t[1]);
         };
-        operation.reference = [value = kernel.reference, errors = ErrorModel(kernel.name)](const std::vector<Row> &rows,
-                                                                                           const double *, Dtype type) {
+        operation.reference = by_row(operation.operands, [value = kernel.reference, errors = ErrorModel(kernel.name)](
+                                                             const std::vector<Row> &rows, const double *, Dtype type) {
             return std::vector<ExpectedRow>{elementwise(value, errors, 1, type, rows[0])};
-        };
+        });
         all.push_back(operation);
     }
     for (const UnaryBetaKernel &kernel : unary_beta_kernels) {
@@ -158,12 +203,13 @@ void add_unary(std::vector<Operation> &all) {
                                                   const double *scalars) {
                 return call(context, t[0], static_cast<float>(scalars[0]), t[1]);
             };
-            operation.reference = [function = kernel.reference, errors = ErrorModel(kernel.name)](
-                                      const std::vector<Row> &rows, const double *scalars, Dtype type) {
-                const double b = scalars[0];
-                const auto value = [=](double x) { return function(x, b); };
-                return std::vector<ExpectedRow>{elementwise(value, errors, b, type, rows[0])};
-            };
+            operation.reference =
+                by_row(operation.operands, [function = kernel.reference, errors = ErrorModel(kernel.name)](
+                                               const std::vector<Row> &rows, const double *scalars, Dtype type) {
+                    const double b = scalars[0];
+                    const auto value = [=](double x) { return function(x, b); };
+                    return std::vector<ExpectedRow>{elementwise(value, errors, b, type, rows[0])};
+                });
             all.push_back(operation);
         }
     }
@@ -221,9 +267,12 @@ void add_gated_unit(std::vector<Operation> &all, const char *name, const std::st
     operation.call = [split](const halyard_context *context, DLTensor *const *t, const double *values) {
         return split(context, t[0], t[1], values, t[2]);
     };
-    operation.reference = [reference](const std::vector<Row> &rows, const double *values, Dtype type) {
-        return reference(rows[0], rows[1], values, type);
-    };
+    operation.reference =
+        by_row(operation.operands, [reference](const std::vector<Row> &rows, const double *values, Dtype type) {
+            return reference(rows[0], rows[1], values, type);
+        });
+    operation.flops =
+        per_element(1 + activation_flops(use == Use::usual && accuracy_row == "swish" ? "silu" : accuracy_row));
     all.push_back(operation);
 
     for (const auto &[layout_name, layout] : packed_layouts) {
@@ -231,7 +280,7 @@ void add_gated_unit(std::vector<Operation> &all, const char *name, const std::st
         on_one.label = label + "." + layout_name;
         on_one.function += "_packed";
         on_one.use = use == Use::usual && layout == HALYARD_GLU_UP_GATE ? Use::variant : use;
-        on_one.operands = {{"x", Role::input, false, 2}, {"y", Role::output}};
+        on_one.operands = {{"x", Role::input, false, {Extent::rows, {Extent::d, 2}}}, {"y", Role::output}};
         // 3 is the one invalid value that C++ lets such an enumeration hold.
         on_one.scalars.insert(on_one.scalars.begin(), {"layout", static_cast<double>(layout), {3.0}});
         on_one.in_place.clear();
@@ -242,10 +291,11 @@ void add_gated_unit(std::vector<Operation> &all, const char *name, const std::st
             return packed(context, t[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])), values + 1,
                           t[1]);
         };
-        on_one.reference = [reference](const std::vector<Row> &rows, const double *values, Dtype type) {
-            const auto [gate, up] = unpack(rows[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])));
-            return reference(gate, up, values + 1, type);
-        };
+        on_one.reference =
+            by_row(on_one.operands, [reference](const std::vector<Row> &rows, const double *values, Dtype type) {
+                const auto [gate, up] = unpack(rows[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])));
+                return reference(gate, up, values + 1, type);
+            });
         all.push_back(on_one);
     }
 }
@@ -297,10 +347,10 @@ std::vector<Operand> norm_operands(bool adds, bool has_weight, bool has_bias) {
         operands.push_back({"residual"});
     }
     if (has_weight) {
-        operands.push_back({"weight", Role::parameter, true});
+        operands.push_back({"weight", Role::parameter, true, {Extent::d}});
     }
     if (has_bias) {
-        operands.push_back({"bias", Role::parameter, true});
+        operands.push_back({"bias", Role::parameter, true, {Extent::d}});
     }
     if (adds) {
         operands.push_back({"residual_out", Role::output});
@@ -345,7 +395,8 @@ void add_layer_norms(std::vector<Operation> &all, bool adds) {
                 return adds ? halyard_add_layer_norm(context, t[0], t[1], weight, bias, eps, t[y - 1], t[y])
                             : halyard_layer_norm(context, t[0], weight, bias, eps, t[y]);
             };
-            operation.reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+            operation.flops = per_element(adds ? 9 : 8);
+            const RowReference reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
                 NormParameters parameters;
                 parameters.weight = has_weight ? &rows[weight_at] : nullptr;
                 parameters.bias = has_bias ? &rows[bias_at] : nullptr;
@@ -356,6 +407,7 @@ void add_layer_norms(std::vector<Operation> &all, bool adds) {
                 const Row sum = residual_sum(rows[0], rows[1], type);
                 return std::vector<ExpectedRow>{exact(sum), layer_norm(sum, parameters)};
             };
+            operation.reference = by_row(operation.operands, reference);
             all.push_back(operation);
         }
     }
@@ -400,7 +452,8 @@ void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_w
         }
         return halyard_rms_norm(context, t[0], weight, eps, options, t[y]);
     };
-    operation.reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+    operation.flops = per_element(adds ? 5 : kind == RmsKind::partial ? 2 : 4);
+    const RowReference reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
         const auto options = static_cast<unsigned>(scalars[1]);
         NormParameters parameters;
         parameters.weight = has_weight ? &rows[weight_at] : nullptr;
@@ -414,6 +467,7 @@ void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_w
         const Row sum = residual_sum(rows[0], rows[1], type);
         return std::vector<ExpectedRow>{exact(sum), rms_norm(sum, parameters)};
     };
+    operation.reference = by_row(operation.operands, reference);
     all.push_back(operation);
 }
 
@@ -449,9 +503,11 @@ void add_softmax(std::vector<Operation> &all) {
         operation.call = [](const halyard_context *context, DLTensor *const *t, const double *scalars) {
             return halyard_softmax(context, t[0], static_cast<float>(scalars[0]), t[1]);
         };
-        operation.reference = [](const std::vector<Row> &rows, const double *scalars, Dtype type) {
-            return std::vector<ExpectedRow>{softmax(rows[0], scalars[0], type)};
-        };
+        operation.flops = per_element(4 + elementary);
+        operation.reference =
+            by_row(operation.operands, [](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+                return std::vector<ExpectedRow>{softmax(rows[0], scalars[0], type)};
+            });
         all.push_back(operation);
     }
 }
@@ -466,13 +522,14 @@ void add_add_and_cast(std::vector<Operation> &all) {
     add.call = [](const halyard_context *context, DLTensor *const *t, const double *) {
         return halyard_add(context, t[0], t[1], t[2]);
     };
-    add.reference = [](const std::vector<Row> &rows, const double *, Dtype) {
+    add.flops = per_element(1);
+    add.reference = by_row(add.operands, [](const std::vector<Row> &rows, const double *, Dtype) {
         Row sum;
         for (std::size_t i = 0; i < rows[0].size(); i++) {
             sum.push_back(rows[0][i] + rows[1][i]);
         }
         return std::vector<ExpectedRow>{exact(sum)};
-    };
+    });
     all.push_back(add);
 
     for (const Dtype to : all_dtypes) {
@@ -480,13 +537,14 @@ void add_add_and_cast(std::vector<Operation> &all) {
         cast.label = std::string("cast_to_") + name_of(to);
         cast.function = "halyard_cast";
         cast.group = "elementwise";
-        cast.operands = {{"x"}, {"y", Role::output, false, 1, to}};
+        cast.operands = {{"x"}, {"y", Role::output, false, {Extent::rows, Extent::d}, to}};
         cast.call = [](const halyard_context *context, DLTensor *const *t, const double *) {
             return halyard_cast(context, t[0], t[1]);
         };
-        cast.reference = [](const std::vector<Row> &rows, const double *, Dtype) {
+        cast.flops = per_element(1);
+        cast.reference = by_row(cast.operands, [](const std::vector<Row> &rows, const double *, Dtype) {
             return std::vector<ExpectedRow>{exact(rows[0])};
-        };
+        });
         all.push_back(cast);
     }
 }
@@ -513,43 +571,6 @@ std::vector<Operation> make_operations() {
 }
 
 }  // namespace
-
-std::vector<std::size_t> Operation::with_role(Role role) const {
-    std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < operands.size(); i++) {
-        if (operands[i].role == role) {
-            found.push_back(i);
-        }
-    }
-    return found;
-}
-
-bool Operation::one_type() const {
-    for (const Operand &operand : operands) {
-        if (operand.type.has_value()) {
-            return false;
-        }
-    }
-    return true;
-}
-
-std::vector<double> Operation::scalar_values() const {
-    std::vector<double> values;
-    for (const Scalar &scalar : scalars) {
-        values.push_back(scalar.value);
-    }
-    return values;
-}
-
-Cost Operation::cost(Dtype type, std::int64_t rows, std::int64_t d) const {
-    Cost cost;
-    for (std::size_t i = 0; i < operands.size(); i++) {
-        if (operands[i].role != Role::parameter) {
-            cost.bytes += static_cast<std::size_t>(rows * d * operands[i].halves) * size_of(type_of(i, type));
-        }
-    }
-    return cost;
-}
 
 const std::vector<Activation> &activations() {
     static const std::vector<Activation> all = make_activations();

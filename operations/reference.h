@@ -25,6 +25,7 @@ bool acceptable(Dtype type, const Expected &expected, double got);
 
 using Row = std::vector<double>;
 using ExpectedRow = std::vector<Expected>;
+using Matrix = std::vector<ExpectedRow>;
 
 /** The values without their errors. */
 Row values_of(const ExpectedRow &expected);

@@ -13,9 +13,6 @@
 
 namespace halyard::operations {
 
-/** Rows of values, each with the error made so far. */
-using Matrix = std::vector<ExpectedRow>;
-
 /** An activation of linear layers. */
 struct LayerActivation {
     halyard_activation value;

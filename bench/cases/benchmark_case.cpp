@@ -34,7 +34,7 @@ Stream CaseId::stream() const {
 
 Cost CaseId::cost() const {
     if (kernel->tensors != nullptr) {
-        return kernel->tensors->cost(dtype, rows, d);
+        return kernel->tensors->cost(dtype, operations::Sizes::of_rows({rows, d}));
     }
     if (kernel->layer) {
         return kernel->layer->cost(dtype, rows, d, d_out);
@@ -148,18 +148,21 @@ Accuracy BenchmarkCase::accuracy() const {
     const std::vector<const Matrix *> operands = matrices(set);
     Accuracy worst{0, 0};
     constexpr std::int64_t sampled_elements = 1 << 18;
-    for (const std::int64_t row : spread(id.rows, std::max<std::int64_t>(sampled_elements / id.d, 1))) {
-        std::vector<operations::Row> rows;
-        for (std::size_t i = 0; i < operands.size(); i++) {
-            const operations::Role role = operation.operands[i].role;
-            rows.push_back(role == operations::Role::input       ? operands[i]->row(row)
-                           : role == operations::Role::parameter ? operands[i]->row(0)
-                                                                 : operations::Row());
+    const std::vector<std::int64_t> sampled = spread(id.rows, std::max<std::int64_t>(sampled_elements / id.d, 1));
+    std::vector<operations::Rows> values(operands.size());
+    for (std::size_t i = 0; i < operands.size(); i++) {
+        const operations::Role role = operation.operands[i].role;
+        if (role == operations::Role::parameter) {
+            values[i] = {operands[i]->row(0)};
         }
-        const std::vector<operations::ExpectedRow> expected =
-            operation.reference(rows, id.kernel->scalars.data(), id.dtype);
-        for (std::size_t k = 0; k < expected.size(); k++) {
-            worst.add(set.outputs[k].row(row), operations::values_of(expected[k]), set.outputs[k].dtype());
+        for (std::size_t n = 0; role == operations::Role::input && n < sampled.size(); n++) {
+            values[i].push_back(operands[i]->row(sampled[n]));
+        }
+    }
+    const std::vector<operations::Matrix> expected = operation.reference(values, id.kernel->scalars.data(), id.dtype);
+    for (std::size_t k = 0; k < expected.size(); k++) {
+        for (std::size_t n = 0; n < sampled.size(); n++) {
+            worst.add(set.outputs[k].row(sampled[n]), operations::values_of(expected[k][n]), set.outputs[k].dtype());
         }
     }
     return worst;

@@ -76,7 +76,8 @@ class Rows : public BenchmarkCase {
 public:
     Rows(const CaseId &c, const operations::Operation &operation)
         : case_(c), dtype_(dtype_of(c.dtype)), operation_(operation), scalars_(operation.scalar_values()) {
-        set_bytes = model_bytes = static_cast<std::int64_t>(operation.cost(dtype_, c.rows, c.width).bytes);
+        set_bytes = model_bytes =
+            static_cast<std::int64_t>(operation.cost(dtype_, operations::Sizes::of_rows({c.rows, c.width})).bytes);
     }
 
     void make_sets(Gpu &gpu, int count) override {
@@ -89,7 +90,7 @@ public:
                     arguments.push_back(vector_->vector());
                 } else {
                     tensors_.push_back(std::make_unique<Tensor>(gpu, operation_.type_of(i, dtype_), case_.rows,
-                                                                case_.width * operand.halves));
+                                                                case_.width * operand.times()));
                     arguments.push_back(tensors_.back()->get());
                 }
             }

@@ -13,17 +13,6 @@ from typing import NamedTuple
 SCHEMA = 3
 OWN, COMPILED = "halyard", "pytorch-compile"
 
-# Operations per element that the formula of a kernel has, for its place in the roofline plot: additions,
-# multiplications, divisions and comparisons count one, an elementary function ten. Rows with matrix products have true
-# counts.
-ELEMENTARY = 10
-OPERATIONS = {
-    **{"rms_norm": 4, "partial_rms_norm": 2, "layer_norm": 8, "add_rms_norm": 5, "add_layer_norm": 9},
-    **{"softmax": 4 + ELEMENTARY, "sigmoid": 2 + ELEMENTARY, "tanh": ELEMENTARY, "exp": ELEMENTARY},
-    **{"relu": 1, "relu2": 2, "gelu": 4 + ELEMENTARY, "gelu_tanh": 8 + ELEMENTARY, "gelu_sigmoid": 4 + ELEMENTARY},
-    **{"silu": 3 + ELEMENTARY, "swish": 4 + ELEMENTARY, "glu": 3 + ELEMENTARY, "bilinear": 1, "reglu": 2},
-    **{"geglu": 5 + ELEMENTARY, "geglu_tanh": 9 + ELEMENTARY, "swiglu": 4 + ELEMENTARY, "add": 1, "cast": 1}}
-
 LEAST_LIBRARIES = 2  # independent of each other, for a row to count
 SMALL = 2e-6  # seconds: below that a loop of Python around a peer's call is much of its time
 ABNORMAL = 5  # times the greatest ratio of the peer's like rows
@@ -160,7 +149,7 @@ class Row:
     @property
     def has_roofline(self):
         """Whether it has matrix products, and its limit is the longer of reading and multiplying."""
-        return "flops" in self.data
+        return "weight_bytes" in self.data
 
     @property
     def bound_by(self):
@@ -171,10 +160,7 @@ class Row:
     @property
     def operations(self):
         """Of one call; None where nobody counted."""
-        if self.has_roofline:
-            return self["flops"]
-        per_element = OPERATIONS.get(self["kernel"].split(".")[0].split("_to_")[0])
-        return None if per_element is None else per_element * self["rows"] * self["d"]
+        return self.get("flops")
 
     @property
     def shape(self):

@@ -120,25 +120,22 @@ TEST(Reference, ActivationsHaveTheirPublishedValues) {
 }
 
 TEST(Reference, DerivativesAreTheSlopesOfTheFunctions) {
-    for (const Activation &activation : activations()) {
-        const std::string name(activation.function);
-        const std::size_t suffix = name.find("_derivative");
-        if (suffix == std::string::npos || name == "relu_derivative") {
+    for (const Operation &gradient : all_operations()) {
+        if (gradient.gradient_of.empty() || gradient.label == "relu_derivative") {
             continue;
         }
-        for (const Activation &function : activations()) {
-            if (function.function != name.substr(0, suffix) || function.beta != activation.beta) {
-                continue;
-            }
-            for (double x = -9; x < 9; x += 0.37) {
-                // Central difference of fourth order: error about h^4 + 1e-16 / h.
-                const double h = 1e-3;
-                const auto f = [&](double offset) { return function.reference(x + offset); };
-                const double slope = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
-                const double scale =
-                    std::fmax(std::fabs(f(h)), 1) * std::fmax(1, std::pow(std::fabs(activation.beta), 5));
-                EXPECT_NEAR(activation.reference(x), slope, 1e-11 * scale) << activation.label << " at " << x;
-            }
+        const auto value = [&](const Operation &function, double x) {
+            return function.reference({{{x}}, {}}, gradient.scalar_values().data(), Dtype::f32)[0][0][0].value;
+        };
+        const Operation &function = operation(gradient.gradient_of);
+        const double beta = gradient.scalars.empty() ? 1 : gradient.scalars[0].value;
+        for (double x = -9; x < 9; x += 0.37) {
+            // Central difference of fourth order: error about h^4 + 1e-16 / h.
+            const double h = 1e-3;
+            const auto f = [&](double offset) { return value(function, x + offset); };
+            const double slope = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
+            const double scale = std::fmax(std::fabs(f(h)), 1) * std::fmax(1, std::pow(std::fabs(beta), 5));
+            EXPECT_NEAR(value(gradient, x), slope, 1e-11 * scale) << gradient.label << " at " << x;
         }
     }
     EXPECT_EQ(reference::relu_derivative(0), 0);

@@ -69,7 +69,7 @@ TEST_P(EveryActivation, StaysWithinItsBoundsNearZeroAndInTheTails) {
 TEST_P(EveryActivation, IsRightForEveryValueOfThe16BitTypes) {
     const Operation &operation = tests::operation(GetParam()->label);
     for (const Dtype type : {Dtype::f16, Dtype::bf16}) {
-        std::vector<std::vector<ExpectedRow>> expected;
+        std::vector<Matrix> expected;
         for (const halyard_isa isa : supported_isas()) {
             Invocation call(operation, type, {1 << 16});
             for (std::int64_t i = 0; i < 1 << 16; i++) {
@@ -143,7 +143,7 @@ TEST(SwishWithExtremeBeta, IsRightForEveryValueOfThe16BitTypes) {
                 for (std::int64_t i = 0; i < 1 << 16; i++) {
                     call.tensors[0]->set_bits(0, i, static_cast<std::uint32_t>(i));
                 }
-                const std::vector<std::vector<ExpectedRow>> expected = call.expected();
+                const std::vector<Matrix> expected = call.expected();
                 for (const halyard_isa isa : supported_isas()) {
                     ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
                     EXPECT_TRUE(call.check(expected)) << "beta " << beta << " with " << halyard_isa_name(isa);

@@ -338,7 +338,7 @@ TEST_P(BadArguments, OverlappingMemory) {
                 continue;
             }
             const std::string other_name = operation.operands[other].name;
-            const std::int64_t other_width = width * operation.operands[other].halves;
+            const std::int64_t other_width = width * operation.operands[other].times();
             // The output moved onto the other tensor, by whole elements from its start.
             const auto moved = [&](std::int64_t elements) {
                 auto call = good_call();
@@ -382,7 +382,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadArgumentsOfOneType,
                          testing::ValuesIn(operation_cases([](const Operation &each) { return each.one_type(); })),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(All, BadArgumentsPacked, testing::ValuesIn(operation_cases([](const Operation &each) {
-                             return each.operands[0].halves == 2;
+                             return each.operands[0].times() == 2;
                          })),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(All, BadArgumentsOfRows,

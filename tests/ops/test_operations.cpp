@@ -24,7 +24,7 @@ protected:
     void expect_right(const Shape &shape, const Invocation::Arrange &arrange, std::uint64_t seed) const {
         Invocation call(operation, type, shape, arrange);
         call.fill(seed);
-        const std::vector<std::vector<ExpectedRow>> expected = call.expected();
+        const std::vector<Matrix> expected = call.expected();
         for (const halyard_isa isa : supported_isas()) {
             call.clear_outputs();
             const Context context(isa);
@@ -281,7 +281,7 @@ TEST_P(ElementwiseOperation, IsRightForSpecialValues) {
         if (inputs.size() == 2) {
             call.tensors[inputs[0]]->fill([&](std::int64_t row, std::int64_t) { return first(row); });
             call.tensors[inputs[1]]->fill([&](std::int64_t, std::int64_t i) { return second(i); });
-        } else if (operation.operands[inputs[0]].halves == 2) {
+        } else if (operation.operands[inputs[0]].times() == 2) {
             const bool interleaved = operation.label.find("interleaved") != std::string::npos;
             call.tensors[inputs[0]]->fill([&](std::int64_t row, std::int64_t i) {
                 const bool of_first = interleaved ? i % 2 == 0 : i < count;

@@ -64,21 +64,11 @@ double bell(std::uint64_t seed, std::int64_t row, std::int64_t i) {
     return (sum - 131070) * (1.7320508 / 65536);
 }
 
-Shape operand_shape(const Operand &operand, const Shape &shape) {
-    if (operand.role == Role::parameter) {
-        return {shape.back()};
-    }
-    Shape own = shape;
-    own.back() *= operand.halves;
-    return own;
-}
-
-Invocation::Invocation(const Operation &operation, Dtype type, const Shape &shape, const Arrange &arrange)
+Invocation::Invocation(const Operation &operation, Dtype type, const Sizes &sizes, const Arrange &arrange)
     : operation(operation), type(type) {
     for (std::size_t i = 0; i < operation.operands.size(); i++) {
         const Operand &operand = operation.operands[i];
-        tensors.push_back(
-            std::make_unique<Tensor>(operation.type_of(i, type), arrange(operand, operand_shape(operand, shape))));
+        tensors.push_back(std::make_unique<Tensor>(operation.type_of(i, type), arrange(operand, operand.shape(sizes))));
         arguments.push_back(&tensors.back()->view);
     }
     scalars = operation.scalar_values();
@@ -136,27 +126,17 @@ halyard_status Invocation::run(const halyard_context *context) const {
     return finished(operation.call(context, arguments.data(), scalars.data()));
 }
 
-std::vector<std::vector<ExpectedRow>> Invocation::expected() const {
-    const std::vector<std::size_t> outputs = operation.with_role(Role::output);
-    std::vector<std::vector<ExpectedRow>> all(outputs.size());
-    std::vector<Row> rows(tensors.size());
-    for (const std::size_t parameter : operation.with_role(Role::parameter)) {
-        rows[parameter] = tensors[parameter]->row_values(0);
-    }
-    const std::int64_t row_count = tensors[outputs.front()]->rows();
-    for (std::int64_t row = 0; row < row_count; row++) {
-        for (const std::size_t input : operation.with_role(Role::input)) {
-            rows[input] = tensors[input]->row_values(row);
-        }
-        std::vector<ExpectedRow> results = operation.reference(rows, scalars.data(), type);
-        for (std::size_t output = 0; output < results.size(); output++) {
-            all[output].push_back(std::move(results[output]));
+std::vector<Matrix> Invocation::expected() const {
+    std::vector<operations::Rows> values(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); i++) {
+        for (std::int64_t row = 0; operation.operands[i].role != Role::output && row < tensors[i]->rows(); row++) {
+            values[i].push_back(tensors[i]->row_values(row));
         }
     }
-    return all;
+    return operation.reference(values, scalars.data(), type);
 }
 
-testing::AssertionResult Invocation::check(const std::vector<std::vector<ExpectedRow>> &expected) const {
+testing::AssertionResult Invocation::check(const std::vector<Matrix> &expected) const {
     const std::vector<std::size_t> outputs = operation.with_role(Role::output);
     testing::AssertionResult result = testing::AssertionFailure();
     std::int64_t wrong = 0;

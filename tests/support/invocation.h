@@ -53,17 +53,16 @@ double uniform(std::uint64_t seed, std::int64_t row, std::int64_t i);
 /** Mean 0, variance 1, bell-shaped: the sum of four even distributions. */
 double bell(std::uint64_t seed, std::int64_t row, std::int64_t i);
 
-/** The shape of an operand where rows have the shape `leading` + [d]. */
-Shape operand_shape(const Operand &operand, const Shape &shape);
-
 class Invocation {
 public:
     /** Says how an operand of this shape lies in memory. */
     using Arrange = std::function<Form(const Operand &, const Shape &)>;
 
-    /** Tensors for rows of shape `shape` (the last extent is d); compact and next to the guard page behind them unless
-     *  `arrange` says otherwise. */
-    Invocation(const Operation &operation, Dtype type, const Shape &shape, const Arrange &arrange = compact);
+    /** Tensors that are compact and next to the guard page behind them unless `arrange` says otherwise. */
+    Invocation(const Operation &operation, Dtype type, const Sizes &sizes, const Arrange &arrange = compact);
+    /** For rows of shape `shape`, the last extent being d. */
+    Invocation(const Operation &operation, Dtype type, const Shape &shape, const Arrange &arrange = compact)
+        : Invocation(operation, type, Sizes::of_rows(shape), arrange) {}
 
     static Form compact(const Operand &, const Shape &shape) { return {shape, {}, Placement::ends_at_guard, 0, 0}; }
     static Form at_start(const Operand &, const Shape &shape) { return {shape, {}, Placement::starts_at_guard, 0, 0}; }
@@ -87,9 +86,9 @@ public:
     halyard_status run(const halyard_context *context) const;
 
     /** By output and row, from the inputs' present contents. */
-    std::vector<std::vector<ExpectedRow>> expected() const;
+    std::vector<Matrix> expected() const;
     /** Success if the outputs are as expected and nothing else was written. */
-    testing::AssertionResult check(const std::vector<std::vector<ExpectedRow>> &expected) const;
+    testing::AssertionResult check(const std::vector<Matrix> &expected) const;
     /** Success if no tensor was written outside its elements. */
     testing::AssertionResult surroundings_intact() const;
 
