@@ -92,7 +92,7 @@ Operation::Reference by_row(const std::vector<Operand> &operands, const RowRefer
     for (const Operand &operand : operands) {
         roles.push_back(operand.role);
     }
-    return [roles, reference](const std::vector<Rows> &values, const double *scalars, Dtype type) {
+    return [roles, reference](const std::vector<Rows> &values, const Sizes &, const double *scalars, Dtype type) {
         std::vector<Matrix> results(static_cast<std::size_t>(std::count(roles.begin(), roles.end(), Role::output)));
         std::vector<Row> rows(values.size());
         for (std::size_t row = 0; row < values[0].size(); row++) {

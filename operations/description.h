@@ -87,7 +87,8 @@ struct Operation {
     using Call = std::function<halyard_status(const halyard_context *, DLTensor *const *, const double *)>;
     /** From all operands, outputs left empty, to what each output must be before it is rounded to its type. `type` is the storage
      *  type. */
-    using Reference = std::function<std::vector<Matrix>(const std::vector<Rows> &, const double *scalars, Dtype type)>;
+    using Reference =
+        std::function<std::vector<Matrix>(const std::vector<Rows> &, const Sizes &, const double *scalars, Dtype type)>;
 
     std::string label;  // unique: "rms_norm", "layer_norm.bias" with a bias alone, "swiglu.interleaved" of one tensor
     std::string function;  // of the C API: "halyard_rms_norm"

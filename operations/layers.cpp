@@ -50,16 +50,6 @@ Row normalized(const LayerForm &form, const LayerReference &values, const Row &x
 
 }  // namespace
 
-Cost LayerForm::cost(Dtype type, std::int64_t rows, std::int64_t d, std::int64_t d_out) const {
-    const std::int64_t elements = matrices() * d * d_out;
-    const std::int64_t row = d + (takes_residual() ? d_out : 0) + output_width(d, d_out);
-    Cost cost;
-    cost.flops = 2.0 * static_cast<double>(rows) * static_cast<double>(elements);
-    cost.weight_bytes = static_cast<std::size_t>(elements) * size_of(type);
-    cost.bytes = cost.weight_bytes + static_cast<std::size_t>(rows * row) * size_of(type);
-    return cost;
-}
-
 const std::vector<Layer> &layers() {
     static const std::vector<Layer> all = make_layers();
     return all;

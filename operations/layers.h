@@ -28,7 +28,6 @@ struct LayerForm {
     bool takes_residual() const { return has_residual && !is_ffn; }
     std::int64_t output_width(std::int64_t d, std::int64_t d_out) const { return is_ffn ? d : d_out; }
     float eps() const { return norm == HALYARD_NORM_RMS ? rms_norm_eps : layer_norm_eps; }
-    Cost cost(Dtype type, std::int64_t rows, std::int64_t d, std::int64_t d_out) const;
 };
 
 struct Layer {

@@ -37,7 +37,7 @@ Cost CaseId::cost() const {
         return kernel->tensors->cost(dtype, operations::Sizes::of_rows({rows, d}));
     }
     if (kernel->layer) {
-        return kernel->layer->cost(dtype, rows, d, d_out);
+        return operations::layer_operation({"", *kernel->layer}).cost(dtype, {{rows}, d, d_out});
     }
     const operations::Span span = {sequences(), tokens(), cached + tokens()};
     if (kernel->attention) {
@@ -159,7 +159,8 @@ Accuracy BenchmarkCase::accuracy() const {
             values[i].push_back(operands[i]->row(sampled[n]));
         }
     }
-    const std::vector<operations::Matrix> expected = operation.reference(values, id.kernel->scalars.data(), id.dtype);
+    const std::vector<operations::Matrix> expected =
+        operation.reference(values, operations::Sizes::of_rows({id.rows, id.d}), id.kernel->scalars.data(), id.dtype);
     for (std::size_t k = 0; k < expected.size(); k++) {
         for (std::size_t n = 0; n < sampled.size(); n++) {
             worst.add(set.outputs[k].row(sampled[n]), operations::values_of(expected[k][n]), set.outputs[k].dtype());

@@ -12,6 +12,7 @@
 
 #include "operations/layers.h"
 #include "operations/operations.h"
+#include "operations/tensor_operations.h"
 #include "operations/transformers.h"
 #include "sample.h"
 #include "timing/streams.h"

@@ -7,6 +7,7 @@
 
 #include "operations/layers.h"
 #include "operations/operations.h"
+#include "operations/tensor_operations.h"
 #include "operations/transformers.h"
 
 namespace halyard::bench::cuda {
@@ -115,7 +116,8 @@ private:
 class Layers : public BenchmarkCase {
 public:
     Layers(const CaseId &c, const operations::LayerForm &form) : case_(c), dtype_(dtype_of(c.dtype)), form_(form) {
-        const operations::Cost cost = form.cost(dtype_, c.rows, c.width, c.hidden);
+        const operations::Cost cost =
+            operations::layer_operation({"", form}).cost(dtype_, {{c.rows}, c.width, c.hidden});
         set_bytes = model_bytes = static_cast<std::int64_t>(cost.bytes);
         flops = cost.flops;
     }

@@ -125,7 +125,9 @@ TEST(Reference, DerivativesAreTheSlopesOfTheFunctions) {
             continue;
         }
         const auto value = [&](const Operation &function, double x) {
-            return function.reference({{{x}}, {}}, gradient.scalar_values().data(), Dtype::f32)[0][0][0].value;
+            return function
+                .reference({{{x}}, {}}, Sizes::of_rows({1}), gradient.scalar_values().data(), Dtype::f32)[0][0][0]
+                .value;
         };
         const Operation &function = operation(gradient.gradient_of);
         const double beta = gradient.scalars.empty() ? 1 : gradient.scalars[0].value;

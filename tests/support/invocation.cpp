@@ -65,7 +65,7 @@ double bell(std::uint64_t seed, std::int64_t row, std::int64_t i) {
 }
 
 Invocation::Invocation(const Operation &operation, Dtype type, const Sizes &sizes, const Arrange &arrange)
-    : operation(operation), type(type) {
+    : operation(operation), type(type), sizes(sizes) {
     for (std::size_t i = 0; i < operation.operands.size(); i++) {
         const Operand &operand = operation.operands[i];
         tensors.push_back(std::make_unique<Tensor>(operation.type_of(i, type), arrange(operand, operand.shape(sizes))));
@@ -86,8 +86,11 @@ void Invocation::fill(std::uint64_t seed) {
             });
             break;
         case Role::parameter: {
-            const double middle = std::string_view(operation.operands[operand].name) == "bias" ? 0 : 1;
-            tensor.fill([&](std::int64_t row, std::int64_t i) { return middle + bell(own_seed, row, i) / 2; });
+            const std::string_view name = operation.operands[operand].name;
+            const bool is_matrix = operation.operands[operand].is_matrix();
+            const double middle = is_matrix || name.find("bias") != name.npos ? 0 : 1;
+            const double size = is_matrix ? 1 / std::sqrt(static_cast<double>(tensor.width())) : 0.5;
+            tensor.fill([&](std::int64_t row, std::int64_t i) { return middle + size * bell(own_seed, row, i); });
             break;
         }
         case Role::output:
@@ -133,7 +136,7 @@ std::vector<Matrix> Invocation::expected() const {
             values[i].push_back(tensors[i]->row_values(row));
         }
     }
-    return operation.reference(values, scalars.data(), type);
+    return operation.reference(values, sizes, scalars.data(), type);
 }
 
 testing::AssertionResult Invocation::check(const std::vector<Matrix> &expected) const {

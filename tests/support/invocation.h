@@ -69,6 +69,7 @@ public:
 
     const Operation &operation;
     const Dtype type;
+    const Sizes sizes;
     std::vector<std::unique_ptr<Tensor>> tensors;  // by operand
     std::vector<DLTensor *> arguments;             // by operand, what the call gets
     std::vector<double> scalars;
