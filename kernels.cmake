@@ -150,6 +150,9 @@ halyard_kernel( widen_panels              internal_f32  pack       widen_panels 
 halyard_kernel( widen_codes4              internal_f32  pack         widen_codes  bits=4 )
 halyard_kernel( widen_codes8              internal_f32  pack         widen_codes  bits=8 )
 
+# sums over tokens, dtype being that of what is added
+halyard_kernel( column_sum                internal    column_reduction  column_sum )
+
 # scales of quantized weights, dtype being theirs
 foreach(kind IN ITEMS plain zero minimum two_levels two_levels_signed)
     halyard_kernel( expand_scales_${kind} internal     pack         expand_scales  kind=${kind} )

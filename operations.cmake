@@ -34,12 +34,13 @@ halyard_operation( layer_norm  GROUP norms  NEEDS add
 halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCES api/softmax.cpp cpu/ops/norm.cpp )
 
 halyard_operation( linear  NEEDS cast f32
-                   KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*"  FUNCTIONS linear "weights_.*"
+                   KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum
+                   FUNCTIONS linear "weights_.*"
                    SOURCES api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp api/weights_pack_codes.cpp
                            core/calls/pack.cpp core/code_formats.cpp core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp
                            cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
                            cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
-                           cpu/linear/packing/quantize.cpp cpu/linear/packing/repack.cpp )
+                           cpu/linear/packing/quantize.cpp cpu/linear/packing/repack.cpp cpu/ops/column_sum.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm
                    KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
 

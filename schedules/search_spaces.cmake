@@ -9,6 +9,8 @@
 #                     arch  family       parameter  default  legal values
 halyard_search_space( x86   attention    vectors    2        1 2 4 )
 halyard_search_space( x86   attention    passes     0        0 1 2 )
+halyard_search_space( x86   column_reduction vectors 8     2 4 8 )
+halyard_search_space( x86   column_reduction rows    8     4 8 16 )
 halyard_search_space( x86   elementwise  vectors    2        1 2 3 4 6 )
 halyard_search_space( x86   epilogue     panels     1        1 2 3 4 )
 halyard_search_space( x86   kv_move      side       8        4 8 16 )
@@ -26,6 +28,8 @@ halyard_search_space( x86   row          passes     0        0 1 2 )
 halyard_search_space( x86   statistics   passes     0        0 1 2 )
 
 halyard_search_space( arm   attention    vectors    2        1 2 4 )
+halyard_search_space( arm   column_reduction vectors 8     2 4 8 16 )
+halyard_search_space( arm   column_reduction rows    8     4 8 16 )
 halyard_search_space( arm   elementwise  vectors    2        1 2 3 4 8 )
 halyard_search_space( arm   epilogue     panels     1        1 2 )
 halyard_search_space( arm   kv_move      side       8        4 8 )
