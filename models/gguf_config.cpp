@@ -248,6 +248,10 @@ private:
     /// Llama 3's scaling: the file has the factors that frequencies are divided by, and not the numbers that they follow
     /// from. All published models have frequency factors of 1 and 4, and the number of positions is a power of two.
     void set_factors(ModelConfig &config) const {
+        std::int64_t first = 1, last = std::int64_t{1} << 24;
+        if (const char *const name = "rope.scaling.original_context_length"; file_.has(key_of(name))) {
+            first = last = fields(own({name})).integer(key_of(name).c_str(), first, last);
+        }
         const TensorInfo *const factors = file_.find(rope_factors_name);
         if (factors == nullptr || architecture_ != "llama") {
             return;
@@ -276,10 +280,6 @@ private:
         }
         rope.low_freq_factor = 1;
         rope.high_freq_factor = 4;
-        std::int64_t first = 1, last = std::int64_t{1} << 24;
-        if (const char *const name = "rope.scaling.original_context_length"; file_.has(key_of(name))) {
-            first = last = fields(own({name})).integer(key_of(name).c_str(), first, last);
-        }
         for (std::int64_t positions = first; positions <= last; positions *= 2) {
             rope.original_max_position_embeddings = positions;
             if (follows(wanted, rope)) {

@@ -410,6 +410,11 @@ TEST(GgufModel, ThatIsWrongOrNotSupportedIsRefusedByName) {
         {wrong_factor(0), {"'rope_freqs.weight'", "low_freq_factor 1"}, HALYARD_UNSUPPORTED},
         {wrong_factor(2), {"'rope_freqs.weight'", "low_freq_factor 1"}, HALYARD_UNSUPPORTED},
         {set("llama.rope.scaling.original_context_length", U{64}), {"'rope_freqs.weight'"}, HALYARD_UNSUPPORTED},
+        {[&](GgufFile &file) {
+             set("llama.rope.scaling.original_context_length", "x")(file);
+             edit("rope_freqs.weight", [](GgufFile::Tensor &tensor) { tensor.name = "x"; })(file);
+         },
+         {"llama.rope.scaling.original_context_length is 'x'"}},
         {all_factors(0), {"'rope_freqs.weight' ends with the factor 0; supported are 1 to 1e+06"}},
         {all_factors(1e-38f), {"'rope_freqs.weight' ends with the factor 1e-38"}},
         {all_factors(1e38f), {"'rope_freqs.weight' ends with the factor 1e+38"}},

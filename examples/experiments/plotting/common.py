@@ -25,7 +25,8 @@ LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
 INKED = ["text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color",
          "grid.color"]
 plt.rcParams.update({key: INK for key in INKED} | {
-    "figure.figsize": (4.6, 3.7), "figure.constrained_layout.use": True, "savefig.dpi": 200, "svg.hashsalt": "halyard",
+    "figure.figsize": (4.6, 3.7), "figure.max_open_warning": 0, "figure.constrained_layout.use": True,
+    "savefig.dpi": 200, "svg.hashsalt": "halyard",
     "font.size": 10.5, "axes.titlesize": 11, "legend.fontsize": 10, "legend.frameon": False, "lines.linewidth": 1.7,
     "axes.prop_cycle": plt.cycler(color=COLOURS), "axes.spines.top": False, "axes.spines.right": False,
     "axes.grid": True, "grid.linewidth": 0.6, "grid.alpha": 0.15, "axes.axisbelow": True,

@@ -62,45 +62,30 @@ private:
     const PanelMatrix matrix_;
 };
 
-/** As they are, for rows in f32. */
-class PackedPanels : public PanelForm {
+/** As they are, for rows in `x`. */
+template<XForm x, typename Product>
+class PanelsAsTheyAre : public PanelForm {
 public:
     using PanelForm::PanelForm;
-    RightShape shape() const { return shape_for(XForm::f32, dtype()); }
+    RightShape shape() const { return shape_for(x, dtype()); }
     int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, dtype())); }
 
     static constexpr int64_t scratch_floats = 0;
     class Reader {
     public:
-        Reader(const PackedPanels &form, const GemmPlan &plan, float *)
+        Reader(const PanelsAsTheyAre &form, const GemmPlan &plan, float *)
             : form_(form), product_(plan.isa, form.dtype(), plan.prefetch4, plan.tiling.tile_rows) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) { product_(call, form_.at(panel, k)); }
 
     private:
-        const PackedPanels &form_;
-        MatmulCall product_;
+        const PanelsAsTheyAre &form_;
+        Product product_;
     };
 };
 
-/** Pairs of bf16, for rows in pairs. */
-class PackedPairs : public PanelForm {
-public:
-    using PanelForm::PanelForm;
-    RightShape shape() const { return shape_for(XForm::pairs, dtype()); }
-    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, dtype())); }
-
-    static constexpr int64_t scratch_floats = 0;
-    class Reader {
-    public:
-        Reader(const PackedPairs &form, const GemmPlan &plan, float *)
-            : form_(form), product_(plan.isa, form.dtype(), plan.prefetch4, plan.tiling.tile_rows) {}
-        void multiply(int64_t panel, int64_t k, const TileCall &call) { product_(call, form_.at(panel, k)); }
-
-    private:
-        const PackedPairs &form_;
-        PairsCall product_;
-    };
-};
+/** For rows in f32, and for rows in pairs of bf16. */
+using PackedPanels = PanelsAsTheyAre<XForm::f32, MatmulCall>;
+using PackedPairs = PanelsAsTheyAre<XForm::pairs, PairsCall>;
 
 /** A k block of the panels of a tile in f32. */
 constexpr int64_t widened_floats_of_tile = int64_t{max_tile_panels} * k_block * panel_width;
