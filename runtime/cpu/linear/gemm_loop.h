@@ -41,7 +41,7 @@ struct WorkerMemory {
     float *scratch;
 };
 
-/** What the sums of a GEMM start from: f32 [rows, columns], so that they become ((start + leaf 0) + leaf 1) + ...; or 0. */
+/** What the sums of a GEMM start from: f32 [rows, columns], so that they become ((start + block 0) + block 1) + ...; or 0. */
 struct StartingSums {
     const float *data = nullptr;
     int64_t pitch = 0, columns = 0;

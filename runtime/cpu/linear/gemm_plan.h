@@ -47,8 +47,8 @@ struct RightShape {
     DType dtype;                    // theirs
 };
 
-/** One GEMM, decided. The sums over the inputs are made in leaves of `depth` inputs each, and added in the order of the
- *  inputs: ((leaf 0) + leaf 1) + ..., whatever the tiles and threads. */
+/** One GEMM, decided. The sums over the inputs are made in k blocks of `depth` inputs each, and added in the order of the
+ *  inputs: ((block 0) + block 1) + ..., whatever the tiles and threads. */
 struct GemmPlan {
     halyard_isa isa;
     Tiling tiling;

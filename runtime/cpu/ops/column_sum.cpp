@@ -48,7 +48,7 @@ private:
     void call(const TypedRows &x, int64_t rows, int64_t columns, float *sums, int64_t sums_pitch, bool continues) {
         const int64_t blocks = std::max<int64_t>(1, (rows + column_sum_rows - 1) / column_sum_rows);
         const int64_t whole = columns / column_sum_tile * column_sum_tile;
-        for (const auto [first, count] : {std::pair{int64_t{0}, whole}, std::pair{whole, columns - whole}}) {
+        for (const auto &[first, count] : {std::pair{int64_t{0}, whole}, std::pair{whole, columns - whole}}) {
             if (count > 0) {
                 x_.set(x.data + first * size_of(x.dtype), count, rows, x.pitch);
                 sums_.set(sums + first, count, blocks, sums_pitch);
