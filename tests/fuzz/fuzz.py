@@ -42,7 +42,9 @@ def fuzz(build, seconds, targets):
         if process.wait() != 0:
             found = True
             text = log.read_text(errors="replace")
-            print(*re.findall(r"(?m)^.*(?:ERROR: |runtime error: |SUMMARY: |Test unit written to ).*$", text), log, sep="\n")
+            report = re.search(r"(?ms)^[^\n]*(?:ERROR: |runtime error: ).*", text)
+            lines = (report[0] if report else text[-2000:]).splitlines()
+            print(f"{log} found, or failed with {process.returncode}:", *lines[:20], *lines[20:][-6:], sep="\n", flush=True)
     return found
 
 
