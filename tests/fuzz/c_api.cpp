@@ -972,7 +972,8 @@ void Session::attention() {
     DLTensor *y = call.output(shape, dtype());
     options.log_sum_exp =
         in_.one_in(4) ? call.output(first.with(queries).with(of_cache.n_kv_heads * group), f32) : nullptr;
-    const bool plain = !options.q_norm_weight && !options.k_norm_weight && in_.one_in(4);
+    // Without options none of their tensors may be one that a call must refuse.
+    const bool plain = !options.q_norm_weight && !options.k_norm_weight && !options.log_sum_exp && in_.one_in(4);
     const halyard_attention_options *given = plain ? nullptr : &options;
     if (!cached) {
         if (call.may_be_made()) {
