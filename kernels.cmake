@@ -123,14 +123,14 @@ endforeach()
 # The same by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
-# With codes of 4 or 8 bits for weights, and zeros or not, whose values are f32
-foreach(bits IN ITEMS 4 8)
+# With quantized weights: codes of 4 or 8 bits, or what they are widened to for many rows, numbers in f32 or pairs in bf16
+foreach(bits IN ITEMS 4 8 32)
     foreach(rows RANGE 1 8)
-        halyard_kernel( matmul_codes${bits}_${rows}       matmul  matmul_codes matmul_codes  rows=${rows} bits=${bits} has_zeros=false )
+        halyard_kernel( matmul_codes${bits}_${rows} matmul  matmul_codes      matmul_codes  rows=${rows} bits=${bits} )
     endforeach()
-    foreach(rows RANGE 1 8)
-        halyard_kernel( matmul_codes${bits}_zeros_${rows} matmul  matmul_codes matmul_codes  rows=${rows} bits=${bits} )
-    endforeach()
+endforeach()
+foreach(rows RANGE 1 8)
+    halyard_kernel( matmul_codes16_${rows}          matmul  matmul_code_pairs matmul_codes  rows=${rows} bits=16 )
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
@@ -149,6 +149,8 @@ halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    
 halyard_kernel( widen_panels              internal_f32  pack       widen_panels )  # bf16 ones
 halyard_kernel( widen_codes4              internal_f32  pack         widen_codes  bits=4 )
 halyard_kernel( widen_codes8              internal_f32  pack         widen_codes  bits=8 )
+halyard_kernel( widen_codes4_to_pairs     internal_f32  pack         widen_codes  bits=4 in_pairs=true )
+halyard_kernel( widen_codes8_to_pairs     internal_f32  pack         widen_codes  bits=8 in_pairs=true )
 
 # sums over tokens, dtype being that of what is added
 halyard_kernel( column_sum                internal    column_reduction  column_sum )

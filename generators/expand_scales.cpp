@@ -1,9 +1,6 @@
-// The scales of panels of quantized weights (runtime/layout/code_panels.h) as the kernels that take codes read them:
-// expanded(column, vector, group, panel), the vectors being zero, scale and offset of fma(code - zero, scale, offset). Codes
-// and zeros are code_raise() larger there than they are stored.
-//
-// Where nothing is added to s (q - z), and scales are of 16 bits, the zero is 0 and the offset -z s, which is exact: kernels
-// may then leave the zero out.
+// The scales of panels of quantized weights (runtime/layout/code_panels.h) as products read them:
+// expanded(column, vector, group, panel), the vectors being scale and offset of the weights scale c + offset, where c is a code
+// less its center. An offset is rounded once.
 #include "Halide.h"
 
 #include "math.h"
@@ -32,8 +29,7 @@ public:
     // [group][column] of a k block, of as many panels.
     Input<Buffer<void, 3>> scales{"scales"}, minima{"minima"};
     Input<Buffer<uint8_t, 3>> factors{"factors"}, zeros{"zeros"};
-    Input<float> raise{"raise"};            // code_raise()
-    Input<float> plain_zero{"plain_zero"};  // the code of 0, where that is the same everywhere
+    Input<float> center{"center"};  // code_center()
     Output<Buffer<float, 4>> expanded{"expanded"};
 
     void configure() { tensors.configure(*this, scales, minima); }
@@ -46,33 +42,25 @@ public:
         const Expr s = storage.widen(scales(column, wide_group, panel)),
                    m = storage.widen(minima(column, wide_group, panel));
         const Expr factor = factors(column, group, panel), stored_zero = cast<float>(zeros(column, group, panel));
-        Expr zero, scale = s, offset = 0.0f;
+        const Math math = Math::of_strict(get_target());
+        Expr scale = s, offset = 0.0f;
         switch (kind) {
         case ScaleKind::plain:
-            zero = plain_zero;
             break;
         case ScaleKind::zero:
-            zero = stored_zero;
+            offset = strict_float(s * strict_float(center - stored_zero));
             break;
         case ScaleKind::minimum:
-            zero = 0.0f;
-            offset = m;
+            offset = strict_float(math.fma(center, s, m));
             break;
         case ScaleKind::two_levels:
-            zero = 0.0f;
-            scale = s * cast<float>(factor);
-            offset = -(m * stored_zero);
+            scale = strict_float(s * cast<float>(factor));
+            offset = strict_float(math.fma(center, scale, m * stored_zero * -1.0f));
             break;
         case ScaleKind::two_levels_signed:
-            zero = plain_zero;
-            scale = s * cast<float>(reinterpret<int8_t>(factor));
+            scale = strict_float(s * cast<float>(reinterpret<int8_t>(factor)));
         }
-        zero = zero + raise;
-        if ((kind == ScaleKind::plain || kind == ScaleKind::zero) && tensors.dtype != DType::f32) {
-            offset = -(zero * scale);
-            zero = 0.0f;
-        }
-        expanded(column, vector, group, panel) = mux(vector, {zero, scale, offset});
+        expanded(column, vector, group, panel) = mux(vector, {scale, offset});
     }
 
     void schedule() {

@@ -1,7 +1,13 @@
-// One block of a GEMM with quantized weights: matmul.cpp, but that a weight is a code with the scales of its group.
+// One block of a GEMM with quantized weights: sum(row, column) = [so_far +] the sum over groups of inputs g of
+//
+//     scale(g, column) (the sum of x(input, row) c(input, column) over the group) + offset(g, column) (the sum of x over the group)
+//
+// where c is a code less its center (runtime/layout/codes.h). A group is accumulated input by input with fused multiply-adds; one
+// more takes it to the sum, and another the offset. So the bits depend on the group, and not on the shape of the call.
 #include "Halide.h"
 
 #include "codes.h"
+#include "math.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/matmul.h"
@@ -13,56 +19,55 @@ using namespace Halide;
 
 class MatmulCodes : public Generator<MatmulCodes> {
 public:
-    KernelTensors tensors;                              // f32, as the weights' values are
-    GeneratorParam<int> rows{"rows", max_tile_rows};    // of x in a tile
-    GeneratorParam<int> bits{"bits", 8};                // of a code
-    GeneratorParam<bool> has_zeros{"has_zeros", true};  // or offsets hold them
+    KernelTensors tensors;                            // f32, as the sums are
+    GeneratorParam<int> rows{"rows", max_tile_rows};  // of x in a tile
+    GeneratorParam<int> bits{"bits", 8};              // of what w holds: codes, or numbers as x has them
     schedules::MatmulParams params;
-    Input<Buffer<float, 3>> x{"x"};            // x(input, row, tile)
-    Input<Buffer<uint32_t, 3>> w{"w"};         // w(column, row, panel): words of codes
+    Input<Buffer<uint32_t, 3>> x{"x"};         // x(f32 or pair, row, tile), 0 to the end of the last group
+    Input<Buffer<float, 3>> x_sums{"x_sums"};  // x_sums(group, row, tile)
+    Input<Buffer<uint32_t, 3>> w{"w"};         // w(column, word, panel)
+    Input<int> words{"words"};                 // of codes: the last one is read in place of those beyond it
+    Input<int> flip{"flip"};                   // code_flip()
     Input<Buffer<float, 4>> scales{"scales"};  // scales(column, vector, group, panel)
-    Input<int> group_shift{"group_shift"};     // a group has 2^group_shift rows
+    Input<int> steps{"steps"};                 // of a group
     Input<Buffer<float, 4>> so_far{"so_far"};  // as sum; may be sum
     Input<bool> first{"first"};                // there is nothing so far
-    Input<int> depth{"depth"};                 // inputs
     Input<Buffer<uint8_t, 2>> next{"next"};    // next(byte, panel): the weights to prefetch meanwhile
-    Input<int> next_step{"next_step"};         // bytes of them for a row
+    Input<int> next_step{"next_step"};         // bytes of them for a step
     Output<Buffer<float, 4>> sum{"sum"};       // sum(column, panel, row, tile)
 
     void configure() { tensors.configure(*this); }
 
     void generate() {
-        const Codes codes(bits, get_target());
-        const Expr whole_rows = depth / codes.inputs(), whole_inputs = whole_rows * codes.inputs();
-        const RDom whole({{0, codes.inputs()}, {0, whole_rows}}, "input"),
-            rest(whole_inputs, depth - whole_inputs, "rest_of_inputs");
-        prefetch(panel, step, tile) = schedules::prefetch(next, (tile * whole_rows + step) * next_step, panel);
-        word(column, step, panel, tile) = w(column, step + prefetch(panel, step, tile), panel);
-        const auto scale = [&](int vector, const Expr &row) {
-            return scales(column, vector, codes.group(row, group_shift, scales.dim(2).extent()), panel);
-        };
-        const auto weight_of = [&](const Expr &held, const Expr &i, const Expr &row) {
-            return codes.weight(held, i, has_zeros ? scale(scale_zero, row) : Expr(), scale(scale_scale, row),
-                                scale(scale_offset, row));
-        };
-        weight(column, i, step, panel, tile) = weight_of(word(column, step, panel, tile), i, step);
-        rest_weight(column, i, panel) = weight_of(w(column, whole_rows, panel), i, whole_rows);
+        const Expr groups = scales.dim(2).extent();
+        const RDom g(0, groups, "group"), in({{0, products_of_step()}, {0, steps}}, "in");
 
-        const auto accumulate = [&](const Expr &a, const Expr &b) {
-            return codes.fused(a, b, block(column, panel, row, tile));
-        };
-        block(column, panel, row, tile) = 0.0f;
-        block(column, panel, row, tile) =
-            accumulate(x(whole.y * codes.inputs() + whole.x, row, tile), weight(column, whole.x, whole.y, panel, tile));
-        block(column, panel, row, tile) =
-            accumulate(x(rest, row, tile), rest_weight(column, rest - whole_inputs, panel));
+        prefetch(panel, step, tile) = schedules::prefetch(next, (tile * groups * steps + step) * next_step, panel);
+        const Expr fetch = prefetch(panel, step, tile);
+        if (of_codes()) {
+            word(column, step, panel, tile) = w(column, min(step, words - 1) + fetch, panel) ^ cast<uint32_t>(flip);
+            number(column, i, step, panel, tile) = Codes(bits).number(word(column, step, panel, tile), i);
+        } else {
+            number(column, i, step, panel, tile) =
+                as_multiplied(w(column, step * code_step_words(bits) + i + fetch, panel));
+        }
+
+        const Expr step_of_block = group * steps + in.y;
+        block(column, panel, row, tile, group) = 0.0f;
+        block(column, panel, row, tile, group) =
+            accumulated(block(column, panel, row, tile, group),
+                        as_multiplied(x(step_of_block * products_of_step() + in.x, row, tile)),
+                        number(column, in.x, step_of_block, panel, tile));
+
+        const auto scale = [&](int vector) { return scales(column, vector, g, panel); };
+        sum(column, panel, row, tile) = select(first, 0.0f, so_far(column, panel, row, tile));
         sum(column, panel, row, tile) =
-            select(first, block(column, panel, row, tile),
-                   strict_float(so_far(column, panel, row, tile) + block(column, panel, row, tile)));
+            fma(scale(scale_offset), x_sums(g, row, tile),
+                fma(scale(scale_scale), block(column, panel, row, tile, g), sum(column, panel, row, tile)));
     }
 
     void schedule() {
-        x.dim(1).set_stride(x_pitch);
+        x.dim(1).set_stride(by_pairs() ? x_pair_pitch : x_pitch);
         w.dim(0).set_bounds(0, panel_width);
         w.dim(1).set_stride(panel_width);
         begin_at_zero(scales);
@@ -74,14 +79,26 @@ public:
         sum.dim(2).set_bounds(0, rows);
         so_far.dim(1).set_stride(panel_width);
         tensors.begin_schedule(*this);
-        schedules::matmul_codes(
-            {prefetch, word, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(), first},
-            params, get_target());
+        schedules::matmul_codes({prefetch, word, number, block, sum, column, panel, row, tile, sum.dim(1).extent()},
+                                params, get_target());
     }
 
 private:
-    Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, step{"step"};
-    Func prefetch{"fetch"}, word{"word"}, weight{"weight"}, rest_weight{"rest_weight"}, block{"block"};
+    bool of_codes() const { return bits <= 8; }
+    bool by_pairs() const { return bits == 16; }
+    int products_of_step() const { return of_codes() ? code_row_inputs(bits) : code_step_words(bits); }
+
+    Expr fma(const Expr &a, const Expr &b, const Expr &c) const {
+        return strict_float(Math::of_strict(get_target()).fma(a, b, c));
+    }
+    Expr as_multiplied(const Expr &word) const { return by_pairs() ? word : reinterpret<float>(word); }
+    Expr accumulated(const Expr &so_far, const Expr &a, const Expr &b) const {
+        return by_pairs() ? Internal::Call::make(Float(32), "dpbf16ps", {so_far, a, b}, Internal::Call::PureExtern)
+                          : fma(a, b, so_far);
+    }
+
+    Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, step{"step"}, group{"group"};
+    Func prefetch{"fetch"}, word{"word"}, number{"number"}, block{"block"};
 };
 
 }  // namespace

@@ -50,15 +50,13 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Halide::Targ
 Halide::Expr prefetch(const Halide::Func &next, const Halide::Expr &offset, const Halide::Expr &panel);
 
 struct MatmulCodes {
-    Halide::Func prefetch;     // prefetch(panel, row of codes, tile): 0
-    Halide::Func word;         // word(column, row of codes, panel, tile)
-    Halide::Func weight;       // weight(column, input in row, row of codes, panel, tile)
-    Halide::Func rest_weight;  // rest_weight(column, input, panel)
-    Halide::Func block;        // block(column, panel, row, tile): update 0 over whole rows of codes, update 1 the rest
-    Halide::Func sum;          // sum(column, panel, row, tile)
+    Halide::Func prefetch;  // prefetch(panel, step, tile): 0
+    Halide::Func word;      // word(column, step, panel, tile) of codes; undefined where numbers come from memory
+    Halide::Func number;    // number(column, i of step, step, panel, tile)
+    Halide::Func block;     // block(column, panel, row, tile, group): one update, over i and the steps of a group
+    Halide::Func sum;       // sum(column, panel, row, tile): one update, over the groups
     Halide::Var column, panel, row, tile;
     Halide::Expr panels;  // extent of panel
-    Halide::Expr first;   // whether sum is block alone
 };
 
 void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const Halide::Target &target);

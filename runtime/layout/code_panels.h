@@ -11,9 +11,10 @@
 //   two_levels         d, dmin f16 for each 256 inputs; sc, mn u8 for each 32                   (d * sc) * q - (dmin * mn)
 //   two_levels_signed  d f16 for each 256 inputs; sc s8 for each 16                             (d * sc) * (q - 128)
 //
-// In f32: q - z, d * sc and dmin * mn are exact, and the rest is one fused multiply-add, of +0 where nothing is added. Scales
-// are finite, and no larger than 2^100 in magnitude. Codes beyond in_features are those of 0 (0 where there are minima), and
-// columns beyond out_features have 0 in every part of the scales.
+// Products take that as scale c + offset with c = q - center (layout/codes.h), in f32: the offset is 0, s * (center - z),
+// fma(center, s, m) or fma(center, d * sc, -(dmin * mn)), rounded once, and the products of two stored numbers are exact. Scales
+// are finite, and no larger than 2^100 in magnitude. Codes of 8 bits with minima are below 128. Codes beyond in_features are those
+// of 0 (0 where there are minima), and columns beyond out_features have 0 in every part of the scales.
 #ifndef HALYARD_RUNTIME_LAYOUT_CODE_PANELS_H
 #define HALYARD_RUNTIME_LAYOUT_CODE_PANELS_H
 
@@ -57,6 +58,9 @@ struct CodeLayout {
     bool two_levels() const { return kind == ScaleKind::two_levels || kind == ScaleKind::two_levels_signed; }
     /** Inputs of a group in a k block. */
     int block_group() const { return group > 0 ? group : k_block; }
+    bool has_minima() const { return kind == ScaleKind::minimum || kind == ScaleKind::two_levels; }
+    /** Whether weights are scale c + offset with another offset than 0. */
+    bool has_offsets() const { return has_minima() || kind == ScaleKind::zero; }
     /** The code of 0, where there is one that is the same in all groups. */
     int code_of_zero() const {
         return kind == ScaleKind::plain ? 1 << (bits - 1) : kind == ScaleKind::two_levels_signed ? 128 : 0;
@@ -64,6 +68,12 @@ struct CodeLayout {
 
     // Of `inputs` inputs of a k block:
     int64_t groups(int64_t inputs) const { return (inputs + block_group() - 1) / block_group(); }
+    /** To the end of the last group, or of 16 inputs where there is but one. */
+    int64_t whole_inputs(int64_t inputs) const { return whole_inputs(block_group(), inputs); }
+    static int64_t whole_inputs(int64_t group, int64_t inputs) {
+        const int64_t unit = inputs < group ? 16 : group;
+        return (inputs + unit - 1) / unit * unit;
+    }
     /** As many s or d as there are. */
     int64_t scales(int64_t inputs) const {
         return two_levels() ? (inputs + super_group - 1) / super_group : groups(inputs);
@@ -78,7 +88,7 @@ struct CodeLayout {
             part = there ? parts.bytes : 0;
             parts.bytes += there ? of_part : 0;
         };
-        add(kind == ScaleKind::minimum || kind == ScaleKind::two_levels, parts.minima, wide);
+        add(has_minima(), parts.minima, wide);
         add(two_levels(), parts.factors, bytes);
         add(kind == ScaleKind::zero || kind == ScaleKind::two_levels, parts.zeros, bytes);
         parts.bytes = (parts.bytes + 63) / 64 * 64;

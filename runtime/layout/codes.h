@@ -25,19 +25,27 @@ constexpr Index code_shift(int bits, const Index &input) {
     return bits == 8 ? input * 8 : input % 4 * 8 + input / 4 * 4;
 }
 
-/** Kernels make a float of a quantized value q by setting it into the mantissa of a constant, code_raise(), from bit
- *  code_place() on: the float is code_raise() + q. The zero point is raised by the same constant. A zero
- *  point that is raised by this or by 16 times as much has an exact f32 product with a scale of 16 bits. */
-constexpr int code_place(int bits) {
-    return bits == 8 ? 15 : 16;
+/** Kernels take a code q as the signed number c = q - center, which is small and exact in bf16 too: a word is turned into such
+ *  numbers in two's complement by an exclusive or with code_flip(). Codes of 8 bits with minima are below 128 and have the center 0. */
+constexpr int code_center(int bits, bool has_minima) {
+    return bits == 4 ? 8 : has_minima ? 0 : 128;
 }
-constexpr float code_raise(int bits) {
-    return static_cast<float>(1 << (23 - code_place(bits)));
+constexpr uint32_t code_flip(int bits, bool has_minima) {
+    return bits == 4 ? 0x88888888u : has_minima ? 0 : 0x80808080u;
 }
 
-/** The vectors to which scales are expanded before kernels multiply or widen quantized weights: three of f32 for each group of
- *  inputs of a panel. A weight is fma(q - zero, scale, offset), rounded once. */
-enum ScaleVector { scale_zero, scale_scale, scale_offset, scale_vectors };
+/** What products read of quantized weights, by its bits: words of codes (4 or 8), pairs of their numbers in bf16 (16), or the numbers
+ *  in f32 (32). Kernels take some words at a step, which are so many inputs. */
+constexpr int code_step_words(int bits) {
+    return bits == 32 ? 4 : bits == 16 ? 2 : 1;
+}
+constexpr int code_step_inputs(int bits) {
+    return bits == 4 ? 8 : 4;
+}
+
+/** The vectors to which scales are expanded before products: two of f32 for each group of inputs of a panel. A weight is
+ *  scale c + offset. */
+enum ScaleVector { scale_scale, scale_offset, scale_vectors };
 
 }  // namespace halyard
 

@@ -13,11 +13,14 @@ using namespace Halide;
 
 namespace {
 
-// The sums of a vector of every panel are in registers; and of one panel a word, its scales and zeros, a weight, and what is
-// laid over and under codes.
-const WorthCompiling codes_choices("matmul_codes", [](const Choice &choice, const TargetInfo &target) {
-    return choice.at("panels") * target.number("rows", max_tile_rows) + 7 <= target.registers;
-});
+// The sums of a group are in registers, a vector of every panel wide. Beside them are a word of one panel and numbers in the making,
+// or numbers of every panel and an element of x.
+bool codes_fit_registers(const Choice &choice, const TargetInfo &target) {
+    const int rows = target.number("rows", max_tile_rows), panels = choice.at("panels");
+    return panels * rows + (target.number("bits", 8) <= 8 ? 5 : panels + 1) <= target.registers;
+}
+const WorthCompiling codes_choices("matmul_codes", codes_fit_registers),
+    code_pairs_choices("matmul_code_pairs", codes_fit_registers);
 
 }  // namespace
 
@@ -34,36 +37,37 @@ Expr prefetch(const Func &next, const Expr &offset, const Expr &panel) {
 void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const Target &target) {
     const int vector = std::min(panel_width, f32_lanes(target));
     const Var column = stages.column, panel = stages.panel, row = stages.row, tile = stages.tile;
+    Func sum = stages.sum, block = stages.block, number = stages.number, prefetch = stages.prefetch, word = stages.word;
 
-    // Tiles are those of matmul(), but that they are a vector wide in every panel, and words are read again for the next one:
-    // with more at a time the compiler runs out of registers.
-    Func sum = stages.sum;
+    // Tiles are those of matmul(), but that they are a vector wide in every panel: with more at a time the compiler runs out of
+    // registers for what is made of codes. Sums of groups go to those of all by way of the first-level cache.
+    sum.vectorize(column, vector);
     const Var part("part"), outer("outer");
-    sum.split(column, part, column, vector).reorder(column, row, part, tile, panel).vectorize(column).unroll(row);
-    for (const Expr &condition : {stages.first && stages.panels == params.panels, stages.panels == params.panels}) {
-        sum.specialize(condition)
-            .split(panel, outer, panel, params.panels, TailStrategy::RoundUp)
-            .reorder(column, panel, row, part, tile, outer)
-            .unroll(panel);
-    }
-
-    // All inputs of a word before the next panel: it and its scales are loaded once, and stay in registers for so long.
-    Func block = stages.block;
-    block.compute_at(sum, part).vectorize(column, vector).unroll(panel).unroll(row);
-    const std::vector<RVar> inputs = block.rvars(0), rest = block.rvars(1);
-    block.update(0)
-        .reorder(column, row, inputs[0], panel, inputs[1])
-        .vectorize(column, vector)
-        .unroll(row)
-        .unroll(inputs[0])
+    const RVar group = sum.rvars(0)[0];
+    Stage all = sum.update();
+    all.split(column, part, column, vector)
+        .reorder(column, row, group, part, tile, panel)
+        .vectorize(column)
+        .unroll(row);
+    all.specialize(stages.panels == params.panels)
+        .split(panel, outer, panel, params.panels, TailStrategy::RoundUp)
+        .reorder(column, panel, row, group, part, tile, outer)
         .unroll(panel);
-    block.update(1).reorder(column, row, panel, rest[0]).vectorize(column, vector).unroll(row).unroll(panel);
 
-    Func prefetch = stages.prefetch, word = stages.word, weight = stages.weight, rest_weight = stages.rest_weight;
-    prefetch.compute_at(block, inputs[1]).unroll(panel);
-    word.compute_at(block, panel).vectorize(column, vector);
-    weight.compute_at(block, inputs[0]).vectorize(column, vector);
-    rest_weight.compute_at(block, panel).vectorize(column, vector);
+    block.compute_at(sum, group).vectorize(column, vector).unroll(panel).unroll(row);
+    const std::vector<RVar> in = block.rvars(0);
+    if (word.defined()) {
+        // All inputs of a word before the next panel: it is loaded once, and stays in a register for so long.
+        block.update().reorder(column, row, in[0], panel, in[1]);
+        word.compute_at(block, panel).vectorize(column, vector);
+    } else {
+        // An element of x for all panels.
+        block.update().reorder(column, panel, row, in[0], in[1]);
+        number.unroll(stages.panel);
+    }
+    block.update().vectorize(column, vector).unroll(row).unroll(in[0]).unroll(panel);
+    number.compute_at(block, in[0]).vectorize(column, vector);
+    prefetch.compute_at(block, in[1]).unroll(panel);
 }
 
 }  // namespace halyard::schedules

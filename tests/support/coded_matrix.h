@@ -54,7 +54,8 @@ public:
             for (std::int64_t k = 0; k < f.in; k++) {
                 for (std::int64_t n = 0; n < f.out; n++) {
                     const std::uint64_t q = draw(1, k, n);
-                    made.code(m, k, n) = static_cast<std::uint8_t>(q % (f.bits == 4 ? 16 : gguf ? 32 : 256));
+                    const std::uint64_t codes = f.bits == 4 ? 16 : gguf ? 32 : f.kind == HALYARD_SCALE_MIN ? 128 : 256;
+                    made.code(m, k, n) = static_cast<std::uint8_t>(q % codes);
                     const std::int64_t g = f.group_of(k), w = f.wide_group_of(k);
                     made.scale(m, k, n) = encode(f.scales, (bell(seed + 1, w, n) + 0.1) / 64);
                     made.minimum(m, k, n) = encode(f.scales, bell(seed + 2, w, n) / 16);
@@ -77,23 +78,92 @@ public:
     std::uint8_t &factor(int m, std::int64_t k, std::int64_t n) { return of(m).factors[at(form.group_of(k), n)]; }
     std::uint8_t &zero(int m, std::int64_t k, std::int64_t n) { return of(m).zeros[at(form.group_of(k), n)]; }
 
-    float value(int m, std::int64_t k, std::int64_t n) {
-        const auto q = static_cast<float>(code(m, k, n)), z = static_cast<float>(zero(m, k, n));
-        const auto s = static_cast<float>(decode(form.scales, scale(m, k, n)));
-        const auto low = static_cast<float>(decode(form.scales, minimum(m, k, n)));
-        const std::uint8_t sc = factor(m, k, n);
+    /** The value of a weight by its formula, in float64. */
+    double value(int m, std::int64_t k, std::int64_t n) {
+        const auto q = static_cast<double>(code(m, k, n)), z = static_cast<double>(zero(m, k, n));
+        const double s = decode(form.scales, scale(m, k, n)), low = decode(form.scales, minimum(m, k, n));
         switch (form.kind) {
         case HALYARD_SCALE_PLAIN:
-            return std::fmaf(q - (form.bits == 8 ? 128.0f : 8.0f), s, 0.0f);
+            return s * (q - (form.bits == 8 ? 128 : 8));
         case HALYARD_SCALE_ZERO:
-            return std::fmaf(q - z, s, 0.0f);
+            return s * (q - z);
         case HALYARD_SCALE_MIN:
-            return std::fmaf(q, s, low);
+            return s * q + low;
         case HALYARD_SCALE_TWO_LEVELS:
-            return std::fmaf(q, s * static_cast<float>(sc), -(low * z));
+            return s * factor(m, k, n) * q - low * z;
         default:
-            return std::fmaf(q - 128, s * static_cast<float>(sc < 128 ? sc : sc - 256), 0.0f);
+            return s * static_cast<std::int8_t>(factor(m, k, n)) * (q - 128);
         }
+    }
+
+    /** As products take it: scale c + offset. */
+    struct Parts {
+        float c, scale, offset;
+    };
+    Parts parts(int m, std::int64_t k, std::int64_t n) {
+        const auto s = static_cast<float>(decode(form.scales, scale(m, k, n))),
+                   low = static_cast<float>(decode(form.scales, minimum(m, k, n))),
+                   z = static_cast<float>(zero(m, k, n));
+        const bool minima = form.kind == HALYARD_SCALE_MIN || form.kind == HALYARD_SCALE_TWO_LEVELS;
+        const float center = form.bits == 4 ? 8.0f : minima ? 0.0f : 128.0f;
+        Parts all = {static_cast<float>(code(m, k, n)) - center, s, 0};
+        switch (form.kind) {
+        case HALYARD_SCALE_PLAIN:
+            break;
+        case HALYARD_SCALE_ZERO:
+            all.offset = s * (center - z);
+            break;
+        case HALYARD_SCALE_MIN:
+            all.offset = std::fmaf(center, s, low);
+            break;
+        case HALYARD_SCALE_TWO_LEVELS:
+            all.scale = s * static_cast<float>(factor(m, k, n));
+            all.offset = std::fmaf(center, all.scale, -(low * z));
+            break;
+        default:
+            all.scale = s * static_cast<float>(static_cast<std::int8_t>(factor(m, k, n)));
+        }
+        return all;
+    }
+
+    /** Inputs [first, end) that share parts, and k blocks of 512 their sums. */
+    template<typename Visit>
+    void each_group(const Visit &visit) const {
+        for (std::int64_t block = 0; block < form.in; block += 512) {
+            const std::int64_t last = std::min(form.in, block + 512), step = form.group == 0 ? 512 : form.group;
+            for (std::int64_t first = block; first < last; first += step) {
+                visit(first, std::min(last, first + step));
+            }
+        }
+    }
+
+    /** The products of rows of x with a matrix, [row][out], to the bit, where there is a fused multiply-add. */
+    std::vector<std::vector<float>> products(int m, const std::vector<std::vector<float>> &x) {
+        std::vector<std::vector<float>> all(x.size(), std::vector<float>(static_cast<std::size_t>(form.out)));
+        for (std::int64_t n = 0; n < form.out; n++) {
+            each_group([&](std::int64_t first, std::int64_t end) {
+                std::vector<Parts> weights;
+                for (std::int64_t k = first; k < end; k++) {
+                    weights.push_back(parts(m, k, n));
+                }
+                for (std::size_t row = 0; row < x.size(); row++) {
+                    float of_group = 0, lanes[16] = {};
+                    for (std::size_t i = 0; i < weights.size(); i++) {
+                        const float value = x[row][static_cast<std::size_t>(first) + i];
+                        of_group = std::fmaf(value, weights[i].c, of_group);
+                        lanes[i % 16] += value;
+                    }
+                    for (int half = 8; half > 0; half /= 2) {
+                        for (int lane = 0; lane < half; lane++) {
+                            lanes[lane] += lanes[lane + half];
+                        }
+                    }
+                    float &sum = all[row][static_cast<std::size_t>(n)];
+                    sum = std::fmaf(weights[0].offset, lanes[0], std::fmaf(weights[0].scale, of_group, sum));
+                }
+            });
+        }
+        return all;
     }
 
     /** The packed bytes. */
@@ -169,9 +239,15 @@ public:
             for (std::int64_t column = 0; column < 16; column++) {
                 const std::int64_t n = static_cast<std::int64_t>(panel / matrices_there) * 16 + column;
                 double sum = 0;
-                for (std::int64_t k = 0; n < form.out && k < form.in; k++) {
-                    sum += static_cast<double>(value(m, k, n));
-                }
+                each_group([&](std::int64_t group, std::int64_t end) {
+                    double codes = 0;
+                    for (std::int64_t k = group; n < form.out && k < end; k++) {
+                        codes += static_cast<double>(parts(m, k, n).c);
+                    }
+                    const Parts all = n < form.out ? parts(m, group, n) : Parts{};
+                    sum += static_cast<double>(all.scale) * codes +
+                           static_cast<double>(all.offset) * static_cast<double>(end - group);
+                });
                 store_to(data, packed::header_size + 4 * (16 * panel + static_cast<std::size_t>(column)),
                          static_cast<float>(sum));
             }

@@ -4,19 +4,89 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/linear/gemm_plan.h"
+#include "core/parameters.h"
 
 namespace halyard {
 
 void BlockedRows::clear_from(int64_t used, int64_t features) const {
     for (int64_t block = 0; block < blocks(features) && used < rows; block++) {
         memset(at(used, block), 0, static_cast<size_t>((rows - used) * row_bytes()));
+        if (groups.sums) {
+            std::fill_n(sums_at(used, block, features), (rows - used) * sums_pitch(), 0.0f);
+        }
+    }
+}
+
+namespace {
+
+/** The sum of `count` values, a multiple of 16: of 16 lanes by themselves, and of the lanes by halves. */
+template<typename ValueAt>
+float sum_of_lanes(int64_t count, const ValueAt &value_at) {
+    float lanes[16] = {};
+    for (int64_t i = 0; i < count; i += 16) {
+        for (int lane = 0; lane < 16; lane++) {
+            lanes[lane] += value_at(i + lane);
+        }
+    }
+    for (int half = 8; half > 0; half /= 2) {
+        for (int lane = 0; lane < half; lane++) {
+            lanes[lane] += lanes[lane + half];
+        }
+    }
+    return lanes[0];
+}
+
+float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+}  // namespace
+
+void BlockedRows::complete(int64_t begin, int64_t end, int64_t features) const {
+    for (int64_t block = 0; block < blocks(features) && groups.inputs > 0; block++) {
+        const int64_t inputs = std::min<int64_t>(k_block, features - block * k_block),
+                      whole = CodeLayout::whole_inputs(groups.inputs, inputs);
+        for (int64_t row = begin; row < end; row++) {
+            char *const words = at(row, block);
+            const int64_t word_inputs = form == XForm::pairs ? 2 : 1, used = (inputs + word_inputs - 1) / word_inputs;
+            memset(words + 4 * used, 0, static_cast<size_t>(4 * (whole / word_inputs - used)));
+            float *const sums = sums_at(row, block, features);
+            for (int64_t first = 0, group = 0; first < whole && sums; first += groups.inputs, group++) {
+                const int64_t count = std::min<int64_t>(groups.inputs, whole - first);
+                if (form == XForm::pairs) {
+                    const auto *const pairs = reinterpret_cast<const uint32_t *>(words) + first / 2;
+                    sums[group] = sum_of_lanes(count, [&](int64_t i) {
+                        return float_of(i % 2 == 0 ? pairs[i / 2] & 0xffff0000 : pairs[i / 2] << 16);
+                    });
+                } else {
+                    const float *const values = reinterpret_cast<const float *>(words) + first;
+                    sums[group] = sum_of_lanes(count, [&](int64_t i) { return values[i]; });
+                }
+            }
+        }
     }
 }
 
 XForm form_of_x(halyard_isa isa, DType x, DType weights) {
     return x == DType::bf16 && weights == DType::bf16 && tile_kernels().tallest(isa, XForm::pairs) > 0 ? XForm::pairs
                                                                                                        : XForm::f32;
+}
+
+bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x) {
+    return tiling.tiles >= parameters.gemm_widen_tiles &&
+           tile_kernels().width(isa, tile_kind_of_numbers(x), DType::f32, tiling.tile_rows) > 0;
+}
+
+XForm form_of_x(halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows) {
+    if (!weights.codes) {
+        return form_of_x(isa, x, weights.dtype);
+    }
+    return keeps_bits(isa) && form_of_x(isa, x, DType::bf16) == XForm::pairs &&
+                   widens_codes(isa, Tiling(isa, XForm::pairs, rows), XForm::pairs)
+               ? XForm::pairs
+               : XForm::f32;
 }
 
 namespace {
@@ -72,6 +142,7 @@ void SourceRows::copy(halyard_isa isa, int64_t begin, int64_t end, int64_t featu
             row += piece.rows;
         });
     }
+    blocked.complete(begin, end, features);
 }
 
 void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows &x, int64_t rows, int64_t features,
@@ -81,6 +152,22 @@ void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows
     run_tasks(context, threads,
               [&](int index) { x.copy(isa, rows * index / threads, rows * (index + 1) / threads, features, blocked); });
     blocked.clear_from(rows, features);
+}
+
+void complete_rows(const halyard_context &context, const BlockedRows &blocked, int64_t rows, int64_t features) {
+    if (blocked.groups.inputs > 0) {
+        const int threads = static_cast<int>(
+            std::min<int64_t>(threads_for(context, rows * features * static_cast<int64_t>(sizeof(float))), rows));
+        run_tasks(context, threads,
+                  [&](int index) { blocked.complete(rows * index / threads, rows * (index + 1) / threads, features); });
+    }
+    blocked.clear_from(rows, features);
+}
+
+int64_t x_bytes(halyard_isa isa, DType dtype, const halyard_weights &weights, int64_t rows) {
+    // A later block has fewer rows, and codes are not widened to pairs for few.
+    const XForm largest = weights.codes ? XForm::f32 : form_of_x(isa, dtype, weights, rows);
+    return BlockedRows::bytes(largest, Tiling::max_rows(rows), weights.in_features, XGroups::of(weights));
 }
 
 }  // namespace halyard

@@ -4,10 +4,23 @@
 
 #include "core/cast.h"
 #include "core/context.h"
+#include "core/handles/weights.h"
 #include "core/row_iterator.h"
+#include "cpu/linear/gemm_plan.h"
 #include "cpu/linear/microkernels.h"
 
 namespace halyard {
+
+/** What products with quantized weights ask of x beside its values. */
+struct XGroups {
+    int inputs = 0;     // of a group: zeros follow the last one to the end of its group; 0: there are no groups
+    bool sums = false;  // the sums of x over the groups are read too
+
+    /** For these weights. */
+    static XGroups of(const halyard_weights &weights) {
+        return weights.codes ? XGroups{weights.codes.block_group(), weights.codes.has_offsets()} : XGroups();
+    }
+};
 
 /** Rows of x as the matmul kernels read them: the inputs in blocks, [k block][row][x_pitch] of f32 or [k block][row]
  *  [x_pair_pitch] of pairs. The pair of an odd last input has 0 beside it. */
@@ -16,6 +29,7 @@ struct BlockedRows {
     int64_t rows;  // of memory, whole tiles: those beyond the last row of x are zeros
     XForm form;
     bool rounded = false;  // values are rounded to bf16 when they are stored; pairs are
+    XGroups groups = {};
 
     int64_t row_bytes() const { return row_bytes(form); }
     char *at(int64_t row, int64_t block) const { return data + (block * rows + row) * row_bytes(); }
@@ -23,12 +37,23 @@ struct BlockedRows {
 
     static constexpr int64_t row_bytes(XForm form) { return 4 * (form == XForm::pairs ? x_pair_pitch : x_pitch); }
     static int64_t blocks(int64_t features) { return (features + k_block - 1) / k_block; }
-    static int64_t bytes(XForm form, int64_t rows, int64_t features) {
-        return blocks(features) * rows * row_bytes(form);
+    static int64_t bytes(XForm form, int64_t rows, int64_t features, const XGroups &groups = {}) {
+        const int64_t of_sums = groups.sums ? k_block / groups.inputs * static_cast<int64_t>(sizeof(float)) : 0;
+        return (blocks(features) * rows * (row_bytes(form) + of_sums) + 63) / 64 * 64;
     }
+
+    /** The sums of a row's groups in a block, [k block][row][sums_pitch()], behind the rows; null where there are none. */
+    float *sums_at(int64_t row, int64_t block, int64_t features) const {
+        return groups.sums ? reinterpret_cast<float *>(data + blocks(features) * rows * row_bytes()) +
+                                 (block * rows + row) * sums_pitch()
+                           : nullptr;
+    }
+    int64_t sums_pitch() const { return groups.sums ? k_block / groups.inputs : 0; }
 
     /** Makes zeros of the rows from `used` on. */
     void clear_from(int64_t used, int64_t features) const;
+    /** Does for rows [begin, end), which are stored whole, what `groups` asks for. */
+    void complete(int64_t begin, int64_t end, int64_t features) const;
     /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair. */
     void store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
                int64_t rows) const;
@@ -36,6 +61,10 @@ struct BlockedRows {
 
 /** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
 XForm form_of_x(halyard_isa isa, DType x, DType weights);
+/** The same for so many rows of x at a time. Codes are widened to pairs for many rows alone. */
+XForm form_of_x(halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows);
+/** Whether codes are widened for products with tiles of rows. */
+bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x);
 
 /** Rows of x, whatever their dtype, as the caller gave them. */
 struct SourceRows {
@@ -50,6 +79,12 @@ struct SourceRows {
 /** Stores rows of x in blocks, on the context's threads. */
 void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows &x, int64_t rows, int64_t features,
                const BlockedRows &blocked);
+
+/** Completes the first `rows` rows, on the context's threads, and clears the others. */
+void complete_rows(const halyard_context &context, const BlockedRows &blocked, int64_t rows, int64_t features);
+
+/** Memory for x in `dtype` in blocks of at most `rows` rows. */
+int64_t x_bytes(halyard_isa isa, DType dtype, const halyard_weights &weights, int64_t rows);
 
 /** Bytes of blocks up to which each thread of a GEMM makes its own copy of x: what another core has just written takes longer to
  *  fetch than x to copy. */

@@ -1,8 +1,9 @@
-// Panels of codes on the processor: their scales as kernels read them, and their values in f32.
+// Panels of codes on the processor: their scales as products read them, and their numbers in f32 or in pairs of bf16.
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_CODES_H
 #define HALYARD_RUNTIME_CPU_LINEAR_CODES_H
 
 #include "core/kernel_call.h"
+#include "cpu/linear/microkernels.h"
 #include "layout/code_panels.h"
 
 namespace halyard {
@@ -15,17 +16,17 @@ struct CodePanels {
     int64_t count;   // at most max_tile_panels
 
     int64_t groups() const { return layout.groups(first.inputs); }
-    /** Rows of a group are 2 to this power. */
-    int32_t group_shift() const {
-        return __builtin_ctz(static_cast<unsigned>(layout.block_group() / code_row_inputs(layout.bits)));
-    }
+    int64_t words() const { return layout.code_rows(first.inputs); }
+    /** Inputs that products take. */
+    int64_t whole_inputs() const { return layout.whole_inputs(first.inputs); }
+    uint32_t flip() const { return code_flip(layout.bits, layout.has_minima()); }
 
-    /** As an argument of kernels: columns, rows, panels. */
+    /** As an argument of kernels: columns, words, panels. */
     template<typename Buffer>
     void describe(Buffer &buffer) const {
         buffer.set_data(first.codes);
         buffer.set_dim(0, panel_width, 1);
-        buffer.set_dim(1, layout.code_rows(first.inputs), panel_width);
+        buffer.set_dim(1, words(), panel_width);
         buffer.set_dim(2, count, count > 1 ? stride / 4 : 0);
     }
 };
@@ -38,11 +39,13 @@ constexpr int64_t expanded_floats(int64_t panels) {
 
 class CodeKernels {
 public:
-    CodeKernels(const CodeLayout &layout, halyard_isa isa)
+    /** `numbers`: what the codes are widened to. */
+    CodeKernels(const CodeLayout &layout, halyard_isa isa, XForm numbers = XForm::f32)
         : expand_(kernel_function(of_kind(layout.kind), layout.scale_dtype, isa)),
-          widen_(kernel_function(layout.bits == 4 ? kernels::widen_codes4 : kernels::widen_codes8, DType::f32, isa)) {}
+          widen_(kernel_function(to(numbers, layout.bits), DType::f32, isa)),
+          in_word_(numbers == XForm::pairs ? 2 : 1) {}
 
-    /** Writes [panel][group][zero, scale, offset][16] to `expanded` and describes it. */
+    /** Writes [panel][group][scale, offset][16] to `expanded` and describes it. */
     void expand(const CodePanels &panels, float *expanded, Buffer<4, float> &scales) const {
         const CodeLayout &layout = panels.layout;
         const int64_t inputs = panels.first.inputs, groups = panels.groups();
@@ -68,22 +71,19 @@ public:
                  .minima = minima,
                  .factors = factors,
                  .zeros = zeros,
-                 .raise = code_raise(layout.bits),
-                 .plain_zero = static_cast<float>(layout.code_of_zero()),
+                 .center = static_cast<float>(code_center(layout.bits, layout.has_minima())),
                  .expanded = scales});
     }
 
-    /** Writes the values of the panels to `wide`, `pitch` floats from one to the next, which have room for whole rows. */
-    void widen(const CodePanels &panels, const Buffer<4, float> &scales, float *wide, int64_t pitch) const {
+    /** Writes the numbers of the panels' whole inputs to `wide`, `pitch` words from one panel to the next, and describes it. */
+    void widen(const CodePanels &panels, void *wide, int64_t pitch, Buffer<3> &numbers) const {
         Buffer<3> w;
-        Buffer<3, float> in_f32;
         panels.describe(w);
-        in_f32.set_data(wide);
-        in_f32.set_dim(0, panel_width, 1);
-        in_f32.set_dim(1, panels.layout.code_rows(panels.first.inputs) * code_row_inputs(panels.layout.bits),
-                       panel_width);
-        in_f32.set_dim(2, panels.count, pitch);
-        widen_({.w = w, .scales = scales, .group_shift = panels.group_shift(), .wide = in_f32});
+        numbers.set_data(wide);
+        numbers.set_dim(0, panel_width, 1);
+        numbers.set_dim(1, panels.whole_inputs() / in_word_, panel_width);
+        numbers.set_dim(2, panels.count, pitch);
+        widen_({.w = w, .flip = static_cast<int32_t>(panels.flip()), .wide = numbers});
     }
 
 private:
@@ -93,9 +93,16 @@ private:
             kernels::expand_scales_two_levels, kernels::expand_scales_two_levels_signed};
         return kinds[static_cast<int>(kind)];
     }
+    static KernelOf<arguments::WidenCodes> to(XForm numbers, int bits) {
+        if (numbers == XForm::pairs) {
+            return bits == 4 ? kernels::widen_codes4_to_pairs : kernels::widen_codes8_to_pairs;
+        }
+        return bits == 4 ? kernels::widen_codes4 : kernels::widen_codes8;
+    }
 
     const KernelCall<arguments::ExpandScales> expand_;
     const KernelCall<arguments::WidenCodes> widen_;
+    const int in_word_;
 };
 
 }  // namespace halyard

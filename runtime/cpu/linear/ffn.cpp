@@ -89,6 +89,7 @@ private:
                                   }
                                   row++;
                               });
+            blocked.complete(begin, end, width_);
         });
         blocked.clear_from(rows, width_);
     }
@@ -109,18 +110,17 @@ private:
 void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const halyard_isa isa = best_isa(context.max_isa);
     const int64_t rows = row_count(call.x), block = std::min(rows, block_rows(rows));
-    const int64_t d_model = call.x.width(), d_ff = call.up->out_features;
+    const int64_t d_ff = call.up->out_features;
     const bool normalized = call.norm != HALYARD_NORM_NONE && !call.deferred_norm;
 
     Layer up(call.up, call.activation, call.beta), down(call.down, HALYARD_IDENTITY, 1.0f);
     const LayerGemm up_gemm(context, isa, rows, up), down_gemm(context, isa, rows, down);
     const DType between = call.rounded ? DType::bf16 : DType::f32;
-    const XForm x_form = form_of_x(isa, normalized || call.rounded ? between : call.x.dtype, call.up->dtype);
-    const XForm hidden_form = form_of_x(isa, between, call.down->dtype);
+    const DType multiplied = normalized || call.rounded ? between : call.x.dtype;
     const bool has_bias = call.bias.data || call.bias_up.data, has_bias_down = call.bias_down.data;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book(BlockedRows::bytes(x_form, Tiling::max_rows(block), d_model));
-    const auto hidden_rows = workspace.book(BlockedRows::bytes(hidden_form, Tiling::max_rows(block), d_ff));
+    const auto x_copy = workspace.book(x_bytes(isa, multiplied, *call.up, block));
+    const auto hidden_rows = workspace.book(x_bytes(isa, between, *call.down, block));
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
     FfnInput x(context, isa, call, block, workspace);
@@ -144,15 +144,18 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     y.merge();
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
+        const XForm x_form = form_of_x(isa, multiplied, *call.up, count),
+                    hidden_form = form_of_x(isa, between, *call.down, count);
         const Tiling up_tiling(isa, x_form, count), down_tiling(isa, hidden_form, count);
-        const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form, call.rounded},
-                          hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded};
+        const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form, call.rounded, XGroups::of(*call.up)},
+                          hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded,
+                                    XGroups::of(*call.down)};
         x.load(row, count, input);
         OutputView to_hidden;
         to_hidden.blocked = &hidden;
         to_hidden.dtype = between;
         up_gemm.run({input}, up_tiling, count, x.scale(), x.mean(), to_hidden, workspace[of_threads]);
-        hidden.clear_from(count, d_ff);
+        complete_rows(context, hidden, count, d_ff);
 
         OutputView destination;
         destination.rows = &y;

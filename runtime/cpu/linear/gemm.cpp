@@ -9,7 +9,7 @@ namespace {
 /** The most that a form of these weights takes of a worker's scratch memory, and the epilogue after it. */
 int64_t scratch_floats(const halyard_weights &weights, int64_t rows) {
     if (weights.codes) {
-        return WidenedCodes::scratch_floats;
+        return WidenedCodes<XForm::f32>::scratch_floats;
     }
     return weights.dtype == DType::f32 ? 0
                                        : std::max(WidenedPanels::scratch_floats, EpilogueCall::scratch_floats(rows));
@@ -32,14 +32,16 @@ void LayerGemm::run(const LeftOperand &x, const Tiling &tiling, int64_t rows, co
                     const float *row_mean, const OutputView &y, char *scratch) const {
     const halyard_weights &weights = *layer_.weights;
     const EpilogueCall epilogue = layer_.bound_to(row_scale, row_mean, y);
-    const bool widen = tiling.tiles >= parameters.gemm_widen_tiles;
-    if (x.blocked.form == XForm::pairs) {
-        run(PackedPairs(panels_of(weights)), x, tiling, rows, epilogue, scratch);
-    } else if (weights.codes && widen) {
-        run(WidenedCodes(weights), x, tiling, rows, epilogue, scratch);
+    const XForm form = x.blocked.form;
+    if (weights.codes && form == XForm::pairs) {
+        run(WidenedCodes<XForm::pairs>(weights), x, tiling, rows, epilogue, scratch);
+    } else if (weights.codes && widens_codes(isa_, tiling, form)) {
+        run(WidenedCodes<XForm::f32>(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes) {
         run(PackedCodes(weights), x, tiling, rows, epilogue, scratch);
-    } else if (weights.dtype != DType::f32 && widen) {
+    } else if (form == XForm::pairs) {
+        run(PackedPairs(panels_of(weights)), x, tiling, rows, epilogue, scratch);
+    } else if (weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles) {
         run(WidenedPanels(panels_of(weights)), x, tiling, rows, epilogue, scratch);
     } else {
         run(PackedPanels(panels_of(weights)), x, tiling, rows, epilogue, scratch);
@@ -50,7 +52,7 @@ template<typename Right>
 void LayerGemm::run(const Right &right, const LeftOperand &x, const Tiling &tiling, int64_t rows,
                     const EpilogueCall &epilogue, char *scratch) const {
     const RightShape shape = right.shape();
-    const int64_t x_bytes = BlockedRows::bytes(x.blocked.form, x.blocked.rows, shape.inputs);
+    const int64_t x_bytes = BlockedRows::bytes(x.blocked.form, x.blocked.rows, shape.inputs, x.blocked.groups);
     const GemmPlan plan = plan_gemm(isa_, shape, tiling, rows, x_bytes, threads_);
     run_gemm(context_, plan, right, x, StartingSums(), epilogue, scratch, thread_bytes_);
 }

@@ -113,7 +113,9 @@ private:
                           .next = next_,
                           .next_step = step,
                           .first = k == 0 && !start_.data,
-                          .sum = sum_});
+                          .sum = sum_,
+                          .x_sums = x_.sums_at(0, k / k_block, plan_.inputs),
+                          .x_sums_pitch = x_.sums_pitch()});
     }
 
     const GemmPlan &plan_;

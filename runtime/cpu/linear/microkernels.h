@@ -31,8 +31,9 @@ constexpr bool keeps_bits(halyard_isa isa) {
     return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT && isa != HALYARD_ISA_NEON_BFMMLA;
 }
 
-/** Kinds of tile kernels: what they read of x and of the weights, and how often they prefetch. */
-enum class TileKind { f32, f32_prefetch4, pairs, pairs_prefetch4, codes4, codes4_zeros, codes8, codes8_zeros };
+/** Kinds of tile kernels: what they read of x and of the weights, and how often they prefetch; those for quantized weights
+ *  (generators/matmul_codes.cpp) by the bits of what they read. */
+enum class TileKind { f32, f32_prefetch4, pairs, pairs_prefetch4, codes4, codes8, codes16, codes32 };
 constexpr int tile_kinds = 8;
 
 constexpr TileKind tile_kind(XForm x, bool prefetch4) {
@@ -40,11 +41,12 @@ constexpr TileKind tile_kind(XForm x, bool prefetch4) {
                              : (prefetch4 ? TileKind::f32_prefetch4 : TileKind::f32);
 }
 
-/** Kernels leave out zeros that scales of such a form have none of when they are expanded (generators/expand_scales.cpp). */
-constexpr TileKind tile_kind(const CodeLayout &codes) {
-    const bool in_offset = codes.kind <= ScaleKind::zero && codes.scale_dtype != DType::f32;
-    return codes.bits == 8 ? (in_offset ? TileKind::codes8 : TileKind::codes8_zeros)
-                           : (in_offset ? TileKind::codes4 : TileKind::codes4_zeros);
+/** For codes as they are, and for what they are widened to. */
+constexpr TileKind tile_kind_of_codes(int bits) {
+    return bits == 4 ? TileKind::codes4 : TileKind::codes8;
+}
+constexpr TileKind tile_kind_of_numbers(XForm x) {
+    return x == XForm::pairs ? TileKind::codes16 : TileKind::codes32;
 }
 
 /** The kernels of each kind, of 1 to max_tile_rows rows. */
@@ -54,10 +56,10 @@ constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
         Kernel::kind##_1, Kernel::kind##_2, Kernel::kind##_3, Kernel::kind##_4, Kernel::kind##_5, Kernel::kind##_6,    \
             Kernel::kind##_7, Kernel::kind##_8                                                                         \
     }
-    HALYARD_TILES(matmul),        HALYARD_TILES(matmul_prefetch4),
-    HALYARD_TILES(matmul_pairs),  HALYARD_TILES(matmul_pairs_prefetch4),
-    HALYARD_TILES(matmul_codes4), HALYARD_TILES(matmul_codes4_zeros),
-    HALYARD_TILES(matmul_codes8), HALYARD_TILES(matmul_codes8_zeros),
+    HALYARD_TILES(matmul),         HALYARD_TILES(matmul_prefetch4),
+    HALYARD_TILES(matmul_pairs),   HALYARD_TILES(matmul_pairs_prefetch4),
+    HALYARD_TILES(matmul_codes4),  HALYARD_TILES(matmul_codes8),
+    HALYARD_TILES(matmul_codes16), HALYARD_TILES(matmul_codes32),
 #undef HALYARD_TILES
 };
 
@@ -81,8 +83,8 @@ struct TileKernels {
     static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(bool prefetch4, int rows) {
         return {of(tile_kind(XForm::pairs, prefetch4), rows)};
     }
-    static constexpr KernelOf<arguments::MatmulCodes> code_kernel(const CodeLayout &codes, int rows) {
-        return {of(tile_kind(codes), rows)};
+    static constexpr KernelOf<arguments::MatmulCodes> code_kernel(TileKind kind, int rows) {
+        return {of(kind, rows)};
     }
     constexpr int width(halyard_isa isa, TileKind kind, DType weights, int rows) const {
         return panels[index_of(isa)][static_cast<int>(kind)][static_cast<int>(weights)][rows];

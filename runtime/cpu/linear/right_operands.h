@@ -145,11 +145,10 @@ public:
     }
 
 protected:
-    RightShape shape_for(TileKind kind, TileKind prefetch4_kind) const {
-        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes(), XForm::f32, kind, prefetch4_kind,
-                DType::f32};
+    RightShape shape_for(XForm x, TileKind kind) const {
+        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes(), x, kind, kind, DType::f32};
     }
-    int64_t bytes_of(int inputs) const { return int64_t{inputs} * panel_width * weights_.codes.bits / 8; }
+    int64_t bytes_of(int inputs) const { return int64_t{inputs} * panel_width * layout().bits / 8; }
 
 private:
     const halyard_weights &weights_;
@@ -159,70 +158,60 @@ private:
 class PackedCodes : public CodeForm {
 public:
     using CodeForm::CodeForm;
-    RightShape shape() const { return shape_for(tile_kind(layout()), tile_kind(layout())); }
-    int64_t interval_bytes(bool) const { return bytes_of(code_row_inputs(layout().bits)); }
+    RightShape shape() const { return shape_for(XForm::f32, tile_kind_of_codes(layout().bits)); }
+    int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(layout().bits)); }
 
     static constexpr int64_t scratch_floats = expanded_floats(max_tile_panels);
     class Reader {
     public:
         Reader(const PackedCodes &form, const GemmPlan &plan, float *scratch)
             : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
-              kernel_(kernel_function(TileKernels::code_kernel(form.layout(), plan.tiling.tile_rows), DType::f32,
-                                      plan.isa)) {}
+              product_(plan.isa, tile_kind_of_codes(form.layout().bits), plan.tiling.tile_rows) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
             codes_.expand(panels, expanded_, scales_);
             panels.describe(w_);
-            x_.set_data(reinterpret_cast<const float *>(call.x));
-            call.describe_x(x_, call.depth);
-            kernel_({.x = x_,
-                     .w = w_,
-                     .scales = scales_,
-                     .group_shift = panels.group_shift(),
-                     .so_far = call.sum,
-                     .first = call.first,
-                     .depth = static_cast<int32_t>(call.depth),
-                     .next = call.next,
-                     .next_step = call.next_step,
-                     .sum = call.sum});
+            product_(call, panels, w_, scales_);
         }
 
     private:
         const PackedCodes &form_;
         const CodeKernels codes_;
         float *const expanded_;
-        const KernelCall<arguments::MatmulCodes> kernel_;
-        Buffer<3, float> x_;
+        CodesCall product_;
         Buffer<3> w_;
         Buffer<4, float> scales_;
     };
 };
 
-/** Brought to f32 block by block before they are multiplied, which pays for many rows. */
+/** Widened to numbers as rows in `x` have them, block by block before they are multiplied, which pays for many rows. */
+template<XForm x>
 class WidenedCodes : public CodeForm {
 public:
     using CodeForm::CodeForm;
-    RightShape shape() const { return shape_for(TileKind::f32, TileKind::f32_prefetch4); }
-    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, DType::f32)); }
+    RightShape shape() const { return shape_for(x, tile_kind_of_numbers(x)); }
+    int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(32)); }
 
     static constexpr int64_t scratch_floats = widened_floats_of_tile + expanded_floats(max_tile_panels);
     class Reader {
     public:
         Reader(const WidenedCodes &form, const GemmPlan &plan, float *scratch)
-            : form_(form), codes_(form.layout(), plan.isa), wide_(scratch), expanded_(scratch + widened_floats_of_tile),
-              product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+            : form_(form), codes_(form.layout(), plan.isa, x), wide_(scratch),
+              expanded_(scratch + widened_floats_of_tile),
+              product_(plan.isa, tile_kind_of_numbers(x), plan.tiling.tile_rows) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
             codes_.expand(panels, expanded_, scales_);
-            codes_.widen(panels, scales_, wide_, k_block * panel_width);
-            product_(call, widened_block(wide_));
+            codes_.widen(panels, wide_, k_block * panel_width, w_);
+            product_(call, panels, w_, scales_);
         }
 
     private:
         const WidenedCodes &form_;
         const CodeKernels codes_;
         float *const wide_, *const expanded_;
-        MatmulCall product_;
+        CodesCall product_;
+        Buffer<3> w_;
         Buffer<4, float> scales_;
     };
 };

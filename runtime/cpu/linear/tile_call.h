@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_TILE_CALL_H
 #define HALYARD_RUNTIME_CPU_LINEAR_TILE_CALL_H
 
+#include "cpu/linear/codes.h"
 #include "cpu/linear/microkernels.h"
 #include "cpu/linear/panels.h"
 
@@ -16,6 +17,8 @@ struct TileCall {
     int32_t next_step;
     bool first;  // the sums hold nothing yet
     const Buffer<4, float> &sum;
+    const float *x_sums = nullptr;  // of x over groups of inputs, rows x_sums_pitch apart
+    int64_t x_sums_pitch = 0;
 
     /** `steps`: words of a row, a float or a pair each. */
     template<typename Buffer>
@@ -91,6 +94,46 @@ public:
 private:
     const KernelCall<arguments::MatmulPairs> kernel_;
     Buffer<3> x_, w_;
+};
+
+/** The kernels of quantized weights: of codes as they are, or of the numbers that they were widened to. */
+class CodesCall {
+public:
+    CodesCall(halyard_isa isa, TileKind kind, int tile_rows)
+        : kernel_(kernel_function(TileKernels::code_kernel(kind, tile_rows), DType::f32, isa)), kind_(kind) {}
+
+    /** `w`: codes or numbers of the panels. */
+    void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w,
+                    const Buffer<4, float> &scales) {
+        static constexpr float no_sums[k_block / 16] = {};
+        const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
+        x_.set_data(call.x);
+        call.describe_x(x_, kind_ == TileKind::codes16 ? inputs / 2 : inputs);
+        const int64_t pitch = call.x_sums ? call.x_sums_pitch : 0;
+        x_sums_.set_data(call.x_sums ? call.x_sums : no_sums);
+        x_sums_.set_dim(0, groups, 1);
+        x_sums_.set_dim(1, call.tile_rows, pitch);
+        x_sums_.set_dim(2, call.tiles, call.tile_rows * pitch);
+        const int step_inputs = kind_ == TileKind::codes4 ? code_step_inputs(4) : code_step_inputs(8);
+        kernel_({.x = x_,
+                 .x_sums = x_sums_,
+                 .w = w,
+                 .words = static_cast<int32_t>(panels.words()),
+                 .flip = static_cast<int32_t>(panels.flip()),
+                 .scales = scales,
+                 .steps = static_cast<int32_t>(std::min<int64_t>(panels.layout.block_group(), inputs) / step_inputs),
+                 .so_far = call.sum,
+                 .first = call.first,
+                 .next = call.next,
+                 .next_step = call.next_step,
+                 .sum = call.sum});
+    }
+
+private:
+    const KernelCall<arguments::MatmulCodes> kernel_;
+    const TileKind kind_;
+    Buffer<3> x_;
+    Buffer<3, float> x_sums_;
 };
 
 }  // namespace halyard

@@ -450,7 +450,7 @@ typedef enum halyard_weight_layout HALYARD_AS_INT {
  *  every w / d 0. Scales are stored rounded to scale_dtype, of which codes take no notice. NaN, Inf and numbers too large for
  *  scales (65504, and 2^100 in any dtype) are refused.
  *
- *  Products have the bits of the same call with the matrix of these values packed in f32, on every instruction set. */
+ *  Products sum x times the codes of a group before they multiply by its scale: docs/numerics.md has them to the bit, with a bound. */
 typedef struct halyard_quantization {
     int bits;               /**< of a code: 8 or 4; 0: no codes, and no other field counts */
     int group;              /**< inputs that share a scale: 16, 32, 64, 128, 256, or 0: all of them */
@@ -482,11 +482,11 @@ typedef struct halyard_pack_options {
 } halyard_pack_options;
 
 /** How quantized weights come of their codes q, scales and the like, of which every group of inputs of an output has its own.
- *  In f32: differences and products of scales are exact, and the rest is one fused multiply-add. */
+ *  docs/numerics.md says how products with them are rounded. */
 typedef enum halyard_scale_kind HALYARD_AS_INT {
     HALYARD_SCALE_PLAIN = 0,      /**< s * (q - 2^(bits - 1)) */
     HALYARD_SCALE_ZERO = 1,       /**< s * (q - z), z from 0 to 255 */
-    HALYARD_SCALE_MIN = 2,        /**< s * q + m, s and m f16 or bf16 */
+    HALYARD_SCALE_MIN = 2,        /**< s * q + m, s and m f16 or bf16; q below 128 */
     HALYARD_SCALE_TWO_LEVELS = 3, /**< (d * sc) * q - (dmin * mn), d and dmin f16 for 256 inputs, sc and mn u8 for 32 */
     HALYARD_SCALE_TWO_LEVELS_SIGNED = 4, /**< (d * sc) * (q - 128), d f16 for 256 inputs, sc s8 for 16; 8 bits */
 } halyard_scale_kind;
@@ -549,7 +549,7 @@ typedef struct halyard_codes {
 typedef struct halyard_weights_info {
     int64_t in_features;  /**< inputs */
     int64_t out_features; /**< outputs: of one matrix, where gate and up are interleaved */
-    DLDataType dtype;     /**< of the source; f32 of quantized weights, which their values are */
+    DLDataType dtype;     /**< of the source; f32 of quantized weights */
     int gated;            /**< 1: gate and up, interleaved */
     int norm_folded;      /**< 1: packed with norm_weight, norm_bias or norm_unit_offset */
     int64_t bytes;        /**< of the packed form: header, column sums, panels */
@@ -576,8 +576,8 @@ HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, 
 /** Bytes that halyard_weights_pack_codes needs. Only shapes and dtypes of the tensors are read; data may be null. */
 HALYARD_API halyard_status halyard_weights_codes_size(const halyard_codes *codes, const halyard_codes *up,
                                                       int64_t *bytes);
-/** Packs a matrix that is quantized already, for processors, without a loss: weights are the f32 values of the format's formula,
- *  computed as halyard_scale_kind says, which are the values of the format's own reference but for -0, of which +0 is made.
+/** Packs a matrix that is quantized already, for processors, without a loss: codes and scales are kept as they are, and weights are
+ *  the values of the format's formula, as halyard_scale_kind says.
  *  `up`: null, or what goes beside `codes`, the gate, in a gated matrix; of the same format, bits, features, group and dtype
  *  of scales, with zeros where `codes` has them. `memory` as for halyard_weights_pack. */
 HALYARD_API halyard_status halyard_weights_pack_codes(const halyard_context *context, const halyard_codes *codes,

@@ -7,29 +7,34 @@
 namespace halyard {
 
 CodePanelFinisher::CodePanelFinisher(const PackedForm &form, halyard_isa isa, char *block)
-    : form_(form), codes_(form.codes, isa), add_(kernel_function(kernels::pack_sums, DType::f32, isa)),
-      column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
+    : form_(form), codes_(form.codes, isa), column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
       panels_(block + panels_offset(form.geometry.panels)) {}
 
 uint64_t CodePanelFinisher::finish(int64_t panel, int64_t columns) {
     double sums[panel_width] = {};
-    Buffer<1, double> total;
-    Buffer<1> no_factor;
-    Buffer<2> wide;
+    Buffer<3> numbers;
     Buffer<4, float> scales;
-    total.set(sums, panel_width);
-    wide.set_data(wide_);
-    wide.set_dim(0, panel_width, 1);
     for (int64_t block = 0; block < CodeLayout::blocks(form_.in_features); block++) {
         const CodePanels codes = {form_.codes, code_block(form_.codes, panels_, form_.in_features, panel, block), 0, 1};
         codes_.expand(codes, expanded_, scales);
-        codes_.widen(codes, scales, wide_, 0);
-        wide.set_dim(1, codes.first.inputs, panel_width);
-        add_({.panel = wide,
-              .factor = no_factor,
-              .inputs = static_cast<int32_t>(codes.first.inputs),
-              .so_far = total,
-              .sums = total});
+        codes_.widen(codes, wide_, 0, numbers);
+        for (int64_t group = 0; group < codes.groups(); group++) {
+            const int64_t first = group * form_.codes.block_group(),
+                          end = std::min<int64_t>(first + form_.codes.block_group(), codes.first.inputs);
+            // Numbers of 8 bits: their sums are exact.
+            float of_group[panel_width] = {};
+            for (int64_t input = first; input < end; input++) {
+                for (int column = 0; column < panel_width; column++) {
+                    of_group[column] += wide_[input * panel_width + column];
+                }
+            }
+            const float *const scale = expanded_ + group * scale_vectors * panel_width, *const offset =
+                                                                                            scale + panel_width;
+            for (int column = 0; column < panel_width; column++) {
+                sums[column] += static_cast<double>(scale[column]) * static_cast<double>(of_group[column]) +
+                                static_cast<double>(offset[column]) * static_cast<double>(end - first);
+            }
+        }
     }
     for (int64_t column = 0; column < columns; column++) {
         column_sums_[panel * panel_width + column] = static_cast<float>(sums[column]);

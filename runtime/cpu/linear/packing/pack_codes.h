@@ -19,7 +19,6 @@ public:
 private:
     const PackedForm &form_;
     const CodeKernels codes_;
-    const KernelCall<arguments::PackSums> add_;
     float *const column_sums_;
     const char *const panels_;
     alignas(64) float expanded_[expanded_floats(1)];
