@@ -105,12 +105,11 @@ public:
     /** `w`: codes or numbers of the panels. */
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w,
                     const Buffer<4, float> &scales) {
-        static constexpr float no_sums[k_block / 16] = {};
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
         x_.set_data(call.x);
         call.describe_x(x_, kind_ == TileKind::codes16 ? inputs / 2 : inputs);
         const int64_t pitch = call.x_sums ? call.x_sums_pitch : 0;
-        x_sums_.set_data(call.x_sums ? call.x_sums : no_sums);
+        x_sums_.set_data(call.x_sums ? call.x_sums : no_sums_);
         x_sums_.set_dim(0, groups, 1);
         x_sums_.set_dim(1, call.tile_rows, pitch);
         x_sums_.set_dim(2, call.tiles, call.tile_rows * pitch);
@@ -132,6 +131,7 @@ public:
 private:
     const KernelCall<arguments::MatmulCodes> kernel_;
     const TileKind kind_;
+    const float no_sums_[k_block / 16] = {};
     Buffer<3> x_;
     Buffer<3, float> x_sums_;
 };
