@@ -139,7 +139,7 @@ class Run(unittest.TestCase):
     def test_a_mistyped_word_costs_nothing(self):
         self.prepared()
         before = self.files()
-        for words, answer in ((["tset"], "did you mean test?"), ([], "which word?"), (["tune", "shwo"], "did you mean show?"),
+        for words, answer in ((["tset"], "did you mean test?"), (["bogus"], "unknown word 'bogus'. There are build"), ([], "which word?"), (["tune", "shwo"], "did you mean show?"),
                               (["fuzz", "weights", "confg"], "did you mean config?"),
                               (["test", "--sanitize", "adress"], "did you mean address?"), (["bench", "--clang"], "'--clang'"),
                               (["test", "--room", "liner"], "did you mean linear?"), (["test", "--room", "arm"], "core, cpp, cuda"),
