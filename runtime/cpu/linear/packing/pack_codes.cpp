@@ -18,6 +18,7 @@ uint64_t CodePanelFinisher::finish(int64_t panel, int64_t columns) {
     Buffer<2> wide;
     Buffer<4, float> scales;
     total.set(sums, panel_width);
+    no_factor.set(nullptr, 0);
     wide.set_data(wide_);
     wide.set_dim(0, panel_width, 1);
     for (int64_t block = 0; block < CodeLayout::blocks(form_.in_features); block++) {
