@@ -204,8 +204,9 @@ class Run(unittest.TestCase):
                             ("PC_INCLUDEDIR", "${prefix}/include")):
             text = text.replace(f"@HALYARD_{name}@", value)
         (self.root / "halyard.pc").write_text(re.sub("@.*@", "0", text))
-        for name in ("plain", "a b", "it's", 'a"b', "a$b", "a&b", "a;b", "a\\b", "a' \"$b"):
-            prefix = self.root / name
+        names = ("plain", "a b", "it's", 'a"b', "a$b", "a&b", "a;b", "a${b}", "a\\b", "a' \"$b")
+        # The checkout's own path has a quote.
+        for prefix in [folder / name for folder in (self.root, self.root.parent) for name in names]:
             done = self.run_it("build", "--prefix", str(prefix))
             self.assertEqual(done.returncode, 0, done.stderr)
             # A semicolon divides CMake's lists.
