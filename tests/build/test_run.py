@@ -328,10 +328,12 @@ esac
                 self.assertIn(f"Installed in {folder}:", done.stdout)
                 command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
                 self.assertEqual(shlex.split(command)[0], f"PKG_CONFIG_PATH={folder}/lib/pkgconfig")
-        for words in (["--prefix", ""], ["--prefix="]):
+        before = self.logged()
+        for words in (["--prefix", ""], ["--prefix="], ["--prefix", "/dev/null"]):
             done = self.run_it("build", *words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("--prefix takes a directory", done.stderr)
+        self.assertEqual(self.logged(), before)
 
     def start(self, word, **more):
         return subprocess.Popen([str(self.root / "run"), word], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
