@@ -56,7 +56,11 @@ public:
         const Expr largest = row_max.result(row), of_row = scaled(largest, scale);
         const Expr exact = reinterpret<float>(reinterpret<uint32_t>(scale) & Expr(0xff800000u));
         const Expr row_scale = select(Halide::abs(of_row) > 0x1p30f, exact, scale);
-        limits(part, row) = mux(part, {of_row, scaled(largest, row_scale), row_scale});
+        // The shift stays finite: where a score overflows when it is scaled, its weight is then infinite and the result NaN, and not
+        // 0 as of a row that sees nothing.
+        const Expr scaled_largest = scaled(largest, row_scale), highest = std::numeric_limits<float>::max();
+        const Expr shift = select(scaled_largest > highest, highest, scaled_largest);
+        limits(part, row) = mux(part, {of_row, shift, row_scale});
         maximum(row) = limits(0, row);
         const Expr exponential = math.exp(strict_float(math.fma(s(position, row), limits(2, row), -limits(1, row))));
         weights(position, row) = seen(position, strict_float(exponential), 0.0f);

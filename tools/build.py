@@ -71,7 +71,8 @@ def report_installed(folder, prefix):
         print(f"  {file.stat().st_size // 1000:8} KB  {file.relative_to(prefix)}")
     library = prefix / re.search(r"(?m)^CMAKE_INSTALL_LIBDIR:\w+=(.*)$", (folder / "CMakeCache.txt").read_text())[1]
     pkg_config = ["pkg-config", "--cflags", "--libs", "halyard"]
-    if set(str(prefix)) & set("'\"\\"):  # pkg-config takes quotes in the path of its file for quotes of its own
+    # pkg-config takes quotes in the path of its file for quotes of its own, and ${name} for a variable.
+    if set(str(prefix)) & set("'\"\\") or "${" in str(prefix):
         pkg_config.insert(1, "--define-variable=prefix=" + re.sub(r"([^\w/.-])", r"\\\1", str(prefix)))
     print("Use it with CMake:       find_package(halyard REQUIRED) and target_link_libraries(program PRIVATE halyard::halyard),")
     print(f"{'':24} configured with", shlex.quote("-DCMAKE_PREFIX_PATH=" + str(prefix).replace(";", "\\;")))

@@ -29,7 +29,10 @@ void check_shapes(Checker &check, const AttentionCall &call) {
         check.fail(HALYARD_INVALID_ARGUMENT, "k has heads of %lld features, but must have %lld, as q has",
                    static_cast<long long>(k.head_dim), static_cast<long long>(q.head_dim));
     }
-    if (!check.failed() && (k.heads < 1 || q.heads < 1 || q.heads % k.heads != 0)) {
+    if (!check.failed() && q.heads < 1) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "q has no heads, but must have at least one");
+    }
+    if (!check.failed() && (k.heads < 1 || q.heads % k.heads != 0)) {
         check.fail(HALYARD_INVALID_ARGUMENT, "k has %lld heads, but must have a number that divides the %lld of q",
                    static_cast<long long>(k.heads), static_cast<long long>(q.heads));
     }

@@ -370,6 +370,31 @@ TEST(Attention, HugeScoresChooseTheLargest) {
     }
 }
 
+// Scores that are finite before they are scaled and overflow then: no result is taken for that of a query that sees nothing.
+TEST(Attention, ScaledScoresThatOverflowGiveNan) {
+    for (const std::int64_t tokens : {1, 12, 600}) {
+        for (const float scale : {1e30f, 3e38f}) {
+            AttentionForm form = square(tokens, 2, 1, 8);
+            form.scale = scale;
+            AttentionCase call(form);
+            call.options.log_sum_exp = &call.log_sum_exp.view;
+            call.q.fill([](std::int64_t, std::int64_t) { return 1e5; });
+            call.k.fill([](std::int64_t row, std::int64_t) { return 1e5 + static_cast<double>(row); });
+            for (const halyard_isa isa : supported_isas()) {
+                const Context context(isa, 2);
+                ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+                for (std::int64_t row = 0; row < call.y.rows(); row++) {
+                    for (std::int64_t i = 0; i < 8; i++) {
+                        ASSERT_TRUE(std::isnan(call.y.get(row, i)))
+                            << call.y.get(row, i) << " in row " << row << ", " << halyard_isa_name(isa);
+                    }
+                }
+                ASSERT_EQ(call.log_sum_exp.get(0, 0), static_cast<double>(INFINITY)) << halyard_isa_name(isa);
+            }
+        }
+    }
+}
+
 // A query that sees no key, because there are none or because no score is above -Inf, gives zeros.
 TEST(Attention, QueriesThatSeeNothingGiveZeros) {
     for (const halyard_isa isa : supported_isas()) {

@@ -147,7 +147,7 @@ const Mistake mistakes[] = {
          s.q->shape[2]--;
          s.y->shape[2]--;
      }},
-    {"no heads", "k|q", HALYARD_INVALID_ARGUMENT,
+    {"no heads", "q", HALYARD_INVALID_ARGUMENT,
      [](Spoiled &s) {
          s.q->shape[2] = 0;
          s.y->shape[2] = 0;
@@ -274,6 +274,16 @@ TEST(AttentionArguments, MistakesAreRefused) {
                     << mistake.arguments << ": " << mistake.what;
             }
         }
+    }
+}
+
+TEST(AttentionArguments, KeysAreNotBlamedForQueriesWithoutHeads) {
+    for (const bool cached : {false, true}) {
+        Spoiled s;
+        s.q->shape[2] = s.y->shape[2] = 0;
+        ASSERT_EQ(s.run(cached), HALYARD_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(halyard_last_error()).find(": q has no heads"), std::string::npos)
+            << halyard_last_error();
     }
 }
 

@@ -139,7 +139,7 @@ class Run(unittest.TestCase):
     def test_a_mistyped_word_costs_nothing(self):
         self.prepared()
         before = self.files()
-        for words, answer in ((["tset"], "did you mean test?"), ([], "which word?"), (["tune", "shwo"], "did you mean show?"),
+        for words, answer in ((["tset"], "did you mean test?"), (["bogus"], "unknown word 'bogus'. There are build"), ([], "which word?"), (["tune", "shwo"], "did you mean show?"),
                               (["fuzz", "weights", "confg"], "did you mean config?"),
                               (["test", "--sanitize", "adress"], "did you mean address?"), (["bench", "--clang"], "'--clang'"),
                               (["test", "--room", "liner"], "did you mean linear?"), (["test", "--room", "arm"], "core, cpp, cuda"),
@@ -204,8 +204,9 @@ class Run(unittest.TestCase):
                             ("PC_INCLUDEDIR", "${prefix}/include")):
             text = text.replace(f"@HALYARD_{name}@", value)
         (self.root / "halyard.pc").write_text(re.sub("@.*@", "0", text))
-        for name in ("plain", "a b", "it's", 'a"b', "a$b", "a&b", "a;b", "a\\b", "a' \"$b"):
-            prefix = self.root / name
+        names = ("plain", "a b", "it's", 'a"b', "a$b", "a&b", "a;b", "a${b}", "a\\b", "a' \"$b")
+        # The checkout's own path has a quote.
+        for prefix in [folder / name for folder in (self.root, self.root.parent) for name in names]:
             done = self.run_it("build", "--prefix", str(prefix))
             self.assertEqual(done.returncode, 0, done.stderr)
             # A semicolon divides CMake's lists.
@@ -327,10 +328,12 @@ esac
                 self.assertIn(f"Installed in {folder}:", done.stdout)
                 command = re.search(r"pkg-config: +(.*)", done.stdout)[1]
                 self.assertEqual(shlex.split(command)[0], f"PKG_CONFIG_PATH={folder}/lib/pkgconfig")
-        for words in (["--prefix", ""], ["--prefix="]):
+        before = self.logged()
+        for words in (["--prefix", ""], ["--prefix="], ["--prefix", "/dev/null"]):
             done = self.run_it("build", *words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("--prefix takes a directory", done.stderr)
+        self.assertEqual(self.logged(), before)
 
     def start(self, word, **more):
         return subprocess.Popen([str(self.root / "run"), word], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,6 +113,58 @@ TEST(Verbose, ACallHasALineAndEachKernelIfAsked) {
         EXPECT_EQ(Fields(kernel.begin() + 1, kernel.end() - 1),
                   (Fields{"kernel", "rms_norm_weight", "f32", isa, "x:3x64 weight:64 y:3x64"}));
     }
+}
+
+/** The buffers of a kernel's line that have an axis of no extent, or of more than `most`. */
+std::string buffers_beyond(const std::string &buffers, int most) {
+    std::string beyond;
+    std::istringstream words(buffers);
+    for (std::string buffer; words >> buffer;) {
+        std::istringstream axes(buffer.substr(buffer.find(':') + 1));
+        bool wrong = false;
+        for (std::string extent; std::getline(axes, extent, 'x');) {
+            wrong = wrong || std::atoi(extent.c_str()) < 1 || std::atoi(extent.c_str()) > most;
+        }
+        beyond += wrong ? buffer + " " : "";
+    }
+    return beyond;
+}
+
+TEST(Verbose, EveryAxisOfAKernelsBuffersHasItsExtent) {
+    constexpr std::int64_t in = 70, out = 48, rows = 3;
+    Tensor matrix(Dtype::f32, compact_form({out, in})), weight(Dtype::f32, compact_form({in}));
+    Tensor x(Dtype::f32, compact_form({rows, in})), y(Dtype::f32, compact_form({rows, out}));
+    Tensor heads(Dtype::f32, compact_form({rows, 1, in})), attended(Dtype::f32, compact_form({rows, 1, in}));
+    for (Tensor *tensor : {&matrix, &weight, &x, &heads}) {
+        tensor->fill([](std::int64_t row, std::int64_t i) { return bell(1, row, i); });
+    }
+    halyard_pack_options folded{}, quantized{};
+    folded.norm_weight = folded.norm_bias = &weight.view;
+    quantized.quantization = {8, 32, 0, {}};
+    const std::vector<Fields> written = lines_of([&] {
+        for (const halyard_pack_options *options : {&folded, &quantized}) {
+            halyard_weights *weights = nullptr;
+            ASSERT_EQ(halyard_weights_pack(nullptr, &matrix.view, options, nullptr, 0, &weights), HALYARD_OK);
+            EXPECT_EQ(halyard_linear(nullptr, &x.view, weights, nullptr, &y.view), HALYARD_OK);
+            halyard_weights_destroy(weights);
+        }
+        EXPECT_EQ(halyard_attention(nullptr, &heads.view, &heads.view, &heads.view, nullptr, &attended.view),
+                  HALYARD_OK)
+            << halyard_last_error();
+    });
+    int sums = 0, weighted_sums = 0;
+    for (const Fields &line : written) {
+        if (line[1] != "kernel") {
+            continue;
+        }
+        const bool of_sums = line[2] == "pack_sums", of_weighted_sums = line[2] == "pack_weighted_sums";
+        EXPECT_EQ(buffers_beyond(line[5], 1 << 16), of_sums ? "factor:0 " : "") << line[2] << " " << line[5];
+        EXPECT_TRUE(!of_weighted_sums || line[5] == "panel:70x16 factor:70 so_far:16 sums:16") << line[5];
+        sums += of_sums;
+        weighted_sums += of_weighted_sums;
+    }
+    EXPECT_EQ(sums > 0, level() > 1);
+    EXPECT_EQ(weighted_sums > 0, level() > 1);
 }
 
 /** A matrix [out, in], packed. */

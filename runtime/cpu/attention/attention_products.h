@@ -33,6 +33,7 @@ public:
                     int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch) {
         describe_sums(sums_, sums, panels, tile_rows_, tiles, sums_pitch);
         next_.set_data(prefetch.data ? prefetch.data : w.data);
+        next_.set_dim(0, prefetch.step, 1);
         next_.set_dim(1, panels, prefetch.panel_bytes);
         const TileCall call = {.x = x.at(row, 0) + (pairs_ ? first / 2 : first) * 4,
                                .x_row_bytes = x.row_bytes(),

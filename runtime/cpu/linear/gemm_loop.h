@@ -102,6 +102,7 @@ private:
             step = static_cast<int32_t>(interval_bytes);
         }
         next_.set_data(after);
+        next_.set_dim(0, step, 1);
         next_.set_dim(1, panels, right_.panel_bytes() <= INT32_MAX / max_group_panels ? right_.panel_bytes() : 0);
         reader_.multiply(panel, k,
                          {.x = x_.at(0, k / k_block),

@@ -44,7 +44,7 @@ public:
           panel_data_(block + panels_offset(sources.form.geometry.panels)) {
         panels_.set_dim(0, panel_width, 1);
         panel_.set_dim(0, panel_width, 1);
-        panel_.set_dim(1, 0, panel_width);
+        no_factor_.set(nullptr, 0);
         total_.set_dim(0, panel_width, 1);
         for (XXH3_state_t &hash : hashes_) {
             XXH3_INITSTATE(&hash);  // a reset trusts what an earlier one may have left
@@ -136,14 +136,14 @@ private:
             }
             for (int i = 0; i < count; i++) {
                 const char *packed = target + i * matrices_ * sources_.form.geometry.panel_bytes;
-                add(kernels_.sums, packed, inputs, sums_[i]);
+                add(kernels_.sums, packed, no_factor_, inputs, sums_[i]);
                 XXH3_64bits_update(&hashes_[i], packed, input_bytes(inputs, sources_.weight.dtype));
             }
             if (sources_.norm_bias.data) {
-                factor_.set_data(sources_.norm_bias.data + k * size_);
+                factor_.set(sources_.norm_bias.data + k * size_, inputs);
                 for (int i = 0; i < count; i++) {
                     move({piece.data + i * panel_width * size_, piece.pitch}, inputs, nullptr, unfolded_, 1);
-                    add(kernels_.weighted_sums, unfolded_, inputs, bias_sums_[i]);
+                    add(kernels_.weighted_sums, unfolded_, factor_, inputs, bias_sums_[i]);
                 }
             }
         }
@@ -203,11 +203,13 @@ private:
     }
 
     /** Adds the inputs of a packed piece to the sums of its columns. */
-    void add(const KernelCall<arguments::PackSums> &kernel, const char *packed, int64_t inputs, double *sums) {
+    void add(const KernelCall<arguments::PackSums> &kernel, const char *packed, const Buffer<1> &factor, int64_t inputs,
+             double *sums) {
         panel_.set_data(packed);
+        panel_.set_dim(1, (inputs + row_inputs_ - 1) / row_inputs_, panel_width);
         total_.set_data(sums);
         kernel({.panel = panel_,
-                .factor = factor_,
+                .factor = factor,
                 .inputs = static_cast<int32_t>(inputs),
                 .so_far = total_,
                 .sums = total_});
@@ -239,7 +241,7 @@ private:
     char *const panel_data_;
 
     Buffer<2> source_, panel_;
-    Buffer<1> norm_weight_, factor_;
+    Buffer<1> norm_weight_, factor_, no_factor_;
     Buffer<1, double> total_;
     Buffer<3> panels_;
     XXH3_state_t hashes_[max_group];

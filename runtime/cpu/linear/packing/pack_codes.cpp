@@ -28,8 +28,8 @@ uint64_t CodePanelFinisher::finish(int64_t panel, int64_t columns) {
                     of_group[column] += wide_[input * panel_width + column];
                 }
             }
-            const float *const scale = expanded_ + group * scale_vectors * panel_width, *const offset =
-                                                                                            scale + panel_width;
+            const float *const scale = expanded_ + group * scale_vectors * panel_width;
+            const float *const offset = scale + panel_width;
             for (int column = 0; column < panel_width; column++) {
                 sums[column] += static_cast<double>(scale[column]) * static_cast<double>(of_group[column]) +
                                 static_cast<double>(offset[column]) * static_cast<double>(end - first);
