@@ -124,13 +124,12 @@ endforeach()
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
 # With quantized weights: codes of 4 or 8 bits, or what they are widened to for many rows, numbers in f32 or pairs in bf16
-foreach(bits IN ITEMS 4 8 32)
-    foreach(rows RANGE 1 8)
-        halyard_kernel( matmul_codes${bits}_${rows} matmul  matmul_codes      matmul_codes  rows=${rows} bits=${bits} )
-    endforeach()
-endforeach()
 foreach(rows RANGE 1 8)
-    halyard_kernel( matmul_codes16_${rows}          matmul  matmul_code_pairs matmul_codes  rows=${rows} bits=16 )
+    foreach(bits IN ITEMS 4 8)
+        halyard_kernel( matmul_codes${bits}_${rows} matmul  matmul_codes          matmul_codes  rows=${rows} bits=${bits} )
+    endforeach()
+    halyard_kernel( matmul_codes16_${rows}          matmul  matmul_widened_pairs  matmul_codes  rows=${rows} bits=16 )
+    halyard_kernel( matmul_codes32_${rows}          matmul  matmul_widened_codes  matmul_codes  rows=${rows} bits=32 )
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.

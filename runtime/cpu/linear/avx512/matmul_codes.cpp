@@ -1,0 +1,220 @@
+// The GEMM kernels of codes of 4 and 8 bits on AVX-512, of 1 to 8 rows: generators/matmul_codes.cpp to the bit.
+//
+// They are written by hand because a code of 4 bits becomes a number by one instruction that Halide does not make: vpermps looks it
+// up in a register of 16 numbers, by the lowest four bits of a lane, whatever lies above them.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC's own header leaves a register undefined on purpose
+#endif
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernel_call.h"
+#include "layout/codes.h"
+#include "layout/matmul.h"
+
+// Functions take the instructions one by one, so that nothing that is inlined elsewhere is compiled with them.
+#define HALYARD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#define HALYARD_AVX512_INLINE HALYARD_AVX512 __attribute__((always_inline)) inline
+#ifdef __clang__
+#define HALYARD_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define HALYARD_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+namespace halyard {
+namespace {
+
+/** Panels at a time: the sums of a group take at most 24 of 32 registers. */
+constexpr int code_tile_panels(int rows) {
+    return rows == 1 ? 8 : rows <= 6 ? 4 : 3;
+}
+
+/** What a kernel reads and writes. Pitches are in elements. */
+struct CodeOperands {
+    const float *x, *x_sums, *scales, *so_far;
+    const uint32_t *w;
+    float *sum;
+    int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;
+    const char *next;    // weights to prefetch meanwhile
+    int64_t next_panel;  // bytes
+    int next_step, groups, steps, words;
+    uint32_t flip;
+    bool first;
+};
+
+/** Numbers of the words of 16 columns. */
+template<int bits>
+struct Numbers;
+
+template<>
+struct Numbers<4> {
+    HALYARD_AVX512_INLINE explicit Numbers(uint32_t)
+        : table(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)) {}
+    template<int input>
+    HALYARD_AVX512_INLINE __m512 of(__m512i word) const {
+        return _mm512_permutexvar_ps(_mm512_srli_epi32(word, code_shift(4, input)), table);
+    }
+
+    const __m512 table;
+};
+
+template<>
+struct Numbers<8> {
+    HALYARD_AVX512_INLINE explicit Numbers(uint32_t flip) : flip(_mm512_set1_epi32(static_cast<int>(flip))) {}
+    template<int input>
+    HALYARD_AVX512_INLINE __m512 of(__m512i word) const {
+        const __m512i flipped = _mm512_xor_si512(word, flip);
+        return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(flipped, 24 - code_shift(8, input)), 24));
+    }
+
+    const __m512i flip;
+};
+
+/** The sums of a group. */
+template<int bits, int rows, int panels>
+struct GroupSums {
+    __m512 of[rows][panels];
+
+    HALYARD_AVX512_INLINE void clear() {
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
+                of[row][panel] = _mm512_setzero_ps();
+            }
+        }
+    }
+
+    /** Adds the products of inputs `input` and after it of a step. */
+    template<int input>
+    HALYARD_AVX512_INLINE void add(const Numbers<bits> &numbers, const float *x, const __m512i *words) {
+        if constexpr (input < code_step_inputs(bits)) {
+            __m512 number[panels];
+            HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
+                number[panel] = numbers.template of<input>(words[panel]);
+            }
+            HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+                const __m512 value = _mm512_set1_ps(x[row * x_pitch + input]);
+                HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
+                    of[row][panel] = _mm512_fmadd_ps(value, number[panel], of[row][panel]);
+                }
+            }
+            add<input + 1>(numbers, x, words);
+        }
+    }
+};
+
+template<int bits, int rows, int panels>
+HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOperands &o) {
+    const Numbers<bits> numbers(o.flip);
+    const float *x = o.x;
+    const char *next = o.next;
+    for (int group = 0; group < o.groups; group++) {
+        GroupSums<bits, rows, panels> sums;
+        sums.clear();
+        for (int step = group * o.steps; step < (group + 1) * o.steps; step++, x += code_step_inputs(bits)) {
+            const uint32_t *const w = o.w + std::min(step, o.words - 1) * panel_width;
+            __m512i words[panels];
+            HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
+                words[panel] = _mm512_loadu_si512(w + panel * o.w_panel);
+                _mm_prefetch(next + panel * o.next_panel, _MM_HINT_T1);
+            }
+            next += o.next_step;
+            sums.template add<0>(numbers, x, words);
+        }
+        const float *const scales = o.scales + group * (scale_vectors * panel_width);
+        const bool from_zero = group == 0 && o.first;
+        const float *const so_far = group == 0 ? o.so_far : o.sum;
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            const __m512 x_sum = _mm512_set1_ps(o.x_sums[row * o.x_sums_row + group]);
+            HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
+                const int64_t place = row * o.sum_row + panel * panel_width;
+                const float *const scale = scales + panel * o.scales_panel;
+                __m512 sum = from_zero ? _mm512_setzero_ps() : _mm512_loadu_ps(so_far + place);
+                sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale), sums.of[row][panel], sum);
+                sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale + scale_offset * panel_width), x_sum, sum);
+                _mm512_storeu_ps(o.sum + place, sum);
+            }
+        }
+    }
+}
+
+/** All tiles of rows for some panels. */
+template<int bits, int rows, int panels>
+void multiply_code_tiles(CodeOperands o, int tiles) {
+    for (; tiles > 0; tiles--) {
+        multiply_code_tile<bits, rows, panels>(o);
+        o.x += o.x_tile;
+        o.x_sums += o.x_sums_tile;
+        o.so_far += o.sum_tile;
+        o.sum += o.sum_tile;
+        o.next += int64_t{o.groups} * o.steps * o.next_step;
+    }
+}
+
+template<int bits, int rows>
+int multiply_code_panels(void **pointers) {
+    const auto a = arguments::MatmulCodes::of(pointers);
+    const int tiles = a.x.extent(2);
+    CodeOperands o;
+    o.x = a.x.data<const float>();
+    o.x_tile = a.x.stride(2);
+    o.x_sums = a.x_sums.data<const float>();
+    o.x_sums_row = a.x_sums.stride(1);
+    o.x_sums_tile = a.x_sums.stride(2);
+    o.w = a.w.data<const uint32_t>();
+    o.w_panel = a.w.stride(2);
+    o.scales = a.scales.data<const float>();
+    o.scales_panel = a.scales.stride(3);
+    o.so_far = a.so_far.data<const float>();
+    o.sum = a.sum.data<float>();
+    o.sum_row = a.sum.stride(2);
+    o.sum_tile = a.sum.stride(3);
+    o.next = a.next.data<const char>();
+    o.next_panel = a.next.stride(1);
+    o.next_step = a.next_step.value();
+    o.groups = a.scales.extent(2);
+    o.steps = a.steps.value();
+    o.words = a.words.value();
+    o.flip = static_cast<uint32_t>(a.flip.value());
+    o.first = a.first.value();
+    const auto advance = [&](int panels) {
+        o.w += panels * o.w_panel;
+        o.scales += panels * o.scales_panel;
+        o.so_far += panels * panel_width;
+        o.sum += panels * panel_width;
+        o.next += panels * o.next_panel;
+    };
+    constexpr int wide = code_tile_panels(rows);
+    int panels = a.w.extent(2);
+    for (; panels >= wide; panels -= wide) {
+        multiply_code_tiles<bits, rows, wide>(o, tiles);
+        advance(wide);
+    }
+    for (; panels > 0; panels--) {
+        multiply_code_tiles<bits, rows, 1>(o, tiles);
+        advance(1);
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace halyard
+
+#define HALYARD_CODE_TILE(bits, rows)                                                                                  \
+    extern "C" int hk_matmul_codes##bits##_##rows##_f32_avx512_argv(void **arguments) {                                \
+        return halyard::multiply_code_panels<bits, rows>(arguments);                                                   \
+    }
+#define HALYARD_CODE_TILES(rows) HALYARD_CODE_TILE(4, rows) HALYARD_CODE_TILE(8, rows)
+HALYARD_CODE_TILES(1)
+HALYARD_CODE_TILES(2)
+HALYARD_CODE_TILES(3)
+HALYARD_CODE_TILES(4)
+HALYARD_CODE_TILES(5)
+HALYARD_CODE_TILES(6)
+HALYARD_CODE_TILES(7)
+HALYARD_CODE_TILES(8)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
