@@ -64,7 +64,7 @@ void set(Buffer<2> &buffer, const void *data, DType dtype, Access access, int64_
 
 /** What one launch of a row kernel gets. */
 struct RowLaunch {
-    Buffer<2> tensors[max_tensors];
+    Buffer<2> tensors[4];
     Buffer<1> parameters[2];
     int32_t warps, rows_per_block;
     DType dtype;  // of the first tensor
