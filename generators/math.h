@@ -264,7 +264,7 @@ public:
         return {gate(v, at_least(v, -110.0f) * w, w, 0x1p-40f), gate_slope(v, w, z)};
     }
 
-    /** gelu_tanh and gelu_tanh_derivative. Error 4.5 for x >= -2, below as gelu_tanh. */
+    /** gelu_tanh and gelu_tanh_derivative. Error 4.7 for x >= -2, below as gelu_tanh. */
     WithDerivative gelu_tanh_with_derivative(Expr v) const {
         Expr z = at_most(absolute(v), 11.0f);
         Cubic c = cubic_exponent(z, 40);

@@ -23,7 +23,7 @@ struct Elementwise {
     Halide::RDom whole{}, rest{};
 };
 
-/** Elements in a chunk, or pairs of one that is written by pairs. */
+/** Elements in a chunk. */
 inline int elements_per_chunk(const ElementwiseParams &params, const Halide::Target &target) {
     return f32_lanes(target) * std::max<int>(2, params.vectors);
 }
@@ -38,7 +38,7 @@ inline void elementwise_by_pairs(const Elementwise &stages, const ElementwisePar
     pairs.compute_at(y, whole.z).vectorize(stages.d).store_in(Halide::MemoryType::Register);
     y.update(0).allow_race_conditions().unroll(whole.x).vectorize(whole.y);
     // Vector by vector: only the last one, if it is not whole, is masked, which in 16 bits means element by element.
-    const int most = std::min(elements_per_chunk(params, target), 2 * f32_lanes(target));
+    const int most = f32_lanes(target) * (stages.rest.dimensions() == 2 ? std::min<int>(2, params.vectors) : 2);
     constexpr auto masked = Halide::TailStrategy::GuardWithIf;
     const Halide::RDom &rest = stages.rest;
     if (rest.dimensions() == 2) {

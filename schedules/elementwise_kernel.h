@@ -56,7 +56,7 @@ public:
             return Halide::Tuple(access().store(even, i), access().store(odd, i));
         };
         pairs(d, t) = stored(d);
-        const int chunk = schedules::elements_per_chunk(params, tensors.target());
+        const int chunk = schedules::f32_lanes(tensors.target()) * params.vectors;  // pairs
         y(d, t) = Halide::undef(tensors.type());
         const Expr count = y.output_buffer().dim(0).set_min(0).extent() / 2;
         const Halide::RDom whole(0, 2, 0, chunk, 0, count / chunk, "whole");
