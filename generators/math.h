@@ -273,7 +273,7 @@ public:
                 gate_slope(v, w, z * fma(z * z, 0.214064449f, 1.59576917f))};
     }
 
-    /** x·σ(βx), error 4.2, and its derivative with the error of swish_derivative. As for swish, w = e^-|βx| needs more
+    /** x·σ(βx), error 4.6, and its derivative with the error of swish_derivative. As for swish, w = e^-|βx| needs more
      * room than one scale gives: w = m·s². */
     WithDerivative swish_with_derivative(Expr v, Expr beta) const {
         Expr sign = sign_bit(beta), b = absolute(beta);
