@@ -7,6 +7,8 @@
 #                 unary_beta  halyard_<name>(context, x, beta, y)
 #                 gated       halyard_<name>(context, gate, up, y) and halyard_<name>_packed(context, x, layout, y)
 #                 gated_beta  the same with beta before y
+#                 unary_backward, unary_beta_backward, gated_backward, gated_beta_backward
+#                             the gradients of the function without the _backward of the name; processors alone have them
 #                 matmul      a tile of halyard_linear's products
 #                 epilogue    what halyard_linear does to the sums of a product; epilogue_gated of a gated one
 #                 internal    called by functions of the runtime that choose among several kernels
@@ -58,6 +60,28 @@ halyard_kernel( geglu_interleaved         internal    elementwise  gated_unit   
 halyard_kernel( geglu_tanh_interleaved    internal    elementwise  gated_unit   function=gelu_tanh interleaved=true )
 halyard_kernel( swiglu_interleaved        internal    elementwise  gated_unit   function=swish interleaved=true )
 halyard_kernel( swiglu_beta1_interleaved  internal    elementwise  gated_unit   function=silu interleaved=true )
+
+# Gradients: dx = dy f'(x) is a gated unit
+foreach(function IN ITEMS relu relu2 gelu gelu_tanh gelu_sigmoid silu sigmoid tanh exp)
+    halyard_kernel( ${function}_backward      unary_backward       elementwise  gated_unit  function=${function}_derivative )
+endforeach()
+halyard_kernel( swish_backward                unary_beta_backward  elementwise  gated_unit  function=swish_derivative )
+
+halyard_kernel( glu_backward                  gated_backward       elementwise  gated_unit_backward  function=sigmoid )
+halyard_kernel( bilinear_backward             gated_backward       elementwise  gated_unit_backward  function=identity )
+halyard_kernel( reglu_backward                gated_backward       elementwise  gated_unit_backward  function=relu )
+halyard_kernel( geglu_backward                gated_backward       elementwise  gated_unit_backward  function=gelu )
+halyard_kernel( geglu_tanh_backward           gated_backward       elementwise  gated_unit_backward  function=gelu_tanh )
+halyard_kernel( swiglu_backward               gated_beta_backward  elementwise  gated_unit_backward  function=swish )
+halyard_kernel( swiglu_beta1_backward         internal             elementwise  gated_unit_backward  function=silu )
+
+halyard_kernel( glu_interleaved_backward           internal  elementwise  gated_unit_backward  function=sigmoid interleaved=true )
+halyard_kernel( bilinear_interleaved_backward      internal  elementwise  gated_unit_backward  function=identity interleaved=true )
+halyard_kernel( reglu_interleaved_backward         internal  elementwise  gated_unit_backward  function=relu interleaved=true )
+halyard_kernel( geglu_interleaved_backward         internal  elementwise  gated_unit_backward  function=gelu interleaved=true )
+halyard_kernel( geglu_tanh_interleaved_backward    internal  elementwise  gated_unit_backward  function=gelu_tanh interleaved=true )
+halyard_kernel( swiglu_interleaved_backward        internal  elementwise  gated_unit_backward  function=swish interleaved=true )
+halyard_kernel( swiglu_beta1_interleaved_backward  internal  elementwise  gated_unit_backward  function=silu interleaved=true )
 
 halyard_kernel( add                       internal    elementwise  add )
 halyard_kernel( cast_to_f32               internal    elementwise  cast         to=f32 )

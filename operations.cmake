@@ -10,16 +10,22 @@
 #              always are.
 set(unary SOURCES api/activations.cpp cpu/ops/elementwise.cpp)
 set(gated SOURCES api/gated_units.cpp cpu/ops/elementwise.cpp)
+set(unary_backward SOURCES api/activations_backward.cpp cpu/ops/elementwise.cpp)
+set(gated_backward SOURCES api/gated_units_backward.cpp cpu/ops/elementwise.cpp)
 foreach(name IN ITEMS relu relu2 gelu gelu_tanh gelu_sigmoid silu sigmoid tanh exp)
     halyard_operation( ${name}             GROUP activations  ${unary} )
     halyard_operation( ${name}_derivative  GROUP derivatives  ${unary} )
+    halyard_operation( ${name}_backward    GROUP backward     ${unary_backward} )
 endforeach()
 # With beta = 1 they are their special case.
 halyard_operation( swish             GROUP activations  NEEDS silu             ${unary} )
 halyard_operation( swish_derivative  GROUP derivatives  NEEDS silu_derivative  ${unary} )
+halyard_operation( swish_backward    GROUP backward     NEEDS silu_backward    ${unary_backward} )
 
 foreach(name IN ITEMS glu bilinear reglu geglu geglu_tanh swiglu)
     halyard_operation( ${name}  GROUP gated_units  KERNELS "${name}(_beta1)?(_interleaved)?"  FUNCTIONS "${name}(_packed)?"  ${gated} )
+    halyard_operation( ${name}_backward  GROUP backward  KERNELS "${name}(_beta1)?(_interleaved)?_backward"
+                       FUNCTIONS "${name}(_packed)?_backward"  ${gated_backward} )
 endforeach()
 
 halyard_operation( add   SOURCES api/add.cpp cpu/ops/elementwise.cpp )

@@ -33,7 +33,11 @@ endif()
 
 function(halyard_kernel name signature family generator)
     set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_all "HALYARD_KERNEL(${name})")
-    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${name})")
+    set(function ${name})
+    if(signature MATCHES "_backward$")
+        string(REGEX REPLACE "_backward$" "" function ${name})
+    endif()
+    set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_${signature} "HALYARD_KERNEL(${function})")
     set(program ${HALYARD_PROGRAM_${generator}})
     set(built_dtypes)
     if(name IN_LIST HALYARD_BUILT_KERNELS)
@@ -41,7 +45,7 @@ function(halyard_kernel name signature family generator)
         if(signature STREQUAL "internal_f32")
             set(built_dtypes f32)
         endif()
-        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_built_${signature} "HALYARD_KERNEL(${name})")
+        set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_built_${signature} "HALYARD_KERNEL(${function})")
         if(family MATCHES "^(elementwise|row)$")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
         endif()
@@ -135,7 +139,7 @@ if(HALYARD_CUDA)
     list(APPEND HALYARD_KERNEL_HEADERS "${header}")
 endif()
 
-# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature, for those of them that are
+# The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature (without a _backward), for those of them that are
 # built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows. HALYARD_DTYPE(name)
 # for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
 # HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, of one that no generator made, HALYARD_WRITTEN(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
@@ -146,7 +150,9 @@ function(_halyard_write_list file)
     list(JOIN ARGN "\n" text)
     file(CONFIGURE OUTPUT "${HALYARD_KERNEL_LIST_DIR}/kernels/${file}.inc" CONTENT "@text@\n" @ONLY)
 endfunction()
-foreach(list all tensorwise unary unary_beta gated gated_beta built_unary built_unary_beta built_gated built_gated_beta epilogue epilogue_gated variants tiles generated
+set(signatures unary unary_beta gated gated_beta unary_backward unary_beta_backward gated_backward gated_beta_backward)
+list(TRANSFORM signatures PREPEND built_ OUTPUT_VARIABLE built_signatures)
+foreach(list all tensorwise ${signatures} ${built_signatures} epilogue epilogue_gated variants tiles generated
              device_variants device_images)
     get_property(entries GLOBAL PROPERTY HALYARD_LIST_${list})
     _halyard_write_list(${list} ${entries})

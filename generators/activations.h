@@ -52,6 +52,30 @@ inline Halide::Expr activation(const std::string &name, const Halide::Target &ta
     return (math.*found->second)(x);
 }
 
+/** What activation() is in f32 for a gated unit's function, and its derivative. */
+inline Math::WithDerivative activation_with_derivative(const std::string &name, const Halide::Target &target,
+                                                       Halide::Expr x, Halide::Expr beta) {
+    const Math math(target);
+    if (name == "sigmoid") {
+        return math.sigmoid_with_derivative(x);
+    }
+    if (name == "gelu_tanh") {
+        return math.gelu_tanh_with_derivative(x);
+    }
+    if (name == "silu") {
+        return math.silu_with_derivative(x);
+    }
+    if (name == "swish") {
+        return math.swish_with_derivative(x, beta);
+    }
+    if (name == "identity") {
+        return {x, 1.0f};
+    }
+    // What gelu and its derivative share is written alike in both.
+    return {activation(name, target, DType::f32, x, beta),
+            activation(name + "_derivative", target, DType::f32, x, beta)};
+}
+
 }  // namespace halyard
 
 #endif

@@ -202,37 +202,28 @@ public:
     Expr exp_derivative(Expr x) const { return exp(x); }
 
     /** σ(x)σ(-x) = w/(1 + w)², w = e^-|x|. Error 5.5, in both tails down to the last denormal. */
-    Expr sigmoid_derivative(Expr v) const { return logistic_bump(v, -log2e, -log2e_lo, 106.0f, 0x1p-40f); }
+    Expr sigmoid_derivative(Expr v) const { return sigmoid_with_derivative(v).derivative; }
 
     /** 1 - tanh²(x) = 4w/(1 + w)², w = e^-2|x|. Error 5.5, in both tails down to the last denormal. */
-    Expr tanh_derivative(Expr v) const { return logistic_bump(v, -2 * log2e, -2 * log2e_lo, 53.0f, 0x1p-38f); }
+    Expr tanh_derivative(Expr v) const {
+        return logistic_bump(logistic_power(v, -2 * log2e, -2 * log2e_lo, 53.0f), 0x1p-38f);
+    }
 
     /** The derivatives of x·σ(y), y = y(x) odd, are σ(y) + x·y'·σ(y)σ(-y); with w = e^-|y| and x·y' = |x|·|y'| = t they
      * are T = w(1 + w - t)/(1 + w)² for x < 0 and 1 - T for x > 0. Each crosses 0 once, between -0.7 and -1.3 (of y);
      * around that (results below 0.1) the error is absolute, at most 1.5·2^-24. Elsewhere, silu: error 7.5.
      * Limits: -0 at -inf, 1 at inf. */
-    Expr silu_derivative(Expr v) const {
-        Expr z = at_most(absolute(v), 110.0f);
-        Power p = nearest_power(z, -log2e, 40);
-        Expr f = remainder(z, -log2e, -log2e_lo, p.n);
-        return gate_slope(v, exp2_fraction(f) * p.scale, z);
-    }
+    Expr silu_derivative(Expr v) const { return silu_with_derivative(v).derivative; }
 
     /** As silu_derivative, of x·σ(1.702x). Error 8. */
     Expr gelu_sigmoid_derivative(Expr v) const {
         Expr z = at_most(absolute(v), 64.6f);
-        Power p = nearest_power(z, -quick_hi, 40);
-        Expr f = remainder(z, -quick_hi, -quick_lo, p.n);
-        return gate_slope(v, exp2_fraction(f) * p.scale, 1.702f * z);
+        return gate_slope(v, scaled_power(z, -quick_hi, -quick_lo), 1.702f * z);
     }
 
     /** As silu_derivative, of gelu_tanh; y = 2√(2/π)(x + 0.044715x³). Around the zero the error is at most 2·2^-24.
      * Elsewhere error 6.5 for x >= -0.5; in the negative tail 60, for the reason told at gelu_tanh. */
-    Expr gelu_tanh_derivative(Expr v) const {
-        Expr z = at_most(absolute(v), 11.0f);
-        Cubic c = cubic_exponent(z, 40);
-        return gate_slope(v, exp2_fraction(c.f) * c.p.scale, z * fma(z * z, 0.214064449f, 1.59576917f));
-    }
+    Expr gelu_tanh_derivative(Expr v) const { return gelu_tanh_with_derivative(v).derivative; }
 
     /** As silu_derivative, of x·σ(βx), with respect to x. Error 8. ½ for β = 0. */
     Expr swish_derivative(Expr v, Expr beta) const {
@@ -240,9 +231,7 @@ public:
         Expr c = b * -log2e;
         Expr c_lo = fma(b, -log2e_lo, fma_exact(b, -log2e, -c));
         Expr z = at_most(absolute(v), at_most(110.0f / b, largest));
-        Power p = nearest_power(z, c, 40);
-        Expr w = exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
-        return gate_slope(float_of(bits(v) ^ sign_bit(beta)), w, b * z);
+        return gate_slope(float_of(bits(v) ^ sign_bit(beta)), scaled_power(z, c, c_lo), b * z);
     }
 
     /** Φ(x) + x·φ(x): T = e^(-z²/2)·(R(z) - z/√(2π)) for x = -z < 0, 1 - T for x = z, the bracket being a rational of
@@ -255,6 +244,49 @@ public:
                                           -0.0992395803f * u, -0.0118190721f * u});
         Expr denominator = polynomial(g.z, {1.125f, 1.57559025f, 0.894705892f, 0.248764649f, 0.0296258591f});
         return mirrored(v, times_gauss(numerator, g) / denominator, g.scale);
+    }
+
+    /** A function and its derivative at the same place, from one exponential. */
+    struct WithDerivative {
+        Expr value, derivative;
+    };
+
+    /** σ(x). Error 3.6; the derivative is sigmoid_derivative. */
+    WithDerivative sigmoid_with_derivative(Expr v) const {
+        Expr w = logistic_power(v, -log2e, -log2e_lo, 106.0f);
+        return {select_below_zero(v, w, 1.0f) / one_plus(w) * select_below_zero(v, 0x1p-40f, 1.0f),
+                logistic_bump(w, 0x1p-40f)};
+    }
+
+    /** x·σ(x). Error 4.6; the derivative is silu_derivative. */
+    WithDerivative silu_with_derivative(Expr v) const {
+        Expr z = at_most(absolute(v), 110.0f), w = scaled_power(z, -log2e, -log2e_lo);
+        return {gate(v, at_least(v, -110.0f) * w, w, 0x1p-40f), gate_slope(v, w, z)};
+    }
+
+    /** gelu_tanh and gelu_tanh_derivative. Error 4.7 for x >= -2, below as gelu_tanh. */
+    WithDerivative gelu_tanh_with_derivative(Expr v) const {
+        Expr z = at_most(absolute(v), 11.0f);
+        Cubic c = cubic_exponent(z, 40);
+        Expr w = exp2_fraction(c.f) * c.p.scale;
+        return {gate(v, at_least(v, -11.0f) * w, w, 0x1p-40f),
+                gate_slope(v, w, z * fma(z * z, 0.214064449f, 1.59576917f))};
+    }
+
+    /** x·σ(βx), error 4.6, and its derivative with the error of swish_derivative. As for swish, w = e^-|βx| needs more
+     * room than one scale gives: w = m·s². */
+    WithDerivative swish_with_derivative(Expr v, Expr beta) const {
+        Expr sign = sign_bit(beta), b = absolute(beta);
+        const float half_hi = 0.5f * log2e, half_lo = 0.5f * log2e_lo;
+        Expr c = b * -half_hi;
+        Expr c_lo = fma(b, -half_lo, fma_exact(b, -half_hi, -c));
+        Expr limit = 174.0f / b;
+        Expr x = float_of(bits(v) ^ sign), z = at_most(absolute(v), at_most(limit, largest));
+        Power p = nearest_power(z, c, 0);
+        Expr part = exp4_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
+        Expr w = part * (p.scale * 0x1p40f);
+        Expr value = gate(x, at_least(x, limit * -1.0f) * p.scale * part, w, 1.0f);
+        return {float_of(bits(value) ^ sign), gate_slope(x, w, b * z)};
     }
 
 private:
@@ -479,23 +511,43 @@ private:
         return quotient + rest / denominator.high;
     }
 
-    /** t·unit for x < 0, 1 - t·unit otherwise. */
-    Expr mirrored(const Expr &x, const Expr &t, const Expr &unit) const {
-        return Halide::select(Halide::reinterpret<int32_t>(x) < 0, t * unit, fma(t * -1.0f, unit, 1.0f));
+    static Expr select_below_zero(const Expr &x, const Expr &below, const Expr &otherwise) {
+        return Halide::select(Halide::reinterpret<int32_t>(x) < 0, below, otherwise);
     }
 
-    /** The formula at silu_derivative, from w·2^40, which keeps its bits where w is denormal. */
+    /** t·unit for x < 0, 1 - t·unit otherwise. */
+    Expr mirrored(const Expr &x, const Expr &t, const Expr &unit) const {
+        return select_below_zero(x, t * unit, fma(t * -1.0f, unit, 1.0f));
+    }
+
+    /** w·2^40 for w = 2^(z(c + c_lo)), which keeps its bits where w is denormal. */
+    Expr scaled_power(const Expr &z, const Expr &c, const Expr &c_lo) const {
+        Power p = nearest_power(z, c, 40);
+        return exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
+    }
+
+    /** 1 + w from w·2^40. */
+    Expr one_plus(const Expr &w) const { return fma(w, 0x1p-40f, 1.0f); }
+
+    /** The formula at silu_derivative, from w·2^40. */
     Expr gate_slope(const Expr &x, const Expr &w, const Expr &t) const {
-        Expr h = fma(w, 0x1p-40f, 1.0f);
+        Expr h = one_plus(w);
         return mirrored(x, w * (h - t) / (h * h), 0x1p-40f);
     }
 
-    /** w/(1 + w)²·2^40·unit with w = 2^(|x|(c + c_lo)), from w·2^40. */
-    Expr logistic_bump(const Expr &x, float c, float c_lo, float limit, float unit) const {
-        Expr z = at_most(absolute(x), limit);
-        Power p = nearest_power(z, c, 40);
-        Expr w = exp2_fraction(remainder(z, c, c_lo, p.n)) * p.scale;
-        Expr h = fma(w, 0x1p-40f, 1.0f);
+    /** x·σ(y) = x·w/(1 + w) for x < 0, x/(1 + w) otherwise, from w·2^40 and below·unit = x·w. */
+    Expr gate(const Expr &x, const Expr &below, const Expr &w, float unit) const {
+        return select_below_zero(x, below, x) / one_plus(w) * select_below_zero(x, unit, 1.0f);
+    }
+
+    /** w·2^40 with w = 2^(|x|(c + c_lo)). */
+    Expr logistic_power(const Expr &x, float c, float c_lo, float limit) const {
+        return scaled_power(at_most(absolute(x), limit), c, c_lo);
+    }
+
+    /** w/(1 + w)²·2^40·unit, from w·2^40. */
+    Expr logistic_bump(const Expr &w, float unit) const {
+        Expr h = one_plus(w);
         return w / (h * h) * unit;
     }
 

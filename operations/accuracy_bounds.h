@@ -55,6 +55,11 @@ inline constexpr Bound bounds[] = {
     {"swish_derivative", -0.75, infinity, 8},
     {"swish_derivative", -2, -0.75, 8, 0.125},
     {"swish_derivative", -infinity, -2, 8},
+    // In gradients of gated units, where one exponential serves the function and its derivative.
+    {"sigmoid_with_derivative", -infinity, infinity, 4},
+    {"gelu_tanh_with_derivative", -2, infinity, 5},
+    {"gelu_tanh_with_derivative", -infinity, -2, 64},
+    {"swish_with_derivative", -infinity, infinity, 5},
 };
 
 /** In 16-bit types the error before the result is rounded may also be so large, relative to the result: 1/32 ULP of the

@@ -98,6 +98,7 @@ struct Operation {
     std::vector<Scalar> scalars;
     std::vector<std::vector<Alias>> in_place;  // each a legal way to call it in place
     bool needs_features = false;               // refuses an empty last axis
+    bool processors_alone = false;             // refuses tensors on devices
     Call call;
     /** Where calls take packed weights: packs those of the operands, and gives calls with them. */
     std::function<Call(DLTensor *const *)> prepare;

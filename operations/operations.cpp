@@ -73,6 +73,60 @@ const GatedBetaKernel gated_beta_kernels[] = {
 #undef HALYARD_KERNEL
 };
 
+struct UnaryBackwardKernel {
+    const char *name, *derivative;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, DLTensor *);
+    double (*reference)(double);  // of the derivative
+};
+
+constexpr UnaryBackwardKernel unary_backward_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, #name "_derivative", halyard_##name##_backward, reference::name##_derivative},
+#include "kernels/unary_backward.inc"
+#undef HALYARD_KERNEL
+};
+
+struct UnaryBetaBackwardKernel {
+    const char *name, *derivative;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, float, DLTensor *);
+    double (*reference)(double, double);
+};
+
+constexpr UnaryBetaBackwardKernel unary_beta_backward_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, #name "_derivative", halyard_##name##_backward, reference::name##_derivative},
+#include "kernels/unary_beta_backward.inc"
+#undef HALYARD_KERNEL
+};
+
+struct GatedBackwardKernel {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, const DLTensor *, DLTensor *,
+                           DLTensor *);
+    halyard_status (*call_packed)(const halyard_context *, const DLTensor *, halyard_glu_layout, const DLTensor *,
+                                  DLTensor *);
+    const reference::Gate *gate;
+};
+
+const GatedBackwardKernel gated_backward_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, halyard_##name##_backward, halyard_##name##_packed_backward, &reference::name},
+#include "kernels/gated_backward.inc"
+#undef HALYARD_KERNEL
+};
+
+struct GatedBetaBackwardKernel {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, const DLTensor *, float,
+                           DLTensor *, DLTensor *);
+    halyard_status (*call_packed)(const halyard_context *, const DLTensor *, halyard_glu_layout, const DLTensor *,
+                                  float, DLTensor *);
+    const reference::BetaGate *gate;
+};
+
+const GatedBetaBackwardKernel gated_beta_backward_kernels[] = {
+#define HALYARD_KERNEL(name) {#name, halyard_##name##_backward, halyard_##name##_packed_backward, &reference::name},
+#include "kernels/gated_beta_backward.inc"
+#undef HALYARD_KERNEL
+};
+
 #define HALYARD_KERNEL(name) static_assert(accuracy::has_bound(#name), #name " has no row in accuracy_bounds.h");
 #include "kernels/unary.inc"
 #include "kernels/unary_beta.inc"
@@ -134,8 +188,8 @@ ExpectedRow exact(const Row &values) {
 
 // ---- Families --------------------------------------------------------------------------------------------------
 
-std::string with_beta(const char *name, float beta) {
-    return beta == usual_beta ? name : with_number(std::string(name) + ".beta_", beta);
+std::string with_beta(const std::string &name, float beta) {
+    return beta == usual_beta ? name : with_number(name + ".beta_", beta);
 }
 
 std::vector<Activation> make_activations() {
@@ -323,6 +377,185 @@ void add_gated(std::vector<Operation> &all) {
                 [call = kernel.call_packed](const halyard_context *context, const DLTensor *x,
                                             halyard_glu_layout layout, const double *scalars, DLTensor *y) {
                     return call(context, x, layout, static_cast<float>(scalars[0]), y);
+                });
+        }
+    }
+}
+
+// ---- Gradients -------------------------------------------------------------------------------------------------
+
+/** dx = dy f'(x): `derivative` is f', with its row of the accuracy table. */
+template<typename Derivative, typename Call>
+void add_activation_gradient(std::vector<Operation> &all, const std::string &name, Use use,
+                             const std::vector<Scalar> &scalars, const ErrorModel &errors, const Derivative &derivative,
+                             const Call &call) {
+    const double beta = scalars.empty() ? usual_beta : scalars[0].value;
+    Operation operation;
+    operation.label = with_beta(name + "_backward", static_cast<float>(beta));
+    operation.gradient_of = with_beta(name, static_cast<float>(beta));
+    operation.function = "halyard_" + name + "_backward";
+    operation.group = "activations";
+    operation.use = use;
+    operation.processors_alone = true;
+    operation.operands = {{"x"}, {"dy"}, {"dx", Role::output}};
+    operation.scalars = scalars;
+    operation.in_place = {{{2, 0}}, {{2, 1}}};
+    operation.call = [call](const halyard_context *context, DLTensor *const *t, const double *values) {
+        return call(context, t[0], t[1], values, t[2]);
+    };
+    operation.reference = by_row(operation.operands, [=](const std::vector<Row> &rows, const double *values, Dtype) {
+        const double b = scalars.empty() ? 1.0 : values[0];
+        ExpectedRow expected;
+        for (std::size_t i = 0; i < rows[0].size(); i++) {
+            const double x = rows[0][i], slope = derivative(x, values);
+            expected.push_back(weighted({slope, errors.allowed(b * x, slope, Dtype::f32)}, rows[1][i]));
+        }
+        return std::vector<ExpectedRow>{expected};
+    });
+    all.push_back(operation);
+}
+
+void add_activation_gradients(std::vector<Operation> &all) {
+    for (const UnaryBackwardKernel &kernel : unary_backward_kernels) {
+        add_activation_gradient(
+            all, kernel.name, Use::variant, {}, ErrorModel(kernel.derivative),
+            [value = kernel.reference](double x, const double *) { return value(x); },
+            [call = kernel.call](const halyard_context *context, const DLTensor *x, const DLTensor *dy, const double *,
+                                 DLTensor *dx) { return call(context, x, dy, dx); });
+    }
+    for (const UnaryBetaBackwardKernel &kernel : unary_beta_backward_kernels) {
+        for (const float beta : {usual_beta, -1.5f, 0.0f}) {
+            add_activation_gradient(
+                all, kernel.name, beta == usual_beta ? Use::variant : Use::option, {{"beta", beta, refused_beta}},
+                ErrorModel(kernel.derivative),
+                [value = kernel.reference](double x, const double *scalars) { return value(x, scalars[0]); },
+                [call = kernel.call](const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                     const double *scalars, DLTensor *dx) {
+                    return call(context, x, dy, static_cast<float>(scalars[0]), dx);
+                });
+        }
+    }
+}
+
+/** What a gated unit's gradient is made of: f and f' with their rows of the accuracy table. */
+template<typename Function>
+struct GatePair {
+    Function value, derivative;
+    ErrorModel value_errors, derivative_errors;
+};
+
+/** The gradient of one gated unit on two tensors and in the three packed layouts, as add_gated_unit(). */
+template<typename Function, typename Split, typename Packed>
+void add_gated_gradient(std::vector<Operation> &all, const std::string &name, Use use,
+                        const std::vector<Scalar> &scalars, const GatePair<Function> &gate, const Split &split,
+                        const Packed &packed) {
+    const auto reference = [gate, has_beta = !scalars.empty()](const Row &gates, const Row &ups, const Row &dy,
+                                                               const double *values) {
+        ExpectedRow dgate, dup;
+        for (std::size_t i = 0; i < gates.size(); i++) {
+            const double x = gates[i], argument = has_beta ? values[0] * x : x;
+            const double slope = gate.derivative(x, values), value = gate.value(x, values);
+            const double slope_error = gate.derivative_errors.allowed(argument, slope, Dtype::f32);
+            dgate.push_back(weighted(gated(slope, slope_error, ups[i]), dy[i]));
+            dup.push_back(gated(value, gate.value_errors.allowed(argument, value, Dtype::f32), dy[i]));
+        }
+        return std::vector<ExpectedRow>{dgate, dup};
+    };
+    const float beta = scalars.empty() ? usual_beta : static_cast<float>(scalars[0].value);
+    Operation operation;
+    operation.label = with_beta(name + "_backward", beta);
+    operation.gradient_of = with_beta(name, beta);
+    operation.function = "halyard_" + name + "_backward";
+    operation.group = "gated units";
+    operation.use = use;
+    operation.processors_alone = true;
+    operation.operands = {{"gate"}, {"up"}, {"dy"}, {"dgate", Role::output}, {"dup", Role::output}};
+    operation.scalars = scalars;
+    for (std::size_t input = 0; input < 3; input++) {
+        operation.in_place.insert(operation.in_place.end(), {{{3, input}}, {{4, input}}});
+        for (const std::size_t other : {(input + 1) % 3, (input + 2) % 3}) {
+            operation.in_place.push_back({{3, input}, {4, other}});
+        }
+    }
+    operation.call = [split](const halyard_context *context, DLTensor *const *t, const double *values) {
+        return split(context, t[0], t[1], t[2], values, t[3], t[4]);
+    };
+    operation.reference =
+        by_row(operation.operands, [reference](const std::vector<Row> &rows, const double *values, Dtype) {
+            return reference(rows[0], rows[1], rows[2], values);
+        });
+    all.push_back(operation);
+
+    for (const auto &[layout_name, layout] : packed_layouts) {
+        const Axis both(Extent::d, 2);
+        Operation on_one = operation;
+        on_one.label += std::string(".") + layout_name;
+        on_one.gradient_of += std::string(".") + layout_name;
+        on_one.function = "halyard_" + name + "_packed_backward";
+        on_one.operands = {
+            {"x", Role::input, false, {Extent::rows, both}}, {"dy"}, {"dx", Role::output, false, {Extent::rows, both}}};
+        on_one.scalars.insert(on_one.scalars.begin(), {"layout", static_cast<double>(layout), {3.0}});
+        on_one.in_place = {{{2, 0}}};
+        on_one.call = [packed](const halyard_context *context, DLTensor *const *t, const double *values) {
+            return packed(context, t[0], static_cast<halyard_glu_layout>(static_cast<int>(values[0])), t[1], values + 1,
+                          t[2]);
+        };
+        on_one.reference =
+            by_row(on_one.operands, [reference](const std::vector<Row> &rows, const double *values, Dtype) {
+                const auto given = static_cast<halyard_glu_layout>(static_cast<int>(values[0]));
+                const auto [gate_row, up_row] = unpack(rows[0], given);
+                const std::vector<ExpectedRow> apart = reference(gate_row, up_row, rows[1], values + 1);
+                const ExpectedRow &dgate = apart[0], &dup = apart[1];
+                ExpectedRow dx = given == HALYARD_GLU_UP_GATE ? dup : dgate;
+                if (given == HALYARD_GLU_INTERLEAVED) {
+                    dx.clear();
+                    for (std::size_t i = 0; i < dgate.size(); i++) {
+                        dx.insert(dx.end(), {dgate[i], dup[i]});
+                    }
+                } else {
+                    const ExpectedRow &second = given == HALYARD_GLU_UP_GATE ? dgate : dup;
+                    dx.insert(dx.end(), second.begin(), second.end());
+                }
+                return std::vector<ExpectedRow>{dx};
+            });
+        all.push_back(on_one);
+    }
+}
+
+void add_gated_gradients(std::vector<Operation> &all) {
+    const auto pair_of = [](const auto *gate, const auto &wrap) {
+        return GatePair<decltype(wrap(gate->value))>{wrap(gate->value), wrap(gate->derivative),
+                                                     ErrorModel(gate->function_of_gradient),
+                                                     ErrorModel(gate->derivative_function)};
+    };
+    for (const GatedBackwardKernel &kernel : gated_backward_kernels) {
+        const auto gate = pair_of(kernel.gate, [](double (*function)(double)) {
+            return [function](double x, const double *) { return function(x); };
+        });
+        add_gated_gradient(
+            all, kernel.name, Use::variant, {}, gate,
+            [call = kernel.call](const halyard_context *context, const DLTensor *gates, const DLTensor *up,
+                                 const DLTensor *dy, const double *, DLTensor *dgate,
+                                 DLTensor *dup) { return call(context, gates, up, dy, dgate, dup); },
+            [call = kernel.call_packed](const halyard_context *context, const DLTensor *x, halyard_glu_layout layout,
+                                        const DLTensor *dy, const double *,
+                                        DLTensor *dx) { return call(context, x, layout, dy, dx); });
+    }
+    for (const GatedBetaBackwardKernel &kernel : gated_beta_backward_kernels) {
+        const auto gate = pair_of(kernel.gate, [](double (*function)(double, double)) {
+            return [function](double x, const double *scalars) { return function(x, scalars[0]); };
+        });
+        for (const float beta : {usual_beta, -0.75f}) {
+            add_gated_gradient(
+                all, kernel.name, beta == usual_beta ? Use::variant : Use::option, {{"beta", beta, refused_beta}}, gate,
+                [call = kernel.call](const halyard_context *context, const DLTensor *gates, const DLTensor *up,
+                                     const DLTensor *dy, const double *scalars, DLTensor *dgate, DLTensor *dup) {
+                    return call(context, gates, up, dy, static_cast<float>(scalars[0]), dgate, dup);
+                },
+                [call = kernel.call_packed](const halyard_context *context, const DLTensor *x,
+                                            halyard_glu_layout layout, const DLTensor *dy, const double *scalars,
+                                            DLTensor *dx) {
+                    return call(context, x, layout, dy, static_cast<float>(scalars[0]), dx);
                 });
         }
     }
@@ -562,6 +795,8 @@ std::vector<Operation> make_operations() {
     add_softmax(all);
     add_unary(all);
     add_gated(all);
+    add_activation_gradients(all);
+    add_gated_gradients(all);
     add_add_and_cast(all);
     const auto left_out = [](const Operation &operation) {
         return !is_built(operation.function.substr(std::string_view("halyard_").size())) || !has_types(operation);

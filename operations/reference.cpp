@@ -186,12 +186,13 @@ double gelu_sigmoid_derivative(double x) {
     return swish_derivative(x, gelu_sigmoid_slope);
 }
 
-const Gate glu = {sigmoid, "sigmoid"};
-const Gate bilinear = {[](double gate) { return gate; }, ""};
-const Gate reglu = {relu, ""};
-const Gate geglu = {gelu, "gelu"};
-const Gate geglu_tanh = {gelu_tanh, "gelu_tanh"};
-const BetaGate swiglu = {swish, "swish"};
+const Gate glu = {sigmoid, "sigmoid", sigmoid_derivative, "sigmoid_derivative", "sigmoid_with_derivative"};
+const Gate bilinear = {[](double gate) { return gate; }, "", [](double) { return 1.0; }, "", ""};
+const Gate reglu = {relu, "", relu_derivative, "", ""};
+const Gate geglu = {gelu, "gelu", gelu_derivative, "gelu_derivative", "gelu"};
+const Gate geglu_tanh = {gelu_tanh, "gelu_tanh", gelu_tanh_derivative, "gelu_tanh_derivative",
+                         "gelu_tanh_with_derivative"};
+const BetaGate swiglu = {swish, "swish", swish_derivative, "swish_derivative", "swish_with_derivative"};
 
 }  // namespace reference
 
@@ -238,6 +239,14 @@ Expected gated(double activated, double activated_error, double up) {
     }
     const double carried = activated_error * std::fabs(up);
     return {product, carried + 0.5 * ulp_f32(std::fabs(product) + carried)};
+}
+
+Expected weighted(Expected factor, double weight) {
+    const double largest = std::fabs(factor.value) + factor.error;
+    if (std::isinf(factor.error) || (std::isfinite(factor.value) && std::isinf(round_to(Dtype::f32, largest)))) {
+        return {factor.value * weight, infinity};
+    }
+    return gated(factor.value, factor.error, weight);
 }
 
 namespace {

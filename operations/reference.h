@@ -60,6 +60,8 @@ double exp_derivative(double x);
 struct Gate {
     double (*value)(double);
     std::string_view function;  // the row of the accuracy table that counts; empty: exact
+    double (*derivative)(double);
+    std::string_view derivative_function, function_of_gradient;
 };
 
 extern const Gate glu, bilinear, reglu, geglu, geglu_tanh;
@@ -67,6 +69,8 @@ extern const Gate glu, bilinear, reglu, geglu, geglu_tanh;
 struct BetaGate {
     double (*value)(double, double);
     std::string_view function;
+    double (*derivative)(double, double);
+    std::string_view derivative_function, function_of_gradient;
 };
 extern const BetaGate swiglu;
 
@@ -89,6 +93,8 @@ private:
 
 /** f(gate) * up, with the gate's allowed error carried through the product. */
 Expected gated(double activated, double activated_error, double up);
+/** The same of a factor that itself may leave the range of f32, where anything may become of it. */
+Expected weighted(Expected factor, double weight);
 
 /** Null pointers stand for absent parameters. */
 struct NormParameters {

@@ -23,13 +23,14 @@ std::string CaseId::name() const {
 
 Stream CaseId::stream() const {
     const std::size_t from = operations::size_of(dtype) * static_cast<std::size_t>(kernel->input_width);
-    const std::size_t to = operations::size_of(output_dtype());
-    return has_roofline()         ? stream_read
-           : kernel->outputs == 2 ? stream_read2_write2
-           : kernel->inputs == 2  ? stream_read2_write1
-           : from == to           ? stream_copy
-           : from > to            ? stream_halve
-                                  : stream_double;
+    const std::size_t to = operations::size_of(output_dtype()) * static_cast<std::size_t>(kernel->output_width);
+    const bool of_one_width = kernel->input_width == 1;
+    return has_roofline()                        ? stream_read
+           : kernel->outputs == 2                ? stream_read2_write2
+           : kernel->inputs == 2 && of_one_width ? stream_read2_write1
+           : from == to                          ? stream_copy
+           : from > to                           ? stream_halve
+                                                 : stream_double;
 }
 
 Cost CaseId::cost() const {
@@ -90,7 +91,11 @@ BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, haly
         kernel.prepare(*this);
         return;
     }
-    make_sets(std::vector<Input>(static_cast<std::size_t>(kernel.inputs), {id.d * kernel.input_width, 1.5}), id.d);
+    std::vector<Input> inputs;
+    for (const std::size_t input : kernel.tensors->with_role(operations::Role::input)) {
+        inputs.push_back({id.d * kernel.tensors->operands[input].times(), 1.5});
+    }
+    make_sets(inputs, id.d * kernel.output_width);
     for (OperandSet &set : sets) {
         for (const Matrix *matrix : matrices(set)) {
             set.arguments.push_back(const_cast<DLTensor *>(&matrix->view));

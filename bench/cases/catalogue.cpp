@@ -35,6 +35,8 @@ Kernel tensor_kernel(const operations::Operation &operation) {
         kernel.outputs += operand.role == operations::Role::output ? 1 : 0;
         kernel.input_width =
             std::max(kernel.input_width, operand.role == operations::Role::input ? operand.times() : 1);
+        kernel.output_width =
+            std::max(kernel.output_width, operand.role == operations::Role::output ? operand.times() : 1);
         kernel.has_weight |= operand.name == std::string_view("weight");
         kernel.has_bias |= operand.name == std::string_view("bias");
         kernel.cast_to = operand.type;

@@ -26,31 +26,10 @@ halyard_status gated_packed(const char *name, KernelOf<arguments::Glu> kernel,
     Checker check(name, Devices::cpu_or_cuda);
     const View xs = check.tensor("x", x);
     const View ys = check.output("y", y);
-    if (!check.failed() && (layout < HALYARD_GLU_GATE_UP || layout > HALYARD_GLU_INTERLEAVED)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_glu_layout",
-                   static_cast<int>(layout));
-    }
-    if (!check.failed() && xs.width() % 2 != 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "x has %lld columns, but must have an even number: gate and up of equal width",
-                   static_cast<long long>(xs.width()));
-    }
-    // x as the two halves of its columns, each with the shape that y must have
-    View first = xs;
-    first.shape[xs.rank - 1] /= 2;
-    first.elements /= 2;
-    first.span -= first.empty() ? 0 : first.width();
-    View second = first;
-    if (!check.failed()) {
-        if (ys.rank != xs.rank || ys.width() != first.width()) {
-            check.fail(HALYARD_INVALID_ARGUMENT,
-                       "y has rank %d and width %lld, but must have the rank of x, %d, and half its width, %lld",
-                       ys.rank, static_cast<long long>(ys.width()), xs.rank, static_cast<long long>(first.width()));
-        }
-        if (!second.empty()) {
-            second.data += first.width() * size_of(xs.dtype);
-        }
-    }
+    check_glu_layout(check, layout);
+    check_half_width(check, xs, ys);
+    // each with the shape that y must have
+    const View first = half_of(xs, 0), second = half_of(xs, 1);
     check.same_shape(first, ys);
     check.same_dtype(xs, ys);
     if (layout == HALYARD_GLU_INTERLEAVED) {

@@ -10,7 +10,7 @@
 
 namespace halyard {
 
-constexpr int max_tensors = 4;
+constexpr int max_tensors = 5;
 
 /** Kernels count elements in 32 bits; a row piece stays far below, so that pairs of columns fit too. */
 constexpr int64_t max_columns = int64_t{1} << 29;

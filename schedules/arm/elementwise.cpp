@@ -17,8 +17,12 @@ const WorthCompiling choices("elementwise", [](const Choice &choice, const Targe
 
 }  // namespace
 
-void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &,
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target,
                  const Halide::Pipeline &pipeline) {
+    if (stages.pairs.defined()) {
+        elementwise_by_pairs(stages, params, target);
+        return;
+    }
     arm::by_overlapping_vectors(stages.y, stages.d, params.vectors, pipeline);
 }
 

@@ -39,7 +39,7 @@ inline void by_overlapping_vectors(Halide::Func y, const Halide::Var &d, int vec
     using Halide::TailStrategy;
     const Halide::Var vector("vector"), block("block");
     const int lanes = stored_lanes(y, vectors), unrolled = stored_vectors(y, vectors);
-    const Halide::Expr width = y.output_buffer().dim(0).extent();
+    const Halide::Expr width = y.output_buffers()[0].dim(0).extent();
     if (unrolled > 1) {
         y.specialize(width >= lanes * unrolled)
             .split(d, block, d, lanes * unrolled, TailStrategy::ShiftInwards)

@@ -121,7 +121,7 @@ TEST(Reference, ActivationsHaveTheirPublishedValues) {
 
 TEST(Reference, DerivativesAreTheSlopesOfTheFunctions) {
     for (const Operation &gradient : all_operations()) {
-        if (gradient.gradient_of.empty() || gradient.label == "relu_derivative") {
+        if (gradient.gradient_of.empty() || gradient.operands.size() != 2 || gradient.label == "relu_derivative") {
             continue;
         }
         const auto value = [&](const Operation &function, double x) {
@@ -143,6 +143,56 @@ TEST(Reference, DerivativesAreTheSlopesOfTheFunctions) {
     EXPECT_EQ(reference::relu_derivative(0), 0);
     EXPECT_EQ(reference::relu_derivative(1e-30), 1);
     EXPECT_EQ(reference::relu_derivative(-1e-30), 0);
+}
+
+TEST(Reference, GradientsAreTheSlopesOfTheSumThatDyWeighs) {
+    for (const Operation &gradient : all_operations()) {
+        if (gradient.gradient_of.empty() || gradient.operands.size() == 2) {
+            continue;
+        }
+        // The inputs of the function, then dy; its outputs are the gradients of the inputs.
+        const Operation &function = operation(gradient.gradient_of);
+        const Sizes sizes = Sizes::of_rows({1, 4});
+        const std::size_t inputs = function.with_role(Role::input).size();
+        const auto values_of = [&](std::size_t operand) {
+            Row row;
+            for (std::int64_t i = 0; i < gradient.operands[operand].shape(sizes).back(); i++) {
+                // None near 0, where ReLU has a corner.
+                const double size = 0.2 + 3 * uniform(71, static_cast<std::int64_t>(operand), i);
+                row.push_back((static_cast<std::size_t>(i) + operand) % 3 == 0 ? -size : size);
+            }
+            return row;
+        };
+        std::vector<operations::Rows> operands;
+        for (std::size_t operand = 0; operand <= inputs; operand++) {
+            operands.push_back({values_of(operand)});
+        }
+        const Row dy = operands[inputs][0];
+        const std::vector<double> scalars = gradient.scalar_values();
+        const auto evaluate = [&](const Operation &operation, std::vector<operations::Rows> given) {
+            given.resize(operation.operands.size());
+            return operation.reference(given, sizes, scalars.data(), Dtype::f32);
+        };
+        const std::vector<Matrix> got = evaluate(gradient, operands);
+        for (std::size_t input = 0; input < inputs; input++) {
+            for (std::size_t i = 0; i < operands[input][0].size(); i++) {
+                const auto sum = [&](double offset) {
+                    std::vector<operations::Rows> moved(operands.begin(), operands.end() - 1);
+                    moved[input][0][i] += offset;
+                    const ExpectedRow y = evaluate(function, moved)[0][0];
+                    double total = 0;
+                    for (std::size_t k = 0; k < dy.size(); k++) {
+                        total += dy[k] * y[k].value;
+                    }
+                    return total;
+                };
+                const double h = 1e-3;
+                const double slope = (8 * (sum(h) - sum(-h)) - (sum(2 * h) - sum(-2 * h))) / (12 * h);
+                EXPECT_NEAR(got[input][0][i].value, slope, 1e-9 * std::fmax(1, std::fabs(slope)))
+                    << gradient.label << ", " << function.operands[input].name << "[" << i << "]";
+            }
+        }
+    }
 }
 
 TEST(Reference, HasTheLimitsAtInfinity) {

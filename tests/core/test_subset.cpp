@@ -29,6 +29,19 @@ struct AnyCall {
     bool takes_tensors = true;            // or null for all arguments
 };
 
+/** A tensor like `t` elsewhere, for an output that may not overlap another. */
+struct Apart {
+    explicit Apart(const DLTensor *t) : view(t != nullptr ? *t : DLTensor{}), given(t != nullptr) {
+        view.data = memory;
+        view.byte_offset = 0;
+    }
+    operator DLTensor *() { return given ? &view : nullptr; }
+
+    alignas(float) char memory[4096];
+    DLTensor view;
+    bool given;
+};
+
 const AnyCall calls[] = {
 #define HALYARD_KERNEL(name) {#name, [](DLTensor *t) { return halyard_##name(nullptr, t, t); }},
 #include "kernels/unary.inc"
@@ -41,6 +54,22 @@ const AnyCall calls[] = {
 #undef HALYARD_KERNEL
 #define HALYARD_KERNEL(name) {#name, [](DLTensor *t) { return halyard_##name(nullptr, t, t, 1.0f, t); }},
 #include "kernels/gated_beta.inc"
+#undef HALYARD_KERNEL
+#define HALYARD_KERNEL(name)                                                                                           \
+    {#name "_backward", [](DLTensor *t) { return halyard_##name##_backward(nullptr, t, t, t); }},
+#include "kernels/unary_backward.inc"
+#undef HALYARD_KERNEL
+#define HALYARD_KERNEL(name)                                                                                           \
+    {#name "_backward", [](DLTensor *t) { return halyard_##name##_backward(nullptr, t, t, 1.0f, t); }},
+#include "kernels/unary_beta_backward.inc"
+#undef HALYARD_KERNEL
+#define HALYARD_KERNEL(name)                                                                                           \
+    {#name "_backward", [](DLTensor *t) { return halyard_##name##_backward(nullptr, t, t, t, t, Apart(t)); }},
+#include "kernels/gated_backward.inc"
+#undef HALYARD_KERNEL
+#define HALYARD_KERNEL(name)                                                                                           \
+    {#name "_backward", [](DLTensor *t) { return halyard_##name##_backward(nullptr, t, t, t, 1.0f, t, Apart(t)); }},
+#include "kernels/gated_beta_backward.inc"
 #undef HALYARD_KERNEL
     {"add", [](DLTensor *t) { return halyard_add(nullptr, t, t, t); }},
     {"cast", [](DLTensor *t) { return halyard_cast(nullptr, t, t); }},

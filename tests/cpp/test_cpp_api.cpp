@@ -321,6 +321,92 @@ TEST(CppFunctions, ActivationsPassTheirArgumentsOn) {
     }
 }
 
+TEST(CppFunctions, GradientsOfActivationsPassTheirArgumentsOn) {
+    const Pair<CppGated, decltype(&halyard_relu_backward)> unary[] = {
+#define HALYARD_KERNEL(name) {#name, halyard::name##_backward, halyard_##name##_backward},
+#include "kernels/unary_backward.inc"
+#undef HALYARD_KERNEL
+    };
+    const Pair<CppGatedBeta, decltype(&halyard_swish_backward)> unary_beta[] = {
+#define HALYARD_KERNEL(name) {#name, halyard::name##_backward, halyard_##name##_backward},
+#include "kernels/unary_beta_backward.inc"
+#undef HALYARD_KERNEL
+    };
+    CViews c;
+    const Values x = values(1), dy = values(2);
+    Values dx(rows * width);
+    const DLTensor xs = c.of(x), dys = c.of(dy);
+    DLTensor ys = c.of(c.y);
+    const halyard::ConstTensor x_v(x, {rows, width}), dy_v(dy, {rows, width});
+    const halyard::Tensor dx_v(dx, {rows, width});
+    for (const auto &pair : unary) {
+        pair.function(x_v, dy_v, dx_v, nullptr);
+        ASSERT_EQ(pair.c_function(nullptr, &xs, &dys, &ys), HALYARD_OK);
+        EXPECT_EQ(dx, c.y) << pair.name;
+    }
+    for (const auto &pair : unary_beta) {
+        pair.function(x_v, dy_v, 0.75f, dx_v, nullptr);
+        ASSERT_EQ(pair.c_function(nullptr, &xs, &dys, 0.75f, &ys), HALYARD_OK);
+        EXPECT_EQ(dx, c.y) << pair.name;
+    }
+}
+
+TEST(CppFunctions, GradientsOfGatedUnitsPassTheirArgumentsOn) {
+    using Function = void (*)(const halyard::ConstTensor &, const halyard::ConstTensor &, const halyard::ConstTensor &,
+                              const halyard::Tensor &, const halyard::Tensor &, const halyard_context *);
+    using Packed = void (*)(const halyard::ConstTensor &, halyard::GluLayout, const halyard::ConstTensor &,
+                            const halyard::Tensor &, const halyard_context *);
+    const Pair<Function, decltype(&halyard_glu_backward)> gated[] = {
+#define HALYARD_KERNEL(name) {#name, halyard::name##_backward, halyard_##name##_backward},
+#include "kernels/gated_backward.inc"
+#undef HALYARD_KERNEL
+    };
+    const Pair<Packed, decltype(&halyard_glu_packed_backward)> packed[] = {
+#define HALYARD_KERNEL(name) {#name, halyard::name##_backward, halyard_##name##_packed_backward},
+#include "kernels/gated_backward.inc"
+#undef HALYARD_KERNEL
+    };
+    CViews c;
+    const Values gate = values(1), up = values(2), dy = values(3), x = values(4, 2 * rows * width);
+    Values dgate(rows * width), dup(rows * width), dx(2 * rows * width), other(rows * width), both(2 * rows * width);
+    const DLTensor gates = c.of(gate), ups = c.of(up), dys = c.of(dy), xs = c.of(x);
+    DLTensor dgates = c.of(c.y), dups = c.of(other), dxs = c.of(both);
+    const halyard::ConstTensor gate_v(gate, {rows, width}), up_v(up, {rows, width}), dy_v(dy, {rows, width}),
+        x_v(x, {rows, 2 * width});
+    const halyard::Tensor dgate_v(dgate, {rows, width}), dup_v(dup, {rows, width}), dx_v(dx, {rows, 2 * width});
+    for (const auto &pair : gated) {
+        pair.function(gate_v, up_v, dy_v, dgate_v, dup_v, nullptr);
+        ASSERT_EQ(pair.c_function(nullptr, &gates, &ups, &dys, &dgates, &dups), HALYARD_OK);
+        EXPECT_EQ(dgate, c.y) << pair.name;
+        EXPECT_EQ(dup, other) << pair.name;
+    }
+    for (const float beta : {1.0f, 0.75f}) {
+        if (beta == 1.0f) {
+            halyard::swiglu_backward(gate_v, up_v, dy_v, dgate_v, dup_v);
+        } else {
+            halyard::swiglu_backward(gate_v, up_v, dy_v, beta, dgate_v, dup_v);
+        }
+        ASSERT_EQ(halyard_swiglu_backward(nullptr, &gates, &ups, &dys, beta, &dgates, &dups), HALYARD_OK);
+        EXPECT_EQ(dgate, c.y) << beta;
+        EXPECT_EQ(dup, other) << beta;
+    }
+    for (int number = HALYARD_GLU_GATE_UP; number <= HALYARD_GLU_INTERLEAVED; number++) {
+        const auto layout = static_cast<halyard_glu_layout>(number);
+        const auto cpp_layout = static_cast<halyard::GluLayout>(number);
+        for (const auto &pair : packed) {
+            pair.function(x_v, cpp_layout, dy_v, dx_v, nullptr);
+            ASSERT_EQ(pair.c_function(nullptr, &xs, layout, &dys, &dxs), HALYARD_OK);
+            EXPECT_EQ(dx, both) << pair.name << " layout " << number;
+        }
+        halyard::swiglu_backward(x_v, cpp_layout, dy_v, dx_v);
+        ASSERT_EQ(halyard_swiglu_packed_backward(nullptr, &xs, layout, &dys, 1.0f, &dxs), HALYARD_OK);
+        EXPECT_EQ(dx, both) << "layout " << number;
+        halyard::swiglu_backward(x_v, cpp_layout, dy_v, 0.75f, dx_v);
+        ASSERT_EQ(halyard_swiglu_packed_backward(nullptr, &xs, layout, &dys, 0.75f, &dxs), HALYARD_OK);
+        EXPECT_EQ(dx, both) << "layout " << number;
+    }
+}
+
 TEST(CppFunctions, GatedUnitsPassTheirArgumentsOn) {
     const Pair<CppGated, decltype(&halyard_glu)> gated[] = {
 #define HALYARD_KERNEL(name) {#name, halyard::name, halyard_##name},

@@ -185,7 +185,10 @@ TEST_P(EveryOperation, DoesNothingWithoutElements) {
     EXPECT_EQ(call->run(context.get()), HALYARD_OK) << halyard_last_error();
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, EveryOperation, testing::ValuesIn(operation_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cuda, EveryOperation, testing::ValuesIn(operation_cases([](const Operation &operation) {
+                             return !operation.processors_alone;
+                         })),
+                         name_of_case);
 
 class EveryActivation : public testing::TestWithParam<OperationCase> {};
 
@@ -215,7 +218,21 @@ TEST_P(EveryActivation, HasTheBitsOfTheProcessor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryActivation, testing::ValuesIn(operation_cases([](const Operation &operation) {
-                             return !operation.needs_features;
+                             return !operation.needs_features && !operation.processors_alone;
+                         })),
+                         name_of_case);
+
+class OfProcessorsAlone : public testing::TestWithParam<OperationCase> {};
+
+TEST_P(OfProcessorsAlone, RefusesADevice) {
+    Invocation call(*GetParam().operation, GetParam().type, {3, 8});
+    to_device(call);
+    EXPECT_EQ(call.run(nullptr), HALYARD_UNSUPPORTED);
+    EXPECT_NE(std::string(halyard_last_error()).find("must be on the CPU"), std::string::npos) << halyard_last_error();
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OfProcessorsAlone, testing::ValuesIn(operation_cases([](const Operation &operation) {
+                             return operation.processors_alone;
                          })),
                          name_of_case);
 

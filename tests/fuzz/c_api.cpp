@@ -60,8 +60,39 @@ const UnaryBeta unary_beta_functions[] = {
     {NAMED(halyard_softmax)},
 };
 const Binary binary_functions[] = {
-    {NAMED(halyard_add)},   {NAMED(halyard_glu)},   {NAMED(halyard_bilinear)},
-    {NAMED(halyard_reglu)}, {NAMED(halyard_geglu)}, {NAMED(halyard_geglu_tanh)},
+    {NAMED(halyard_add)},
+    {NAMED(halyard_glu)},
+    {NAMED(halyard_bilinear)},
+    {NAMED(halyard_reglu)},
+    {NAMED(halyard_geglu)},
+    {NAMED(halyard_geglu_tanh)},
+    {NAMED(halyard_relu_backward)},
+    {NAMED(halyard_relu2_backward)},
+    {NAMED(halyard_gelu_backward)},
+    {NAMED(halyard_gelu_tanh_backward)},
+    {NAMED(halyard_gelu_sigmoid_backward)},
+    {NAMED(halyard_silu_backward)},
+    {NAMED(halyard_sigmoid_backward)},
+    {NAMED(halyard_tanh_backward)},
+    {NAMED(halyard_exp_backward)},
+};
+struct Backward {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, const DLTensor *, const DLTensor *, DLTensor *,
+                           DLTensor *);
+};
+struct PackedBackward {
+    const char *name;
+    halyard_status (*call)(const halyard_context *, const DLTensor *, halyard_glu_layout, const DLTensor *, DLTensor *);
+};
+const Backward backward_functions[] = {
+    {NAMED(halyard_glu_backward)},   {NAMED(halyard_bilinear_backward)},   {NAMED(halyard_reglu_backward)},
+    {NAMED(halyard_geglu_backward)}, {NAMED(halyard_geglu_tanh_backward)},
+};
+const PackedBackward packed_backward_functions[] = {
+    {NAMED(halyard_glu_packed_backward)},        {NAMED(halyard_bilinear_packed_backward)},
+    {NAMED(halyard_reglu_packed_backward)},      {NAMED(halyard_geglu_packed_backward)},
+    {NAMED(halyard_geglu_tanh_packed_backward)},
 };
 const Packed packed_functions[] = {
     {NAMED(halyard_glu_packed)},   {NAMED(halyard_bilinear_packed)},   {NAMED(halyard_reglu_packed)},
@@ -468,10 +499,15 @@ void Session::elementwise() {
     const DLDataType type = dtype();
     const int width = in_.one_in(4) ? in_.in(0, 70) : 16;
     const Shape before = leading(), shape = before.with(width);
-    const int kind = in_.in(0, 6);
-    const DLTensor *x = call.input(kind == 4 || kind == 5 ? before.with(2 * width) : shape, type);
-    const DLTensor *b = kind == 2 || kind == 3 ? call.input(shape, type) : nullptr;
-    DLTensor *y = call.output(shape, kind == 6 ? dtype() : type);
+    const int kind = in_.in(0, 11);
+    const bool is_packed = kind == 4 || kind == 5 || kind == 10 || kind == 11;
+    const bool is_backward = kind >= 7;
+    const DLTensor *x = call.input(is_packed ? before.with(2 * width) : shape, type);
+    const DLTensor *b = kind == 2 || kind == 3 || is_backward ? call.input(shape, type) : nullptr;
+    const bool has_up = kind == 8 || kind == 9;
+    const DLTensor *dy = has_up ? call.input(shape, type) : nullptr;
+    DLTensor *y = call.output(is_packed && is_backward ? before.with(2 * width) : shape, kind == 6 ? dtype() : type);
+    DLTensor *dup = has_up ? call.output(shape, type) : nullptr;
     if (!call.may_be_made()) {
         return;
     }
@@ -505,6 +541,26 @@ void Session::elementwise() {
         break;
     case 6:
         call.returned("halyard_cast", halyard_cast(context(), x, y));
+        break;
+    case 7:
+        call.returned("halyard_swish_backward", halyard_swish_backward(context(), x, b, number(1.5f), y));
+        break;
+    case 8: {
+        const Backward f = in_.of(backward_functions);
+        call.returned(f.name, f.call(context(), x, b, dy, y, dup));
+        break;
+    }
+    case 9:
+        call.returned("halyard_swiglu_backward", halyard_swiglu_backward(context(), x, b, dy, number(1.5f), y, dup));
+        break;
+    case 10: {
+        const PackedBackward f = in_.of(packed_backward_functions);
+        call.returned(f.name, f.call(context(), x, value<halyard_glu_layout>(3), b, y));
+        break;
+    }
+    case 11:
+        call.returned("halyard_swiglu_packed_backward",
+                      halyard_swiglu_packed_backward(context(), x, value<halyard_glu_layout>(3), b, number(1.5f), y));
         break;
     }
 }

@@ -373,7 +373,8 @@ TEST_P(BadArguments, OverlappingMemory) {
         const std::size_t y = operation.operands.size() - 1;
         // Both outputs in place of one input.
         call->alias({{y, 0}, {y - 1, 0}});
-        expect_refused(*call, HALYARD_INVALID_ARGUMENT, "y", "and residual_out are both x");
+        expect_refused(*call, HALYARD_INVALID_ARGUMENT, operation.operands[y].name,
+                       std::string("and ") + operation.operands[y - 1].name + " are both the first input");
     }
 }
 

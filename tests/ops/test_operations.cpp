@@ -3,6 +3,7 @@
 #include "support/invocation.h"
 #include "support/test_scale.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -271,24 +272,33 @@ class RowOperation : public EveryOperation {};
 TEST_P(ElementwiseOperation, IsRightForSpecialValues) {
     const std::vector<double> values = special_values(type);
     const auto count = static_cast<std::int64_t>(values.size());
-    // Each pair of values: the second operand, or the other half of a packed row, has all values for each of the first.
-    const Shape shape = {count, count};
-    const auto first = [&](std::int64_t row) { return values[static_cast<std::size_t>(row)]; };
-    const auto second = [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
+    // Each combination of values: the last operand, or the last half of a packed row, has all values for each combination of
+    // those before it.
+    std::vector<std::int64_t> repeats;  // by operand or half: the rows for which it has the same value
+    std::int64_t parts = 0, rows = 1;
+    for (const std::size_t input : operation.with_role(Role::input)) {
+        parts += operation.operands[input].times();
+    }
+    for (std::int64_t part = 0; part < std::max<std::int64_t>(parts - 1, 1); part++) {
+        repeats.insert(repeats.begin(), rows);
+        rows *= count;
+    }
+    const Shape shape = {rows, count};
+    const auto value = [&](std::int64_t part, std::int64_t row, std::int64_t i) {
+        const std::int64_t index = part == parts - 1 ? i : row / repeats[static_cast<std::size_t>(part)] % count;
+        return values[static_cast<std::size_t>(index)];
+    };
+    const bool interleaved = operation.label.find("interleaved") != std::string::npos;
     for (const halyard_isa isa : supported_isas()) {
         Invocation call(operation, type, shape);
-        const std::vector<std::size_t> inputs = operation.with_role(Role::input);
-        if (inputs.size() == 2) {
-            call.tensors[inputs[0]]->fill([&](std::int64_t row, std::int64_t) { return first(row); });
-            call.tensors[inputs[1]]->fill([&](std::int64_t, std::int64_t i) { return second(i); });
-        } else if (operation.operands[inputs[0]].times() == 2) {
-            const bool interleaved = operation.label.find("interleaved") != std::string::npos;
-            call.tensors[inputs[0]]->fill([&](std::int64_t row, std::int64_t i) {
-                const bool of_first = interleaved ? i % 2 == 0 : i < count;
-                return of_first ? first(row) : second(interleaved ? i / 2 : i - count);
+        std::int64_t part = 0;
+        for (const std::size_t input : operation.with_role(Role::input)) {
+            const std::int64_t times = operation.operands[input].times();
+            call.tensors[input]->fill([&](std::int64_t row, std::int64_t i) {
+                return interleaved && times > 1 ? value(part + i % times, row, i / times)
+                                                : value(part + i / count, row, i % count);
             });
-        } else {
-            call.tensors[inputs[0]]->fill([&](std::int64_t, std::int64_t i) { return second(i); });
+            part += times;
         }
         const Context context(isa);
         ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();

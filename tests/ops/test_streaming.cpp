@@ -44,6 +44,41 @@ TEST_P(Streaming, GivesTheBitsOfOrdinaryStores) {
     }
 }
 
+// An output in place of an input is not streamed, and the other one of two may be.
+TEST_P(Streaming, InPlaceGivesTheSameBits) {
+    const Context context(supported_isas().back());
+    ASSERT_EQ(halyard_context_set_streaming_min_bytes(context.get(), 0), HALYARD_OK);
+    for (const Shape &shape : {Shape{3, 33}, Shape{2, 5003}}) {
+        Invocation apart(operation, type, shape);
+        apart.fill(93);
+        ASSERT_EQ(apart.run(context.get()), HALYARD_OK) << halyard_last_error();
+        for (const std::vector<Alias> &aliases : operation.in_place) {
+            Invocation call(operation, type, shape);
+            call.copy_inputs_from(apart);
+            call.alias(aliases);
+            ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_TRUE(call.surroundings_intact()) << call.describe();
+            for (const std::size_t output : operation.with_role(Role::output)) {
+                const Tensor &expected = *apart.tensors[output], *got = call.tensors[output].get();
+                std::int64_t first = 0;
+                for (const Alias &alias : aliases) {
+                    if (alias.output == output) {
+                        got = call.tensors[alias.input].get();
+                        first = alias.half * expected.width();
+                    }
+                }
+                for (std::int64_t row = 0; row < expected.rows(); row++) {
+                    for (std::int64_t i = 0; i < expected.width(); i++) {
+                        ASSERT_EQ(got->bits(row, first + i), expected.bits(row, i))
+                            << operation.operands[output].name << "[row " << row << ", " << i << "]; "
+                            << call.describe();
+                    }
+                }
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Streaming, testing::ValuesIn(operation_cases()), name_of_case);
 
 TEST(StreamingThreshold, RefusesBadArguments) {

@@ -3,40 +3,71 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_OPS_H
 #define HALYARD_RUNTIME_CORE_CALLS_OPS_H
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/calls/norm.h"
 #include "core/kernel_call.h"
 
 namespace halyard {
 
-/** y = kernel(inputs), all of one shape. */
+/** One or two outputs = kernel(one to three inputs), all of one shape but for pairs. */
 struct ElementwiseCall {
-    /** By its arguments. `interleaved`: an element of y takes two of x, of gate and of up. */
-    enum class Form { activation, gated_unit, interleaved_unit, add, cast };
+    /** A tensor of which so many elements belong to a column: 2 of interleaved pairs. */
+    struct Operand {
+        const View *view = nullptr;
+        int per_column = 1;
+    };
+    static constexpr int max_operands = 5, max_outputs = 2;
+
+    /** By its arguments, for launches on devices. `interleaved`: an element of y takes two of x, of gate and of up. */
+    enum class Form { activation, gated_unit, interleaved_unit, add, cast, on_processors_alone };
 
     ElementwiseCall(KernelOf<arguments::Activation> kernel, const View &x, float beta, const View &y)
-        : form(Form::activation), kernel(kernel.kernel), inputs{&x}, beta(beta), y(y) {}
+        : ElementwiseCall(Form::activation, kernel, beta, y, 1, {{&x}, {&y}}) {}
     ElementwiseCall(KernelOf<arguments::Glu> kernel, const View &gate, const View &up, float beta, const View &y)
-        : form(Form::gated_unit), kernel(kernel.kernel), inputs{&gate, &up}, beta(beta), y(y) {}
+        : ElementwiseCall(Form::gated_unit, kernel, beta, y, 2, {{&gate}, {&up}, {&y}}) {}
     ElementwiseCall(KernelOf<arguments::GluInterleaved> kernel, const View &x, float beta, const View &y)
-        : form(Form::interleaved_unit), kernel(kernel.kernel), inputs{&x}, beta(beta), y(y) {}
+        : ElementwiseCall(Form::interleaved_unit, kernel, beta, y, 1, {{&x, 2}, {&y}}) {}
     ElementwiseCall(KernelOf<arguments::Add> kernel, const View &a, const View &b, const View &y)
-        : form(Form::add), kernel(kernel.kernel), inputs{&a, &b}, y(y) {}
+        : ElementwiseCall(Form::add, kernel, 0.0f, y, 2, {{&a}, {&b}, {&y}}) {}
     /** A cast to the dtype of y. */
     ElementwiseCall(const View &x, const View &y)
-        : form(Form::cast), kernel(y.dtype == DType::f32   ? Kernel::cast_to_f32
-                                   : y.dtype == DType::f16 ? Kernel::cast_to_f16
-                                                           : Kernel::cast_to_bf16),
-          inputs{&x}, y(y) {}
+        : ElementwiseCall(Form::cast,
+                          KernelOf<arguments::CastToF16>{y.dtype == DType::f32   ? Kernel::cast_to_f32
+                                                         : y.dtype == DType::f16 ? Kernel::cast_to_f16
+                                                                                 : Kernel::cast_to_bf16},
+                          0.0f, y, 1, {{&x}, {&y}}) {}
+    ElementwiseCall(KernelOf<arguments::GluBackward> kernel, const View &gate, const View &up, const View &dy,
+                    float beta, const View &dgate, const View &dup)
+        : ElementwiseCall(Form::on_processors_alone, kernel, beta, dgate, 3,
+                          {{&gate}, {&up}, {&dy}, {&dgate}, {&dup}}) {}
+    ElementwiseCall(KernelOf<arguments::GluInterleavedBackward> kernel, const View &x, const View &dy, float beta,
+                    const View &dx)
+        : ElementwiseCall(Form::on_processors_alone, kernel, beta, dx, 2, {{&x, 2}, {&dy}, {&dx, 2}}) {}
 
-    int input_count() const { return form == Form::gated_unit || form == Form::add ? 2 : 1; }
-    /** Elements of the first input for each of y. */
-    int pair() const { return form == Form::interleaved_unit ? 2 : 1; }
+    int count() const { return input_count + output_count; }
+    const View &input(int i) const { return *operands[i].view; }
+    const View &output(int i) const { return *operands[input_count + i].view; }
 
     Form form;
     Kernel kernel;
-    const View *inputs[2];
-    float beta = 0.0f;
-    const View &y;
+    const Parameter *parameters;  // of the kernel: buffers in the order of the operands, and at most one scalar
+    int parameter_count;
+    float beta;
+    const View &y;  // the first output
+    int input_count, output_count;
+    Operand operands[max_operands];  // the inputs, then the outputs
+
+private:
+    template<typename Arguments, int operand_count>
+    ElementwiseCall(Form form, KernelOf<Arguments> kernel, float beta, const View &y, int input_count,
+                    const Operand (&given)[operand_count])
+        : form(form), kernel(kernel.kernel), parameters(Arguments::parameters()),
+          parameter_count(static_cast<int>(std::size(Arguments::parameters()))), beta(beta), y(y),
+          input_count(input_count), output_count(operand_count - input_count) {
+        std::copy(std::begin(given), std::end(given), operands);
+    }
 };
 
 /** y = norm(x), or residual_out = x + residual and y = norm(residual_out) where there is a residual. Weight and bias are

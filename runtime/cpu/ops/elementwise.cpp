@@ -22,92 +22,113 @@ int64_t tiles_ahead(halyard_isa isa) {
     return tiles >= 0 ? tiles : prefetches_ahead(isa) ? 4 : 0;
 }
 
-/** An elementwise kernel of any form. */
+/** A kernel with what it takes: a buffer for each operand of the call. */
 class ElementwiseKernel {
 public:
     ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
-        : form_(call.form), function_(kernel_function(call.kernel, call.inputs[0]->dtype, isa)), beta_(call.beta) {}
+        : function_(kernel_function(call.kernel, call.input(0).dtype, isa)), parameters_(call.parameters),
+          count_(call.parameter_count), beta_(call.beta) {
+        for (int i = 0, operand = 0; i < count_; i++) {
+            arguments_[i] = parameters_[i].rank < 0 ? &beta_ : BufferArgument<2>(buffers_[operand++]).pointer();
+        }
+    }
+    ElementwiseKernel(const ElementwiseKernel &) = delete;
+    ElementwiseKernel &operator=(const ElementwiseKernel &) = delete;
 
-    // Inlined into a loop, it would have GCC prepare the arguments of all forms in front of that.
-    [[gnu::noinline]] void operator()(const Buffer<2> &first, const Buffer<2> &second, const Buffer<2> &y) const {
-        switch (form_) {
-        case ElementwiseCall::Form::activation:
-            return KernelCall<arguments::Activation>(function_)({first, beta_, y});
-        case ElementwiseCall::Form::gated_unit:
-            return KernelCall<arguments::Glu>(function_)({.gate = first, .up = second, .beta = beta_, .y = y});
-        case ElementwiseCall::Form::interleaved_unit:
-            return KernelCall<arguments::GluInterleaved>(function_)({first, beta_, y});
-        case ElementwiseCall::Form::add:
-            return KernelCall<arguments::Add>(function_)({first, second, y});
-        case ElementwiseCall::Form::cast:
-            return KernelCall<arguments::CastToF16>(function_)({first, y});  // or to another dtype
+    Buffer<2> &buffer(int operand) { return buffers_[operand]; }
+
+    void operator()() {
+        if (__builtin_expect(verbose_level > 1, false)) {
+            run_verbosely(function_, arguments_, parameters_, count_);
+        } else {
+            function_(arguments_);
         }
     }
 
 private:
-    const ElementwiseCall::Form form_;
     const KernelFunction function_;
-    const float beta_;
+    const Parameter *const parameters_;
+    const int count_;
+    float beta_;
+    Buffer<2> buffers_[ElementwiseCall::max_operands];
+    void *arguments_[ElementwiseCall::max_operands + 1];
 };
+
+/** Whether an output takes the place of an input, whose lines are in cache already. */
+bool in_place(const ElementwiseCall &call, const View &output) {
+    for (int i = 0; i < call.input_count; i++) {
+        if (call.input(i).data == output.data) {
+            return true;
+        }
+    }
+    return false;
+}
 
 }  // namespace
 
 void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall &call) {
-    const View &y = call.y;
-    const int pair = call.pair(), input_count = call.input_count();
+    const int count = call.count(), input_count = call.input_count, output_count = call.output_count;
     Rows rows(true);
-    for (int i = 0; i < input_count; i++) {
-        rows.add(*call.inputs[i], i == 0 ? pair : 1);
+    for (int i = 0; i < count; i++) {
+        rows.add(*call.operands[i].view, call.operands[i].per_column);
     }
-    rows.add(y);
     rows.merge();
 
-    const DType dtype = call.inputs[0]->dtype;
     const halyard_isa isa = best_isa(c.max_isa);
-    const ElementwiseKernel kernel(call, isa);
-
-    bool stream = rows.width() * size_of(y.dtype) >= min_streamed_row_bytes &&
-                  should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
-    for (int i = 0; i < input_count; i++) {
-        stream = stream && call.inputs[i]->data != y.data;  // in place, the lines of y are in cache already
+    const bool large = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
+                       should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
+    bool streams[ElementwiseCall::max_outputs] = {}, any = false;
+    for (int k = 0; large && k < output_count; k++) {
+        streams[k] = !in_place(call, call.output(k));
+        any |= streams[k];
     }
 
     Split(c, rows).run([&](const Part &part) {
-        Buffer<2> first, second, output;
-        if (!stream) {
+        ElementwiseKernel kernel(call, isa);
+        if (!any) {
             rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
-                first.set(piece.data[0], piece.columns * pair, piece.rows, piece.pitch[0]);
-                second.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
-                output.set(piece.data[input_count], piece.columns, piece.rows, piece.pitch[input_count]);
-                kernel(first, second, output);
+                for (int i = 0; i < count; i++) {
+                    kernel.buffer(i).set(piece.data[i], piece.columns * call.operands[i].per_column, piece.rows,
+                                         piece.pitch[i]);
+                }
+                kernel();
             });
             return;
         }
-        Tile<max_tile_bytes> tile(true, isa);
-        const int64_t size = size_of(y.dtype), input_size = size_of(dtype);
-        const int64_t whole = tile_elements(size), ahead = tiles_ahead(isa);
+        Tile<max_tile_bytes> tiles[ElementwiseCall::max_outputs] = {{true, isa}, {true, isa}};
+        int64_t column_bytes[ElementwiseCall::max_operands];
+        for (int i = 0; i < count; i++) {
+            column_bytes[i] = call.operands[i].per_column * size_of(call.operands[i].view->dtype);
+        }
+        // The first of the outputs that are streamed decides where tiles begin.
+        const int first = input_count + (streams[0] ? 0 : 1);
+        const int64_t whole = tile_elements(size_of(call.y.dtype)) / call.operands[first].per_column;
+        const int64_t ahead = tiles_ahead(isa);
         rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
-            char *a = piece.data[0], *b = piece.data[input_count - 1], *out = piece.data[input_count];
+            char *data[ElementwiseCall::max_operands];
+            std::copy_n(piece.data, count, data);
             // The first tile is shorter, so that all others begin at a cache line.
-            const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64) / size;
+            const int64_t misaligned =
+                static_cast<int64_t>(reinterpret_cast<uintptr_t>(data[first]) % 64) / column_bytes[first];
             int64_t columns = whole - misaligned;
             for (int64_t left = piece.columns; left > 0; left -= columns, columns = whole) {
                 columns = std::min(columns, left);
-                const int64_t a_bytes = columns * pair * input_size, b_bytes = columns * input_size;
-                first.set(a, columns * pair, 1, 0);
-                second.set(b, columns, 1, 0);
-                output.set(tile.data(), columns, 1, 0);
-                kernel(first, second, output);
-                a += a_bytes;
-                b += b_bytes;
-                if (ahead > 0) {
-                    prefetch(a + ahead * a_bytes, a_bytes);
-                    if (input_count > 1) {
-                        prefetch(b + ahead * b_bytes, b_bytes);
+                for (int i = 0; i < count; i++) {
+                    const bool streamed = i >= input_count && streams[i - input_count];
+                    kernel.buffer(i).set(streamed ? tiles[i - input_count].data() : data[i],
+                                         columns * call.operands[i].per_column, 1, 0);
+                }
+                kernel();
+                for (int i = 0; i < count; i++) {
+                    const int64_t bytes = columns * column_bytes[i];
+                    if (i >= input_count && streams[i - input_count]) {
+                        tiles[i - input_count].store(data[i], bytes, 1, 0);
+                    }
+                    data[i] += bytes;
+                    if (i < input_count && ahead > 0) {
+                        prefetch(data[i] + ahead * bytes, bytes);
                     }
                 }
-                tile.store(out, columns * size, 1, 0);
-                out += columns * size;
             }
         });
     });

@@ -64,7 +64,7 @@ void set(Buffer<2> &buffer, const void *data, DType dtype, Access access, int64_
 
 /** What one launch of a row kernel gets. */
 struct RowLaunch {
-    Buffer<2> tensors[max_tensors];
+    Buffer<2> tensors[4];
     Buffer<1> parameters[2];
     int32_t warps, rows_per_block;
     DType dtype;  // of the first tensor
@@ -213,7 +213,7 @@ private:
 void launch_elementwise(Launches &launches, const ElementwiseCall &call, Access access, const Buffer<2> &first,
                         const Buffer<2> &second, const Buffer<2> &y) {
     const Kernel kernel = call.kernel;
-    const DType dtype = call.inputs[0]->dtype;
+    const DType dtype = call.input(0).dtype;
     switch (call.form) {
     case ElementwiseCall::Form::activation:
         return launches.run(KernelOf<arguments::Activation>{kernel}, dtype, access, {first, call.beta, y});
@@ -228,21 +228,22 @@ void launch_elementwise(Launches &launches, const ElementwiseCall &call, Access 
         return call.y.dtype == DType::f32
                    ? launches.run(kernels::cast_to_f32, dtype, access, {first, y.of<float>()})
                    : launches.run(KernelOf<arguments::CastToF16>{kernel}, dtype, access, {first, y});
+    case ElementwiseCall::Form::on_processors_alone:
+        return;  // their functions refuse tensors of devices
     }
 }
 
 }  // namespace
 
 void elementwise(Checker &check, const halyard_context &context, const ElementwiseCall &call) {
-    const int input_count = call.input_count(), pair = call.pair();
+    const int count = call.count();
     const View &y = call.y;
     Rows rows(true);
-    for (int i = 0; i < input_count; i++) {
-        rows.add(*call.inputs[i], i == 0 ? pair : 1);
+    for (int i = 0; i < count; i++) {
+        rows.add(*call.operands[i].view, call.operands[i].per_column);
     }
-    rows.add(y);
     rows.merge();
-    const DType dtype = call.inputs[0]->dtype;
+    const DType dtype = call.input(0).dtype;
     const int64_t whole = std::max(cell(dtype), cell(y.dtype));
 
     Launches launches(check, context, y.device_id);
@@ -252,17 +253,16 @@ void elementwise(Checker &check, const halyard_context &context, const Elementwi
             return;
         }
         Buffer<2> buffers[max_tensors];
-        for (int i = 0; i <= input_count; i++) {
-            const DType type = i < input_count ? dtype : y.dtype;
-            const int64_t per_column = i == 0 ? pair : 1;
+        for (int i = 0; i < count; i++) {
+            const auto &[view, per_column] = call.operands[i];
+            const DType type = view->dtype;
             set(buffers[i], piece.data[i] + begin * per_column * size_of(type), type, access,
                 (end - begin) * per_column, piece.rows, piece.pitch[i]);
         }
-        launch_elementwise(launches, call, access, buffers[0], buffers[1], buffers[input_count]);
+        launch_elementwise(launches, call, access, buffers[0], buffers[1], buffers[call.input_count]);
     };
     rows.for_each_piece({0, rows.count(), 0, rows.width()}, max_grid_rows, max_columns, [&](const Rows::Piece &piece) {
-        const bool by_words =
-            (piece.rows == 1 || piece.columns % whole == 0) && rows_in_cells(piece, input_count + 1, whole);
+        const bool by_words = (piece.rows == 1 || piece.columns % whole == 0) && rows_in_cells(piece, count, whole);
         const int64_t in_words = by_words ? piece.columns / whole * whole : 0;
         launch(piece, 0, in_words, Access::words);
         launch(piece, in_words, piece.columns, Access::elements);

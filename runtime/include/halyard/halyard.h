@@ -350,6 +350,44 @@ HALYARD_API halyard_status halyard_tanh_derivative(const halyard_context *contex
 HALYARD_API halyard_status halyard_exp_derivative(const halyard_context *context, const DLTensor *x, DLTensor *y);
 /** @} */
 
+/** @name Gradients
+ *  dx = dy f'(x), where y = f(x): what a loss changes with x, from what it changes with y. f' is the derivative above, in f32
+ *  also where tensors are f16 or bf16. x, dy, dx: one shape; dx may be x or dy. NaN in x or dy gives NaN. Processors alone:
+ *  tensors on a CUDA device are refused with HALYARD_UNSUPPORTED.
+ *  @{ */
+
+/** The gradient of halyard_relu. */
+HALYARD_API halyard_status halyard_relu_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                 DLTensor *dx);
+/** The gradient of halyard_relu2. */
+HALYARD_API halyard_status halyard_relu2_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                  DLTensor *dx);
+/** The gradient of halyard_gelu. */
+HALYARD_API halyard_status halyard_gelu_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                 DLTensor *dx);
+/** The gradient of halyard_gelu_tanh. */
+HALYARD_API halyard_status halyard_gelu_tanh_backward(const halyard_context *context, const DLTensor *x,
+                                                      const DLTensor *dy, DLTensor *dx);
+/** The gradient of halyard_gelu_sigmoid. */
+HALYARD_API halyard_status halyard_gelu_sigmoid_backward(const halyard_context *context, const DLTensor *x,
+                                                         const DLTensor *dy, DLTensor *dx);
+/** The gradient of halyard_silu. */
+HALYARD_API halyard_status halyard_silu_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                 DLTensor *dx);
+/** The gradient of halyard_swish with respect to x; beta as there. */
+HALYARD_API halyard_status halyard_swish_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                  float beta, DLTensor *dx);
+/** The gradient of halyard_sigmoid. */
+HALYARD_API halyard_status halyard_sigmoid_backward(const halyard_context *context, const DLTensor *x,
+                                                    const DLTensor *dy, DLTensor *dx);
+/** The gradient of halyard_tanh. */
+HALYARD_API halyard_status halyard_tanh_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                 DLTensor *dx);
+/** The gradient of halyard_exp. */
+HALYARD_API halyard_status halyard_exp_backward(const halyard_context *context, const DLTensor *x, const DLTensor *dy,
+                                                DLTensor *dx);
+/** @} */
+
 /** @} */
 
 /** @defgroup gated_units Gated linear units (Dauphin et al. 2016, Shazeer 2020)
@@ -406,6 +444,59 @@ HALYARD_API halyard_status halyard_geglu_tanh_packed(const halyard_context *cont
 /** swish(gate, beta) * up; beta as for halyard_swish */
 HALYARD_API halyard_status halyard_swiglu_packed(const halyard_context *context, const DLTensor *x,
                                                  halyard_glu_layout layout, float beta, DLTensor *y);
+/** @} */
+
+/** @name Gradients
+ *  dgate = dy up f'(gate) and dup = dy f(gate), where y = f(gate) up. gate, up, dy, dgate, dup: [..., h], one shape. Each of
+ *  dgate and dup may be gate, up or dy; they may not overlap each other. On one tensor, x and dx: [..., 2h] have dgate and
+ *  dup where gate and up are, and dy: [..., h]; dx may be x, and may not overlap dy. Values and derivatives of f are f32 also
+ *  where tensors are f16 or bf16. Processors alone: tensors on a CUDA device are refused with HALYARD_UNSUPPORTED.
+ *  @{ */
+
+/** The gradients of halyard_glu. */
+HALYARD_API halyard_status halyard_glu_backward(const halyard_context *context, const DLTensor *gate,
+                                                const DLTensor *up, const DLTensor *dy, DLTensor *dgate, DLTensor *dup);
+/** The gradient of halyard_glu_packed. */
+HALYARD_API halyard_status halyard_glu_packed_backward(const halyard_context *context, const DLTensor *x,
+                                                       halyard_glu_layout layout, const DLTensor *dy, DLTensor *dx);
+/** The gradients of halyard_bilinear. */
+HALYARD_API halyard_status halyard_bilinear_backward(const halyard_context *context, const DLTensor *gate,
+                                                     const DLTensor *up, const DLTensor *dy, DLTensor *dgate,
+                                                     DLTensor *dup);
+/** The gradient of halyard_bilinear_packed. */
+HALYARD_API halyard_status halyard_bilinear_packed_backward(const halyard_context *context, const DLTensor *x,
+                                                            halyard_glu_layout layout, const DLTensor *dy,
+                                                            DLTensor *dx);
+/** The gradients of halyard_reglu. */
+HALYARD_API halyard_status halyard_reglu_backward(const halyard_context *context, const DLTensor *gate,
+                                                  const DLTensor *up, const DLTensor *dy, DLTensor *dgate,
+                                                  DLTensor *dup);
+/** The gradient of halyard_reglu_packed. */
+HALYARD_API halyard_status halyard_reglu_packed_backward(const halyard_context *context, const DLTensor *x,
+                                                         halyard_glu_layout layout, const DLTensor *dy, DLTensor *dx);
+/** The gradients of halyard_geglu. */
+HALYARD_API halyard_status halyard_geglu_backward(const halyard_context *context, const DLTensor *gate,
+                                                  const DLTensor *up, const DLTensor *dy, DLTensor *dgate,
+                                                  DLTensor *dup);
+/** The gradient of halyard_geglu_packed. */
+HALYARD_API halyard_status halyard_geglu_packed_backward(const halyard_context *context, const DLTensor *x,
+                                                         halyard_glu_layout layout, const DLTensor *dy, DLTensor *dx);
+/** The gradients of halyard_geglu_tanh. */
+HALYARD_API halyard_status halyard_geglu_tanh_backward(const halyard_context *context, const DLTensor *gate,
+                                                       const DLTensor *up, const DLTensor *dy, DLTensor *dgate,
+                                                       DLTensor *dup);
+/** The gradient of halyard_geglu_tanh_packed. */
+HALYARD_API halyard_status halyard_geglu_tanh_packed_backward(const halyard_context *context, const DLTensor *x,
+                                                              halyard_glu_layout layout, const DLTensor *dy,
+                                                              DLTensor *dx);
+/** The gradients of halyard_swiglu; beta as there. */
+HALYARD_API halyard_status halyard_swiglu_backward(const halyard_context *context, const DLTensor *gate,
+                                                   const DLTensor *up, const DLTensor *dy, float beta, DLTensor *dgate,
+                                                   DLTensor *dup);
+/** The gradient of halyard_swiglu_packed; beta as there. */
+HALYARD_API halyard_status halyard_swiglu_packed_backward(const halyard_context *context, const DLTensor *x,
+                                                          halyard_glu_layout layout, const DLTensor *dy, float beta,
+                                                          DLTensor *dx);
 /** @} */
 
 /** @} */

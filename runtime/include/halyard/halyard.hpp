@@ -587,7 +587,8 @@ inline void softmax(const ConstTensor &x, float scale, const Tensor &y, const ha
 }
 
 /* ---- Activations --------------------------------------------------------------------------------------------
- * x, y: [...], one shape; y may be x. `..._derivative` gives the function's derivative at x. */
+ * x, y: [...], one shape; y may be x. `..._derivative` gives the function's derivative at x, and
+ * `..._backward` takes dy to dx, which may be x or dy. */
 
 /// max(0, x)
 inline void relu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
@@ -597,6 +598,11 @@ inline void relu(const ConstTensor &x, const Tensor &y, const halyard_context *c
 inline void relu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu_derivative(context, x.get("x"), y.get("y")));
 }
+/// The gradient of `relu`: dx = dy times its derivative at x.
+inline void relu_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                          const halyard_context *context = nullptr) {
+    check(halyard_relu_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
+}
 /// max(0, x)^2
 inline void relu2(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu2(context, x.get("x"), y.get("y")));
@@ -604,6 +610,11 @@ inline void relu2(const ConstTensor &x, const Tensor &y, const halyard_context *
 /// The derivative of `relu2`.
 inline void relu2_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_relu2_derivative(context, x.get("x"), y.get("y")));
+}
+/// The gradient of `relu2`: dx = dy times its derivative at x.
+inline void relu2_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                           const halyard_context *context = nullptr) {
+    check(halyard_relu2_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
 }
 /// x * Phi(x), the exact GELU
 inline void gelu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
@@ -613,6 +624,11 @@ inline void gelu(const ConstTensor &x, const Tensor &y, const halyard_context *c
 inline void gelu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_derivative(context, x.get("x"), y.get("y")));
 }
+/// The gradient of `gelu`: dx = dy times its derivative at x.
+inline void gelu_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                          const halyard_context *context = nullptr) {
+    check(halyard_gelu_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
+}
 /// GELU by its tanh form, "gelu_new" or "gelu_pytorch_tanh"
 inline void gelu_tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_tanh(context, x.get("x"), y.get("y")));
@@ -620,6 +636,11 @@ inline void gelu_tanh(const ConstTensor &x, const Tensor &y, const halyard_conte
 /// The derivative of `gelu_tanh`.
 inline void gelu_tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_tanh_derivative(context, x.get("x"), y.get("y")));
+}
+/// The gradient of `gelu_tanh`: dx = dy times its derivative at x.
+inline void gelu_tanh_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                               const halyard_context *context = nullptr) {
+    check(halyard_gelu_tanh_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
 }
 /// x * sigmoid(1.702 x), "quick_gelu"
 inline void gelu_sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
@@ -629,6 +650,11 @@ inline void gelu_sigmoid(const ConstTensor &x, const Tensor &y, const halyard_co
 inline void gelu_sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_gelu_sigmoid_derivative(context, x.get("x"), y.get("y")));
 }
+/// The gradient of `gelu_sigmoid`: dx = dy times its derivative at x.
+inline void gelu_sigmoid_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                                  const halyard_context *context = nullptr) {
+    check(halyard_gelu_sigmoid_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
+}
 /// x * sigmoid(x), also called Swish-1
 inline void silu(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_silu(context, x.get("x"), y.get("y")));
@@ -636,6 +662,11 @@ inline void silu(const ConstTensor &x, const Tensor &y, const halyard_context *c
 /// The derivative of `silu`.
 inline void silu_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_silu_derivative(context, x.get("x"), y.get("y")));
+}
+/// The gradient of `silu`: dx = dy times its derivative at x.
+inline void silu_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                          const halyard_context *context = nullptr) {
+    check(halyard_silu_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
 }
 /// x * sigmoid(beta * x)
 inline void swish(const ConstTensor &x, float beta, const Tensor &y, const halyard_context *context = nullptr) {
@@ -646,6 +677,11 @@ inline void swish_derivative(const ConstTensor &x, float beta, const Tensor &y,
                              const halyard_context *context = nullptr) {
     check(halyard_swish_derivative(context, x.get("x"), beta, y.get("y")));
 }
+/// The gradient of `swish`: dx = dy times its derivative at x.
+inline void swish_backward(const ConstTensor &x, const ConstTensor &dy, float beta, const Tensor &dx,
+                           const halyard_context *context = nullptr) {
+    check(halyard_swish_backward(context, x.get("x"), dy.get("dy"), beta, dx.get("dx")));
+}
 /// 1 / (1 + exp(-x))
 inline void sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_sigmoid(context, x.get("x"), y.get("y")));
@@ -653,6 +689,11 @@ inline void sigmoid(const ConstTensor &x, const Tensor &y, const halyard_context
 /// The derivative of `sigmoid`.
 inline void sigmoid_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_sigmoid_derivative(context, x.get("x"), y.get("y")));
+}
+/// The gradient of `sigmoid`: dx = dy times its derivative at x.
+inline void sigmoid_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                             const halyard_context *context = nullptr) {
+    check(halyard_sigmoid_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
 }
 /// tanh(x)
 inline void tanh(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
@@ -662,6 +703,11 @@ inline void tanh(const ConstTensor &x, const Tensor &y, const halyard_context *c
 inline void tanh_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_tanh_derivative(context, x.get("x"), y.get("y")));
 }
+/// The gradient of `tanh`: dx = dy times its derivative at x.
+inline void tanh_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                          const halyard_context *context = nullptr) {
+    check(halyard_tanh_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
+}
 /// exp(x)
 inline void exp(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_exp(context, x.get("x"), y.get("y")));
@@ -669,6 +715,11 @@ inline void exp(const ConstTensor &x, const Tensor &y, const halyard_context *co
 /// The derivative of `exp`.
 inline void exp_derivative(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_exp_derivative(context, x.get("x"), y.get("y")));
+}
+/// The gradient of `exp`: dx = dy times its derivative at x.
+inline void exp_backward(const ConstTensor &x, const ConstTensor &dy, const Tensor &dx,
+                         const halyard_context *context = nullptr) {
+    check(halyard_exp_backward(context, x.get("x"), dy.get("dy"), dx.get("dx")));
 }
 
 /* ---- Gated linear units --------------------------------------------------------------------------------------
@@ -746,6 +797,93 @@ inline void swiglu(const ConstTensor &gate, const ConstTensor &up, float beta, c
 inline void swiglu(const ConstTensor &x, GluLayout layout, float beta, const Tensor &y,
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), beta, y.get("y")));
+}
+
+/* Their gradients, on two tensors or on one: each output may be an input. */
+
+/// The gradients of `glu`.
+inline void glu_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy, const Tensor &dgate,
+                         const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_glu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
+                               dup.get("dup")));
+}
+/// The same on one tensor.
+inline void glu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
+                         const halyard_context *context = nullptr) {
+    check(halyard_glu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                      dx.get("dx")));
+}
+/// The gradients of `bilinear`.
+inline void bilinear_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy,
+                              const Tensor &dgate, const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_bilinear_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
+                                    dup.get("dup")));
+}
+/// The same on one tensor.
+inline void bilinear_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
+                              const halyard_context *context = nullptr) {
+    check(halyard_bilinear_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                           dx.get("dx")));
+}
+/// The gradients of `reglu`.
+inline void reglu_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy, const Tensor &dgate,
+                           const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_reglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
+                                 dup.get("dup")));
+}
+/// The same on one tensor.
+inline void reglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
+                           const halyard_context *context = nullptr) {
+    check(halyard_reglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                        dx.get("dx")));
+}
+/// The gradients of `geglu`.
+inline void geglu_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy, const Tensor &dgate,
+                           const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_geglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
+                                 dup.get("dup")));
+}
+/// The same on one tensor.
+inline void geglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
+                           const halyard_context *context = nullptr) {
+    check(halyard_geglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                        dx.get("dx")));
+}
+/// The gradients of `geglu_tanh`.
+inline void geglu_tanh_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy,
+                                const Tensor &dgate, const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_geglu_tanh_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
+                                      dup.get("dup")));
+}
+/// The same on one tensor.
+inline void geglu_tanh_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
+                                const halyard_context *context = nullptr) {
+    check(halyard_geglu_tanh_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                             dx.get("dx")));
+}
+/// The gradients of `swiglu`.
+inline void swiglu_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy, const Tensor &dgate,
+                            const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_swiglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), 1.0f, dgate.get("dgate"),
+                                  dup.get("dup")));
+}
+/// The same on one tensor.
+inline void swiglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
+                            const halyard_context *context = nullptr) {
+    check(halyard_swiglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                         1.0f, dx.get("dx")));
+}
+/// The gradients of `swiglu` with beta.
+inline void swiglu_backward(const ConstTensor &gate, const ConstTensor &up, const ConstTensor &dy, float beta,
+                            const Tensor &dgate, const Tensor &dup, const halyard_context *context = nullptr) {
+    check(halyard_swiglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), beta, dgate.get("dgate"),
+                                  dup.get("dup")));
+}
+/// The same on one tensor.
+inline void swiglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, float beta, const Tensor &dx,
+                            const halyard_context *context = nullptr) {
+    check(halyard_swiglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
+                                         beta, dx.get("dx")));
 }
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------------ */
