@@ -93,8 +93,11 @@ private:
     }
     Expr as_multiplied(const Expr &word) const { return by_pairs() ? word : reinterpret<float>(word); }
     Expr accumulated(const Expr &so_far, const Expr &a, const Expr &b) const {
-        return by_pairs() ? Internal::Call::make(Float(32), "dpbf16ps", {so_far, a, b}, Internal::Call::PureExtern)
-                          : fma(a, b, so_far);
+        if (by_pairs()) {
+            return Internal::Call::make(Float(32), "dpbf16ps", {so_far, a, b}, Internal::Call::PureExtern);
+        }
+        // Where numbers are made on the way, LLVM would change the order of plain sums; of calls of fma it makes slower code.
+        return of_codes() ? fma(a, b, so_far) : contracted(get_target(), so_far + a * b);
     }
 
     Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, step{"step"}, group{"group"};

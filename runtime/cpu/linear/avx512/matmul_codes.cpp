@@ -28,13 +28,13 @@ namespace halyard {
 namespace {
 
 /** Panels at a time: the sums of a group take at most 24 of 32 registers. */
-constexpr int code_tile_panels(int rows) {
-    return rows == 1 ? 8 : rows <= 6 ? 4 : 3;
+constexpr int code_tile_panels(int bits, int rows) {
+    return rows == 1 ? (bits == 4 ? 8 : 4) : rows <= 6 ? 4 : 3;
 }
 
 /** What a kernel reads and writes. Pitches are in elements. */
 struct CodeOperands {
-    const float *x, *x_sums, *scales, *so_far;
+    const float *x, *x_sums, *scales, *so_far;  // x_sums_row is 0 where there are no offsets
     const uint32_t *w;
     float *sum;
     int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;
@@ -105,7 +105,7 @@ struct GroupSums {
     }
 };
 
-template<int bits, int rows, int panels>
+template<int bits, bool has_offsets, int rows, int panels>
 HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOperands &o) {
     const Numbers<bits> numbers(o.flip);
     const float *x = o.x;
@@ -127,13 +127,15 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
         const bool from_zero = group == 0 && o.first;
         const float *const so_far = group == 0 ? o.so_far : o.sum;
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
-            const __m512 x_sum = _mm512_set1_ps(o.x_sums[row * o.x_sums_row + group]);
+            const __m512 x_sum = _mm512_set1_ps(has_offsets ? o.x_sums[row * o.x_sums_row + group] : 0.0f);
             HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
                 const int64_t place = row * o.sum_row + panel * panel_width;
                 const float *const scale = scales + panel * o.scales_panel;
                 __m512 sum = from_zero ? _mm512_setzero_ps() : _mm512_loadu_ps(so_far + place);
                 sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale), sums.of[row][panel], sum);
-                sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale + scale_offset * panel_width), x_sum, sum);
+                if (has_offsets) {
+                    sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale + scale_offset * panel_width), x_sum, sum);
+                }
                 _mm512_storeu_ps(o.sum + place, sum);
             }
         }
@@ -144,7 +146,11 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
 template<int bits, int rows, int panels>
 void multiply_code_tiles(CodeOperands o, int tiles) {
     for (; tiles > 0; tiles--) {
-        multiply_code_tile<bits, rows, panels>(o);
+        if (o.x_sums_row > 0) {
+            multiply_code_tile<bits, true, rows, panels>(o);
+        } else {
+            multiply_code_tile<bits, false, rows, panels>(o);
+        }
         o.x += o.x_tile;
         o.x_sums += o.x_sums_tile;
         o.so_far += o.sum_tile;
@@ -186,7 +192,7 @@ int multiply_code_panels(void **pointers) {
         o.sum += panels * panel_width;
         o.next += panels * o.next_panel;
     };
-    constexpr int wide = code_tile_panels(rows);
+    constexpr int wide = code_tile_panels(bits, rows);
     int panels = a.w.extent(2);
     for (; panels >= wide; panels -= wide) {
         multiply_code_tiles<bits, rows, wide>(o, tiles);
