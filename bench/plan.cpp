@@ -26,6 +26,7 @@ bool is_built(const CaseId &row) {
     };
     const bool function = row.is_model()      ? operations::is_built("stack_forward")
                           : row.kernel->block ? operations::is_built("block_forward")
+                          : row.kernel->layer ? operations::is_built(row.kernel->layer->is_ffn ? "ffn" : "linear")
                                               : operations::is_built(row.kernel->operation);
     return function && has(row.dtype) && has(row.kernel->cast_to.value_or(row.dtype));
 }

@@ -77,10 +77,12 @@ Cost Operation::cost(Dtype type, const Sizes &sizes) const {
         if (operand.role == Role::parameter && !operand.is_matrix()) {
             continue;
         }
-        std::size_t bytes = size_of(type_of(i, type));
+        double of_all =
+            operand.element_bytes ? operand.element_bytes(sizes) : static_cast<double>(size_of(type_of(i, type)));
         for (const std::int64_t extent : operand.shape(sizes)) {
-            bytes *= static_cast<std::size_t>(extent);
+            of_all *= static_cast<double>(extent);
         }
+        const auto bytes = static_cast<std::size_t>(of_all);
         cost.bytes += bytes;
         cost.weight_bytes += operand.is_matrix() ? bytes : 0;
     }

@@ -53,6 +53,8 @@ struct Operand {
     bool optional = false;  // may be null
     std::vector<Axis> axes = {Extent::rows, Extent::d};
     std::optional<Dtype> type = {};  // fixed, where the operation does not have one type
+    // Of an element as a call reads it, where that is not its type's: a quantized matrix's.
+    std::function<double(const Sizes &)> element_bytes = {};
 
     /** How many of its extent the last axis has. */
     int times() const { return axes.back().times; }

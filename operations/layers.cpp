@@ -14,6 +14,11 @@ std::vector<Layer> make_layers() {
     swiglu.gated = geglu.gated = true;
     swiglu.activation = HALYARD_SILU;
 
+    const auto quantized = [&](int bits, int group, int asymmetric) {
+        LayerForm form = linear;
+        form.quantization = {bits, group, asymmetric, {}};
+        return form;
+    };
     const auto ffn = [](LayerForm form, halyard_norm norm = HALYARD_NORM_NONE, bool deferred = false) {
         form.is_ffn = true;
         form.norm = norm;
@@ -23,6 +28,10 @@ std::vector<Layer> make_layers() {
     };
     return {
         {"linear", linear},
+        {"linear.q8_0", quantized(8, 32, 0)},
+        {"linear.q4_0", quantized(4, 32, 0)},
+        {"linear.int4_128", quantized(4, 128, 0)},
+        {"linear.uint4_128", quantized(4, 128, 1)},
         {"linear_bias_gelu_tanh", up_gelu},
         {"linear_bias_residual", down},
         {"linear_swiglu", swiglu},
@@ -68,6 +77,7 @@ halyard_pack_options pack_options(const LayerForm &form, const DLTensor *up, con
                                   const DLTensor *norm_bias) {
     halyard_pack_options options{};
     options.up = up;
+    options.quantization = form.quantization;
     if (form.deferred_norm) {
         options.norm_weight = norm_weight;
         options.norm_bias = norm_bias;

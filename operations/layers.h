@@ -22,6 +22,7 @@ struct LayerForm {
     halyard_norm norm = HALYARD_NORM_NONE;             // of x, before the first product
     bool deferred_norm = false;                        // folded into the weights
     bool has_residual = false;                         // a tensor of its own for one product; x for an FFN
+    halyard_quantization quantization{};               // of the matrices
 
     int matrices() const { return 1 + (gated ? 1 : 0) + (is_ffn ? 1 : 0); }
     /** Whether there is a tensor `residual`. */

@@ -6,6 +6,7 @@
 
 #include "built.h"
 #include "halyard/attention.h"
+#include "quantized.h"
 #include "reference_attention.h"
 #include "reference_linear.h"
 #include "transformers.h"
@@ -30,7 +31,11 @@ const DLTensor *tensor_at(DLTensor *const *tensors, std::size_t place) {
 }
 
 /** From rows [out][in] to what the reference of linear layers takes. */
-WeightMatrix matrix_of(const Rows &rows) {
+WeightMatrix matrix_of(const Rows &as_given, const halyard_quantization &quantization = {}) {
+    Rows rows = as_given;
+    for (Row &row : rows) {
+        row = quantization.bits == 0 ? row : quantized_values(row, quantization);
+    }
     WeightMatrix matrix;
     matrix.out = static_cast<std::int64_t>(rows.size());
     matrix.in = static_cast<std::int64_t>(rows[0].size());
@@ -91,7 +96,7 @@ std::vector<Matrix> expected_layer(const LayerForm &form, const LayerPlaces &pla
     }
     // What is multiplied is rounded between products of bf16 weights.
     const bool rounds = form.is_ffn && type == Dtype::bf16;
-    LayerValues first = {matrix_of(values[place.weight]), {}};
+    LayerValues first = {matrix_of(values[place.weight], form.quantization), {}};
     if (form.gated) {
         first.up = matrix_of(values[place.up]);
     }
@@ -307,6 +312,11 @@ Operation layer_operation(const Layer &layer) {
     place.norm_weight = add(has_norm, {"norm_weight", Role::parameter, true, {Extent::d}});
     place.norm_bias = add(form.norm == HALYARD_NORM_LAYER, {"norm_bias", Role::parameter, true, {Extent::d}});
     place.weight = add(true, {"weight", Role::parameter, false, {Extent::d_out, Extent::d}});
+    if (form.quantization.bits != 0) {
+        operation.operands[place.weight].element_bytes = [quantization = form.quantization](const Sizes &sizes) {
+            return bytes_of_weight(quantization, sizes.d);
+        };
+    }
     place.up = add(form.gated, {"up", Role::parameter, true, {Extent::d_out, Extent::d}});
     place.weight_down = add(form.is_ffn, {"weight_down", Role::parameter, false, {Extent::d, Extent::d_out}});
     place.bias = add(form.has_bias, {"bias", Role::parameter, true, {Extent::d_out}});

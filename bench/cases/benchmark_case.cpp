@@ -179,6 +179,9 @@ double BenchmarkCase::tolerance() const {
 }
 
 double BenchmarkCase::peer_tolerance() const {
+    if (id.kernel->layer && id.kernel->layer->quantization.bits != 0) {
+        return 0x1p-6;  // peers quantize the activations too, to 8 bits
+    }
     const bool rounds = id.is_model() && id.dtype != Dtype::f32;
     return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }

@@ -1,6 +1,10 @@
 // See operands.h.
 #include "operands.h"
 
+#include <numeric>
+
+#include "operations/quantized.h"
+
 namespace halyard::bench {
 namespace {
 
@@ -24,13 +28,19 @@ Sample sample_of(const BenchmarkCase &bench_case) {
     const LayerForm &form = *id.kernel->layer;
     const Parameters &parameters = bench_case.parameters;
     const auto values = [](const auto &vector) { return vector ? vector->row(0) : operations::Row(); };
-    const auto products = [&parameters](const char *name) -> operations::Products {
+    const halyard_quantization &quantization = form.quantization;
+    const auto products = [&](const char *name) -> operations::Products {
         const auto found = parameters.matrices.find(name);
         if (found == parameters.matrices.end()) {
             return {};
         }
-        return
-            [&matrix = found->second](const operations::Row &x, std::int64_t output) { return matrix.dot(x, output); };
+        return [&matrix = found->second, quantization](const operations::Row &x, std::int64_t output) {
+            if (quantization.bits == 0) {
+                return matrix.dot(x, output);
+            }
+            const operations::Row values = operations::quantized_values(matrix.row(output), quantization);
+            return std::inner_product(x.begin(), x.end(), values.begin(), 0.0);
+        };
     };
     const operations::LayerReference reference = {products("first"),
                                                   products("up"),

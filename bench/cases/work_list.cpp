@@ -179,6 +179,10 @@ std::vector<Part> parts_of(const BlockForm &model) {
     const std::string norm_ffn =
         (model.norm == HALYARD_NORM_LAYER ? "layer_norm_ffn_" : "rms_norm_ffn_") + unit + "_residual";
     return {{"up", "linear", model.d, model.d_ff},
+            {"up_q8_0", "linear.q8_0", model.d, model.d_ff},
+            {"up_q4_0", "linear.q4_0", model.d, model.d_ff},
+            {"up_int4_128", "linear.int4_128", model.d, model.d_ff},
+            {"up_uint4_128", "linear.uint4_128", model.d, model.d_ff},
             {"down", "linear", model.d_ff, model.d},
             {"projection", "linear", model.d, model.heads.query_width()},
             {"up_fused", linear + "_" + unit, model.d, model.d_ff},

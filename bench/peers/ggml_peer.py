@@ -34,10 +34,13 @@ BY_TABLE = {"gelu_tanh": "gelu", "gelu_sigmoid": "gelu_quick"}  # of f16 values:
 UNARY = {**IN_ALL_TYPES, **IN_F32_AND_F16, **BY_TABLE, "softmax": "soft_max"}
 # By their activation.
 GATED = {"silu": "swiglu", "gelu": "geglu_erf", "gelu_tanh": "geglu", "relu": "reglu"}
+# Matrices in blocks, by their number; activations are quantized too, to 8 bits.
+BLOCKS = {"linear.q8_0": 8, "linear.q4_0": 2}
 UNITS = [name for name, gate in row_functions.GATES.items() if gate in GATED]
 TYPES_OF = {
     **dict.fromkeys([*IN_ALL_TYPES, "add", "bilinear", "glu", "cast", "linear", "ffn"], DTYPES),
     **dict.fromkeys([*IN_F32_AND_F16, *UNITS, *[name + "_packed" for name in UNITS]], ["f32", "f16"]),
+    **dict.fromkeys(BLOCKS, ["f32"]),
     **dict.fromkeys([*BY_TABLE, "geglu_tanh", "geglu_tanh_packed"], ["f16"]),
 }
 NORMS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]
@@ -62,6 +65,8 @@ ELEMENTS = {0: ctypes.c_float, 1: ctypes.c_uint16, 30: ctypes.c_uint16}
 init = function(BASE, "ggml_init", POINTER, InitParams)
 free = function(BASE, "ggml_free", None, POINTER)
 new_tensor = function(BASE, "ggml_new_tensor_2d", POINTER, POINTER, INT, INT64, INT64)
+quantize = function(BASE, "ggml_quantize_chunk", ctypes.c_size_t, INT, POINTER, POINTER, INT64, INT64, INT64, POINTER)
+row_size = function(BASE, "ggml_row_size", ctypes.c_size_t, INT, INT64)
 cast = function(BASE, "ggml_cast", POINTER, POINTER, POINTER, INT)
 new_graph = function(BASE, "ggml_new_graph", POINTER, POINTER)
 expand = function(BASE, "ggml_build_forward_expand", None, POINTER, POINTER)
@@ -97,6 +102,15 @@ class Graph(row_functions.Library):
             free_buffer(self.buffer)
         free(self.context)
 
+    def blocks(self, array, kind):
+        rows, width = array.shape
+        values = np.ascontiguousarray(as_f32(array))
+        made = np.empty(rows * row_size(kind, width), np.uint8)
+        quantize(kind, values.ctypes.data, made.ctypes.data, 0, rows, width, None)
+        tensor = new_tensor(self.context, kind, width, rows)
+        self.values[tensor] = made
+        return tensor
+
     def tensor(self, array):
         rows, width = array.shape if array.ndim == 2 else (1, array.size)
         made = new_tensor(self.context, TYPES[array.dtype], width, rows)
@@ -116,7 +130,8 @@ class Graph(row_functions.Library):
         return cast(self.context, x, CODES[dtype])
 
     def linear(self, x, weight, bias):
-        y = self.op("mul_mat", self.tensor(weight), x)
+        kind = BLOCKS.get(self.request["operation"])
+        y = self.op("mul_mat", self.tensor(weight) if kind is None else self.blocks(weight, kind), x)
         return y if bias is None else self.add(y, self.tensor(as_f32(bias)))
 
     def activation(self, name):
@@ -163,6 +178,6 @@ def prepare(request):
     if is_layer:
         arrays = [as_f32(array) for array in arrays]
     graphs = [Graph(request, arrays, weights) for _ in range(request["sets"])]
-    note = "activations in f32" if is_layer and request["dtype"] != "f32" else ""
+    note = "activations in 8 bits" if request["operation"] in BLOCKS else "activations in f32" if is_layer and request["dtype"] != "f32" else ""
     kind = CODES["f32" if is_layer else request["output_dtype"]]
     return [graph.call() for graph in graphs], lambda: graphs[0].results(kind), note

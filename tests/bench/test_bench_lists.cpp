@@ -101,7 +101,7 @@ TEST_F(WorkList, LayersAndTransformersHaveTheWidthsOfTheirModel) {
 
 TEST_F(WorkList, PartAllTakesWhatTheLibraryHas) {
     EXPECT_EQ(names("include models.txt\nlayers model=small part=all rows=1 type=f32 state=hot threads=1\n").size(),
-              7u);
+              11u);
 }
 
 TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {

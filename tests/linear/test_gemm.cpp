@@ -195,7 +195,7 @@ public:
         return {panels_, inputs_, false, panel_bytes(), XForm::f32, TileKind::f32, TileKind::f32_prefetch4, DType::f32};
     }
     const char *address(int64_t, int64_t) const { return reinterpret_cast<const char *>(this); }
-    const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t) const { return address(panel, k); }
+    static constexpr bool ahead_by_blocks = true;
     int64_t panel_bytes() const { return 0; }
     int64_t interval_bytes(bool) const { return 0; }
 

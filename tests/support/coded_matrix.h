@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "operations/quantized.h"
 #include "support/packing.h"
 
 namespace halyard::tests {
@@ -275,38 +276,24 @@ private:
     Numbers matrices[2];
 };
 
-/** What quantization at packing must make of a matrix: halyard_quantization's formulas, one group at a time. */
+/** What quantization at packing must make of a matrix. */
 template<typename Element>
 CodedMatrix quantized(const CodeForm &form, const Element &element) {
     CodedMatrix made(form);
-    const auto nearest = [](float x) { return static_cast<int>(std::round(x)); };
     const std::int64_t span = form.group == 0 ? form.in : form.group;
-    const int most = (1 << form.bits) - 1;
     for (int m = 0; m <= (form.gated ? 1 : 0); m++) {
         for (std::int64_t n = 0; n < form.out; n++) {
             for (std::int64_t first = 0; first < form.in; first += span) {
-                const std::int64_t end = std::min(form.in, first + span);
-                float largest = 0, low = 0, high = 0;
-                for (std::int64_t k = first; k < end; k++) {
-                    const float w = element(m, k, n);
-                    largest = std::abs(w) > std::abs(largest) ? w : largest;
-                    low = std::min(low, w);
-                    high = std::max(high, w);
+                Row weights;
+                for (std::int64_t k = first; k < std::min(form.in, first + span); k++) {
+                    weights.push_back(static_cast<double>(element(m, k, n)));
                 }
-                const bool zeros = form.kind == HALYARD_SCALE_ZERO;
-                float d = zeros            ? (high - low) / static_cast<float>(most)
-                          : form.bits == 8 ? std::abs(largest) / 127
-                                           : largest / -8;
-                d = std::abs(d) < 0x1p-126f ? 0 : d;
-                const float inverse = d == 0 ? 0 : 1 / d;
-                const int zero = zeros ? std::min(most, nearest(-low * inverse)) : form.bits == 8 ? 128 : 8;
-                made.scale(m, first, n) = encode(form.scales, static_cast<double>(d));
-                made.zero(m, first, n) = static_cast<std::uint8_t>(zero);
-                for (std::int64_t k = first; k < end; k++) {
-                    const float quotient = element(m, k, n) * inverse;
-                    const int code =
-                        zeros || form.bits == 8 ? nearest(quotient) + zero : static_cast<int>(quotient + 8.5f);
-                    made.code(m, k, n) = static_cast<std::uint8_t>(std::max(0, std::min(most, code)));
+                const operations::QuantizedGroup group =
+                    operations::quantized_group(weights, form.bits, form.kind == HALYARD_SCALE_ZERO);
+                made.scale(m, first, n) = encode(form.scales, static_cast<double>(group.scale));
+                made.zero(m, first, n) = static_cast<std::uint8_t>(group.zero);
+                for (std::size_t i = 0; i < group.codes.size(); i++) {
+                    made.code(m, first + static_cast<std::int64_t>(i), n) = static_cast<std::uint8_t>(group.codes[i]);
                 }
             }
         }

@@ -97,9 +97,8 @@ private:
         describe_sums(sum_, sums, panels, tiling.tile_rows, tiling.tiles, plan_.sums_pitch());
         const int64_t interval_bytes = right_.interval_bytes(plan_.prefetch4);
         int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
-        if (tiling.tiles == 1 && !is_amx(plan_.isa, x_.form)) {
-            after = right_.address_ahead(panel, panels, k, parameters.gemm_prefetch_bytes / panels);
-            step = static_cast<int32_t>(interval_bytes);
+        if (!Right::ahead_by_blocks && tiling.tiles == 1 && !is_amx(plan_.isa, x_.form)) {
+            after = right_.address(panel, k) + parameters.gemm_prefetch_bytes / panels;
         }
         next_.set_data(after);
         next_.set_dim(0, step, 1);

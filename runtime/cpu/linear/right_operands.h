@@ -6,7 +6,8 @@
 //     const char *address(panel, k) const;                    where a k block of a panel begins, to be prefetched
 //     int64_t panel_bytes() const;                            from one panel to the next
 //     int64_t interval_bytes(bool prefetch4) const;           of a panel, from one prefetch of the kernel to the next
-//     const char *address_ahead(panel, panels, k, ahead) const;  what a single tile of rows prefetches while it reads
+//     static constexpr bool ahead_by_blocks;                  a single tile of rows prefetches the next k block, as several do, and
+//                                                             not what comes some bytes later
 //     static constexpr int64_t scratch_floats;                that a reader needs
 //     class Reader {                                          of one thread
 //         Reader(const Form &, const GemmPlan &, float *scratch);
@@ -46,9 +47,7 @@ public:
     int64_t panel_bytes() const { return matrix_.first.stride; }
     Panels at(int64_t panel, int64_t k) const { return matrix_.first.from(panel, k); }
     const char *address(int64_t panel, int64_t k) const { return at(panel, k).data; }
-    const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t ahead) const {
-        return address(panel, k) + ahead;
-    }
+    static constexpr bool ahead_by_blocks = false;
 
 protected:
     RightShape shape_for(XForm x, DType of_kernels) const {
@@ -133,10 +132,8 @@ public:
                 panel_bytes(), panels};
     }
     const char *address(int64_t panel, int64_t k) const { return at(panel, 1, k).first.scales; }
-    /** A kernel prefetches as much as it reads of codes; what that leaves out where scales lie between them comes by itself. */
-    const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t ahead) const {
-        return address(panel, k) + ahead;
-    }
+    // Panels of codes are short: what is ahead of the end of one is of no use.
+    static constexpr bool ahead_by_blocks = true;
 
 protected:
     RightShape shape_for(XForm x, TileKind kind) const {

@@ -29,7 +29,7 @@ public:
     const char *address(int64_t panel, int64_t k) const {
         return matrix_.first.from(k / panel_width, panel * panel_width).data;
     }
-    const char *address_ahead(int64_t panel, int64_t, int64_t k, int64_t) const { return address(panel, k); }
+    static constexpr bool ahead_by_blocks = true;
     int64_t panel_bytes() const { return input_bytes(panel_width, matrix_.first.dtype); }
     int64_t interval_bytes(bool) const { return 0; }
 

@@ -28,8 +28,8 @@ namespace halyard {
 namespace {
 
 /** Panels at a time: the sums of a group take at most 24 of 32 registers. */
-constexpr int code_tile_panels(int bits, int rows) {
-    return rows == 1 ? (bits == 4 ? 8 : 4) : rows <= 6 ? 4 : 3;
+constexpr int code_tile_panels(int rows) {
+    return rows == 1 ? 8 : rows <= 6 ? 4 : 3;
 }
 
 /** What a kernel reads and writes. Pitches are in elements. */
@@ -109,7 +109,8 @@ template<int bits, bool has_offsets, int rows, int panels>
 HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOperands &o) {
     const Numbers<bits> numbers(o.flip);
     const float *x = o.x;
-    const char *next = o.next;
+    // Of a k block with its scales, steps leave out as much as the scales take.
+    const char *next = o.next, *const scales_next = o.next + int64_t{o.groups} * o.steps * o.next_step;
     for (int group = 0; group < o.groups; group++) {
         GroupSums<bits, rows, panels> sums;
         sums.clear();
@@ -122,6 +123,9 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
             }
             next += o.next_step;
             sums.template add<0>(numbers, x, words);
+        }
+        HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
+            _mm_prefetch(scales_next + panel * o.next_panel + group * 64, _MM_HINT_T1);
         }
         const float *const scales = o.scales + group * (scale_vectors * panel_width);
         const bool from_zero = group == 0 && o.first;
@@ -192,7 +196,7 @@ int multiply_code_panels(void **pointers) {
         o.sum += panels * panel_width;
         o.next += panels * o.next_panel;
     };
-    constexpr int wide = code_tile_panels(bits, rows);
+    constexpr int wide = code_tile_panels(rows);
     int panels = a.w.extent(2);
     for (; panels >= wide; panels -= wide) {
         multiply_code_tiles<bits, rows, wide>(o, tiles);
