@@ -2,6 +2,7 @@
 #include "transformers.h"
 
 #include "operations.h"
+#include "quantized.h"
 
 namespace halyard::operations {
 
@@ -65,7 +66,10 @@ Cost BlockForm::cost(const Span &span, Dtype type) const {
     Cost cost;
     cost.flops = static_cast<double>(layers) * (attention.flops + products) +
                  2 * static_cast<double>(span.sequences * vocabulary * d);
-    cost.weight_bytes = static_cast<std::size_t>(layers * block_elements() + vocabulary * d) * size_of(type);
+    const double element =
+        quantization.bits != 0 ? bytes_of_weight(quantization, d) : static_cast<double>(size_of(type));
+    cost.weight_bytes =
+        static_cast<std::size_t>(static_cast<double>(layers * block_elements() + vocabulary * d) * element);
     cost.cache_bytes = static_cast<std::size_t>(layers) * attention.cache_bytes;
     cost.bytes = cost.weight_bytes + cost.cache_bytes + static_cast<std::size_t>(2 * span.rows() * d) * size_of(type);
     return cost;

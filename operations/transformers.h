@@ -51,6 +51,7 @@ struct BlockForm {
     bool gated, has_bias;
     double rope_theta;  // 0: no rotary embedding
     std::int64_t layers = 1, vocabulary = 0;
+    halyard_quantization quantization{};  // of the matrices, but the embedding
 
     bool is_model() const { return vocabulary > 0; }
     /** Elements of the matrices of one block. */

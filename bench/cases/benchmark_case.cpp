@@ -179,8 +179,11 @@ double BenchmarkCase::tolerance() const {
 }
 
 double BenchmarkCase::peer_tolerance() const {
-    if (id.kernel->layer && id.kernel->layer->quantization.bits != 0) {
-        return 0x1p-6;  // peers quantize the activations too, to 8 bits
+    const bool quantized = (id.kernel->layer && id.kernel->layer->quantization.bits != 0) ||
+                           (id.kernel->block && id.kernel->block->quantization.bits != 0);
+    if (quantized) {
+        const auto layers = static_cast<double>(id.kernel->block ? id.kernel->block->layers : 1);
+        return 0x1p-6 * std::sqrt(layers);  // peers quantize the activations too, to 8 bits
     }
     const bool rounds = id.is_model() && id.dtype != Dtype::f32;
     return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();

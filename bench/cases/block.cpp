@@ -91,6 +91,7 @@ std::shared_ptr<const halyard_block> make_block(const BenchmarkCase &bench_case,
     const Parameters &parameters = bench_case.parameters;
     halyard_block_weights weights{};
     weights.layout = HALYARD_WEIGHT_OUT_IN;
+    weights.quantization = bench_case.id.kernel->block->quantization;
     const DLTensor **const matrices[] = {&weights.q_proj,    &weights.k_proj,  &weights.v_proj,   &weights.o_proj,
                                          &weights.gate_proj, &weights.up_proj, &weights.down_proj};
     std::vector<Matrix> sources;
@@ -131,7 +132,7 @@ operations::BlockValues block_values(const BenchmarkCase &bench_case, const std:
     for (std::size_t i = 0; i < parts.size(); i++) {
         const auto found = parameters.matrices.find(prefix + parts[i]);
         if (found != parameters.matrices.end()) {
-            *weights[i] = found->second.weights();
+            *weights[i] = found->second.weights(bench_case.id.kernel->block->quantization);
             *biases[i] = parameters.values(prefix + parts[i] + "_bias");
         }
     }

@@ -113,6 +113,9 @@ const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
     kernel.operation = form.is_model() ? "model" : "block";
     kernel.name = kernel.operation + "." + model;
     kernel.group = kernel.operation + "s";
+    if (form.quantization.bits != 0) {
+        kernel.operation += form.quantization.bits == 8 ? ".q8_0" : ".q4_0";  // which a peer must know
+    }
     kernel.block = form;
     kernel.prepare = form.is_model() ? prepare_model : prepare_block;
     kernel.call = form.is_model() ? call_model : call_block;

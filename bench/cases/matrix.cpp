@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "operations/quantized.h"
+
 namespace halyard::bench {
 
 // ---- Matrix ----
@@ -85,14 +87,16 @@ operations::Row PeriodicMatrix::row(std::int64_t index, std::int64_t first, std:
     return result;
 }
 
-operations::WeightMatrix PeriodicMatrix::weights() const {
+operations::WeightMatrix PeriodicMatrix::weights(const halyard_quantization &quantization) const {
     operations::WeightMatrix matrix;
     matrix.in = ins;
     matrix.out = outs;
-    matrix.columns = [this](std::int64_t first, std::int64_t count) {
+    matrix.columns = [this, quantization](std::int64_t first, std::int64_t count) {
         operations::Row columns(static_cast<std::size_t>(ins * count));
         for (std::int64_t n = 0; n < count; n++) {
-            const operations::Row of_output = row(first + n);
+            const operations::Row as_given = row(first + n);
+            const operations::Row of_output =
+                quantization.bits == 0 ? as_given : operations::quantized_values(as_given, quantization);
             for (std::int64_t k = 0; k < ins; k++) {
                 columns[static_cast<std::size_t>(k * count + n)] = of_output[static_cast<std::size_t>(k)];
             }

@@ -64,8 +64,8 @@ public:
     operations::Row row(std::int64_t index) const { return row(index, 0, ins); }
     operations::Row row(std::int64_t index, std::int64_t first, std::int64_t count) const;
     double dot(const operations::Row &x, std::int64_t index) const;
-    /** For references. */
-    operations::WeightMatrix weights() const;
+    /** For references: as it is or as packing quantizes it. */
+    operations::WeightMatrix weights(const halyard_quantization &quantization = {}) const;
 
 private:
     Matrix filled(std::int64_t rows, std::int64_t width) const;

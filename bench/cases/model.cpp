@@ -29,6 +29,7 @@ public:
         weights.embed_tokens = &embedding.view;
         weights.norm = bench_case.parameters.vector("norm");
         weights.lm_head = &head.view;
+        weights.quantization = form.quantization;
         halyard_stack *made = nullptr;
         require(halyard_stack_create(bench_case.context.get(), &config, &weights, pointers.data(), form.layers, &made));
         stack = {made, [made](const halyard_stack *) { halyard_stack_destroy(made); }};
@@ -83,7 +84,7 @@ double error_of_two_tokens(const BenchmarkCase &bench_case) {
         values.embed_tokens[static_cast<std::size_t>(token)] = parameters.matrices.at("embedding").row(token);
     }
     values.norm.weight = parameters.values("norm");
-    values.lm_head = parameters.matrices.at("head").weights();
+    values.lm_head = parameters.matrices.at("head").weights(form.quantization);
     for (const operations::BlockValues &block : blocks) {
         values.blocks.push_back(&block);
     }

@@ -164,6 +164,8 @@ const std::map<std::string, halyard_norm> norms = {{"rms", HALYARD_NORM_RMS}, {"
 const std::map<std::string, halyard_activation> activations = {{"silu", HALYARD_SILU},
                                                                {"gelu_tanh", HALYARD_GELU_TANH}};
 
+const std::map<std::string, halyard_quantization> quantizations = {{"q8_0", {8, 32, 0, {}}}, {"q4_0", {4, 32, 0, {}}}};
+
 // ---- What a list can ask for ----
 
 struct Part {
@@ -250,7 +252,7 @@ private:
 
     void define_model(const Statement &statement) {
         statement.check(1, {"d", "ff", "heads", "kv_heads", "head_dim", "norm", "activation", "gated", "bias"},
-                        {"rope_theta", "layers", "vocabulary"});
+                        {"rope_theta", "layers", "vocabulary", "quantization"});
         if (statement.names.empty()) {
             statement.word.wrong("'model' needs a name");
         }
@@ -260,17 +262,20 @@ private:
             statement.single("kv_heads").wrong("'kv_heads' must divide 'heads'");
         }
         const auto answer = [&](const char *key) { return choice_of(statement.single(key), "answer", yes_or_no); };
-        models[statement.names[0].text] = {nullptr,
-                                           number("d"),
-                                           number("ff"),
-                                           heads,
-                                           choice_of(statement.single("norm"), "norm", norms),
-                                           choice_of(statement.single("activation"), "activation", activations),
-                                           answer("gated"),
-                                           answer("bias"),
-                                           static_cast<double>(number_or(statement, "rope_theta", 0)),
-                                           number_or(statement, "layers", 1),
-                                           number_or(statement, "vocabulary", 0)};
+        models[statement.names[0].text] = {
+            nullptr,
+            number("d"),
+            number("ff"),
+            heads,
+            choice_of(statement.single("norm"), "norm", norms),
+            choice_of(statement.single("activation"), "activation", activations),
+            answer("gated"),
+            answer("bias"),
+            static_cast<double>(number_or(statement, "rope_theta", 0)),
+            number_or(statement, "layers", 1),
+            number_or(statement, "vocabulary", 0),
+            statement.has("quantization") ? choice_of(statement.single("quantization"), "quantization", quantizations)
+                                          : halyard_quantization{}};
     }
 
     // ---- Rows ----

@@ -82,7 +82,8 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
     if (kernel.layer) {
         request["layer"] = describe(*kernel.layer, id);
     } else if (id.has_heads()) {
-        request[kernel.operation] = describe_heads(id);  // "attention", "block", "model"
+        // "attention", "block", "model"
+        request[kernel.operation.substr(0, kernel.operation.find('.'))] = describe_heads(id);
     }
     if (id.is_model()) {
         request["model"]["token_ids"] = bench_case.tokens;

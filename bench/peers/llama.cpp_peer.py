@@ -5,10 +5,13 @@ type of the weights. A prompt is one batch, after which the logits of its last t
 which is then removed again.
 """
 
+import ctypes
+import glob
 import importlib.metadata
 import os
 import struct
 
+import llama_cpp
 import numpy as np
 from llama_cpp import llama_cpp as library
 from row_tensors import as_f32, tensor_of
@@ -17,12 +20,19 @@ VERSION = importlib.metadata.version("llama_cpp_python")
 FAMILY = "ggml"
 HOW = "a GGUF model of the weights' type, keys and values in it too; whole prompts in one batch"
 LACKS = "is compared for whole models"
-OPERATIONS = ["model"]
+BLOCKS = {"model.q8_0": 8, "model.q4_0": 2}  # ggml's type of the matrices
+OPERATIONS = ["model", *BLOCKS]
 DTYPES = ["f32", "bf16"]
 
 TYPES = {"f32": 0, "bf16": 30}  # ggml's
 UINT32, FLOAT32, STRING = 4, 6, 8  # types of a GGUF file's values
 ALIGNMENT = 32
+
+BASE = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", "libggml-base.so*"))[0])
+size_of = BASE.ggml_row_size
+size_of.restype, size_of.argtypes = ctypes.c_size_t, [ctypes.c_int, ctypes.c_int64]
+quantize = BASE.ggml_quantize_chunk
+quantize.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
 
 # A block's tensors in the request, by their names in the file.
 PARTS = {"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o", "ffn_gate": "gate", "ffn_up": "up",
@@ -34,18 +44,29 @@ def interleave(matrix, heads):
     return matrix.reshape(heads, 2, -1, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
 
 
+def in_blocks(values, kind):
+    """The bytes of a quantized matrix."""
+    rows, width = values.shape
+    values = np.ascontiguousarray(values)
+    made = np.empty(rows * size_of(kind, width), np.uint8)
+    quantize(kind, values.ctypes.data, made.ctypes.data, 0, rows, width, None)
+    return made
+
+
 def tensors_of(request):
     """(name, shape as [out, in], type, function that makes the values) of every tensor. Vectors are in f32."""
     model = request["model"]
 
     def tensor(name, part, heads=None):
         shape = request["tensors"][part]["shape"]
+        kind = BLOCKS.get(request["operation"]) if len(shape) == 2 and part != "embedding" else None
 
         def make():
             values = tensor_of(request, part)
-            return interleave(values, heads) if heads else as_f32(values) if len(shape) == 1 else values
+            values = interleave(values, heads) if heads else values
+            return as_f32(values) if len(shape) == 1 else values if kind is None else in_blocks(as_f32(values), kind)
 
-        return name + ".weight", shape, TYPES["f32" if len(shape) == 1 else request["dtype"]], make
+        return name + ".weight", shape, kind or TYPES["f32" if len(shape) == 1 else request["dtype"]], make
 
     yield tensor("token_embd", "embedding")
     for index in range(model["layers"]):
@@ -87,7 +108,7 @@ def write_gguf(path, request):
     offset = 0
     for name, shape, kind, _ in tensors:
         header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
-        size = int(np.prod(shape)) * (4 if kind == TYPES["f32"] else 2)
+        size = int(np.prod(shape[:-1])) * size_of(kind, shape[-1])
         offset += size + padding(size)
     with open(path, "wb") as file:
         file.write(header + bytes(padding(len(header))))

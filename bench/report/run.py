@@ -172,7 +172,7 @@ class Row:
 
     @property
     def rate_text(self):
-        if self.get("family") in ("block", "model"):
+        if self.get("family", "").split(".")[0] in ("block", "model"):
             return f"{significant(self['rows'] / self.seconds)} tokens/s"
         if self.has_roofline:
             return f"{significant(self['flops'] / self.seconds / 1e9)} GFLOP/s"

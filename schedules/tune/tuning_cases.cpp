@@ -56,7 +56,8 @@ std::map<int, Reach> explore(Dtype dtype, halyard_isa isa) {
         std::vector<Shape> shapes = {{32, few_inputs}, {1, wide_inputs}};
         if (kernel.layer) {
             shapes.clear();  // of the plainest with any number of rows
-            for (std::int64_t rows = 1; rows <= (kernel.name == "linear" ? 65 : 1); rows++) {
+            const bool plain = kernel.name == "linear" || kernel.layer->quantization.bits != 0;
+            for (std::int64_t rows = 1; rows <= (plain ? 65 : 1); rows++) {
                 shapes.push_back({rows <= 64 ? rows : 128, few_inputs, few_inputs});
             }
         } else if (!family.checks.empty()) {
