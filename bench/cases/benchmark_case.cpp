@@ -79,6 +79,9 @@ BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, haly
     context.reset(made, halyard_context_destroy);
     require(halyard_context_set_num_threads(made, id.threads));
     require(halyard_context_set_max_isa(made, isa));
+    if (id.kernel->block && id.kernel->block->quantization.bits != 0 && id.dtype == Dtype::bf16) {
+        require(halyard_context_set_products(made, HALYARD_PRODUCTS_BF16));
+    }
 
     const Kernel &kernel = *id.kernel;
     if (kernel.has_weight) {

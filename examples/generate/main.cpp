@@ -115,7 +115,9 @@ halyard::Context make_context(const Arguments &arguments) {
         }
     }
     if (arguments.products != "auto") {
-        context.set_products(arguments.products == "full" ? halyard::Products::full : halyard::Products::storage);
+        context.set_products(arguments.products == "full"   ? halyard::Products::full
+                             : arguments.products == "bf16" ? halyard::Products::bf16
+                                                            : halyard::Products::storage);
     }
     return context;
 }
@@ -174,8 +176,8 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option(
            "--products", arguments.products,
            "storage: a model in bf16 rounds to bf16 what it multiplies; full: it rounds nothing between products; "
-           "auto: as HALYARD_PRODUCTS says, else storage")
-        ->check(CLI::IsMember({"auto", "storage", "full"}));
+           "bf16: with f32 activations it rounds too; auto: as HALYARD_PRODUCTS says, else storage")
+        ->check(CLI::IsMember({"auto", "storage", "full", "bf16"}));
     app.add_option("--device", arguments.device, "cpu, or cuda or cuda:N for an NVIDIA GPU")
         ->check([](const std::string &name) { return device_named(name) ? "" : "must be cpu, cuda or cuda:N"; });
     app.add_option("--threads", arguments.threads, "0 for all processors")->check(integer(0, 256));

@@ -107,8 +107,8 @@ halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, co
     Checker check("halyard_ffn", Devices::cpu_or_cuda);
     const halyard_ffn_options none = {};
     FfnCall call = check_ffn(check, x, up, down, options ? *options : none, y);
-    call.rounded = !check.failed() && up->dtype == down->dtype &&
-                   rounds_between(context_or_default(context), up->dtype, call.x.dtype);
+    call.rounded = !check.failed() && rounds_between(context_or_default(context), *up, call.x.dtype) &&
+                   rounds_between(context_or_default(context), *down, call.x.dtype);
     return run_call(check, context, &Backend::ffn, call);
 }
 

@@ -251,8 +251,7 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
         return check.status();
     }
     CacheAppend append(cached, layer, 1);
-    const bool rounded =
-        !block->device.on_cuda && rounds_between(context_or_default(context), block->qkv->dtype, xs.dtype);
+    const bool rounded = !block->device.on_cuda && rounds_between(context_or_default(context), *block->qkv, xs.dtype);
     run_block(check, context, *block, xs, append, layer, xs.shape[xs.rank - 2], rounded, ys);
     if (check.failed()) {
         append.roll_back();

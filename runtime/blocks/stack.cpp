@@ -227,7 +227,7 @@ private:
 
     /** On a processor, where the residual is f32, the activations count as of the dtype of the matrices. */
     bool rounds(const halyard_weights &weights) const {
-        return !stack_.device.on_cuda && rounds_between(context_or_default(context_), weights.dtype, weights.dtype);
+        return !stack_.device.on_cuda && rounds_between(context_or_default(context_), weights, weights.dtype);
     }
 
     void observe(int64_t layer, int64_t first, View part) const {

@@ -38,11 +38,19 @@ HALYARD_AT_LOAD const DefaultThreads default_threads;
 
 halyard_products read_products() {
     const char *const variable = "HALYARD_PRODUCTS", *const value = environment(variable);
-    const bool full = value && strcmp(value, "full") == 0;
-    if (value && !full && strcmp(value, "storage") != 0) {
-        say_ignored(variable, value, "storage or full");
+    constexpr struct {
+        const char *name;
+        halyard_products products;
+    } all[] = {{"storage", HALYARD_PRODUCTS_STORAGE}, {"full", HALYARD_PRODUCTS_FULL}, {"bf16", HALYARD_PRODUCTS_BF16}};
+    for (const auto &each : all) {
+        if (value && strcmp(value, each.name) == 0) {
+            return each.products;
+        }
     }
-    return full ? HALYARD_PRODUCTS_FULL : HALYARD_PRODUCTS_STORAGE;
+    if (value) {
+        say_ignored(variable, value, "storage, full or bf16");
+    }
+    return HALYARD_PRODUCTS_STORAGE;
 }
 
 struct DefaultProducts {

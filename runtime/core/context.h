@@ -3,6 +3,7 @@
 #define HALYARD_RUNTIME_CORE_CONTEXT_H
 
 #include "core/dispatch.h"
+#include "core/handles/weights.h"
 #include "core/scratch.h"
 #include "halyard/halyard.h"
 
@@ -31,9 +32,20 @@ namespace halyard {
 /** The context a call works with: the caller's, or the defaults. */
 const halyard_context &context_or_default(const halyard_context *context);
 
-/** Whether what lies between products whose weights and activations are of these dtypes is rounded before a product. */
-inline bool rounds_between(const halyard_context &context, DType weights, DType activations) {
-    return context.products == HALYARD_PRODUCTS_STORAGE && weights == DType::bf16 && activations == DType::bf16;
+/** Whether what lies between products whose weights and activations are of these dtypes is rounded to bf16 before a product. */
+inline bool rounds_between(const halyard_context &context, DType weights, DType activations, bool quantized = false) {
+    switch (context.products) {
+    case HALYARD_PRODUCTS_STORAGE:
+        return weights == DType::bf16 && activations == DType::bf16;
+    case HALYARD_PRODUCTS_BF16:
+        return weights == DType::bf16 || quantized;
+    case HALYARD_PRODUCTS_FULL:
+        break;
+    }
+    return false;
+}
+inline bool rounds_between(const halyard_context &context, const halyard_weights &weights, DType activations) {
+    return rounds_between(context, weights.dtype, activations, static_cast<bool>(weights.codes));
 }
 
 /** Threads that a context made now has if it is not told. */

@@ -264,6 +264,37 @@ TEST(QuantizedProducts, AreTheSameForAnyThreadsAndRowsBeside) {
     }
 }
 
+/** Whether a network with RMSNorm and residual has the bits of its layers, between which values are of a type. */
+testing::AssertionResult is_its_layers(const halyard_context *context, const halyard_weights *up,
+                                       const halyard_weights *down, bool gated, Dtype type, Dtype between,
+                                       std::int64_t rows) {
+    halyard_weights_info of_up{}, of_down{};
+    EXPECT_EQ(halyard_weights_get_info(up, &of_up), HALYARD_OK);
+    EXPECT_EQ(halyard_weights_get_info(down, &of_down), HALYARD_OK);
+    const Form outer = compact_form({rows, of_up.in_features}), inner = compact_form({rows, of_up.out_features});
+    Tensor x(type, outer), y(type, outer), expected(type, outer), in_f32(Dtype::f32, outer),
+        normalized(Dtype::f32, outer), multiplied(between, outer), hidden(between, inner);
+    fill_rows(x, 13);
+    in_f32.fill([&](std::int64_t row, std::int64_t i) { return x.get(row, i); });
+    halyard_ffn_options options{};
+    options.activation = gated ? HALYARD_SILU : HALYARD_RELU;
+    options.norm = HALYARD_NORM_RMS;
+    options.residual = 1;
+    halyard_linear_options first{}, second{};
+    first.activation = options.activation;
+    second.residual = &x.view;
+    if (halyard_ffn(context, &x.view, up, down, &options, &y.view) != HALYARD_OK ||
+        halyard_rms_norm(context, &in_f32.view, nullptr, 0, 0, &normalized.view) != HALYARD_OK) {
+        return testing::AssertionFailure() << halyard_last_error();
+    }
+    multiplied.fill([&](std::int64_t row, std::int64_t i) { return normalized.get(row, i); });
+    if (halyard_linear(context, &multiplied.view, up, &first, &hidden.view) != HALYARD_OK ||
+        halyard_linear(context, &hidden.view, down, &second, &expected.view) != HALYARD_OK) {
+        return testing::AssertionFailure() << halyard_last_error();
+    }
+    return same_rows(expected, y);
+}
+
 TEST(QuantizedFfn, IsItsLayersInTurn) {
     constexpr std::int64_t d_model = 130, d_ff = 600;
     for (const bool gated : {false, true}) {
@@ -284,36 +315,18 @@ TEST(QuantizedFfn, IsItsLayersInTurn) {
         };
         for (const Pair &pair : {Pair{up_codes.get(), down_codes.get()}, Pair{up_f32.get(), down_codes.get()},
                                  Pair{up_codes.get(), down_f32.get()}}) {
-            for (const halyard_isa isa : supported_isas()) {
-                for (const Dtype type : all_dtypes) {
-                    for (const std::int64_t rows : {1, 3, 40}) {
-                        Tensor x(type, compact_form({rows, d_model})), y(type, compact_form({rows, d_model})),
-                            expected(type, compact_form({rows, d_model})),
-                            in_f32(Dtype::f32, compact_form({rows, d_model})),
-                            normalized(Dtype::f32, compact_form({rows, d_model})),
-                            hidden(Dtype::f32, compact_form({rows, d_ff}));
-                        fill_rows(x, 13);
-                        in_f32.fill([&](std::int64_t row, std::int64_t i) { return x.get(row, i); });
-                        halyard_ffn_options options{};
-                        options.activation = gated ? HALYARD_SILU : HALYARD_RELU;
-                        options.norm = HALYARD_NORM_RMS;
-                        options.residual = 1;
-                        const Context context(isa, 2);
-                        ASSERT_EQ(halyard_ffn(context.get(), &x.view, pair.up, pair.down, &options, &y.view),
-                                  HALYARD_OK)
-                            << halyard_last_error();
-                        halyard_linear_options first{}, second{};
-                        first.activation = options.activation;
-                        second.residual = &x.view;
-                        ASSERT_EQ(halyard_rms_norm(context.get(), &in_f32.view, nullptr, 0, 0, &normalized.view),
-                                  HALYARD_OK);
-                        ASSERT_EQ(halyard_linear(context.get(), &normalized.view, pair.up, &first, &hidden.view),
-                                  HALYARD_OK);
-                        ASSERT_EQ(halyard_linear(context.get(), &hidden.view, pair.down, &second, &expected.view),
-                                  HALYARD_OK)
-                            << halyard_last_error();
-                        EXPECT_TRUE(same_rows(expected, y)) << halyard_isa_name(isa) << ", " << rows << " rows of "
-                                                            << name_of(type) << (gated ? ", gated" : "");
+            for (const halyard_products products : {HALYARD_PRODUCTS_STORAGE, HALYARD_PRODUCTS_BF16}) {
+                const bool both = pair.up == up_codes.get() && pair.down == down_codes.get();
+                const Dtype between = products == HALYARD_PRODUCTS_BF16 && both ? Dtype::bf16 : Dtype::f32;
+                for (const halyard_isa isa : supported_isas()) {
+                    const Context context(isa, 2);
+                    ASSERT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+                    for (const Dtype type : all_dtypes) {
+                        for (const std::int64_t rows : {1, 3, 40}) {
+                            EXPECT_TRUE(is_its_layers(context.get(), pair.up, pair.down, gated, type, between, rows))
+                                << halyard_isa_name(isa) << ", " << rows << " rows of " << name_of(type)
+                                << (gated ? ", gated" : "") << ", products " << products;
+                        }
                     }
                 }
             }

@@ -194,10 +194,13 @@ typedef enum halyard_products HALYARD_AS_INT {
         0, /**< to bf16 where weights and activations are: once before a product, to nearest even, and
                                        never more often than PyTorch does */
     HALYARD_PRODUCTS_FULL = 1, /**< to nothing: they are f32 */
+    HALYARD_PRODUCTS_BF16 =
+        2, /**< to bf16 where weights, or keys and values, are bf16 or quantized, whatever the activations
+                                    are: as fast as bf16 for many rows of quantized weights */
 } halyard_products;
 
 /** How products of calls with this context are taken: HALYARD_PRODUCTS_STORAGE if neither this nor the environment variable
- *  HALYARD_PRODUCTS ("storage" or "full", read when the library is loaded) says another. docs/numerics.md says what is
+ *  HALYARD_PRODUCTS ("storage", "full" or "bf16", read when the library is loaded) says another. docs/numerics.md says what is
  *  rounded. On CUDA devices it changes nothing. */
 HALYARD_API halyard_status halyard_context_set_products(halyard_context *context, halyard_products products);
 /** What is in force (null: the default context). */

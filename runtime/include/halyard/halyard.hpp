@@ -93,6 +93,7 @@ inline bool supported(Isa isa) noexcept {
 enum class Products {
     storage = HALYARD_PRODUCTS_STORAGE,  ///< to bf16 where weights and activations are
     full = HALYARD_PRODUCTS_FULL,        ///< to nothing
+    bf16 = HALYARD_PRODUCTS_BF16,        ///< to bf16 where weights are bf16 or quantized
 };
 
 /// Whether calls may choose it by themselves on this machine.
