@@ -179,6 +179,9 @@ TEST(Ffn, AnyWidths) {
           Widths{511, 40}, Widths{513, 67}, Widths{1025, 33}, Widths{65, 1030}, Widths{520, 1100}}) {
         for (const NormCase &norm : {norm_cases[0], norm_cases[1], norm_cases[4], norm_cases[8]}) {
             number++;
+            if (emulated && number % 3 != 0) {
+                continue;  // each of the widths and norms, but not all pairs
+            }
             FfnForm form = with_norm({}, norm);
             form.d_model = widths.d_model;
             form.d_ff = widths.d_ff;
