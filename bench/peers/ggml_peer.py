@@ -34,8 +34,9 @@ BY_TABLE = {"gelu_tanh": "gelu", "gelu_sigmoid": "gelu_quick"}  # of f16 values:
 UNARY = {**IN_ALL_TYPES, **IN_F32_AND_F16, **BY_TABLE, "softmax": "soft_max"}
 # By their activation.
 GATED = {"silu": "swiglu", "gelu": "geglu_erf", "gelu_tanh": "geglu", "relu": "reglu"}
-# Matrices in blocks, by their number; activations are quantized too, to 8 bits.
-BLOCKS = {"linear.q8_0": 8, "linear.q4_0": 2}
+# Matrices in blocks, by their number; activations are quantized too, to 8 bits. Q4_K's blocks are the row's own: ggml would search
+# for others, and its results would be further from the reference than a peer's may be.
+BLOCKS = {"linear.q8_0": 8, "linear.q4_0": 2, "linear.q4_k": 12}
 UNITS = [name for name, gate in row_functions.GATES.items() if gate in GATED]
 TYPES_OF = {
     **dict.fromkeys([*IN_ALL_TYPES, "add", "bilinear", "glu", "cast", "linear", "ffn"], DTYPES),
@@ -104,9 +105,12 @@ class Graph(row_functions.Library):
 
     def blocks(self, array, kind):
         rows, width = array.shape
-        values = np.ascontiguousarray(as_f32(array))
-        made = np.empty(rows * row_size(kind, width), np.uint8)
-        quantize(kind, values.ctypes.data, made.ctypes.data, 0, rows, width, None)
+        if array.dtype == np.uint8:
+            made, width = array, self.request["d"]
+        else:
+            values = np.ascontiguousarray(as_f32(array))
+            made = np.empty(rows * row_size(kind, width), np.uint8)
+            quantize(kind, values.ctypes.data, made.ctypes.data, 0, rows, width, None)
         tensor = new_tensor(self.context, kind, width, rows)
         self.values[tensor] = made
         return tensor
