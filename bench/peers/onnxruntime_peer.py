@@ -9,6 +9,7 @@ stays.
 import ctypes
 import glob
 import os
+import weakref
 
 import numpy as np
 import onnxruntime as ort
@@ -20,7 +21,7 @@ from row_tensors import BoundRow, tensors_of
 VERSION = ort.__version__
 TITLE = "ONNX Runtime"
 FAMILY = "ONNX Runtime"
-HOW = "an ONNX model for the row with all optimizations, in a session; called in C with memory bound beforehand"
+HOW = "an ONNX model for the row with all optimizations, in sessions that share threads; called in C with memory bound beforehand"
 INTERFACE = "C"
 LACKS = "no bf16 on CPUs, no norms without weight, no blocks, no Q4_K; packed units are slices of a tensor"
 DTYPES = ["f32", "f16"]
@@ -164,9 +165,11 @@ class Model(row_functions.Library):
 
 LIBRARY = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(ort.__file__), "capi", "libonnxruntime.so*"))[0])
 PLACES = {
-    "GetErrorMessage": 2, "CreateEnv": 3, "CreateSessionFromArray": 8, "CreateSessionOptions": 10,
+    "GetErrorMessage": 2, "CreateSessionFromArray": 8, "CreateSessionOptions": 10,
     "SetSessionGraphOptimizationLevel": 23, "SetIntraOpNumThreads": 24, "CreateTensorWithDataAsOrtValue": 49,
-    "CreateCpuMemoryInfo": 69, "ReleaseSession": 95, "ReleaseValue": 96, "ReleaseSessionOptions": 100,
+    "CreateCpuMemoryInfo": 69, "ReleaseEnv": 92, "ReleaseSession": 95, "ReleaseValue": 96, "ReleaseSessionOptions": 100,
+    "CreateEnvWithGlobalThreadPools": 119, "DisablePerSessionThreads": 120, "CreateThreadingOptions": 121,
+    "ReleaseThreadingOptions": 122, "SetGlobalIntraOpNumThreads": 147,
     "RunWithBinding": 133, "CreateIoBinding": 134, "ReleaseIoBinding": 135, "BindInput": 136, "BindOutput": 137,
 }  # fmt: skip
 API_VERSION, WARNINGS_OF_ERRORS, ALL_OPTIMIZATIONS, ARENA, DEFAULT_MEMORY = 13, 4, 99, 1, 0
@@ -201,17 +204,46 @@ def release(kind, each):
     api("Release" + kind, None, POINTER)(each)
 
 
-ENVIRONMENT = made("CreateEnv", ctypes.c_int(WARNINGS_OF_ERRORS), ctypes.c_char_p(b"halyard-bench"))
 MEMORY = made("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
 run_with_binding = api("RunWithBinding", POINTER, POINTER, POINTER, POINTER)
 
 
+class Environment:
+    """Its threads serve all sessions of a row, which take turns. A session's own threads would sleep when its turn comes, or wait in
+    a loop while another session needs the processor."""
+
+    current = staticmethod(lambda: None)
+
+    @classmethod
+    def with_threads(cls, threads):
+        """A process has one environment: if another row still has it, it keeps that row's threads."""
+        environment = cls.current()
+        if environment is None:
+            environment = cls(threads)
+            cls.current = weakref.ref(environment)
+        return environment
+
+    def __init__(self, threads):
+        options, self.threads = made("CreateThreadingOptions"), threads
+        call("SetGlobalIntraOpNumThreads", options, ctypes.c_int(threads))
+        self.environment = made("CreateEnvWithGlobalThreadPools", ctypes.c_int(WARNINGS_OF_ERRORS),
+                                ctypes.c_char_p(b"halyard-bench"), options)
+        release("ThreadingOptions", options)
+
+    def __del__(self):
+        release("Env", self.environment)
+
+
 class Session:
     def __init__(self, model, threads):
+        self.environment = Environment.with_threads(threads)
         options = made("CreateSessionOptions")
         call("SetSessionGraphOptimizationLevel", options, ctypes.c_int(ALL_OPTIMIZATIONS))
-        call("SetIntraOpNumThreads", options, ctypes.c_int(threads))
-        self.session = made("CreateSessionFromArray", ENVIRONMENT, ctypes.c_char_p(model),
+        if self.environment.threads == threads:
+            call("DisablePerSessionThreads", options)
+        else:
+            call("SetIntraOpNumThreads", options, ctypes.c_int(threads))
+        self.session = made("CreateSessionFromArray", self.environment.environment, ctypes.c_char_p(model),
                             ctypes.c_size_t(len(model)), options)
         release("SessionOptions", options)
 
