@@ -100,6 +100,7 @@ struct Operation {
     std::vector<Scalar> scalars;
     std::vector<std::vector<Alias>> in_place;  // each a legal way to call it in place
     bool needs_features = false;               // refuses an empty last axis
+    std::int64_t d_step = 1;                   // what d must be a multiple of
     bool processors_alone = false;             // refuses tensors on devices
     Call call;
     /** Where calls take packed weights: packs those of the operands, and gives calls with them. */

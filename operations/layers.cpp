@@ -7,12 +7,13 @@ namespace halyard::operations {
 namespace {
 
 std::vector<Layer> make_layers() {
-    LayerForm linear, up_gelu, down, swiglu, geglu;
+    LayerForm linear, up_gelu, down, swiglu, geglu, q4_k;
     up_gelu.has_bias = down.has_bias = true;
     up_gelu.activation = geglu.activation = HALYARD_GELU_TANH;
     down.has_residual = true;
     swiglu.gated = geglu.gated = true;
     swiglu.activation = HALYARD_SILU;
+    q4_k.q4_k = true;
 
     const auto quantized = [&](int bits, int group, int asymmetric) {
         LayerForm form = linear;
@@ -30,6 +31,7 @@ std::vector<Layer> make_layers() {
         {"linear", linear},
         {"linear.q8_0", quantized(8, 32, 0)},
         {"linear.q4_0", quantized(4, 32, 0)},
+        {"linear.q4_k", q4_k},
         {"linear.int4_128", quantized(4, 128, 0)},
         {"linear.uint4_128", quantized(4, 128, 1)},
         {"linear_bias_gelu_tanh", up_gelu},
@@ -58,6 +60,11 @@ Row normalized(const LayerForm &form, const LayerReference &values, const Row &x
 }
 
 }  // namespace
+
+double LayerForm::bytes_of_quantized_weight(std::int64_t d) const {
+    return q4_k ? static_cast<double>(Q4KMatrix::block_bytes) / static_cast<double>(Q4KMatrix::block_inputs)
+                : bytes_of_weight(quantization, d);
+}
 
 const std::vector<Layer> &layers() {
     static const std::vector<Layer> all = make_layers();

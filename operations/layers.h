@@ -9,6 +9,7 @@
 #include "cost.h"
 #include "halyard/halyard.h"
 #include "operations.h"
+#include "quantized.h"
 
 namespace halyard::operations {
 
@@ -23,8 +24,13 @@ struct LayerForm {
     bool deferred_norm = false;                        // folded into the weights
     bool has_residual = false;                         // a tensor of its own for one product; x for an FFN
     halyard_quantization quantization{};               // of the matrices
+    bool q4_k = false;                                 // the one matrix is in blocks of Q4_K
 
     int matrices() const { return 1 + (gated ? 1 : 0) + (is_ffn ? 1 : 0); }
+    bool is_quantized() const { return quantization.bits != 0 || q4_k; }
+    /** What d must be a multiple of. */
+    std::int64_t d_step() const { return q4_k ? Q4KMatrix::block_inputs : 1; }
+    double bytes_of_quantized_weight(std::int64_t d) const;
     /** Whether there is a tensor `residual`. */
     bool takes_residual() const { return has_residual && !is_ffn; }
     std::int64_t output_width(std::int64_t d, std::int64_t d_out) const { return is_ffn ? d : d_out; }

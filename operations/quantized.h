@@ -1,6 +1,9 @@
-// Quantized weights in float64: what halyard_quantization makes of a row of a matrix, by its formulas.
+// Quantized weights: what halyard_quantization makes of a row of a matrix, by its formulas in float64, and matrices in blocks of
+// Q4_K, which packing takes as they are.
 #ifndef HALYARD_OPERATIONS_QUANTIZED_H
 #define HALYARD_OPERATIONS_QUANTIZED_H
+
+#include <functional>
 
 #include "halyard/halyard.h"
 #include "reference.h"
@@ -20,6 +23,28 @@ Row quantized_values(const Row &weights, const halyard_quantization &quantizatio
 
 /** Bytes of a weight: its code and its share of the scale and of the zero. */
 double bytes_of_weight(const halyard_quantization &quantization, std::int64_t in);
+
+/** A matrix [out, in] in blocks of GGUF's Q4_K, quantized to nearest: a group of 32 inputs spans its least and its largest weight
+ *  and 0, a block's d and dmin its greatest scale and minimum. ggml searches for smaller errors; products take the same time. */
+class Q4KMatrix {
+public:
+    static constexpr std::int64_t block_inputs = 256, block_bytes = 144;
+
+    /** `row` gives the weights of an output; `in` is a multiple of block_inputs. */
+    Q4KMatrix(std::int64_t out, std::int64_t in, const std::function<Row(std::int64_t)> &row);
+
+    std::int64_t out() const { return outs; }
+    std::int64_t bytes_of_row() const { return ins / block_inputs * block_bytes; }
+    /** [out, bytes_of_row()] */
+    const std::vector<std::uint8_t> &bytes() const { return blocks; }
+    /** The values that the blocks of an output stand for. */
+    Row row(std::int64_t output) const;
+    halyard_status pack(const halyard_context *context, halyard_weights **weights) const;
+
+private:
+    std::int64_t outs, ins;
+    std::vector<std::uint8_t> blocks;
+};
 
 }  // namespace halyard::operations
 

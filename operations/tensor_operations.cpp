@@ -2,11 +2,11 @@
 #include "tensor_operations.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "built.h"
 #include "halyard/attention.h"
-#include "quantized.h"
 #include "reference_attention.h"
 #include "reference_linear.h"
 #include "transformers.h"
@@ -31,11 +31,7 @@ const DLTensor *tensor_at(DLTensor *const *tensors, std::size_t place) {
 }
 
 /** From rows [out][in] to what the reference of linear layers takes. */
-WeightMatrix matrix_of(const Rows &as_given, const halyard_quantization &quantization = {}) {
-    Rows rows = as_given;
-    for (Row &row : rows) {
-        row = quantization.bits == 0 ? row : quantized_values(row, quantization);
-    }
+WeightMatrix matrix_of(const Rows &rows) {
     WeightMatrix matrix;
     matrix.out = static_cast<std::int64_t>(rows.size());
     matrix.in = static_cast<std::int64_t>(rows[0].size());
@@ -47,7 +43,43 @@ WeightMatrix matrix_of(const Rows &as_given, const halyard_quantization &quantiz
     return matrix;
 }
 
+/** What the first product multiplies by. */
+Rows first_matrix(const LayerForm &form, const Rows &as_given) {
+    Rows rows = as_given;
+    for (Row &row : rows) {
+        if (form.q4_k) {
+            const auto in = static_cast<std::int64_t>(row.size());
+            row = Q4KMatrix(1, in, [&](std::int64_t) { return row; }).row(0);
+        } else if (form.quantization.bits != 0) {
+            row = quantized_values(row, form.quantization);
+        }
+    }
+    return rows;
+}
+
 using Weights = std::shared_ptr<halyard_weights>;
+
+/** A row of a matrix in the memory of the process. */
+Row row_of(const DLTensor &matrix, std::int64_t index) {
+    const Dtype type = matrix.dtype.bits == 32 ? Dtype::f32 : matrix.dtype.code == kDLBfloat ? Dtype::bf16 : Dtype::f16;
+    const std::int64_t pitch = matrix.strides != nullptr ? matrix.strides[0] : matrix.shape[1];
+    const char *from = static_cast<const char *>(matrix.data) + matrix.byte_offset +
+                       static_cast<std::size_t>(index * pitch) * size_of(type);
+    Row values;
+    for (std::int64_t k = 0; k < matrix.shape[1]; k++, from += size_of(type)) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, from, size_of(type));
+        values.push_back(decode(type, bits));
+    }
+    return values;
+}
+
+Weights packed_q4_k(const DLTensor &matrix, halyard_status &status) {
+    halyard_weights *made = nullptr;
+    const Q4KMatrix blocks(matrix.shape[0], matrix.shape[1], [&](std::int64_t i) { return row_of(matrix, i); });
+    status = blocks.pack(nullptr, &made);
+    return {made, halyard_weights_destroy};
+}
 
 Weights packed(const DLTensor *matrix, const halyard_pack_options &options, halyard_status &status) {
     halyard_weights *made = nullptr;
@@ -59,10 +91,12 @@ Weights packed(const DLTensor *matrix, const halyard_pack_options &options, haly
 
 Operation::Call prepared_layer(const LayerForm &form, const LayerPlaces &place, DLTensor *const *tensors) {
     halyard_status status = HALYARD_OK;
-    const Weights first = packed(tensors[place.weight],
-                                 pack_options(form, tensor_at(tensors, place.up), tensor_at(tensors, place.norm_weight),
-                                              tensor_at(tensors, place.norm_bias)),
-                                 status);
+    const Weights first =
+        form.q4_k ? packed_q4_k(*tensors[place.weight], status)
+                  : packed(tensors[place.weight],
+                           pack_options(form, tensor_at(tensors, place.up), tensor_at(tensors, place.norm_weight),
+                                        tensor_at(tensors, place.norm_bias)),
+                           status);
     const Weights down = form.is_ffn ? packed(tensors[place.weight_down], {}, status) : nullptr;
     return [=](const halyard_context *context, DLTensor *const *t, const double *) {
         LayerTensors of_call;
@@ -96,7 +130,7 @@ std::vector<Matrix> expected_layer(const LayerForm &form, const LayerPlaces &pla
     }
     // What is multiplied is rounded between products of bf16 weights.
     const bool rounds = form.is_ffn && type == Dtype::bf16;
-    LayerValues first = {matrix_of(values[place.weight], form.quantization), {}};
+    LayerValues first = {matrix_of(first_matrix(form, values[place.weight])), {}};
     if (form.gated) {
         first.up = matrix_of(values[place.up]);
     }
@@ -312,9 +346,9 @@ Operation layer_operation(const Layer &layer) {
     place.norm_weight = add(has_norm, {"norm_weight", Role::parameter, true, {Extent::d}});
     place.norm_bias = add(form.norm == HALYARD_NORM_LAYER, {"norm_bias", Role::parameter, true, {Extent::d}});
     place.weight = add(true, {"weight", Role::parameter, false, {Extent::d_out, Extent::d}});
-    if (form.quantization.bits != 0) {
-        operation.operands[place.weight].element_bytes = [quantization = form.quantization](const Sizes &sizes) {
-            return bytes_of_weight(quantization, sizes.d);
+    if (form.is_quantized()) {
+        operation.operands[place.weight].element_bytes = [form](const Sizes &sizes) {
+            return form.bytes_of_quantized_weight(sizes.d);
         };
     }
     place.up = add(form.gated, {"up", Role::parameter, true, {Extent::d_out, Extent::d}});
@@ -323,6 +357,7 @@ Operation layer_operation(const Layer &layer) {
     place.bias_down = add(form.has_bias && form.is_ffn, {"bias_down", Role::parameter, true, {Extent::d}});
     place.y = add(true, {"y", Role::output, false, {Extent::rows, width}});
     operation.needs_features = true;
+    operation.d_step = form.d_step();
     operation.prepare = [form, place](DLTensor *const *t) { return prepared_layer(form, place, t); };
     operation.reference = [form, place](const std::vector<Rows> &values, const Sizes &, const double *, Dtype type) {
         return expected_layer(form, place, values, type);

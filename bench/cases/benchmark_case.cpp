@@ -182,7 +182,7 @@ double BenchmarkCase::tolerance() const {
 }
 
 double BenchmarkCase::peer_tolerance() const {
-    const bool quantized = (id.kernel->layer && id.kernel->layer->quantization.bits != 0) ||
+    const bool quantized = (id.kernel->layer && id.kernel->layer->is_quantized()) ||
                            (id.kernel->block && id.kernel->block->quantization.bits != 0);
     if (quantized) {
         const auto layers = static_cast<double>(id.kernel->block ? id.kernel->block->layers : 1);

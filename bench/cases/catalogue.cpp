@@ -54,8 +54,8 @@ Kernel layer_kernel(const std::string &name, const LayerForm &form) {
     Kernel kernel;
     kernel.name = name;
     // Peers know the format behind the dot.
-    kernel.operation = form.is_ffn ? "ffn" : form.quantization.bits != 0 ? name : "linear";
-    kernel.group = form.is_ffn ? "feed-forward" : form.quantization.bits != 0 ? "quantized linear" : "linear";
+    kernel.operation = form.is_ffn ? "ffn" : form.is_quantized() ? name : "linear";
+    kernel.group = form.is_ffn ? "feed-forward" : form.is_quantized() ? "quantized linear" : "linear";
     kernel.layer = form;
     kernel.inputs = form.takes_residual() ? 2 : 1;
     kernel.has_weight = form.norm != HALYARD_NORM_NONE;

@@ -3,8 +3,6 @@
 
 #include <numeric>
 
-#include "operations/quantized.h"
-
 namespace halyard::bench {
 namespace {
 
@@ -19,6 +17,13 @@ const halyard_weights *pack(const BenchmarkCase &bench_case, OperandSet &set, co
     return packed;
 }
 
+const halyard_weights *pack(const BenchmarkCase &bench_case, OperandSet &set, const operations::Q4KMatrix &blocks) {
+    halyard_weights *packed = nullptr;
+    require(blocks.pack(bench_case.context.get(), &packed));
+    set.weights.emplace_back(packed, halyard_weights_destroy);
+    return packed;
+}
+
 const DLTensor *view_of(const std::unique_ptr<Matrix> &matrix) {
     return matrix ? &matrix->view : nullptr;
 }
@@ -28,17 +33,18 @@ Sample sample_of(const BenchmarkCase &bench_case) {
     const LayerForm &form = *id.kernel->layer;
     const Parameters &parameters = bench_case.parameters;
     const auto values = [](const auto &vector) { return vector ? vector->row(0) : operations::Row(); };
-    const halyard_quantization &quantization = form.quantization;
     const auto products = [&](const char *name) -> operations::Products {
         const auto found = parameters.matrices.find(name);
         if (found == parameters.matrices.end()) {
             return {};
         }
-        return [&matrix = found->second, quantization](const operations::Row &x, std::int64_t output) {
-            if (quantization.bits == 0) {
+        return [&form, &parameters, &matrix = found->second, name](const operations::Row &x, std::int64_t output) {
+            if (!form.is_quantized()) {
                 return matrix.dot(x, output);
             }
-            const operations::Row values = operations::quantized_values(matrix.row(output), quantization);
+            const operations::Row values = form.q4_k
+                                               ? parameters.blocks.at(name).row(output)
+                                               : operations::quantized_values(matrix.row(output), form.quantization);
             return std::inner_product(x.begin(), x.end(), values.begin(), 0.0);
         };
     };
@@ -91,7 +97,14 @@ void prepare_layer(BenchmarkCase &bench_case) {
         tensors.bias_down = parameters.vector("bias_down");
         tensors.y = &set.outputs[0].view;
     }
-    {
+    if (form.q4_k) {
+        const PeriodicMatrix &matrix = parameters.matrices.at("first");
+        const auto row = [&](std::int64_t output) { return matrix.row(output); };
+        const auto &blocks = parameters.blocks.try_emplace("first", id.d_out, id.d, row).first->second;
+        for (OperandSet &set : bench_case.sets) {
+            set.layer.first = pack(bench_case, set, blocks);
+        }
+    } else {
         const Matrix matrix = parameters.matrices.at("first").whole();
         const auto up = form.gated ? std::make_unique<Matrix>(parameters.matrices.at("up").whole()) : nullptr;
         for (OperandSet &set : bench_case.sets) {

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <random>
 
-#include "operations/quantized.h"
-
 namespace halyard::bench {
 
 // ---- Matrix ----

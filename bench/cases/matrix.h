@@ -9,6 +9,7 @@
 #include <string>
 
 #include "halyard/halyard.h"
+#include "operations/quantized.h"
 #include "operations/reference_linear.h"
 #include "timing/buffer.h"
 
@@ -82,6 +83,7 @@ private:
  * them from here. Of a cache, the keys and values in it. */
 struct Parameters {
     std::map<std::string, PeriodicMatrix> matrices;          // [out, in]
+    std::map<std::string, operations::Q4KMatrix> blocks;     // what those become that are in blocks
     std::map<std::string, std::unique_ptr<Matrix>> vectors;  // [1, out]
 
     /** Values of a deviation of 1 / sqrt(in), as before a training, or of this. */

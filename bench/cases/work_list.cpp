@@ -183,6 +183,7 @@ std::vector<Part> parts_of(const BlockForm &model) {
     return {{"up", "linear", model.d, model.d_ff},
             {"up_q8_0", "linear.q8_0", model.d, model.d_ff},
             {"up_q4_0", "linear.q4_0", model.d, model.d_ff},
+            {"up_q4_k", "linear.q4_k", model.d, model.d_ff},
             {"up_int4_128", "linear.int4_128", model.d, model.d_ff},
             {"up_uint4_128", "linear.uint4_128", model.d, model.d_ff},
             {"down", "linear", model.d_ff, model.d},
@@ -386,7 +387,12 @@ private:
         const std::vector<Kernel> &layers = layer_catalogue();
         const auto kernel =
             std::find_if(layers.begin(), layers.end(), [&](const Kernel &each) { return each.name == part.kernel; });
-        if (kernel != layers.end()) {
+        if (kernel != layers.end() && part.d % kernel->layer->d_step() != 0) {
+            if (word.text != "all") {
+                word.wrong("'" + part.name + "' needs a multiple of " + std::to_string(kernel->layer->d_step()) +
+                           " inputs, and '" + model + "' has d=" + std::to_string(part.d));
+            }
+        } else if (kernel != layers.end()) {
             const auto shapes =
                 statement.each("rows", [&](const Word &count) { return shape(number_of(count), part.d, part.d_out); });
             add(statement, *kernel, shapes, any);

@@ -68,7 +68,14 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
         request["tensors"][name] = {{"path", process.send(name, values)}, {"shape", shape}};
     };
     for (const auto &[name, matrix] : bench_case.parameters.matrices) {
-        send(name, matrix.period(), {matrix.out(), matrix.in()});
+        if (bench_case.parameters.blocks.count(name) == 0) {
+            send(name, matrix.period(), {matrix.out(), matrix.in()});
+        }
+    }
+    for (const auto &[name, blocks] : bench_case.parameters.blocks) {
+        request["tensors"][name] = {{"path", process.send(name, blocks.bytes().data(), blocks.bytes().size())},
+                                    {"shape", {blocks.out(), blocks.bytes_of_row()}},
+                                    {"dtype", "u8"}};
     }
     for (const auto &[name, vector] : bench_case.parameters.vectors) {
         send(name, *vector, {vector->width()});

@@ -2,13 +2,14 @@
 
 Operators are those that its optimizer knows as fused: SimplifiedLayerNormalization, SkipSimplifiedLayerNormalization,
 SkipLayerNormalization, QuickGelu (x sigmoid(a x)), Attention of opset 23; matrices are initializers, which it packs
-beforehand. Models are made in Python and run through the C interface, with inputs and outputs bound to memory that
+beforehand. Quantized ones are those of MatMulNBits, with the codes and scales of halyard_quantization. Models are made in Python and run through the C interface, with inputs and outputs bound to memory that
 stays.
 """
 
 import ctypes
 import glob
 import os
+import weakref
 
 import numpy as np
 import onnxruntime as ort
@@ -20,21 +21,66 @@ from row_tensors import BoundRow, tensors_of
 VERSION = ort.__version__
 TITLE = "ONNX Runtime"
 FAMILY = "ONNX Runtime"
-HOW = "an ONNX model for the row with all optimizations, in a session; called in C with memory bound beforehand"
+HOW = "an ONNX model for the row with all optimizations, in sessions that share threads; called in C with memory bound beforehand"
 INTERFACE = "C"
-LACKS = "no bf16 on CPUs, no norms without weight, no blocks; packed units are slices of a tensor"
+LACKS = "no bf16 on CPUs, no norms without weight, no blocks, no Q4_K; packed units are slices of a tensor"
 DTYPES = ["f32", "f16"]
 MS = "com.microsoft"
 QUICK = {"gelu_sigmoid": 1.702, "silu": 1.0, "swish": 1.0}
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "softmax": "Softmax"}
-OPERATIONS = [*QUICK, *UNARY, "gelu", "gelu_tanh", *row_functions.OPERATIONS]
+# Matrices of codes: their bits, the inputs that share a scale, and whether these have a zero too.
+CODES = {"linear.q8_0": (8, 32, False), "linear.q4_0": (4, 32, False), "linear.int4_128": (4, 128, False),
+         "linear.uint4_128": (4, 128, True)}
+# MatMulNBits may quantize its activations to 8 bits, by as many as share a scale. That is what models for processors are exported
+# with, and faster than f32.
+ACTIVATIONS_IN_8_BITS = 4
+OPERATIONS = [*QUICK, *UNARY, *CODES, "gelu", "gelu_tanh", *row_functions.OPERATIONS]
 ONNX_TYPES = {"f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16}
+
+
+def rounded(x):
+    """To nearest, halves away from 0."""
+    return np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x)
+
+
+def quantized(weight, bits, group, asymmetric):
+    """What halyard.h says at halyard_quantization, of [out, in] in f32: codes [out, groups, group], scales and zeros
+    [out, groups]."""
+    out, width = weight.shape
+    groups, most = -(-width // group), 2**bits - 1
+    w = np.zeros((out, groups * group), np.float32)
+    w[:, :width] = weight
+    w = w.reshape(out, groups, group)
+    low, high = np.minimum(w.min(2), 0), np.maximum(w.max(2), 0)
+    if asymmetric:
+        scale = (high - low) / np.float32(most)
+    elif bits == 8:
+        scale = np.maximum(high, -low) / np.float32(127)
+    else:
+        scale = np.take_along_axis(w, np.abs(w).argmax(2)[..., None], 2)[..., 0] / np.float32(-8)
+    scale[np.abs(scale) < np.finfo(np.float32).tiny] = 0
+    inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
+    zero = np.minimum(rounded(-low * inverse), most) if asymmetric else np.full_like(scale, 2 ** (bits - 1))
+    quotient = w * inverse[..., None]
+    codes = rounded(quotient) + zero[..., None] if asymmetric or bits == 8 else np.trunc(quotient + np.float32(8.5))
+    scale = scale.astype(np.float16)
+    return np.clip(codes, 0, most).astype(np.uint8), scale, zero.astype(np.uint8)
+
+
+def packed(codes, bits):
+    """Codes of 8 bits as they are; of 4 two in a byte, the first in its low half."""
+    if bits == 8:
+        return codes
+    if codes.shape[-1] % 2:
+        codes = np.concatenate([codes, np.zeros_like(codes[..., :1])], -1)
+    return codes[..., ::2] | codes[..., 1::2] << 4
 
 
 class Model(row_functions.Library):
     """An ONNX graph under construction; methods add nodes and return the names of their results."""
 
-    def __init__(self):
+    def __init__(self, request):
+        self.request = request
         self.nodes, self.constants, self.count = [], [], 0
 
     def name(self):
@@ -60,8 +106,15 @@ class Model(row_functions.Library):
         return self.node("Cast", x, to=ONNX_TYPES[dtype])
 
     def linear(self, x, weight, bias):
-        y = self.node("MatMul", x, self.constant(weight.T))
+        form = CODES.get(self.request["operation"])
+        y = self.node("MatMul", x, self.constant(weight.T)) if form is None else self.product_with_codes(x, weight, *form)
         return y if bias is None else self.add(y, self.constant(bias))
+
+    def product_with_codes(self, x, weight, bits, group, asymmetric):
+        codes, scales, zeros = quantized(weight.astype(np.float32), bits, group, asymmetric)
+        constants = [packed(codes, bits), scales.astype(weight.dtype)] + ([packed(zeros, bits)] if asymmetric else [])
+        return self.node("MatMulNBits", x, *map(self.constant, constants), domain=MS, N=weight.shape[0], K=weight.shape[1],
+                         bits=bits, block_size=group, accuracy_level=ACTIVATIONS_IN_8_BITS)
 
     def attention(self, shape, *inputs):
         return self.node("Attention", *inputs, is_causal=int(shape["cached"] == 0))
@@ -112,9 +165,11 @@ class Model(row_functions.Library):
 
 LIBRARY = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(ort.__file__), "capi", "libonnxruntime.so*"))[0])
 PLACES = {
-    "GetErrorMessage": 2, "CreateEnv": 3, "CreateSessionFromArray": 8, "CreateSessionOptions": 10,
+    "GetErrorMessage": 2, "CreateSessionFromArray": 8, "CreateSessionOptions": 10,
     "SetSessionGraphOptimizationLevel": 23, "SetIntraOpNumThreads": 24, "CreateTensorWithDataAsOrtValue": 49,
-    "CreateCpuMemoryInfo": 69, "ReleaseSession": 95, "ReleaseValue": 96, "ReleaseSessionOptions": 100,
+    "CreateCpuMemoryInfo": 69, "ReleaseEnv": 92, "ReleaseSession": 95, "ReleaseValue": 96, "ReleaseSessionOptions": 100,
+    "CreateEnvWithGlobalThreadPools": 119, "DisablePerSessionThreads": 120, "CreateThreadingOptions": 121,
+    "ReleaseThreadingOptions": 122, "SetGlobalIntraOpNumThreads": 147,
     "RunWithBinding": 133, "CreateIoBinding": 134, "ReleaseIoBinding": 135, "BindInput": 136, "BindOutput": 137,
 }  # fmt: skip
 API_VERSION, WARNINGS_OF_ERRORS, ALL_OPTIMIZATIONS, ARENA, DEFAULT_MEMORY = 13, 4, 99, 1, 0
@@ -149,17 +204,46 @@ def release(kind, each):
     api("Release" + kind, None, POINTER)(each)
 
 
-ENVIRONMENT = made("CreateEnv", ctypes.c_int(WARNINGS_OF_ERRORS), ctypes.c_char_p(b"halyard-bench"))
 MEMORY = made("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
 run_with_binding = api("RunWithBinding", POINTER, POINTER, POINTER, POINTER)
 
 
+class Environment:
+    """Its threads serve all sessions of a row, which take turns. A session's own threads would sleep when its turn comes, or wait in
+    a loop while another session needs the processor."""
+
+    current = staticmethod(lambda: None)
+
+    @classmethod
+    def with_threads(cls, threads):
+        """A process has one environment: if another row still has it, it keeps that row's threads."""
+        environment = cls.current()
+        if environment is None:
+            environment = cls(threads)
+            cls.current = weakref.ref(environment)
+        return environment
+
+    def __init__(self, threads):
+        options, self.threads = made("CreateThreadingOptions"), threads
+        call("SetGlobalIntraOpNumThreads", options, ctypes.c_int(threads))
+        self.environment = made("CreateEnvWithGlobalThreadPools", ctypes.c_int(WARNINGS_OF_ERRORS),
+                                ctypes.c_char_p(b"halyard-bench"), options)
+        release("ThreadingOptions", options)
+
+    def __del__(self):
+        release("Env", self.environment)
+
+
 class Session:
     def __init__(self, model, threads):
+        self.environment = Environment.with_threads(threads)
         options = made("CreateSessionOptions")
         call("SetSessionGraphOptimizationLevel", options, ctypes.c_int(ALL_OPTIMIZATIONS))
-        call("SetIntraOpNumThreads", options, ctypes.c_int(threads))
-        self.session = made("CreateSessionFromArray", ENVIRONMENT, ctypes.c_char_p(model),
+        if self.environment.threads == threads:
+            call("DisablePerSessionThreads", options)
+        else:
+            call("SetIntraOpNumThreads", options, ctypes.c_int(threads))
+        self.session = made("CreateSessionFromArray", self.environment.environment, ctypes.c_char_p(model),
                             ctypes.c_size_t(len(model)), options)
         release("SessionOptions", options)
 
@@ -188,7 +272,7 @@ class Binding:
 
 
 def prepare(request):
-    row, model, weights = BoundRow(request), Model(), tensors_of(request)
+    row, model, weights = BoundRow(request), Model(request), tensors_of(request)
     names = model.row(request)([f"x{i}" for i in range(len(row.inputs[0]))], weights)
     serialized = model.serialized(names, row, request)
     # Weights live in a session: as many as there are sets, if they are to come from memory.
@@ -198,4 +282,4 @@ def prepare(request):
         session = sessions[index % len(sessions)]
         binding = Binding(session, request, names, inputs, outputs)
         calls.append(CCall((run_with_binding, session.session, None, binding.binding), kept=binding))
-    return calls, row.results, ""
+    return calls, row.results, "activations in 8 bits" if request["operation"] in CODES else ""

@@ -206,9 +206,9 @@ void Process::stop() {
     }
 }
 
-std::string Process::send(const std::string &name, const Matrix &matrix) const {
+std::string Process::send(const std::string &name, const void *data, std::size_t bytes) const {
     const fs::path path = files.path() / name;
-    std::ofstream(path, std::ios::binary).write(matrix.data(), static_cast<std::streamsize>(matrix.bytes()));
+    std::ofstream(path, std::ios::binary).write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
     return path.string();
 }
 

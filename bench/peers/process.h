@@ -44,7 +44,10 @@ public:
     const std::filesystem::path &folder() const { return files.path(); }
 
     /** Writes a tensor to a file of the folder; returns its path. */
-    std::string send(const std::string &name, const Matrix &matrix) const;
+    std::string send(const std::string &name, const Matrix &matrix) const {
+        return send(name, matrix.data(), matrix.bytes());
+    }
+    std::string send(const std::string &name, const void *data, std::size_t bytes) const;
     /** Fills the matrix from a file of the folder; with NaN if the file is short. */
     void receive(const std::string &name, const Matrix &matrix) const;
 

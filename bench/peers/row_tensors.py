@@ -2,7 +2,7 @@
 
 import numpy as np
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "u8": np.uint8}
 
 
 def aligned(array):
@@ -38,9 +38,12 @@ def output_width(request):
 
 
 def tensor_of(request, name):
-    """A matrix [out, in] or a vector by its name (bench/cases/operands.h), repeating what its file holds; None without it."""
+    """A matrix [out, in] or a vector by its name (bench/cases/operands.h), repeating what its file holds; None without it. Of a
+    matrix in blocks, their bytes [out, bytes]."""
     part = request["tensors"].get(name)
-    return None if part is None else np.resize(np.fromfile(part["path"], DTYPES[request["dtype"]]), part["shape"])
+    if part is None:
+        return None
+    return np.resize(np.fromfile(part["path"], DTYPES[part.get("dtype", request["dtype"])]), part["shape"])
 
 
 def tensors_of(request):

@@ -102,6 +102,12 @@ TEST_F(WorkList, LayersAndTransformersHaveTheWidthsOfTheirModel) {
 TEST_F(WorkList, PartAllTakesWhatTheLibraryHas) {
     EXPECT_EQ(names("include models.txt\nlayers model=small part=all rows=1 type=f32 state=hot threads=1\n").size(),
               11u);
+    const std::string wide =
+        "model wide d=256 ff=64 heads=4 kv_heads=2 head_dim=64 norm=rms activation=silu gated=yes bias=no\n"
+        "layers model=wide part=";
+    EXPECT_EQ(names(wide + "all rows=1 type=f32 state=hot threads=1\n").size(), 12u);
+    EXPECT_THAT(names(wide + "up_q4_k rows=1 type=f32 state=hot threads=1\n"),
+                ElementsAre("linear.q4_k/f32/1x256x64/hot/1t"));
 }
 
 TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {
@@ -135,6 +141,8 @@ TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {
                 HasSubstr("list.txt:2:13: unknown model 'medium'; there are: old, small"));
     EXPECT_THAT(error("include models.txt\nlayers model=small part=middle rows=1 type=f32 state=hot threads=1\n"),
                 HasSubstr("2:25: unknown part 'middle'; there are: all, up"));
+    EXPECT_THAT(error("include models.txt\nlayers model=small part=up_q4_k rows=1 type=f32 state=hot threads=1\n"),
+                HasSubstr("2:25: 'up_q4_k' needs a multiple of 256 inputs, and 'small' has d=64"));
     EXPECT_THAT(error("include models.txt\nstack model=small prompt=1 type=f32 state=hot threads=1\n"),
                 HasSubstr("2:13: 'small' has no vocabulary="));
     EXPECT_THAT(error("model m d=8 ff=8 heads=3 kv_heads=2 head_dim=8 norm=rms activation=silu gated=yes bias=no\n"),

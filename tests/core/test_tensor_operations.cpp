@@ -15,6 +15,9 @@ std::vector<Sizes> sizes_of(const Operation &operation) {
         if (!reduced) {
             all.push_back({{70}, 515, 96});
         }
+        for (Sizes &sizes : all) {
+            sizes.d = (sizes.d + operation.d_step - 1) / operation.d_step * operation.d_step;
+        }
         return all;
     }
     for (const std::int64_t tokens : {1, 19, reduced ? 70 : 530}) {
@@ -103,6 +106,29 @@ TEST_P(TensorOperation, RefusesTensorsThatAreNull) {
         call.arguments[i] = nullptr;
         EXPECT_EQ(call.run(nullptr), HALYARD_INVALID_ARGUMENT) << operand.name;
         EXPECT_NE(std::string(halyard_last_error()).find(operand.name), std::string::npos) << halyard_last_error();
+    }
+}
+
+TEST(Q4KBlocks, AreNearTheirWeights) {
+    constexpr std::int64_t in = 512;
+    const auto row = [](std::int64_t output) {
+        Row weights;
+        for (std::int64_t k = 0; k < in; k++) {
+            weights.push_back(output == 2 ? 0 : 0.02 * bell(9, output, k) + (output == 1 ? 0.1 : 0));
+        }
+        return weights;
+    };
+    const operations::Q4KMatrix blocks(3, in, row);
+    EXPECT_EQ(blocks.bytes_of_row(), 288);
+    for (const std::int64_t output : {0, 1, 2}) {
+        const Row weights = row(output), values = blocks.row(output);
+        ASSERT_EQ(values.size(), weights.size());
+        double error = 0, magnitude = 0;
+        for (std::size_t k = 0; k < weights.size(); k++) {
+            error += (values[k] - weights[k]) * (values[k] - weights[k]);
+            magnitude += weights[k] * weights[k];
+        }
+        EXPECT_LE(error, 0.01 * magnitude) << output;
     }
 }
 
