@@ -110,7 +110,7 @@ class Graph(row_functions.Library):
     def __init__(self, request, arrays, weights, buffer_type=None):
         self.context = init(InitParams(1 << 20, None, True))  # holds descriptions alone
         self.request, self.values, self.buffer = request, {}, None
-        self.buffer_type, self.packed = buffer_type, []
+        self.buffer_type, self.matrices = buffer_type, []
         inputs = [self.tensor(array) for array in arrays]
         self.outputs = self.row(request)(inputs, weights)
         self.graph = new_graph(self.context)
@@ -127,7 +127,7 @@ class Graph(row_functions.Library):
     def __del__(self):
         if self.buffer:
             free_buffer(self.buffer)
-        for context, buffer in self.packed:
+        for context, buffer in self.matrices:
             free_buffer(buffer)
             free(context)
         free(self.context)
@@ -143,7 +143,7 @@ class Graph(row_functions.Library):
             quantize(kind, values.ctypes.data, made.ctypes.data, 0, rows, width, None)
         context = init(InitParams(1 << 20, None, True))
         tensor = new_tensor(context, kind, width, rows)
-        self.packed.append((context, allocate_in(context, self.buffer_type)))
+        self.matrices.append((context, allocate_in(context, self.buffer_type)))
         if not supports(DEVICE, multiply(context, tensor, x)):
             raise NotImplementedError("has no such matrix in this buffer")
         set_data(tensor, made.ctypes.data, 0, made.nbytes)
