@@ -100,6 +100,12 @@ halyard_kernel( softmax                   internal    row          softmax      
 halyard_kernel( softmax_exponentials      internal    row          softmax      normalize=false )
 halyard_kernel( softmax_normalize         internal    row          softmax_normalize )
 
+# Gradients of the norms
+halyard_kernel( rms_norm_backward           internal    row          rms_norm_backward    has_weight=false )
+halyard_kernel( rms_norm_backward_weight    internal    row          rms_norm_backward    has_weight=true )
+halyard_kernel( layer_norm_backward         internal    row          layer_norm_backward  has_weight=false )
+halyard_kernel( layer_norm_backward_weight  internal    row          layer_norm_backward  has_weight=true )
+
 # Add and norm in one
 halyard_kernel( add_rms_norm                device    device_row   add_rms_norm    has_weight=false )
 halyard_kernel( add_rms_norm_weight         device    device_row   add_rms_norm    has_weight=true )

@@ -37,6 +37,11 @@ halyard_operation( rms_norm    GROUP norms  NEEDS add
 halyard_operation( layer_norm  GROUP norms  NEEDS add
                    KERNELS "layer_norm(_weight)?(_bias)?" layer_norm_scale  FUNCTIONS "(add_)?layer_norm(_scale)?"
                    SOURCES api/layer_norm.cpp cpu/ops/norm.cpp )
+foreach(name IN ITEMS rms_norm layer_norm)
+    halyard_operation( ${name}_backward  GROUP backward  NEEDS f32  KERNELS "${name}_backward(_weight)?" column_sum
+                       FUNCTIONS "(partial_)?${name}_backward"
+                       SOURCES api/${name}_backward.cpp cpu/ops/norm_backward.cpp cpu/ops/column_sum.cpp )
+endforeach()
 halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCES api/softmax.cpp cpu/ops/norm.cpp )
 
 halyard_operation( linear  NEEDS cast f32

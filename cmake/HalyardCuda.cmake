@@ -68,7 +68,7 @@ set(HALYARD_NO_DEVICE_KERNELS softmax_exponentials softmax_normalize)
 
 function(halyard_device_kernel name family generator)
     set(threads ${HALYARD_DEVICE_THREADS_${family}})
-    if(NOT threads OR name IN_LIST HALYARD_NO_DEVICE_KERNELS OR name MATCHES "_backward$")
+    if(NOT threads OR name IN_LIST HALYARD_NO_DEVICE_KERNELS OR name MATCHES "_backward(_weight)?$")
         foreach(dtype IN LISTS HALYARD_DTYPES)
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_device_variants "HALYARD_DEVICE_ABSENT(${name}, ${dtype})")
         endforeach()

@@ -34,7 +34,7 @@ public:
 
     void generate() {
         const Element sum = sum_of(x, residual);
-        const Expr scale = rms_scale(row, rounded(sum), moment_width, eps, eps_outside_root);
+        const Expr scale = rms_statistics(row, rounded(sum), moment_width, eps, eps_outside_root).scale;
         const Func stored = row.write_first(sum);
         row.write_second(rms_norm(elements_of(stored), scale, weight, weight_offset));
     }

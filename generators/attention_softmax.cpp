@@ -46,7 +46,7 @@ public:
         // The scale is positive, so that it may be applied to the maximum instead of to each score.
         const Expr nothing = Float(32).min(), lowest = std::numeric_limits<float>::lowest();
         const Element score = [&](const ElementAccess &at, const Expr &i) { return seen(i, at(s, i), nothing); };
-        row_max = reduce_row("row_max", width, lanes, row, largest_element(nothing), score, form);
+        row_max = reduce_row("row_max", width, lanes, row, largest_element(nothing), {score}, form);
         const auto scaled = [&](const Expr &largest, const Expr &by) {
             return larger(strict_float(largest * by), lowest);
         };
@@ -64,7 +64,7 @@ public:
         maximum(row) = limits(0, row);
         const Expr exponential = math.exp(strict_float(math.fma(s(position, row), limits(2, row), -limits(1, row))));
         weights(position, row) = seen(position, strict_float(exponential), 0.0f);
-        total = reduce_row("total", width, lanes, row, sum_of_elements(), elements_of(weights), form);
+        total = reduce_row("total", width, lanes, row, sum_of_elements(), {elements_of(weights)}, form);
         sum(row) = total.result(row);
     }
 

@@ -20,7 +20,7 @@ public:
     }
 
     void generate() {
-        const Expr scale = rms_scale(row, elements_of(x), row.width_of(x), eps, eps_outside_root);
+        const Expr scale = rms_statistics(row, elements_of(x), row.width_of(x), eps, eps_outside_root).scale;
         row.write_statistics({scale});
     }
 

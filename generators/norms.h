@@ -10,9 +10,14 @@
 
 namespace halyard {
 
-/** RMSNorm's scale(t) = 1/sqrt(mean square + eps), or 1/(sqrt(mean square) + eps). */
-inline Halide::Expr rms_scale(RowKernel &row, const Element &feature, const Halide::Expr &width,
-                              const Halide::Expr &eps, const Halide::Expr &eps_outside_root) {
+/** Of RMSNorm. */
+struct RmsStatistics {
+    Halide::Expr mean_square;
+    Halide::Expr scale;  // 1/sqrt(mean square + eps), or 1/(sqrt(mean square) + eps)
+};
+
+inline RmsStatistics rms_statistics(RowKernel &row, const Element &feature, const Halide::Expr &width,
+                                    const Halide::Expr &eps, const Halide::Expr &eps_outside_root) {
     using namespace Halide;
     const Expr sum =
         row.reduce("sum_of_squares", width, 64, sums_of(1, [](const Expr &x) { return Values{x * x}; }), feature);
@@ -20,7 +25,7 @@ inline Halide::Expr rms_scale(RowKernel &row, const Element &feature, const Hali
     const Expr mean_square = sum * per_feature;
     const Expr root = select(eps_outside_root, sqrt(mean_square) + eps, sqrt(mean_square + eps));
     // A row of zeros with eps = 0 has no direction: it stays zero. NaN passes through the comparison.
-    return row.scalar("scale", select(root == 0.0f, 0.0f, 1.0f / root));
+    return {mean_square, row.scalar("scale", select(root == 0.0f, 0.0f, 1.0f / root))};
 }
 
 /** y = x scale (weight + offset) */
@@ -67,17 +72,26 @@ inline LayerStatistics layer_statistics(RowKernel &row, const Element &feature, 
             row.scalar("scale", select(!is_finite(mean_e), nan, deviation == 0.0f, 0.0f, 1.0f / deviation))};
 }
 
+/** (x - mean) scale */
+inline Element layer_normalized(RowKernel &row, const Element &x, const LayerStatistics &of) {
+    const Math math = Math::of_strict(row.tensors.target());
+    const Halide::Expr shift = row.hoisted_scalar("shift", math.minus(of.mean_e) * of.scale);
+    return [x, math, of, shift](const ElementAccess &at, const Halide::Expr &i) {
+        return math.fma(x(at, i) - of.pivot, of.scale, shift);
+    };
+}
+
 /** y = (x - mean) scale weight + bias */
 inline Element layer_norm(RowKernel &row, const Element &x, const LayerStatistics &of, const OptionalVector &weight,
                           const OptionalVector &bias) {
     const Math math = Math::of_strict(row.tensors.target());
-    const Halide::Expr shift = row.hoisted_scalar("shift", math.minus(of.mean_e) * of.scale);
-    return [x, math, of, shift, &weight, &bias](const ElementAccess &at, const Halide::Expr &i) {
-        const Halide::Expr normalized = math.fma(x(at, i) - of.pivot, of.scale, shift);
+    const Element normalized = layer_normalized(row, x, of);
+    return [math, normalized, &weight, &bias](const ElementAccess &at, const Halide::Expr &i) {
+        const Halide::Expr n = normalized(at, i);
         if (weight && bias) {
-            return math.fma(normalized, at(weight, i), at(bias, i));
+            return math.fma(n, at(weight, i), at(bias, i));
         }
-        return weight ? normalized * at(weight, i) : bias ? normalized + at(bias, i) : normalized;
+        return weight ? n * at(weight, i) : bias ? n + at(bias, i) : n;
     };
 }
 

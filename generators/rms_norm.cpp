@@ -21,7 +21,7 @@ public:
 
     void generate() {
         x.dim(0).set_extent(y.dim(0).extent());
-        const Expr scale = rms_scale(row, elements_of(x), moment_width, eps, eps_outside_root);
+        const Expr scale = rms_statistics(row, elements_of(x), moment_width, eps, eps_outside_root).scale;
         row.write(y, rms_norm(elements_of(x), scale, weight, weight_offset));
     }
 

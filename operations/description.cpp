@@ -52,6 +52,12 @@ std::vector<std::size_t> Operation::with_role(Role role) const {
     return found;
 }
 
+bool Operation::sums_rows() const {
+    const std::vector<std::size_t> outputs = with_role(Role::output);
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](std::size_t output) { return !operands[output].is_by_row(); });
+}
+
 bool Operation::one_type() const {
     for (const Operand &operand : operands) {
         if (operand.type.has_value()) {

@@ -56,6 +56,8 @@ struct Operand {
     // Of an element as a call reads it, where that is not its type's: a quantized matrix's.
     std::function<double(const Sizes &)> element_bytes = {};
 
+    /** Whether it has a row for each token, or is shared by all or summed over them. */
+    bool is_by_row() const { return axes.front().extent == Extent::rows; }
     /** How many of its extent the last axis has. */
     int times() const { return axes.back().times; }
     /** Whether it is a matrix of weights, of which a benchmark counts the bytes. */
@@ -112,6 +114,8 @@ struct Operation {
     std::string gradient_of;  // label of the operation whose gradient or derivative it is
 
     std::vector<std::size_t> with_role(Role role) const;
+    /** Whether an output is a sum over rows. */
+    bool sums_rows() const;
     /** Type of an operand in a call that stores `type`. */
     Dtype type_of(std::size_t operand, Dtype type) const { return operands[operand].type.value_or(type); }
     /** Whether every tensor of the call has the same type. */

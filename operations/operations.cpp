@@ -9,6 +9,8 @@
 #include <limits>
 
 #include "built.h"
+#include "norm_gradients.h"
+#include "norm_scalars.h"
 
 namespace halyard::operations {
 namespace {
@@ -561,9 +563,6 @@ void add_gated_gradients(std::vector<Operation> &all) {
     }
 }
 
-const std::vector<double> refused_eps = {-1e-6, infinity, not_a_number};
-const std::vector<double> refused_flags = {4.0, 7.0, 2147483648.0};
-
 /** The rounded sum that an add+norm returns and normalizes. */
 Row residual_sum(const Row &x, const Row &residual, Dtype type) {
     Row sum;
@@ -616,7 +615,7 @@ void add_layer_norms(std::vector<Operation> &all, bool adds) {
             operation.group = "norms";
             operation.use = has_weight && has_bias ? Use::usual : adds ? Use::option : Use::variant;
             operation.operands = norm_operands(adds, has_weight, has_bias);
-            operation.scalars = {{"eps", layer_norm_eps, refused_eps}};
+            operation.scalars = {eps_scalar(layer_norm_eps)};
             operation.in_place = norm_aliases(adds, operation.operands.size());
             operation.needs_features = true;
             const std::size_t weight_at = adds ? 2 : 1, bias_at = weight_at + (has_weight ? 1 : 0);
@@ -663,9 +662,9 @@ void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_w
     operation.group = "norms";
     operation.use = use;
     operation.operands = norm_operands(adds, has_weight, false);
-    operation.scalars = {{"eps", rms_norm_eps, refused_eps}, {"flags", static_cast<double>(flags), refused_flags}};
+    operation.scalars = {eps_scalar(rms_norm_eps), flags_scalar(flags)};
     if (kind == RmsKind::partial) {
-        operation.scalars.push_back({"p", p, {0.0, -0.5, 1.25, infinity, not_a_number}});
+        operation.scalars.push_back(p_scalar(p));
     }
     operation.in_place = norm_aliases(adds, operation.operands.size());
     operation.needs_features = true;
@@ -792,6 +791,8 @@ bool has_types(const Operation &operation) {
 std::vector<Operation> make_operations() {
     std::vector<Operation> all;
     add_norms(all);
+    const std::vector<Operation> gradients = norm_gradients();
+    all.insert(all.end(), gradients.begin(), gradients.end());
     add_softmax(all);
     add_unary(all);
     add_gated(all);

@@ -22,6 +22,7 @@ struct Row {
     Halide::Var d, t;
     std::vector<RowReduction> reductions;  // in the order in which they are computed
     std::vector<Halide::Func> scalars;     // f(t): computed once per row
+    bool one_by_one = false;               // a row is done before the next begins
     Halide::Func pairs{};  // pairs(d, t): where it is defined, what y is made of if its width is a multiple of 64
     Halide::Func
         first{};  // first(d, t), on GPUs: where it is defined, computed for each vector of y before that is written

@@ -3,6 +3,7 @@
 #ifndef HALYARD_SCHEDULES_ROW_KERNEL_H
 #define HALYARD_SCHEDULES_ROW_KERNEL_H
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "schedules/kernel_tensors.h"
 #include "schedules/machine.h"
 #include "schedules/row.h"
+#include "schedules/values_first.h"
 
 namespace halyard {
 
@@ -21,6 +23,7 @@ enum class RowWork {
     light,       // a few operations an element: how these are read and written matters
     heavy,       // exponentials
     statistics,  // it is read, and a few numbers are the result
+    gradient,    // rows of 16 bits may be written beside sums in f32, which do not go by pairs
 };
 
 class RowKernel {
@@ -50,11 +53,24 @@ public:
 
     /** `count` numbers per row. On a GPU each is an output of its own: nothing brings them together there. */
     void add_statistics(Halide::Internal::GeneratorBase &generator, int count) {
-        add_outputs(generator, Halide::Float(32), tensors.on_gpu() ? count : 1);
+        add_outputs(generator, std::vector<Halide::Type>(tensors.on_gpu() ? count : 1, Halide::Float(32)));
     }
 
     /** Two outputs of rows, on a GPU. */
-    void add_two_outputs(Halide::Internal::GeneratorBase &generator) { add_outputs(generator, tensors.type(), 2); }
+    void add_two_outputs(Halide::Internal::GeneratorBase &generator) {
+        add_outputs(generator, {tensors.type(), tensors.type()});
+    }
+
+    /** Rows, and `sums` of all rows that continue what is there: each an input and an output of f32 in the same place, whose rows are
+     *  one (0 elements from each to the next). */
+    void add_gradient(Halide::Internal::GeneratorBase &generator, int sums) {
+        std::vector<Halide::Type> types = {tensors.type()};
+        for (int k = 0; k < sums; k++) {
+            sums_.push_back(generator.add_input<Halide::Buffer<>>("sums" + std::to_string(k), Halide::Float(32), 2));
+            types.push_back(Halide::Float(32));
+        }
+        add_outputs(generator, types);
+    }
 
     // ---- for generate() ----
 
@@ -66,7 +82,12 @@ public:
     /** The reduction of features 0 to width - 1 over so many virtual lanes (row_reduction.h). */
     Halide::FuncRef reduce(const std::string &name, const Expr &width, int lanes, const Accumulation &accumulation,
                            const Element &feature) {
-        return reduced(reduce_row(name, width, lanes, t, accumulation, feature, form()));
+        return reduced(reduce_row(name, width, lanes, t, accumulation, {feature}, form()));
+    }
+
+    /** The sums of several elements side by side. */
+    Halide::FuncRef sums(const std::string &name, const Expr &width, int lanes, const std::vector<Element> &elements) {
+        return reduced(reduce_row(name, width, lanes, t, sums_of_elements(elements.size()), elements, form()));
     }
 
     /** The mean of the first `count` features; of all where threads share a row, for whom that costs little. */
@@ -74,7 +95,7 @@ public:
         RowForm own = form();
         own.pairs.reset();
         const Expr features = own.threads ? width : min(width, count);
-        const Expr sum = reduced(reduce_row(name + "_sum", features, count, t, sum_of_elements(), feature, own));
+        const Expr sum = reduced(reduce_row(name + "_sum", features, count, t, sum_of_elements(), {feature}, own));
         return scalar(name, sum / Halide::cast<float>(features));
     }
 
@@ -133,11 +154,26 @@ public:
         *outputs_ = stages_.y;
     }
 
+    /** Element d of row t of the gradient, which may take the place of any input, and what becomes of each sum with row t. */
+    void write_gradient(const Element &gradient,
+                        const std::vector<std::function<Expr(const Expr &sum, const Expr &i)>> &added) {
+        std::vector<Expr> values = {access().store(strict(gradient), d)};
+        for (size_t k = 0; k < sums_.size(); k++) {
+            values.push_back(Halide::strict_float(added[k](Func(*sums_[k])(d, t), d)));
+        }
+        stages_.y(d, t) = Halide::Tuple(values);
+        stages_.one_by_one = true;
+        *outputs_ = stages_.y;
+    }
+
     // ---- for schedule() ----
 
     void schedule(Halide::Internal::GeneratorBase &generator) {
         tensors.begin_schedule(generator);
         const bool statistics = work_ == RowWork::statistics;
+        if (work_ == RowWork::gradient) {
+            generator.get_pipeline().add_custom_lowering_pass(new schedules::ValuesFirst);
+        }
         if (tensors.on_gpu()) {
             std::vector<Halide::OutputImageParam> outputs = stages_.y.output_buffers();
             if (outputs_ && tensors.by_vectors() && !statistics) {
@@ -158,8 +194,10 @@ private:
         if (tensors.on_gpu()) {
             const DType read = read_.value_or(tensors.dtype);
             form.threads = RowThreads{*warps_, read == DType::f32 ? 1 : 2, tensors.by_vectors()};
-        } else if (work_ == RowWork::light) {
-            form.pairs = tensors.pair_access({t});
+        } else if (work_ == RowWork::light || work_ == RowWork::gradient) {
+            if (work_ == RowWork::light) {
+                form.pairs = tensors.pair_access({t});
+            }
             if (tensors.target().arch == Halide::Target::X86) {
                 form.rotated_lanes = schedules::f32_lanes(tensors.target());
             }
@@ -185,15 +223,16 @@ private:
         return stages_.reductions.back().result(t);
     }
 
-    void add_outputs(Halide::Internal::GeneratorBase &generator, const Halide::Type &type, int count) {
+    void add_outputs(Halide::Internal::GeneratorBase &generator, const std::vector<Halide::Type> &types) {
         stages_.y = Func("y");
-        outputs_ = generator.add_output<Func>("y", std::vector<Halide::Type>(count, type), 2);
+        outputs_ = generator.add_output<Func>("y", types, 2);
     }
 
     const RowWork work_;
     const std::optional<DType> read_;
     Halide::GeneratorInput<int> *warps_ = nullptr, *rows_ = nullptr;
     Halide::GeneratorOutput<Func> *outputs_ = nullptr;
+    std::vector<Halide::GeneratorInput<Halide::Buffer<>> *> sums_;
     schedules::Row stages_{{}, d, t, {}, {}};
 };
 

@@ -45,14 +45,22 @@ struct RowForm {
     std::optional<RowThreads> threads = {};  // of a GPU
 };
 
-/** Reduces features 0 to width - 1 of row t. */
+/** Reduces features 0 to width - 1 of row t: of one element, or of several side by side. */
 inline RowReduction reduce_row(const std::string &name, const Halide::Expr &width, int lane_count, const Halide::Var &t,
-                               const Accumulation &accumulation, const Element &feature, const RowForm &form) {
+                               const Accumulation &accumulation, const std::vector<Element> &elements,
+                               const RowForm &form) {
     using namespace Halide;
 
     RowReduction r;
     r.width = width;
     r.vector = form.rotated_lanes;
+    const auto feature = [&](const ElementAccess &at, const Expr &i) {
+        Values values;
+        for (const Element &element : elements) {
+            values.push_back(element(at, i));
+        }
+        return values;
+    };
     const auto feature_at = [&](const Expr &i) { return feature(form.access, i); };
     if (form.threads) {
         r.threads = reduce_row(name, width, *form.threads, t, accumulation, feature_at);
@@ -82,14 +90,14 @@ inline RowReduction reduce_row(const std::string &name, const Halide::Expr &widt
         r.tail = Func(name + "_tail");
         r.tail_features = RDom(0, remaining, name + "_tail_feature");
         r.tail(lane, t) = 0.0f;
-        r.tail(r.tail_features, t) = feature_at(whole * lane_count + r.tail_features);
+        r.tail(r.tail_features, t) = feature_at(whole * lane_count + r.tail_features)[0];
         Values next, last;
         // r.rest is 0 where it is at all.
         for (int part = 0; part < 2; part++) {
             const Values before(so_far.begin() + part * count, so_far.begin() + (part + 1) * count);
             const Values after =
                 accumulation.accumulate(before, feature(*form.pairs, 2 * (r.blocks * r.lane_count + lane) + part));
-            const Values with_tail = accumulation.accumulate(before, r.tail(2 * lane + part + r.rest, t));
+            const Values with_tail = accumulation.accumulate(before, {r.tail(2 * lane + part + r.rest, t)});
             for (size_t k = 0; k < count; k++) {
                 next.push_back(after[k]);
                 last.push_back(select(2 * lane + part < remaining, with_tail[k], before[k]));

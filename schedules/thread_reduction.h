@@ -32,9 +32,9 @@ inline Values values_at(const Halide::Func &f, const std::vector<Halide::Expr> &
 /** What a reduction accumulates. */
 struct Accumulation {
     Values initial;  // neutral
-    /** (values so far, an element) -> new values. A sum is `sum + term` or `sum + a * b` with strict_float terms: exactly
+    /** (values so far, an element, or what there is of several) -> new values. A sum is `sum + term` or `sum + a * b` with strict_float terms: exactly
      *  these two shapes become an add and a fused multiply-add on every target. */
-    std::function<Values(const Values &, const Halide::Expr &)> accumulate;
+    std::function<Values(const Values &, const Values &)> accumulate;
     /** Of two partial results; commutative. */
     std::function<Halide::Expr(const Halide::Expr &, const Halide::Expr &)> combine;
 
@@ -49,8 +49,8 @@ struct Accumulation {
 
 /** Sums of so many terms of each element. */
 inline Accumulation sums_of(size_t count, const std::function<Values(const Halide::Expr &)> &terms) {
-    const auto accumulate = [=](const Values &sums, const Halide::Expr &x) {
-        Values next = terms(x);
+    const auto accumulate = [=](const Values &sums, const Values &x) {
+        Values next = terms(x[0]);
         for (size_t k = 0; k < count; k++) {
             next[k] = sums[k] + next[k];
         }
@@ -60,8 +60,21 @@ inline Accumulation sums_of(size_t count, const std::function<Values(const Halid
             [](const Halide::Expr &a, const Halide::Expr &b) { return Halide::strict_float(a + b); }};
 }
 
+/** Of so many elements side by side the sum of each. */
+inline Accumulation sums_of_elements(size_t count) {
+    Accumulation sums = sums_of(count, {});
+    sums.accumulate = [=](const Values &so_far, const Values &x) {
+        Values next;
+        for (size_t k = 0; k < count; k++) {
+            next.push_back(so_far[k] + x[k]);
+        }
+        return next;
+    };
+    return sums;
+}
+
 inline Accumulation sum_of_elements() {
-    return sums_of(1, [](const Halide::Expr &x) { return Values{x}; });
+    return sums_of_elements(1);
 }
 
 inline Halide::Expr larger(const Halide::Expr &a, const Halide::Expr &b) {
@@ -70,7 +83,7 @@ inline Halide::Expr larger(const Halide::Expr &a, const Halide::Expr &b) {
 
 /** The largest element, no less than `least`. */
 inline Accumulation largest_element(const Halide::Expr &least) {
-    return {{least}, [](const Values &so_far, const Halide::Expr &x) { return Values{larger(so_far[0], x)}; }, larger};
+    return {{least}, [](const Values &so_far, const Values &x) { return Values{larger(so_far[0], x[0])}; }, larger};
 }
 
 constexpr int threads_per_warp = 32;
@@ -95,7 +108,7 @@ struct ThreadReduction {
 /** See row_reduction.h. */
 inline ThreadReduction reduce_row(const std::string &name, const Halide::Expr &width, const RowThreads &threads,
                                   const Halide::Var &t, const Accumulation &accumulation,
-                                  const std::function<Halide::Expr(const Halide::Expr &)> &element) {
+                                  const std::function<Values(const Halide::Expr &)> &element) {
     using namespace Halide;
 
     ThreadReduction r;

@@ -27,7 +27,7 @@ Stream CaseId::stream() const {
     const bool of_one_width = kernel->input_width == 1;
     return has_roofline()                        ? stream_read
            : kernel->outputs == 2                ? stream_read2_write2
-           : kernel->inputs == 2 && of_one_width ? stream_read2_write1
+           : kernel->inputs >= 2 && of_one_width ? stream_read2_write1
            : from == to                          ? stream_copy
            : from > to                           ? stream_halve
                                                  : stream_double;
@@ -100,6 +100,9 @@ BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, haly
     }
     make_sets(inputs, id.d * kernel.output_width);
     for (OperandSet &set : sets) {
+        for (std::size_t i = static_cast<std::size_t>(kernel.outputs); i < set.outputs.size(); i++) {
+            set.outputs[i].view = vector_view(set.outputs[i]);
+        }
         for (const Matrix *matrix : matrices(set)) {
             set.arguments.push_back(const_cast<DLTensor *>(&matrix->view));
         }
@@ -117,6 +120,9 @@ void BenchmarkCase::make_sets(const std::vector<Input> &inputs, std::int64_t out
         }
         for (int i = 0; i < id.kernel->outputs; i++) {
             operands.outputs.emplace_back(id.output_dtype(), id.rows, output_width);
+        }
+        for (int i = 0; i < id.kernel->row_sums; i++) {
+            operands.outputs.emplace_back(Dtype::f32, 1, output_width);
         }
     }
 }
@@ -169,10 +175,18 @@ Accuracy BenchmarkCase::accuracy() const {
     }
     const std::vector<operations::Matrix> expected =
         operation.reference(values, operations::Sizes::of_rows({id.rows, id.d}), id.kernel->scalars.data(), id.dtype);
-    for (std::size_t k = 0; k < expected.size(); k++) {
+    const auto judge = [&](std::size_t output, std::int64_t row, const operations::ExpectedRow &of_row) {
+        worst.add(set.outputs[output].row(row), operations::values_of(of_row), set.outputs[output].dtype());
+    };
+    const auto by_row = static_cast<std::size_t>(id.kernel->outputs);
+    for (std::size_t k = 0; k < by_row; k++) {
         for (std::size_t n = 0; n < sampled.size(); n++) {
-            worst.add(set.outputs[k].row(sampled[n]), operations::values_of(expected[k][n]), set.outputs[k].dtype());
+            judge(k, sampled[n], expected[k][n]);
         }
+    }
+    // Sums over rows are judged where all rows are.
+    for (std::size_t k = by_row; k < expected.size() && sampled.size() == static_cast<std::size_t>(id.rows); k++) {
+        judge(k, 0, expected[k][0]);
     }
     return worst;
 }

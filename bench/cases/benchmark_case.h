@@ -52,6 +52,7 @@ struct Kernel {
     std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any
     // The tensors that it has.
     int inputs = 1, outputs = 1;
+    int row_sums = 0;                       // outputs that are sums over rows, f32 [d]
     int input_width = 1, output_width = 1;  // of the widest, in multiples of d
     bool has_weight = false, has_bias = false;
     std::optional<Dtype> cast_to;                     // the output's type where it is another

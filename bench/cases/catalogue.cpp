@@ -32,14 +32,18 @@ Kernel tensor_kernel(const operations::Operation &operation) {
     kernel.inputs = kernel.outputs = 0;
     for (const operations::Operand &operand : operation.operands) {
         kernel.inputs += operand.role == operations::Role::input ? 1 : 0;
-        kernel.outputs += operand.role == operations::Role::output ? 1 : 0;
+        const bool is_output = operand.role == operations::Role::output;
+        kernel.outputs += is_output && operand.is_by_row() ? 1 : 0;
+        kernel.row_sums += is_output && !operand.is_by_row() ? 1 : 0;
         kernel.input_width =
             std::max(kernel.input_width, operand.role == operations::Role::input ? operand.times() : 1);
         kernel.output_width =
             std::max(kernel.output_width, operand.role == operations::Role::output ? operand.times() : 1);
         kernel.has_weight |= operand.name == std::string_view("weight");
         kernel.has_bias |= operand.name == std::string_view("bias");
-        kernel.cast_to = operand.type;
+        if (operand.is_by_row()) {
+            kernel.cast_to = operand.type;
+        }
     }
     if (kernel.input_width == 2) {
         kernel.layout = static_cast<halyard_glu_layout>(static_cast<int>(kernel.scalars[0]));

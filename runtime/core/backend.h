@@ -21,6 +21,7 @@ struct Backend {
     // stream. The call's y is not empty. ----
     Operation<ElementwiseCall> *elementwise;
     Operation<NormCall> *norm;
+    Operation<NormBackwardCall> *norm_backward;
     Operation<SoftmaxCall> *softmax;
     Operation<NormStatisticsCall> *norm_statistics;
     Operation<LinearCall> *linear;

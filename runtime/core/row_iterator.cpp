@@ -99,18 +99,19 @@ int64_t Rows::locate(int64_t row, int64_t end, int64_t column, int64_t max_rows,
     return rows;
 }
 
+int row_threads(const halyard_context &context, int64_t bytes) {
+    if (bytes < parameters.second_thread_bytes) {
+        return 1;
+    }
+    return static_cast<int>(
+        std::max<int64_t>(1, std::min<int64_t>(bytes / parameters.task_bytes, thread_bound(context))));
+}
+
 Split::Split(const halyard_context &context, const Rows &rows)
     : context_(&context), rows_(rows.count()), columns_(rows.width()) {
-    const int64_t bytes = rows_ * rows.bytes_per_row();
-    if (bytes < parameters.second_thread_bytes) {
-        by_columns_ = false;
-        parts_ = 1;
-        return;
-    }
-    const int threads =
-        static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(bytes / parameters.task_bytes, thread_bound(context))));
+    const int threads = row_threads(context, rows_ * rows.bytes_per_row());
     by_columns_ = rows.elementwise() && rows_ < threads;
-    parts_ = by_columns_ ? threads : static_cast<int>(std::min<int64_t>(threads, rows_));
+    parts_ = by_columns_ ? threads : static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(threads, rows_)));
 }
 
 int64_t Split::boundary(int part) const {

@@ -82,6 +82,9 @@ private:
     int64_t width_ = 0;
 };
 
+/** Threads that rows of so many bytes are worth. */
+int row_threads(const halyard_context &context, int64_t bytes);
+
 /** Calls task(part) for parts that cover the work, on the context's threads if it is large enough. Elementwise work of
  *  few rows is split by columns. */
 class Split {

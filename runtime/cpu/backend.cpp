@@ -85,6 +85,7 @@ void give_back_scratch(const halyard_context &context, const ScratchMemory &memo
 const Backend cpu_backend = {
     .elementwise = cpu::elementwise,
     .norm = cpu::has_norms ? cpu::norm : nullptr,
+    .norm_backward = HALYARD_HAS_RMS_NORM_BACKWARD || HALYARD_HAS_LAYER_NORM_BACKWARD ? cpu::norm_backward : nullptr,
     .softmax = cpu::has_norms ? cpu::softmax : nullptr,
     .norm_statistics = cpu::has_norms ? cpu::norm_statistics : nullptr,
     .linear = HALYARD_HAS_LINEAR ? cpu::linear : nullptr,

@@ -11,6 +11,7 @@ namespace cpu {
 
 Backend::Operation<ElementwiseCall> elementwise;
 Backend::Operation<NormCall> norm;
+Backend::Operation<NormBackwardCall> norm_backward;
 Backend::Operation<SoftmaxCall> softmax;
 Backend::Operation<NormStatisticsCall> norm_statistics;
 Backend::Operation<LinearCall> linear;

@@ -5,8 +5,8 @@
 namespace halyard {
 
 /** Rows that are added one after the other before their sum is added to that of the rows before them. Part of the numerics, not
- *  of the tuning: a sum over n rows errs by at most 64 + n / 64 roundings instead of n. */
-constexpr int column_sum_rows = 64;
+ *  of the tuning: a sum over n rows errs by at most 32 + n / 32 roundings instead of n. */
+constexpr int column_sum_rows = 32;
 
 /** Columns of a kernel call at most, whose sums are on its stack. */
 constexpr int column_sum_columns = 1024;

@@ -95,7 +95,7 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
 
     // Model widths are multiples of the lane count. Their branch has no masks to compute and keeps the accumulators out
     // of memory, which masked updates do not: a 64-wide row takes half the time.
-    const Expr width = y.output_buffer().dim(0).extent();
+    const Expr width = y.output_buffers()[0].dim(0).extent();
     Expr whole = width % 64 == 0;
     for (const RowReduction &r : stages.reductions) {
         whole = whole && r.width % (r.lane_count * r.features_per_lane) == 0;
@@ -114,9 +114,9 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
             .vectorize(pair);
     };
     // Several rows at a time hide the latency of the sums, and a weight that is loaded and widened serves all of them.
-    if (params.rows > 1) {
+    if (params.rows > 1 && !stages.one_by_one) {
         const Var row("row");
-        Stage rows = y.specialize(whole && y.output_buffer().dim(1).extent() % params.rows == 0);
+        Stage rows = y.specialize(whole && y.output_buffers()[0].dim(1).extent() % params.rows == 0);
         last_pass(rows);
         rows.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }

@@ -273,6 +273,37 @@ TEST(CppFunctions, NormsPassTheirArgumentsOn) {
     EXPECT_EQ(y, c.y);
 }
 
+TEST(CppFunctions, GradientsOfNormsPassTheirArgumentsOn) {
+    CViews c;
+    const Values x = values(1), dy = values(2), residual = values(3), weight = values(4, width);
+    const DLTensor xs = c.of(x), dys = c.of(dy), residuals = c.of(residual), weights = c.of(weight);
+    Values sum(width), c_sum(width), bias(width), c_bias(width);
+    DLTensor dxs = c.of(c.y), sums = c.of(c_sum), biases = c.of(c_bias);
+    const halyard::ConstTensor xv(x, {rows, width}), dyv(dy, {rows, width}), residual_v(residual, {rows, width});
+    Values dx(rows * width);
+    const halyard::Tensor dxv(dx, {rows, width}), sum_v(sum, {width}), bias_v(bias, {width});
+    for (const bool accumulate : {false, true}) {
+        halyard::layer_norm_backward(xv, weight, 0.5f, dyv, residual_v, accumulate, dxv, sum_v, bias_v);
+        ASSERT_EQ(halyard_layer_norm_backward(nullptr, &xs, &weights, 0.5f, &dys, &residuals, accumulate, &dxs, &sums,
+                                              &biases),
+                  HALYARD_OK);
+        EXPECT_EQ(dx, c.y);
+        EXPECT_EQ(sum, c_sum);
+        EXPECT_EQ(bias, c_bias);
+        halyard::rms_norm_backward(xv, weight, 0.5f, HALYARD_RMS_UNIT_OFFSET, dyv, {}, accumulate, dxv, sum_v);
+        ASSERT_EQ(halyard_rms_norm_backward(nullptr, &xs, &weights, 0.5f, HALYARD_RMS_UNIT_OFFSET, &dys, nullptr,
+                                            accumulate, &dxs, &sums),
+                  HALYARD_OK);
+        EXPECT_EQ(dx, c.y);
+        EXPECT_EQ(sum, c_sum);
+        halyard::partial_rms_norm_backward(xv, weight, 0.5f, 0, 0.4f, dyv, residual_v, accumulate, dxv, {});
+        ASSERT_EQ(halyard_partial_rms_norm_backward(nullptr, &xs, &weights, 0.5f, 0, 0.4f, &dys, &residuals, accumulate,
+                                                    &dxs, nullptr),
+                  HALYARD_OK);
+        EXPECT_EQ(dx, c.y);
+    }
+}
+
 // The table of kernels says which functions there must be.
 
 using CppUnary = void (*)(const halyard::ConstTensor &, const halyard::Tensor &, const halyard_context *);

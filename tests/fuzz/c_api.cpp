@@ -238,6 +238,7 @@ private:
     void contexts();
     void questions();
     void norms();
+    void norm_gradients();
     void elementwise();
     void weights_create();
     void weights_of_codes();
@@ -490,6 +491,42 @@ void Session::norms() {
     case 4:
         call.returned("halyard_add_rms_norm",
                       halyard_add_rms_norm(context(), x, residual, weight, eps, flags(), sum, y));
+        break;
+    }
+}
+
+void Session::norm_gradients() {
+    Call call(in_, tensor_memory());
+    const DLDataType type = dtype();
+    const int width = in_.one_in(4) ? in_.in(0, 70) : 16;
+    const Shape shape = leading().with(width), vector = Shape().with(width);
+    const int kind = in_.in(0, 2);
+    const DLTensor *x = call.input(shape, type), *dy = call.input(shape, type);
+    const DLTensor *residual = in_.one_in(2) ? call.input(shape, type) : nullptr;
+    const DLTensor *weight = in_.one_in(2) ? call.input(vector, type) : nullptr;
+    constexpr DLDataType f32{kDLFloat, 32, 1};
+    DLTensor *dx = call.output(shape, type);
+    DLTensor *dweight = weight && in_.one_in(2) ? call.output(vector, f32) : nullptr;
+    DLTensor *dbias = kind == 0 && in_.one_in(2) ? call.output(vector, f32) : nullptr;
+    const float eps = number(1e-5f);
+    const int accumulate = in_.in(0, 1);
+    if (!call.may_be_made()) {
+        return;
+    }
+    switch (kind) {
+    case 0:
+        call.returned(
+            "halyard_layer_norm_backward",
+            halyard_layer_norm_backward(context(), x, weight, eps, dy, residual, accumulate, dx, dweight, dbias));
+        break;
+    case 1:
+        call.returned("halyard_rms_norm_backward", halyard_rms_norm_backward(context(), x, weight, eps, flags(), dy,
+                                                                             residual, accumulate, dx, dweight));
+        break;
+    case 2:
+        call.returned("halyard_partial_rms_norm_backward",
+                      halyard_partial_rms_norm_backward(context(), x, weight, eps, flags(), number(0.25f), dy, residual,
+                                                        accumulate, dx, dweight));
         break;
     }
 }
@@ -1270,29 +1307,12 @@ void Session::stack_other() {
 void Session::step(unsigned which, const Input &in) {
     using Step = void (Session::*)();
     constexpr Step steps[] = {
-        &Session::elementwise,
-        &Session::elementwise,
-        &Session::norms,
-        &Session::contexts,
-        &Session::questions,
-        &Session::weights_create,
-        &Session::weights_of_codes,
-        &Session::weights_other,
-        &Session::linear,
-        &Session::linear,
-        &Session::norm_scales,
-        &Session::ffn,
-        &Session::ropes,
-        &Session::caches,
-        &Session::caches,
-        &Session::cache_create,
-        &Session::attention,
-        &Session::attention,
-        &Session::block_create,
-        &Session::block_other,
-        &Session::block_other,
-        &Session::stack_create,
-        &Session::stack_other,
+        &Session::elementwise,   &Session::elementwise, &Session::norms,          &Session::norm_gradients,
+        &Session::contexts,      &Session::questions,   &Session::weights_create, &Session::weights_of_codes,
+        &Session::weights_other, &Session::linear,      &Session::linear,         &Session::norm_scales,
+        &Session::ffn,           &Session::ropes,       &Session::caches,         &Session::caches,
+        &Session::cache_create,  &Session::attention,   &Session::attention,      &Session::block_create,
+        &Session::block_other,   &Session::block_other, &Session::stack_create,   &Session::stack_other,
         &Session::stack_other,
     };
     in_ = in;

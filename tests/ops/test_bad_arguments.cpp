@@ -246,7 +246,7 @@ TEST_P(BadArguments, ATensorThatIsWrong) {
         for (const Mistake &mistake : mistakes) {
             expect_mistake_refused(i, mistake);
         }
-        if (operand.role != Role::parameter) {
+        if (operand.is_by_row()) {
             for (const Mistake &mistake : mistakes_with_rows) {
                 expect_mistake_refused(i, mistake);
             }
@@ -353,7 +353,7 @@ TEST_P(BadArguments, OverlappingMemory) {
             if (operation.one_type() && !may_alias(operation, output, other)) {
                 expect_refused(*moved(0), HALYARD_INVALID_ARGUMENT, name, "is " + other_name);
             }
-            if (operation.operands[other].role == Role::parameter) {
+            if (!operation.operands[other].is_by_row() || !operation.operands[output].is_by_row()) {
                 continue;
             }
             // A whole row of the other tensor further.

@@ -332,7 +332,7 @@ TEST_P(RowOperation, IsRightForSpecialRows) {
             ordinary.fill(11);
             ASSERT_EQ(ordinary.run(context.get()), HALYARD_OK) << halyard_last_error();
             for (const std::size_t output : operation.with_role(Role::output)) {
-                for (std::int64_t row = 0; row < rows; row += 2) {
+                for (std::int64_t row = 0; row < rows && operation.operands[output].is_by_row(); row += 2) {
                     for (std::int64_t i = 0; i < width; i++) {
                         ASSERT_EQ(call.tensors[output]->bits(row, i), ordinary.tensors[output]->bits(row, i))
                             << "row " << row << ", feature " << i << "; " << call.describe();

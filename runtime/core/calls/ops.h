@@ -79,6 +79,17 @@ struct NormCall {
     const View &residual = no_view, &residual_out = no_view;
 };
 
+/** dx, to which residual_out's gradient is added if there is one, and what is summed over rows: f32, [d], added to what is there if
+ *  they accumulate. Tensors that are not there are empty. */
+struct NormBackwardCall {
+    halyard_norm norm;
+    const View &x, &weight, &dy, &dresidual_out;
+    const RmsNormScalars &scalars;  // a LayerNorm has only the eps
+    bool accumulate;
+    const View &dx, &dweight, &dbias;
+    const View &y = dweight.data ? dweight : dbias.data ? dbias : dx;  // an output: of no rows the sums are zeros
+};
+
 /** y = softmax(scale x). */
 struct SoftmaxCall {
     const View &x, &y;

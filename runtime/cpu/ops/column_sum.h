@@ -8,14 +8,36 @@
 
 namespace halyard {
 
-/** Floats of memory that column_sums() takes for the sums of the blocks. */
-constexpr int64_t column_sum_partials(int64_t rows, int64_t columns) {
-    return (rows + column_sum_rows - 1) / column_sum_rows * columns;
+/** How many blocks of column_sum_rows rows there are; the last may be shorter. */
+constexpr int64_t column_sum_blocks(int64_t rows) {
+    return (rows + column_sum_rows - 1) / column_sum_rows;
 }
 
-/** sums(column) = the sum of x over its rows, of `columns` floats: b0 + b1 + ..., from left to right, b being the sums of blocks
- *  of column_sum_rows rows, each from +0 and row by row. So no sum is -0, and bits do not depend on threads. With `accumulate` it
- *  is sums + b0 + b1 + ... instead: rows that come in several calls, cut between blocks, make the bits of one call. */
+/** Sums of rows of a dtype on the calling thread. One per task, as it holds the buffers. */
+class RowSums {
+public:
+    RowSums(halyard_isa isa, DType dtype) : kernel_(kernel_function(kernels::column_sum, dtype, isa)) {}
+
+    /** sums(column) = the sum of x over its rows, row by row from +0, or from what is there if it is to be continued. */
+    void add(const TypedRows &x, int64_t rows, int64_t columns, float *sums, bool continues);
+    /** The same of each block of rows for itself, sums(column, block), `columns` floats from one block to the next. */
+    void blocks(const TypedRows &x, int64_t rows, int64_t columns, float *sums);
+
+private:
+    void call(const TypedRows &x, int64_t rows, int64_t columns, float *sums, int64_t sums_pitch, bool continues);
+
+    const KernelCall<arguments::ColumnSum> kernel_;
+    Buffer<2> x_;
+    Buffer<2, float> sums_;
+};
+
+/** sums(column) = b0 + b1 + ..., from left to right, b being the sums of blocks, each from +0 and row by row: `partials`, f32
+ *  [blocks, columns]. So no sum is -0, and bits do not depend on threads. With `accumulate` it is sums + b0 + b1 + ... instead: rows
+ *  that come in several calls, cut between blocks, make the bits of one call. */
+void add_column_sums(const halyard_context &context, halyard_isa isa, float *partials, int64_t blocks, int64_t columns,
+                     float *sums, bool accumulate);
+
+/** The same of x, whose blocks' sums take column_sum_blocks(rows) * columns floats of `partials`. */
 void column_sums(const halyard_context &context, halyard_isa isa, const TypedRows &x, int64_t rows, int64_t columns,
                  float *partials, float *sums, bool accumulate);
 

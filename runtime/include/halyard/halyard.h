@@ -290,6 +290,37 @@ HALYARD_API halyard_status halyard_add_rms_norm(const halyard_context *context, 
                                                 const DLTensor *residual, const DLTensor *weight, float eps,
                                                 unsigned flags, DLTensor *residual_out, DLTensor *y);
 
+/** The gradients of halyard_layer_norm, with g = dy * weight and n = (x - mean) / sqrt(var + eps):
+ *
+ *    dx = (g - mean(g) - n mean(g n)) / sqrt(var + eps) + dresidual_out, dweight = sum of dy n, dbias = sum of dy
+ *
+ *  x, dy, dx: [..., d]; dx may be x, dy or dresidual_out. dresidual_out is null, or [..., d]: the gradient of what
+ *  halyard_add_layer_norm writes as residual_out, which is x here; dx is then that of its x and of its residual. dweight and dbias are
+ *  null or f32 [d] whatever x is: sums over rows, by blocks of 32 rows; accumulate not 0: added to what is there. dweight needs a
+ *  weight. A row without deviation and with eps = 0 has dx = dresidual_out, or 0. On processors alone. */
+HALYARD_API halyard_status halyard_layer_norm_backward(const halyard_context *context, const DLTensor *x,
+                                                       const DLTensor *weight, float eps, const DLTensor *dy,
+                                                       const DLTensor *dresidual_out, int accumulate, DLTensor *dx,
+                                                       DLTensor *dweight, DLTensor *dbias);
+
+/** The gradients of halyard_rms_norm, with g = dy * weight (or dy (1 + weight)) and r = sqrt(mean(x^2) + eps):
+ *
+ *    dx = (g - x mean(g x) / r^2) / r + dresidual_out, dweight = sum of dy x / r
+ *
+ *  with eps outside the root, s = sqrt(mean(x^2)) + eps: dx = (g - x mean(g x) / (s sqrt(mean(x^2)))) / s + dresidual_out.
+ *  Else as halyard_layer_norm_backward. */
+HALYARD_API halyard_status halyard_rms_norm_backward(const halyard_context *context, const DLTensor *x,
+                                                     const DLTensor *weight, float eps, unsigned flags,
+                                                     const DLTensor *dy, const DLTensor *dresidual_out, int accumulate,
+                                                     DLTensor *dx, DLTensor *dweight);
+
+/** Those of halyard_partial_rms_norm: its second term belongs to the first ceil(p * d) features alone, and its mean divides the sum
+ *  over all features by their number. */
+HALYARD_API halyard_status halyard_partial_rms_norm_backward(const halyard_context *context, const DLTensor *x,
+                                                             const DLTensor *weight, float eps, unsigned flags, float p,
+                                                             const DLTensor *dy, const DLTensor *dresidual_out,
+                                                             int accumulate, DLTensor *dx, DLTensor *dweight);
+
 /** y = exp(scale * (x - m)) / sum(exp(scale * (x - m))) over each row, m the feature for which scale * x is largest;
  *  y may be x. scale is finite. The difference is taken first, so that a large mean costs no accuracy; one that
  *  overflows f32 counts as infinite. Where scale * x of a row holds NaN or +Inf, or only -Inf, the row gives NaN

@@ -333,6 +333,9 @@ protected:
 /// from elements that are not const.
 class Tensor : public ConstTensor {
 public:
+    /// No tensor: `{}` for an optional output.
+    Tensor() noexcept = default;
+
     /// Row-major elements at `data`.
     template<class T, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(T *data, const Extents &shape) noexcept : ConstTensor(data, shape) {}
@@ -576,6 +579,35 @@ inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, cons
                          const halyard_context *context = nullptr) {
     check(halyard_add_rms_norm(context, x.get("x"), residual.get("residual"), weight.get("weight"), eps, flags,
                                residual_out.get("residual_out"), y.get("y")));
+}
+
+/// The gradients of layer_norm: sums over rows are added to dweight and dbias, f32 [d], if they accumulate. weight, dresidual_out,
+/// dweight and dbias may be {}.
+inline void layer_norm_backward(const ConstTensor &x, const ConstTensor &weight, float eps, const ConstTensor &dy,
+                                const ConstTensor &dresidual_out, bool accumulate, const Tensor &dx,
+                                const Tensor &dweight, const Tensor &dbias, const halyard_context *context = nullptr) {
+    check(halyard_layer_norm_backward(context, x.get("x"), weight.get("weight"), eps, dy.get("dy"),
+                                      dresidual_out.get("dresidual_out"), accumulate ? 1 : 0, dx.get("dx"),
+                                      dweight.get("dweight"), dbias.get("dbias")));
+}
+
+/// The gradients of rms_norm.
+inline void rms_norm_backward(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags,
+                              const ConstTensor &dy, const ConstTensor &dresidual_out, bool accumulate,
+                              const Tensor &dx, const Tensor &dweight, const halyard_context *context = nullptr) {
+    check(halyard_rms_norm_backward(context, x.get("x"), weight.get("weight"), eps, flags, dy.get("dy"),
+                                    dresidual_out.get("dresidual_out"), accumulate ? 1 : 0, dx.get("dx"),
+                                    dweight.get("dweight")));
+}
+
+/// The gradients of partial_rms_norm.
+inline void partial_rms_norm_backward(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags,
+                                      float p, const ConstTensor &dy, const ConstTensor &dresidual_out, bool accumulate,
+                                      const Tensor &dx, const Tensor &dweight,
+                                      const halyard_context *context = nullptr) {
+    check(halyard_partial_rms_norm_backward(context, x.get("x"), weight.get("weight"), eps, flags, p, dy.get("dy"),
+                                            dresidual_out.get("dresidual_out"), accumulate ? 1 : 0, dx.get("dx"),
+                                            dweight.get("dweight")));
 }
 
 /// y = softmax(x) over each row

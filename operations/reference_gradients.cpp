@@ -1,0 +1,142 @@
+// See reference_gradients.h. Error terms are as in reference.cpp.
+#include "reference_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/layout/column_sum.h"
+
+namespace halyard::operations {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double unit = 0x1p-24;        // relative error of one f32 operation
+constexpr double underflow = 0x1p-149;  // absolute error of one f32 operation with a denormal result, and a bit more
+
+/** A sum of terms over 64 or 32 lanes, each term within its error of its value. */
+Expected sum_of(const ExpectedRow &terms) {
+    Expected sum{};
+    double magnitude = 0;
+    for (const Expected &term : terms) {
+        sum.value += term.value;
+        sum.error += term.error;
+        magnitude += std::fabs(term.value);
+    }
+    const double chain = std::ceil(static_cast<double>(terms.size()) / 32) + 5;
+    sum.error += chain * unit * (magnitude + sum.error);
+    // What leaves f32's range on the way may be anything.
+    return std::isfinite(magnitude) && magnitude > 0x1p127 ? Expected{sum.value, infinity} : sum;
+}
+
+/** A rounded product. */
+Expected product(const Expected &a, const Expected &b) {
+    const double value = a.value * b.value;
+    const double error = std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error;
+    return {value, error + unit * (std::fabs(value) + error) + underflow};
+}
+
+Expected difference(const Expected &a, const Expected &b) {
+    const double value = a.value - b.value, error = a.error + b.error;
+    return {value, error + unit * (std::fabs(value) + error)};
+}
+
+Expected exactly(double value) {
+    return {value, 0};
+}
+
+/** dy times the weight. */
+ExpectedRow weighted_row(const Row &dy, const NormParameters &parameters) {
+    ExpectedRow g;
+    for (std::size_t i = 0; i < dy.size(); i++) {
+        if (parameters.weight == nullptr) {
+            g.push_back(exactly(dy[i]));
+        } else {
+            const double weight = (*parameters.weight)[i];
+            g.push_back(product(exactly(dy[i]),
+                                parameters.unit_offset ? difference(exactly(weight), exactly(-1)) : exactly(weight)));
+        }
+    }
+    return g;
+}
+
+ExpectedRow products(const ExpectedRow &a, const ExpectedRow &b) {
+    ExpectedRow row;
+    for (std::size_t i = 0; i < a.size(); i++) {
+        row.push_back(product(a[i], b[i]));
+    }
+    return row;
+}
+
+ExpectedRow exact_row(const Row &values) {
+    ExpectedRow row;
+    for (const double value : values) {
+        row.push_back(exactly(value));
+    }
+    return row;
+}
+
+Expected mean(const ExpectedRow &terms, std::size_t count) {
+    return product(sum_of(terms), {1.0 / static_cast<double>(count), unit / static_cast<double>(count)});
+}
+
+/** (g - shift - n slope) scale, the slope for the first `counted` features. */
+NormGradient gradient(const ExpectedRow &g, const ExpectedRow &n, const Row &dy, const Expected &shift,
+                      const Expected &slope, const Expected &scale, std::size_t counted) {
+    NormGradient result{{}, products(exact_row(dy), n)};
+    for (std::size_t i = 0; i < g.size(); i++) {
+        const Expected centred = difference(g[i], shift);
+        result.dx.push_back(product(i < counted ? difference(centred, product(n[i], slope)) : centred, scale));
+    }
+    // Beyond f32's range on the way to a number within it: a term is infinite or nothing, as its scale is.
+    if (std::isinf(scale.error) || std::isinf(slope.error) || std::isinf(shift.error)) {
+        for (ExpectedRow *row : {&result.dx, &result.weight_terms}) {
+            for (Expected &each : *row) {
+                each.error = infinity;
+            }
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+NormGradient layer_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters) {
+    NormParameters plain;
+    plain.eps = parameters.eps;
+    const ExpectedRow g = weighted_row(dy, parameters), n = layer_norm(x, plain);
+    return gradient(g, n, dy, mean(g, x.size()), mean(products(g, n), x.size()), layer_moments(x, parameters.eps).scale,
+                    x.size());
+}
+
+NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters) {
+    NormParameters plain = parameters;
+    plain.weight = nullptr;
+    const auto counted = static_cast<std::size_t>(std::ceil(parameters.p * static_cast<double>(x.size())));
+    const ExpectedRow g = weighted_row(dy, parameters), n = rms_norm(x, plain);
+    NormParameters root = plain;  // its scale is the root's inverse
+    root.eps = parameters.eps_outside_root ? 0 : parameters.eps;
+    root.eps_outside_root = false;
+    const Expected slope = product(mean(products(g, exact_row(x)), counted), rms_scale(x, root));
+    return gradient(g, n, dy, exactly(0), slope, rms_scale(x, plain), counted);
+}
+
+ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width) {
+    const double count = static_cast<double>(rows.size()), block = column_sum_rows;
+    const double chain = std::min(count, block) + std::ceil(count / block);
+    ExpectedRow sums(width, exactly(0));
+    for (std::size_t i = 0; i < width; i++) {
+        double magnitude = 0;
+        for (const ExpectedRow &row : rows) {
+            sums[i].value += row[i].value;
+            sums[i].error += row[i].error;
+            magnitude += std::fabs(row[i].value);
+        }
+        sums[i].error += chain * unit * (magnitude + sums[i].error);
+        if (std::isfinite(magnitude) && magnitude > 0x1p127) {
+            sums[i].error = infinity;
+        }
+    }
+    return sums;
+}
+
+}  // namespace halyard::operations

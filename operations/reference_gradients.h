@@ -1,0 +1,22 @@
+// Independent float64 references of gradients, by their formulas; a test holds them against differences of the forward references.
+#ifndef HALYARD_OPERATIONS_REFERENCE_GRADIENTS_H
+#define HALYARD_OPERATIONS_REFERENCE_GRADIENTS_H
+
+#include "reference.h"
+
+namespace halyard::operations {
+
+/** Of a norm, from one row of x and dy. The bias of the parameters does not count. */
+struct NormGradient {
+    ExpectedRow dx;
+    ExpectedRow weight_terms;  // dy n, n being the normalized row, whose sum over rows is dweight
+};
+NormGradient layer_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters);
+NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters);
+
+/** Sums over rows, column by column, in blocks of column_sum_rows rows. */
+ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width);
+
+}  // namespace halyard::operations
+
+#endif
