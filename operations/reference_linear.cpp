@@ -226,6 +226,18 @@ Matrix linear(const Matrix &x, const LayerValues &layer, const EpilogueValues &e
     return result;
 }
 
+WeightMatrix matrix_of(const std::vector<Row> &rows) {
+    WeightMatrix matrix;
+    matrix.out = static_cast<std::int64_t>(rows.size());
+    matrix.in = static_cast<std::int64_t>(rows[0].size());
+    for (std::size_t k = 0; k < rows[0].size(); k++) {
+        for (const Row &row : rows) {
+            matrix.values.push_back(row[k]);
+        }
+    }
+    return matrix;
+}
+
 Matrix exact_rows(const std::vector<Row> &rows) {
     Matrix matrix;
     matrix.reserve(rows.size());

@@ -60,6 +60,9 @@ struct EpilogueValues {
 /** What halyard_linear must give before it is rounded to y's type. */
 Matrix linear(const Matrix &x, const LayerValues &layer, const EpilogueValues &epilogue);
 
+/** From rows [out][in]. */
+WeightMatrix matrix_of(const std::vector<Row> &rows);
+
 /** The rows as they are, without error. */
 Matrix exact_rows(const std::vector<Row> &rows);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "block_operations.h"
 #include "built.h"
 #include "halyard/attention.h"
 #include "reference_attention.h"
@@ -28,19 +29,6 @@ auto *at(Values &values, std::size_t place) {
 
 const DLTensor *tensor_at(DLTensor *const *tensors, std::size_t place) {
     return place == absent ? nullptr : tensors[place];
-}
-
-/** From rows [out][in] to what the reference of linear layers takes. */
-WeightMatrix matrix_of(const Rows &rows) {
-    WeightMatrix matrix;
-    matrix.out = static_cast<std::int64_t>(rows.size());
-    matrix.in = static_cast<std::int64_t>(rows[0].size());
-    for (std::size_t k = 0; k < rows[0].size(); k++) {
-        for (const Row &row : rows) {
-            matrix.values.push_back(row[k]);
-        }
-    }
-    return matrix;
 }
 
 /** What the first product multiplies by. */
@@ -211,9 +199,9 @@ Operation attention_operation(const std::string &label, bool causal, double soft
         return expected_attention(sizes, values, rule);
     };
     operation.flops = [causal](const Sizes &sizes) {
-        const auto queries = static_cast<double>(sizes.queries), keys = static_cast<double>(sizes.keys);
-        const double seen = causal ? keys - (queries - 1) / 2 : keys;
-        return 4 * static_cast<double>(sizes.batch * sizes.heads * sizes.head_dim) * queries * seen;
+        return attention_cost({sizes.heads, sizes.kv_heads, sizes.head_dim}, {sizes.batch, sizes.queries, sizes.keys},
+                              Dtype::f32, causal)
+            .flops;
     };
     return operation;
 }
@@ -309,6 +297,9 @@ std::vector<Operation> make_tensor_operations() {
     all.push_back(rope_operation("rope", false));
     all.push_back(rope_operation("rope.interleaved", true));
     all.push_back(cache_operation());
+    for (Operation &operation : block_operations()) {
+        all.push_back(std::move(operation));
+    }
     for (Operation &operation : all) {
         if (operation.prepare) {
             operation.call = [prepare = operation.prepare](const halyard_context *context, DLTensor *const *t,

@@ -1,5 +1,5 @@
 // Operations on tensors of other shapes than rows: linear layers and feed-forward networks on matrices, attention, rotation and the
-// cache on heads.
+// cache on heads, transformer blocks on sequences.
 #ifndef HALYARD_OPERATIONS_TENSOR_OPERATIONS_H
 #define HALYARD_OPERATIONS_TENSOR_OPERATIONS_H
 

@@ -6,13 +6,14 @@
 
 namespace halyard::operations {
 
-double Span::seen() const {
-    return static_cast<double>(rows()) * (static_cast<double>(positions) - static_cast<double>(queries - 1) / 2);
+double Span::seen(bool causal) const {
+    const double hidden = causal ? static_cast<double>(queries - 1) / 2 : 0;
+    return static_cast<double>(rows()) * (static_cast<double>(positions) - hidden);
 }
 
-Cost attention_cost(const HeadShape &heads, const Span &span, Dtype type) {
+Cost attention_cost(const HeadShape &heads, const Span &span, Dtype type, bool causal) {
     Cost cost;
-    cost.flops = 4 * span.seen() * static_cast<double>(heads.query_width());
+    cost.flops = 4 * span.seen(causal) * static_cast<double>(heads.query_width());
     cost.cache_bytes = static_cast<std::size_t>(2 * span.sequences * span.positions * heads.kv_width()) * size_of(type);
     cost.bytes = cost.cache_bytes + static_cast<std::size_t>(2 * span.rows() * heads.query_width()) * size_of(type);
     return cost;
@@ -61,7 +62,7 @@ Row attend(const HeadShape &shape, const Row &q, std::int64_t count, const RowAt
 }
 
 Cost BlockForm::cost(const Span &span, Dtype type) const {
-    const Cost attention = attention_cost(heads, span, type);
+    const Cost attention = attention_cost(heads, span, type, causal);
     const double products = 2 * static_cast<double>(span.rows()) * static_cast<double>(block_elements());
     Cost cost;
     cost.flops = static_cast<double>(layers) * (attention.flops + products) +
@@ -91,6 +92,7 @@ halyard_status BlockForm::config(std::int64_t max_positions, halyard_block_confi
     result.rms_norm_eps = eps();
     result.hidden_act = activation;
     result.gated_mlp = gated ? 1 : 0;
+    result.causal = causal ? 1 : 0;
     result.rope.rope_theta = rope_theta;
     result.max_position_embeddings = max_positions;
     return status;

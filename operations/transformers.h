@@ -25,12 +25,11 @@ struct Span {
     std::int64_t sequences, queries, positions;
 
     std::int64_t rows() const { return sequences * queries; }
-    /** Pairs of a query and a position that it sees: itself and those before it. */
-    double seen() const;
+    /** Pairs of a query and a position that it sees: all or, causal, itself and those before it. */
+    double seen(bool causal) const;
 };
 
-/** Causal attention. */
-Cost attention_cost(const HeadShape &heads, const Span &span, Dtype type);
+Cost attention_cost(const HeadShape &heads, const Span &span, Dtype type, bool causal = true);
 
 /** Causal attention of compact tensors [sequences, tokens, heads, head_dim]; with a cache these are appended to it. */
 halyard_status call_attention(const halyard_context *context, const DLTensor &q, const DLTensor &k, const DLTensor &v,
@@ -52,6 +51,7 @@ struct BlockForm {
     double rope_theta;  // 0: no rotary embedding
     std::int64_t layers = 1, vocabulary = 0;
     halyard_quantization quantization{};  // of the matrices, but the embedding
+    bool causal = true;
 
     bool is_model() const { return vocabulary > 0; }
     /** Elements of the matrices of one block. */

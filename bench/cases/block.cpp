@@ -1,21 +1,18 @@
 // See operands.h.
 #include <algorithm>
-#include <array>
+#include <deque>
 
 #include "operands.h"
 
 namespace halyard::bench {
 namespace {
 
-constexpr unsigned first_seed = 1000, seeds_per_layer = 32, bias_seed = 10, norm_seed = 20, norm_bias_seed = 24;
-constexpr unsigned x_seed = 400;
+constexpr unsigned first_seed = 1000, seeds_per_layer = 32, x_seed = 400;
 constexpr std::int64_t sampled_rows = 3, sampled_columns = 256;
 
 /** The rows of a prompt's x repeat after so many, which spares the reference the products of the others. No tile of
  * rows divides it. */
 constexpr std::int64_t distinct_rows = 13;
-
-constexpr std::array<const char *, 7> parts = {"q", "k", "v", "o", "gate", "up", "down"};
 
 Sample sample_of(const BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
@@ -64,81 +61,53 @@ Sample sample_of(const BenchmarkCase &bench_case) {
 }  // namespace
 
 void add_block(Parameters &parameters, const std::string &prefix, const BlockForm &form, Dtype dtype, unsigned layer) {
-    const unsigned seed = first_seed + seeds_per_layer * layer;
-    const std::int64_t d = form.d, queries = form.heads.query_width(), kv = form.heads.kv_width();
-    const std::int64_t shapes[][2] = {
-        {queries, d}, {kv, d}, {kv, d}, {d, queries}, {form.gated ? form.d_ff : 0, d}, {form.d_ff, d}, {d, form.d_ff}};
-    for (unsigned i = 0; i < parts.size(); i++) {
-        const auto [out, in] = shapes[i];
-        if (out == 0) {
-            continue;
-        }
-        parameters.add_matrix(prefix + parts[i], dtype, out, in, seed + i);
-        if (form.has_bias) {
-            parameters.add_vector(prefix + parts[i] + "_bias", dtype, out, seed + bias_seed + i, 0);
-        }
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        const std::string name = prefix + "norm" + std::to_string(i);
-        parameters.add_vector(name, dtype, d, seed + norm_seed + i, 1);
-        if (form.norm == HALYARD_NORM_LAYER) {
-            parameters.add_vector(name + "_bias", dtype, d, seed + norm_bias_seed + i, 0);
+    unsigned seed = first_seed + seeds_per_layer * layer;
+    operations::Sizes sizes;
+    sizes.d = form.d;
+    sizes.d_out = form.d_ff;
+    sizes.head_dim = form.heads.head_dim;
+    for (const auto &[operand, tensor, matrix, vector] : operations::block_parameters(form)) {
+        const std::string name = operand.name;
+        const operations::Sizes::Shape shape = operand.shape(sizes);
+        if (matrix) {
+            parameters.add_matrix(prefix + name, dtype, shape[0], shape[1], seed++);
+        } else {
+            parameters.add_vector(prefix + name, dtype, shape[0], seed++, name.find("bias") != name.npos ? 0 : 1);
         }
     }
 }
 
 std::shared_ptr<const halyard_block> make_block(const BenchmarkCase &bench_case, const std::string &prefix) {
+    const BlockForm &form = *bench_case.id.kernel->block;
     const Parameters &parameters = bench_case.parameters;
-    halyard_block_weights weights{};
-    weights.layout = HALYARD_WEIGHT_OUT_IN;
-    weights.quantization = bench_case.id.kernel->block->quantization;
-    const DLTensor **const matrices[] = {&weights.q_proj,    &weights.k_proj,  &weights.v_proj,   &weights.o_proj,
-                                         &weights.gate_proj, &weights.up_proj, &weights.down_proj};
-    std::vector<Matrix> sources;
-    sources.reserve(parts.size());
-    for (std::size_t i = 0; i < parts.size(); i++) {
-        const auto found = parameters.matrices.find(prefix + parts[i]);
-        if (found != parameters.matrices.end()) {
-            *matrices[i] = &sources.emplace_back(found->second.whole()).view;
-        }
+    std::deque<Matrix> sources;
+    std::vector<const DLTensor *> tensors;
+    for (const operations::BlockParameter &each : operations::block_parameters(form)) {
+        const std::string name = prefix + each.operand.name;
+        tensors.push_back(each.matrix ? &sources.emplace_back(parameters.matrices.at(name).whole()).view
+                                      : parameters.vector(name));
     }
-    const auto vector = [&](const char *name) { return parameters.vector(prefix + name); };
-    weights.q_proj_bias = vector("q_bias");
-    weights.k_proj_bias = vector("k_bias");
-    weights.v_proj_bias = vector("v_bias");
-    weights.o_proj_bias = vector("o_bias");
-    weights.up_proj_bias = vector("up_bias");
-    weights.down_proj_bias = vector("down_bias");
-    weights.attention_norm = vector("norm0");
-    weights.attention_norm_bias = vector("norm0_bias");
-    weights.ffn_norm = vector("norm1");
-    weights.ffn_norm_bias = vector("norm1_bias");
-
+    const halyard_block_weights weights = operations::block_weights(form, tensors.data());
     halyard_block_config config{};
-    require(bench_case.id.kernel->block->config(bench_case.id.cached + bench_case.id.tokens(), config));
+    require(form.config(bench_case.id.cached + bench_case.id.tokens(), config));
     halyard_block *made = nullptr;
     require(halyard_block_create(bench_case.context.get(), &config, &weights, &made));
     return {made, [made](const halyard_block *) { halyard_block_destroy(made); }};
 }
 
 operations::BlockValues block_values(const BenchmarkCase &bench_case, const std::string &prefix) {
+    const BlockForm &form = *bench_case.id.kernel->block;
     const Parameters &parameters = bench_case.parameters;
     operations::BlockValues block;
-    require(bench_case.id.kernel->block->config(0, block.config));
-    operations::WeightMatrix *const weights[] = {&block.q,    &block.k,  &block.v,   &block.o,
-                                                 &block.gate, &block.up, &block.down};
-    operations::Row *const biases[] = {&block.q_bias,    &block.k_bias,  &block.v_bias,   &block.o_bias,
-                                       &block.gate_bias, &block.up_bias, &block.down_bias};
-    for (std::size_t i = 0; i < parts.size(); i++) {
-        const auto found = parameters.matrices.find(prefix + parts[i]);
-        if (found != parameters.matrices.end()) {
-            *weights[i] = found->second.weights(bench_case.id.kernel->block->quantization);
-            *biases[i] = parameters.values(prefix + parts[i] + "_bias");
+    require(form.config(0, block.config));
+    for (const auto &[operand, tensor, matrix, vector] : operations::block_parameters(form)) {
+        const std::string name = prefix + operand.name;
+        if (matrix) {
+            matrix(block) = parameters.matrices.at(name).weights(form.quantization);
+        } else {
+            vector(block) = parameters.values(name);
         }
     }
-    const auto values = [&](const char *name) { return parameters.values(prefix + name); };
-    block.attention_norm = {values("norm0"), values("norm0_bias")};
-    block.ffn_norm = {values("norm1"), values("norm1_bias")};
     return block;
 }
 

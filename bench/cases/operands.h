@@ -4,7 +4,7 @@
 #define HALYARD_BENCH_CASES_OPERANDS_H
 
 #include "benchmark_case.h"
-#include "operations/reference_block.h"
+#include "operations/block_operations.h"
 
 namespace halyard::bench {
 
@@ -35,8 +35,7 @@ void add_history(BenchmarkCase &bench_case);
 /** Forgets what a call appended to a cache; the status of the call, or of this. */
 halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache, halyard_status status);
 
-/** Matrices "q", "k", "v", "o", "gate", "up", "down" and vectors "q_bias", ..., "norm0", "norm0_bias", "norm1", "norm1_bias", as
- * far as the block has them. Blocks with another `layer` have other values. */
+/** The block_parameters(), named as there. Blocks with another `layer` have other values. */
 void add_block(Parameters &parameters, const std::string &prefix, const BlockForm &form, Dtype dtype, unsigned layer);
 /** Such a block of the library's, with memory of its own; and what references take. */
 std::shared_ptr<const halyard_block> make_block(const BenchmarkCase &bench_case, const std::string &prefix);

@@ -35,8 +35,8 @@ quantize = BASE.ggml_quantize_chunk
 quantize.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
 
 # A block's tensors in the request, by their names in the file.
-PARTS = {"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o", "ffn_gate": "gate", "ffn_up": "up",
-         "ffn_down": "down", "attn_norm": "norm0", "ffn_norm": "norm1"}
+PARTS = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj", "attn_output": "o_proj", "ffn_gate": "gate_proj",
+         "ffn_up": "up_proj", "ffn_down": "down_proj", "attn_norm": "attention_norm", "ffn_norm": "ffn_norm"}
 
 
 def interleave(matrix, heads):
@@ -71,7 +71,7 @@ def tensors_of(request):
     yield tensor("token_embd", "embedding")
     for index in range(model["layers"]):
         for name, part in PARTS.items():
-            yield tensor(f"blk.{index}.{name}", f"{index}.{part}", {"q": model["heads"], "k": model["kv_heads"]}.get(part))
+            yield tensor(f"blk.{index}.{name}", f"{index}.{part}", {"q_proj": model["heads"], "k_proj": model["kv_heads"]}.get(part))
     yield tensor("output_norm", "norm")
     yield tensor("output", "head")
 

@@ -197,9 +197,9 @@ class Block(Parameters):
         super().__init__({"tensors": {}})
         block, dtype = request["block"], DTYPES[request["dtype"]]
         self.block, self.shape = block, (block["sequences"], block["tokens"])
-        self.norm_of, self.joined = LIBRARY.norm(block["norm"] == "rms", request["eps"]), "q_bias" in tensors
+        self.norm_of, self.joined = LIBRARY.norm(block["norm"] == "rms", request["eps"]), "q_proj_bias" in tensors
         if self.joined:
-            for name in ("", "_bias"):
+            for name in ("_proj", "_proj_bias"):
                 tensors["qkv" + name] = np.concatenate([tensors.pop(part + name) for part in "qkv"])
         for name, values in tensors.items():
             if name not in ("keys", "values"):
@@ -209,7 +209,7 @@ class Block(Parameters):
             self.cosines, self.sines = (Parameter(each, requires_grad=False) for each in tables)
 
     def linear(self, part, x):
-        return F.linear(x, getattr(self, part), getattr(self, part + "_bias", None))
+        return F.linear(x, getattr(self, part + "_proj"), getattr(self, part + "_proj_bias", None))
 
     def norm(self, name, x):
         return self.norm_of(x, getattr(self, name), getattr(self, name + "_bias", None))
@@ -236,8 +236,8 @@ class Block(Parameters):
         return self.linear("down", hidden)
 
     def forward(self, x, *past):
-        x = x + self.attention(self.norm("norm0", x), past)
-        return x + self.ffn(self.norm("norm1", x))
+        x = x + self.attention(self.norm("attention_norm", x), past)
+        return x + self.ffn(self.norm("ffn_norm", x))
 
 
 class BlockRow(AllocatingRow):

@@ -9,9 +9,9 @@ from transformers.models.llama import modeling_llama
 from transformers import StaticCache
 
 # A block's tensors in the request, by their names in the model.
-PARTS = {"self_attn.q_proj": "q", "self_attn.k_proj": "k", "self_attn.v_proj": "v", "self_attn.o_proj": "o",
-         "mlp.gate_proj": "gate", "mlp.up_proj": "up", "mlp.down_proj": "down", "input_layernorm": "norm0",
-         "post_attention_layernorm": "norm1"}
+PARTS = {"self_attn.q_proj": "q_proj", "self_attn.k_proj": "k_proj", "self_attn.v_proj": "v_proj",
+         "self_attn.o_proj": "o_proj", "mlp.gate_proj": "gate_proj", "mlp.up_proj": "up_proj",
+         "mlp.down_proj": "down_proj", "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}
 
 
 def make_model(request):

@@ -27,6 +27,8 @@ std::vector<Sizes> sizes_of(const Operation &operation) {
         sizes.heads = 4;
         sizes.kv_heads = 2;
         sizes.head_dim = tokens == 19 ? 20 : 16;
+        sizes.d = tokens == 19 ? 33 : 48;
+        sizes.d_out = 51;
         all.push_back(sizes);
     }
     return all;
@@ -89,6 +91,26 @@ TEST_P(TensorOperation, HasTheSameBitsOnEveryInstructionSet) {
             ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
             bits = bits.empty() ? call.output_bits() : bits;
             EXPECT_TRUE(same_bits(type, bits, call.output_bits())) << "  with " << halyard_isa_name(isa);
+        }
+    }
+}
+
+TEST_P(TensorOperation, HasTheSameBitsInPlace) {
+    for (const std::vector<Alias> &aliases : operation.in_place) {
+        for (const Sizes &sizes : sizes_of(operation)) {
+            Invocation apart(operation, type, sizes), in_place(operation, type, sizes);
+            apart.fill(8);
+            in_place.fill(8);
+            in_place.alias(aliases);
+            const Context context;
+            ASSERT_EQ(apart.run(context.get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(in_place.run(context.get()), HALYARD_OK) << halyard_last_error();
+            for (const Alias &alias : aliases) {
+                EXPECT_TRUE(
+                    same_bits(type, apart.tensors[alias.output]->all_bits(), in_place.tensors[alias.input]->all_bits()))
+                    << apart.describe();
+            }
+            EXPECT_TRUE(in_place.surroundings_intact());
         }
     }
 }
