@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/layout/column_sum.h"
-
 namespace halyard::operations {
 namespace {
 
@@ -121,7 +119,7 @@ NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters
 }
 
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width) {
-    const double count = static_cast<double>(rows.size()), block = column_sum_rows;
+    const double count = static_cast<double>(rows.size()), block = 32;
     const double chain = std::min(count, block) + std::ceil(count / block);
     ExpectedRow sums(width, exactly(0));
     for (std::size_t i = 0; i < width; i++) {

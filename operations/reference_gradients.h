@@ -14,7 +14,7 @@ struct NormGradient {
 NormGradient layer_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters);
 NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters);
 
-/** Sums over rows, column by column, in blocks of column_sum_rows rows. */
+/** Sums over rows, column by column, in blocks of 32 rows. */
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width);
 
 }  // namespace halyard::operations

@@ -75,6 +75,12 @@ const AnyCall calls[] = {
     {"cast", [](DLTensor *t) { return halyard_cast(nullptr, t, t); }},
     {"rms_norm", [](DLTensor *t) { return halyard_rms_norm(nullptr, t, nullptr, 1e-5f, 0, t); }},
     {"layer_norm", [](DLTensor *t) { return halyard_layer_norm(nullptr, t, nullptr, nullptr, 1e-5f, t); }},
+    {"rms_norm_backward",
+     [](DLTensor *t) { return halyard_rms_norm_backward(nullptr, t, nullptr, 1e-5f, 0, t, nullptr, 0, t, nullptr); }},
+    {"layer_norm_backward",
+     [](DLTensor *t) {
+         return halyard_layer_norm_backward(nullptr, t, nullptr, 1e-5f, t, nullptr, 0, t, nullptr, nullptr);
+     }},
     {"softmax", [](DLTensor *t) { return halyard_softmax(nullptr, t, 1, t); }},
     {"linear", [](DLTensor *) { return halyard_linear(nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
     {"ffn", [](DLTensor *) { return halyard_ffn(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
