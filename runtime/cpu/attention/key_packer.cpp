@@ -22,7 +22,7 @@ int64_t positions_at_once() {
 }
 
 /** Into the cache: the processor does not foresee rows as short and as far apart as those of one head. */
-void prefetch(const Heads &tensor, int64_t b, int64_t token, int64_t head, int64_t tokens) {
+void prefetch_head(const Heads &tensor, int64_t b, int64_t token, int64_t head, int64_t tokens) {
     constexpr int64_t line = 64;
     const int64_t bytes = tensor.head_dim * size_of(tensor.view.dtype);
     for (int64_t i = 0; i < tokens; i++) {
@@ -64,8 +64,8 @@ void KeyPacker::operator()(int64_t b, int64_t head, int64_t block, char *packed)
     for (int64_t position = std::max(first, block * k_block); position < end; position += at_once) {
         const int64_t count = std::min(at_once, end - position), token = position - first;
         const int64_t after = std::min(at_once, end - position - count);
-        prefetch(call_.k, b, token + count, head, after);
-        prefetch(call_.v, b, token + count, head, after);
+        prefetch_head(call_.k, b, token + count, head, after);
+        prefetch_head(call_.v, b, token + count, head, after);
         const Source keys = source(call_.k, b, token, head, count, plain, staged_keys_);
         const Source values = source(call_.v, b, token, head, count, true, staged_values_);
         if (call_.k_norm_weight.data) {

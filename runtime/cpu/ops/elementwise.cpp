@@ -64,72 +64,86 @@ bool in_place(const ElementwiseCall &call, const View &output) {
     return false;
 }
 
+/** Which outputs are streamed. */
+struct Streamed {
+    bool outputs[ElementwiseCall::max_outputs] = {}, any = false;
+
+    Streamed(const halyard_context &c, const Rows &rows, const ElementwiseCall &call) {
+        const bool large = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
+                           should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
+        for (int k = 0; large && k < call.output_count; k++) {
+            outputs[k] = !in_place(call, call.output(k));
+            any |= outputs[k];
+        }
+    }
+};
+
+/** A part of the work by tiles in cache, from where the outputs are streamed. */
+void run_streamed(const ElementwiseCall &call, const Rows &rows, const Part &part, halyard_isa isa,
+                  const Streamed &streamed) {
+    const int count = call.count(), input_count = call.input_count;
+    ElementwiseKernel kernel(call, isa);
+    Tile<max_tile_bytes> tiles[ElementwiseCall::max_outputs] = {{true, isa}, {true, isa}};
+    int64_t column_bytes[ElementwiseCall::max_operands];
+    for (int i = 0; i < count; i++) {
+        column_bytes[i] = call.operands[i].per_column * size_of(call.operands[i].view->dtype);
+    }
+    // The first of the outputs that are streamed decides where tiles begin.
+    const int first = input_count + (streamed.outputs[0] ? 0 : 1);
+    const int64_t whole = tile_elements(size_of(call.y.dtype)) / call.operands[first].per_column;
+    const int64_t ahead = tiles_ahead(isa);
+    rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
+        char *data[ElementwiseCall::max_operands];
+        std::copy_n(piece.data, count, data);
+        // The first tile is shorter, so that all others begin at a cache line.
+        const int64_t misaligned =
+            static_cast<int64_t>(reinterpret_cast<uintptr_t>(data[first]) % 64) / column_bytes[first];
+        int64_t columns = whole - misaligned;
+        for (int64_t left = piece.columns; left > 0; left -= columns, columns = whole) {
+            columns = std::min(columns, left);
+            for (int i = 0; i < count; i++) {
+                const bool in_tile = i >= input_count && streamed.outputs[i - input_count];
+                kernel.buffer(i).set(in_tile ? tiles[i - input_count].data() : data[i],
+                                     columns * call.operands[i].per_column, 1, 0);
+            }
+            kernel();
+            for (int i = 0; i < count; i++) {
+                const int64_t bytes = columns * column_bytes[i];
+                if (i >= input_count && streamed.outputs[i - input_count]) {
+                    tiles[i - input_count].store(data[i], bytes, 1, 0);
+                }
+                data[i] += bytes;
+                if (i < input_count && ahead > 0) {
+                    prefetch(data[i] + ahead * bytes, bytes);
+                }
+            }
+        }
+    });
+}
+
 }  // namespace
 
 void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall &call) {
-    const int count = call.count(), input_count = call.input_count, output_count = call.output_count;
     Rows rows(true);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < call.count(); i++) {
         rows.add(*call.operands[i].view, call.operands[i].per_column);
     }
     rows.merge();
 
     const halyard_isa isa = best_isa(c.max_isa);
-    const bool large = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
-                       should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
-    bool streams[ElementwiseCall::max_outputs] = {}, any = false;
-    for (int k = 0; large && k < output_count; k++) {
-        streams[k] = !in_place(call, call.output(k));
-        any |= streams[k];
-    }
-
+    const Streamed streamed(c, rows, call);
     Split(c, rows).run([&](const Part &part) {
-        ElementwiseKernel kernel(call, isa);
-        if (!any) {
-            rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
-                for (int i = 0; i < count; i++) {
-                    kernel.buffer(i).set(piece.data[i], piece.columns * call.operands[i].per_column, piece.rows,
-                                         piece.pitch[i]);
-                }
-                kernel();
-            });
+        if (streamed.any) {
+            run_streamed(call, rows, part, isa, streamed);
             return;
         }
-        Tile<max_tile_bytes> tiles[ElementwiseCall::max_outputs] = {{true, isa}, {true, isa}};
-        int64_t column_bytes[ElementwiseCall::max_operands];
-        for (int i = 0; i < count; i++) {
-            column_bytes[i] = call.operands[i].per_column * size_of(call.operands[i].view->dtype);
-        }
-        // The first of the outputs that are streamed decides where tiles begin.
-        const int first = input_count + (streams[0] ? 0 : 1);
-        const int64_t whole = tile_elements(size_of(call.y.dtype)) / call.operands[first].per_column;
-        const int64_t ahead = tiles_ahead(isa);
-        rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
-            char *data[ElementwiseCall::max_operands];
-            std::copy_n(piece.data, count, data);
-            // The first tile is shorter, so that all others begin at a cache line.
-            const int64_t misaligned =
-                static_cast<int64_t>(reinterpret_cast<uintptr_t>(data[first]) % 64) / column_bytes[first];
-            int64_t columns = whole - misaligned;
-            for (int64_t left = piece.columns; left > 0; left -= columns, columns = whole) {
-                columns = std::min(columns, left);
-                for (int i = 0; i < count; i++) {
-                    const bool streamed = i >= input_count && streams[i - input_count];
-                    kernel.buffer(i).set(streamed ? tiles[i - input_count].data() : data[i],
-                                         columns * call.operands[i].per_column, 1, 0);
-                }
-                kernel();
-                for (int i = 0; i < count; i++) {
-                    const int64_t bytes = columns * column_bytes[i];
-                    if (i >= input_count && streams[i - input_count]) {
-                        tiles[i - input_count].store(data[i], bytes, 1, 0);
-                    }
-                    data[i] += bytes;
-                    if (i < input_count && ahead > 0) {
-                        prefetch(data[i] + ahead * bytes, bytes);
-                    }
-                }
+        ElementwiseKernel kernel(call, isa);
+        rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
+            for (int i = 0; i < call.count(); i++) {
+                kernel.buffer(i).set(piece.data[i], piece.columns * call.operands[i].per_column, piece.rows,
+                                     piece.pitch[i]);
             }
+            kernel();
         });
     });
 }

@@ -71,19 +71,58 @@ private:
     Buffer<1> weight_;
 };
 
+/** A sum over rows, of each block for itself; of each thread, where a kernel writes it and nobody wants to know it. */
+class BlockSums {
+public:
+    BlockSums(Workspace &workspace, const View &wanted, bool written, int64_t blocks, int threads, int64_t width)
+        : workspace_(workspace), wanted_(wanted), written_(wanted.data || written), blocks_(blocks), width_(width),
+          rows_(workspace.book<float>(wanted.data ? blocks
+                                      : written   ? threads
+                                                  : 0,
+                                      width)) {}
+
+    /** The sum of a block, at +0, or null. */
+    float *begin(int64_t block, int thread) const {
+        if (!written_) {
+            return nullptr;
+        }
+        float *const row = workspace_[rows_] + (wanted_.data ? block : thread) * width_;
+        std::memset(row, 0, width_ * sizeof(float));
+        return row;
+    }
+
+    void finish(const halyard_context &context, halyard_isa isa, bool accumulate) const {
+        if (wanted_.data) {
+            add_column_sums(context, isa, workspace_[rows_], blocks_, width_, reinterpret_cast<float *>(wanted_.data),
+                            accumulate);
+        }
+    }
+
+private:
+    const Workspace &workspace_;
+    const View &wanted_;
+    const bool written_;
+    const int64_t blocks_, width_;
+    const Workspace::Piece<float> rows_;
+};
+
+Rows rows_of(const NormBackwardCall &call) {
+    Rows rows(false);
+    for (const View *view : {&call.x, &call.dy, &call.dx, &call.dresidual_out}) {
+        if (view != &call.dresidual_out || view->data) {
+            rows.add(*view);
+        }
+    }
+    rows.merge();
+    return rows;
+}
+
 }  // namespace
 
 void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBackwardCall &call) {
     const DType dtype = call.x.dtype;
     const bool adds = call.dresidual_out.data, has_weight = call.weight.data;
-    Rows rows(false);
-    for (const View *view : {&call.x, &call.dy, &call.dx}) {
-        rows.add(*view);
-    }
-    if (adds) {
-        rows.add(call.dresidual_out);
-    }
-    rows.merge();
+    const Rows rows = rows_of(call);
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t width = rows.width(), count = rows.count();
     // Where nothing is summed over rows, a thread's are one block.
@@ -93,12 +132,9 @@ void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBack
     const int64_t blocks = (count + block_rows - 1) / block_rows;
     const int threads = static_cast<int>(std::clamp<int64_t>(blocks, 1, most_threads));
 
-    // The sums of each block; of a thread, where nobody wants to know them.
     Workspace workspace(c, device_of(call.x));
-    const int64_t weight_rows = call.dweight.data ? blocks : has_weight ? threads : 0;
-    const int64_t bias_rows = call.dbias.data ? blocks : has_weight ? threads : 0;
-    const auto weight_sums = workspace.book<float>(weight_rows, width),
-               bias_sums = workspace.book<float>(bias_rows, width);
+    const BlockSums dweight(workspace, call.dweight, has_weight, blocks, threads, width);
+    const BlockSums dbias(workspace, call.dbias, has_weight, blocks, threads, width);
     const auto zeros = workspace.book(adds ? 0 : width, size_of(dtype));
     if (!workspace.allocate(check)) {
         return;
@@ -110,31 +146,20 @@ void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBack
         GradientRows gradient(isa, call);
         RowSums dy_sums(isa, dtype);
         for (int64_t block = blocks * index / threads; block < blocks * (index + 1) / threads; block++) {
-            const auto sums_of_block = [&](Workspace::Piece<float> sums, const View &wanted) {
-                float *const row = workspace[sums] + (wanted.data ? block : index) * width;
-                std::memset(row, 0, width * sizeof(float));
-                return row;
-            };
-            float *const dweight = weight_rows > 0 ? sums_of_block(weight_sums, call.dweight) : nullptr;
-            float *const dbias = bias_rows > 0 ? sums_of_block(bias_sums, call.dbias) : nullptr;
+            float *const weight_sums = dweight.begin(block, index), *const bias_sums = dbias.begin(block, index);
             const int64_t first = block * block_rows, end = std::min(count, first + block_rows);
             rows.for_each_piece({first, end, 0, width}, INT_MAX, width, [&](const Rows::Piece &piece) {
-                if (dbias && !has_weight) {
-                    dy_sums.add({piece.data[1], dtype, piece.pitch[1]}, piece.rows, width, dbias, true);
+                if (bias_sums && !has_weight) {
+                    dy_sums.add({piece.data[1], dtype, piece.pitch[1]}, piece.rows, width, bias_sums, true);
                 }
                 gradient(piece,
                          adds ? TypedRows{piece.data[3], dtype, piece.pitch[3]} : TypedRows{workspace[zeros], dtype, 0},
-                         dweight, dbias);
+                         weight_sums, bias_sums);
             });
         }
     });
-    const auto finish = [&](const View &sums, float *partials) {
-        if (sums.data) {
-            add_column_sums(c, isa, partials, blocks, width, reinterpret_cast<float *>(sums.data), call.accumulate);
-        }
-    };
-    finish(call.dweight, workspace[weight_sums]);
-    finish(call.dbias, workspace[bias_sums]);
+    dweight.finish(c, isa, call.accumulate);
+    dbias.finish(c, isa, call.accumulate);
 }
 
 }  // namespace halyard
