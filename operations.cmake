@@ -68,8 +68,8 @@ halyard_operation( attention  NEEDS linear rms_norm layer_norm rope kv_cache
                            cpu/attention/attention_plan.cpp cpu/attention/attention_products.cpp cpu/attention/hidden_values.cpp
                            cpu/attention/key_packer.cpp cpu/attention/query_rows.cpp cpu/attention/row_tiles.cpp )
 
-set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/param_vectors.cpp
-                   core/handles/shared_rope.cpp cpu/ops/embedding.cpp)
+set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/matrices.cpp
+                   blocks/param_vectors.cpp core/handles/shared_rope.cpp cpu/ops/embedding.cpp)
 halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block_.*"  ${blocks} )
 halyard_operation( stack  GROUP blocks  NEEDS block bilinear  KERNELS NONE  FUNCTIONS "stack_.*"
                    ${blocks} blocks/stack.cpp blocks/stack_create.cpp )

@@ -31,10 +31,16 @@ void run_cast(Checker &check, const halyard_context *context, const View &x, con
 }
 
 void record_weights(Checker &check, const char *prefix, const halyard_block &block) {
-    check.record(prefix, "qkv", *block.qkv);
-    check.record(prefix, "o", *block.o);
-    check.record(prefix, "up", *block.up);
-    check.record(prefix, "down", *block.down);
+    block.each_matrix(
+        [&](const char *name, const PackedMatrix &matrix) { check.record(prefix, name, *matrix.weights); });
+}
+
+bool rounds_in_block(const halyard_context *context, const halyard_block &block, DType activations) {
+    bool rounds = !block.device.on_cuda;
+    block.each_matrix([&](const char *, const PackedMatrix &matrix) {
+        rounds = rounds && rounds_between(context_or_default(context), *matrix.weights, activations);
+    });
+    return rounds;
 }
 
 void check_sequences(Checker &check, const CachedSequences &sequences) {
@@ -109,15 +115,29 @@ public:
         run_call(check_, context_, &Backend::elementwise, {kernels::add, a, b, y});
     }
     void norm(const Norm &norm, const View &x, const View &y) { run_norm(check_, context_, norm, x, y); }
-    void linear(const View &x, const halyard_weights *weights, const View &bias, const View &residual, const View &y) {
+    void linear(const View &x, const PackedMatrix &matrix, const View &bias, const View &residual, const View &y) {
         LinearCall call;
-        call.weights = weights;
+        call.weights = matrix.weights;
         call.x = x;
         call.bias = bias;
         call.residual = residual;
         call.y = y;
         call.rounded = rounded_;
         run_call(check_, context_, &Backend::linear, call);
+    }
+    /** q, k and v side by side. */
+    void qkv(const View &x, const View &bias, const View &qkv) {
+        if (block_.joined()) {
+            linear(x, block_.qkv[0], bias, View(), qkv);
+            return;
+        }
+        int64_t first = 0;
+        for (const PackedMatrix &matrix : block_.qkv) {
+            const int64_t features = matrix.weights->out_features;
+            linear(x, matrix, bias.data ? part_of(bias, 0, first, features) : View(), View(),
+                   part_of(qkv, qkv.rank - 1, first, features));
+            first += features;
+        }
     }
     /** Its result goes to where q is, side by side with k and v. */
     void attention(const AttentionCall &arguments, const View &qkv, CacheAppend &append, int64_t layer) {
@@ -177,7 +197,7 @@ void run_block(Checker &check, const halyard_context *context, const halyard_blo
     if (block.norms_input()) {
         calls.norm(arguments.attention_norm, input, spare);
     }
-    calls.linear(block.norms_input() ? spare : input, block.qkv, arguments.qkv_bias, View(), qkv);
+    calls.qkv(block.norms_input() ? spare : input, arguments.qkv_bias, qkv);
     calls.attention(arguments.attention, qkv, append, layer);
 
     const int token_axis = x.rank - 2;
@@ -251,8 +271,8 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
         return check.status();
     }
     CacheAppend append(cached, layer, 1);
-    const bool rounded = !block->device.on_cuda && rounds_between(context_or_default(context), *block->qkv, xs.dtype);
-    run_block(check, context, *block, xs, append, layer, xs.shape[xs.rank - 2], rounded, ys);
+    run_block(check, context, *block, xs, append, layer, xs.shape[xs.rank - 2],
+              rounds_in_block(context, *block, xs.dtype), ys);
     if (check.failed()) {
         append.roll_back();
     }

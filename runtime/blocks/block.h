@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "blocks/matrices.h"
 #include "blocks/param_vectors.h"
 #include "core/backend.h"
 #include "halyard/block.h"
@@ -43,16 +44,13 @@ void check_norm_kind(Checker &check, const NormKind &kind, bool flags_used);
 View check_norm_vector(Checker &check, const char *name, const DLTensor *vector, halyard_norm norm, bool is_bias,
                        const char *absent, int64_t features);
 
-// ---- Weights ----
-
-/** The matrix and, where that has data, `up` beside it, packed for a device. Null after a failure. */
-halyard_weights *pack_matrix(Checker &check, const halyard_context *context, const View &matrix, const View &up,
-                             halyard_weight_layout layout, Device device, const CodeLayout &codes);
-
 // ---- Calls ----
 
 /** Says in the line of a call how the matrices of a block are quantized. `prefix` is put before their names. */
 void record_weights(Checker &check, const char *prefix, const halyard_block &block);
+
+/** Whether a block rounds what it multiplies to bf16, its activations being of a dtype: if it does so with all its matrices. */
+bool rounds_in_block(const halyard_context *context, const halyard_block &block, DType activations);
 
 /** Refuses sequences that are out of range or not distinct. */
 void check_sequences(Checker &check, const CachedSequences &sequences);
@@ -86,7 +84,9 @@ struct BlockArguments {
 
 struct halyard_block {
     halyard_block_config config = {};
-    halyard_weights *qkv = nullptr, *o = nullptr, *up = nullptr, *down = nullptr;
+    halyard::PackedMatrix qkv[3];  // q, k and v; or all in the first
+    halyard::PackedMatrix o, up, down;
+    halyard::DType dtype = halyard::DType::f32;  // of the matrices; f32 if they differ
     const halyard_rope *rope = nullptr;
     halyard::Device device;
     int64_t bytes = 0;
@@ -95,10 +95,24 @@ struct halyard_block {
     halyard::BlockArguments arguments_f32, arguments_16_bit;
     void *vectors_f32 = nullptr, *vectors_16_bit = nullptr;
 
+    bool joined() const { return !qkv[1].weights; }
+    /** Calls visit(name, matrix) for each. */
+    template<typename Visit>
+    void each_matrix(const Visit &visit) const {
+        visit(joined() ? "qkv" : "q", qkv[0]);
+        if (!joined()) {
+            visit("k", qkv[1]);
+            visit("v", qkv[2]);
+        }
+        visit("o", o);
+        visit("up", up);
+        visit("down", down);
+    }
+
     /** The dtype in which the block computes with x: on a processor f32, on a device that of x and the matrices, if they
      *  have one. */
     halyard::DType compute_dtype(halyard::DType x) const {
-        return device.on_cuda && qkv->dtype == x ? x : halyard::DType::f32;
+        return device.on_cuda && dtype == x ? x : halyard::DType::f32;
     }
     const halyard::BlockArguments &arguments(halyard::DType compute) const {
         return compute == halyard::DType::f32 ? arguments_f32 : arguments_16_bit;

@@ -13,108 +13,96 @@
 namespace halyard {
 namespace {
 
-/** The checked tensors of a block; `data` is null where one is absent. */
+/** What a block is made of; `data` of a vector is null where it is absent. */
 struct BlockSources {
-    View qkv[3];  // q_proj, k_proj, v_proj; or qkv_proj alone
-    View o, gate, up, down;
-    View qkv_bias[3];
+    explicit BlockSources(const halyard_block_weights &w);
+
+    MatrixSource qkv[3], joined;  // q_proj, k_proj, v_proj; or qkv_proj
+    MatrixSource o, gate, up, down;
+    View qkv_bias[3], joined_bias;
     View o_bias, gate_bias, up_bias, down_bias, q_norm, k_norm;
     struct Norm {
         View weight, bias;
     } attention_norm, ffn_norm, attention_post_norm, ffn_post_norm;
-    bool joined = false;  // qkv_proj
 };
 
-class SourceChecks {
-public:
-    SourceChecks(Checker &check, halyard_weight_layout layout) : check_(check), layout_(layout) {}
+#define NAMES(matrix) HALYARD_MATRIX_NAMES(#matrix, "codes." #matrix, "packed." #matrix)
+constexpr MatrixNames q_proj_names = NAMES(q_proj), k_proj_names = NAMES(k_proj), v_proj_names = NAMES(v_proj),
+                      qkv_proj_names = NAMES(qkv_proj), o_proj_names = NAMES(o_proj), up_proj_names = NAMES(up_proj),
+                      down_proj_names = NAMES(down_proj),
+                      gate_proj_names = HALYARD_MATRIX_NAMES("gate_proj", "codes.gate_proj", nullptr);
+#undef NAMES
 
-    View matrix(const char *name, const DLTensor *tensor, int64_t out, int64_t in) {
-        const View view = check_.tensor(name, tensor);
-        if (check_.failed()) {
-            return view;
-        }
-        if (view.rank != 2) {
-            check_.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must be a matrix (rank 2)", name, view.rank);
-            return view;
-        }
-        const bool out_in = layout_ == HALYARD_WEIGHT_OUT_IN;
-        const int64_t rows = out_in ? out : in, columns = out_in ? in : out;
-        if (view.shape[0] != rows || view.shape[1] != columns) {
-            check_.fail(HALYARD_INVALID_ARGUMENT, "%s is [%lld, %lld], but must be [%lld, %lld] (layout is %s)", name,
-                        static_cast<long long>(view.shape[0]), static_cast<long long>(view.shape[1]),
-                        static_cast<long long>(rows), static_cast<long long>(columns),
-                        out_in ? "[out, in]" : "[in, out]");
-        }
-        if (first_.data) {
-            check_.same_dtype(first_, view);
-        } else {
-            first_ = view;
-        }
-        return view;
-    }
+MatrixSource source(const MatrixNames &names, const DLTensor *tensor, const halyard_codes *codes,
+                    const halyard_weights *packed) {
+    MatrixSource matrix;
+    matrix.names = &names;
+    matrix.tensor = tensor;
+    matrix.codes = codes;
+    matrix.packed = packed;
+    return matrix;
+}
 
-    void absent(const char *name, const DLTensor *tensor, const char *reason) {
-        if (!check_.failed() && tensor) {
-            check_.fail(HALYARD_INVALID_ARGUMENT, "%s is given, but %s", name, reason);
-        }
-    }
+BlockSources::BlockSources(const halyard_block_weights &w)
+    : qkv{source(q_proj_names, w.q_proj, w.codes.q_proj, w.packed.q_proj),
+          source(k_proj_names, w.k_proj, w.codes.k_proj, w.packed.k_proj),
+          source(v_proj_names, w.v_proj, w.codes.v_proj, w.packed.v_proj)},
+      joined(source(qkv_proj_names, w.qkv_proj, w.codes.qkv_proj, w.packed.qkv_proj)),
+      o(source(o_proj_names, w.o_proj, w.codes.o_proj, w.packed.o_proj)),
+      gate(source(gate_proj_names, w.gate_proj, w.codes.gate_proj, nullptr)),
+      up(source(up_proj_names, w.up_proj, w.codes.up_proj, w.packed.up_proj)),
+      down(source(down_proj_names, w.down_proj, w.codes.down_proj, w.packed.down_proj)) {}
 
-private:
-    Checker &check_;
-    const halyard_weight_layout layout_;
-    View first_;  // of the matrices, whose dtype all have
-};
-
-void check_attention_sources(Checker &check, SourceChecks &checks, const halyard_block_config &c,
+void check_attention_sources(Checker &check, MatrixChecks &checks, const halyard_block_config &c,
                              const halyard_block_weights &w, BlockSources &s) {
     const int64_t query = c.num_attention_heads * c.head_dim, key = c.num_key_value_heads * c.head_dim;
     const struct {
-        const char *name, *bias_name;
-        const DLTensor *matrix, *bias;
+        const char *bias_name;
+        const DLTensor *bias;
         int64_t features;
-    } parts[] = {{"q_proj", "q_proj_bias", w.q_proj, w.q_proj_bias, query},
-                 {"k_proj", "k_proj_bias", w.k_proj, w.k_proj_bias, key},
-                 {"v_proj", "v_proj_bias", w.v_proj, w.v_proj_bias, key}};
-    s.joined = w.qkv_proj != nullptr;
-    if (s.joined) {
-        for (const auto &part : parts) {
-            checks.absent(part.name, part.matrix, "so is qkv_proj, which holds q, k and v");
-            checks.absent(part.bias_name, part.bias, "the biases of qkv_proj are qkv_proj_bias");
+    } parts[] = {{"q_proj_bias", w.q_proj_bias, query},
+                 {"k_proj_bias", w.k_proj_bias, key},
+                 {"v_proj_bias", w.v_proj_bias, key}};
+    if (s.joined.given()) {
+        for (int i = 0; i < 3; i++) {
+            checks.absent(s.qkv[i], "so is qkv_proj, which holds q, k and v");
+            checks.absent(parts[i].bias_name, parts[i].bias, "the biases of qkv_proj are qkv_proj_bias");
         }
-        s.qkv[0] = checks.matrix("qkv_proj", w.qkv_proj, query + 2 * key, c.hidden_size);
-        s.qkv_bias[0] = check_vector(check, "qkv_proj_bias", w.qkv_proj_bias, query + 2 * key);
+        checks.require(s.joined, query + 2 * key, c.hidden_size);
+        s.joined_bias = check_vector(check, "qkv_proj_bias", w.qkv_proj_bias, query + 2 * key);
     } else {
         for (int i = 0; i < 3; i++) {
-            if (!check.failed() && !parts[i].matrix) {
-                check.fail(HALYARD_INVALID_ARGUMENT, "%s is null, and so is qkv_proj", parts[i].name);
-            }
-            s.qkv[i] = checks.matrix(parts[i].name, parts[i].matrix, parts[i].features, c.hidden_size);
+            checks.require(s.qkv[i], parts[i].features, c.hidden_size, ", and neither is qkv_proj");
             s.qkv_bias[i] = check_vector(check, parts[i].bias_name, parts[i].bias, parts[i].features);
         }
         checks.absent("qkv_proj_bias", w.qkv_proj_bias, "qkv_proj is not");
     }
-    s.o = checks.matrix("o_proj", w.o_proj, c.hidden_size, query);
+    checks.require(s.o, c.hidden_size, query);
     s.o_bias = check_vector(check, "o_proj_bias", w.o_proj_bias, c.hidden_size);
     s.q_norm = check_vector(check, "q_norm", w.q_norm, c.head_dim);
     s.k_norm = check_vector(check, "k_norm", w.k_norm, c.head_dim);
 }
 
-void check_ffn_sources(Checker &check, SourceChecks &checks, const halyard_block_config &c,
+void check_ffn_sources(Checker &check, MatrixChecks &checks, const halyard_block_config &c,
                        const halyard_block_weights &w, BlockSources &s) {
-    if (c.gated_mlp) {
-        if (!check.failed() && !w.gate_proj) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "gate_proj is null, but gated_mlp is set");
-        }
-        s.gate = checks.matrix("gate_proj", w.gate_proj, c.intermediate_size, c.hidden_size);
-        s.gate_bias = check_vector(check, "gate_proj_bias", w.gate_proj_bias, c.intermediate_size);
-    } else {
-        checks.absent("gate_proj", w.gate_proj, "gated_mlp is 0");
+    if (!c.gated_mlp) {
+        checks.absent(s.gate, "gated_mlp is 0");
         checks.absent("gate_proj_bias", w.gate_proj_bias, "gated_mlp is 0");
+    } else if (s.up.packed) {
+        checks.absent(s.gate, "so is packed.up_proj, which holds gate and up");
+    } else {
+        checks.require(s.gate, c.intermediate_size, c.hidden_size, ", but gated_mlp is set");
     }
-    s.up = checks.matrix("up_proj", w.up_proj, c.intermediate_size, c.hidden_size);
+    if (c.gated_mlp) {
+        s.gate_bias = check_vector(check, "gate_proj_bias", w.gate_proj_bias, c.intermediate_size);
+    }
+    checks.require(s.up, c.intermediate_size, c.hidden_size, "", c.gated_mlp != 0);
+    if (!check.failed() && s.gate.given() && !s.gate.tensor != !s.up.tensor) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is given with %s, but both must be tensors or both codes",
+                   s.gate.name(), s.up.name());
+    }
     s.up_bias = check_vector(check, "up_proj_bias", w.up_proj_bias, c.intermediate_size);
-    s.down = checks.matrix("down_proj", w.down_proj, c.hidden_size, c.intermediate_size);
+    checks.require(s.down, c.hidden_size, c.intermediate_size);
     s.down_bias = check_vector(check, "down_proj_bias", w.down_proj_bias, c.hidden_size);
 }
 
@@ -140,62 +128,45 @@ void check_norm_sources(Checker &check, const halyard_block_config &c, const hal
     }
 }
 
-/** Matrices with one number of inputs, joined to one of all their outputs, where they are. */
-class JoinedMatrix {
-public:
-    JoinedMatrix() = default;
-    ~JoinedMatrix() { free_at(device_of(whole_), whole_.data); }
-    JoinedMatrix(const JoinedMatrix &) = delete;
-    JoinedMatrix &operator=(const JoinedMatrix &) = delete;
-
-    /** Fails `check` where there is no memory. */
-    void join(Checker &check, const halyard_context *context, const View *parts, int count,
-              halyard_weight_layout layout) {
-        const int axis = layout == HALYARD_WEIGHT_OUT_IN ? 0 : 1;  // of the outputs
-        int64_t shape[] = {parts[0].shape[0], parts[0].shape[1]};
-        for (int i = 1; i < count; i++) {
-            shape[axis] += parts[i].shape[axis];
-        }
-        const Device device = device_of(parts[0]);
-        const DType dtype = parts[0].dtype;
-        char *const memory =
-            allocate_at(check, device, shape[0] * shape[1] * size_of(dtype), "q_proj, k_proj and v_proj");
-        whole_ = view_of(memory, dtype, device, {shape[0], shape[1]}, {shape[1], 1});
-        whole_.name = "q_proj, k_proj or v_proj";
-        int64_t first = 0;
-        for (int i = 0; i < count && !check.failed(); i++) {
-            const int64_t outputs = parts[i].shape[axis];
-            backend_of(device.on_cuda)
-                .copy(check, context_or_default(context), device.device_id, parts[i],
-                      part_of(whole_, axis, first, outputs));
-            first += outputs;
-        }
+/** Where the block is to be: where its tensors and packed matrices are, unless it is said. */
+Device choose_block_device(Checker &check, const BlockSources &s, DLDevice wanted) {
+    const MatrixSource *const all[] = {&s.o, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.joined, &s.gate, &s.up, &s.down};
+    const MatrixSource *placed = nullptr;
+    for (const MatrixSource *const matrix : all) {
+        placed = placed || !(matrix->tensor || matrix->packed) ? placed : matrix;
     }
-
-    const View &get() const { return whole_; }
-
-private:
-    View whole_;
-};
-
-void pack_matrices(Checker &check, const halyard_context *context, halyard_weight_layout layout,
-                   const CodeLayout &codes, const BlockSources &sources, halyard_block &block) {
-    if (check.failed()) {
-        return;
+    const DLDevice place = !placed          ? DLDevice{kDLCPU, 0}
+                           : placed->tensor ? placed->tensor->device
+                                            : device_of(*placed->packed).dlpack();
+    const Device device =
+        check.failed() ? Device() : choose_device(check, (placed ? *placed : s.o).name(), place, wanted);
+    for (const MatrixSource *const matrix : all) {
+        check_matrix_device(check, *matrix, "the block", device);
     }
-    const auto pack = [&](const View &matrix, const View &up) {
-        return pack_matrix(check, context, matrix, up, layout, block.device, codes);
-    };
-    if (sources.joined) {
-        block.qkv = pack(sources.qkv[0], View());
+    const DLDevice tensors = check.device_of_tensors();
+    if (has_cuda && type_of(tensors) == kDLCUDA) {
+        check_device(check, check.first_tensor(), {true, tensors.device_id}, "the block", device);
+    }
+    return device;
+}
+
+void pack_matrices(MatrixPacker &packer, const BlockSources &s, halyard_block &block) {
+    if (s.joined.given()) {
+        block.qkv[0] = packer.pack(s.joined);
     } else {
-        JoinedMatrix joined;
-        joined.join(check, context, sources.qkv, 3, layout);
-        block.qkv = pack(joined.get(), View());
+        packer.pack_qkv(s.qkv, block.qkv);
     }
-    block.o = pack(sources.o, View());
-    block.up = block.config.gated_mlp ? pack(sources.gate, sources.up) : pack(sources.up, View());
-    block.down = pack(sources.down, View());
+    block.o = packer.pack(s.o);
+    block.up = s.gate.given() ? packer.pack(s.gate, &s.up) : packer.pack(s.up);
+    block.down = packer.pack(s.down);
+}
+
+/** The dtype that all matrices have; f32 if they have none in common. */
+DType dtype_of_matrices(const halyard_block &block) {
+    DType dtype = block.o.weights->dtype;
+    block.each_matrix(
+        [&](const char *, const PackedMatrix &matrix) { dtype = matrix.weights->dtype == dtype ? dtype : DType::f32; });
+    return dtype;
 }
 
 /** Memory with the vectors in a dtype, to which `arguments` points then; null on failure. */
@@ -206,8 +177,8 @@ void *convert_vectors(Checker &check, const halyard_context *context, const Bloc
     }
     const int64_t hidden = block.config.hidden_size, intermediate = block.config.intermediate_size;
     ParamSource qkv_bias(&arguments.qkv_bias);
-    if (s.joined) {
-        qkv_bias.add(s.qkv_bias[0], block.qkv_features());
+    if (s.joined.given()) {
+        qkv_bias.add(s.joined_bias, block.qkv_features());
     } else {
         qkv_bias.add(s.qkv_bias[0], block.query_features());
         qkv_bias.add(s.qkv_bias[1], block.key_features());
@@ -271,8 +242,8 @@ void prepare_calls(Checker &check, const halyard_block &block, BlockArguments &a
         norm->set(check, block.norm_kind(), c.hidden_size);
     }
     FfnCall &f = arguments.ffn;
-    f.up = block.up;
-    f.down = block.down;
+    f.up = block.up.weights;
+    f.down = block.down.weights;
     if (block.norms_input()) {
         f.norm = c.norm;
         f.norm_weight = arguments.ffn_norm.weight;
@@ -305,16 +276,6 @@ View check_norm_vector(Checker &check, const char *name, const DLTensor *vector,
     return check_vector(check, name, vector, features);
 }
 
-halyard_weights *pack_matrix(Checker &check, const halyard_context *context, const View &matrix, const View &up,
-                             halyard_weight_layout layout, Device device, const CodeLayout &codes) {
-    const PackSources sources = pack_sources(check, matrix, up, layout, device, codes);
-    halyard_weights *packed = nullptr;
-    if (!check.failed()) {
-        backend_of(device.on_cuda).pack(check, context_or_default(context), sources, nullptr, 0, &packed);
-    }
-    return packed;
-}
-
 }  // namespace halyard
 
 using namespace halyard;
@@ -337,14 +298,14 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     if (check.failed()) {
         return check.status();
     }
-    BlockSources sources;
-    SourceChecks checks(check, weights->layout);
+    BlockSources sources(*weights);
+    MatrixChecks checks(check, weights->layout);
     check_attention_sources(check, checks, complete, *weights, sources);
     check_ffn_sources(check, checks, complete, *weights, sources);
     check_norm_sources(check, complete, *weights, sources);
-    const Device device =
-        check.failed() ? Device() : choose_device(check, "o_proj", weights->o_proj->device, weights->device);
-    const CodeLayout codes = check_quantization(check, weights->quantization, device);
+    const Device device = choose_block_device(check, sources, weights->device);
+    const CodeLayout quantization =
+        check.failed() ? CodeLayout() : check_quantization(check, weights->quantization, device);
     if (check.failed()) {
         return check.status();
     }
@@ -357,29 +318,27 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     made->config = complete;
     made->device = device;
     make_table(check, context, *made);
+    MatrixPacker packer(check, context, weights->layout, device, quantization);
+    pack_matrices(packer, sources, *made);
+    made->dtype = check.failed() ? DType::f32 : dtype_of_matrices(*made);
     made->vectors_f32 = convert_vectors(check, context, sources, *made, DType::f32, made->arguments_f32);
-    if (device.on_cuda && sources.o.dtype != DType::f32) {
-        made->vectors_16_bit = convert_vectors(check, context, sources, *made, sources.o.dtype, made->arguments_16_bit);
+    if (device.on_cuda && made->dtype != DType::f32) {
+        made->vectors_16_bit = convert_vectors(check, context, sources, *made, made->dtype, made->arguments_16_bit);
     }
-    pack_matrices(check, context, weights->layout, codes, sources, *made);
     prepare_calls(check, *made, made->arguments_f32);
     prepare_calls(check, *made, made->arguments_16_bit);
     if (check.failed()) {
         halyard_block_destroy(made);
         return check.status();
     }
-    for (const halyard_weights *packed : {made->qkv, made->o, made->up, made->down}) {
-        made->bytes += packed->bytes;
-    }
+    made->each_matrix([&](const char *, const PackedMatrix &matrix) { made->bytes += matrix.owned_bytes(); });
     *block = made;
     return HALYARD_OK;
 }
 
 void halyard_block_destroy(halyard_block *block) {
     if (block) {
-        for (halyard_weights *packed : {block->qkv, block->o, block->up, block->down}) {
-            halyard_weights_destroy(packed);
-        }
+        block->each_matrix([](const char *, const PackedMatrix &matrix) { halyard_weights_destroy(matrix.owned); });
         release_rope(block->rope);
         free_at(block->device, block->vectors_f32);
         free_at(block->device, block->vectors_16_bit);

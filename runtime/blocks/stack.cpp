@@ -198,12 +198,12 @@ private:
     void run_part(int64_t first, int64_t count) {
         const View part = residual(first, count);
         run_call(check_, context_, &Backend::embed,
-                 {stack_.embed_tokens, stack_.embed_positions, stack_.config.embedding_multiplier, ids_, first,
-                  append_.sequences(), part});
+                 {stack_.embed_tokens, stack_.embed_codes, stack_.embed_positions, stack_.config.embedding_multiplier,
+                  ids_, first, append_.sequences(), part});
         if (stack_.embed_types.data) {
             const View added = part_of(added_, 1, 0, count);
             run_call(check_, context_, &Backend::embed,
-                     {stack_.embed_types, View(), 1.0f, types_, first, append_.sequences(), added});
+                     {stack_.embed_types, {}, View(), 1.0f, types_, first, append_.sequences(), added});
             run_call(check_, context_, &Backend::elementwise, {kernels::add, part, added, part});
         }
         run_norm(check_, context_, stack_.embed_norm, part, part);
@@ -213,7 +213,7 @@ private:
         const int64_t outputs = seen ? count : ends ? 1 : 0;
         for (int64_t layer = 0; layer < stack_.n_layers && !check_.failed(); layer++) {
             run_block(check_, context_, *stack_.blocks[layer], part, append_, layer,
-                      layer + 1 < stack_.n_layers ? count : outputs, rounds(*stack_.blocks[layer]->qkv), part);
+                      layer + 1 < stack_.n_layers ? count : outputs, rounds(*stack_.blocks[layer]), part);
             observe(layer + 1, first, part);
         }
         if (seen) {
@@ -226,6 +226,7 @@ private:
     }
 
     /** On a processor, where the residual is f32, the activations count as of the dtype of the matrices. */
+    bool rounds(const halyard_block &block) const { return rounds_in_block(context_, block, block.dtype); }
     bool rounds(const halyard_weights &weights) const {
         return !stack_.device.on_cuda && rounds_between(context_or_default(context_), weights, weights.dtype);
     }
@@ -243,8 +244,8 @@ private:
         LinearCall call;
         call.x = residual(ids_.tokens - tokens, tokens);
         call.y = in_f32;
-        call.weights = stack_.lm_head;
-        call.rounded = rounds(*stack_.lm_head);
+        call.weights = stack_.lm_head.weights;
+        call.rounded = rounds(*stack_.lm_head.weights);
         if (stack_.softcaps.data) {
             // softcap tanh(x W / softcap): quotient and tanh in the matmul's epilogue.
             call.row_scale =
@@ -300,7 +301,7 @@ halyard_status run_stack(Checker &check, const halyard_context *context, const h
                          const halyard_stack_options &options, const ResultKind &kind, const DLTensor *result) {
     record_weights(check, "blocks[0].", *stack.blocks[0]);
     if (kind.is_logits) {
-        check.record("", "lm_head", *stack.lm_head);
+        check.record("", "lm_head", *stack.lm_head.weights);
     }
     const View view = check_result(check, kind, result, ids);
     if (!check.failed() && ids.batch > 0 && ids.tokens == 0 && !kind.all) {
@@ -313,6 +314,7 @@ halyard_status run_stack(Checker &check, const halyard_context *context, const h
     const halyard_kv_cache *const cache = sequences.cache;
     check_devices(check, context, stack, kind.name, view, cache);
     check.no_overlap(view, stack.embed_tokens, false);
+    check.no_overlap(view, stack.embed_codes.codes.memory, false);
     check.no_overlap(view, stack.embed_positions, false);
     check.no_overlap(view, stack.embed_types, false);
     for (const Integers *const integers : {&ids, &types}) {
@@ -342,7 +344,7 @@ halyard_status call_stack(const char *function, const halyard_context *context, 
     const halyard_stack_options none = {};
     const halyard_stack_options &o = options ? *options : none;
     check.not_null("stack", stack);
-    if (!check.failed() && is_logits && !stack->lm_head) {
+    if (!check.failed() && is_logits && !stack->lm_head.weights) {
         check.fail(HALYARD_INVALID_ARGUMENT, "stack has no lm_head, so it gives hidden states and no logits");
     }
     // The ids are on the CPU wherever the stack is.

@@ -10,12 +10,13 @@ struct halyard_stack {
     halyard::DType residual_dtype = halyard::DType::f32;
     // The caller's memory or, on a device, `tables` or lm_head's matrix; `data` of the others is null without.
     halyard::View embed_tokens, embed_positions, embed_types;
+    halyard::CodeSource embed_codes;  // in place of embed_tokens; `format` is null without
     halyard::Norm embed_norm, norm;
     // final_logit_softcapping [vocab_size] and its reciprocal [1] in f32, where there is one
     halyard::View softcaps, softcap_reciprocal;
     void *norm_memory = nullptr, *softcap_memory = nullptr;
-    char *tables[3] = {};                // copies on the device
-    halyard_weights *lm_head = nullptr;  // null with no_lm_head
+    char *tables[3] = {};           // copies on the device
+    halyard::PackedMatrix lm_head;  // none with no_lm_head
     const halyard_block **blocks = nullptr;
     int64_t n_layers = 0;
 };

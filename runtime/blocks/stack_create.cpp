@@ -26,24 +26,80 @@ void complete_stack_config(Checker &check, halyard_stack_config &c) {
     check.softcap("final_logit_softcapping", c.final_logit_softcapping);
 }
 
-/** [rows, hidden_size]; any number of rows if `rows` is negative. */
-View check_table(Checker &check, const char *name, const DLTensor *tensor, int64_t rows, int64_t hidden_size) {
-    const View view = check.tensor(name, tensor);
-    if (check.failed()) {
+/** [any number of rows, hidden_size], or nothing if `tensor` is null. */
+View check_table(Checker &check, const char *name, const DLTensor *tensor, int64_t hidden_size) {
+    const View view = tensor ? check.tensor(name, tensor) : View();
+    if (check.failed() || !tensor) {
         return view;
     }
     if (view.rank != 2) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must be a matrix (rank 2)", name, view.rank);
-    } else if (rows >= 0 && (view.shape[0] != rows || view.shape[1] != hidden_size)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s is [%lld, %lld], but must be [%lld, %lld]", name,
-                   static_cast<long long>(view.shape[0]), static_cast<long long>(view.shape[1]),
-                   static_cast<long long>(rows), static_cast<long long>(hidden_size));
     } else if (view.shape[1] != hidden_size || view.shape[0] < 1) {
         check.fail(HALYARD_INVALID_ARGUMENT, "%s is [%lld, %lld], but must have 1 row or more of %lld features", name,
                    static_cast<long long>(view.shape[0]), static_cast<long long>(view.shape[1]),
                    static_cast<long long>(hidden_size));
     }
     return view;
+}
+
+/** What a stack is made of; `data` of a view is null where it is absent. */
+struct StackSources {
+    MatrixSource embed_tokens, lm_head;  // the same where they are tied
+    bool tied = false;
+    CodeSource embed_codes;
+    View embed_positions, embed_types;
+    View embed_norm, embed_norm_bias, norm, norm_bias;
+};
+
+constexpr MatrixNames embed_names = HALYARD_MATRIX_NAMES("embed_tokens", "embed_tokens_codes", nullptr),
+                      head_names = HALYARD_MATRIX_NAMES("lm_head", "lm_head_codes", "lm_head_packed");
+
+/** Codes of which a row is read at a time. */
+CodeSource check_embed_codes(Checker &check, const MatrixSource &table) {
+    if (check.failed() || !table.codes) {
+        return {};
+    }
+    Checker on_cpu(check.function());
+    const CodeSource codes = check_codes(on_cpu, embed_names.codes, *table.codes, true);
+    if (!on_cpu.failed() && codes.format->block_inputs == 0) {
+        on_cpu.fail(HALYARD_UNSUPPORTED, "embed_tokens_codes.format is %s, but must be one of GGUF (Q8_0 to Q6_K)",
+                    codes.format->name);
+    }
+    check.take_over(on_cpu);
+    return codes;
+}
+
+StackSources check_sources(Checker &check, const halyard_stack_config &c, const halyard_stack_weights &w) {
+    StackSources s;
+    s.embed_tokens.names = &embed_names;
+    s.embed_tokens.tensor = w.embed_tokens;
+    s.embed_tokens.codes = w.embed_tokens_codes;
+    MatrixChecks(check, HALYARD_WEIGHT_OUT_IN).require(s.embed_tokens, c.vocab_size, c.hidden_size);
+    s.embed_codes = check_embed_codes(check, s.embed_tokens);
+    s.embed_positions = check_table(check, "embed_positions", w.embed_positions, c.hidden_size);
+    s.embed_types = check_table(check, "embed_types", w.embed_types, c.hidden_size);
+    const char *const absent =
+        c.embed_norm == HALYARD_NORM_NONE ? "embed_norm of config is HALYARD_NORM_NONE" : nullptr;
+    s.embed_norm = check_norm_vector(check, "embed_norm", w.embed_norm, c.embed_norm, false, absent, c.hidden_size);
+    s.embed_norm_bias =
+        check_norm_vector(check, "embed_norm_bias", w.embed_norm_bias, c.embed_norm, true, absent, c.hidden_size);
+    s.norm = check_norm_vector(check, "norm", w.norm, c.norm, false, nullptr, c.hidden_size);
+    s.norm_bias = check_norm_vector(check, "norm_bias", w.norm_bias, c.norm, true, nullptr, c.hidden_size);
+    s.lm_head.names = &head_names;
+    s.lm_head.tensor = w.lm_head;
+    s.lm_head.codes = w.lm_head_codes;
+    s.lm_head.packed = w.lm_head_packed;
+    s.tied = !s.lm_head.given();
+    if (s.tied) {
+        s.lm_head = s.embed_tokens;
+    } else {
+        MatrixChecks checks(check, HALYARD_WEIGHT_OUT_IN);
+        checks.require(s.lm_head, c.vocab_size, c.hidden_size);
+        if (c.no_lm_head) {
+            checks.absent(s.lm_head, "no_lm_head is set");
+        }
+    }
+    return s;
 }
 
 void check_blocks(Checker &check, const halyard_block *const *blocks, int64_t n_layers, int64_t hidden_size) {
@@ -68,9 +124,9 @@ void check_blocks(Checker &check, const halyard_block *const *blocks, int64_t n_
 
 /** The type that all matrices of the blocks have; f32 if they have none in common. */
 DType common_dtype(const halyard_block *const *blocks, int64_t n_layers) {
-    const DType first = blocks[0]->qkv->dtype;
+    const DType first = blocks[0]->dtype;
     for (int64_t i = 1; i < n_layers; i++) {
-        if (blocks[i]->qkv->dtype != first) {
+        if (blocks[i]->dtype != first) {
             return DType::f32;
         }
     }
@@ -124,6 +180,49 @@ char *bring_table(Checker &check, const halyard_context &context, Device device,
     return memory;
 }
 
+/** Refuses matrices that cannot be used where the blocks are. */
+CodeLayout check_places(Checker &check, const StackSources &s, const halyard_quantization &quantization,
+                        Device device) {
+    if (s.embed_tokens.view.on_cuda) {
+        check_device(check, "embed_tokens", device_of(s.embed_tokens.view), "blocks[0]", device);
+    }
+    check_matrix_device(check, s.embed_tokens, "blocks[0]", device);
+    check_matrix_device(check, s.lm_head, "blocks[0]", device);
+    return check_quantization(check, quantization, device);
+}
+
+/** Makes what a stack has besides its blocks. */
+void fill(Checker &check, const halyard_context *context, const StackSources &s, const CodeLayout &quantization,
+          halyard_stack &stack) {
+    const halyard_stack_config &c = stack.config;
+    const halyard_context &with = context_or_default(context);
+    stack.embed_tokens = s.embed_tokens.view;
+    stack.embed_codes = s.embed_codes;
+    stack.embed_positions = s.embed_positions;
+    stack.embed_types = s.embed_types;
+    stack.embed_norm.set(check, {c.embed_norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
+    stack.norm.set(check, {c.norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
+    const ParamSource vectors[] = {{&stack.embed_norm.weight, s.embed_norm, c.hidden_size},
+                                   {&stack.embed_norm.bias, s.embed_norm_bias, c.hidden_size},
+                                   {&stack.norm.weight, s.norm, c.hidden_size},
+                                   {&stack.norm.bias, s.norm_bias, c.hidden_size}};
+    int64_t bytes = 0;
+    stack.norm_memory = make_param_vectors(check, with, stack.device, stack.residual_dtype, vectors, 4, bytes);
+    make_softcaps(check, with, stack);
+    if (!c.no_lm_head) {
+        stack.lm_head = MatrixPacker(check, context, HALYARD_WEIGHT_OUT_IN, stack.device, quantization).pack(s.lm_head);
+    }
+    if (stack.device.on_cuda && stack.lm_head.weights && s.tied) {
+        // What the output projection reads are the table's own rows.
+        const halyard_weights &head = *stack.lm_head.weights;
+        stack.embed_tokens = view_of(const_cast<char *>(head.matrix), head.dtype, stack.device,
+                                     {c.vocab_size, c.hidden_size}, {head.pitch, 1});
+    }
+    stack.tables[0] = bring_table(check, with, stack.device, stack.embed_tokens);
+    stack.tables[1] = bring_table(check, with, stack.device, stack.embed_positions);
+    stack.tables[2] = bring_table(check, with, stack.device, stack.embed_types);
+}
+
 }  // namespace
 }  // namespace halyard
 
@@ -141,32 +240,10 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     }
     halyard_stack_config c = *config;
     complete_stack_config(check, c);
-    const View embed_tokens = check_table(check, "embed_tokens", weights->embed_tokens, c.vocab_size, c.hidden_size);
-    const auto added_table = [&](const char *name, const DLTensor *tensor) {
-        return tensor ? check_table(check, name, tensor, -1, c.hidden_size) : View();
-    };
-    const View embed_positions = added_table("embed_positions", weights->embed_positions);
-    const View embed_types = added_table("embed_types", weights->embed_types);
-    const char *const absent =
-        c.embed_norm == HALYARD_NORM_NONE ? "embed_norm of config is HALYARD_NORM_NONE" : nullptr;
-    const View embed_norm =
-        check_norm_vector(check, "embed_norm", weights->embed_norm, c.embed_norm, false, absent, c.hidden_size);
-    const View embed_norm_bias = check_norm_vector(check, "embed_norm_bias", weights->embed_norm_bias, c.embed_norm,
-                                                   true, absent, c.hidden_size);
-    const View norm = check_norm_vector(check, "norm", weights->norm, c.norm, false, nullptr, c.hidden_size);
-    const View norm_bias =
-        check_norm_vector(check, "norm_bias", weights->norm_bias, c.norm, true, nullptr, c.hidden_size);
-    const View lm_head =
-        weights->lm_head ? check_table(check, "lm_head", weights->lm_head, c.vocab_size, c.hidden_size) : embed_tokens;
-    if (!check.failed() && c.no_lm_head && weights->lm_head) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "lm_head is given, but no_lm_head is set");
-    }
+    const StackSources sources = check.failed() ? StackSources() : check_sources(check, c, *weights);
     check_blocks(check, blocks, n_layers, c.hidden_size);
-    if (!check.failed() && embed_tokens.on_cuda) {
-        check_device(check, "embed_tokens", device_of(embed_tokens), "blocks[0]", blocks[0]->device);
-    }
-    const CodeLayout codes =
-        check.failed() ? CodeLayout() : check_quantization(check, weights->quantization, blocks[0]->device);
+    const CodeLayout quantization =
+        check.failed() ? CodeLayout() : check_places(check, sources, weights->quantization, blocks[0]->device);
     if (check.failed()) {
         return check.status();
     }
@@ -179,33 +256,10 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     made->config = c;
     made->device = blocks[0]->device;
     made->residual_dtype = made->device.on_cuda ? common_dtype(blocks, n_layers) : DType::f32;
-    made->embed_tokens = embed_tokens;
-    made->embed_positions = embed_positions;
-    made->embed_types = embed_types;
-    made->embed_norm.set(check, {c.embed_norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
-    made->norm.set(check, {c.norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
-    const ParamSource vectors[] = {{&made->embed_norm.weight, embed_norm, c.hidden_size},
-                                   {&made->embed_norm.bias, embed_norm_bias, c.hidden_size},
-                                   {&made->norm.weight, norm, c.hidden_size},
-                                   {&made->norm.bias, norm_bias, c.hidden_size}};
-    const halyard_context &with = context_or_default(context);
-    int64_t bytes = 0;
-    made->norm_memory = make_param_vectors(check, with, made->device, made->residual_dtype, vectors, 4, bytes);
+    fill(check, context, sources, quantization, *made);
     if (!check.failed() && !copy_blocks(*made, blocks, n_layers)) {
         check.fail(HALYARD_OUT_OF_MEMORY, "no memory for a stack");
     }
-    make_softcaps(check, with, *made);
-    if (!check.failed() && !c.no_lm_head) {
-        made->lm_head = pack_matrix(check, context, lm_head, View(), HALYARD_WEIGHT_OUT_IN, made->device, codes);
-    }
-    if (!check.failed() && made->device.on_cuda && made->lm_head && !weights->lm_head) {
-        // What the output projection reads are the table's own rows.
-        made->embed_tokens = view_of(const_cast<char *>(made->lm_head->matrix), made->lm_head->dtype, made->device,
-                                     {c.vocab_size, c.hidden_size}, {made->lm_head->pitch, 1});
-    }
-    made->tables[0] = bring_table(check, with, made->device, made->embed_tokens);
-    made->tables[1] = bring_table(check, with, made->device, made->embed_positions);
-    made->tables[2] = bring_table(check, with, made->device, made->embed_types);
     if (check.failed()) {
         halyard_stack_destroy(made);
         return check.status();
@@ -216,7 +270,7 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
 
 void halyard_stack_destroy(halyard_stack *stack) {
     if (stack) {
-        halyard_weights_destroy(stack->lm_head);
+        halyard_weights_destroy(stack->lm_head.owned);
         free_at(stack->device, stack->norm_memory);
         free_at(stack->device, stack->softcap_memory);
         for (char *const table : stack->tables) {

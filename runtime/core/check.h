@@ -98,6 +98,10 @@ public:
     /** Takes over the failure of another check of this call, whose message stays, and for the line the tensors that it saw. */
     void take_over(const Checker &other);
 
+    const char *function() const { return function_; }
+    /** The first tensor that was seen, on whose device the others are; null if there was none. */
+    const char *first_tensor() const { return first_tensor_; }
+    const DLDevice &device_of_tensors() const { return first_device_; }
     bool failed() const { return status_ != HALYARD_OK; }
     halyard_status status() const { return status_; }
 

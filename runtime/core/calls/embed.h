@@ -2,6 +2,7 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_EMBED_H
 #define HALYARD_RUNTIME_CORE_CALLS_EMBED_H
 
+#include "core/calls/codes.h"
 #include "core/calls/integers.h"
 #include "core/handles/kv_cache.h"
 
@@ -10,7 +11,9 @@ namespace halyard {
 /** y[i, t] = multiplier * tokens[id] + positions[position]: of ids[i, first + t], and of the t-th position after those that
  *  sequence i holds. In f32, and then rounded to y's dtype. */
 struct EmbedCall {
-    const View &tokens, &positions;  // tables; `data` of positions is null where there are none
+    const View &tokens;
+    const CodeSource &codes;  // in place of `tokens`, in a format of GGUF; `format` is null without
+    const View &positions;    // `data` is null where there are none
     float multiplier;
     const Integers &ids;
     int64_t first;

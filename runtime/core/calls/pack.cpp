@@ -24,4 +24,66 @@ CodeLayout check_quantization(Checker &check, const halyard_quantization &q, con
     return codes;
 }
 
+namespace {
+
+/** Refuses an `up` that cannot lie beside `codes`. */
+void check_pair(Checker &check, const CodesNames &names, const halyard_codes &codes, const CodesNames &up_names,
+                const halyard_codes &up) {
+    const struct {
+        const char *name;
+        int64_t of_codes, of_up;
+    } fields[] = {{"format", codes.format, up.format},
+                  {"bits", codes.bits, up.bits},
+                  {"in_features", codes.in_features, up.in_features},
+                  {"out_features", codes.out_features, up.out_features},
+                  {"group", codes.group, up.group}};
+    for (const auto &field : fields) {
+        if (field.of_codes != field.of_up) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "%s.%s is %lld, but must be that of %s, %lld", up_names.all,
+                       field.name, static_cast<long long>(field.of_up), names.all,
+                       static_cast<long long>(field.of_codes));
+        }
+    }
+    if (!codes.zeros != !up.zeros) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is %s, but %s is %s: both matrices or none must have zeros",
+                   up_names.zeros, up.zeros ? "there" : "null", names.zeros, codes.zeros ? "there" : "null");
+    }
+}
+
+}  // namespace
+
+PackSources code_sources(Checker &check, const CodesNames &names, const halyard_codes &codes,
+                         const CodesNames &up_names, const halyard_codes *up, bool with_data) {
+    PackSources sources;
+    sources.codes = check_codes(check, names, codes, with_data);
+    if (!check.failed() && sources.codes.format->block_inputs != 0) {
+        check.built_type(names.matrix, DType::f16);
+    }
+    if (up && !check.failed()) {
+        check_pair(check, names, codes, up_names, *up);
+        sources.up_codes = check_codes(check, up_names, *up, with_data);
+        if (!check.failed() && sources.up_codes.scales.data) {
+            check.same_dtype(sources.codes.scales.memory, sources.up_codes.scales.memory);
+        }
+    }
+    set_code_form(check, names, codes.in_features, codes.out_features, up != nullptr, sources);
+    return sources;
+}
+
+void set_code_form(Checker &check, const CodesNames &names, int64_t in_features, int64_t out_features, bool gated,
+                   PackSources &sources) {
+    if (check.failed()) {
+        return;
+    }
+    PackedForm &form = sources.form;
+    form.codes = sources.codes.layout;
+    form.gated = gated;
+    form.in_features = in_features;
+    form.out_features = out_features;
+    if (!form.compute_geometry()) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld x %lld features, which are more than 2^63 bytes when packed",
+                   names.all, static_cast<long long>(out_features), static_cast<long long>(in_features));
+    }
+}
+
 }  // namespace halyard

@@ -2,7 +2,7 @@
 #ifndef HALYARD_RUNTIME_CORE_CALLS_PACK_H
 #define HALYARD_RUNTIME_CORE_CALLS_PACK_H
 
-#include "core/code_formats.h"
+#include "core/calls/codes.h"
 #include "core/device.h"
 #include "core/handles/packed_weights.h"
 
@@ -44,6 +44,14 @@ inline PackSources pack_sources(Checker &check, const View &weight, const View &
     }
     return s;
 }
+
+/** Codes and, where it is not null, `up` beside them: the sources of a matrix for processors, checked. */
+PackSources code_sources(Checker &check, const CodesNames &names, const halyard_codes &codes,
+                         const CodesNames &up_names, const halyard_codes *up, bool with_data);
+
+/** Sets what follows from the codes; refuses what is too large. */
+void set_code_form(Checker &check, const CodesNames &names, int64_t in_features, int64_t out_features, bool gated,
+                   PackSources &sources);
 
 }  // namespace halyard
 

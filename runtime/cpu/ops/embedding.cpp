@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/cast.h"
+#include "core/view.h"
 #include "core/workspace.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm_plan.h"
@@ -11,6 +12,14 @@ namespace {
 
 void widen_row(halyard_isa isa, const View &table, int64_t row, float *to) {
     widen(isa, {table.data + row * table.strides[0] * size_of(table.dtype), table.dtype}, to, 0, table.width(), 1);
+}
+
+/** The numbers of one row of a table in codes. */
+void decode_row(Checker &check, const halyard_context &context, const CodeSource &table, int64_t row, float *to,
+                int64_t width) {
+    CodeSource codes = table;
+    codes.codes.data = table.codes.data + row * table.codes.output_pitch;
+    cpu::dequantize(check, context, {codes, view_of(to, DType::f32, {}, {1, width}, {width, 1})});
 }
 
 void add_to(halyard_isa isa, float *to, float *other, int64_t width) {
@@ -37,7 +46,11 @@ void cpu::embed(Checker &check, const halyard_context &context, const EmbedCall 
         for (int64_t row = rows * index / threads; row < rows * (index + 1) / threads; row++) {
             const int64_t i = row / tokens, t = row % tokens;
             float *const to = reinterpret_cast<float *>(y.data) + i * y.strides[0] + t * y.strides[1];
-            widen_row(isa, call.tokens, call.id(i, t), to);
+            if (call.codes.format) {
+                decode_row(check, context, call.codes, call.id(i, t), to, width);
+            } else {
+                widen_row(isa, call.tokens, call.id(i, t), to);
+            }
             for (int64_t k = 0; k < width && call.multiplier != 1.0f; k++) {
                 to[k] *= call.multiplier;
             }

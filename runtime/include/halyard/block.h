@@ -6,8 +6,8 @@
  * of threads may run one, each with a cache of its own. The rules of halyard.h hold.
  *
  * Between its GEMMs a block computes in f32 whatever the dtype of x, and rounds once when y is stored; a stack keeps
- * the residual stream in f32 from the embedding to the logits. What a GEMM takes is rounded to bf16 where matrices and x
- * (of a stack the matrices) are of that dtype, unless the context says otherwise (halyard_context_set_products).
+ * the residual stream in f32 from the embedding to the logits. What a GEMM takes is rounded to bf16 where all matrices and x
+ * (of a stack all matrices of the block) are of that dtype, unless the context says otherwise (halyard_context_set_products).
  *
  * Both are for processors or, in a library that was built with HALYARD_CUDA, for a CUDA device, where their weights lie
  * then: calls take tensors and caches of that device, put their work into the context's stream and return. There a block
@@ -71,8 +71,36 @@ HALYARD_API halyard_status halyard_block_config_preset(const char *preset, halya
 /** The names of the presets, in a null-terminated array. */
 HALYARD_API const char *const *halyard_block_presets(void);
 
-/** Views of a block's tensors, read by halyard_block_create and not needed afterwards. Matrices are [out, in] or
- *  [in, out] as `layout` says, all of one dtype; vectors have any dtype. Null means absent. All are in one place. */
+/** Matrices of a block that are quantized already, as halyard_weights_pack_codes takes them: packed without a loss by
+ *  halyard_block_create, and not needed afterwards. For processors. Formats may differ, but gate_proj and up_proj, which lie side by
+ *  side, have one. q, k and v of one format of GGUF are multiplied as one matrix, others one by one, which changes no bit. */
+typedef struct halyard_block_codes {
+    const halyard_codes *q_proj;    /**< num_attention_heads head_dim out_features, hidden_size in_features */
+    const halyard_codes *k_proj;    /**< num_key_value_heads head_dim out_features */
+    const halyard_codes *v_proj;    /**< num_key_value_heads head_dim out_features */
+    const halyard_codes *qkv_proj;  /**< one matrix of their outputs one after another */
+    const halyard_codes *o_proj;    /**< hidden_size out_features */
+    const halyard_codes *gate_proj; /**< of gated_mlp; codes where up_proj is */
+    const halyard_codes *up_proj;   /**< intermediate_size out_features */
+    const halyard_codes *down_proj; /**< hidden_size out_features, intermediate_size in_features */
+} halyard_block_codes;
+
+/** Matrices of a block that are packed already, of any dtype or quantized, with the features of halyard_block_codes. They are used where
+ *  they are: they lie where the block is, must outlive it, are not freed with it, and do not count in halyard_block_bytes. A norm
+ *  that is folded into one is part of it. */
+typedef struct halyard_block_packed {
+    const halyard_weights *q_proj;    /**< these three, or qkv_proj */
+    const halyard_weights *k_proj;    /**< num_key_value_heads head_dim outputs */
+    const halyard_weights *v_proj;    /**< num_key_value_heads head_dim outputs */
+    const halyard_weights *qkv_proj;  /**< one matrix of their outputs one after another */
+    const halyard_weights *o_proj;    /**< the output projection of attention */
+    const halyard_weights *up_proj;   /**< of gated_mlp gate and up, packed as a gated matrix */
+    const halyard_weights *down_proj; /**< hidden_size outputs */
+} halyard_block_packed;
+
+/** What a block is made of. Tensors are read by halyard_block_create and not needed afterwards: matrices are [out, in] or
+ *  [in, out] as `layout` says, all of one dtype; vectors have any dtype. Null means absent. All are in one place. Each matrix comes in
+ *  one way: as a tensor, in `codes` or in `packed`. Those of a block may differ in that, but for gate_proj and up_proj. */
 typedef struct halyard_block_weights {
     halyard_weight_layout layout;  /**< of the matrices */
     const DLTensor *q_proj;        /**< these three, or qkv_proj */
@@ -104,7 +132,9 @@ typedef struct halyard_block_weights {
     /** Where the block is to be: all zero: where the tensors are; else that of a CUDA device, to which tensors in the memory
      *  of the process are copied. */
     DLDevice device;
-    halyard_quantization quantization; /**< of the matrices; for processors */
+    halyard_quantization quantization; /**< of the matrices that are tensors; for processors */
+    halyard_block_codes codes;         /**< matrices that are quantized already */
+    halyard_block_packed packed;       /**< matrices that are packed already; borrowed */
 } halyard_block_weights;
 
 /** A block: constant after it is made, so that any number of threads may run it, each with a cache of its own. */
@@ -117,7 +147,7 @@ HALYARD_API halyard_status halyard_block_create(const halyard_context *context, 
 HALYARD_API void halyard_block_destroy(halyard_block *block);
 /** What it was made with, with the zeros filled in. */
 HALYARD_API halyard_status halyard_block_get_config(const halyard_block *block, halyard_block_config *config);
-/** Bytes of packed weights, biases and tables; 0 if `block` is null. The table of angles counts for each block, though
+/** Bytes of the weights that it packed, biases and tables; 0 if `block` is null. The table of angles counts for each block, though
  *  those with equal options share one. */
 HALYARD_API int64_t halyard_block_bytes(const halyard_block *block);
 
@@ -151,7 +181,7 @@ typedef struct halyard_stack_config {
 /** All where the blocks are or, of blocks on a device, all in the memory of the process: they are copied then, and not
  *  needed afterwards. */
 typedef struct halyard_stack_weights {
-    /** [vocab_size, hidden_size], any dtype and pitch. Not copied where the blocks are: must outlive the stack. */
+    /** [vocab_size, hidden_size], any dtype and pitch; or embed_tokens_codes. Not copied where the blocks are: must outlive the stack. */
     const DLTensor *embed_tokens;
     /** Null or [max positions, hidden_size]: learned positions, added. The same. */
     const DLTensor *embed_positions;
@@ -161,9 +191,17 @@ typedef struct halyard_stack_weights {
     const DLTensor *embed_norm_bias; /**< [hidden_size], optional: its bias, of LayerNorm */
     const DLTensor *norm;            /**< [hidden_size], optional: the weight of the last norm */
     const DLTensor *norm_bias;       /**< [hidden_size], optional: its bias, of LayerNorm */
-    /** [vocab_size, hidden_size]; null: embed_tokens (tied). Packed. None with no_lm_head. */
+    /** [vocab_size, hidden_size]; packed. Without it or one of lm_head_codes and lm_head_packed: embed_tokens (tied), its codes
+     *  where that comes so. None of them with no_lm_head. */
     const DLTensor *lm_head;
     halyard_quantization quantization; /**< of lm_head, or of what is packed of embed_tokens; for processors */
+    const halyard_codes
+        *lm_head_codes; /**< in place of lm_head: packed as halyard_weights_pack_codes does; for processors */
+    const halyard_weights
+        *lm_head_packed; /**< in place of lm_head: borrowed; it lies where the blocks are, and must outlive the stack */
+    /** In place of embed_tokens, in a format of GGUF, for processors: rows are dequantized when their tokens are looked up, as
+     *  halyard_dequantize does. What `matrix` points to is not copied and must outlive the stack. */
+    const halyard_codes *embed_tokens_codes;
 } halyard_stack_weights;
 
 /** A stack: constant after it is made, as a block is. */

@@ -73,9 +73,10 @@ void repack(Checker &check, const halyard_context &context, const PackSources &s
     const uint64_t digest = write_codes(context, form, block, fill, sources.codes.format->transposed ? 8 : 1);
     for (int matrix = 0; matrix < 2; matrix++) {
         if (refused[matrix]) {
+            const CodeSource &source = matrix == 0 ? sources.codes : sources.up_codes;
             check.fail(HALYARD_INVALID_ARGUMENT,
-                       "%s.%s holds scales that are NaN or Inf or larger than 2^100, with which no weight can be used",
-                       matrix == 0 ? "codes" : "up", sources.codes.format->block_bytes != 0 ? "matrix" : "scales");
+                       "%s holds scales that are NaN or Inf or larger than 2^100, with which no weight can be used",
+                       (source.format->block_bytes != 0 ? source.codes : source.scales).memory.name);
         }
     }
     if (!check.failed()) {
