@@ -1,6 +1,7 @@
 // The memory of blocks and stacks: nothing is allocated in steady state, blocks with equal rotary embeddings share a
 // table of angles, and a call that finds no memory leaves everything as it was.
 #include "support/allocations.h"
+#include "support/coded_block.h"
 #include "support/stack.h"
 #include "support/test_scale.h"
 
@@ -161,6 +162,47 @@ TEST(BlockMemory, CreationFailsCleanly) {
         }
     }
     EXPECT_GE(failures, 5);
+}
+
+TEST(BlockMemory, CreationFromCodesFailsCleanly) {
+    const CodedBlock joined(of_one_format("Q8_0", HALYARD_CODES_Q8_0)), apart(q4_k_m);
+    const CodedTensor table(HALYARD_CODES_Q8_0, 40, CodedBlock::hidden, 1);
+    for (const CodedBlock *const coded : {&joined, &apart}) {
+        halyard_block *block = nullptr;
+        const long in_use = allocations().bytes_in_use;
+        int failures = 0;
+        for (bool failed = true; failed; failures += failed ? 1 : 0) {
+            halyard_status status = HALYARD_OK;
+            failed = with_failure_after(failures, [&] {
+                status = halyard_block_create(nullptr, &coded->tensors.form.config, &coded->weights, &block);
+            });
+            if (failed) {
+                EXPECT_TRUE(refused(status, HALYARD_OUT_OF_MEMORY, "halyard_block_create", "no memory"));
+                EXPECT_EQ(block, nullptr);
+                EXPECT_EQ(allocations().bytes_in_use, in_use) << failures;
+            }
+        }
+        EXPECT_GE(failures, 8);
+
+        halyard_stack_config config{};
+        config.vocab_size = 40;
+        config.hidden_size = CodedBlock::hidden;
+        halyard_stack_weights weights{};
+        weights.embed_tokens_codes = &table.codes;
+        const halyard_block *const blocks[] = {block};
+        halyard_stack *stack = nullptr;
+        failures = 0;
+        for (bool failed = true; failed; failures += failed ? 1 : 0) {
+            halyard_status status = HALYARD_OK;
+            failed = with_failure_after(
+                failures, [&] { status = halyard_stack_create(nullptr, &config, &weights, blocks, 1, &stack); });
+            EXPECT_EQ(status, failed ? HALYARD_OUT_OF_MEMORY : HALYARD_OK);
+        }
+        EXPECT_GE(failures, 5);
+        halyard_stack_destroy(stack);
+        halyard_block_destroy(block);
+        EXPECT_EQ(allocations().bytes_in_use, in_use);
+    }
 }
 
 TEST(BlockMemory, FailedCallsWriteAndAppendNothing) {
