@@ -185,7 +185,10 @@ Values c_result(const halyard::BlockConfig &config, const halyard::BlockWeights 
                                            w.attention_post_norm_bias.get(),
                                            w.ffn_post_norm.get(),
                                            w.ffn_post_norm_bias.get(),
-                                           w.device};
+                                           w.device,
+                                           {},
+                                           {},
+                                           {}};
     halyard_block *block = nullptr;
     EXPECT_EQ(halyard_block_create(nullptr, &c, &weights, &block), HALYARD_OK) << halyard_last_error();
     Values y(x.size());
@@ -220,6 +223,121 @@ TEST(CppBlock, PassesEveryTensorOn) {
     Values y(x.size());
     halyard::Block(full_config(), weights).forward({x, {tokens, hidden}}, {y, {tokens, hidden}}, halyard::Context());
     EXPECT_EQ(y, c_result(full_config(), weights, x));
+}
+
+/** A matrix of int8 codes with values of its own. */
+struct Int8 {
+    std::vector<std::int8_t> numbers;
+    Values scales;
+    halyard::Codes codes;
+
+    Int8(int seed, std::int64_t out, std::int64_t in) : scales(static_cast<std::size_t>(out), 1 / 64.0f) {
+        for (std::int64_t i = 0; i < out * in; i++) {
+            numbers.push_back(static_cast<std::int8_t>((i * 7 + seed * 5) % 23 - 11));
+        }
+        codes.format = halyard::CodeFormat::int8;
+        codes.in_features = in;
+        codes.out_features = out;
+        codes.matrix = {numbers.data(), {out, in}};
+        codes.scales = scales;
+    }
+    Int8(const Int8 &) = delete;
+    Int8 &operator=(const Int8 &) = delete;
+    /** What a tensor of the same numbers makes. */
+    halyard::ConstTensor dequantized() {
+        values.resize(numbers.size());
+        halyard::dequantize(codes, {values, {codes.out_features, codes.in_features}});
+        return {values, {codes.out_features, codes.in_features}};
+    }
+    Values values;
+};
+
+TEST(CppBlock, PassesCodesAndPackedWeightsOn) {
+    const Tensors tensors;
+    Int8 q(1, hidden, hidden), k(2, hidden, hidden), v(3, hidden, hidden), qkv(4, 3 * hidden, hidden),
+        o(5, hidden, hidden), gate(6, ff, hidden), up(7, ff, hidden), down(8, hidden, ff);
+    const Values x = values(90, tokens * hidden);
+    const auto result = [&](const halyard::BlockWeights &weights) {
+        Values y(x.size());
+        halyard::Block(full_config(), weights).forward({x, {tokens, hidden}}, {y, {tokens, hidden}});
+        return y;
+    };
+    for (const bool joined : {false, true}) {
+        const auto pack = [](const Int8 &matrix) { return halyard::Weights::pack_codes(matrix.codes); };
+        const halyard::Weights packed[] = {pack(q),   pack(k), pack(v),
+                                           pack(qkv), pack(o), halyard::Weights::pack_codes(gate.codes, &up.codes),
+                                           pack(down)};
+        halyard::BlockWeights of_codes = tensors.weights(joined);
+        for (halyard::ConstTensor halyard::BlockWeights::*const matrix :
+             {&halyard::BlockWeights::q_proj, &halyard::BlockWeights::k_proj, &halyard::BlockWeights::v_proj,
+              &halyard::BlockWeights::qkv_proj, &halyard::BlockWeights::o_proj, &halyard::BlockWeights::gate_proj,
+              &halyard::BlockWeights::up_proj, &halyard::BlockWeights::down_proj}) {
+            of_codes.*matrix = {};
+        }
+        halyard::BlockWeights of_packed = of_codes, in_f32 = of_codes;
+        if (joined) {
+            of_codes.codes.qkv_proj = &qkv.codes;
+            of_packed.packed.qkv_proj = &packed[3];
+            in_f32.qkv_proj = qkv.dequantized();
+        } else {
+            of_codes.codes.q_proj = &q.codes;
+            of_codes.codes.k_proj = &k.codes;
+            of_codes.codes.v_proj = &v.codes;
+            of_packed.packed.q_proj = &packed[0];
+            of_packed.packed.k_proj = &packed[1];
+            of_packed.packed.v_proj = &packed[2];
+            in_f32.q_proj = q.dequantized();
+            in_f32.k_proj = k.dequantized();
+            in_f32.v_proj = v.dequantized();
+        }
+        of_codes.codes.o_proj = &o.codes;
+        of_codes.codes.gate_proj = &gate.codes;
+        of_codes.codes.up_proj = &up.codes;
+        of_codes.codes.down_proj = &down.codes;
+        of_packed.packed.o_proj = &packed[4];
+        of_packed.packed.up_proj = &packed[5];
+        of_packed.packed.down_proj = &packed[6];
+        in_f32.o_proj = o.dequantized();
+        in_f32.gate_proj = gate.dequantized();
+        in_f32.up_proj = up.dequantized();
+        in_f32.down_proj = down.dequantized();
+        const Values y = result(of_codes), expected = result(in_f32);
+        EXPECT_EQ(y, result(of_packed));
+        for (std::size_t i = 0; i < y.size(); i++) {
+            EXPECT_NEAR(y[i], expected[i], 1e-4f);
+        }
+    }
+}
+
+TEST(CppStack, TakesCodesAndPackedWeights) {
+    const Tensors tensors;
+    std::vector<halyard::Block> blocks;
+    blocks.emplace_back(full_config(), tensors.weights(true));
+    const Values embedding = values(60, vocab * hidden);
+    Int8 head(9, vocab, hidden);
+    const halyard::Weights packed = halyard::Weights::pack_codes(head.codes);
+    halyard::StackConfig config;
+    config.vocab_size = vocab;
+    config.hidden_size = hidden;
+    halyard::StackWeights weights;
+    weights.embed_tokens = {embedding, {vocab, hidden}};
+    const std::vector<std::int32_t> ids = {3, 1, 8};
+    const auto logits = [&] {
+        Values result(vocab);
+        halyard::Stack(config, weights, blocks).forward(ids, result);
+        return result;
+    };
+    const Values tied = logits();
+    weights.lm_head_codes = &head.codes;
+    const Values of_codes = logits();
+    weights.lm_head_codes = nullptr;
+    weights.lm_head_packed = &packed;
+    EXPECT_EQ(logits(), of_codes);
+    EXPECT_NE(tied, of_codes);
+    // A table in codes is one of GGUF.
+    weights.embed_tokens = {};
+    weights.embed_tokens_codes = &head.codes;
+    EXPECT_THROW(logits(), halyard::Error);
 }
 
 TEST(CppBlock, IsMovedAndRefusesWhatItMust) {

@@ -262,7 +262,8 @@ private:
     halyard_codes codes_of(Call &call, const halyard_codes &numbers);
     halyard_codes tensors_of(Call &call, const halyard_codes &numbers);
     halyard_rope_options rope_options(std::int64_t head_dim);
-    halyard_block_config block_config();
+    halyard_block_config block_config(std::int64_t hidden);
+    void coded_matrices(Call &call, std::int64_t kv, halyard_codes *codes, halyard_block_weights &w);
 
     Input in_{nullptr, 0};  // of this step
     halyard_context *contexts_[places] = {};
@@ -270,6 +271,7 @@ private:
     halyard_rope *ropes_[places] = {};
     halyard_kv_cache *caches_[places] = {};
     halyard_block *blocks_[places] = {};
+    halyard_weights *block_weights_[places] = {};  // borrowed by the blocks
     halyard_stack *stacks_[places] = {};
     const halyard_block *stack_blocks_[places][places] = {};
 };
@@ -330,6 +332,9 @@ void Session::destroy(halyard_block *&block) {
     }
     halyard_block_destroy(block);
     block = nullptr;
+    halyard_weights *&borrowed = block_weights_[&block - blocks_];
+    halyard_weights_destroy(borrowed);
+    borrowed = nullptr;
 }
 
 Session::~Session() {
@@ -347,8 +352,9 @@ Session::~Session() {
             halyard_context_destroy(contexts_[i]);
         }
     }
-    for (halyard_block *block : blocks_) {
-        halyard_block_destroy(block);
+    for (int i = 0; i < places; i++) {
+        halyard_block_destroy(blocks_[i]);
+        halyard_weights_destroy(block_weights_[i]);
     }
 }
 
@@ -1112,11 +1118,19 @@ void Session::attention() {
 
 // ---- blocks and stacks ----
 
-halyard_block_config Session::block_config() {
+/** Features of blocks: few, or as many as a block of GGUF has. */
+constexpr std::int64_t few = 16, coded = 32;
+
+/** Width of the network, so that its down projection has whole blocks of GGUF too. */
+constexpr std::int64_t wide_of(std::int64_t hidden) {
+    return hidden == coded ? 32 : 24;
+}
+
+halyard_block_config Session::block_config(std::int64_t hidden) {
     halyard_block_config c{};
-    c.hidden_size = number(INT64_C(16));
-    c.intermediate_size = number(INT64_C(24));
-    c.num_attention_heads = number(INT64_C(2));
+    c.hidden_size = number(hidden);
+    c.intermediate_size = number(wide_of(hidden));
+    c.num_attention_heads = number(hidden / 8);
     c.num_key_value_heads = number(static_cast<std::int64_t>(in_.in(0, 2)));
     c.head_dim = number(in_.one_in(2) ? INT64_C(8) : INT64_C(0));
     c.norm = value<halyard_norm>(3);
@@ -1137,10 +1151,40 @@ halyard_block_config Session::block_config() {
     return c;
 }
 
+/** Puts codes of matrices of 32 features into `codes`, which has place for 8, and `w`. */
+void Session::coded_matrices(Call &call, std::int64_t kv, halyard_codes *codes, halyard_block_weights &w) {
+    const bool mixed = in_.one_in(3);
+    const auto format = [&] {
+        return in_.of({HALYARD_CODES_Q8_0, HALYARD_CODES_Q4_1, HALYARD_CODES_INT8, HALYARD_CODES_AWQ});
+    };
+    const halyard_code_format of_all = format();
+    const auto matrix = [&](std::int64_t out) {
+        halyard_codes numbers{};
+        numbers.format = mixed ? format() : of_all;
+        numbers.in_features = coded;
+        numbers.out_features = out;
+        *codes = codes_of(call, numbers);
+        return codes++;
+    };
+    if (in_.one_in(4)) {
+        w.codes.qkv_proj = matrix(coded + 2 * kv);
+    } else {
+        w.codes.q_proj = matrix(coded);
+        w.codes.k_proj = matrix(kv);
+        w.codes.v_proj = matrix(kv);
+    }
+    w.codes.o_proj = matrix(coded);
+    w.codes.gate_proj = in_.one_in(2) ? matrix(coded) : nullptr;
+    w.codes.up_proj = matrix(coded);
+    w.codes.down_proj = matrix(coded);
+}
+
 void Session::block_create() {
-    halyard_block *&block = blocks_[in_.in(0, places - 1)];
+    const int block_place = in_.in(0, places - 1);
+    halyard_block *&block = blocks_[block_place];
     Call call(in_, tensor_memory());
-    const halyard_block_config config = block_config();
+    const std::int64_t hidden = in_.one_in(3) ? coded : few, wide = wide_of(hidden);
+    halyard_block_config config = block_config(hidden);
     const DLDataType type = dtype();
     halyard_block_weights w{};
     w.layout = value<halyard_weight_layout>(2);
@@ -1151,9 +1195,14 @@ void Session::block_create() {
     const auto vector = [&](std::int64_t width) {
         return in_.one_in(5) ? call.input(Shape().with(width), dtype()) : nullptr;
     };
-    constexpr std::int64_t hidden = 16, wide = 24, head_dim = 8;
-    const std::int64_t kv = config.num_key_value_heads == 1 ? head_dim : hidden;
-    if (in_.one_in(2)) {
+    constexpr std::int64_t head_dim = 8;
+    const std::int64_t kv_heads = config.num_key_value_heads,
+                       kv = kv_heads == 1 || kv_heads == 2 ? kv_heads * head_dim : hidden;
+    halyard_codes codes[8] = {};
+    if (hidden == coded) {
+        coded_matrices(call, kv, codes, w);
+        config.gated_mlp = w.codes.gate_proj != nullptr;
+    } else if (in_.one_in(2)) {
         w.qkv_proj = matrix(hidden + 2 * kv, hidden);
         w.qkv_proj_bias = vector(hidden + 2 * kv);
     } else {
@@ -1164,16 +1213,16 @@ void Session::block_create() {
         w.k_proj_bias = vector(kv);
         w.v_proj_bias = vector(kv);
     }
-    w.o_proj = matrix(hidden, hidden);
+    if (hidden == few || in_.rarely()) {
+        w.o_proj = matrix(hidden, hidden);
+        w.gate_proj = config.gated_mlp ? matrix(wide, hidden) : nullptr;
+        w.up_proj = matrix(wide, hidden);
+        w.down_proj = matrix(hidden, wide);
+    }
     w.o_proj_bias = vector(hidden);
     w.q_norm = vector(head_dim);
     w.k_norm = vector(head_dim);
-    if (config.gated_mlp) {
-        w.gate_proj = matrix(wide, hidden);
-        w.gate_proj_bias = vector(wide);
-    }
-    w.up_proj = matrix(wide, hidden);
-    w.down_proj = matrix(hidden, wide);
+    w.gate_proj_bias = config.gated_mlp ? vector(wide) : nullptr;
     w.up_proj_bias = vector(wide);
     w.down_proj_bias = vector(hidden);
     if (config.norm != HALYARD_NORM_NONE) {
@@ -1196,6 +1245,12 @@ void Session::block_create() {
     w.quantization = quantization();
     if (call.may_be_made()) {
         destroy(block);
+        halyard_weights *&borrowed = block_weights_[block_place];
+        if (w.codes.o_proj && in_.one_in(3) &&
+            halyard_weights_pack_codes(nullptr, w.codes.o_proj, nullptr, nullptr, 0, &borrowed) == HALYARD_OK) {
+            w.packed.o_proj = borrowed;
+            w.codes.o_proj = in_.rarely() ? w.codes.o_proj : nullptr;
+        }
         make("halyard_block_create", call, block, [&](halyard_block **made) {
             return halyard_block_create(context(), in_.rarely() ? nullptr : &config, &w, made);
         });
@@ -1226,7 +1281,8 @@ void Session::block_other() {
     halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
     const int batch = in_.in(0, 2);
     const DLDataType type = dtype();
-    const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(in_.in(0, 4)).with(16);
+    const std::int64_t width = in_.one_in(3) ? coded : few;
+    const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(in_.in(0, 4)).with(width);
     const DLTensor *x = call.input(shape, type);
     DLTensor *y = call.output(shape, type);
     const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
@@ -1242,25 +1298,39 @@ void Session::block_other() {
 void Session::stack_create() {
     const int place = in_.in(0, places - 1);
     Call call(in_, tensor_memory());
+    const std::int64_t hidden = in_.one_in(3) ? coded : few;
     halyard_stack_config config{};
     config.vocab_size = number(INT64_C(12));
-    config.hidden_size = number(INT64_C(16));
+    config.hidden_size = number(hidden);
     config.embedding_multiplier = number(in_.one_in(2) ? 0.0f : 4.0f);
     config.norm = value<halyard_norm>(3);
     config.rms_norm_eps = number(1e-5f);
     config.norm_flags = in_.one_in(4) ? flags() : 0;
     config.final_logit_softcapping = number(in_.one_in(2) ? 0.0f : 30.0f);
     halyard_stack_weights w{};
-    const Shape table = Shape().with(12).with(16);
-    w.embed_tokens = call.input(table, dtype());
-    w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(16), dtype()) : nullptr;
+    const Shape table = Shape().with(12).with(hidden);
+    halyard_codes numbers{}, table_codes{}, head_codes{};
+    numbers.format = in_.of({HALYARD_CODES_Q8_0, HALYARD_CODES_Q5_0, HALYARD_CODES_INT8});
+    numbers.in_features = hidden;
+    numbers.out_features = 12;
+    if (hidden == coded && in_.one_in(2)) {
+        table_codes = codes_of(call, numbers);
+        w.embed_tokens_codes = &table_codes;
+    } else {
+        w.embed_tokens = call.input(table, dtype());
+    }
+    if (hidden == coded && in_.one_in(3)) {
+        head_codes = codes_of(call, numbers);
+        w.lm_head_codes = &head_codes;
+    }
+    w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(hidden), dtype()) : nullptr;
     config.embed_norm = in_.one_in(3) ? value<halyard_norm>(3) : HALYARD_NORM_NONE;
     config.no_lm_head = in_.one_in(4);
-    w.embed_types = in_.one_in(3) ? call.input(Shape().with(2).with(16), dtype()) : nullptr;
-    w.embed_norm = in_.one_in(4) ? call.input(Shape().with(16), dtype()) : nullptr;
-    w.embed_norm_bias = in_.one_in(8) ? call.input(Shape().with(16), dtype()) : nullptr;
-    w.norm = in_.one_in(3) ? call.input(Shape().with(16), dtype()) : nullptr;
-    w.norm_bias = in_.one_in(8) ? call.input(Shape().with(16), dtype()) : nullptr;
+    w.embed_types = in_.one_in(3) ? call.input(Shape().with(2).with(hidden), dtype()) : nullptr;
+    w.embed_norm = in_.one_in(4) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.embed_norm_bias = in_.one_in(8) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.norm = in_.one_in(3) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.norm_bias = in_.one_in(8) ? call.input(Shape().with(hidden), dtype()) : nullptr;
     w.lm_head = in_.one_in(3) ? call.input(table, dtype()) : nullptr;
     w.quantization = quantization();
     const halyard_block *blocks[places];
@@ -1316,7 +1386,8 @@ void Session::stack_other() {
     const DLTensor *ids = call.indices(tokens, 12);
     const bool hidden = in_.one_in(4);
     options.token_types = in_.one_in(4) ? call.indices(tokens, 2) : nullptr;
-    DLTensor *result = call.output(hidden ? tokens.with(16) : (options.all_logits ? tokens : first).with(12), dtype());
+    DLTensor *result = call.output(
+        hidden ? tokens.with(in_.one_in(3) ? coded : few) : (options.all_logits ? tokens : first).with(12), dtype());
     const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
     if (call.may_be_made()) {
         const Lengths lengths(cache);

@@ -95,7 +95,7 @@ private:
 
     Input &in_;
     TensorMemory &memory_;
-    Tensor tensors_[28];
+    Tensor tensors_[64];
     int count_ = 0, next_piece_ = 0;
     bool may_be_made_ = true, odd_ = false, must_fail_ = false;
 };

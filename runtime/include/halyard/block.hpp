@@ -131,8 +131,32 @@ private:
     }
 };
 
-/// The tensors of a block, not needed after it is made. Matrices are as `layout` says, all of one element type; those
-/// that a configuration does not have stay empty, and all vectors may.
+/// Matrices of a block that are quantized already: packed when it is made, and not needed afterwards. Null: none.
+struct BlockCodes {
+    const Codes *q_proj = nullptr;     ///< these three, or qkv_proj
+    const Codes *k_proj = nullptr;     ///< num_key_value_heads head_dim outputs
+    const Codes *v_proj = nullptr;     ///< num_key_value_heads head_dim outputs
+    const Codes *qkv_proj = nullptr;   ///< one matrix of their outputs one after another
+    const Codes *o_proj = nullptr;     ///< the output projection of attention
+    const Codes *gate_proj = nullptr;  ///< of gated_mlp; codes of one format with up_proj
+    const Codes *up_proj = nullptr;    ///< intermediate_size outputs
+    const Codes *down_proj = nullptr;  ///< hidden_size outputs
+};
+
+/// Matrices of a block that are packed already: used where they are, they must outlive the block. Null: none.
+struct BlockPacked {
+    const Weights *q_proj = nullptr;     ///< these three, or qkv_proj
+    const Weights *k_proj = nullptr;     ///< num_key_value_heads head_dim outputs
+    const Weights *v_proj = nullptr;     ///< num_key_value_heads head_dim outputs
+    const Weights *qkv_proj = nullptr;   ///< one matrix of their outputs one after another
+    const Weights *o_proj = nullptr;     ///< the output projection of attention
+    const Weights *up_proj = nullptr;    ///< of gated_mlp gate and up, packed as a gated matrix
+    const Weights *down_proj = nullptr;  ///< hidden_size outputs
+};
+
+/// What a block is made of; tensors are not needed after it is made. Each matrix comes in one way: as a tensor, in `codes` or in
+/// `packed`. Tensors of matrices are as `layout` says, all of one element type; those that a configuration does not have stay empty, and
+/// all vectors may.
 struct BlockWeights {
     WeightLayout layout = WeightLayout::out_in;  ///< of the matrices
     ConstTensor q_proj;                          ///< these three, or qkv_proj
@@ -162,7 +186,9 @@ struct BlockWeights {
     ConstTensor ffn_post_norm;                   ///< N' of the feed-forward network
     ConstTensor ffn_post_norm_bias;              ///< of LayerNorm
     DLDevice device{};                           ///< where the block is to be, if not where the tensors are
-    halyard_quantization quantization{};         ///< of the matrices
+    halyard_quantization quantization{};         ///< of the matrices that are tensors
+    BlockCodes codes{};                          ///< matrices that are quantized already
+    BlockPacked packed{};                        ///< matrices that are packed already; borrowed
 };
 
 namespace detail {
@@ -176,6 +202,22 @@ inline const std::int64_t *indices_of(const Sequences &sequences, const DLTensor
     heads.ndim = Extents::max_rank;
     heads.shape = shape;
     return sequences.get(heads);
+}
+
+/// Codes as the C functions take them.
+class CodesPointer {
+public:
+    explicit CodesPointer(const Codes *codes)
+        : given_(codes != nullptr), codes_(given_ ? c_codes(*codes) : halyard_codes{}) {}
+    const halyard_codes *get() const noexcept { return given_ ? &codes_ : nullptr; }
+
+private:
+    bool given_;
+    halyard_codes codes_;
+};
+
+inline const halyard_weights *c_weights(const Weights *weights) noexcept {
+    return weights != nullptr ? weights->get() : nullptr;
 }
 
 }  // namespace detail
@@ -221,6 +263,13 @@ public:
         tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get("ffn_post_norm_bias");
         tensors.device = w.device;
         tensors.quantization = w.quantization;
+        const detail::CodesPointer q(w.codes.q_proj), k(w.codes.k_proj), v(w.codes.v_proj), qkv(w.codes.qkv_proj),
+            o(w.codes.o_proj), gate(w.codes.gate_proj), up(w.codes.up_proj), down(w.codes.down_proj);
+        tensors.codes = {q.get(), k.get(), v.get(), qkv.get(), o.get(), gate.get(), up.get(), down.get()};
+        tensors.packed = {detail::c_weights(w.packed.q_proj),   detail::c_weights(w.packed.k_proj),
+                          detail::c_weights(w.packed.v_proj),   detail::c_weights(w.packed.qkv_proj),
+                          detail::c_weights(w.packed.o_proj),   detail::c_weights(w.packed.up_proj),
+                          detail::c_weights(w.packed.down_proj)};
         halyard_block *block = nullptr;
         check(halyard_block_create(context, &c, &tensors, &block));
         block_.reset(block);
@@ -232,7 +281,7 @@ public:
         check(halyard_block_get_config(get(), &c));
         return BlockConfig(c);
     }
-    /// Bytes of packed weights, biases and tables.
+    /// Bytes of the weights that it packed, biases and tables.
     std::int64_t bytes() const noexcept { return halyard_block_bytes(get()); }
 
     /// y = block(x) for whole sequences: [T, hidden_size] or [batch, T, hidden_size]; y may be x.
@@ -292,14 +341,18 @@ struct StackConfig {
 struct StackWeights {
     /// [vocab_size, hidden_size], any element type. Must outlive the stack, unless it is copied to the device of the blocks.
     ConstTensor embed_tokens;
-    ConstTensor embed_positions;          ///< {}, or learned positions: [max positions, hidden_size]. The same
-    ConstTensor embed_types;              ///< {}, or [kinds of tokens, hidden_size]: added besides. The same
-    ConstTensor embed_norm;               ///< [hidden_size], optional: the weight of the embedding's norm
-    ConstTensor embed_norm_bias;          ///< [hidden_size], optional: its bias
-    ConstTensor norm;                     ///< [hidden_size], optional: the weight of the last norm
-    ConstTensor norm_bias;                ///< [hidden_size], optional: its bias
-    ConstTensor lm_head;                  ///< [vocab_size, hidden_size]; {}: embed_tokens
-    halyard_quantization quantization{};  ///< of lm_head
+    ConstTensor embed_positions;              ///< {}, or learned positions: [max positions, hidden_size]. The same
+    ConstTensor embed_types;                  ///< {}, or [kinds of tokens, hidden_size]: added besides. The same
+    ConstTensor embed_norm;                   ///< [hidden_size], optional: the weight of the embedding's norm
+    ConstTensor embed_norm_bias;              ///< [hidden_size], optional: its bias
+    ConstTensor norm;                         ///< [hidden_size], optional: the weight of the last norm
+    ConstTensor norm_bias;                    ///< [hidden_size], optional: its bias
+    ConstTensor lm_head;                      ///< [vocab_size, hidden_size]; in no way: embed_tokens
+    halyard_quantization quantization{};      ///< of lm_head
+    const Codes *lm_head_codes = nullptr;     ///< in place of lm_head
+    const Weights *lm_head_packed = nullptr;  ///< in place of lm_head; must outlive the stack
+    /// In place of embed_tokens, in a format of GGUF; its tensor must outlive the stack.
+    const Codes *embed_tokens_codes = nullptr;
 };
 
 /// Ids of tokens, int32 or int64: [T] or [batch, T].
@@ -336,6 +389,10 @@ public:
         w.norm_bias = weights.norm_bias.get("norm_bias");
         w.lm_head = weights.lm_head.get("lm_head");
         w.quantization = weights.quantization;
+        const detail::CodesPointer head(weights.lm_head_codes), table(weights.embed_tokens_codes);
+        w.lm_head_codes = head.get();
+        w.lm_head_packed = detail::c_weights(weights.lm_head_packed);
+        w.embed_tokens_codes = table.get();
         std::vector<const halyard_block *> layers;
         for (const Block &block : blocks) {
             layers.push_back(block.get());
