@@ -1,9 +1,9 @@
 // Blocks: attention and a feed-forward network with norms and residuals, as calls of the functions that compute them.
 //
 // What lies between the calls is in a workspace, in the compute dtype, which is f32 or, on a device, that of x and the
-// weights: q, k and v side by side, and two tensors like x. Attention leaves its result where q was. Tensors of the caller
-// that are of this dtype are read and written where they are; others are cast once when they come and once when they go.
-// y is written last, by calls that take their memory before they write.
+// weights: q, k and v side by side in one tensor, which one product or three write, and two tensors like x. Attention leaves
+// its result where q was. Tensors of the caller that are of this dtype are read and written where they are; others are cast
+// once when they come and once when they go. y is written last, by calls that take their memory before they write.
 #include "blocks/block.h"
 
 #include "core/check_shapes.h"
@@ -33,6 +33,17 @@ void run_cast(Checker &check, const halyard_context *context, const View &x, con
 void record_weights(Checker &check, const char *prefix, const halyard_block &block) {
     block.each_matrix(
         [&](const char *name, const PackedMatrix &matrix) { check.record(prefix, name, *matrix.weights); });
+}
+
+void check_clear_of_packed(Checker &check, const View &result, const PackedMatrix &matrix) {
+    if (matrix.weights && !matrix.owned) {
+        const halyard_weights &weights = *matrix.weights;
+        check.no_overlap(result, memory_view("a matrix that came packed", weights.block, weights.bytes), false);
+    }
+}
+
+void check_clear_of_packed(Checker &check, const View &result, const halyard_block &block) {
+    block.each_matrix([&](const char *, const PackedMatrix &matrix) { check_clear_of_packed(check, result, matrix); });
 }
 
 bool rounds_in_block(const halyard_context *context, const halyard_block &block, DType activations) {
@@ -257,6 +268,7 @@ halyard_status halyard_block_forward(const halyard_context *context, const halya
                           "x has rank %d, but must be [T, hidden_size] or [batch, T, hidden_size]", xs.rank);
     }
     record_weights(check, "", *block);
+    check_clear_of_packed(check, ys, *block);
     check_device(check, "block", block->device, "x", device_of(xs));
     check_width(check, xs, block->config.hidden_size, "the hidden_size of block");
     const CachedSequences cached = {cache, sequences, xs.rank == 3 ? xs.shape[0] : 1};

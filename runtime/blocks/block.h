@@ -49,6 +49,10 @@ View check_norm_vector(Checker &check, const char *name, const DLTensor *vector,
 /** Says in the line of a call how the matrices of a block are quantized. `prefix` is put before their names. */
 void record_weights(Checker &check, const char *prefix, const halyard_block &block);
 
+/** Refuses a result that shares memory with a matrix that came packed. */
+void check_clear_of_packed(Checker &check, const View &result, const PackedMatrix &matrix);
+void check_clear_of_packed(Checker &check, const View &result, const halyard_block &block);
+
 /** Whether a block rounds what it multiplies to bf16, its activations being of a dtype: if it does so with all its matrices. */
 bool rounds_in_block(const halyard_context *context, const halyard_block &block, DType activations);
 

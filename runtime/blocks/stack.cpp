@@ -317,6 +317,10 @@ halyard_status run_stack(Checker &check, const halyard_context *context, const h
     check.no_overlap(view, stack.embed_codes.codes.memory, false);
     check.no_overlap(view, stack.embed_positions, false);
     check.no_overlap(view, stack.embed_types, false);
+    check_clear_of_packed(check, view, stack.lm_head);
+    for (int64_t layer = 0; layer < stack.n_layers; layer++) {
+        check_clear_of_packed(check, view, *stack.blocks[layer]);
+    }
     for (const Integers *const integers : {&ids, &types}) {
         check.no_overlap(view, integers->memory, false);
         if (cache && !cache->on_cuda && integers->memory.data) {

@@ -444,6 +444,25 @@ TEST(BlockOfCodes, RefusesWhatItMust) {
     }
 }
 
+TEST(BlockOfCodes, RefusesAResultInPackedWeights) {
+    const CodedBlock coded(q4_k_m);
+    halyard_block_weights weights = coded.weights;
+    std::int64_t bytes = 0;
+    ASSERT_EQ(halyard_weights_codes_size(&coded.o.codes, nullptr, &bytes), HALYARD_OK);
+    const AlignedMemory memory(bytes);
+    halyard_weights *packed = nullptr;
+    ASSERT_EQ(halyard_weights_pack_codes(nullptr, &coded.o.codes, nullptr, memory.data(), bytes, &packed), HALYARD_OK);
+    const PackedWeights owner(packed);
+    weights.codes.o_proj = nullptr;
+    weights.packed.o_proj = packed;
+    const BlockHandle block = make(coded, weights);
+    Tensor x(Dtype::f32, compact_form({2, hidden}));
+    DLTensor y = x.view;
+    y.data = memory.data() + 8192;
+    EXPECT_TRUE(refused(halyard_block_forward(nullptr, block.get(), &x.view, nullptr, 0, nullptr, &y), invalid,
+                        "halyard_block_forward", "a matrix that came packed"));
+}
+
 TEST(BlockOfCodes, RefusesScalesThatAreInfinite) {
     const CodedBlock coded(of_one_format("Q8_0", HALYARD_CODES_Q8_0));
     halyard_block *block = nullptr;
