@@ -264,6 +264,8 @@ private:
     halyard_rope_options rope_options(std::int64_t head_dim);
     halyard_block_config block_config(std::int64_t hidden);
     void coded_matrices(Call &call, std::int64_t kv, halyard_codes *codes, halyard_block_weights &w);
+    void block_vectors(Call &call, const halyard_block_config &config, std::int64_t hidden, std::int64_t kv,
+                       halyard_block_weights &w);
 
     Input in_{nullptr, 0};  // of this step
     halyard_context *contexts_[places] = {};
@@ -1119,7 +1121,7 @@ void Session::attention() {
 // ---- blocks and stacks ----
 
 /** Features of blocks: few, or as many as a block of GGUF has. */
-constexpr std::int64_t few = 16, coded = 32;
+constexpr std::int64_t few = 16, coded = 32, block_head_dim = 8;
 
 /** Width of the network, so that its down projection has whole blocks of GGUF too. */
 constexpr std::int64_t wide_of(std::int64_t hidden) {
@@ -1130,7 +1132,7 @@ halyard_block_config Session::block_config(std::int64_t hidden) {
     halyard_block_config c{};
     c.hidden_size = number(hidden);
     c.intermediate_size = number(wide_of(hidden));
-    c.num_attention_heads = number(hidden / 8);
+    c.num_attention_heads = number(hidden / block_head_dim);
     c.num_key_value_heads = number(static_cast<std::int64_t>(in_.in(0, 2)));
     c.head_dim = number(in_.one_in(2) ? INT64_C(8) : INT64_C(0));
     c.norm = value<halyard_norm>(3);
@@ -1179,49 +1181,23 @@ void Session::coded_matrices(Call &call, std::int64_t kv, halyard_codes *codes, 
     w.codes.down_proj = matrix(coded);
 }
 
-void Session::block_create() {
-    const int block_place = in_.in(0, places - 1);
-    halyard_block *&block = blocks_[block_place];
-    Call call(in_, tensor_memory());
-    const std::int64_t hidden = in_.one_in(3) ? coded : few, wide = wide_of(hidden);
-    halyard_block_config config = block_config(hidden);
-    const DLDataType type = dtype();
-    halyard_block_weights w{};
-    w.layout = value<halyard_weight_layout>(2);
-    const auto matrix = [&](std::int64_t out, std::int64_t in) {
-        return call.input(w.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in),
-                          type);
-    };
+/** Some of the biases and norms that go with the matrices. */
+void Session::block_vectors(Call &call, const halyard_block_config &config, std::int64_t hidden, std::int64_t kv,
+                            halyard_block_weights &w) {
     const auto vector = [&](std::int64_t width) {
         return in_.one_in(5) ? call.input(Shape().with(width), dtype()) : nullptr;
     };
-    constexpr std::int64_t head_dim = 8;
-    const std::int64_t kv_heads = config.num_key_value_heads,
-                       kv = kv_heads == 1 || kv_heads == 2 ? kv_heads * head_dim : hidden;
-    halyard_codes codes[8] = {};
-    if (hidden == coded) {
-        coded_matrices(call, kv, codes, w);
-        config.gated_mlp = w.codes.gate_proj != nullptr;
-    } else if (in_.one_in(2)) {
-        w.qkv_proj = matrix(hidden + 2 * kv, hidden);
+    const std::int64_t wide = wide_of(hidden);
+    if (w.qkv_proj || w.codes.qkv_proj) {
         w.qkv_proj_bias = vector(hidden + 2 * kv);
     } else {
-        w.q_proj = matrix(hidden, hidden);
-        w.k_proj = matrix(kv, hidden);
-        w.v_proj = matrix(kv, hidden);
         w.q_proj_bias = vector(hidden);
         w.k_proj_bias = vector(kv);
         w.v_proj_bias = vector(kv);
     }
-    if (hidden == few || in_.rarely()) {
-        w.o_proj = matrix(hidden, hidden);
-        w.gate_proj = config.gated_mlp ? matrix(wide, hidden) : nullptr;
-        w.up_proj = matrix(wide, hidden);
-        w.down_proj = matrix(hidden, wide);
-    }
     w.o_proj_bias = vector(hidden);
-    w.q_norm = vector(head_dim);
-    w.k_norm = vector(head_dim);
+    w.q_norm = vector(block_head_dim);
+    w.k_norm = vector(block_head_dim);
     w.gate_proj_bias = config.gated_mlp ? vector(wide) : nullptr;
     w.up_proj_bias = vector(wide);
     w.down_proj_bias = vector(hidden);
@@ -1241,6 +1217,41 @@ void Session::block_create() {
         w.attention_post_norm_bias = vector(hidden);
         w.ffn_post_norm_bias = vector(hidden);
     }
+}
+
+void Session::block_create() {
+    const int block_place = in_.in(0, places - 1);
+    halyard_block *&block = blocks_[block_place];
+    Call call(in_, tensor_memory());
+    const std::int64_t hidden = in_.one_in(3) ? coded : few, wide = wide_of(hidden);
+    halyard_block_config config = block_config(hidden);
+    const DLDataType type = dtype();
+    halyard_block_weights w{};
+    w.layout = value<halyard_weight_layout>(2);
+    const auto matrix = [&](std::int64_t out, std::int64_t in) {
+        return call.input(w.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in),
+                          type);
+    };
+    const std::int64_t kv_heads = config.num_key_value_heads,
+                       kv = kv_heads == 1 || kv_heads == 2 ? kv_heads * block_head_dim : hidden;
+    halyard_codes codes[8] = {};
+    if (hidden == coded) {
+        coded_matrices(call, kv, codes, w);
+        config.gated_mlp = w.codes.gate_proj != nullptr;
+    } else if (in_.one_in(2)) {
+        w.qkv_proj = matrix(hidden + 2 * kv, hidden);
+    } else {
+        w.q_proj = matrix(hidden, hidden);
+        w.k_proj = matrix(kv, hidden);
+        w.v_proj = matrix(kv, hidden);
+    }
+    if (hidden == few || in_.rarely()) {
+        w.o_proj = matrix(hidden, hidden);
+        w.gate_proj = config.gated_mlp ? matrix(wide, hidden) : nullptr;
+        w.up_proj = matrix(wide, hidden);
+        w.down_proj = matrix(hidden, wide);
+    }
+    block_vectors(call, config, hidden, kv, w);
     w.device = device();
     w.quantization = quantization();
     if (call.may_be_made()) {
