@@ -46,9 +46,10 @@ halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCE
 
 halyard_operation( linear  NEEDS cast f32
                    KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum
-                   FUNCTIONS linear "weights_.*"
-                   SOURCES api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp api/weights_pack_codes.cpp
-                           core/calls/pack.cpp core/code_formats.cpp core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp
+                   FUNCTIONS linear dequantize "weights_.*"
+                   SOURCES api/dequantize.cpp api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp
+                           api/weights_pack_codes.cpp core/calls/codes.cpp core/calls/pack.cpp core/code_formats.cpp
+                           core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp cpu/linear/dequantize.cpp
                            cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
                            cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
                            cpu/linear/packing/quantize.cpp cpu/linear/packing/repack.cpp cpu/ops/column_sum.cpp )

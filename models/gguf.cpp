@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "fail.h"
-#include "gguf_blocks.h"
+#include "gguf_formats.h"
 #include "tensor_table.h"
 
 namespace halyard::models {

@@ -251,8 +251,8 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
         weights.device = model.device;
         for (const models::BlockPart &part : inventory.block(layer)) {
             const TensorInfo &info = inventory.find(part);
-            weights.*part.argument =
-                views.of(info, part.shape.size() == 2 ? matrix_dtype : dtype_of(info), part.interleaved_heads);
+            weights.*part.argument = views.of(
+                options.context, info, part.shape.size() == 2 ? matrix_dtype : dtype_of(info), part.interleaved_heads);
         }
         BlockConfig &block_config = config.blocks[layer];
         block_config.max_position_embeddings = model.max_positions;
@@ -268,7 +268,7 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
         const bool stays = part.argument == &StackWeights::embed_tokens ||
                            part.argument == &StackWeights::embed_positions ||
                            part.argument == &StackWeights::embed_types;
-        weights.*part.argument = (stays ? model.stack_views : views).of(info, dtype_of(info));
+        weights.*part.argument = (stays ? model.stack_views : views).of(options.context, info, dtype_of(info));
     }
     model.dtype = weights.embed_tokens.get()->dtype;
     // The model multiplies in the dtype of its embedding.

@@ -5,15 +5,16 @@
 #include <utility>
 
 #include "fail.h"
-#include "gguf_blocks.h"
+#include "gguf_formats.h"
 
 namespace halyard::models {
 
 namespace {
 
-bool is_quantized(const TensorInfo &info) {
+/// Null if the tensor is not quantized.
+const BlockFormat *quantized_format(const TensorInfo &info) {
     const BlockFormat *const format = block_format(info.dtype);
-    return format != nullptr && format->dequantize != nullptr;
+    return format != nullptr && format->codes ? format : nullptr;
 }
 
 /// Where row `row` of so many lies in a file that has heads interleaved.
@@ -25,13 +26,14 @@ std::int64_t interleaved(std::int64_t row, std::int64_t rows, std::int64_t heads
 }  // namespace
 
 std::optional<DLDataType> plain_dtype(const TensorInfo &info) {
-    if (is_quantized(info)) {
+    if (quantized_format(info) != nullptr) {
         return std::nullopt;
     }
     return SafeTensors::view(info).dtype;
 }
 
-ConstTensor Views::of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads) {
+ConstTensor Views::of(const halyard_context *context, const TensorInfo &info, DLDataType dtype,
+                      std::int64_t interleaved_heads) {
     const std::size_t element_bytes = dtype.bits / 8;
     const std::optional<DLDataType> stored = plain_dtype(info);
     if (stored && same(*stored, dtype) && interleaved_heads == 0 &&
@@ -48,19 +50,23 @@ ConstTensor Views::of(const TensorInfo &info, DLDataType dtype, std::int64_t int
         // One block of a quantized vector holds elements that go to several places, so it is converted before they go.
         const Memory in_file_order = allocate(info, static_cast<std::size_t>(elements) * element_bytes);
         const auto *const from = static_cast<const std::byte *>(in_file_order.get());
-        convert(info, info.data, elements, dtype, static_cast<std::byte *>(in_file_order.get()));
+        convert(context, info, {info.data, info.bytes, 1, elements}, dtype,
+                static_cast<std::byte *>(in_file_order.get()));
         for (std::int64_t i = 0; i < elements; i++) {
             const std::int64_t place = interleaved(i, elements, interleaved_heads);
             std::memcpy(to + static_cast<std::size_t>(i) * element_bytes,
                         from + static_cast<std::size_t>(place) * element_bytes, element_bytes);
         }
     } else {
-        // Row by row: what is converted on the way is never a whole tensor more.
         const std::int64_t rows = elements > 0 && info.shape.size() > 1 ? info.shape.front() : 1;
-        const std::int64_t width = elements / rows;
-        for (std::int64_t row = 0; row < rows; row++) {
-            const std::int64_t from = interleaved_heads != 0 ? interleaved(row, rows, interleaved_heads) : row;
-            convert(info, info.data + from * (info.bytes / rows), width, dtype,
+        const std::int64_t width = elements / rows, row_bytes = info.bytes / rows;
+        // Half a head's rows are every second one of a file that has heads interleaved.
+        const bool is_interleaved = interleaved_heads != 0;
+        const std::int64_t count = is_interleaved ? rows / (2 * interleaved_heads) : rows;
+        for (std::int64_t row = 0; row < rows; row += count) {
+            const std::int64_t first = is_interleaved ? interleaved(row, rows, interleaved_heads) : row;
+            convert(context, info,
+                    {info.data + first * row_bytes, is_interleaved ? 2 * row_bytes : row_bytes, count, width}, dtype,
                     to + static_cast<std::size_t>(row * width) * element_bytes);
         }
     }
@@ -78,26 +84,37 @@ Views::Memory Views::allocate(const TensorInfo &info, std::size_t bytes) {
     return memory;
 }
 
-void Views::convert(const TensorInfo &info, const std::byte *from, std::int64_t count, DLDataType dtype,
+void Views::convert(const halyard_context *context, const TensorInfo &info, const Rows &from, DLDataType dtype,
                     std::byte *to) {
-    const bool quantized = is_quantized(info);
-    const DLDataType stored = quantized ? element<float>::dtype : SafeTensors::view(info).dtype;
-    const auto write = [&](std::byte *target) {
-        if (quantized) {
-            dequantize(*block_format(info.dtype), from, count, reinterpret_cast<float *>(target));
-        } else {
-            std::memcpy(target, from, static_cast<std::size_t>(count) * (stored.bits / 8));
-        }
-    };
-    if (same(stored, dtype)) {
-        write(to);
+    constexpr DLDevice cpu{kDLCPU, 0};
+    std::int64_t shape[] = {from.count, from.width};
+    if (const BlockFormat *const format = quantized_format(info)) {
+        std::int64_t blocks[] = {from.count, from.width / format->elements * format->bytes},
+                     strides[] = {from.pitch, 1};
+        // DLPack has no const; the matrix is only read.
+        const DLTensor matrix{const_cast<std::byte *>(from.first), cpu, 2, {kDLUInt, 8, 1}, blocks, strides, 0};
+        DLTensor target{to, cpu, 2, dtype, shape, nullptr, 0};
+        halyard_codes codes{};
+        codes.format = *format->codes;
+        codes.in_features = from.width;
+        codes.out_features = from.count;
+        codes.matrix = &matrix;
+        check(halyard_dequantize(context, &codes, &target));
         return;
     }
-    const Memory memory = allocate(info, static_cast<std::size_t>(count) * (stored.bits / 8));
-    write(static_cast<std::byte *>(memory.get()));
-    DLTensor source{memory.get(), {kDLCPU, 0}, 1, stored, &count, nullptr, 0};
-    DLTensor target{to, {kDLCPU, 0}, 1, dtype, &count, nullptr, 0};
-    check(halyard_cast(nullptr, &source, &target));
+    // Row by row: a copy on the way, at an address that is a multiple of its elements, is never a whole tensor more.
+    const DLDataType stored = SafeTensors::view(info).dtype;
+    const auto stored_bytes = static_cast<std::size_t>(from.width) * (stored.bits / 8),
+               bytes = static_cast<std::size_t>(from.width) * (dtype.bits / 8);
+    const Memory aligned = same(stored, dtype) ? nullptr : allocate(info, stored_bytes);
+    for (std::int64_t row = 0; row < from.count; row++, to += bytes) {
+        std::memcpy(aligned ? aligned.get() : to, from.first + row * from.pitch, stored_bytes);
+        if (aligned) {
+            DLTensor source{aligned.get(), cpu, 1, stored, &shape[1], nullptr, 0};
+            DLTensor target{to, cpu, 1, dtype, &shape[1], nullptr, 0};
+            check(halyard_cast(context, &source, &target));
+        }
+    }
 }
 
 }  // namespace halyard::models

@@ -26,7 +26,8 @@ inline bool same(DLDataType a, DLDataType b) noexcept {
 class Views {
 public:
     /// interleaved_heads: as in `Part`.
-    ConstTensor of(const TensorInfo &info, DLDataType dtype, std::int64_t interleaved_heads = 0);
+    ConstTensor of(const halyard_context *context, const TensorInfo &info, DLDataType dtype,
+                   std::int64_t interleaved_heads = 0);
 
 private:
     struct Free {
@@ -35,8 +36,13 @@ private:
     using Memory = std::unique_ptr<void, Free>;
 
     static Memory allocate(const TensorInfo &info, std::size_t bytes);
-    /// `count` elements from the file at `from` into memory.
-    static void convert(const TensorInfo &info, const std::byte *from, std::int64_t count, DLDataType dtype,
+    /// Rows in a file, the first at `first`.
+    struct Rows {
+        const std::byte *first;
+        std::int64_t pitch, count, width;  // bytes from one to the next; rows; elements of each
+    };
+    /// Rows of a tensor into memory, one after another.
+    static void convert(const halyard_context *context, const TensorInfo &info, const Rows &from, DLDataType dtype,
                         std::byte *to);
 
     std::vector<Memory> copies_;

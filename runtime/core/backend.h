@@ -4,6 +4,7 @@
 #define HALYARD_RUNTIME_CORE_BACKEND_H
 
 #include "core/calls/attention.h"
+#include "core/calls/codes.h"
 #include "core/calls/embed.h"
 #include "core/calls/linear.h"
 #include "core/calls/ops.h"
@@ -31,6 +32,7 @@ struct Backend {
     Operation<KvAppendCall> *kv_append;
     Operation<KvReadCall> *kv_read;
     Operation<EmbedCall> *embed;
+    Operation<DequantizeCall> *dequantize;
 
     // ---- Packed weights ----
     int64_t (*packed_bytes)(const PackSources &sources);

@@ -95,6 +95,7 @@ const Backend cpu_backend = {
     .kv_append = HALYARD_HAS_KV_CACHE ? cpu::kv_append : nullptr,
     .kv_read = HALYARD_HAS_KV_CACHE ? cpu::kv_read : nullptr,
     .embed = HALYARD_HAS_BLOCK ? cpu::embed : nullptr,
+    .dequantize = HALYARD_HAS_LINEAR ? cpu::dequantize : nullptr,
     .packed_bytes = HALYARD_HAS_LINEAR ? cpu::packed_bytes : nullptr,
     .pack = HALYARD_HAS_LINEAR ? cpu::pack : nullptr,
     .free_weights = HALYARD_HAS_LINEAR ? cpu::free_weights : nullptr,

@@ -21,6 +21,7 @@ Backend::Operation<RopeCall> rope;
 Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;
 Backend::Operation<EmbedCall> embed;
+Backend::Operation<DequantizeCall> dequantize;
 
 int64_t packed_bytes(const PackSources &sources);
 void pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,

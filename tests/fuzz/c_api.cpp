@@ -242,6 +242,7 @@ private:
     void elementwise();
     void weights_create();
     void weights_of_codes();
+    void dequantize();
     void weights_other();
     void linear();
     void norm_scales();
@@ -257,7 +258,9 @@ private:
 
     template<typename Pack>
     void pack(const char *name, Call &call, std::int64_t bytes, const Pack &pack);
+    halyard_codes code_numbers();
     halyard_codes codes_of(Call &call, const halyard_codes &numbers);
+    halyard_codes tensors_of(Call &call, const halyard_codes &numbers);
     halyard_rope_options rope_options(std::int64_t head_dim);
     halyard_block_config block_config();
 
@@ -650,7 +653,7 @@ void Session::pack(const char *name, Call &call, std::int64_t bytes, const Pack 
 }
 
 /** With tensors as the format has them. */
-halyard_codes Session::codes_of(Call &call, const halyard_codes &numbers) {
+halyard_codes Session::tensors_of(Call &call, const halyard_codes &numbers) {
     halyard_codes codes = numbers;
     const std::int64_t in = numbers.in_features, out = numbers.out_features;
     const auto codes_in = [](std::int64_t count, int bits) { return (count * bits + 31) / 32; };
@@ -688,12 +691,16 @@ halyard_codes Session::codes_of(Call &call, const halyard_codes &numbers) {
     return codes;
 }
 
-void Session::weights_of_codes() {
-    Call call(in_, tensor_memory());
+/** A format whose tensors can be made, where a number is of none. */
+halyard_code_format known(halyard_code_format format) {
+    return format >= 0 && format <= HALYARD_CODES_AWQ ? format : HALYARD_CODES_INT8;
+}
+
+/** All but the tensors, mostly right. */
+halyard_codes Session::code_numbers() {
     halyard_codes numbers{};
     numbers.format = value<halyard_code_format>(13);
-    const bool known = numbers.format >= 0 && numbers.format <= HALYARD_CODES_AWQ;
-    const halyard_code_format format = known ? numbers.format : HALYARD_CODES_INT8;
+    const halyard_code_format format = known(numbers.format);
     const bool chosen_bits = format >= HALYARD_CODES_COMPRESSED_TENSORS && format <= HALYARD_CODES_GPTQ_V2;
     numbers.bits = in_.rarely() ? in_.any<int>() % 64 : chosen_bits ? in_.of({4, 8}) : 0;
     numbers.in_features = number(format < HALYARD_CODES_Q4_K   ? INT64_C(32)
@@ -701,23 +708,42 @@ void Session::weights_of_codes() {
                                                                : in_.of(widths));
     numbers.out_features = in_.of(widths);
     numbers.group = number(format < HALYARD_CODES_INT8 ? INT64_C(0) : in_.of({INT64_C(0), INT64_C(16), INT64_C(48)}));
+    return numbers;
+}
+
+/** With tensors, as far as there are any for these numbers. */
+halyard_codes Session::codes_of(Call &call, const halyard_codes &numbers) {
     halyard_codes shaped = numbers;
-    shaped.format = format;
+    shaped.format = known(numbers.format);
     if (numbers.in_features < 1 || numbers.in_features > 512 || numbers.group < 0 || numbers.group > 512 ||
         (numbers.bits != 0 && numbers.bits != 4 && numbers.bits != 8)) {
         shaped.in_features = 16;
         shaped.group = shaped.bits = 0;
     }
-    const auto with_tensors = [&] {
-        halyard_codes codes = codes_of(call, shaped);
-        codes.format = numbers.format;
-        codes.bits = numbers.bits;
-        codes.in_features = numbers.in_features;
-        codes.group = numbers.group;
-        return codes;
-    };
+    halyard_codes codes = tensors_of(call, shaped);
+    codes.format = numbers.format;
+    codes.bits = numbers.bits;
+    codes.in_features = numbers.in_features;
+    codes.group = numbers.group;
+    return codes;
+}
+
+void Session::dequantize() {
+    Call call(in_, tensor_memory());
+    const halyard_codes codes = codes_of(call, code_numbers());
+    const halyard_codes *const given = in_.rarely() ? nullptr : &codes;
+    const bool shown = codes.in_features > 0 && codes.in_features <= 512;
+    DLTensor *y = call.output(Shape().with(codes.out_features).with(shown ? codes.in_features : 16), dtype());
+    if (call.may_be_made()) {
+        call.returned("halyard_dequantize", halyard_dequantize(context(), given, y));
+    }
+}
+
+void Session::weights_of_codes() {
+    Call call(in_, tensor_memory());
+    const halyard_codes numbers = code_numbers();
     const bool has_up = in_.one_in(3);
-    const halyard_codes codes = with_tensors(), up = has_up ? with_tensors() : codes;
+    const halyard_codes codes = codes_of(call, numbers), up = has_up ? codes_of(call, numbers) : codes;
     const halyard_codes *const first = in_.rarely() ? nullptr : &codes, *const second = has_up ? &up : nullptr;
     if (!call.may_be_made()) {
         return;
@@ -1313,7 +1339,7 @@ void Session::step(unsigned which, const Input &in) {
         &Session::ffn,           &Session::ropes,       &Session::caches,         &Session::caches,
         &Session::cache_create,  &Session::attention,   &Session::attention,      &Session::block_create,
         &Session::block_other,   &Session::block_other, &Session::stack_create,   &Session::stack_other,
-        &Session::stack_other,
+        &Session::stack_other,   &Session::dequantize,
     };
     in_ = in;
     (this->*steps[which % (sizeof steps / sizeof steps[0])])();

@@ -35,7 +35,7 @@ void write_calls(const fs::path &folder) {
     for (char way = 0; way < 12; way++) {
         std::string calls;
         for (const char choice : {'\0', way}) {
-            for (char step = 0; step < 24; step++) {
+            for (char step = 0; step < 26; step++) {
                 calls += {step, 3, 0, choice, choice};
             }
         }

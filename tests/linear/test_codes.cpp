@@ -1,4 +1,4 @@
-// Matrices that are quantized already: packed bytes and products of every format, from sources that are written here from the
+// Matrices that are quantized already: packed bytes, products and numbers of every format, from sources that are written here from the
 // formats' own descriptions, and every way in which they can be wrong.
 #include <array>
 #include <fstream>
@@ -240,10 +240,10 @@ public:
         return PackedWeights(weights);
     }
 
-    /** The weight as the format's own reference makes it, of what the file has; +0 for -0. */
+    /** The weight as the format's own reference makes it, of what the file has. */
     float value(int m, std::int64_t k, std::int64_t n) {
         if (const BlockFormat *const f = form.block()) {
-            return block_value(*f, matrix[m]->at(n, k / f->inputs * f->bytes), k % f->inputs) + 0.0f;
+            return block_value(*f, matrix[m]->at(n, k / f->inputs * f->bytes), k % f->inputs);
         }
         const bool transposed = form.format >= HALYARD_CODES_GPTQ;
         const std::int64_t g = k / form.source_group();
@@ -259,7 +259,7 @@ public:
         } else if (form.format == HALYARD_CODES_GPTQ && form.zeros) {
             zero = (zero + 1) % (2 * half);
         }
-        return static_cast<float>(code - zero) * scale + 0.0f;
+        return static_cast<float>(code - zero) * scale;
     }
 
 private:
@@ -530,14 +530,105 @@ TEST_P(Codes, HaveTheValuesOfTheFormat) {
                             << halyard_last_error();
                         for (std::int64_t row = 0; row < rows; row++) {
                             for (std::int64_t n = 0; n < c.out; n++) {
-                                const float gate = source.value(0, first + row, n);
-                                const float w = gated ? gate * source.value(1, first + row, n) : gate;
+                                const float gate = source.value(0, first + row, n) + 0.0f;  // a sum, which has no -0
+                                const float w = gated ? gate * (source.value(1, first + row, n) + 0.0f) : gate;
                                 ASSERT_EQ(y.bits(row, n), bits_of(w))
                                     << c.describe() << ", input " << first + row << ", output " << n;
                             }
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/** Every number is the reference's, rounded once to the dtype of y; NaN is any NaN. */
+void expect_numbers(CodeSource &source, Dtype dtype, std::int64_t gap, const halyard_context *context = nullptr) {
+    const CodeCase &c = source.form;
+    const Shape shape = {c.out, c.in};
+    Tensor y(dtype, {shape, padded_strides(shape, gap), c.placement, 0, 0});
+    ASSERT_EQ(halyard_dequantize(context, &source.codes[0], &y.view), HALYARD_OK) << halyard_last_error();
+    for (std::int64_t n = 0; n < c.out; n++) {
+        for (std::int64_t k = 0; k < c.in; k++) {
+            const float number = source.value(0, k, n);
+            if (std::isnan(number)) {
+                ASSERT_TRUE(std::isnan(y.get(n, k))) << c.describe() << ", input " << k << ", output " << n;
+                continue;
+            }
+            ASSERT_EQ(y.bits(n, k), encode(dtype, static_cast<double>(number)))
+                << c.describe() << " to " << name_of(dtype) << ", input " << k << ", output " << n;
+        }
+    }
+    ASSERT_TRUE(y.surroundings_intact() && source.intact()) << c.describe();
+}
+
+TEST_P(Codes, AreDequantized) {
+    const std::vector<std::int64_t> outs = {1, 9, 16, 17, 50}, ins = {1, 3, 33, 512, 513, 1300};
+    for (const std::int64_t out : outs) {
+        for (const std::int64_t in : ins) {
+            CodeCase c = code_case(in, out, in % 3 == 0 ? 48 : 0, (in + out) % 2 != 0, false);
+            c.scales = c.block() ? Dtype::f16 : all_dtypes[static_cast<std::size_t>(out) % std::size(all_dtypes)];
+            c.gap = in % 4;
+            c.placement = out % 3 == 0 ? Placement::starts_at_guard : Placement::ends_at_guard;
+            CodeSource source(c);
+            for (const Dtype dtype : all_dtypes) {
+                expect_numbers(source, dtype, out % 4);
+                if (HasFatalFailure()) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Codes, AreDequantizedByAnyThreads) {
+    CodeSource source(code_case(600, 300, 128, true, false));
+    for (const halyard_isa isa : supported_isas()) {
+        for (const int threads : {1, 3}) {
+            for (const Dtype dtype : all_dtypes) {
+                expect_numbers(source, dtype, 0, Context(isa, threads).get());
+                if (HasFatalFailure()) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Codes, AreDequantizedWithAnyScales) {
+    for (const Dtype type : all_dtypes) {
+        CodeCase c = code_case(768, 20, 32, true, false);
+        if (c.block() && type != Dtype::f16) {
+            continue;
+        }
+        c.scales = type;
+        CodeSource source(c);
+        const std::uint32_t infinity = encode(type, std::numeric_limits<double>::infinity()),
+                            sign = type == Dtype::f32 ? 0x80000000 : 0x8000;
+        const std::uint32_t special[] = {0, sign, 1, sign | 3, infinity - 1, infinity, sign | infinity, infinity + 1};
+        std::size_t next = 0;
+        for (std::int64_t n = 0; n < c.out; n++) {
+            if (const BlockFormat *const f = c.block()) {
+                for (std::int64_t block = 0; block < c.in / f->inputs; block++) {
+                    std::uint8_t *const at = source.matrix[0]->at(n, block * f->bytes);
+                    std::memcpy(at + f->scale, &special[next++ % 8], 2);
+                    if (f->minimum >= 0) {
+                        std::memcpy(at + f->minimum, &special[next++ % 7], 2);
+                    }
+                }
+            } else {
+                Tensor &scales = *source.scales[0];
+                const bool transposed = c.format >= HALYARD_CODES_GPTQ;
+                for (std::int64_t g = 0; g < c.in / c.group; g++) {
+                    scales.set_bits(transposed ? g : n, transposed ? n : g, special[next++ % 8]);
+                }
+            }
+        }
+        for (const Dtype dtype : all_dtypes) {
+            expect_numbers(source, dtype, 1);
+            if (HasFatalFailure()) {
+                return;
             }
         }
     }
@@ -640,7 +731,7 @@ protected:
         return c;
     }
 
-    /** Both functions refuse, unless only the data are wrong; nothing is written. */
+    /** All functions that see what is wrong refuse it; nothing is written. */
     testing::AssertionResult refuses(halyard_status status, const std::string &word, bool shape_is_wrong = true) {
         std::int64_t bytes = -77;
         if (shape_is_wrong) {
@@ -648,6 +739,12 @@ protected:
                 refused(halyard_weights_codes_size(codes, up, &bytes), status, "halyard_weights_codes_size", word);
             if (!result || bytes != -77) {
                 return result ? testing::AssertionFailure() << "bytes was written" : result;
+            }
+        }
+        if (word.rfind("codes", 0) == 0) {
+            const auto result = refuses_to_dequantize(status, word);
+            if (!result) {
+                return result;
             }
         }
         for (char *const target : {place, static_cast<char *>(nullptr)}) {
@@ -664,13 +761,72 @@ protected:
         return refuses(HALYARD_INVALID_ARGUMENT, word, shape_is_wrong);
     }
 
+    testing::AssertionResult refuses_to_dequantize(halyard_status status, const std::string &word) {
+        const std::vector<std::uint8_t> before = y.snapshot();
+        const auto result = refused(halyard_dequantize(nullptr, codes, &y.view), status, "halyard_dequantize", word);
+        return result && y.snapshot() != before ? testing::AssertionFailure() << "y was written" : result;
+    }
+
     static inline halyard_weights *const untouched = reinterpret_cast<halyard_weights *>(64);
     CodeSource source{gptq()};
     halyard_codes *codes = &source.codes[0], *up = &source.codes[1];
     std::vector<char> memory = std::vector<char>(static_cast<std::size_t>(source.size()) + 64);
     char *const place = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
     std::int64_t room = source.size();
+    Tensor y{Dtype::f32, compact_form({24, 64})};
 };
+
+TEST_F(BadCodes, Dequantized) {
+    const auto invalid_y = [&](const std::string &word) {
+        return refuses_to_dequantize(HALYARD_INVALID_ARGUMENT, word);
+    };
+    EXPECT_TRUE(refused(halyard_dequantize(nullptr, codes, nullptr), HALYARD_INVALID_ARGUMENT, "halyard_dequantize",
+                        "y is null"));
+    const DLTensor good = y.view;
+    std::int64_t shape[] = {24, 64, 1};
+    y.view.shape = shape;
+    for (const std::int64_t extent : {0, 1, 23, 25}) {
+        shape[0] = extent;
+        EXPECT_TRUE(invalid_y("but must have shape [24, 64]"));
+    }
+    shape[0] = 64;
+    shape[1] = 24;
+    EXPECT_TRUE(invalid_y("y has rank 2 and width 24"));
+    shape[0] = 24;
+    shape[1] = 64;
+    for (const int rank : {1, 3}) {
+        y.view.ndim = rank;
+        EXPECT_TRUE(invalid_y("y has rank " + std::to_string(rank)));
+    }
+    y.view = good;
+    y.view.dtype.bits = 64;
+    EXPECT_TRUE(refuses_to_dequantize(HALYARD_UNSUPPORTED, "y has dtype"));
+    y.view = good;
+    for (DLTensor *const tensor : {&source.matrix[0]->view, &source.scales[0]->view, &source.zeros[0]->view}) {
+        void *const data = tensor->data;
+        tensor->data = y.view.data;
+        EXPECT_TRUE(invalid_y("overlaps"));
+        tensor->data = data;
+    }
+    EXPECT_EQ(halyard_dequantize(nullptr, codes, &y.view), HALYARD_OK) << halyard_last_error();
+}
+
+// Memory of y may end where codes begin, at any byte.
+TEST(CodesNumbers, MayLieBesideTheirCodes) {
+    alignas(8) std::uint8_t memory[128 + 34 + 128] = {};
+    std::int64_t shape[] = {1, 32}, bytes[] = {1, 34};
+    halyard_codes codes{};
+    codes.in_features = 32;
+    codes.out_features = 1;
+    for (const std::int64_t begin : {66, 67}) {
+        DLTensor matrix{memory + begin, {kDLCPU, 0}, 2, u8, bytes, nullptr, 0};
+        codes.matrix = &matrix;
+        for (const std::int64_t at : {begin / 2 * 2 - 64, (begin + 35) / 2 * 2}) {
+            DLTensor y{memory + at, {kDLCPU, 0}, 2, dlpack_type(Dtype::bf16), shape, nullptr, 0};
+            EXPECT_EQ(halyard_dequantize(nullptr, &codes, &y), HALYARD_OK) << halyard_last_error();
+        }
+    }
+}
 
 TEST_F(BadCodes, Null) {
     EXPECT_TRUE(refused(halyard_weights_codes_size(codes, up, nullptr), HALYARD_INVALID_ARGUMENT,
@@ -1008,6 +1164,9 @@ TEST_P(Fixture, HasTheSameWeights) {
     const PackedWeights packed(weights);
     const Bytes values = file.bytes("values");
     ASSERT_EQ(values.size(), static_cast<std::size_t>(4 * in * out));
+    Tensor numbers(Dtype::f32, compact_form({out, in}));
+    ASSERT_EQ(halyard_dequantize(nullptr, &codes, &numbers.view), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(std::memcmp(numbers.at(0, 0), values.data(), values.size()), 0);
     Tensor x(Dtype::f32, compact_form({in, in})), y(Dtype::f32, compact_form({in, out}));
     x.fill([](std::int64_t row, std::int64_t k) { return row == k ? 1.0 : 0.0; });
     ASSERT_EQ(halyard_linear(nullptr, &x.view, packed.get(), nullptr, &y.view), HALYARD_OK) << halyard_last_error();

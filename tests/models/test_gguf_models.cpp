@@ -6,8 +6,8 @@
 #include <functional>
 #include <random>
 
-#include "gguf_blocks.h"
 #include "support/gguf_model.h"
+#include "support/gguf_numbers.h"
 
 namespace halyard::tests {
 namespace {
@@ -92,12 +92,10 @@ TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
     for (GgufFile::Tensor tensor : plain.tensors) {
         if (tensor.shape.size() == 2) {
             const models::BlockFormat &format = *models::block_format(std::string_view(formats[next++ % 8]));
-            std::vector<float> &values = numbers[tensor.name];
-            values.resize(tensor.shape[0] * tensor.shape[1]);
+            const std::size_t elements = tensor.shape[0] * tensor.shape[1];
             tensor.type = format.type;
-            tensor.data = random_blocks(format, values.size(), random);
-            models::dequantize(format, reinterpret_cast<const std::byte *>(tensor.data.data()),
-                               static_cast<std::int64_t>(values.size()), values.data());
+            tensor.data = random_blocks(format, elements, random);
+            numbers[tensor.name] = numbers_of(format, tensor.data.data(), static_cast<std::int64_t>(elements));
         }
         quantized.add(tensor);
     }
@@ -181,12 +179,11 @@ TEST(GgufModel, OfQuantizedVectorsIsThatOfTheirNumbers) {
         numbers.take_tensors();
         for (GgufFile::Tensor tensor : plain.tensors) {
             const bool changed = tensor.shape.size() == 1 && tensor.name != "rope_freqs.weight";
-            std::vector<float> values(changed ? tensor.shape[0] : 0);
+            std::vector<float> values;
             if (changed) {
                 tensor.type = format.type;
-                tensor.data = random_blocks(format, values.size(), random);
-                models::dequantize(format, reinterpret_cast<const std::byte *>(tensor.data.data()),
-                                   static_cast<std::int64_t>(values.size()), values.data());
+                tensor.data = random_blocks(format, tensor.shape[0], random);
+                values = numbers_of(format, tensor.data.data(), static_cast<std::int64_t>(tensor.shape[0]));
             }
             quantized.add(tensor);
             if (changed) {
@@ -474,9 +471,8 @@ TEST(GgufModelMutations, AreLoadedOrRefused) {
                     elements *= extent;
                 }
                 tensor.type = format.type;
-                tensor.data = format.dequantize != nullptr
-                                  ? random_blocks(format, elements, random)
-                                  : std::string(elements * static_cast<std::size_t>(format.bytes), '\x3d');
+                tensor.data = format.codes ? random_blocks(format, elements, random)
+                                           : std::string(elements * static_cast<std::size_t>(format.bytes), '\x3d');
             } else if (kind == 5) {
                 tensor.shape[up_to(tensor.shape.size())] = 1 + up_to(100);
             } else if (kind == 6) {

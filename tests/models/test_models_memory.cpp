@@ -9,7 +9,7 @@
 #include <string>
 
 #include "gguf.h"
-#include "gguf_blocks.h"
+#include "gguf_formats.h"
 #include "halyard/model.hpp"
 #include "support/allocations.h"
 #include "support/files.h"

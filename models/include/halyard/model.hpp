@@ -130,7 +130,7 @@ struct ModelConfig {
 
 /// How a model is loaded.
 struct LoadOptions {
-    const halyard_context *context = nullptr;  ///< for packing
+    const halyard_context *context = nullptr;  ///< for packing and conversions
     /// Bound of positions, which tables of rotations and caches are made for: 1 to max_position_embeddings. 0: that, but
     /// not more than `usual_positions` where there is a rotary embedding.
     std::int64_t max_positions = 0;

@@ -708,6 +708,12 @@ HALYARD_API halyard_status halyard_weights_codes_size(const halyard_codes *codes
 HALYARD_API halyard_status halyard_weights_pack_codes(const halyard_context *context, const halyard_codes *codes,
                                                       const halyard_codes *up, void *memory, int64_t bytes,
                                                       halyard_weights **weights);
+/** Writes the numbers of a matrix that is quantized already, on processors. y is [out_features, in_features] in f32, f16 or bf16,
+ *  with a contiguous last axis and any pitch. In f32 a number is the format's formula, each operation rounded once, as ggml's
+ *  dequantize_row_... have it; in 16 bits that is rounded once more. Unlike halyard_weights_pack_codes it takes scales of any
+ *  value, so that numbers may be NaN or Inf. Refused are codes as there, another shape of y, and a y that overlaps tensors of
+ *  `codes`; nothing is written then. */
+HALYARD_API halyard_status halyard_dequantize(const halyard_context *context, const halyard_codes *codes, DLTensor *y);
 /** Writes the packed form to a file, which it replaces at once when it is complete, keeping its mode. Nothing but a
  *  regular file is replaced: links are refused too. */
 HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, const char *path);

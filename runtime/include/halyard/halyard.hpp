@@ -980,6 +980,30 @@ struct Codes {
     Integers g_idx;                        ///< {}, or the group of each input, which must be in order
 };
 
+namespace detail {
+/// @cond
+inline halyard_codes c_codes(const Codes &codes) {
+    halyard_codes c{};
+    c.format = static_cast<halyard_code_format>(codes.format);
+    c.bits = codes.bits;
+    c.in_features = codes.in_features;
+    c.out_features = codes.out_features;
+    c.group = codes.group;
+    c.matrix = codes.matrix.get("matrix");
+    c.scales = codes.scales.get("scales");
+    c.zeros = codes.zeros.get("zeros");
+    c.g_idx = codes.g_idx.get("g_idx");
+    return c;
+}
+/// @endcond
+}  // namespace detail
+
+/// Writes the numbers of a matrix that is quantized already to y [out_features, in_features]: halyard_dequantize.
+inline void dequantize(const Codes &codes, const Tensor &y, const halyard_context *context = nullptr) {
+    const halyard_codes c = detail::c_codes(codes);
+    check(halyard_dequantize(context, &c, y.get("y")));
+}
+
 /// A packed weight matrix: what `linear` and `ffn` multiply by. Move-only; may be used by any number of threads.
 ///
 ///     const auto weights = halyard::Weights::pack({w, {out, in}});
@@ -1015,7 +1039,7 @@ public:
     /// Bytes that `pack_codes` needs.
     static std::int64_t packed_bytes(const Codes &codes, const Codes *up = nullptr) {
         std::int64_t bytes = 0;
-        const halyard_codes c = c_codes(codes), c_up = up != nullptr ? c_codes(*up) : halyard_codes{};
+        const halyard_codes c = detail::c_codes(codes), c_up = up != nullptr ? detail::c_codes(*up) : halyard_codes{};
         check(halyard_weights_codes_size(&c, up != nullptr ? &c_up : nullptr, &bytes));
         return bytes;
     }
@@ -1028,7 +1052,7 @@ public:
     static Weights pack_codes(const Codes &codes, const Codes *up, void *memory, std::int64_t bytes,
                               const halyard_context *context = nullptr) {
         halyard_weights *weights = nullptr;
-        const halyard_codes c = c_codes(codes), c_up = up != nullptr ? c_codes(*up) : halyard_codes{};
+        const halyard_codes c = detail::c_codes(codes), c_up = up != nullptr ? detail::c_codes(*up) : halyard_codes{};
         check(halyard_weights_pack_codes(context, &c, up != nullptr ? &c_up : nullptr, memory, bytes, &weights));
         return Weights(weights);
     }
@@ -1099,20 +1123,6 @@ private:
         c.norm_unit_offset = options.norm_unit_offset ? 1 : 0;
         c.device = options.device;
         c.quantization = options.quantization;
-        return c;
-    }
-
-    static halyard_codes c_codes(const Codes &codes) {
-        halyard_codes c{};
-        c.format = static_cast<halyard_code_format>(codes.format);
-        c.bits = codes.bits;
-        c.in_features = codes.in_features;
-        c.out_features = codes.out_features;
-        c.group = codes.group;
-        c.matrix = codes.matrix.get("matrix");
-        c.scales = codes.scales.get("scales");
-        c.zeros = codes.zeros.get("zeros");
-        c.g_idx = codes.g_idx.get("g_idx");
         return c;
     }
 
