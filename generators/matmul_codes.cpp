@@ -4,6 +4,9 @@
 //
 // where c is a code less its center (runtime/layout/codes.h). A group is accumulated input by input with fused multiply-adds; one
 // more takes it to the sum, and another the offset. So the bits depend on the group, and not on the shape of the call.
+//
+// Scales in 16 bits are read as they are stored, and there are no offsets: of few rows, making f32 of them first takes as long as
+// a tenth of the product.
 #include "Halide.h"
 
 #include "codes.h"
@@ -19,7 +22,7 @@ using namespace Halide;
 
 class MatmulCodes : public Generator<MatmulCodes> {
 public:
-    KernelTensors tensors;                            // f32, as the sums are
+    KernelTensors tensors;                            // dtype: of the scales
     GeneratorParam<int> rows{"rows", max_tile_rows};  // of x in a tile
     GeneratorParam<int> bits{"bits", 8};              // of what w holds: codes, or numbers as x has them
     schedules::MatmulParams params;
@@ -28,7 +31,7 @@ public:
     Input<Buffer<uint32_t, 3>> w{"w"};         // w(column, word, panel)
     Input<int> words{"words"};                 // of codes: the last one is read in place of those beyond it
     Input<int> flip{"flip"};                   // code_flip()
-    Input<Buffer<float, 4>> scales{"scales"};  // scales(column, vector, group, panel)
+    Input<Buffer<void, 4>> scales{"scales"};   // scales(column, vector, group, panel)
     Input<int> steps{"steps"};                 // of a group
     Input<Buffer<float, 4>> so_far{"so_far"};  // as sum; may be sum
     Input<bool> first{"first"};                // there is nothing so far
@@ -36,7 +39,7 @@ public:
     Input<int> next_step{"next_step"};         // bytes of them for a step
     Output<Buffer<float, 4>> sum{"sum"};       // sum(column, panel, row, tile)
 
-    void configure() { tensors.configure(*this); }
+    void configure() { tensors.configure(*this, scales); }
 
     void generate() {
         const Expr groups = scales.dim(2).extent();
@@ -59,11 +62,10 @@ public:
                         as_multiplied(x(step_of_block * products_of_step() + in.x, row, tile)),
                         number(column, in.x, step_of_block, panel, tile));
 
-        const auto scale = [&](int vector) { return scales(column, vector, g, panel); };
+        const auto scale = [&](int vector) { return tensors.storage().widen(scales(column, vector, g, panel)); };
         sum(column, panel, row, tile) = select(first, 0.0f, so_far(column, panel, row, tile));
-        sum(column, panel, row, tile) =
-            fma(scale(scale_offset), x_sums(g, row, tile),
-                fma(scale(scale_scale), block(column, panel, row, tile, g), sum(column, panel, row, tile)));
+        const Expr scaled = fma(scale(scale_scale), block(column, panel, row, tile, g), sum(column, panel, row, tile));
+        sum(column, panel, row, tile) = has_offsets() ? fma(scale(scale_offset), x_sums(g, row, tile), scaled) : scaled;
     }
 
     void schedule() {
@@ -73,7 +75,7 @@ public:
         begin_at_zero(scales);
         scales.dim(0).set_extent(panel_width);
         scales.dim(1).set_stride(panel_width);
-        scales.dim(2).set_stride(scale_vectors * panel_width);
+        scales.dim(2).set_stride((has_offsets() ? scale_vectors : 1) * panel_width);
         sum.dim(0).set_bounds(0, panel_width);
         sum.dim(1).set_min(0).set_stride(panel_width);
         sum.dim(2).set_bounds(0, rows);
@@ -86,6 +88,7 @@ public:
 private:
     bool of_codes() const { return bits <= 8; }
     bool by_pairs() const { return bits == 16; }
+    bool has_offsets() const { return tensors.dtype == DType::f32; }
     int products_of_step() const { return of_codes() ? code_row_inputs(bits) : code_step_words(bits); }
 
     Expr fma(const Expr &a, const Expr &b, const Expr &c) const {

@@ -225,4 +225,24 @@ TEST(CppFfn, PassesItsOptionsOn) {
     EXPECT_EQ(halyard::ffn_hidden_size(4096, 256), 11008);
 }
 
+TEST(CppWeights, CodesReachTheCFunctions) {
+    const std::vector<std::int8_t> q(in * out, 3), zeros(out, 1);
+    halyard::Codes codes;
+    codes.format = halyard::CodeFormat::int8;
+    codes.in_features = in;
+    codes.out_features = out;
+    codes.matrix = {q, {out, in}};
+    codes.scales = bias;
+    codes.zeros = zeros;
+    Values numbers(in * out), product(out), one(in);
+    one[0] = 1;
+    halyard::dequantize(codes, {numbers, {out, in}});
+    halyard::linear(one, halyard::Weights::pack_codes(codes), product);
+    for (std::size_t n = 0; n < out; n++) {
+        EXPECT_EQ(numbers[n * in], 2 * bias[n]);
+        EXPECT_EQ(product[n], numbers[n * in]);
+    }
+    EXPECT_THROW(halyard::dequantize(codes, {numbers, {in, out}}), halyard::Error);
+}
+
 }  // namespace

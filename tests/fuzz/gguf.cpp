@@ -11,10 +11,9 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "gguf_config.h"
-#include "gguf_formats.h"
+#include "support/gguf_numbers.h"
 
 namespace {
 
@@ -35,15 +34,7 @@ void read(const Gguf &file) {
         require(file.find(info.name) == &info);
         const halyard::models::BlockFormat &format = *halyard::models::block_format(info.dtype);
         if (format.codes) {
-            const std::int64_t width = info.shape.back();
-            std::vector<float> row(static_cast<std::size_t>(width));
-            halyard::Codes codes;
-            codes.format = static_cast<halyard::CodeFormat>(*format.codes);
-            codes.in_features = width;
-            codes.out_features = 1;
-            codes.matrix = {reinterpret_cast<const std::uint8_t *>(info.data),
-                            {1, width / format.elements * format.bytes}};
-            halyard::dequantize(codes, {row, {1, width}});
+            halyard::tests::numbers_of(format, info.data, info.shape.back());
         }
     }
     for (const std::string &key : file.keys()) {

@@ -1164,6 +1164,9 @@ TEST_P(Fixture, HasTheSameWeights) {
     const PackedWeights packed(weights);
     const Bytes values = file.bytes("values");
     ASSERT_EQ(values.size(), static_cast<std::size_t>(4 * in * out));
+    Tensor numbers(Dtype::f32, compact_form({out, in}));
+    ASSERT_EQ(halyard_dequantize(nullptr, &codes, &numbers.view), HALYARD_OK) << halyard_last_error();
+    ASSERT_EQ(std::memcmp(numbers.at(0, 0), values.data(), values.size()), 0);
     Tensor x(Dtype::f32, compact_form({in, in})), y(Dtype::f32, compact_form({in, out}));
     x.fill([](std::int64_t row, std::int64_t k) { return row == k ? 1.0 : 0.0; });
     ASSERT_EQ(halyard_linear(nullptr, &x.view, packed.get(), nullptr, &y.view), HALYARD_OK) << halyard_last_error();

@@ -9,9 +9,9 @@
 #include <limits>
 #include <random>
 
-#include "gguf_formats.h"
 #include "support/files.h"
 #include "support/gguf.h"
+#include "support/gguf_numbers.h"
 #include "support/guarded_file.h"
 
 namespace halyard::tests {

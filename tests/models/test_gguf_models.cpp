@@ -6,8 +6,8 @@
 #include <functional>
 #include <random>
 
-#include "gguf_formats.h"
 #include "support/gguf_model.h"
+#include "support/gguf_numbers.h"
 
 namespace halyard::tests {
 namespace {

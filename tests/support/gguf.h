@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "gguf_formats.h"
-#include "halyard/halyard.hpp"
-
 namespace halyard::tests {
 
 /** The bytes of a value, as they are in a file. */
@@ -29,18 +26,6 @@ inline std::string gguf_string(const std::string &text) {
 /** An array: the type of its elements, how many there are, and their bytes. */
 inline std::string gguf_array(std::uint32_t type, std::uint64_t count, const std::string &elements) {
     return bytes_of(type) + bytes_of(count) + elements;
-}
-
-/** The numbers of quantized blocks. */
-inline std::vector<float> numbers_of(const models::BlockFormat &format, const void *blocks, std::int64_t elements) {
-    Codes codes;
-    codes.format = static_cast<CodeFormat>(format.codes.value());
-    codes.in_features = elements;
-    codes.out_features = 1;
-    codes.matrix = {static_cast<const std::uint8_t *>(blocks), {1, elements / format.elements * format.bytes}};
-    std::vector<float> numbers(static_cast<std::size_t>(elements));
-    dequantize(codes, {numbers, {1, elements}});
-    return numbers;
 }
 
 /** What is in a file, written in this order. */

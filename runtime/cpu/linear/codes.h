@@ -29,7 +29,22 @@ struct CodePanels {
         buffer.set_dim(1, words(), panel_width);
         buffer.set_dim(2, count, count > 1 ? stride / 4 : 0);
     }
+
+    /** The scales as they are stored: columns, one vector, groups, panels. */
+    template<typename Buffer>
+    void describe_scales(Buffer &buffer) const {
+        buffer.set_data(first.scales);
+        buffer.set_dim(0, panel_width, 1);
+        buffer.set_dim(1, 1, panel_width);
+        buffer.set_dim(2, groups(), panel_width);
+        buffer.set_dim(3, count, count > 1 ? stride / size_of(layout.scale_dtype) : 0);
+    }
 };
+
+/** Whether a kernel of one row reads their scales as they are stored. */
+inline bool has_plain_scales(const CodeLayout &layout) {
+    return layout.kind == ScaleKind::plain && layout.scale_dtype != DType::f32;
+}
 
 /** Floats that expanded scales of `panels` panels take at most. */
 constexpr int64_t expanded_floats(int64_t panels) {
@@ -46,7 +61,7 @@ public:
           in_word_(numbers == XForm::pairs ? 2 : 1) {}
 
     /** Writes [panel][group][scale, offset][16] to `expanded` and describes it. */
-    void expand(const CodePanels &panels, float *expanded, Buffer<4, float> &scales) const {
+    void expand(const CodePanels &panels, float *expanded, Buffer<4> &scales) const {
         const CodeLayout &layout = panels.layout;
         const int64_t inputs = panels.first.inputs, groups = panels.groups();
         const ScaleParts parts = layout.scale_parts(inputs);
@@ -72,7 +87,7 @@ public:
                  .factors = factors,
                  .zeros = zeros,
                  .center = static_cast<float>(code_center(layout.bits, layout.has_minima())),
-                 .expanded = scales});
+                 .expanded = scales.of<float>()});
     }
 
     /** Writes the numbers of the panels' whole inputs to `wide`, `pitch` words from one panel to the next, and describes it. */

@@ -64,9 +64,11 @@ private:
     /** Codes of one output in the order of their inputs. */
     void gather(int64_t column, int64_t inputs) {
         const auto put = [&](int64_t at, uint32_t four) { memcpy(codes_ + at, &four, 4); };
-        for (int64_t row = 0; row < layout_.code_rows(inputs); row++) {
+        const bool bytes = layout_.bits == 8;
+        const int64_t rows = layout_.code_rows(inputs);
+        for (int64_t row = 0; row < rows; row++) {
             const uint32_t word = words_[row][column];
-            if (layout_.bits == 8) {
+            if (bytes) {
                 put(4 * row, word);
             } else {
                 put(8 * row, word & 0x0f0f0f0f);
@@ -77,7 +79,8 @@ private:
 
     void write(int64_t column, int64_t inputs, float *to) {
         gather(column, inputs);
-        for (int64_t group = 0; group < layout_.groups(inputs); group++) {
+        const int64_t groups = layout_.groups(inputs);
+        for (int64_t group = 0; group < groups; group++) {
             const Formula f = formula(group, column);
             const int64_t first = group * layout_.block_group(),
                           end = std::min<int64_t>(first + layout_.block_group(), inputs);

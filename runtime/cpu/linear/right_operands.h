@@ -122,27 +122,31 @@ public:
 
 class CodeForm {
 public:
-    explicit CodeForm(const halyard_weights &weights) : weights_(weights) {}
+    explicit CodeForm(const halyard_weights &weights)
+        : weights_(weights), panel_bytes_(weights.panel_bytes()), block_bytes_(weights.codes.block_bytes(k_block)) {}
 
     const CodeLayout &layout() const { return weights_.codes; }
-    int64_t panel_bytes() const { return weights_.panel_bytes(); }
+    int64_t panel_bytes() const { return panel_bytes_; }
     CodePanels at(int64_t panel, int64_t panels, int64_t k) const {
-        return {weights_.codes,
-                code_block(weights_.codes, weights_.panel_data, weights_.in_features, panel, k / k_block),
-                panel_bytes(), panels};
+        const int64_t inputs = CodeLayout::block_inputs(weights_.in_features, k / k_block);
+        const char *const scales = address(panel, k);
+        return {layout(), {scales, scales + layout().scale_parts(inputs).bytes, inputs}, panel_bytes_, panels};
     }
-    const char *address(int64_t panel, int64_t k) const { return at(panel, 1, k).first.scales; }
+    const char *address(int64_t panel, int64_t k) const {
+        return weights_.panel_data + panel * panel_bytes_ + k / k_block * block_bytes_;
+    }
     // Panels of codes are short: what is ahead of the end of one is of no use.
     static constexpr bool ahead_by_blocks = true;
 
 protected:
     RightShape shape_for(XForm x, TileKind kind) const {
-        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes(), x, kind, kind, DType::f32};
+        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes_, x, kind, kind, DType::f32};
     }
     int64_t bytes_of(int inputs) const { return int64_t{inputs} * panel_width * layout().bits / 8; }
 
 private:
     const halyard_weights &weights_;
+    const int64_t panel_bytes_, block_bytes_;
 };
 
 /** Multiplied as they are. */
@@ -157,10 +161,16 @@ public:
     public:
         Reader(const PackedCodes &form, const GemmPlan &plan, float *scratch)
             : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
-              product_(plan.isa, tile_kind_of_codes(form.layout().bits), plan.tiling.tile_rows) {}
+              expands_(plan.tiling.rows() > 1 || !has_plain_scales(form.layout())),
+              product_(plan.isa, tile_kind_of_codes(form.layout().bits), plan.tiling.tile_rows,
+                       expands_ ? DType::f32 : form.layout().scale_dtype) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
-            codes_.expand(panels, expanded_, scales_);
+            if (expands_) {
+                codes_.expand(panels, expanded_, scales_);
+            } else {
+                panels.describe_scales(scales_);
+            }
             panels.describe(w_);
             product_(call, panels, w_, scales_);
         }
@@ -169,9 +179,10 @@ public:
         const PackedCodes &form_;
         const CodeKernels codes_;
         float *const expanded_;
+        const bool expands_;
         CodesCall product_;
         Buffer<3> w_;
-        Buffer<4, float> scales_;
+        Buffer<4> scales_;
     };
 };
 
@@ -203,7 +214,7 @@ public:
         float *const wide_, *const expanded_;
         CodesCall product_;
         Buffer<3> w_;
-        Buffer<4, float> scales_;
+        Buffer<4> scales_;
     };
 };
 

@@ -99,12 +99,12 @@ private:
 /** The kernels of quantized weights: of codes as they are, or of the numbers that they were widened to. */
 class CodesCall {
 public:
-    CodesCall(halyard_isa isa, TileKind kind, int tile_rows)
-        : kernel_(kernel_function(TileKernels::code_kernel(kind, tile_rows), DType::f32, isa)), kind_(kind) {}
+    /** `scales`: the type of those that calls bring, expanded ones in f32. */
+    CodesCall(halyard_isa isa, TileKind kind, int tile_rows, DType scales = DType::f32)
+        : kernel_(kernel_function(TileKernels::code_kernel(kind, tile_rows), scales, isa)), kind_(kind) {}
 
     /** `w`: codes or numbers of the panels. */
-    void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w,
-                    const Buffer<4, float> &scales) {
+    void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w, const Buffer<4> &scales) {
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
         x_.set_data(call.x);
         call.describe_x(x_, kind_ == TileKind::codes16 ? inputs / 2 : inputs);

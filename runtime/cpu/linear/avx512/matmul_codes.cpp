@@ -13,6 +13,7 @@
 
 #include "core/kernel_call.h"
 #include "layout/codes.h"
+#include "layout/dtype.h"
 #include "layout/matmul.h"
 
 // Functions take the instructions one by one, so that nothing that is inlined elsewhere is compiled with them.
@@ -34,12 +35,13 @@ constexpr int code_tile_panels(int rows) {
 
 /** What a kernel reads and writes. Pitches are in elements. */
 struct CodeOperands {
-    const float *x, *x_sums, *scales, *so_far;  // x_sums_row is 0 where there are no offsets
+    const float *x, *x_sums, *so_far;  // x_sums_row is 0 where there are no offsets
+    const char *scales;
     const uint32_t *w;
     float *sum;
-    int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;
-    const char *next;    // weights to prefetch meanwhile
-    int64_t next_panel;  // bytes
+    int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;  // scales_panel in bytes
+    const char *next;                                                                   // weights to prefetch meanwhile
+    int64_t next_panel;                                                                 // bytes
     int next_step, groups, steps, words;
     uint32_t flip;
     bool first;
@@ -71,6 +73,23 @@ struct Numbers<8> {
     }
 
     const __m512i flip;
+};
+
+/** Scales in f32, a vector of them and one of offsets for each group, or as they are stored in 16 bits. */
+template<DType dtype>
+struct Scales {
+    static constexpr int64_t row = panel_width * size_of(dtype),
+                             group = dtype == DType::f32 ? scale_vectors * row : row;
+
+    HALYARD_AVX512_INLINE static __m512 at(const char *scales) {
+        if constexpr (dtype == DType::f32) {
+            return _mm512_loadu_ps(scales);
+        } else {
+            const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(scales));
+            return dtype == DType::f16 ? _mm512_cvtph_ps(halves)
+                                       : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+        }
+    }
 };
 
 /** The sums of a group. */
@@ -105,8 +124,9 @@ struct GroupSums {
     }
 };
 
-template<int bits, bool has_offsets, int rows, int panels>
+template<int bits, DType scale_dtype, bool has_offsets, int rows, int panels>
 HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOperands &o) {
+    using OfGroup = Scales<scale_dtype>;
     const Numbers<bits> numbers(o.flip);
     const float *x = o.x;
     // Of a k block with its scales, steps leave out as much as the scales take.
@@ -127,18 +147,18 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
         HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
             _mm_prefetch(scales_next + panel * o.next_panel + group * 64, _MM_HINT_T1);
         }
-        const float *const scales = o.scales + group * (scale_vectors * panel_width);
+        const char *const scales = o.scales + group * OfGroup::group;
         const bool from_zero = group == 0 && o.first;
         const float *const so_far = group == 0 ? o.so_far : o.sum;
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
             const __m512 x_sum = _mm512_set1_ps(has_offsets ? o.x_sums[row * o.x_sums_row + group] : 0.0f);
             HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
                 const int64_t place = row * o.sum_row + panel * panel_width;
-                const float *const scale = scales + panel * o.scales_panel;
+                const char *const scale = scales + panel * o.scales_panel;
                 __m512 sum = from_zero ? _mm512_setzero_ps() : _mm512_loadu_ps(so_far + place);
-                sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale), sums.of[row][panel], sum);
+                sum = _mm512_fmadd_ps(OfGroup::at(scale), sums.of[row][panel], sum);
                 if (has_offsets) {
-                    sum = _mm512_fmadd_ps(_mm512_loadu_ps(scale + scale_offset * panel_width), x_sum, sum);
+                    sum = _mm512_fmadd_ps(OfGroup::at(scale + scale_offset * OfGroup::row), x_sum, sum);
                 }
                 _mm512_storeu_ps(o.sum + place, sum);
             }
@@ -147,13 +167,13 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
 }
 
 /** All tiles of rows for some panels. */
-template<int bits, int rows, int panels>
+template<int bits, DType scale_dtype, int rows, int panels>
 void multiply_code_tiles(CodeOperands o, int tiles) {
     for (; tiles > 0; tiles--) {
-        if (o.x_sums_row > 0) {
-            multiply_code_tile<bits, true, rows, panels>(o);
+        if (scale_dtype == DType::f32 && o.x_sums_row > 0) {
+            multiply_code_tile<bits, scale_dtype, scale_dtype == DType::f32, rows, panels>(o);
         } else {
-            multiply_code_tile<bits, false, rows, panels>(o);
+            multiply_code_tile<bits, scale_dtype, false, rows, panels>(o);
         }
         o.x += o.x_tile;
         o.x_sums += o.x_sums_tile;
@@ -163,7 +183,7 @@ void multiply_code_tiles(CodeOperands o, int tiles) {
     }
 }
 
-template<int bits, int rows>
+template<int bits, DType scale_dtype, int rows>
 int multiply_code_panels(void **pointers) {
     const auto a = arguments::MatmulCodes::of(pointers);
     const int tiles = a.x.extent(2);
@@ -175,8 +195,8 @@ int multiply_code_panels(void **pointers) {
     o.x_sums_tile = a.x_sums.stride(2);
     o.w = a.w.data<const uint32_t>();
     o.w_panel = a.w.stride(2);
-    o.scales = a.scales.data<const float>();
-    o.scales_panel = a.scales.stride(3);
+    o.scales = a.scales.data<const char>();
+    o.scales_panel = a.scales.stride(3) * size_of(scale_dtype);
     o.so_far = a.so_far.data<const float>();
     o.sum = a.sum.data<float>();
     o.sum_row = a.sum.stride(2);
@@ -199,11 +219,11 @@ int multiply_code_panels(void **pointers) {
     constexpr int wide = code_tile_panels(rows);
     int panels = a.w.extent(2);
     for (; panels >= wide; panels -= wide) {
-        multiply_code_tiles<bits, rows, wide>(o, tiles);
+        multiply_code_tiles<bits, scale_dtype, rows, wide>(o, tiles);
         advance(wide);
     }
     for (; panels > 0; panels--) {
-        multiply_code_tiles<bits, rows, 1>(o, tiles);
+        multiply_code_tiles<bits, scale_dtype, rows, 1>(o, tiles);
         advance(1);
     }
     return 0;
@@ -212,19 +232,21 @@ int multiply_code_panels(void **pointers) {
 }  // namespace
 }  // namespace halyard
 
-#define HALYARD_CODE_TILE(bits, rows)                                                                                  \
-    extern "C" int hk_matmul_codes##bits##_##rows##_f32_avx512_argv(void **arguments) {                                \
-        return halyard::multiply_code_panels<bits, rows>(arguments);                                                   \
+#define HALYARD_CODE_TILE(bits, dtype, rows)                                                                           \
+    extern "C" int hk_matmul_codes##bits##_##rows##_##dtype##_avx512_argv(void **arguments) {                          \
+        return halyard::multiply_code_panels<bits, halyard::DType::dtype, rows>(arguments);                            \
     }
-#define HALYARD_CODE_TILES(rows) HALYARD_CODE_TILE(4, rows) HALYARD_CODE_TILE(8, rows)
-HALYARD_CODE_TILES(1)
-HALYARD_CODE_TILES(2)
-HALYARD_CODE_TILES(3)
-HALYARD_CODE_TILES(4)
-HALYARD_CODE_TILES(5)
-HALYARD_CODE_TILES(6)
-HALYARD_CODE_TILES(7)
-HALYARD_CODE_TILES(8)
+#define HALYARD_CODE_TILES(dtype, rows) HALYARD_CODE_TILE(4, dtype, rows) HALYARD_CODE_TILE(8, dtype, rows)
+HALYARD_CODE_TILES(f16, 1)
+HALYARD_CODE_TILES(bf16, 1)
+HALYARD_CODE_TILES(f32, 1)
+HALYARD_CODE_TILES(f32, 2)
+HALYARD_CODE_TILES(f32, 3)
+HALYARD_CODE_TILES(f32, 4)
+HALYARD_CODE_TILES(f32, 5)
+HALYARD_CODE_TILES(f32, 6)
+HALYARD_CODE_TILES(f32, 7)
+HALYARD_CODE_TILES(f32, 8)
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif

@@ -13,7 +13,7 @@ CodePanelFinisher::CodePanelFinisher(const PackedForm &form, halyard_isa isa, ch
 uint64_t CodePanelFinisher::finish(int64_t panel, int64_t columns) {
     double sums[panel_width] = {};
     Buffer<3> numbers;
-    Buffer<4, float> scales;
+    Buffer<4> scales;
     for (int64_t block = 0; block < CodeLayout::blocks(form_.in_features); block++) {
         const CodePanels codes = {form_.codes, code_block(form_.codes, panels_, form_.in_features, panel, block), 0, 1};
         codes_.expand(codes, expanded_, scales);
