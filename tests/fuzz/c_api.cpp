@@ -1262,174 +1262,172 @@ void Session::block_create() {
             w.packed.o_proj = borrowed;
             w.codes.o_proj = in_.rarely() ? w.codes.o_proj : nullptr;
         }
-
         make("halyard_block_create", call, block, [&](halyard_block **made) {
             return halyard_block_create(context(), in_.rarely() ? nullptr : &config, &w, made);
         });
     }
+}
 
-    void Session::block_other() {
-        halyard_block *&block = blocks_[in_.in(0, places - 1)];
-        halyard_block_config config, before;
-        std::memset(&config, 0x5a, sizeof config);
-        before = config;
-        const int kind = in_.in(0, 11);
-        if (kind == 0) {
-            returned("halyard_block_get_config", halyard_block_get_config(block, in_.rarely() ? nullptr : &config),
-                     config, before);
-            if ((halyard_block_bytes(block) > 0) != (block != nullptr)) {
-                failed("halyard_block_bytes is wrong");
-            }
-            count_call("halyard_block_bytes", true);
-            return;
+void Session::block_other() {
+    halyard_block *&block = blocks_[in_.in(0, places - 1)];
+    halyard_block_config config, before;
+    std::memset(&config, 0x5a, sizeof config);
+    before = config;
+    const int kind = in_.in(0, 11);
+    if (kind == 0) {
+        returned("halyard_block_get_config", halyard_block_get_config(block, in_.rarely() ? nullptr : &config), config,
+                 before);
+        if ((halyard_block_bytes(block) > 0) != (block != nullptr)) {
+            failed("halyard_block_bytes is wrong");
         }
-        if (kind == 1) {
-            destroy(block);
-            count_call("halyard_block_destroy", true);
-            return;
-        }
-        Call call(in_, tensor_memory());
-        halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
-        const int batch = in_.in(0, 2);
-        const DLDataType type = dtype();
-        const std::int64_t width = in_.one_in(3) ? coded : few;
-        const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(in_.in(0, 4)).with(width);
-        const DLTensor *x = call.input(shape, type);
-        DLTensor *y = call.output(shape, type);
-        const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
-        if (call.may_be_made()) {
-            const Lengths lengths(cache);
-            const halyard_status status = halyard_block_forward(
-                context(), block, x, cache, number(static_cast<std::int64_t>(in_.in(0, 1))), sequences, y);
-            call.returned("halyard_block_forward", status);
-            lengths.check("halyard_block_forward", status, cache);
-        }
+        count_call("halyard_block_bytes", true);
+        return;
     }
+    if (kind == 1) {
+        destroy(block);
+        count_call("halyard_block_destroy", true);
+        return;
+    }
+    Call call(in_, tensor_memory());
+    halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
+    const int batch = in_.in(0, 2);
+    const DLDataType type = dtype();
+    const std::int64_t width = in_.one_in(3) ? coded : few;
+    const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(in_.in(0, 4)).with(width);
+    const DLTensor *x = call.input(shape, type);
+    DLTensor *y = call.output(shape, type);
+    const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
+    if (call.may_be_made()) {
+        const Lengths lengths(cache);
+        const halyard_status status = halyard_block_forward(
+            context(), block, x, cache, number(static_cast<std::int64_t>(in_.in(0, 1))), sequences, y);
+        call.returned("halyard_block_forward", status);
+        lengths.check("halyard_block_forward", status, cache);
+    }
+}
 
-    void Session::stack_create() {
-        const int place = in_.in(0, places - 1);
-        Call call(in_, tensor_memory());
-        const halyard_block *blocks[places];
-        const int count = in_.in(1, places);
-        for (int i = 0; i < count; i++) {
-            blocks[i] = blocks_[in_.in(0, places - 1)];
-        }
-        halyard_block_config of_first{};
-        const bool whole =
-            halyard_block_get_config(blocks[0], &of_first) == HALYARD_OK && of_first.hidden_size == coded;
-        const std::int64_t hidden = whole ? coded : few;
-        halyard_stack_config config{};
-        config.vocab_size = number(INT64_C(12));
-        config.hidden_size = number(hidden);
-        config.embedding_multiplier = number(in_.one_in(2) ? 0.0f : 4.0f);
-        config.norm = value<halyard_norm>(3);
-        config.rms_norm_eps = number(1e-5f);
-        config.norm_flags = in_.one_in(4) ? flags() : 0;
-        config.final_logit_softcapping = number(in_.one_in(2) ? 0.0f : 30.0f);
-        halyard_stack_weights w{};
-        const Shape table = Shape().with(12).with(hidden);
-        halyard_codes numbers{}, table_codes{}, head_codes{};
-        numbers.format = in_.of({HALYARD_CODES_Q8_0, HALYARD_CODES_Q5_0, HALYARD_CODES_INT8});
-        numbers.in_features = hidden;
-        numbers.out_features = 12;
-        if (hidden == coded && in_.one_in(2)) {
-            table_codes = codes_of(call, numbers);
-            w.embed_tokens_codes = &table_codes;
-        } else {
-            w.embed_tokens = call.input(table, dtype());
-        }
-        if (hidden == coded && in_.one_in(3)) {
-            head_codes = codes_of(call, numbers);
-            w.lm_head_codes = &head_codes;
-        }
-        w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(hidden), dtype()) : nullptr;
-        config.embed_norm = in_.one_in(3) ? value<halyard_norm>(3) : HALYARD_NORM_NONE;
-        config.no_lm_head = in_.one_in(4);
-        w.embed_types = in_.one_in(3) ? call.input(Shape().with(2).with(hidden), dtype()) : nullptr;
-        w.embed_norm = in_.one_in(4) ? call.input(Shape().with(hidden), dtype()) : nullptr;
-        w.embed_norm_bias = in_.one_in(8) ? call.input(Shape().with(hidden), dtype()) : nullptr;
-        w.norm = in_.one_in(3) ? call.input(Shape().with(hidden), dtype()) : nullptr;
-        w.norm_bias = in_.one_in(8) ? call.input(Shape().with(hidden), dtype()) : nullptr;
-        w.lm_head = in_.one_in(3) ? call.input(table, dtype()) : nullptr;
-        w.quantization = quantization();
-        if (!call.may_be_made()) {
-            return;
-        }
-        halyard_stack_destroy(stacks_[place]);
-        stacks_[place] = nullptr;
+void Session::stack_create() {
+    const int place = in_.in(0, places - 1);
+    Call call(in_, tensor_memory());
+    const halyard_block *blocks[places];
+    const int count = in_.in(1, places);
+    for (int i = 0; i < count; i++) {
+        blocks[i] = blocks_[in_.in(0, places - 1)];
+    }
+    halyard_block_config of_first{};
+    const bool whole = halyard_block_get_config(blocks[0], &of_first) == HALYARD_OK && of_first.hidden_size == coded;
+    const std::int64_t hidden = whole ? coded : few;
+    halyard_stack_config config{};
+    config.vocab_size = number(INT64_C(12));
+    config.hidden_size = number(hidden);
+    config.embedding_multiplier = number(in_.one_in(2) ? 0.0f : 4.0f);
+    config.norm = value<halyard_norm>(3);
+    config.rms_norm_eps = number(1e-5f);
+    config.norm_flags = in_.one_in(4) ? flags() : 0;
+    config.final_logit_softcapping = number(in_.one_in(2) ? 0.0f : 30.0f);
+    halyard_stack_weights w{};
+    const Shape table = Shape().with(12).with(hidden);
+    halyard_codes numbers{}, table_codes{}, head_codes{};
+    numbers.format = in_.of({HALYARD_CODES_Q8_0, HALYARD_CODES_Q5_0, HALYARD_CODES_INT8});
+    numbers.in_features = hidden;
+    numbers.out_features = 12;
+    if (hidden == coded && in_.one_in(2)) {
+        table_codes = codes_of(call, numbers);
+        w.embed_tokens_codes = &table_codes;
+    } else {
+        w.embed_tokens = call.input(table, dtype());
+    }
+    if (hidden == coded && in_.one_in(3)) {
+        head_codes = codes_of(call, numbers);
+        w.lm_head_codes = &head_codes;
+    }
+    w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(hidden), dtype()) : nullptr;
+    config.embed_norm = in_.one_in(3) ? value<halyard_norm>(3) : HALYARD_NORM_NONE;
+    config.no_lm_head = in_.one_in(4);
+    w.embed_types = in_.one_in(3) ? call.input(Shape().with(2).with(hidden), dtype()) : nullptr;
+    w.embed_norm = in_.one_in(4) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.embed_norm_bias = in_.one_in(8) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.norm = in_.one_in(3) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.norm_bias = in_.one_in(8) ? call.input(Shape().with(hidden), dtype()) : nullptr;
+    w.lm_head = in_.one_in(3) ? call.input(table, dtype()) : nullptr;
+    w.quantization = quantization();
+    if (!call.may_be_made()) {
+        return;
+    }
+    halyard_stack_destroy(stacks_[place]);
+    stacks_[place] = nullptr;
+    std::memset(stack_blocks_[place], 0, sizeof stack_blocks_[place]);
+    const std::int64_t n_layers = in_.rarely() ? in_.of({INT64_C(0), INT64_C(-1), INT64_MIN}) : count;
+    make("halyard_stack_create", call, stacks_[place], [&](halyard_stack **made) {
+        return halyard_stack_create(context(), in_.rarely() ? nullptr : &config, &w, in_.rarely() ? nullptr : blocks,
+                                    n_layers, made);
+    });
+    if (stacks_[place]) {
+        std::memcpy(stack_blocks_[place], blocks, sizeof blocks[0] * static_cast<std::size_t>(count));
+    }
+}
+
+void Session::stack_other() {
+    const int place = in_.in(0, places - 1);
+    halyard_stack *&stack = stacks_[place];
+    halyard_stack_config config, before;
+    std::memset(&config, 0x5a, sizeof config);
+    before = config;
+    const int kind = in_.in(0, 11);
+    if (kind == 0) {
+        returned("halyard_stack_get_config", halyard_stack_get_config(stack, in_.rarely() ? nullptr : &config), config,
+                 before);
+        return;
+    }
+    if (kind == 1) {
+        halyard_stack_destroy(stack);
+        stack = nullptr;
         std::memset(stack_blocks_[place], 0, sizeof stack_blocks_[place]);
-        const std::int64_t n_layers = in_.rarely() ? in_.of({INT64_C(0), INT64_C(-1), INT64_MIN}) : count;
-        make("halyard_stack_create", call, stacks_[place], [&](halyard_stack **made) {
-            return halyard_stack_create(context(), in_.rarely() ? nullptr : &config, &w,
-                                        in_.rarely() ? nullptr : blocks, n_layers, made);
-        });
-        if (stacks_[place]) {
-            std::memcpy(stack_blocks_[place], blocks, sizeof blocks[0] * static_cast<std::size_t>(count));
-        }
+        count_call("halyard_stack_destroy", true);
+        return;
     }
+    Call call(in_, tensor_memory());
+    halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
+    const int batch = in_.in(0, 2);
+    float seen = 0;
+    halyard_stack_options options{};
+    options.all_logits = in_.one_in(2);
+    options.observer = in_.one_in(4) ? read_hidden : nullptr;
+    options.user = &seen;
+    const Shape first = batch == 0 ? Shape() : Shape().with(batch);
+    const Shape tokens = first.with(in_.rarely() ? 0 : in_.in(1, 4));
+    const DLTensor *ids = call.indices(tokens, 12);
+    const bool hidden = in_.one_in(4);
+    options.token_types = in_.one_in(4) ? call.indices(tokens, 2) : nullptr;
+    DLTensor *result = call.output(
+        hidden ? tokens.with(in_.one_in(3) ? coded : few) : (options.all_logits ? tokens : first).with(12), dtype());
+    const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
+    if (call.may_be_made()) {
+        const Lengths lengths(cache);
+        const char *const name = hidden ? "halyard_stack_hidden_states" : "halyard_stack_forward";
+        const halyard_stack_options *const given = !options.all_logits && in_.one_in(4) ? nullptr : &options;
+        const halyard_status status =
+            hidden ? halyard_stack_hidden_states(context(), stack, ids, cache, sequences, given, result)
+                   : halyard_stack_forward(context(), stack, ids, cache, sequences, given, result);
+        call.returned(name, status);
+        lengths.check(name, status, cache);
+    }
+}
 
-    void Session::stack_other() {
-        const int place = in_.in(0, places - 1);
-        halyard_stack *&stack = stacks_[place];
-        halyard_stack_config config, before;
-        std::memset(&config, 0x5a, sizeof config);
-        before = config;
-        const int kind = in_.in(0, 11);
-        if (kind == 0) {
-            returned("halyard_stack_get_config", halyard_stack_get_config(stack, in_.rarely() ? nullptr : &config),
-                     config, before);
-            return;
-        }
-        if (kind == 1) {
-            halyard_stack_destroy(stack);
-            stack = nullptr;
-            std::memset(stack_blocks_[place], 0, sizeof stack_blocks_[place]);
-            count_call("halyard_stack_destroy", true);
-            return;
-        }
-        Call call(in_, tensor_memory());
-        halyard_kv_cache *cache = in_.one_in(2) ? caches_[in_.in(0, places - 1)] : nullptr;
-        const int batch = in_.in(0, 2);
-        float seen = 0;
-        halyard_stack_options options{};
-        options.all_logits = in_.one_in(2);
-        options.observer = in_.one_in(4) ? read_hidden : nullptr;
-        options.user = &seen;
-        const Shape first = batch == 0 ? Shape() : Shape().with(batch);
-        const Shape tokens = first.with(in_.rarely() ? 0 : in_.in(1, 4));
-        const DLTensor *ids = call.indices(tokens, 12);
-        const bool hidden = in_.one_in(4);
-        options.token_types = in_.one_in(4) ? call.indices(tokens, 2) : nullptr;
-        DLTensor *result = call.output(hidden ? tokens.with(in_.one_in(3) ? coded : few)
-                                              : (options.all_logits ? tokens : first).with(12),
-                                       dtype());
-        const std::int64_t *sequences = call.sequences(batch == 0 ? 1 : batch);
-        if (call.may_be_made()) {
-            const Lengths lengths(cache);
-            const char *const name = hidden ? "halyard_stack_hidden_states" : "halyard_stack_forward";
-            const halyard_stack_options *const given = !options.all_logits && in_.one_in(4) ? nullptr : &options;
-            const halyard_status status =
-                hidden ? halyard_stack_hidden_states(context(), stack, ids, cache, sequences, given, result)
-                       : halyard_stack_forward(context(), stack, ids, cache, sequences, given, result);
-            call.returned(name, status);
-            lengths.check(name, status, cache);
-        }
-    }
-
-    void Session::step(unsigned which, const Input &in) {
-        using Step = void (Session::*)();
-        constexpr Step steps[] = {
-            &Session::elementwise,   &Session::elementwise, &Session::norms,          &Session::norm_gradients,
-            &Session::contexts,      &Session::questions,   &Session::weights_create, &Session::weights_of_codes,
-            &Session::weights_other, &Session::linear,      &Session::linear,         &Session::norm_scales,
-            &Session::ffn,           &Session::ropes,       &Session::caches,         &Session::caches,
-            &Session::cache_create,  &Session::attention,   &Session::attention,      &Session::block_create,
-            &Session::block_other,   &Session::block_other, &Session::stack_create,   &Session::stack_other,
-            &Session::stack_other,   &Session::dequantize,
-        };
-        in_ = in;
-        (this->*steps[which % (sizeof steps / sizeof steps[0])])();
-    }
+void Session::step(unsigned which, const Input &in) {
+    using Step = void (Session::*)();
+    constexpr Step steps[] = {
+        &Session::elementwise,   &Session::elementwise, &Session::norms,          &Session::norm_gradients,
+        &Session::contexts,      &Session::questions,   &Session::weights_create, &Session::weights_of_codes,
+        &Session::weights_other, &Session::linear,      &Session::linear,         &Session::norm_scales,
+        &Session::ffn,           &Session::ropes,       &Session::caches,         &Session::caches,
+        &Session::cache_create,  &Session::attention,   &Session::attention,      &Session::block_create,
+        &Session::block_other,   &Session::block_other, &Session::stack_create,   &Session::stack_other,
+        &Session::stack_other,   &Session::dequantize,
+    };
+    in_ = in;
+    (this->*steps[which % (sizeof steps / sizeof steps[0])])();
+}
 
 }  // namespace
 }  // namespace halyard::tests
