@@ -1337,10 +1337,8 @@ void Session::stack_create() {
     } else {
         w.embed_tokens = call.input(table, dtype());
     }
-    if (hidden == coded && in_.one_in(3)) {
-        head_codes = codes_of(call, numbers);
-        w.lm_head_codes = &head_codes;
-    }
+    head_codes = hidden == coded ? codes_of(call, numbers) : numbers;
+    w.lm_head_codes = hidden == coded && in_.one_in(3) ? &head_codes : nullptr;
     w.embed_positions = in_.one_in(3) ? call.input(Shape().with(20).with(hidden), dtype()) : nullptr;
     config.embed_norm = in_.one_in(3) ? value<halyard_norm>(3) : HALYARD_NORM_NONE;
     config.no_lm_head = in_.one_in(4);
