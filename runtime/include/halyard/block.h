@@ -129,7 +129,7 @@ typedef struct halyard_block_weights {
     const DLTensor *attention_post_norm_bias; /**< optional, of LayerNorm */
     const DLTensor *ffn_post_norm;            /**< optional, as 1 */
     const DLTensor *ffn_post_norm_bias;       /**< optional, of LayerNorm */
-    /** Where the block is to be: all zero: where the tensors are; else that of a CUDA device, to which tensors in the memory
+    /** Where the block is to be: all zero: where the tensors and packed matrices are; else that of a CUDA device, to which tensors in the memory
      *  of the process are copied. */
     DLDevice device;
     halyard_quantization quantization; /**< of the matrices that are tensors; for processors */
@@ -195,10 +195,10 @@ typedef struct halyard_stack_weights {
      *  where that comes so. None of them with no_lm_head. */
     const DLTensor *lm_head;
     halyard_quantization quantization; /**< of lm_head, or of what is packed of embed_tokens; for processors */
-    const halyard_codes
-        *lm_head_codes; /**< in place of lm_head: packed as halyard_weights_pack_codes does; for processors */
-    const halyard_weights
-        *lm_head_packed; /**< in place of lm_head: borrowed; it lies where the blocks are, and must outlive the stack */
+    /** In place of lm_head: packed as halyard_weights_pack_codes does, and not needed afterwards; for processors. */
+    const halyard_codes *lm_head_codes;
+    /** In place of lm_head: borrowed. It lies where the blocks are, and must outlive the stack. */
+    const halyard_weights *lm_head_packed;
     /** In place of embed_tokens, in a format of GGUF, for processors: rows are dequantized when their tokens are looked up, as
      *  halyard_dequantize does. What `matrix` points to is not copied and must outlive the stack. */
     const halyard_codes *embed_tokens_codes;
