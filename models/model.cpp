@@ -23,6 +23,8 @@ using models::shape_text;
 
 namespace {
 
+using Formats = std::vector<std::pair<std::string, std::int64_t>>;
+
 void let_go(const TensorInfo &info) {
     models::let_go(info.data, static_cast<std::size_t>(info.bytes));
 }
@@ -140,22 +142,22 @@ public:
         return *info;
     }
 
-    /// What the matrices of a block become, which must have one dtype: `unpacked` where some are quantized, f32 where they
-    /// have several.
-    DLDataType matrix_dtype(std::size_t layer, DLDataType unpacked) const {
-        std::optional<DLDataType> common;
-        bool several = false;
-        for (const models::BlockPart &part : block(layer)) {
-            if (part.shape.size() == 2) {
-                const std::optional<DLDataType> dtype = models::plain_dtype(find(part));
-                if (!dtype) {
-                    return unpacked;
-                }
-                several = several || (common && !models::same(*common, *dtype));
-                common = dtype;
+    /// Whether a matrix stays quantized where that is asked for: gate and up side by side have one format.
+    bool can_stay_quantized(const models::BlockPart &part, std::size_t layer) const {
+        const TensorInfo &info = find(part);
+        if (part.shape.size() != 2 || models::plain_dtype(info)) {
+            return false;
+        }
+        const bool is_gate = part.argument == &BlockWeights::gate_proj;
+        for (const models::BlockPart &other : block(layer)) {
+            const bool is_beside =
+                (is_gate && other.argument == &BlockWeights::up_proj) ||
+                (part.argument == &BlockWeights::up_proj && other.argument == &BlockWeights::gate_proj);
+            if (is_beside && find(other).dtype != info.dtype) {
+                return false;
             }
         }
-        return several ? element<float>::dtype : *common;
+        return true;
     }
 
 private:
@@ -183,6 +185,49 @@ private:
     std::int64_t total_ = 0;
 };
 
+/// Where a block's matrix goes that stays quantized.
+const Codes *BlockCodes::*codes_member(ConstTensor BlockWeights::*argument) {
+    constexpr std::pair<ConstTensor BlockWeights::*, const Codes * BlockCodes::*> members[] = {
+        {&BlockWeights::q_proj, &BlockCodes::q_proj},   {&BlockWeights::k_proj, &BlockCodes::k_proj},
+        {&BlockWeights::v_proj, &BlockCodes::v_proj},   {&BlockWeights::qkv_proj, &BlockCodes::qkv_proj},
+        {&BlockWeights::o_proj, &BlockCodes::o_proj},   {&BlockWeights::gate_proj, &BlockCodes::gate_proj},
+        {&BlockWeights::up_proj, &BlockCodes::up_proj}, {&BlockWeights::down_proj, &BlockCodes::down_proj}};
+    for (const auto &[tensor, codes] : members) {
+        if (tensor == argument) {
+            return codes;
+        }
+    }
+    return nullptr;
+}
+
+/// Counts matrices by their formats.
+class FormatCounts {
+public:
+    /// `became`: none if it stays quantized.
+    void add(const TensorInfo &info, std::optional<DLDataType> became) {
+        const std::optional<DLDataType> stored = models::plain_dtype(info);
+        const bool kept = became ? stored && models::same(*stored, *became) : !stored;
+        const std::string name = kept ? info.dtype : info.dtype + " as " + name_of(*became);
+        const auto found =
+            std::find_if(counts_.begin(), counts_.end(), [&](const auto &each) { return each.first == name; });
+        (found != counts_.end() ? *found : counts_.emplace_back(name, 0)).second++;
+    }
+    Formats sorted() const {
+        Formats all = counts_;
+        std::stable_sort(all.begin(), all.end(), [](const auto &a, const auto &b) { return a.second > b.second; });
+        return all;
+    }
+
+private:
+    static const char *name_of(DLDataType dtype) {
+        return models::same(dtype, element<float>::dtype) ? "f32"
+               : models::same(dtype, element<f16>::dtype) ? "f16"
+                                                          : "bf16";
+    }
+
+    Formats counts_;
+};
+
 }  // namespace
 
 struct Model::State {
@@ -190,8 +235,9 @@ struct Model::State {
 
     Source source;
     std::int64_t max_positions = 0;
-    DLDataType dtype{};  // of the embedding
+    DLDataType dtype{};  // of the embedding, f32 where it is quantized
     DLDevice device{};
+    Formats formats;
     models::Views stack_views;  // on a processor the stack reads the embeddings from them
     std::vector<Block> blocks;
     Stack stack;
@@ -202,6 +248,133 @@ Model::~Model() = default;
 Model::Model(Model &&) noexcept = default;
 Model &Model::operator=(Model &&) noexcept = default;
 
+namespace {
+
+/// Makes the parts of a model, one after the other.
+class Loader {
+public:
+    Loader(const std::filesystem::path &path, const LoadOptions &options, const Inventory &inventory)
+        : path_(path), options_(options), inventory_(inventory),
+          unpacked_(options.unpacked_dtype.value_or(element<float>::dtype)),
+          keeps_(!options.unpacked_dtype && options.device.device_type == kDLCPU) {}
+
+    Block block(const BlockConfig &config, WeightLayout layout, std::size_t layer, std::size_t layers) {
+        const std::string what = models::sentence("layer ", layer, " of ", layers);
+        const auto stays = [&](const models::BlockPart &part) {
+            return keeps_ && inventory_.can_stay_quantized(part, layer);
+        };
+        const DLDataType matrix_dtype = common_dtype(layer, stays);
+        models::Views views;
+        BlockWeights weights;
+        weights.layout = layout;
+        weights.device = options_.device;
+        weights.quantization = options_.quantization;
+        for (const models::BlockPart &part : inventory_.block(layer)) {
+            const TensorInfo &info = inventory_.find(part);
+            const bool is_matrix = part.shape.size() == 2;
+            if (stays(part)) {
+                weights.codes.*codes_member(part.argument) = views.codes(info, part.interleaved_heads);
+                formats_.add(info, std::nullopt);
+                continue;
+            }
+            const DLDataType dtype = is_matrix ? matrix_dtype : dtype_of(info);
+            weights.*part.argument = views.of(options_.context, info, dtype, part.interleaved_heads);
+            if (is_matrix) {
+                formats_.add(info, dtype);
+            }
+        }
+        Block block = made(path_, what, [&] { return Block(config, weights, options_.context); });
+        packed(inventory_.block(layer), what);
+        return block;
+    }
+
+    /// `views` must live as long as the stack. `dtype` becomes that of the embedding.
+    Stack stack(StackConfig &config, const std::vector<Block> &blocks, models::Views &views, DLDataType &dtype) {
+        const std::string what = "embedding and last layer";
+        StackWeights weights;
+        weights.quantization = options_.quantization;
+        models::Views until_packed;
+        dtype = element<float>::dtype;
+        for (const models::StackPart &part : inventory_.stack()) {
+            const TensorInfo &info = inventory_.find(part);
+            const bool is_table = part.argument == &StackWeights::embed_tokens,
+                       is_head = part.argument == &StackWeights::lm_head;
+            const bool stays_in_memory = is_table || part.argument == &StackWeights::embed_positions ||
+                                         part.argument == &StackWeights::embed_types;
+            models::Views &own = stays_in_memory ? views : until_packed;
+            if (keeps_ && (is_table || is_head) && !models::plain_dtype(info)) {
+                (is_table ? weights.embed_tokens_codes : weights.lm_head_codes) = own.codes(info);
+                formats_.add(info, std::nullopt);
+                continue;
+            }
+            weights.*part.argument = own.of(options_.context, info, dtype_of(info));
+            if (is_table || is_head) {
+                formats_.add(info, dtype_of(info));
+            }
+            dtype = is_table ? dtype_of(info) : dtype;
+        }
+        // The model multiplies in the dtype of its embedding.
+        config.embedding_multiplier = rounded_to(dtype, config.embedding_multiplier);
+        Stack stack = made(path_, what, [&] { return Stack(config, weights, blocks, options_.context); });
+        packed(inventory_.stack(), what);
+        return stack;
+    }
+
+    Formats formats() const { return formats_.sorted(); }
+
+private:
+    DLDataType dtype_of(const TensorInfo &info) const { return models::plain_dtype(info).value_or(unpacked_); }
+
+    /// Of the matrices of a block that come as tensors, which must have one: that of quantized ones where there are some, f32
+    /// where they have several.
+    template<class Stays>
+    DLDataType common_dtype(std::size_t layer, const Stays &stays) const {
+        std::optional<DLDataType> common;
+        bool several = false;
+        for (const models::BlockPart &part : inventory_.block(layer)) {
+            if (part.shape.size() == 2 && !stays(part)) {
+                const TensorInfo &info = inventory_.find(part);
+                if (!models::plain_dtype(info)) {
+                    return unpacked_;
+                }
+                several = several || (common && !models::same(*common, dtype_of(info)));
+                common = dtype_of(info);
+            }
+        }
+        return several ? element<float>::dtype : common.value_or(element<float>::dtype);
+    }
+
+    template<class Parts>
+    void packed(const Parts &parts, const std::string &what) {
+        for (const auto &part : parts) {
+            const TensorInfo &info = inventory_.find(part);
+            let_go(info);
+            done_ += info.bytes;
+        }
+        if (options_.progress) {
+            options_.progress(done_, inventory_.total(), what);
+        }
+    }
+
+    const std::filesystem::path &path_;
+    const LoadOptions &options_;
+    const Inventory &inventory_;
+    const DLDataType unpacked_;
+    const bool keeps_;  // quantized matrices as they are
+    FormatCounts formats_;
+    std::int64_t done_ = 0;
+};
+
+void check_unpacked_dtype(const std::filesystem::path &path, DLDataType dtype) {
+    if (!models::same(dtype, element<float>::dtype) && !models::same(dtype, element<f16>::dtype) &&
+        !models::same(dtype, element<bf16>::dtype)) {
+        refuse(path, ": unpacked_dtype has ", int{dtype.bits}, " bits and code ", int{dtype.code},
+               "; supported are f32, f16 and bf16");
+    }
+}
+
+}  // namespace
+
 Model Model::load(const std::filesystem::path &path, const LoadOptions &options) {
     const models::DefaultFloatingPoint floating_point;
     auto state = std::make_unique<State>(path);
@@ -210,13 +383,9 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     if (options.max_positions < 0 || options.max_positions > config.max_position_embeddings) {
         refuse(path, ": max_positions is ", options.max_positions, "; the model has ", config.max_position_embeddings);
     }
-    const DLDataType unpacked = options.unpacked_dtype;
-    if (!models::same(unpacked, element<float>::dtype) && !models::same(unpacked, element<f16>::dtype) &&
-        !models::same(unpacked, element<bf16>::dtype)) {
-        refuse(path, ": unpacked_dtype has ", int{unpacked.bits}, " bits and code ", int{unpacked.code},
-               "; supported are f32, f16 and bf16");
+    if (options.unpacked_dtype) {
+        check_unpacked_dtype(path, *options.unpacked_dtype);
     }
-    const auto dtype_of = [&](const TensorInfo &info) { return models::plain_dtype(info).value_or(unpacked); };
     const Inventory inventory(path, model.source);
     const bool rotates = config.blocks.front().rope.rope_theta != 0;
     model.max_positions = options.max_positions > 0 ? options.max_positions
@@ -224,17 +393,7 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
                                     : config.max_position_embeddings;
     model.device = options.device;
 
-    std::int64_t done = 0;
-    const auto packed = [&](const auto &parts, const std::string &what) {
-        for (const auto &part : parts) {
-            const TensorInfo &info = inventory.find(part);
-            let_go(info);
-            done += info.bytes;
-        }
-        if (options.progress) {
-            options.progress(done, inventory.total(), what);
-        }
-    };
+    Loader loader(path, options, inventory);
     const std::size_t layers = config.blocks.size();
     for (std::size_t layer = 0; layer < layers; layer++) {
         if (layer + 1 < layers) {
@@ -243,39 +402,11 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
                 models::read_ahead(info.data, static_cast<std::size_t>(info.bytes));
             }
         }
-        const std::string what = models::sentence("layer ", layer, " of ", layers);
-        const DLDataType matrix_dtype = inventory.matrix_dtype(layer, unpacked);
-        models::Views views;
-        BlockWeights weights;
-        weights.layout = model.source.layout();
-        weights.device = model.device;
-        for (const models::BlockPart &part : inventory.block(layer)) {
-            const TensorInfo &info = inventory.find(part);
-            weights.*part.argument = views.of(
-                options.context, info, part.shape.size() == 2 ? matrix_dtype : dtype_of(info), part.interleaved_heads);
-        }
-        BlockConfig &block_config = config.blocks[layer];
-        block_config.max_position_embeddings = model.max_positions;
-        model.blocks.push_back(made(path, what, [&] { return Block(block_config, weights, options.context); }));
-        packed(inventory.block(layer), what);
+        config.blocks[layer].max_position_embeddings = model.max_positions;
+        model.blocks.push_back(loader.block(config.blocks[layer], model.source.layout(), layer, layers));
     }
-
-    const std::string what = "embedding and last layer";
-    StackWeights weights;
-    models::Views views;
-    for (const models::StackPart &part : inventory.stack()) {
-        const TensorInfo &info = inventory.find(part);
-        const bool stays = part.argument == &StackWeights::embed_tokens ||
-                           part.argument == &StackWeights::embed_positions ||
-                           part.argument == &StackWeights::embed_types;
-        weights.*part.argument = (stays ? model.stack_views : views).of(options.context, info, dtype_of(info));
-    }
-    model.dtype = weights.embed_tokens.get()->dtype;
-    // The model multiplies in the dtype of its embedding.
-    float &multiplier = config.stack.embedding_multiplier;
-    multiplier = rounded_to(model.dtype, multiplier);
-    model.stack = made(path, what, [&] { return Stack(config.stack, weights, model.blocks, options.context); });
-    packed(inventory.stack(), what);
+    model.stack = loader.stack(config.stack, model.blocks, model.stack_views, model.dtype);
+    model.formats = loader.formats();
     return Model(std::move(state));
 }
 
@@ -285,6 +416,10 @@ const ModelConfig &Model::config() const noexcept {
 
 std::int64_t Model::max_positions() const noexcept {
     return state_->max_positions;
+}
+
+const std::vector<std::pair<std::string, std::int64_t>> &Model::matrix_formats() const noexcept {
+    return state_->formats;
 }
 
 std::int64_t Model::block_bytes() const noexcept {

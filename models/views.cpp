@@ -76,6 +76,27 @@ ConstTensor Views::of(const halyard_context *context, const TensorInfo &info, DL
     return view;
 }
 
+const Codes *Views::codes(const TensorInfo &info, std::int64_t interleaved_heads) {
+    const std::int64_t rows = info.shape[0], row_bytes = info.bytes / rows;
+    const std::byte *from = info.data;
+    if (interleaved_heads != 0) {
+        Memory copy = allocate(info, static_cast<std::size_t>(info.bytes));
+        auto *const to = static_cast<std::byte *>(copy.get());
+        for (std::int64_t row = 0; row < rows; row++) {
+            std::memcpy(to + row * row_bytes, info.data + interleaved(row, rows, interleaved_heads) * row_bytes,
+                        static_cast<std::size_t>(row_bytes));
+        }
+        from = to;
+        copies_.push_back(std::move(copy));
+    }
+    Codes &codes = codes_.emplace_back();
+    codes.format = static_cast<CodeFormat>(*quantized_format(info)->codes);
+    codes.in_features = info.shape[1];
+    codes.out_features = rows;
+    codes.matrix = Integers(reinterpret_cast<const std::uint8_t *>(from), {rows, row_bytes});
+    return &codes;
+}
+
 Views::Memory Views::allocate(const TensorInfo &info, std::size_t bytes) {
     Memory memory(std::malloc(std::max<std::size_t>(bytes, 1)));
     if (memory == nullptr) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -29,6 +30,9 @@ public:
     ConstTensor of(const halyard_context *context, const TensorInfo &info, DLDataType dtype,
                    std::int64_t interleaved_heads = 0);
 
+    /// A quantized matrix as it is; rows are copied where they lie in another order. Valid as long as this and the files.
+    const Codes *codes(const TensorInfo &info, std::int64_t interleaved_heads = 0);
+
 private:
     struct Free {
         void operator()(void *memory) const noexcept { std::free(memory); }
@@ -46,6 +50,7 @@ private:
                         std::byte *to);
 
     std::vector<Memory> copies_;
+    std::deque<Codes> codes_;
 };
 
 }  // namespace halyard::models

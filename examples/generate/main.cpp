@@ -23,7 +23,7 @@ struct Arguments {
     std::int64_t max_new_tokens = 32;
     std::optional<std::int64_t> max_positions;
     int threads = 0;
-    std::string cache_dtype = "auto", device = "cpu", isa = "auto", products = "auto", dtype = "f32";
+    std::string cache_dtype = "auto", device = "cpu", isa = "auto", products = "auto", dtype = "auto";
     bool ignore_eos = false;
     halyard::SamplingOptions sampling;
 };
@@ -164,11 +164,10 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("--cache-dtype", arguments.cache_dtype,
                    "f32, f16 or bf16: how keys and values are kept; auto: as the embedding")
         ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
-    app.add_option(
-           "--dtype", arguments.dtype,
-           "f32, f16 or bf16: what the quantized weights of a GGUF file become; f16 and bf16 round them and take "
-           "half the memory")
-        ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+    app.add_option("--dtype", arguments.dtype,
+                   "f32, f16 or bf16: what the quantized weights of a GGUF file become; auto: on processors they stay "
+                   "quantized, on a GPU they become f32")
+        ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
     app.add_option("--isa", arguments.isa,
                    "the instruction set, as avx2 or neon; auto: the best that this processor has and HALYARD_MAX_ISA "
                    "allows")
@@ -240,12 +239,19 @@ void generate(const Arguments &arguments) {
     options.context = context;
     options.max_positions = positions;
     options.device = *device_named(arguments.device);
-    options.unpacked_dtype = dtypes.at(arguments.dtype);
+    if (const auto dtype = dtypes.find(arguments.dtype); dtype != dtypes.end()) {
+        options.unpacked_dtype = dtype->second;
+    }
     options.progress = show_progress;
 
     const Clock loading;
     const auto model = halyard::Model::load(arguments.model, options);
     const double load_seconds = loading.seconds();
+    std::fprintf(stderr, "matrices:");
+    for (const auto &[format, count] : model.matrix_formats()) {
+        std::fprintf(stderr, " %lld %s,", static_cast<long long>(count), format.c_str());
+    }
+    std::fprintf(stderr, " multiplied with %s\n", halyard::to_string(context.isa()));
     const auto cache_dtype = dtypes.find(arguments.cache_dtype);
     auto cache = model.make_cache(0, cache_dtype != dtypes.end() ? std::optional(cache_dtype->second) : std::nullopt);
     std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));

@@ -137,6 +137,54 @@ TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
         "unpacked_dtype"));
 }
 
+/** The formats of llama.cpp's recipes: one for all matrices, or Q4_K_M's two. */
+std::string format_in(const std::string &recipe, const std::string &tensor) {
+    const bool is_better =
+        tensor.find("attn_v") != tensor.npos || tensor.find("ffn_down") != tensor.npos || tensor == "output.weight";
+    return recipe != "Q4_K_M" ? recipe : is_better ? "Q6_K" : "Q4_K";
+}
+
+// Matrices stay as they are in the file, embedding and rows of interleaved heads among them, and give what their numbers give but
+// for the order of roundings.
+TEST(GgufModel, KeepsTheFilesPrecision) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    const GgufFile plain = gguf_of(folder);
+    std::mt19937_64 random(7);
+    for (const char *const recipe : {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q4_K_M"}) {
+        GgufFile quantized = plain;
+        quantized.take_tensors();
+        std::map<std::string, std::int64_t> formats;
+        for (GgufFile::Tensor tensor : plain.tensors) {
+            if (tensor.shape.size() == 2) {
+                const std::string name = format_in(recipe, tensor.name);
+                const models::BlockFormat &format = *models::block_format(std::string_view(name));
+                tensor.type = format.type;
+                tensor.data = random_blocks(format, tensor.shape[0] * tensor.shape[1], random);
+                formats[name]++;
+            }
+            quantized.add(tensor);
+        }
+        write_text(folder / "quantized.gguf", quantized.bytes());
+        LoadOptions unpacked;
+        unpacked.unpacked_dtype = element<float>::dtype;
+        const Model model = Model::load(folder / "quantized.gguf"),
+                    numbers = Model::load(folder / "quantized.gguf", unpacked);
+        EXPECT_EQ((std::map<std::string, std::int64_t>(model.matrix_formats().begin(), model.matrix_formats().end())),
+                  formats)
+            << recipe;
+        for (const auto &[format, count] : numbers.matrix_formats()) {
+            EXPECT_NE(format.find(" as f32"), format.npos) << format;
+        }
+        EXPECT_LT(static_cast<double>(model.block_bytes()), 0.5 * static_cast<double>(numbers.block_bytes())) << recipe;
+        const States got = run_prompt(model, tokens()), expected = run_prompt(numbers, tokens());
+        for (std::size_t layer = 0; layer < got.size(); layer++) {
+            EXPECT_LT(distance(got[layer], expected[layer]), 1e-5) << recipe << ", layer " << layer;
+            EXPECT_GT(distance(got[layer], std::vector<float>(got[layer].size(), 0.0f)), 0.1) << recipe;
+        }
+    }
+}
+
 // Minima that are much larger than scales, so that their sums are rounded.
 TEST(GgufModel, IsTheSameHoweverTheCallerRounds) {
     Folder folder("llama3_f32");

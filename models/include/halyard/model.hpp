@@ -23,6 +23,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "halyard/attention.hpp"
@@ -138,8 +139,11 @@ struct LoadOptions {
     static constexpr std::int64_t usual_positions = 131072;
     /// Where the model is to be: the CPU or, in a library with CUDA kernels, a CUDA device.
     DLDevice device{kDLCPU, 0};
-    /// What quantized weights become: f32, which is what they stand for, or f16 or bf16, to which that is rounded.
-    DLDataType unpacked_dtype = element<float>::dtype;
+    /// What quantized weights become: f32, which is what they stand for, or f16 or bf16, to which that is rounded. None: on
+    /// processors they stay quantized as they are, on a CUDA device they become f32.
+    std::optional<DLDataType> unpacked_dtype;
+    /// Of matrices that are not quantized in the files, or become something else: they are quantized when they are packed.
+    halyard_quantization quantization{};
     /// Called from time to time with the bytes of weights that are packed, of those there are, and what was packed
     /// last.
     std::function<void(std::int64_t done, std::int64_t total, const std::string &what)> progress;
@@ -151,14 +155,18 @@ class Model {
 public:
     /// Loads a folder with config.json and the weights beside it, a GGUF file, or a folder with model.gguf and no
     /// config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
-    /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Quantized weights are
-    /// unpacked.
+    /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Matrices keep the precision of
+    /// their file, but that a layer's matrices that are not quantized become f32 where they have several dtypes, and so do
+    /// the gate and up matrices where they are quantized in two formats.
     static Model load(const std::filesystem::path &path, const LoadOptions &options = {});
 
     /// What config.json or the metadata says.
     const ModelConfig &config() const noexcept;
     /// Bound of positions.
     std::int64_t max_positions() const noexcept;
+    /// The formats of the matrices, the embedding among them: the file's name for each, "Q4_0", with what it became where
+    /// that is another, "Q4_0 as f32"; and how many there are of each, most first.
+    const std::vector<std::pair<std::string, std::int64_t>> &matrix_formats() const noexcept;
     /// Bytes of packed weights and tables, without the embedding and lm_head.
     std::int64_t block_bytes() const noexcept;
     /// For batches, hidden states and logits of every token. An encoder has hidden states alone:
