@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "gguf.h"
@@ -72,6 +73,15 @@ long fails_cleanly(const Work &work) {
     return failures;
 }
 
+/** The most bytes in use while `work` runs, beyond those before. */
+template<class Work>
+long most_taken(const Work &work) {
+    const long before = allocations().bytes_in_use;
+    count_allocations();
+    work();
+    return allocations().most_in_use - before;
+}
+
 TEST(ModelsMemory, LoadingFailsCleanly) {
     for (const char *const fixture : {"gpt2_f32", "gemma3_bf16"}) {
         EXPECT_GT(fails_cleanly([&] { Model::load(model_fixtures / fixture); }), 1000) << fixture;
@@ -121,6 +131,35 @@ TEST(ModelsMemory, LoadingGgufFilesFailsCleanly) {
     EXPECT_GT(fails_cleanly([&] { Model::load(folder / "x.gguf"); }), 1000);
 }
 
+// A file whose matrices stay quantized takes its packed form, and while it is loaded what is joined of one layer's q, k and v.
+TEST(ModelsMemory, OfAQuantizedModelIsThatOfItsPackedForm) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    GgufFile file = gguf_of(folder);
+    std::size_t of_attention = 0, of_matrices = 0;  // of one layer; of all
+    for (GgufFile::Tensor tensor : file.take_tensors()) {
+        if (tensor.shape.size() == 2) {
+            tensor.type = models::block_format("Q8_0")->type;
+            tensor.data.assign(tensor.shape[0] * tensor.shape[1] / 32 * 34, '\2');
+            const bool joined = tensor.name.find("blk.0.attn_") == 0 && tensor.name.find("output") == tensor.name.npos;
+            of_attention += joined ? tensor.data.size() : 0;
+            of_matrices += tensor.data.size();
+        }
+        file.add(tensor);
+    }
+    write_text(folder / "x.gguf", file.bytes());
+    LoadOptions options;
+    options.max_positions = 8;  // a small table of rotations
+    std::optional<Model> model;
+    long before = allocations().bytes_in_use;
+    const long most = most_taken([&] { model.emplace(Model::load(folder / "x.gguf", options)); });
+    const long kept = allocations().bytes_in_use - before;
+    const auto once = static_cast<long>(of_attention), all = static_cast<long>(of_matrices);
+    EXPECT_LT(most - kept, 2 * once + 100'000);  // rows of q and k in order, and the three in one
+    EXPECT_LT(kept, 3 * all);                    // the mapped file, and packed matrices with padding
+    EXPECT_GT(all, 8 * once);
+}
+
 TEST(ModelsMemory, GenerationFailsCleanly) {
     const Model model = Model::load(model_fixtures / "mistral_f32");
     const auto work = [&] {
@@ -138,15 +177,6 @@ TEST(ModelsMemory, GenerationFailsCleanly) {
 }
 
 // ---- What a file makes the readers take ----
-
-/** The most bytes in use while `work` runs, beyond those before. */
-template<class Work>
-long most_taken(const Work &work) {
-    const long before = allocations().bytes_in_use;
-    count_allocations();
-    work();
-    return allocations().most_in_use - before;
-}
 
 /** `first`, `element(0)`, `element(1)`, ... with commas between them, and `last`: `bytes` at most. */
 std::string list_of(const std::string &first, const std::function<std::string(std::size_t)> &element,
