@@ -38,7 +38,7 @@ class Model(llama_models.Model):
 
     def set_context_options(self, options, dtype):
         options.flash_attn = True
-        options.type_k = options.type_v = llama_models.TYPES["f16"]  # with bf16 it stops on processors without products of bf16
+        options.type_k = options.type_v = llama_models.TYPES["f16"]  # its CPU kernels have no bf16 cache but with AVX512-BF16
 
     def batch_of(self, tokens, position):
         return batch_of(tokens, len(tokens), position, 0)

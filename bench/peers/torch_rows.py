@@ -87,9 +87,9 @@ class Torch(Library):
             return super().row(request)
 
         def gradients(inputs, weights):
-            forward, variables, gradients = differentiated(request, inputs, weights)
+            forward, variables, of_results = differentiated(request, inputs, weights)
             _, backward = torch.func.vjp(forward, *variables)
-            return backward(tuple(gradients))
+            return backward(tuple(of_results))
 
         return gradients
 
