@@ -1,175 +1,41 @@
-"""The peer "llama.cpp": whole models through llama-cpp-python's C interface.
-
-The benchmark's weights go through a GGUF file, which is gone once the model is loaded. Keys and values are stored in the
-type of the weights. A prompt is one batch, after which the logits of its last token are there; a decode adds one token,
-which is then removed again.
-"""
+"""The peer "llama.cpp": whole models through llama-cpp-python's C interface (llama_models.py)."""
 
 import ctypes
 import glob
 import importlib.metadata
 import os
-import struct
 
 import llama_cpp
-import numpy as np
+import llama_models
 from llama_cpp import llama_cpp as library
-from row_tensors import as_f32, tensor_of
+from llama_models import DTYPES, OPERATIONS  # noqa: F401
 
 VERSION = importlib.metadata.version("llama_cpp_python")
 FAMILY = "ggml"
 HOW = "a GGUF model of the weights' type, keys and values in it too; whole prompts in one batch"
 LACKS = "is compared for whole models"
-BLOCKS = {"model.q8_0": 8, "model.q4_0": 2}  # ggml's type of the matrices
-OPERATIONS = ["model", *BLOCKS]
-DTYPES = ["f32", "bf16"]
-
-TYPES = {"f32": 0, "bf16": 30}  # ggml's
-UINT32, FLOAT32, STRING = 4, 6, 8  # types of a GGUF file's values
-ALIGNMENT = 32
 
 BASE = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", "libggml-base.so*"))[0])
-size_of = BASE.ggml_row_size
-size_of.restype, size_of.argtypes = ctypes.c_size_t, [ctypes.c_int, ctypes.c_int64]
-quantize = BASE.ggml_quantize_chunk
-quantize.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
-
-# A block's tensors in the request, by their names in the file.
-PARTS = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj", "attn_output": "o_proj", "ffn_gate": "gate_proj",
-         "ffn_up": "up_proj", "ffn_down": "down_proj", "attn_norm": "attention_norm", "ffn_norm": "ffn_norm"}
 
 
-def interleave(matrix, heads):
-    """Rows of q and k in the order of llama.cpp's rotary embedding, which turns neighbours."""
-    return matrix.reshape(heads, 2, -1, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
+class Model(llama_models.Model):
+    library, ggml = library, llama_models.Ggml(BASE)
+    free_model = staticmethod(library.llama_model_free)
 
+    def set_model_options(self, options):
+        pass
 
-def in_blocks(values, kind):
-    """The bytes of a quantized matrix."""
-    rows, width = values.shape
-    values = np.ascontiguousarray(values)
-    made = np.empty(rows * size_of(kind, width), np.uint8)
-    quantize(kind, values.ctypes.data, made.ctypes.data, 0, rows, width, None)
-    return made
-
-
-def tensors_of(request):
-    """(name, shape as [out, in], type, function that makes the values) of every tensor. Vectors are in f32."""
-    model = request["model"]
-
-    def tensor(name, part, heads=None):
-        shape = request["tensors"][part]["shape"]
-        kind = BLOCKS.get(request["operation"]) if len(shape) == 2 and part != "embedding" else None
-
-        def make():
-            values = tensor_of(request, part)
-            values = interleave(values, heads) if heads else values
-            return as_f32(values) if len(shape) == 1 else values if kind is None else in_blocks(as_f32(values), kind)
-
-        return name + ".weight", shape, kind or TYPES["f32" if len(shape) == 1 else request["dtype"]], make
-
-    yield tensor("token_embd", "embedding")
-    for index in range(model["layers"]):
-        for name, part in PARTS.items():
-            yield tensor(f"blk.{index}.{name}", f"{index}.{part}", {"q_proj": model["heads"], "k_proj": model["kv_heads"]}.get(part))
-    yield tensor("output_norm", "norm")
-    yield tensor("output", "head")
-
-
-def write_gguf(path, request):
-    model = request["model"]
-    values = {
-        "general.architecture": (STRING, "llama"),
-        "llama.vocab_size": (UINT32, model["vocabulary"]),
-        "llama.context_length": (UINT32, 2048),
-        "llama.embedding_length": (UINT32, model["d"]),
-        "llama.feed_forward_length": (UINT32, model["d_ff"]),
-        "llama.block_count": (UINT32, model["layers"]),
-        "llama.attention.head_count": (UINT32, model["heads"]),
-        "llama.attention.head_count_kv": (UINT32, model["kv_heads"]),
-        "llama.attention.layer_norm_rms_epsilon": (FLOAT32, request["eps"]),
-        "llama.rope.dimension_count": (UINT32, model["head_dim"]),
-        "llama.rope.freq_base": (FLOAT32, model["rope_theta"]),
-        "tokenizer.ggml.model": (STRING, "none"),
-    }
-
-    def text(string):
-        encoded = string.encode()
-        return struct.pack("<Q", len(encoded)) + encoded
-
-    def padding(size):
-        return -size % ALIGNMENT
-
-    tensors = list(tensors_of(request))
-    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values))
-    for key, (kind, value) in values.items():
-        packed = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
-        header += text(key) + struct.pack("<I", kind) + packed
-    offset = 0
-    for name, shape, kind, _ in tensors:
-        header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
-        size = int(np.prod(shape[:-1])) * size_of(kind, shape[-1])
-        offset += size + padding(size)
-    with open(path, "wb") as file:
-        file.write(header + bytes(padding(len(header))))
-        for _, _, _, make in tensors:
-            array = np.ascontiguousarray(make())
-            array.tofile(file)
-            file.write(bytes(padding(array.nbytes)))
-
-
-class Model:
-    def __init__(self, request):
-        model, dtype = request["model"], request["dtype"]
-        self.model = self.context = None
-        self.vocabulary, self.cached = model["vocabulary"], model["cached"]
-        path = os.path.join(os.path.dirname(request["output_paths"][0]), "model.gguf")
-        write_gguf(path, request)
-        try:
-            options = library.llama_model_default_params()
-            options.n_gpu_layers, options.use_mmap = 0, False
-            self.model = library.llama_model_load_from_file(path.encode(), options)
-        finally:
-            os.remove(path)
-        if not self.model:
-            raise RuntimeError("cannot load the model")
-        tokens = model["token_ids"]
-        options = library.llama_context_default_params()
-        options.n_ctx = options.n_batch = options.n_ubatch = len(tokens)
-        options.n_threads = options.n_threads_batch = request["threads"]
-        options.type_k = options.type_v = TYPES[dtype]
+    def set_context_options(self, options, dtype):
+        options.type_k = options.type_v = llama_models.TYPES[dtype]
         if dtype == "f32":  # its flash attention is less accurate than f32 arithmetic is
             options.flash_attn_type = library.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.context = library.llama_init_from_model(self.model, options)
-        if not self.context:
-            raise RuntimeError("cannot make a context")
-        self.memory = library.llama_get_memory(self.context)
-        if self.cached:
-            self.run(self.batch_of(tokens[: self.cached]))
-        self.batch = self.batch_of(tokens[self.cached :])
 
-    def __del__(self):
-        if self.context:
-            library.llama_free(self.context)
-        if self.model:
-            library.llama_model_free(self.model)
+    def batch_of(self, tokens, position):
+        return library.llama_batch_get_one(tokens, len(tokens))
 
-    @staticmethod
-    def batch_of(tokens):
-        return (library.llama_token * len(tokens))(*tokens)
-
-    def run(self, tokens):
-        if library.llama_decode(self.context, library.llama_batch_get_one(tokens, len(tokens))) != 0:
-            raise RuntimeError("llama_decode failed")
-
-    def __call__(self):
-        """Runs the row's tokens and forgets them."""
-        self.run(self.batch)
-        logits = library.llama_get_logits_ith(self.context, -1)  # waits until they are there
-        library.llama_memory_seq_rm(self.memory, 0, self.cached, -1)
-        return logits
+    def forget(self, position):
+        library.llama_memory_seq_rm(library.llama_get_memory(self.context), 0, position, -1)
 
 
 def prepare(request):
-    model = Model(request)
-    return [model], lambda: [np.ctypeslib.as_array(model(), (model.vocabulary,))], ""
+    return llama_models.prepared(Model(request))

@@ -1,17 +1,21 @@
 """The peer "pytorch": PyTorch without a compiler. Outputs are written into given tensors where it can (`out=`)."""
 
+import numpy as np
 import torch
 import torch_rows
+from codes import CODES, quantized
 from row_functions import GATES
-from torch_rows import F, NumPy, prepared, row_of
+from row_tensors import as_f32, inputs_of, tensor_of
+from torch_rows import BACKWARD, DTYPES, F, NumPy, copies, differentiated, in_types_of_row, prepared, row_of, tensor
 
 VERSION = torch.__version__
 TITLE = "PyTorch eager"
 FAMILY = "PyTorch"
-HOW = "eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-bit types oneDNN"
-LACKS = "has no derivatives of activations and no partial norm; without out= it allocates its output"
-OPERATIONS = torch_rows.OPERATIONS
-DTYPES = list(torch_rows.DTYPES)
+HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-bit types oneDNN; matrices of 4 bits through "
+       "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
+LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
+FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -74,8 +78,109 @@ def linear_into(module, inputs, y):
     return call
 
 
+# ---- matrices of 4 bits ----
+
+
+def products_with_codes(request):
+    """In bf16 whatever the row's type is: in f32 and f16 its product is a plain loop, of many times the time."""
+    torch.set_num_threads(request["threads"])
+    _, group, asymmetric = form = CODES[request["operation"]]
+    weight, x = as_f32(tensor_of(request, "first")), tensor(inputs_of(request)[0])
+    if weight.shape[1] % group:
+        raise NotImplementedError("has whole groups alone")
+    codes, scales, zeros = quantized(weight, *form)
+    scales = scales.astype(np.float32)
+    pairs = np.stack([scales, scales * (8 - zeros.astype(np.float32))], -1).swapaxes(0, 1)  # (code - 8) scale + the second
+    matrix = aten._convert_weight_to_int4pack_for_cpu(torch.from_numpy(codes.reshape(weight.shape).astype(np.int32)), 1)
+    sets = copies([x, matrix, torch.from_numpy(pairs.copy()).bfloat16()], request["sets"])
+
+    def call_of(x, matrix, pairs):
+        return lambda: aten._weight_int4pack_mm_for_cpu(x.bfloat16(), matrix, group, pairs).to(x.dtype)
+
+    calls = [call_of(*each) for each in sets]
+    note = "allocates its output" if request["dtype"] == "bf16" else "allocates its output; product in bf16"
+    return calls, lambda: [NumPy(calls[0]())], note
+
+
+# ---- gradients ----
+
+# Of activations, into dx: from x, or from what a forward call returned.
+FROM_X = {
+    "relu": lambda dy, x, dx: aten.threshold_backward.grad_input(dy, x, 0, grad_input=dx),
+    "gelu": lambda dy, x, dx: aten.gelu_backward.grad_input(dy, x, grad_input=dx),
+    "gelu_tanh": lambda dy, x, dx: aten.gelu_backward.grad_input(dy, x, approximate="tanh", grad_input=dx),
+    "silu": lambda dy, x, dx: aten.silu_backward.grad_input(dy, x, grad_input=dx),
+    "swish": lambda dy, x, dx: aten.silu_backward.grad_input(dy, x, grad_input=dx),
+}
+FROM_Y = {
+    "sigmoid": lambda dy, y, dx: aten.sigmoid_backward.grad_input(dy, y, grad_input=dx),
+    "tanh": lambda dy, y, dx: aten.tanh_backward.grad_input(dy, y, grad_input=dx),
+    "exp": lambda dy, y, dx: torch.mul(dy, y, out=dx),
+}
+# In 16 bits these are further from the gradient than a result may be: 1 - y is that of a rounded y, and a LayerNorm's sums over
+# rows are kept in 16 bits.
+ROUGH = ["sigmoid", "gelu_sigmoid", "glu", "glu_packed", "layer_norm"]
+
+
+def gradient_into(name, layout, inputs, dx):
+    """A call that writes into dx; None if PyTorch has none."""
+    x, dy = inputs[0], inputs[1]
+    if name in FROM_X:
+        return lambda into=FROM_X[name]: into(dy, x, dx)
+    if name in FROM_Y:
+        return lambda into=FROM_Y[name], y=torch_rows.ACTIVATIONS[name](x): into(dy, y, dx)
+    if name == "glu_packed" and layout == "up_gate":
+        return lambda: aten.glu_backward.grad_input(dy, x, -1, grad_input=dx)
+    return None
+
+
+def layer_norm_gradients(request, inputs, weights):
+    """By the function that autograd would call."""
+    x, dy, *residual = inputs
+    shape, weight = x.shape[-1:], weights.get("norm_weight")
+    has_weight = weight is not None
+    bias = torch.zeros_like(weight) if has_weight else None
+    _, mean, rstd = aten.native_layer_norm(x, shape, weight, bias, request["eps"])
+    wanted = [True, has_weight, has_weight]
+
+    def call():
+        dx, dweight, dbias = aten.native_layer_norm_backward(dy, x, shape, mean, rstd, weight, bias, wanted)
+        for each in residual:
+            dx.add_(each)
+        return [dx, dweight, dbias] if has_weight else [dx]
+
+    return call
+
+
+def graph_gradients(request, inputs, weights):
+    """Through the graph of a forward call."""
+    forward, variables, of_results = differentiated(request, inputs, weights)
+    variables = [each.detach().requires_grad_() for each in variables]
+    with torch.enable_grad():
+        results = forward(*variables)
+    return lambda: torch.autograd.grad(results, variables, of_results, retain_graph=True)
+
+
+def prepare_gradients(request, row):
+    name = request["operation"].removesuffix(BACKWARD)
+    if request["dtype"] != "f32" and name in ROUGH:
+        raise NotImplementedError("rounds what this gradient is made of, or its sums, to 16 bits")
+    calls = [gradient_into(name, request["layout"], inputs, results[0]) for inputs, results in zip(row.inputs, row.results)]
+    if calls[0] is not None:
+        return calls, lambda: map(NumPy, row.results[0]), "given y of a forward call" if name in FROM_Y else ""
+    gradients, given = ((layer_norm_gradients, "mean and deviation") if name == "layer_norm" else
+                        (graph_gradients, "what autograd keeps"))
+    calls = [gradients(request, inputs, row.weights) for inputs in row.inputs]
+    note = f"given {given} of a forward call; allocates its output"
+    return calls, lambda: map(NumPy, in_types_of_row(calls[0]())), note
+
+
 def prepare(request):
+    if request["operation"] in FOUR_BITS:
+        return products_with_codes(request)
     row = row_of(request)
+    if request["operation"].endswith(BACKWARD):
+        return prepare_gradients(request, row)
     if "layer" in request and not (request["layer"]["is_ffn"] or request["layer"]["gated"]):
         y = F.linear(row.arguments[0][0], row.modules[0].first)
         calls = [linear_into(module, inputs, y) for module, inputs in zip(row.modules, row.arguments)]

@@ -6,15 +6,15 @@ row_of(request) gives a row with
     arguments   of each operand set, what its module is called with
     outputs     of set 0, from what its call returned
 
-Kernels write into given outputs, which a compiler fuses; the others allocate theirs. What eager PyTorch can do better
-by hand is in pytorch_peer.py.
+Kernels write into given outputs, which a compiler fuses; the others allocate theirs. Gradients are those of PyTorch's own
+differentiation, from what a row has: x and dy. What eager PyTorch can do better by hand is in pytorch_peer.py.
 """
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from row_functions import GATES, PACKED, Library
 from row_functions import OPERATIONS as ROW_OPERATIONS
-from row_functions import Library
 from row_tensors import attention_inputs, inputs_of, past_of, tensors_of
 from torch.nn import Module, Parameter
 
@@ -61,7 +61,10 @@ ACTIVATIONS = {
     "tanh": torch.tanh,
     "exp": torch.exp,
 }
-OPERATIONS = [*list(ACTIVATIONS)[1:], *ROW_OPERATIONS, "block"]
+BACKWARD = "_backward"
+DIFFERENTIATED = [*[name for name in ACTIVATIONS if name not in ("identity", "softmax")], *GATES,
+                  *[name + PACKED for name in GATES], "rms_norm", "layer_norm"]
+OPERATIONS = [*list(ACTIVATIONS)[1:], *ROW_OPERATIONS, "block", *[name + BACKWARD for name in DIFFERENTIATED]]
 
 
 class Torch(Library):
@@ -79,9 +82,36 @@ class Torch(Library):
         """As views."""
         return lambda x: [x[..., start:stop:step] for start, stop, step in columns]
 
+    def row(self, request):
+        if not request["operation"].endswith(BACKWARD):
+            return super().row(request)
+
+        def gradients(inputs, weights):
+            forward, variables, of_results = differentiated(request, inputs, weights)
+            _, backward = torch.func.vjp(forward, *variables)
+            return backward(tuple(of_results))
+
+        return gradients
+
 
 LIBRARY = Torch()
 NORM_TENSORS = ("norm_weight", "norm_bias")
+
+
+def differentiated(request, inputs, weights):
+    """The function whose gradients a row computes, its variables, and the gradients of its results. Where a residual's gradient is
+    added, x is a result too, after the norm's."""
+    name = request["operation"].removesuffix(BACKWARD)
+    function, count = LIBRARY.row({**request, "operation": name}), 2 if name in GATES else 1
+    vectors, gradients = {each: weights[each] for each in NORM_TENSORS if weights.get(each) is not None}, inputs[count:]
+    if name == "layer_norm" and vectors:
+        vectors["norm_bias"] = torch.zeros_like(vectors["norm_weight"])  # the row has its gradient alone
+
+    def forward(*variables):
+        results = function(variables[:count], dict(zip(vectors, variables[count:])))
+        return (*results, variables[0])[: len(gradients)]
+
+    return forward, [*inputs[:count], *vectors.values()], gradients
 
 
 class KernelRow:
@@ -90,13 +120,13 @@ class KernelRow:
     note = ""
 
     def __init__(self, request):
-        rows, sets = request["rows"], request["sets"]
+        sets, function = request["sets"], LIBRARY.row(request)
         x = list(map(tensor, inputs_of(request)))
-        y = [torch.zeros(rows, request["d"], dtype=DTYPES[request["output_dtype"]]) for _ in range(request["outputs"])]
         weights = {name: tensor(each) for name, each in tensors_of(request).items()}
+        y = [torch.zeros(each.shape, dtype=each.dtype) for each in function(x, weights)]
         parameters = [weights.get(name) for name in NORM_TENSORS]
-        self.inputs, self.results = copies(x, sets), copies(y, sets)
-        function, inputs, outputs = LIBRARY.row(request), len(x), len(y)
+        self.inputs, self.weights, self.results = copies(x, sets), weights, copies(y, sets)
+        inputs, outputs = len(x), len(y)
 
         def into(*tensors):
             values = function(tensors[:inputs], dict(zip(NORM_TENSORS, tensors[inputs + outputs :])))
@@ -108,7 +138,12 @@ class KernelRow:
         self.allocating = [lambda x=x: function(x, weights) for x in self.inputs]
 
     def outputs(self, returned):
-        return self.results[0]
+        return in_types_of_row(self.results[0])
+
+
+def in_types_of_row(results):
+    """Sums over rows are in f32, which PyTorch has in the type of the weights."""
+    return [each.float() if each.dim() == 1 else each for each in results]
 
 
 # ---- linear layers and feed-forward networks ----

@@ -19,8 +19,8 @@ COLOURS = (
     "#b45894 #b08089 #5d8e2a #bd0782 #db2478 #e85856 #e462ac #3795df #3670fd #3c723d").split()
 
 # Which peer has which: the same in every report.
-ORDER = ("onednn pytorch pytorch-compile onnxruntime openvino ggml mkl openblas eigen transformers llama.cpp zentorch"
-         ).split()
+ORDER = ("onednn pytorch pytorch-compile onnxruntime openvino ggml mkl openblas eigen transformers llama.cpp zentorch "
+         "ik_llama.cpp").split()
 
 
 def regular(corners, turn, inner=1.0):

@@ -17,27 +17,31 @@ model tiny  d=64 ff=128 heads=4 kv_heads=2 head_dim=16 norm=rms   activation=sil
 model plain d=64 ff=128 heads=4 kv_heads=4 head_dim=16 norm=layer activation=gelu_tanh gated=no  bias=yes
 rows kernel=rms_norm,layer_norm,add_rms_norm,add_layer_norm,softmax,gelu,silu,add,cast_to_f16,swiglu,swiglu.gate_up type=f32 shape=4x64 state=hot threads=1
 rows kernel=silu,swiglu type=f16,bf16 shape=4x64 state=hot threads=1
+rows kernel=layer_norm_backward,rms_norm_backward,rms_norm_backward.residual,silu_backward,tanh_backward,swiglu_backward,swiglu_backward.gate_up type=f32,bf16 shape=4x64 state=hot threads=1
 layers model=tiny,plain part=up,ffn,norm_ffn rows=4 type=f32 state=hot threads=1
 layers model=tiny part=up,ffn rows=4 type=f16,bf16 state=hot threads=1
+layers model=tiny part=up_q4_0 rows=4 type=f32,bf16 state=hot threads=1
 attention model=tiny prompt=8 decode=1x8 type=f32 state=hot threads=1
 block model=tiny,plain prompt=8 decode=1x8 type=f32 state=hot threads=1
-stack model=tiny prompt=8 decode=1x8 type=f32 state=hot threads=1
+stack model=tiny prompt=8 decode=1x8 type=f32,bf16 state=hot threads=1
 """
 KERNELS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "softmax", "gelu", "silu", "add", "swiglu"]
 LAYERS = ["linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual", "layer_norm_ffn_gelu_tanh_residual"]
 PLAIN = ["linear"]
-TORCH = [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention", "block"]
+GRADIENTS = ["layer_norm_backward", "rms_norm_backward", "silu_backward", "tanh_backward", "swiglu_backward"]
+TORCH = [*KERNELS, "swiglu.gate_up", "cast_to_f16", *GRADIENTS, *LAYERS, "attention", "block"]
 # What each peer must have times for, by the beginning of the rows' names. It may have more.
 MUST = {
     "eigen": PLAIN,
     "ggml": [*KERNELS, "swiglu.gate_up", "cast_to_f16", "linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual"],
+    "ik_llama.cpp": ["model"],
     "llama.cpp": ["model"],
     "mkl": PLAIN,
     "onednn": ["layer_norm", "add_layer_norm", "softmax", "gelu", "silu", "add", "swiglu", "linear", "ffn_swiglu"],
     "onnxruntime": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
     "openblas": PLAIN,
     "openvino": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
-    "pytorch": TORCH,
+    "pytorch": [*TORCH, "linear.q4_0"],
     "pytorch-compile": [*TORCH, "model"],
     "transformers": ["model"],
     "zentorch": ["linear", "ffn_swiglu", "model"],
