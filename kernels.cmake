@@ -100,7 +100,8 @@ halyard_kernel( softmax                   internal    row          softmax      
 halyard_kernel( softmax_exponentials      internal    row          softmax      normalize=false )
 halyard_kernel( softmax_normalize         internal    row          softmax_normalize )
 
-# Gradients of the norms
+# Gradients of softmax and of the norms
+halyard_kernel( softmax_backward            internal    row          softmax_backward )
 halyard_kernel( rms_norm_backward           internal    row          rms_norm_backward    has_weight=false )
 halyard_kernel( rms_norm_backward_weight    internal    row          rms_norm_backward    has_weight=true )
 halyard_kernel( layer_norm_backward         internal    row          layer_norm_backward  has_weight=false )

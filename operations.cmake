@@ -43,6 +43,7 @@ foreach(name IN ITEMS rms_norm layer_norm)
                        SOURCES api/${name}_backward.cpp cpu/ops/norm_backward.cpp cpu/ops/column_sum.cpp )
 endforeach()
 halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCES api/softmax.cpp cpu/ops/norm.cpp )
+halyard_operation( softmax_backward  GROUP backward  SOURCES api/softmax_backward.cpp cpu/ops/softmax_backward.cpp )
 
 halyard_operation( linear  NEEDS cast f32
                    KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum

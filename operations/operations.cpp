@@ -11,6 +11,7 @@
 #include "built.h"
 #include "norm_gradients.h"
 #include "norm_scalars.h"
+#include "reference_gradients.h"
 
 namespace halyard::operations {
 namespace {
@@ -741,6 +742,22 @@ void add_softmax(std::vector<Operation> &all) {
                 return std::vector<ExpectedRow>{softmax(rows[0], scalars[0], type)};
             });
         all.push_back(operation);
+
+        Operation gradient = operation;
+        gradient.gradient_of = operation.label;
+        gradient.label = scale == 1.0f ? "softmax_backward" : with_number("softmax_backward.scale_", scale);
+        gradient.function = "halyard_softmax_backward";
+        gradient.processors_alone = true;
+        gradient.operands = {{"y"}, {"dy"}, {"dx", Role::output}};
+        gradient.in_place = {{{2, 0}}, {{2, 1}}};
+        gradient.call = [](const halyard_context *context, DLTensor *const *t, const double *scalars) {
+            return halyard_softmax_backward(context, t[0], t[1], static_cast<float>(scalars[0]), t[2]);
+        };
+        gradient.flops = per_element(5);
+        gradient.reference = by_row(gradient.operands, [](const std::vector<Row> &rows, const double *scalars, Dtype) {
+            return std::vector<ExpectedRow>{softmax_gradient(rows[0], rows[1], scalars[0])};
+        });
+        all.push_back(gradient);
     }
 }
 

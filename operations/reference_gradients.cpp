@@ -26,10 +26,16 @@ Expected sum_of(const ExpectedRow &terms) {
     return std::isfinite(magnitude) && magnitude > 0x1p127 ? Expected{sum.value, infinity} : sum;
 }
 
-/** A rounded product. */
+/** A rounded product; beyond f32's range anything may become of it. */
 Expected product(const Expected &a, const Expected &b) {
     const double value = a.value * b.value;
+    if (std::isinf(a.error) || std::isinf(b.error)) {
+        return {value, infinity};
+    }
     const double error = std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error;
+    if (std::isfinite(value) && std::isinf(round_to(Dtype::f32, std::fabs(value) + error))) {
+        return {value, infinity};
+    }
     return {value, error + unit * (std::fabs(value) + error) + underflow};
 }
 
@@ -116,6 +122,16 @@ NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters
     root.eps_outside_root = false;
     const Expected slope = product(mean(products(g, exact_row(x)), counted), rms_scale(x, root));
     return gradient(g, n, dy, exactly(0), slope, rms_scale(x, plain), counted);
+}
+
+ExpectedRow softmax_gradient(const Row &y, const Row &dy, double scale) {
+    const Expected sum = sum_of(products(exact_row(y), exact_row(dy)));
+    ExpectedRow dx;
+    for (std::size_t i = 0; i < y.size(); i++) {
+        dx.push_back(product(product(exactly(y[i]), difference(exactly(dy[i]), sum)), exactly(scale)));
+        dx.back().error = std::isinf(sum.error) ? infinity : dx.back().error;
+    }
+    return dx;
 }
 
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width) {

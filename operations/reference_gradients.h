@@ -14,6 +14,9 @@ struct NormGradient {
 NormGradient layer_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters);
 NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters &parameters);
 
+/** From a row of softmax's result. */
+ExpectedRow softmax_gradient(const Row &y, const Row &dy, double scale);
+
 /** Sums over rows, column by column, in blocks of 32 rows. */
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width);
 

@@ -23,7 +23,7 @@ enum class RowWork {
     light,       // a few operations an element: how these are read and written matters
     heavy,       // exponentials
     statistics,  // it is read, and a few numbers are the result
-    gradient,    // rows of 16 bits may be written beside sums in f32, which do not go by pairs
+    gradient,    // rows of 16 bits are not read by pairs: sums in f32 may be written beside them
 };
 
 class RowKernel {

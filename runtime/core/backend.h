@@ -24,6 +24,7 @@ struct Backend {
     Operation<NormCall> *norm;
     Operation<NormBackwardCall> *norm_backward;
     Operation<SoftmaxCall> *softmax;
+    Operation<SoftmaxBackwardCall> *softmax_backward;
     Operation<NormStatisticsCall> *norm_statistics;
     Operation<LinearCall> *linear;
     Operation<FfnCall> *ffn;

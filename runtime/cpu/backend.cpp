@@ -87,6 +87,7 @@ const Backend cpu_backend = {
     .norm = cpu::has_norms ? cpu::norm : nullptr,
     .norm_backward = HALYARD_HAS_RMS_NORM_BACKWARD || HALYARD_HAS_LAYER_NORM_BACKWARD ? cpu::norm_backward : nullptr,
     .softmax = cpu::has_norms ? cpu::softmax : nullptr,
+    .softmax_backward = HALYARD_HAS_SOFTMAX_BACKWARD ? cpu::softmax_backward : nullptr,
     .norm_statistics = cpu::has_norms ? cpu::norm_statistics : nullptr,
     .linear = HALYARD_HAS_LINEAR ? cpu::linear : nullptr,
     .ffn = HALYARD_HAS_FFN ? cpu::ffn : nullptr,

@@ -13,6 +13,7 @@ Backend::Operation<ElementwiseCall> elementwise;
 Backend::Operation<NormCall> norm;
 Backend::Operation<NormBackwardCall> norm_backward;
 Backend::Operation<SoftmaxCall> softmax;
+Backend::Operation<SoftmaxBackwardCall> softmax_backward;
 Backend::Operation<NormStatisticsCall> norm_statistics;
 Backend::Operation<LinearCall> linear;
 Backend::Operation<FfnCall> ffn;

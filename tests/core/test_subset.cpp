@@ -81,6 +81,7 @@ const AnyCall calls[] = {
      [](DLTensor *t) {
          return halyard_layer_norm_backward(nullptr, t, nullptr, 1e-5f, t, nullptr, 0, t, nullptr, nullptr);
      }},
+    {"softmax_backward", [](DLTensor *t) { return halyard_softmax_backward(nullptr, t, t, 1, t); }},
     {"softmax", [](DLTensor *t) { return halyard_softmax(nullptr, t, 1, t); }},
     {"linear", [](DLTensor *) { return halyard_linear(nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
     {"ffn", [](DLTensor *) { return halyard_ffn(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }, false},

@@ -302,6 +302,9 @@ TEST(CppFunctions, GradientsOfNormsPassTheirArgumentsOn) {
                   HALYARD_OK);
         EXPECT_EQ(dx, c.y);
     }
+    halyard::softmax_backward(xv, dyv, 0.5f, dxv);
+    ASSERT_EQ(halyard_softmax_backward(nullptr, &xs, &dys, 0.5f, &dxs), HALYARD_OK);
+    EXPECT_EQ(dx, c.y);
 }
 
 // The table of kernels says which functions there must be.

@@ -511,7 +511,7 @@ void Session::norm_gradients() {
     const DLDataType type = dtype();
     const int width = in_.one_in(4) ? in_.in(0, 70) : 16;
     const Shape shape = leading().with(width), vector = Shape().with(width);
-    const int kind = in_.in(0, 2);
+    const int kind = in_.in(0, 3);
     const DLTensor *x = call.input(shape, type), *dy = call.input(shape, type);
     const DLTensor *residual = in_.one_in(2) ? call.input(shape, type) : nullptr;
     const DLTensor *weight = in_.one_in(2) ? call.input(vector, type) : nullptr;
@@ -533,6 +533,9 @@ void Session::norm_gradients() {
     case 1:
         call.returned("halyard_rms_norm_backward", halyard_rms_norm_backward(context(), x, weight, eps, flags(), dy,
                                                                              residual, accumulate, dx, dweight));
+        break;
+    case 3:
+        call.returned("halyard_softmax_backward", halyard_softmax_backward(context(), x, dy, number(0.5f), dx));
         break;
     case 2:
         call.returned("halyard_partial_rms_norm_backward",

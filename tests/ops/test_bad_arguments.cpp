@@ -300,7 +300,8 @@ TEST_P(BadArgumentsPacked, AnUnevenInput) {
 
 TEST_P(BadArgumentsOfRows, RowsWithoutFeatures) {
     for (const Shape &shape : {Shape{0}, Shape{3, 0}, Shape{2, 2, 0}}) {
-        expect_refused(*good_call(shape), HALYARD_INVALID_ARGUMENT, "x", "shape " + to_string(shape));
+        expect_refused(*good_call(shape), HALYARD_INVALID_ARGUMENT, operation.operands[0].name,
+                       "shape " + to_string(shape));
     }
 }
 

@@ -1,9 +1,10 @@
-// Gradients of the norms beyond what holds for every operation (test_operations.cpp): their references are the slopes of the
+// Gradients of the norms and of softmax beyond what holds for every operation (test_operations.cpp): their references are the slopes of the
 // forward references, sums over rows continue where they are told to, and what cannot be is refused.
 #include "support/invocation.h"
 
 #include <cmath>
 
+#include "operations/reference_gradients.h"
 #include "runtime/layout/column_sum.h"
 
 namespace halyard::tests {
@@ -12,7 +13,7 @@ namespace {
 std::vector<const Operation *> norm_gradients() {
     std::vector<const Operation *> all;
     for (const Operation &operation : all_operations()) {
-        if (operation.needs_features && !operation.gradient_of.empty()) {
+        if (operation.needs_features && operation.label.find("norm_backward") != std::string::npos) {
             all.push_back(&operation);
         }
     }
@@ -110,6 +111,34 @@ TEST(NormGradientReference, IsTheSlopeOfTheSumThatDyWeighs) {
                 }
             }
         }
+    }
+}
+
+TEST(SoftmaxGradientReference, IsTheSlopeOfTheSumThatDyWeighs) {
+    HALYARD_TEST_NEEDS(is_built("softmax_backward"))
+    const double scale = -0.7, h = 1e-3;
+    Row x, dy;
+    for (std::int64_t i = 0; i < 9; i++) {
+        x.push_back(bell(20, 0, i));
+        dy.push_back(bell(21, 0, i));
+    }
+    const auto weighed = [&] {
+        const Row y = values_of(softmax(x, scale, Dtype::f32));
+        double sum = 0;
+        for (std::size_t i = 0; i < y.size(); i++) {
+            sum += dy[i] * y[i];
+        }
+        return sum;
+    };
+    const Row got = values_of(softmax_gradient(values_of(softmax(x, scale, Dtype::f32)), dy, scale));
+    for (std::size_t i = 0; i < x.size(); i++) {
+        const double middle = x[i];
+        const auto f = [&](double offset) {
+            x[i] = middle + offset;
+            return weighed();
+        };
+        EXPECT_NEAR(got[i], (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h), 1e-11) << i;
+        x[i] = middle;
     }
 }
 

@@ -96,6 +96,13 @@ struct SoftmaxCall {
     float scale;
 };
 
+/** y, which is dx, = scale softmax (dy - sum(softmax dy)). */
+struct SoftmaxBackwardCall {
+    const View &softmax, &dy;
+    float scale;
+    const View &y;
+};
+
 /** 1/sqrt(...) and, for a LayerNorm, the mean of every row: f32, [leading axes of x]. */
 struct NormStatisticsCall {
     halyard_norm norm;

@@ -327,6 +327,11 @@ HALYARD_API halyard_status halyard_partial_rms_norm_backward(const halyard_conte
  *  throughout, as in PyTorch; other -Inf give 0. */
 HALYARD_API halyard_status halyard_softmax(const halyard_context *context, const DLTensor *x, float scale, DLTensor *y);
 
+/** dx = scale * y * (dy - sum(y * dy)) over each row: the gradient of halyard_softmax from its result y. All three tensors [..., d];
+ *  dx may be y or dy. scale is finite. On processors alone. */
+HALYARD_API halyard_status halyard_softmax_backward(const halyard_context *context, const DLTensor *y,
+                                                    const DLTensor *dy, float scale, DLTensor *dx);
+
 /** @} */
 
 /** @defgroup activations Activations

@@ -614,6 +614,12 @@ inline void partial_rms_norm_backward(const ConstTensor &x, const ConstTensor &w
 inline void softmax(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_softmax(context, x.get("x"), 1.0f, y.get("y")));
 }
+/// dx = scale * y * (dy - sum(y * dy)) over each row: the gradient of y = softmax(scale * x)
+inline void softmax_backward(const ConstTensor &y, const ConstTensor &dy, float scale, const Tensor &dx,
+                             const halyard_context *context = nullptr) {
+    check(halyard_softmax_backward(context, y.get("y"), dy.get("dy"), scale, dx.get("dx")));
+}
+
 /// y = softmax(scale * x) over each row
 inline void softmax(const ConstTensor &x, float scale, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_softmax(context, x.get("x"), scale, y.get("y")));

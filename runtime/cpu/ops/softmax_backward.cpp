@@ -1,0 +1,31 @@
+// The backward pass of softmax on the processor, row by row.
+#include <climits>
+
+#include "core/row_iterator.h"
+#include "cpu/backend.h"
+#include "cpu/ops/norm_rows.h"
+
+namespace halyard {
+
+void cpu::softmax_backward(Checker &, const halyard_context &c, const SoftmaxBackwardCall &call) {
+    Rows rows(false);
+    for (const View *view : {&call.softmax, &call.dy, &call.y}) {
+        rows.add(*view);
+    }
+    rows.merge();
+    const auto kernel = kernel_function(kernels::softmax_backward, call.y.dtype, best_isa(c.max_isa));
+    const int64_t size = size_of(call.y.dtype);
+    Split(c, rows).run([&](const Part &part) {
+        Buffer<2> tensors[3];
+        rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
+            in_row_multiples(piece.rows, [&](int64_t first, int64_t count) {
+                for (int i = 0; i < 3; i++) {
+                    tensors[i].set(piece.data[i] + first * piece.pitch[i] * size, piece.columns, count, piece.pitch[i]);
+                }
+                kernel({tensors[0], tensors[1], call.scale, tensors[2]});
+            });
+        });
+    });
+}
+
+}  // namespace halyard
