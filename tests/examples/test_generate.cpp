@@ -173,7 +173,7 @@ TEST(Generate, RoundsBetweenProductsAsAsked) {
     }
 }
 
-TEST(Generate, UnpacksQuantizedWeightsToTheDtypeThatIsAsked) {
+TEST(Generate, KeepsQuantizedWeightsOrUnpacksThemToTheDtypeThatIsAsked) {
     Folder folder("llama3_f32");
     widen(folder, 32);
     GgufFile file = gguf_of(folder);
@@ -196,10 +196,11 @@ TEST(Generate, UnpacksQuantizedWeightsToTheDtypeThatIsAsked) {
         const Result result = generate(quantized + (asked.empty() ? "" : " --dtype " + asked), "", "HALYARD_VERBOSE=2");
         EXPECT_EQ(result.status, 0) << result.messages;
         for (const std::string dtype : {"f32", "f16", "bf16"}) {
-            EXPECT_EQ(lines_with(result, "kernel,pack_out_in," + dtype + ",") > 0,
-                      dtype == (asked.empty() ? "f32" : asked))
+            EXPECT_EQ(lines_with(result, "kernel,pack_out_in," + dtype + ",") > 0, dtype == asked)
                 << dtype << " instead of '" << asked << "'";
         }
+        EXPECT_NE(result.messages.find(asked.empty() ? " Q8_0," : " Q8_0 as " + asked + ","), std::string::npos)
+            << result.messages;
     }
 }
 
