@@ -601,11 +601,11 @@ std::filesystem::path models::config_file(const std::filesystem::path &path) {
 ModelConfig ModelConfig::load(const std::filesystem::path &path) {
     const std::filesystem::path file = models::config_file(path);
     const models::MappedFile mapped(file);
-    const models::DefaultFloatingPoint floating_point;
-    if (mapped.text().substr(0, 4) == "GGUF") {
-        return models::config_of(models::Gguf::from_memory(mapped.data(), mapped.size(), file.string()));
+    if (mapped.text().substr(0, 4) != "GGUF") {
+        return parse(mapped.text(), file.string());
     }
-    return parse(mapped.text(), file.string());
+    const models::DefaultFloatingPoint floating_point;
+    return models::config_of(models::Gguf::open(file));
 }
 
 }  // namespace halyard

@@ -153,8 +153,8 @@ struct LoadOptions {
 /// its own.
 class Model {
 public:
-    /// Loads a folder with config.json and the weights beside it, a GGUF file, or a folder with model.gguf and no
-    /// config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
+    /// Loads a folder with config.json and the weights beside it, a GGUF file, the first of several with the others beside
+    /// it, or a folder with model.gguf and no config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
     /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Matrices keep the precision of
     /// their file, but that a layer's matrices that are not quantized become f32 where they have several dtypes, and so do
     /// the gate and up matrices where they are quantized in two formats.
