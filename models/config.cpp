@@ -572,12 +572,13 @@ models::FolderConfig models::parse_config(std::string_view text, const std::stri
     // Published files have some thousand bytes.
     constexpr std::size_t max_bytes = 1'000'000;
     const DefaultFloatingPoint floating_point;
-    const Json::Object root = parse_json(text, file, max_bytes);
-    const Fields fields(root, file);
-    FolderConfig config{config_of(root, file), quantization_of(fields)};
+    FolderConfig config;
+    Json::Object root = parse_json(text, file, max_bytes);
+    config.quantization = quantization_of(Fields(root, file));
+    config.model = config_of(std::move(root), file);
     if (config.quantization && layout_of(config.model.architecture) == WeightLayout::in_out) {
-        fields.unsupported("quantization_config", "is given, and ", to_string(config.model.architecture),
-                           " has matrices [in, out]; supported are [out, in]");
+        unsupported(file, ": quantization_config is given, and ", to_string(config.model.architecture),
+                    " has matrices [in, out]; supported are [out, in]");
     }
     return config;
 }

@@ -1,7 +1,5 @@
 #include "quantization_config.h"
 
-#include <algorithm>
-#include <cctype>
 #include <utility>
 
 namespace halyard::models {
@@ -156,10 +154,15 @@ std::optional<QuantizationConfig> quantization_of(const Fields &root) {
         return std::nullopt;
     }
     const Fields fields = root.object(name);
-    const std::string method = one_of(fields, "quant_method", nullptr, "awq", "compressed-tensors", "gptq");
-    const auto *const known =
-        std::find_if(std::begin(methods), std::end(methods), [&](const auto &each) { return method == each.first; });
-    return known->second(fields);
+    const std::string method = fields.text("quant_method");
+    std::string supported;
+    for (const auto &[known, read] : methods) {
+        if (method == known) {
+            return read(fields);
+        }
+        supported += (supported.empty() ? "" : ", ") + std::string(known);
+    }
+    fields.unsupported("quant_method", "is ", in_quotes(method), "; supported are ", supported);
 }
 
 }  // namespace halyard::models

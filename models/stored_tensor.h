@@ -27,7 +27,7 @@ struct StoredTensor {
     std::optional<DLDataType> dtype;                   ///< none: it is quantized
     const BlockFormat *blocks = nullptr;               ///< of rows of GGUF's blocks
 
-    // Of a matrix that is quantized in several tensors.
+    // A matrix that is quantized in several tensors has these.
     const QuantizationConfig *codes = nullptr;
     const TensorInfo *scales = nullptr, *zeros = nullptr;  ///< no zeros: they are in the middle of the codes
     std::vector<const TensorInfo *> others;                ///< what is checked and not used

@@ -131,7 +131,7 @@ TEST(QuantizedFolder, MayHaveBiasesOfZeros) {
     EXPECT_TRUE(folder.refused(HALYARD_INVALID_ARGUMENT, "up_proj.bias' is not part of LlamaForCausalLM"));
 }
 
-// Made by the package compressed-tensors: tests/data/models/make_quantized.py.
+// The package compressed-tensors made these files: tests/data/models/make_quantized.py.
 TEST(QuantizedFolder, OfCompressedTensorsIsWhatThePackageMakesOfIt) {
     for (const char *const name : {"quantized_pack_4", "quantized_int_8"}) {
         Folder folder(name), numbers(name);
