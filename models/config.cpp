@@ -10,6 +10,7 @@
 #include "floating_point.h"
 #include "gguf_config.h"
 #include "mapped_file.h"
+#include "names.h"
 
 namespace halyard {
 
@@ -536,9 +537,6 @@ ModelConfig models::config_of(Json::Object root, const std::string &file, const 
             root.merge(parse_json(absent, file, std::string_view(absent).size()));  // leaves what is there
         }
     }
-    if (fields.has("quantization_config")) {
-        fields.unsupported("quantization_config", "is given; supported are weights in f32, f16 and bf16");
-    }
     no(fields, "is_encoder_decoder");
     switch (config.architecture) {
     case Architecture::gpt2:
@@ -570,11 +568,23 @@ ModelConfig models::config_of(Json::Object root, const std::string &file, const 
     return config;
 }
 
-ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
+models::FolderConfig models::parse_config(std::string_view text, const std::string &file) {
     // Published files have some thousand bytes.
     constexpr std::size_t max_bytes = 1'000'000;
-    const models::DefaultFloatingPoint floating_point;
-    return models::config_of(models::parse_json(text, file, max_bytes), file);
+    const DefaultFloatingPoint floating_point;
+    FolderConfig config;
+    Json::Object root = parse_json(text, file, max_bytes);
+    config.quantization = quantization_of(Fields(root, file));
+    config.model = config_of(std::move(root), file);
+    if (config.quantization && layout_of(config.model.architecture) == WeightLayout::in_out) {
+        unsupported(file, ": quantization_config is given, and ", to_string(config.model.architecture),
+                    " has matrices [in, out]; supported are [out, in]");
+    }
+    return config;
+}
+
+ModelConfig ModelConfig::parse(std::string_view text, const std::string &file) {
+    return models::parse_config(text, file).model;
 }
 
 std::filesystem::path models::config_file(const std::filesystem::path &path) {
@@ -592,11 +602,11 @@ std::filesystem::path models::config_file(const std::filesystem::path &path) {
 ModelConfig ModelConfig::load(const std::filesystem::path &path) {
     const std::filesystem::path file = models::config_file(path);
     const models::MappedFile mapped(file);
-    const models::DefaultFloatingPoint floating_point;
-    if (mapped.text().substr(0, 4) == "GGUF") {
-        return models::config_of(models::Gguf::from_memory(mapped.data(), mapped.size(), file.string()));
+    if (mapped.text().substr(0, 4) != "GGUF") {
+        return parse(mapped.text(), file.string());
     }
-    return parse(mapped.text(), file.string());
+    const models::DefaultFloatingPoint floating_point;
+    return models::config_of(models::Gguf::open(file));
 }
 
 }  // namespace halyard

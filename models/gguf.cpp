@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "fail.h"
@@ -19,6 +21,7 @@ constexpr std::uint64_t max_key_bytes = 65535, max_tensor_name_bytes = 64;  // o
 constexpr std::uint32_t max_rank = 4;                                       // of the format
 constexpr std::uint64_t default_alignment = 32, max_alignment = 1 << 20;
 constexpr const char *alignment_key = "general.alignment";
+constexpr const char *number_key = "split.no", *count_key = "split.count", *tensors_key = "split.tensors.count";
 
 /// The types of metadata, numbered as in the format.
 enum Type : std::uint32_t { u8, s8, u16, s16, u32, s32, f32, boolean, string, array, u64, s64, f64, types };
@@ -39,6 +42,15 @@ Json integer(const std::byte *bytes) {
         return {static_cast<std::int64_t>(value)};
     }
     return {static_cast<std::uint64_t>(value)};
+}
+
+/// What the name of a file of several ends in: gguf-split of llama.cpp counts from 1 on.
+std::string part_ending(std::int64_t number, std::int64_t count) {
+    const auto five_digits = [](std::int64_t value) {
+        const std::string digits = std::to_string(value);
+        return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
+    };
+    return "-" + five_digits(number + 1) + "-of-" + five_digits(count) + ".gguf";
 }
 
 Json real(double value) {
@@ -148,17 +160,92 @@ private:
 };
 
 Gguf Gguf::open(const std::filesystem::path &path) {
-    auto mapped = std::make_unique<MappedFile>(path);
+    Gguf result = open_one(path);
+    if (const Part first = result.part(); first.count > 1) {
+        result.add_parts(path, first);
+    }
+    return result;
+}
+
+Gguf Gguf::open_one(const std::filesystem::path &path) {
+    MappedFile mapped(path);
     Gguf result(path.string());
-    result.read(mapped->data(), mapped->size());
-    result.mapped_ = std::move(mapped);
+    result.read(mapped.data(), mapped.size());
+    result.mapped_.push_back(std::move(mapped));
     return result;
 }
 
 Gguf Gguf::from_memory(const void *data, std::size_t bytes, const std::string &name) {
     Gguf result(name);
     result.read(static_cast<const std::byte *>(data), bytes);
+    if (const Part part = result.part(); part.count > 1) {
+        unsupported(name, ": split.count is ", part.count, ", and the other files are not there");
+    }
     return result;
+}
+
+Gguf::Part Gguf::part() const {
+    constexpr std::int64_t most_files = 65535, most_tensors = std::numeric_limits<std::int32_t>::max();
+    Json::Object object;
+    for (const char *const key : {number_key, count_key, tensors_key}) {
+        if (has(key)) {
+            object[key] = metadata(key);
+        }
+    }
+    const Fields fields(object, file_);
+    const std::int64_t count = fields.integer(count_key, 0, most_files, 1);
+    if (count <= 1) {
+        return {0, 1, static_cast<std::int64_t>(tensors_.size())};
+    }
+    return {fields.integer(number_key, 0, count - 1), count, fields.integer(tensors_key, 0, most_tensors)};
+}
+
+void Gguf::add_parts(const std::filesystem::path &path, const Part &first) {
+    const std::string name = path.filename().string(), ending = part_ending(first.number, first.count);
+    const std::size_t stem = name.size() - std::min(name.size(), ending.size());
+    if (name.substr(stem) != ending) {
+        refuse(path, "is part ", first.number + 1, " of ", first.count,
+               ", as split.no and split.count say, and its name does "
+               "not end in ",
+               in_quotes(ending));
+    }
+    const auto file_of = [&](std::int64_t number) {
+        return path.parent_path() / (name.substr(0, stem) + part_ending(number, first.count));
+    };
+    if (first.number != 0) {
+        refuse(path, "is part ", first.number + 1, " of ", first.count, ": name the first, ",
+               in_quotes(file_of(0).filename().string()));
+    }
+    for (std::int64_t number = 1; number < first.count; number++) {
+        std::error_code ignored;
+        if (!std::filesystem::exists(file_of(number), ignored)) {
+            refuse(path, "is part 1 of ", first.count, ", and ", in_quotes(file_of(number).filename().string()),
+                   " is not beside it");
+        }
+        add_part(file_of(number), {number, first.count, first.tensors});
+    }
+    if (const auto tensors = static_cast<std::int64_t>(tensors_.size()); tensors != first.tensors) {
+        refuse(path, ": ", tensors_key, " is ", first.tensors, ", and the ", first.count, " files have ", tensors,
+               " tensors");
+    }
+    if (const auto twice = sort_by_name(tensors_); twice != tensors_.end()) {
+        refuse(twice->file, ": tensor ", in_quotes(twice->name), " is in ", (twice + 1)->file, " as well");
+    }
+}
+
+void Gguf::add_part(const std::filesystem::path &path, const Part &wanted) {
+    Gguf other = open_one(path);
+    const Part part = other.part();
+    for (const auto &[key, got, want] :
+         {std::tuple(count_key, part.count, wanted.count), std::tuple(number_key, part.number, wanted.number),
+          std::tuple(tensors_key, part.tensors, wanted.tensors)}) {
+        if (got != want) {
+            refuse(path, ": ", key, " is ", got, " instead of ", want);
+        }
+    }
+    tensors_.insert(tensors_.end(), std::make_move_iterator(other.tensors_.begin()),
+                    std::make_move_iterator(other.tensors_.end()));
+    mapped_.push_back(std::move(other.mapped_.front()));
 }
 
 void Gguf::read(const std::byte *data, std::size_t size) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,11 +17,13 @@
 namespace halyard::models {
 
 /// A file, mapped into memory as long as this lives and never copied. A file that is opened holds what it says: metadata
-/// and tensors with one name each, formats that are supported, and data that is in the file and overlaps nowhere.
+/// and tensors with one name each, formats that are supported, and data that is in the file and overlaps nowhere. A model in
+/// several files has the metadata of the first and the tensors of all.
 class Gguf {
 public:
+    /// A file or, where it is the first of several, all of them.
     static Gguf open(const std::filesystem::path &path);
-    /// The bytes of a file, which must outlive this; `name` is what messages call it.
+    /// The bytes of a file that is the only one, which must outlive this; `name` is what messages call it.
     static Gguf from_memory(const void *data, std::size_t bytes, const std::string &name);
 
     /// All tensors, by name. Their dtype is the name of a `BlockFormat`, their shape has the outermost axis first, which
@@ -49,13 +50,22 @@ private:
         std::uint64_t bytes;
     };
 
+    /// Which file of a model this is, from 0 on, of how many, and how many tensors are in all of them.
+    struct Part {
+        std::int64_t number, count, tensors;
+    };
+
     explicit Gguf(std::string name) : file_(std::move(name)) {}
+    static Gguf open_one(const std::filesystem::path &path);
     void read(const std::byte *data, std::size_t size);
+    Part part() const;
+    void add_parts(const std::filesystem::path &path, const Part &first);
+    void add_part(const std::filesystem::path &path, const Part &wanted);
 
     std::string file_;
     std::map<std::string, Value, std::less<>> metadata_;
     std::vector<TensorInfo> tensors_;
-    std::unique_ptr<MappedFile> mapped_;
+    std::vector<MappedFile> mapped_;
 };
 
 }  // namespace halyard::models

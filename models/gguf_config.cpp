@@ -138,7 +138,7 @@ private:
 
     void check_the_rest() const {
         Json::Object object;
-        for (const char *const key : {"general.type", "general.quantization_version", "split.count"}) {
+        for (const char *const key : {"general.type", "general.quantization_version"}) {
             if (file_.has(key)) {
                 object[key] = file_.metadata(key);
             }
@@ -149,9 +149,6 @@ private:
         }
         // Older versions have other blocks.
         general.integer("general.quantization_version", 2, 2, 2);
-        if (general.integer("split.count", 0, 65535, 1) > 1) {
-            general.unsupported("split.count", "says that the model is in several files; supported is one");
-        }
     }
 
     void refuse_the_unknown() const {

@@ -1,6 +1,7 @@
 // Models: the tensors of a folder or a GGUF file packed into blocks and a stack, one layer after another.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,18 +13,20 @@
 #include "halyard/model.hpp"
 #include "mapped_file.h"
 #include "names.h"
-#include "tensor_table.h"
+#include "quantization_config.h"
+#include "stored_tensor.h"
 #include "views.h"
 
 namespace halyard {
 
 using models::in_quotes;
 using models::refuse;
-using models::shape_text;
 
 namespace {
 
 using Formats = std::vector<std::pair<std::string, std::int64_t>>;
+
+using models::StoredTensor;
 
 void let_go(const TensorInfo &info) {
     models::let_go(info.data, static_cast<std::size_t>(info.bytes));
@@ -61,7 +64,9 @@ struct Source {
             gguf.emplace(models::Gguf::open(file));
             config = models::config_of(*gguf);
         } else {
-            config = ModelConfig::load(file);
+            models::FolderConfig folder = models::parse_config(models::MappedFile(file).text(), file.string());
+            config = std::move(folder.model);
+            quantization = std::move(folder.quantization);
             safetensors.emplace(SafeTensors::open(path));
         }
     }
@@ -82,7 +87,8 @@ struct Source {
     }
 
     ModelConfig config;
-    std::optional<SafeTensors> safetensors;  // one of them
+    std::optional<models::QuantizationConfig> quantization;  // of a folder
+    std::optional<SafeTensors> safetensors;                  // one of them
     std::optional<models::Gguf> gguf;
 
 private:
@@ -99,7 +105,8 @@ private:
 /// The tensors of a model, all found and of the right shape.
 class Inventory {
 public:
-    Inventory(const std::filesystem::path &path, const Source &source) : path_(path), source_(source) {
+    Inventory(const std::filesystem::path &path, const Source &source)
+        : source_(source), files_{path, source.tensors(), source.quantization ? &*source.quantization : nullptr} {
         stack_ = source.stack_parts();
         for (std::size_t layer = 0; layer < source.config.blocks.size(); layer++) {
             blocks_.push_back(source.block_parts(layer));
@@ -107,18 +114,20 @@ public:
         std::vector<std::string_view> wanted;
         const auto require = [&](const auto &parts) {
             for (const auto &part : parts) {
-                total_ += find(part).bytes;
-                wanted.push_back(part.name);
+                const StoredTensor &stored = stored_[part.name] = models::find_stored(files_, part.name, part.shape);
+                total_ += stored.bytes();
+                stored.each_tensor([&](const TensorInfo &info) { wanted.push_back(info.name); });
             }
         };
         require(stack_);
+        check_embeddings();
         for (const auto &block : blocks_) {
             require(block);
         }
         std::sort(wanted.begin(), wanted.end());
         for (const TensorInfo &info : source.tensors()) {
             if (!std::binary_search(wanted.begin(), wanted.end(), std::string_view(info.name)) &&
-                !source.is_ignorable(info.name)) {
+                !source.is_ignorable(info.name) && !models::is_bias_of_zeros(files_, info)) {
                 unexpected(info);
             }
         }
@@ -129,23 +138,14 @@ public:
     std::int64_t total() const { return total_; }
 
     template<class Weights>
-    const TensorInfo &find(const models::Part<Weights> &part) const {
-        const TensorInfo *const info = models::find_by_name(source_.tensors(), part.name);
-        if (info == nullptr) {
-            refuse(path_, ": tensor ", in_quotes(part.name), " is missing");
-        }
-        if (info->shape != part.shape) {
-            refuse(info->file, ": tensor ", in_quotes(part.name), " has shape ", shape_text(info->shape),
-                   " instead of ", shape_text(part.shape));
-        }
-        models::plain_dtype(*info);  // refuses what is not supported
-        return *info;
+    const StoredTensor &find(const models::Part<Weights> &part) const {
+        return stored_.at(part.name);
     }
 
-    /// Whether a matrix stays quantized where that is asked for: gate and up side by side have one format.
+    /// Whether a matrix stays quantized where that is asked for: gate and up lie side by side.
     bool can_stay_quantized(const models::BlockPart &part, std::size_t layer) const {
-        const TensorInfo &info = find(part);
-        if (part.shape.size() != 2 || models::plain_dtype(info)) {
+        const StoredTensor &stored = find(part);
+        if (part.shape.size() != 2 || stored.dtype) {
             return false;
         }
         const bool is_gate = part.argument == &BlockWeights::gate_proj;
@@ -153,7 +153,7 @@ public:
             const bool is_beside =
                 (is_gate && other.argument == &BlockWeights::up_proj) ||
                 (part.argument == &BlockWeights::up_proj && other.argument == &BlockWeights::gate_proj);
-            if (is_beside && find(other).dtype != info.dtype) {
+            if (is_beside && !stored.fits_beside(find(other))) {
                 return false;
             }
         }
@@ -161,6 +161,19 @@ public:
     }
 
 private:
+    /// Rows of blocks alone are dequantized one by one.
+    void check_embeddings() const {
+        for (const models::StackPart &part : stack_) {
+            const StoredTensor &stored = find(part);
+            if (stored.codes != nullptr && part.argument != &StackWeights::lm_head) {
+                models::unsupported(
+                    stored.tensor->file, ": tensor ", in_quotes(stored.tensor->name),
+                    " is a quantized embedding; supported are embeddings in F32, F16 and BF16, or in the "
+                    "formats of GGUF files");
+            }
+        }
+    }
+
     /// A tied lm_head may be in a folder's files as well, if it is the embedding.
     void unexpected(const TensorInfo &info) const {
         const ModelConfig &config = source_.config;
@@ -168,7 +181,7 @@ private:
             refuse(info.file, ": tensor ", in_quotes(info.name), " is not part of ", to_string(config.architecture),
                    source_.gguf ? " with this metadata" : " with this config.json");
         }
-        const TensorInfo &embedding = find(stack_.front());
+        const TensorInfo &embedding = *find(stack_.front()).tensor;
         if (info.dtype != embedding.dtype || info.shape != embedding.shape ||
             std::memcmp(info.data, embedding.data, static_cast<std::size_t>(info.bytes)) != 0) {
             refuse(info.file, ": tensor ", in_quotes(info.name), " differs from ", in_quotes(embedding.name),
@@ -178,10 +191,11 @@ private:
         let_go(embedding);
     }
 
-    const std::filesystem::path &path_;
     const Source &source_;
+    const models::TensorFiles files_;
     std::vector<models::StackPart> stack_;
     std::vector<std::vector<models::BlockPart>> blocks_;
+    std::map<std::string, StoredTensor> stored_;  // by the names of parts
     std::int64_t total_ = 0;
 };
 
@@ -204,10 +218,9 @@ const Codes *BlockCodes::*codes_member(ConstTensor BlockWeights::*argument) {
 class FormatCounts {
 public:
     /// `became`: none if it stays quantized.
-    void add(const TensorInfo &info, std::optional<DLDataType> became) {
-        const std::optional<DLDataType> stored = models::plain_dtype(info);
-        const bool kept = became ? stored && models::same(*stored, *became) : !stored;
-        const std::string name = kept ? info.dtype : info.dtype + " as " + name_of(*became);
+    void add(const StoredTensor &stored, std::optional<DLDataType> became) {
+        const bool kept = became ? stored.dtype && models::same(*stored.dtype, *became) : !stored.dtype;
+        const std::string name = kept ? stored.format : stored.format + " as " + name_of(*became);
         const auto found =
             std::find_if(counts_.begin(), counts_.end(), [&](const auto &each) { return each.first == name; });
         (found != counts_.end() ? *found : counts_.emplace_back(name, 0)).second++;
@@ -270,17 +283,17 @@ public:
         weights.device = options_.device;
         weights.quantization = options_.quantization;
         for (const models::BlockPart &part : inventory_.block(layer)) {
-            const TensorInfo &info = inventory_.find(part);
+            const StoredTensor &stored = inventory_.find(part);
             const bool is_matrix = part.shape.size() == 2;
             if (stays(part)) {
-                weights.codes.*codes_member(part.argument) = views.codes(info, part.interleaved_heads);
-                formats_.add(info, std::nullopt);
+                weights.codes.*codes_member(part.argument) = views.codes(stored, part.interleaved_heads);
+                formats_.add(stored, std::nullopt);
                 continue;
             }
-            const DLDataType dtype = is_matrix ? matrix_dtype : dtype_of(info);
-            weights.*part.argument = views.of(options_.context, info, dtype, part.interleaved_heads);
+            const DLDataType dtype = is_matrix ? matrix_dtype : dtype_of(stored);
+            weights.*part.argument = views.of(options_.context, stored, dtype, part.interleaved_heads);
             if (is_matrix) {
-                formats_.add(info, dtype);
+                formats_.add(stored, dtype);
             }
         }
         Block block = made(path_, what, [&] { return Block(config, weights, options_.context); });
@@ -296,22 +309,22 @@ public:
         models::Views until_packed;
         dtype = element<float>::dtype;
         for (const models::StackPart &part : inventory_.stack()) {
-            const TensorInfo &info = inventory_.find(part);
+            const StoredTensor &stored = inventory_.find(part);
             const bool is_table = part.argument == &StackWeights::embed_tokens,
                        is_head = part.argument == &StackWeights::lm_head;
             const bool stays_in_memory = is_table || part.argument == &StackWeights::embed_positions ||
                                          part.argument == &StackWeights::embed_types;
             models::Views &own = stays_in_memory ? views : until_packed;
-            if (keeps_ && (is_table || is_head) && !models::plain_dtype(info)) {
-                (is_table ? weights.embed_tokens_codes : weights.lm_head_codes) = own.codes(info);
-                formats_.add(info, std::nullopt);
+            if (keeps_ && (is_table || is_head) && !stored.dtype) {
+                (is_table ? weights.embed_tokens_codes : weights.lm_head_codes) = own.codes(stored);
+                formats_.add(stored, std::nullopt);
                 continue;
             }
-            weights.*part.argument = own.of(options_.context, info, dtype_of(info));
+            weights.*part.argument = own.of(options_.context, stored, dtype_of(stored));
             if (is_table || is_head) {
-                formats_.add(info, dtype_of(info));
+                formats_.add(stored, dtype_of(stored));
             }
-            dtype = is_table ? dtype_of(info) : dtype;
+            dtype = is_table ? dtype_of(stored) : dtype;
         }
         // The model multiplies in the dtype of its embedding.
         config.embedding_multiplier = rounded_to(dtype, config.embedding_multiplier);
@@ -323,7 +336,7 @@ public:
     Formats formats() const { return formats_.sorted(); }
 
 private:
-    DLDataType dtype_of(const TensorInfo &info) const { return models::plain_dtype(info).value_or(unpacked_); }
+    DLDataType dtype_of(const StoredTensor &stored) const { return stored.dtype.value_or(unpacked_); }
 
     /// Of the matrices of a block that come as tensors, which must have one: that of quantized ones where there are some, f32
     /// where they have several.
@@ -333,12 +346,12 @@ private:
         bool several = false;
         for (const models::BlockPart &part : inventory_.block(layer)) {
             if (part.shape.size() == 2 && !stays(part)) {
-                const TensorInfo &info = inventory_.find(part);
-                if (!models::plain_dtype(info)) {
+                const StoredTensor &stored = inventory_.find(part);
+                if (!stored.dtype) {
                     return unpacked_;
                 }
-                several = several || (common && !models::same(*common, dtype_of(info)));
-                common = dtype_of(info);
+                several = several || (common && !models::same(*common, *stored.dtype));
+                common = stored.dtype;
             }
         }
         return several ? element<float>::dtype : common.value_or(element<float>::dtype);
@@ -347,9 +360,9 @@ private:
     template<class Parts>
     void packed(const Parts &parts, const std::string &what) {
         for (const auto &part : parts) {
-            const TensorInfo &info = inventory_.find(part);
-            let_go(info);
-            done_ += info.bytes;
+            const StoredTensor &stored = inventory_.find(part);
+            stored.each_tensor(let_go);
+            done_ += stored.bytes();
         }
         if (options_.progress) {
             options_.progress(done_, inventory_.total(), what);
@@ -398,8 +411,9 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     for (std::size_t layer = 0; layer < layers; layer++) {
         if (layer + 1 < layers) {
             for (const models::BlockPart &part : inventory.block(layer + 1)) {
-                const TensorInfo &info = inventory.find(part);
-                models::read_ahead(info.data, static_cast<std::size_t>(info.bytes));
+                inventory.find(part).each_tensor([](const TensorInfo &info) {
+                    models::read_ahead(info.data, static_cast<std::size_t>(info.bytes));
+                });
             }
         }
         config.blocks[layer].max_position_embeddings = model.max_positions;

@@ -7,19 +7,12 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "halyard/model.hpp"
+#include "stored_tensor.h"
 
 namespace halyard::models {
-
-/// The dtype of a tensor; none if it is quantized. Throws `Error` if it is one that is not supported.
-std::optional<DLDataType> plain_dtype(const TensorInfo &info);
-
-inline bool same(DLDataType a, DLDataType b) noexcept {
-    return a.code == b.code && a.bits == b.bits;
-}
 
 /// Views of tensors, and copies of those that the library cannot take where they are: at an address that is no multiple
 /// of their elements, of another dtype, quantized, or with rows in another order. Views last as long as this and the
@@ -27,11 +20,12 @@ inline bool same(DLDataType a, DLDataType b) noexcept {
 class Views {
 public:
     /// interleaved_heads: as in `Part`.
-    ConstTensor of(const halyard_context *context, const TensorInfo &info, DLDataType dtype,
+    ConstTensor of(const halyard_context *context, const StoredTensor &stored, DLDataType dtype,
                    std::int64_t interleaved_heads = 0);
 
-    /// A quantized matrix as it is; rows are copied where they lie in another order. Valid as long as this and the files.
-    const Codes *codes(const TensorInfo &info, std::int64_t interleaved_heads = 0);
+    /// A quantized matrix as it is; rows are copied where they lie in another order, which only GGUF has. Valid as long as this
+    /// and the files.
+    const Codes *codes(const StoredTensor &stored, std::int64_t interleaved_heads = 0);
 
 private:
     struct Free {
@@ -46,8 +40,15 @@ private:
         std::int64_t pitch, count, width;  // bytes from one to the next; rows; elements of each
     };
     /// Rows of a tensor into memory, one after another.
-    static void convert(const halyard_context *context, const TensorInfo &info, const Rows &from, DLDataType dtype,
+    static void convert(const halyard_context *context, const StoredTensor &stored, const Rows &from, DLDataType dtype,
                         std::byte *to);
+    /// Numbers of a tensor in the order of the model.
+    static void convert_all(const halyard_context *context, const StoredTensor &stored, DLDataType dtype,
+                            std::int64_t interleaved_heads, std::byte *to);
+    Codes blocks(const StoredTensor &stored, std::int64_t interleaved_heads);
+    Codes several_tensors(const StoredTensor &stored);
+    /// The bytes of a tensor, or a copy of them at an address that is a multiple of its elements.
+    const std::byte *aligned(const TensorInfo &info, std::size_t element_bytes);
 
     std::vector<Memory> copies_;
     std::deque<Codes> codes_;

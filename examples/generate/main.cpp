@@ -165,7 +165,7 @@ void declare(CLI::App &app, Arguments &arguments) {
                    "f32, f16 or bf16: how keys and values are kept; auto: as the embedding")
         ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
     app.add_option("--dtype", arguments.dtype,
-                   "f32, f16 or bf16: what the quantized weights of a GGUF file become; auto: on processors they stay "
+                   "f32, f16 or bf16: what the quantized weights of a file become; auto: on processors they stay "
                    "quantized, on a GPU they become f32")
         ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
     app.add_option("--isa", arguments.isa,

@@ -159,6 +159,13 @@ int main(int count, char **arguments) {
                           R"("c":{"dtype":"F16","shape":[],"data_offsets":[8,10]},)"
                           R"("d":{"dtype":"I64","shape":[1,0],"data_offsets":[10,10]}}  )",
                           10);
+        write(directory / "config" / "gptq",
+              R"({"architectures":["LlamaForCausalLM"],"quantization_config":{)"
+              R"("quant_method":"gptq","bits":4,"group_size":128,"desc_act":true,"sym":false,)"
+              R"("checkpoint_format":"gptq_v2","dynamic":null}})");
+        write(directory / "config" / "awq", R"({"architectures":["LlamaForCausalLM"],"quantization_config":{)"
+                                            R"("quant_method":"awq","bits":4,"group_size":128,"zero_point":true,)"
+                                            R"("version":"gemm","backend":"autoawq","modules_to_not_convert":null}})");
         for (const fs::directory_entry &model : fs::directory_iterator(models)) {
             if (fs::exists(model.path() / "config.json")) {
                 fs::copy_file(model.path() / "config.json", directory / "config" / model.path().filename(),

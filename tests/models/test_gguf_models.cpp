@@ -291,6 +291,79 @@ TEST(GgufModel, MayLieInAFolder) {
     EXPECT_EQ(run_prompt(folder.load(), tokens()), want);
 }
 
+/** A model in three files, as gguf-split of llama.cpp writes it; the first has `in_first` of the tensors. */
+std::vector<GgufFile> split(GgufFile file, std::size_t in_first) {
+    const std::vector<GgufFile::Tensor> tensors = file.take_tensors();
+    std::vector<GgufFile> parts{file, {}, {}};
+    for (std::size_t i = 0; i < tensors.size(); i++) {
+        parts[i < in_first ? 0 : 1 + i % 2].add(tensors[i]);
+    }
+    for (std::size_t number = 0; number < parts.size(); number++) {
+        parts[number].entries.push_back({"split.no", 2, bytes_of(static_cast<std::uint16_t>(number))});
+        parts[number].entries.push_back({"split.count", 2, bytes_of(std::uint16_t{3})});
+        parts[number].entries.push_back(
+            {"split.tensors.count", 5, bytes_of(static_cast<std::int32_t>(tensors.size()))});
+    }
+    return parts;
+}
+
+void write_parts(const std::filesystem::path &folder, const std::vector<GgufFile> &parts) {
+    for (std::size_t i = 0; i < parts.size(); i++) {
+        write_text(folder / ("x-0000" + std::to_string(i + 1) + "-of-00003.gguf"), parts[i].bytes());
+    }
+}
+
+TEST(GgufModel, MayBeInSeveralFiles) {
+    const Folder folder("llama3_f32");
+    const States want = run_prompt(folder.load(), tokens());
+    for (const std::size_t in_first : {0, 5}) {
+        const TemporaryFolder parts;
+        write_parts(parts.path(), split(gguf_of(folder), in_first));
+        const std::filesystem::path first = parts / "x-00001-of-00003.gguf";
+        EXPECT_EQ(run_prompt(Model::load(first), tokens()), want);
+        EXPECT_EQ(ModelConfig::load(first).architecture, Architecture::llama);
+    }
+}
+
+TEST(GgufModel, InFilesThatDoNotBelongTogetherIsRefused) {
+    const auto replace = [](std::size_t part, const std::string &key, std::uint32_t value) {
+        return [=](std::vector<GgufFile> &parts) {
+            parts[part].remove(key);
+            parts[part].set(key, value);
+        };
+    };
+    const struct {
+        std::function<void(std::vector<GgufFile> &)> change;
+        std::string words[2];
+        const char *load = "x-00001-of-00003.gguf";
+    } all[] = {
+        {[](auto &parts) { parts.pop_back(); },
+         {"x-00001-of-00003.gguf is part 1 of 3, and 'x-00003-of-00003.gguf' is not beside it"}},
+        {[](auto &) {}, {"is part 2 of 3: name the first, 'x-00001-of-00003.gguf'"}, "x-00002-of-00003.gguf"},
+        {replace(0, "split.count", 4), {"is part 1 of 4, ", "does not end in '-00001-of-00004.gguf'"}},
+        {replace(0, "split.count", 65536), {"split.count is 65536; supported are 0 to 65535"}},
+        {replace(0, "split.no", 3), {"split.no is 3; supported are 0 to 2"}},
+        {[](auto &parts) { parts[0].remove("split.tensors.count"); }, {"split.tensors.count is missing"}},
+        {[](auto &parts) { std::swap(parts[1], parts[2]); }, {"x-00002-of-00003.gguf: split.no is 2 instead of 1"}},
+        {replace(2, "split.count", 1), {"x-00003-of-00003.gguf: split.count is 1 instead of 3"}},
+        {replace(1, "split.tensors.count", 9), {"x-00002-of-00003.gguf: split.tensors.count is 9 instead of"}},
+        {[](auto &parts) { parts[2].magic = "GGML"; }, {"x-00003-of-00003.gguf is no GGUF file"}},
+        {[](auto &parts) { parts[2].add(parts[1].tensors[0]); }, {"split.tensors.count is", "and the 3 files have"}},
+        {[](auto &parts) { parts[2].tensors[0].name = parts[1].tensors[0].name; },
+         {"tensor 'blk.0.ffn_norm.weight' is in ", " as well"}},
+    };
+    const Folder folder("llama3_f32");
+    for (const auto &each : all) {
+        const TemporaryFolder parts;
+        std::vector<GgufFile> files = split(gguf_of(folder), 6);
+        each.change(files);
+        write_parts(parts.path(), files);
+        EXPECT_TRUE(throws(
+            HALYARD_INVALID_ARGUMENT, [&] { Model::load(parts / each.load); }, each.words[0], each.words[1]))
+            << each.words[0];
+    }
+}
+
 TEST(GgufModel, TakesOptions) {
     const Folder folder("gemma3_bf16");
     const GgufFile file = gguf_of(folder);
@@ -405,7 +478,6 @@ TEST(GgufModel, ThatIsWrongOrNotSupportedIsRefusedByName) {
         {set("general.architecture", "phi3"), {"'phi3'", "llama, qwen2, qwen3"}, HALYARD_UNSUPPORTED},
         {set("general.type", "adapter"), {"general.type is 'adapter'"}, HALYARD_UNSUPPORTED},
         {set("general.quantization_version", U{1}), {"general.quantization_version is 1"}},
-        {set("split.count", U{2}), {"split.count"}, HALYARD_UNSUPPORTED},
         {set("llama.expert_count", U{8}), {"'llama.expert_count' is not supported"}, HALYARD_UNSUPPORTED},
         {set("llama.attention.scale", 0.5f), {"'llama.attention.scale' is not supported"}, HALYARD_UNSUPPORTED},
         {set("qwen3.attention.sliding_window", U{8}),

@@ -381,7 +381,6 @@ TEST(ModelConfigRefuses, WhatItCannotCompute) {
         const char *words[2];
     } all[] = {
         {llama, R"({"architectures":["T5Model"]})", {"architectures holds 'T5Model'", "LlamaForCausalLM"}},
-        {llama, R"({"quantization_config":{"bits":4}})", {"quantization_config"}},
         {llama, R"({"is_encoder_decoder":true})", {"is_encoder_decoder is true"}},
         {llama, R"({"hidden_act":"mish"})", {"hidden_act is 'mish'", "silu"}},
         {llama,
@@ -407,6 +406,84 @@ TEST(ModelConfigRefuses, WhatItCannotCompute) {
     for (const auto &each : all) {
         EXPECT_TRUE(throws(
             HALYARD_UNSUPPORTED, [&] { parse(each.base, each.change); }, "config.json: ", each.words[0],
+            each.words[1] != nullptr ? each.words[1] : ""))
+            << each.change;
+    }
+}
+
+// ---- quantization_config ----
+
+constexpr const char *gptq = R"({"quant_method":"gptq","bits":4,"group_size":128})";
+constexpr const char *awq = R"({"quant_method":"awq","bits":4,"group_size":128,"zero_point":true,"version":"gemm"})";
+constexpr const char *packed =
+    R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":
+    {"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":128}}}})";
+
+/** A configuration with a changed quantization_config. */
+std::string quantized(const char *base, const std::string &change) {
+    json config = json::parse(base);
+    config.merge_patch(json::parse(change));
+    return json{{"quantization_config", config}}.dump();
+}
+/** Change to the only group of modules of compressed-tensors. */
+std::string in_group(const std::string &change) {
+    return R"({"config_groups":{"group_0":)" + change + "}}";
+}
+
+TEST(ModelConfig, MayBeOfAQuantizedModel) {
+    for (const std::string &change :
+         {quantized(gptq, R"({"bits":8,"group_size":-1,"desc_act":true,"sym":false,"checkpoint_format":"gptq_v2"})"),
+          quantized(gptq, R"({"checkpoint_format":null,"dynamic":{},"is_marlin_format":false,"pack_dtype":"int32"})"),
+          quantized(awq, R"({"version":"GEMM","backend":"autoawq","modules_to_not_convert":["lm_head"]})"),
+          std::string(R"({"quantization_config":{"quant_method":"awq","w_bit":4,"q_group_size":64}})"),
+          quantized(packed, R"({"format":"int-quantized","sparsity_config":{"format":"dense"},"transform_config":{}})"),
+          quantized(packed, in_group(R"({"weights":{"strategy":"channel","group_size":null,"num_bits":8}})")),
+          quantized(packed, in_group(R"({"weights":{"actorder":"static","symmetric":false,"dynamic":false}})")),
+          quantized(packed, in_group(R"({"weights":{"actorder":false},"format":"pack-quantized"})"))}) {
+        EXPECT_EQ(parse(llama, change).stack.vocab_size, parse(llama, "{}").stack.vocab_size) << change;
+    }
+}
+
+TEST(ModelConfigRefuses, WhatItCannotComputeOfAQuantizedModel) {
+    const struct {
+        std::string change;
+        const char *words[2];
+        const char *model = llama;
+    } all[] = {
+        {quantized(gptq, R"({"quant_method":"bitsandbytes"})"),
+         {".quant_method is 'bitsandbytes'", "awq, compressed-"}},
+        {quantized(gptq, R"({"quant_method":"fp8"})"), {"quantization_config.quant_method is 'fp8'", "gptq"}},
+        {quantized(gptq, "{}"), {"quantization_config", "GPT2LMHeadModel has matrices [in, out]"}, gpt2},
+        {quantized(gptq, R"({"bits":3})"), {"quantization_config.bits is 3", "4 and 8"}},
+        {quantized(gptq, R"({"group_size":24})"), {"quantization_config.group_size is 24", "multiples of 16"}},
+        {quantized(gptq, R"({"group_size":0})"), {"quantization_config.group_size is 0", "-1"}},
+        {quantized(gptq, R"({"checkpoint_format":"marlin"})"), {".checkpoint_format is 'marlin'", "gptq, gptq_v2"}},
+        {quantized(gptq, R"({"is_marlin_format":true})"), {"quantization_config.is_marlin_format is true"}},
+        {quantized(gptq, R"({"dynamic":{"-:.*down":{}}})"), {"quantization_config.dynamic is an object"}},
+        {quantized(gptq, R"({"pack_dtype":"int16"})"), {"quantization_config.pack_dtype is 'int16'"}},
+        {quantized(awq, R"({"bits":8})"), {"quantization_config.bits is 8; supported is 4"}},
+        {quantized(awq, R"({"version":"gemv"})"), {"quantization_config.version is 'gemv'", "gemm"}},
+        {quantized(awq, R"({"backend":"llm-awq"})"), {"quantization_config.backend is 'llm-awq'"}},
+        {quantized(awq, R"({"zero_point":false})"), {"quantization_config.zero_point is false"}},
+        {quantized(packed, R"({"format":"float-quantized"})"), {".format is 'float-quantized'", "int-quantized"}},
+        {quantized(packed, R"({"kv_cache_scheme":{"num_bits":8}})"), {"quantization_config.kv_cache_scheme is"}},
+        {quantized(packed, R"({"sparsity_config":{"format":"sparse-bitmask"}})"), {"sparsity_config.format is"}},
+        {quantized(packed, R"({"transform_config":{"config_groups":{}}})"),
+         {"quantization_config.transform_config is"}},
+        {quantized(packed, R"({"config_groups":{"group_1":{}}})"), {".config_groups holds 2 groups; supported is one"}},
+        {quantized(packed, in_group(R"({"format":"int-quantized"})")), {"group_0.format is 'int-quantized'"}},
+        {quantized(packed, in_group(R"({"input_activations":{"num_bits":8}})")),
+         {"quantization_config.config_groups.group_0.input_activations is an object; supported is none"}},
+        {quantized(packed, in_group(R"({"output_activations":{"num_bits":8}})")), {"group_0.output_activations is"}},
+        {quantized(packed, in_group(R"({"weights":{"type":"float"}})")), {"group_0.weights.type is 'float'"}},
+        {quantized(packed, in_group(R"({"weights":{"num_bits":2}})")), {"group_0.weights.num_bits is 2"}},
+        {quantized(packed, in_group(R"({"weights":{"strategy":"tensor"}})")), {"weights.strategy is 'tensor'"}},
+        {quantized(packed, in_group(R"({"weights":{"dynamic":true}})")), {"weights.dynamic is true"}},
+        {quantized(packed, in_group(R"({"weights":{"actorder":"x"}})")), {"weights.actorder is 'x'"}},
+    };
+    for (const auto &each : all) {
+        EXPECT_TRUE(throws(
+            HALYARD_UNSUPPORTED, [&] { parse(each.model, each.change); }, "config.json: ", each.words[0],
             each.words[1] != nullptr ? each.words[1] : ""))
             << each.change;
     }
@@ -457,6 +534,18 @@ TEST(ModelConfigRefuses, WhatIsWrong) {
         {qwen3, R"({"head_dim":null})", "head_dim is null instead of an integer"},
         {qwen3, R"({"use_sliding_window":null})", "use_sliding_window is null instead of true or false"},
         {llama, R"({"hidden_act":null})", "hidden_act is null instead of a string"},
+        {llama, R"({"quantization_config":[]})", "quantization_config is an array instead of an object"},
+        {llama, R"({"quantization_config":{}})", "quantization_config.quant_method is missing"},
+        {llama, quantized(gptq, R"({"bits":"4"})"), "quantization_config.bits is '4' instead of an integer"},
+        {llama, quantized(gptq, R"({"bits":null})"), "quantization_config.bits is missing"},
+        {llama, quantized(gptq, R"({"sym":1})"), "quantization_config.sym is 1 instead of true or false"},
+        {llama, quantized(gptq, R"({"group_size":-2})"), "quantization_config.group_size is -2; supported are -1 to"},
+        {llama, quantized(packed, R"({"format":null})"), "quantization_config.format is missing"},
+        {llama, quantized(packed, R"({"config_groups":null})"), "quantization_config.config_groups is missing"},
+        {llama, quantized(packed, R"({"config_groups":{"group_0":1}})"),
+         "quantization_config.config_groups.group_0 is 1 instead of an object"},
+        {llama, quantized(packed, in_group(R"({"weights":null})")), "config_groups.group_0.weights is missing"},
+        {llama, quantized(packed, in_group(R"({"weights":{"group_size":null}})")), "weights.group_size is missing"},
         {llama, R"({"rms_norm_eps":null})", "rms_norm_eps is null instead of a number"},
         {gpt2, R"({"hidden_size":767})", "n_head is 12, which does not divide hidden_size 767"},
         {mistral, R"({"sliding_window":0})", "sliding_window is 0; supported are 1 to"},

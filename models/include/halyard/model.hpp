@@ -153,8 +153,8 @@ struct LoadOptions {
 /// its own.
 class Model {
 public:
-    /// Loads a folder with config.json and the weights beside it, a GGUF file, or a folder with model.gguf and no
-    /// config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
+    /// Loads a folder with config.json and the weights beside it, a GGUF file, the first of several with the others beside
+    /// it, or a folder with model.gguf and no config.json. The files must not be changed while the model is in use: on a processor the embedding is read from
     /// them. Missing tensors, unexpected ones and those of another shape are refused by name. Matrices keep the precision of
     /// their file, but that a layer's matrices that are not quantized become f32 where they have several dtypes, and so do
     /// the gate and up matrices where they are quantized in two formats.
@@ -164,8 +164,8 @@ public:
     const ModelConfig &config() const noexcept;
     /// Bound of positions.
     std::int64_t max_positions() const noexcept;
-    /// The formats of the matrices, the embedding among them: the file's name for each, "Q4_0", with what it became where
-    /// that is another, "Q4_0 as f32"; and how many there are of each, most first.
+    /// The formats of the matrices, the embedding among them: the file's name for each, "Q4_0", or the method of a folder,
+    /// "GPTQ 4 bits", with what it became where that is another, "Q4_0 as f32"; and how many there are of each, most first.
     const std::vector<std::pair<std::string, std::int64_t>> &matrix_formats() const noexcept;
     /// Bytes of packed weights and tables, without the embedding and lm_head.
     std::int64_t block_bytes() const noexcept;
