@@ -18,6 +18,8 @@ public:
     void configure() { row.configure(*this, y, dy, dx); }
 
     void generate() {
+        y.dim(0).set_extent(dx.dim(0).extent());
+        dy.dim(0).set_extent(dx.dim(0).extent());
         const Element product = [&](const ElementAccess &at, const Expr &i) { return at(y, i) * at(dy, i); };
         const Expr sum = row.reduce("products", row.width_of(dx), 64, sum_of_elements(), product);
         row.write(dx,

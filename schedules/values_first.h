@@ -24,7 +24,7 @@ class ValuesFirst : public Halide::Internal::IRMutator {
         std::vector<Halide::Internal::Stmt> stores;  // of names
     };
 
-    /** Whether a statement does nothing but name and store values. */
+    /** Whether a statement does nothing but name values and store them into outputs. */
     static bool take_apart(const Halide::Internal::Stmt &stmt, Parts &parts) {
         using namespace Halide::Internal;
         if (const auto *block = stmt.as<Block>()) {
@@ -35,6 +35,10 @@ class ValuesFirst : public Halide::Internal::IRMutator {
             return take_apart(let->body, parts);
         }
         const auto *store = stmt.as<Store>();
+        // What is kept on the way is read by what follows.
+        if (store && !store->param.defined()) {
+            return false;
+        }
         if (store) {
             const Halide::Type type = store->value.type();
             parts.named.emplace_back(unique_name("value"), store->value);

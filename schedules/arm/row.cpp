@@ -45,7 +45,11 @@ void row(const Row &stages, const RowParams &params, const Target &, const Pipel
         several.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
     arm::by_vectors(y, y.specialize(whole), stages.d, params.vectors);
-    arm::by_overlapping_vectors(y, stages.d, params.vectors, pipeline);
+    if (stages.one_by_one) {
+        arm::by_vectors(y, y, stages.d, params.vectors);  // sums take every element once
+    } else {
+        arm::by_overlapping_vectors(y, stages.d, params.vectors, pipeline);
+    }
 }
 
 void row_statistics(const Row &stages, const RowParams &, const Target &) {
