@@ -217,10 +217,11 @@ const Codes *BlockCodes::*codes_member(ConstTensor BlockWeights::*argument) {
 /// Counts matrices by their formats.
 class FormatCounts {
 public:
-    /// `became`: none if it stays quantized.
-    void add(const StoredTensor &stored, std::optional<DLDataType> became) {
+    /// `became`: none if it stays quantized. `bits`: of its codes where it is quantized when it is packed, else 0.
+    void add(const StoredTensor &stored, std::optional<DLDataType> became, int bits = 0) {
         const bool kept = became ? stored.dtype && models::same(*stored.dtype, *became) : !stored.dtype;
-        const std::string name = kept ? stored.format : stored.format + " as " + name_of(*became);
+        const std::string name = (kept ? stored.format : stored.format + " as " + name_of(*became)) +
+                                 (bits != 0 ? " in " + std::to_string(bits) + " bits" : "");
         const auto found =
             std::find_if(counts_.begin(), counts_.end(), [&](const auto &each) { return each.first == name; });
         (found != counts_.end() ? *found : counts_.emplace_back(name, 0)).second++;
@@ -293,7 +294,7 @@ public:
             const DLDataType dtype = is_matrix ? matrix_dtype : dtype_of(stored);
             weights.*part.argument = views.of(options_.context, stored, dtype, part.interleaved_heads);
             if (is_matrix) {
-                formats_.add(stored, dtype);
+                formats_.add(stored, dtype, options_.quantization.bits);
             }
         }
         Block block = made(path_, what, [&] { return Block(config, weights, options_.context); });
@@ -322,7 +323,7 @@ public:
             }
             weights.*part.argument = own.of(options_.context, stored, dtype_of(stored));
             if (is_table || is_head) {
-                formats_.add(stored, dtype_of(stored));
+                formats_.add(stored, dtype_of(stored), is_head ? options_.quantization.bits : 0);
             }
             dtype = is_table ? dtype_of(stored) : dtype;
         }

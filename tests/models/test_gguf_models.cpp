@@ -185,6 +185,22 @@ TEST(GgufModel, KeepsTheFilesPrecision) {
     }
 }
 
+TEST(GgufModel, IsQuantizedWhenThatIsAskedFor) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    write_text(folder / "x.gguf", gguf_of(folder).bytes());
+    LoadOptions options;
+    options.quantization = {8, 32, 0, {}};
+    const Model plain = Model::load(folder / "x.gguf"), quantized = Model::load(folder / "x.gguf", options);
+    EXPECT_EQ(quantized.matrix_formats().front().first, "F32 in 8 bits");
+    EXPECT_LT(static_cast<double>(quantized.block_bytes()), 0.5 * static_cast<double>(plain.block_bytes()));
+    const States got = run_prompt(quantized, tokens()), expected = run_prompt(plain, tokens());
+    for (std::size_t layer = 0; layer < got.size(); layer++) {
+        EXPECT_LT(distance(got[layer], expected[layer]), 0.02) << layer;
+    }
+    EXPECT_GT(distance(got.back(), expected.back()), 1e-5);
+}
+
 // Minima that are much larger than scales, so that their sums are rounded.
 TEST(GgufModel, IsTheSameHoweverTheCallerRounds) {
     Folder folder("llama3_f32");

@@ -165,7 +165,8 @@ public:
     /// Bound of positions.
     std::int64_t max_positions() const noexcept;
     /// The formats of the matrices, the embedding among them: the file's name for each, "Q4_0", or the method of a folder,
-    /// "GPTQ 4 bits", with what it became where that is another, "Q4_0 as f32"; and how many there are of each, most first.
+    /// "GPTQ 4 bits", with what it became where that is another, "Q4_0 as f32", or "F32 in 8 bits" if it was
+    /// quantized when it was packed; and how many there are of each, most first.
     const std::vector<std::pair<std::string, std::int64_t>> &matrix_formats() const noexcept;
     /// Bytes of packed weights and tables, without the embedding and lm_head.
     std::int64_t block_bytes() const noexcept;
