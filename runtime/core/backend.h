@@ -22,9 +22,9 @@ struct Backend {
     // stream. The call's y is not empty. ----
     Operation<ElementwiseCall> *elementwise;
     Operation<NormCall> *norm;
-    Operation<NormBackwardCall> *norm_backward;
+    Operation<NormBackwardCall> *norm_backward = nullptr;  // of processors alone
     Operation<SoftmaxCall> *softmax;
-    Operation<SoftmaxBackwardCall> *softmax_backward;
+    Operation<SoftmaxBackwardCall> *softmax_backward = nullptr;  // of processors alone
     Operation<NormStatisticsCall> *norm_statistics;
     Operation<LinearCall> *linear;
     Operation<FfnCall> *ffn;
@@ -33,7 +33,7 @@ struct Backend {
     Operation<KvAppendCall> *kv_append;
     Operation<KvReadCall> *kv_read;
     Operation<EmbedCall> *embed;
-    Operation<DequantizeCall> *dequantize;
+    Operation<DequantizeCall> *dequantize = nullptr;  // of processors alone
 
     // ---- Packed weights ----
     int64_t (*packed_bytes)(const PackSources &sources);
