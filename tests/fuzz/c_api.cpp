@@ -513,8 +513,9 @@ void Session::norm_gradients() {
     const Shape shape = leading().with(width), vector = Shape().with(width);
     const int kind = in_.in(0, 3);
     const DLTensor *x = call.input(shape, type), *dy = call.input(shape, type);
-    const DLTensor *residual = in_.one_in(2) ? call.input(shape, type) : nullptr;
-    const DLTensor *weight = in_.one_in(2) ? call.input(vector, type) : nullptr;
+    const bool of_norm = kind < 3;  // and not of softmax
+    const DLTensor *residual = of_norm && in_.one_in(2) ? call.input(shape, type) : nullptr;
+    const DLTensor *weight = of_norm && in_.one_in(2) ? call.input(vector, type) : nullptr;
     constexpr DLDataType f32{kDLFloat, 32, 1};
     DLTensor *dx = call.output(shape, type);
     DLTensor *dweight = weight && in_.one_in(2) ? call.output(vector, f32) : nullptr;
