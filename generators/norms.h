@@ -10,7 +10,7 @@
 
 namespace halyard {
 
-/** Of RMSNorm. */
+/** What RMSNorm knows of a row before it writes it. */
 struct RmsStatistics {
     Halide::Expr mean_square;
     Halide::Expr scale;  // 1/sqrt(mean square + eps), or 1/(sqrt(mean square) + eps)

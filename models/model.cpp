@@ -339,7 +339,7 @@ public:
 private:
     DLDataType dtype_of(const StoredTensor &stored) const { return stored.dtype.value_or(unpacked_); }
 
-    /// Of the matrices of a block that come as tensors, which must have one: that of quantized ones where there are some, f32
+    /// The dtype of a block's matrices that come as tensors, which must have one: what quantized ones become where there are some, f32
     /// where they have several.
     template<class Stays>
     DLDataType common_dtype(std::size_t layer, const Stays &stays) const {

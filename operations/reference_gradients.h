@@ -6,7 +6,7 @@
 
 namespace halyard::operations {
 
-/** Of a norm, from one row of x and dy. The bias of the parameters does not count. */
+/** A norm's gradient from one row of x and dy. The bias of the parameters does not count. */
 struct NormGradient {
     ExpectedRow dx;
     ExpectedRow weight_terms;  // dy n, n being the normalized row, whose sum over rows is dweight

@@ -60,7 +60,7 @@ inline Accumulation sums_of(size_t count, const std::function<Values(const Halid
             [](const Halide::Expr &a, const Halide::Expr &b) { return Halide::strict_float(a + b); }};
 }
 
-/** Of so many elements side by side the sum of each. */
+/** Sums so many elements side by side, each for itself. */
 inline Accumulation sums_of_elements(size_t count) {
     Accumulation sums = sums_of(count, {});
     sums.accumulate = [=](const Values &so_far, const Values &x) {

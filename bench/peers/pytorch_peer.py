@@ -104,7 +104,7 @@ def products_with_codes(request):
 
 # ---- gradients ----
 
-# Of activations, into dx: from x, or from what a forward call returned.
+# Gradients of activations are written into dx, from x or from what a forward call returned.
 FROM_X = {
     "relu": lambda dy, x, dx: aten.threshold_backward.grad_input(dy, x, 0, grad_input=dx),
     "gelu": lambda dy, x, dx: aten.gelu_backward.grad_input(dy, x, grad_input=dx),

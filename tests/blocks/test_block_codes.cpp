@@ -45,7 +45,7 @@ std::unique_ptr<Tensor> forward(const halyard_block *block, const halyard_contex
     return y;
 }
 
-/** The same matrices, packed. */
+/** Packs the same matrices. */
 class PackedBlock {
 public:
     explicit PackedBlock(const CodedBlock &block) : weights(block.weights) {
@@ -359,7 +359,7 @@ const BlockMistake block_mistakes[] = {
          s.w.codes.up_proj = nullptr;
          s.w.up_proj = s.coded.tensors.weights.up_proj;
      }},
-    // Of another shape.
+    // Codes may have another shape.
     {"codes.k_proj has 127 out_features and 256 in_features, but must have 128 and 256", invalid,
      [](Spoiled &s) {
          s.other = s.coded.k.codes;

@@ -159,7 +159,7 @@ struct LayerNormBackward {
         dbias.fill([](std::int64_t, std::int64_t i) { return static_cast<double>(i) - 0.5; });
     }
 
-    /** Of rows [first, end). */
+    /** Calls it with rows [first, end). */
     halyard_status call(std::int64_t first, std::int64_t end, bool accumulate) {
         const auto part = [&](const Tensor &tensor, std::int64_t(&shape)[2]) {
             DLTensor view = tensor.view;

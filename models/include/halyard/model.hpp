@@ -142,7 +142,7 @@ struct LoadOptions {
     /// What quantized weights become: f32, which is what they stand for, or f16 or bf16, to which that is rounded. None: on
     /// processors they stay quantized as they are, on a CUDA device they become f32.
     std::optional<DLDataType> unpacked_dtype;
-    /// Of matrices that are not quantized in the files, or become something else: they are quantized when they are packed.
+    /// How matrices are quantized when they are packed, if the files have them in floats or `unpacked_dtype` makes floats of them.
     halyard_quantization quantization{};
     /// Called from time to time with the bytes of weights that are packed, of those there are, and what was packed
     /// last.

@@ -20,7 +20,7 @@ public:
 
     /** sums(column) = the sum of x over its rows, row by row from +0, or from what is there if it is to be continued. */
     void add(const TypedRows &x, int64_t rows, int64_t columns, float *sums, bool continues);
-    /** The same of each block of rows for itself, sums(column, block), `columns` floats from one block to the next. */
+    /** Sums each block of rows for itself: sums(column, block), `columns` floats from one block to the next. */
     void blocks(const TypedRows &x, int64_t rows, int64_t columns, float *sums);
 
 private:
@@ -37,7 +37,7 @@ private:
 void add_column_sums(const halyard_context &context, halyard_isa isa, float *partials, int64_t blocks, int64_t columns,
                      float *sums, bool accumulate);
 
-/** The same of x, whose blocks' sums take column_sum_blocks(rows) * columns floats of `partials`. */
+/** Sums x so. The sums of its blocks take column_sum_blocks(rows) * columns floats of `partials`. */
 void column_sums(const halyard_context &context, halyard_isa isa, const TypedRows &x, int64_t rows, int64_t columns,
                  float *partials, float *sums, bool accumulate);
 

@@ -314,7 +314,7 @@ HALYARD_API halyard_status halyard_rms_norm_backward(const halyard_context *cont
                                                      const DLTensor *dy, const DLTensor *dresidual_out, int accumulate,
                                                      DLTensor *dx, DLTensor *dweight);
 
-/** Those of halyard_partial_rms_norm: its second term belongs to the first ceil(p * d) features alone, and its mean divides the sum
+/** The gradients of halyard_partial_rms_norm: the second term of dx belongs to the first ceil(p * d) features alone, and its mean divides the sum
  *  over all features by their number. */
 HALYARD_API halyard_status halyard_partial_rms_norm_backward(const halyard_context *context, const DLTensor *x,
                                                              const DLTensor *weight, float eps, unsigned flags, float p,
