@@ -53,7 +53,8 @@ halyard_operation( linear  NEEDS cast f32
                            core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp cpu/linear/dequantize.cpp
                            cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
                            cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
-                           cpu/linear/packing/quantize.cpp cpu/linear/packing/repack.cpp cpu/ops/column_sum.cpp )
+                           cpu/linear/packing/ordered_codes.cpp cpu/linear/packing/quantize.cpp
+                           cpu/linear/packing/repack.cpp cpu/ops/column_sum.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm
                    KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "fail.h"
 #include "tensor_table.h"
@@ -137,7 +138,7 @@ private:
         return std::all_of(zeros.data, zeros.data + zeros.bytes, [&](std::byte each) { return each == byte; });
     }
 
-    /// The group of each input, which must be in order.
+    /// The group of each input, if that is not input / group.
     void find_order() {
         const TensorInfo *const order = *names_.order == '\0' ? nullptr
                                         : config_.has_order   ? &required(names_.order)
@@ -147,16 +148,31 @@ private:
         }
         check_dtype(*order, "I32");
         check_shape(*order, {in_});
+        const std::int64_t size = config_.group == 0 ? in_ : config_.group;
+        std::vector<std::int64_t> inputs(static_cast<std::size_t>(groups_));
+        bool is_in_order = true;
         for (std::int64_t k = 0; k < in_; k++) {
-            const std::int64_t group = integer_at<std::int32_t>(*order, k),
-                               in_order = config_.group == 0 ? 0 : k / config_.group;
-            if (group != in_order) {
-                unsupported(order->file, ": tensor ", in_quotes(order->name), " has group ", group, " for input ", k,
-                            " instead of ", in_order,
-                            ": inputs in the order of their activations (desc_act, actorder) are not supported");
+            const std::int64_t group = integer_at<std::int32_t>(*order, k);
+            if (group < 0 || group >= groups_) {
+                refuse(order->file, ": tensor ", in_quotes(order->name), " has group ", group, " for input ", k,
+                       "; there are 0 to ", groups_ - 1);
+            }
+            inputs[static_cast<std::size_t>(group)]++;
+            is_in_order = is_in_order && group == k / size;
+        }
+        for (std::int64_t group = 0; group < groups_; group++) {
+            const std::int64_t wanted = std::min(size, in_ - group * size),
+                               got = inputs[static_cast<std::size_t>(group)];
+            if (got != wanted) {
+                refuse(order->file, ": tensor ", in_quotes(order->name), " has ", got, " inputs of group ", group,
+                       " instead of ", wanted);
             }
         }
-        stored_.others.push_back(order);
+        if (is_in_order) {
+            stored_.others.push_back(order);
+        } else {
+            stored_.order = order;
+        }
     }
 
     /// A tensor that says the shape again.
@@ -203,7 +219,10 @@ std::int64_t StoredTensor::bytes() const {
 
 bool StoredTensor::fits_beside(const StoredTensor &other) const {
     return format == other.format && (zeros != nullptr) == (other.zeros != nullptr) &&
-           (scales == nullptr || scales->dtype == other.scales->dtype);
+           (scales == nullptr || scales->dtype == other.scales->dtype) &&
+           (order != nullptr) == (other.order != nullptr) &&
+           (order == nullptr ||
+            std::memcmp(order->data, other.order->data, static_cast<std::size_t>(order->bytes)) == 0);
 }
 
 StoredTensor find_stored(const TensorFiles &files, const std::string &name, const std::vector<std::int64_t> &shape) {

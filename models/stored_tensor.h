@@ -30,12 +30,13 @@ struct StoredTensor {
     // A matrix that is quantized in several tensors has these.
     const QuantizationConfig *codes = nullptr;
     const TensorInfo *scales = nullptr, *zeros = nullptr;  ///< no zeros: they are in the middle of the codes
+    const TensorInfo *order = nullptr;                     ///< none: groups are in the order of their inputs
     std::vector<const TensorInfo *> others;                ///< what is checked and not used
 
     /// Calls `visit` with each tensor that it is in.
     template<class Visit>
     void each_tensor(const Visit &visit) const {
-        for (const TensorInfo *const info : {tensor, scales, zeros}) {
+        for (const TensorInfo *const info : {tensor, scales, zeros, order}) {
             if (info != nullptr) {
                 visit(*info);
             }

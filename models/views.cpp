@@ -126,6 +126,10 @@ Codes Views::several_tensors(const StoredTensor &stored) {
     if (stored.zeros != nullptr) {
         codes.zeros = integers(*stored.zeros);
     }
+    if (stored.order != nullptr) {
+        codes.g_idx = Integers(reinterpret_cast<const std::int32_t *>(aligned(*stored.order, sizeof(std::int32_t))),
+                               {stored.order->shape[0]});
+    }
     return codes;
 }
 

@@ -16,7 +16,7 @@ halyard_status halyard_dequantize(const halyard_context *context, const halyard_
                    ys.rank, static_cast<long long>(ys.width()), static_cast<long long>(codes->out_features),
                    static_cast<long long>(codes->in_features));
     }
-    for (const CodeTensor *tensor : {&source.codes, &source.scales, &source.zeros}) {
+    for (const CodeTensor *tensor : {&source.codes, &source.scales, &source.zeros, &source.order}) {
         check.no_overlap(ys, tensor->memory, false);
     }
     return run_call(check, context, &Backend::dequantize, {source, ys});

@@ -52,6 +52,7 @@ halyard_status halyard_weights_get_info(const halyard_weights *weights, halyard_
         info->code_group = codes.group;
         info->scale_kind = static_cast<halyard_scale_kind>(codes.kind);
         info->scale_dtype = halyard::dlpack_type(codes.scale_dtype);
+        info->ordered = weights->order != nullptr;
     }
     return HALYARD_OK;
 }

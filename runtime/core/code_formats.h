@@ -26,6 +26,9 @@ struct CodeSource {
     CodeLayout layout;  // of the packed form
     int64_t group = 0;  // inputs that have one scale in the source
     CodeTensor codes, scales, zeros;
+    // Where a file gives the group of each input (GPTQ's g_idx, one s32 for each). Readers take inputs in order.
+    CodeTensor order;
+    bool is_in_order = true;  // input / group; not known without data
 };
 
 /** Where a k block of a panel is to be: words of codes, and scales as [groups][16]. What is not there is 0. */

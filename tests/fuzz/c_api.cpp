@@ -699,7 +699,7 @@ halyard_codes Session::tensors_of(Call &call, const halyard_codes &numbers) {
     const bool transposed = codes.format >= HALYARD_CODES_GPTQ;
     const Shape scales = transposed ? Shape().with(groups).with(out) : Shape().with(out).with(groups);
     codes.scales = call.input(scales, dtype());
-    codes.g_idx = in_.one_in(4) ? call.indices(Shape().with(in), 1) : nullptr;
+    codes.g_idx = in_.one_in(4) ? call.indices(Shape().with(in), in_.one_in(2) ? 1 : groups) : nullptr;
     return codes;
 }
 

@@ -678,26 +678,6 @@ TEST(CodesWeights, TakeVectorsWhereThereIsOneGroup) {
     }
 }
 
-TEST(CodesWeights, TakeGroupsOfInputsThatAreInOrder) {
-    for (const halyard_code_format format : {HALYARD_CODES_GPTQ, HALYARD_CODES_COMPRESSED_TENSORS}) {
-        CodeCase c;
-        c.format = format;
-        c.bits = 4;
-        c.in = 100;
-        c.out = 24;
-        c.group = 32;
-        CodeSource source(c);
-        IntegerTensor g_idx(i32, {100}, 0, Placement::ends_at_guard);
-        for (std::int64_t k = 0; k < 100; k++) {
-            *g_idx.at(k, 0) = static_cast<std::uint8_t>(k / 32);
-        }
-        source.codes[0].g_idx = &g_idx.view;
-        const PackedWeights packed = source.pack();
-        ASSERT_NE(packed, nullptr);
-        EXPECT_TRUE(same_bytes(source.expected.block(), halyard_weights_data(packed.get())));
-    }
-}
-
 TEST(CodesWeights, TellTheirSizeFromShapesAlone) {
     CodeCase c;
     c.format = HALYARD_CODES_AWQ;
@@ -955,12 +935,15 @@ TEST_F(BadCodes, Order) {
     for (std::int64_t k = 0; k < 64; k++) {
         *g_idx.at(k, 0) = static_cast<std::uint8_t>(k / 32);
     }
+    IntegerTensor of_other(i32, {64}, 0, Placement::ends_at_guard);
+    std::copy_n(g_idx.at(0, 0), 4 * 64, of_other.at(0, 0));
     for (halyard_codes *const each : {codes, up}) {
         const std::string name = each == codes ? "codes.g_idx" : "up.g_idx";
+        (each == codes ? up : codes)->g_idx = &of_other.view;
         each->g_idx = &g_idx.view;
         EXPECT_NE(source.pack(), nullptr);
-        *g_idx.at(33, 0) = 0;
-        EXPECT_TRUE(refuses(HALYARD_UNSUPPORTED, name + " has group 0 for input 33, but must have 1", false));
+        *g_idx.at(33, 0) = 2;
+        EXPECT_TRUE(invalid(name + " has group 2 for input 33, but must have 0 to 1", false));
         *g_idx.at(33, 0) = 1;
         g_idx.view.dtype.bits = 64;
         EXPECT_TRUE(refuses(HALYARD_UNSUPPORTED, name + " has dtype"));
@@ -970,8 +953,9 @@ TEST_F(BadCodes, Order) {
         g_idx.view.shape = shape;
         EXPECT_TRUE(invalid(name + " has rank 1 and width 63, but must have shape [64]"));
         g_idx.view.shape = const_cast<std::int64_t *>(good);
-        each->g_idx = nullptr;
     }
+    up->g_idx = nullptr;
+    EXPECT_TRUE(invalid("up.g_idx is null, but codes.g_idx is there: both matrices or none"));
     CodeCase c = gptq();
     c.format = HALYARD_CODES_AWQ;
     c.bits = 0;

@@ -489,10 +489,10 @@ TEST(WeightsFile, RefusesWhatIsNoFileOfWeights) {
     write_file(path, block.data(), block.size());
     EXPECT_TRUE(fails(path, "altered"));
     block.pop_back();
-    block[packed::version] = 4;
+    block[packed::version] = 5;
     sign(block.data(), block.size());
     write_file(path, block.data(), block.size());
-    EXPECT_TRUE(refused(load(path, &weights), HALYARD_UNSUPPORTED, "halyard_weights_load", "version 4"));
+    EXPECT_TRUE(refused(load(path, &weights), HALYARD_UNSUPPORTED, "halyard_weights_load", "version 5"));
     EXPECT_EQ(weights, nullptr);
     EXPECT_EQ(open_files(), files);
     if (geteuid() != 0) {
@@ -779,7 +779,7 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
             if (random(5, 2) != 0) {
                 store_to(block.data(), packed::bytes, static_cast<std::int64_t>(block.size()));
             }
-            store_to(block.data(), packed::version, static_cast<std::uint32_t>(1 + random(6, 3)));
+            store_to(block.data(), packed::version, static_cast<std::uint32_t>(1 + random(6, 4)));
             sign(block.data(), block.size());
         }
         const AlignedBytes aligned(block);
@@ -792,12 +792,12 @@ TEST(WeightsMutations, NeverCrashAndAreAcceptedOnlyIfConsistent) {
                        version = load_from<std::uint32_t>(block.data(), packed::version);
             const auto panels = static_cast<std::size_t>((info.out_features + 15) / 16 * (info.gated + 1)),
                        in = static_cast<std::size_t>(info.in_features);
-            if (version == 3) {
+            if (version >= 3) {
                 const std::size_t panel_bytes = code_panel_size(
                     static_cast<std::uint32_t>(info.code_bits), static_cast<std::uint32_t>(info.scale_kind),
                     load_from<std::uint32_t>(block.data(), packed::scale_dtype),
                     static_cast<std::size_t>(info.code_group), in);
-                ASSERT_EQ(block.size(), panels_begin(16 * panels) + panels * panel_bytes);
+                ASSERT_EQ(block.size(), panels_begin(16 * panels, version == 4 ? in : 0) + panels * panel_bytes);
                 ASSERT_EQ(static_cast<std::size_t>(info.bytes), block.size());
             } else {
                 ASSERT_EQ(block.size(), panels_begin(16 * panels) + panels * panel_size(version, dtype, in));

@@ -33,6 +33,10 @@ const QuantizedForm forms[] = {
     {Method::awq, 4, 16, false, "F16", true},
     {Method::awq, 4, 32, false, "F32"},
     {Method::awq, 4, -1, false, "BF16"},
+    {Method::gptq, 4, 16, true, "F16", true, true},
+    {Method::gptq_v2, 8, 16, false, "F32", false, true},
+    {Method::pack_quantized, 4, 16, false, "F16", true, true},
+    {Method::int_quantized, 8, 16, false, "F32", false, true},
 };
 
 class QuantizedFolders : public testing::TestWithParam<QuantizedForm> {};
@@ -186,8 +190,10 @@ TEST(QuantizedFolder, ThatIsWrongOrNotSupportedIsRefusedByName) {
         {{Method::gptq}, turned("qzeros"), "'" + module + "qzeros' has shape [6, 3] instead of [3, 6]"},
         {{Method::gptq},
          edit("g_idx", [](StoredTensor &stored) { stored.bytes[4 * 3] = 2; }),
-         "'" + module + "g_idx' has group 2 for input 3 instead of 0",
-         HALYARD_UNSUPPORTED},
+         "'" + module + "g_idx' has 15 inputs of group 0 instead of 16"},
+        {{Method::gptq},
+         edit("g_idx", [](StoredTensor &stored) { stored.bytes[4 * 3] = 3; }),
+         "'" + module + "g_idx' has group 3 for input 3; there are 0 to 2"},
         {{Method::gptq},
          [&](Folder &folder) {
              folder.config["quantization_config"]["desc_act"] = true;

@@ -31,9 +31,13 @@ void store_to(std::uint8_t *block, std::size_t offset, T value) {
     std::memcpy(block + offset, &value, sizeof value);
 }
 
-/** Where the panels of a block with so many columns in both its matrices together begin. */
-inline std::size_t panels_begin(std::size_t columns) {
-    return (packed::header_size + 8 * columns + 4095) / 4096 * 4096;
+/** Where the order of inputs of a block with so many columns in both its matrices together begins, if there is one. */
+constexpr std::size_t order_begin(std::size_t columns) {
+    return packed::header_size + 8 * columns;
+}
+/** Where the panels begin; `ordered`: inputs of which there is an order. */
+constexpr std::size_t panels_begin(std::size_t columns, std::size_t ordered = 0) {
+    return (order_begin(columns) + 4 * ordered + 4095) / 4096 * 4096;
 }
 
 /** The version of a block of weights in this dtype (0 f32, 1 f16, 2 bf16). */
@@ -93,11 +97,11 @@ inline void sign(std::uint8_t *block, std::size_t size) {
         const std::size_t panels = (out + 15) / 16 * (load_from<std::uint32_t>(block, packed::gated) == 1 ? 2 : 1);
         const auto field = [&](std::size_t offset) { return load_from<std::uint32_t>(block, offset); };
         const std::size_t panel_bytes =
-            field(packed::version) == 3 && field(packed::code_bits) < 64 && field(packed::scale_kind) < 5
+            field(packed::version) >= 3 && field(packed::code_bits) < 64 && field(packed::scale_kind) < 5
                 ? code_panel_size(field(packed::code_bits), field(packed::scale_kind), field(packed::scale_dtype),
                                   field(packed::code_group), in)
                 : panel_size(field(packed::version), field(packed::dtype), in);
-        const std::size_t begin = panels_begin(16 * panels);
+        const std::size_t begin = panels_begin(16 * panels, field(packed::version) == 4 ? in : 0);
         if (begin + panels * panel_bytes <= size) {
             std::uint64_t sum = XXH3_64bits_withSeed(block + packed::header_size, begin - packed::header_size, 0);
             for (std::size_t panel = 0; panel < panels; panel++) {

@@ -10,11 +10,14 @@ namespace {
 /** Codes, unsigned, of a matrix [out, in], and scales and zeros [out, groups]. */
 struct Quantized {
     std::int64_t out, in, groups, group;
+    bool ordered;
     std::vector<int> codes, zeros;
     std::vector<float> scales;
     std::string scale_bytes;  // in their dtype, in the order of `scales`
 
     std::size_t at(std::int64_t n, std::int64_t k) const { return static_cast<std::size_t>(n * in + k); }
+    /** The group of an input; ordered: counted from the last input on. */
+    std::int64_t group_of(std::int64_t k) const { return (ordered ? in - 1 - k : k) / group; }
     std::size_t group_at(std::int64_t n, std::int64_t g) const { return static_cast<std::size_t>(n * groups + g); }
 };
 
@@ -35,15 +38,18 @@ std::string round_scales(const std::string &dtype, std::vector<float> &scales) {
 }
 
 Quantized quantized(const std::vector<float> &values, std::int64_t out, std::int64_t in, const QuantizedForm &form) {
-    Quantized q{out, in, 1, form.group == -1 ? in : form.group, {}, {}, {}, {}};
+    Quantized q{out, in, 1, form.group == -1 ? in : form.group, form.ordered, {}, {}, {}, {}};
     q.groups = (in + q.group - 1) / q.group;
     const int most = (1 << form.bits) - 1, middle = 1 << (form.bits - 1);
     for (std::int64_t n = 0; n < out; n++) {
         for (std::int64_t g = 0; g < q.groups; g++) {
-            const auto *const begin = &values[q.at(n, g * q.group)], *const end = &values[q.at(n, 0)] +
-                                                                                  std::min(in, (g + 1) * q.group);
-            const float low = std::min(*std::min_element(begin, end), 0.0f),
-                        high = std::max(*std::max_element(begin, end), 0.0f);
+            float low = 0, high = 0;
+            for (std::int64_t k = 0; k < in; k++) {
+                if (q.group_of(k) == g) {
+                    low = std::min(low, values[q.at(n, k)]);
+                    high = std::max(high, values[q.at(n, k)]);
+                }
+            }
             const float range = form.symmetric ? 2 * std::max(-low, high) : high - low;
             q.scales.push_back(std::max(range, 1e-5f) / static_cast<float>(most));
             q.zeros.push_back(form.symmetric ? middle : static_cast<int>(std::lround(-low / q.scales.back())));
@@ -52,7 +58,7 @@ Quantized quantized(const std::vector<float> &values, std::int64_t out, std::int
     q.scale_bytes = round_scales(form.scales, q.scales);
     for (std::int64_t n = 0; n < out; n++) {
         for (std::int64_t k = 0; k < in; k++) {
-            const std::size_t g = q.group_at(n, k / q.group);
+            const std::size_t g = q.group_at(n, q.group_of(k));
             const auto code = static_cast<int>(std::lround(values[q.at(n, k)] / q.scales[g])) + q.zeros[g];
             q.codes.push_back(std::clamp(code, 0, most));
         }
@@ -64,7 +70,7 @@ std::vector<float> numbers_of(const Quantized &q) {
     std::vector<float> numbers;
     for (std::int64_t n = 0; n < q.out; n++) {
         for (std::int64_t k = 0; k < q.in; k++) {
-            const std::size_t g = q.group_at(n, k / q.group);
+            const std::size_t g = q.group_at(n, q.group_of(k));
             numbers.push_back(q.scales[g] * static_cast<float>(q.codes[q.at(n, k)] - q.zeros[g]));
         }
     }
@@ -112,9 +118,20 @@ std::string transposed(const std::string &bytes, std::int64_t rows, std::int64_t
 
 using Tensors = std::map<std::string, StoredTensor>;
 
+StoredTensor groups_of_inputs(const Quantized &q) {
+    std::vector<std::int32_t> groups;
+    for (std::int64_t k = 0; k < q.in; k++) {
+        groups.push_back(static_cast<std::int32_t>(q.group_of(k)));
+    }
+    return {"I32", {q.in}, {reinterpret_cast<const char *>(groups.data()), 4 * groups.size()}};
+}
+
 /** Files of compressed-tensors. */
 void store_compressed(const Quantized &q, const QuantizedForm &form, const std::string &module, Tensors &to) {
     to[module + "weight_scale"] = {form.scales, {q.out, q.groups}, q.scale_bytes};
+    if (q.ordered) {
+        to[module + "weight_g_idx"] = groups_of_inputs(q);
+    }
     if (form.method == Method::int_quantized) {
         to[module + "weight"] = signed_bytes(q.codes, form.bits, {q.out, q.in});
         if (!form.symmetric) {
@@ -139,11 +156,7 @@ void store_gptq(const Quantized &q, const QuantizedForm &form, const std::string
     to[module + "qzeros"] = words(q.groups, q.out, form.bits, false,
                                   [&](auto g, auto n) { return (q.zeros[q.group_at(n, g)] - less) & most; });
     to[module + "scales"] = {form.scales, {q.groups, q.out}, transposed(q.scale_bytes, q.out, q.groups)};
-    std::vector<std::int32_t> order;
-    for (std::int64_t k = 0; k < q.in; k++) {
-        order.push_back(static_cast<std::int32_t>(k / q.group));
-    }
-    to[module + "g_idx"] = {"I32", {q.in}, {reinterpret_cast<const char *>(order.data()), 4 * order.size()}};
+    to[module + "g_idx"] = groups_of_inputs(q);
 }
 
 /** Files of AWQ, whose outputs lie in another order in a word. */
@@ -167,13 +180,13 @@ nlohmann::json configuration(const QuantizedForm &form) {
     if (form.method == Method::gptq || form.method == Method::gptq_v2) {
         return {{"quant_method", "gptq"},   {"bits", form.bits},
                 {"group_size", form.group}, {"sym", form.symmetric},
-                {"desc_act", false},        {"checkpoint_format", form.method == Method::gptq ? "gptq" : "gptq_v2"},
+                {"desc_act", form.ordered}, {"checkpoint_format", form.method == Method::gptq ? "gptq" : "gptq_v2"},
                 {"dataset", nullptr}};
     }
     nlohmann::json weights = {{"num_bits", form.bits},
                               {"type", "int"},
                               {"symmetric", form.symmetric},
-                              {"actorder", nullptr},
+                              {"actorder", form.ordered ? nlohmann::json("group") : nlohmann::json()},
                               {"strategy", form.group == -1 ? "channel" : "group"},
                               {"dynamic", false}};
     weights["group_size"] = form.group == -1 ? nlohmann::json() : nlohmann::json(form.group);

@@ -16,6 +16,7 @@ struct QuantizedForm {
     bool symmetric = true;
     const char *scales = "F32";
     bool with_head = false;  // lm_head is quantized too
+    bool ordered = false;    // groups have inputs in another order
 
     std::string name() const;  // as Model::matrix_formats has it
 };

@@ -41,7 +41,7 @@ public:
             source_.zeros =
                 matrix(names_.zeros, codes_.zeros, format.element, ceil(out, joined), groups, format.transposed);
         }
-        check_order();
+        read_order();
         return source_;
     }
 
@@ -128,12 +128,17 @@ private:
             result.memory = view;
             return result;
         }
-        // In units of 2 bytes, whose ends are no others for a tensor of numbers or a block.
+        result.memory = memory_of(name, view, size);
+        return result;
+    }
+
+    /** In units of 2 bytes, whose ends are no others for a tensor of numbers or a block. */
+    static View memory_of(const char *name, const View &view, int64_t size) {
         const auto begin = reinterpret_cast<uintptr_t>(view.data), aligned = begin & ~uintptr_t{1};
         const int64_t halves = (static_cast<int64_t>(begin - aligned) + view.span * size + 1) / 2;
-        result.memory = view_of(reinterpret_cast<void *>(aligned), DType::f16, {}, {halves}, {1});
-        result.memory.name = name;
-        return result;
+        View memory = view_of(reinterpret_cast<void *>(aligned), DType::f16, {}, {halves}, {1});
+        memory.name = name;
+        return memory;
     }
 
     View view(const char *name, const DLTensor *tensor, DLDataType type) {
@@ -161,12 +166,12 @@ private:
         snprintf(text + used, size - static_cast<std::size_t>(used), "]");
     }
 
-    /** Refuses inputs in another order than that of their groups. */
-    void check_order() {
+    /** The group of each input. Whether groups have as many inputs as they must is seen when inputs are sorted. */
+    void read_order() {
         if (check_.failed() || !codes_.g_idx) {
             return;
         }
-        if (source_.format->element.bits != 32 || source_.format->joins_outputs) {
+        if (source_.format->joins_outputs) {
             none(names_.g_idx, codes_.g_idx);
             return;
         }
@@ -177,16 +182,20 @@ private:
                         indices.rank, static_cast<long long>(indices.width()),
                         static_cast<long long>(codes_.in_features));
         }
+        if (check_.failed()) {
+            return;
+        }
+        source_.order.data = indices.data;
+        source_.order.memory = memory_of(names_.g_idx, indices, sizeof(int32_t));
+        const int64_t groups = ceil(codes_.in_features, source_.group);
         for (int64_t k = 0; k < codes_.in_features && with_data_ && !check_.failed(); k++) {
             const int32_t index = reinterpret_cast<const int32_t *>(indices.data)[k];
-            if (index != k / source_.group) {
-                check_.fail(
-                    HALYARD_UNSUPPORTED,
-                    "%s has group %d for input %lld, but must have %lld, input / group: inputs in the order of their "
-                    "activations (desc_act, actorder) are not supported",
-                    names_.g_idx, static_cast<int>(index), static_cast<long long>(k),
-                    static_cast<long long>(k / source_.group));
+            if (index < 0 || index >= groups) {
+                check_.fail(HALYARD_INVALID_ARGUMENT, "%s has group %d for input %lld, but must have 0 to %lld",
+                            names_.g_idx, static_cast<int>(index), static_cast<long long>(k),
+                            static_cast<long long>(groups - 1));
             }
+            source_.is_in_order = source_.is_in_order && index == k / source_.group;
         }
     }
 

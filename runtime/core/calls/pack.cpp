@@ -48,6 +48,26 @@ void check_pair(Checker &check, const CodesNames &names, const halyard_codes &co
         check.fail(HALYARD_INVALID_ARGUMENT, "%s is %s, but %s is %s: both matrices or none must have zeros",
                    up_names.zeros, up.zeros ? "there" : "null", names.zeros, codes.zeros ? "there" : "null");
     }
+    if (!codes.g_idx != !up.g_idx) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "%s is %s, but %s is %s: both matrices or none must have an order of inputs", up_names.g_idx,
+                   up.g_idx ? "there" : "null", names.g_idx, codes.g_idx ? "there" : "null");
+    }
+}
+
+/** Refuses another order than that of `codes`: x has one for both. */
+void check_orders(Checker &check, const CodesNames &names, const CodeSource &codes, const CodesNames &up_names,
+                  const CodeSource &up, int64_t inputs) {
+    const auto *const of_codes = reinterpret_cast<const int32_t *>(codes.order.data),
+                      *const of_up = reinterpret_cast<const int32_t *>(up.order.data);
+    for (int64_t k = 0; k < inputs && of_codes && !check.failed(); k++) {
+        if (of_codes[k] != of_up[k]) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "%s has group %d for input %lld, but %s has %d: gate and up take x in one order", up_names.g_idx,
+                       static_cast<int>(of_up[k]), static_cast<long long>(k), names.g_idx,
+                       static_cast<int>(of_codes[k]));
+        }
+    }
 }
 
 }  // namespace
@@ -65,6 +85,9 @@ PackSources code_sources(Checker &check, const CodesNames &names, const halyard_
         if (!check.failed() && sources.up_codes.scales.data) {
             check.same_dtype(sources.codes.scales.memory, sources.up_codes.scales.memory);
         }
+        if (!check.failed() && with_data) {
+            check_orders(check, names, sources.codes, up_names, sources.up_codes, codes.in_features);
+        }
     }
     set_code_form(check, names, codes.in_features, codes.out_features, up != nullptr, sources);
     return sources;
@@ -78,6 +101,7 @@ void set_code_form(Checker &check, const CodesNames &names, int64_t in_features,
     PackedForm &form = sources.form;
     form.codes = sources.codes.layout;
     form.gated = gated;
+    form.ordered = sources.codes.order.data != nullptr;
     form.in_features = in_features;
     form.out_features = out_features;
     if (!form.compute_geometry()) {

@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/device.h"
 #include "core/system/huge_pages.h"
 
 namespace halyard {
@@ -17,8 +18,8 @@ uint64_t header_digest(const PackedHeader &header) {
     return XXH3_64bits(&header, offsetof(PackedHeader, header_checksum));
 }
 
-uint64_t prefix_digest(const char *block, int64_t panels) {
-    return XXH3_64bits_withSeed(block + sizeof(PackedHeader), panels_offset(panels) - sizeof(PackedHeader), 0);
+uint64_t prefix_digest(const char *block, const Geometry &geometry) {
+    return XXH3_64bits_withSeed(block + sizeof(PackedHeader), geometry.panels_offset - sizeof(PackedHeader), 0);
 }
 
 namespace {
@@ -26,7 +27,7 @@ namespace {
 /** The panels' share of the payload's checksum. */
 uint64_t panels_digest(const halyard_context &context, const char *block, const Geometry &geometry) {
     std::atomic<uint64_t> digest{0};
-    const char *first = block + panels_offset(geometry.panels);
+    const char *first = block + geometry.panels_offset;
     run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
         uint64_t sum = 0;
         for (int64_t panel = begin; panel < end; panel++) {
@@ -44,12 +45,41 @@ CodeLayout codes_of(const PackedHeader &header) {
 
 /** Whether the fields of a header's codes are those of its version. */
 bool valid_codes(const PackedHeader &header) {
-    if (header.version != 3) {
+    if (header.version < 3) {
         return (header.code_bits | header.scale_kind | header.scale_dtype | header.code_group) == 0;
     }
     return header.code_bits <= 8 && header.scale_kind <= 4 && header.scale_dtype < dtype_count &&
            header.code_group <= super_group && codes_of(header).valid() && header.norm_folded == 0 &&
            header.dtype == static_cast<uint32_t>(DType::f32);
+}
+
+const int32_t *order_in(const char *block, const Geometry &geometry) {
+    return reinterpret_cast<const int32_t *>(block + order_offset(geometry.panels));
+}
+
+bool is_in_order(const int32_t *order, int64_t inputs) {
+    int64_t i = 0;
+    while (i < inputs && order[i] == i) {
+        i++;
+    }
+    return i == inputs;
+}
+
+/** Whether each input is there once. */
+bool is_order(Checker &check, const int32_t *order, int64_t inputs) {
+    char *const seen = allocate_at(check, Device(), inputs, "the check of an order of inputs");
+    bool valid = seen != nullptr;
+    if (valid) {
+        memset(seen, 0, static_cast<size_t>(inputs));
+    }
+    for (int64_t i = 0; i < inputs && valid; i++) {
+        valid = order[i] >= 0 && order[i] < inputs && !seen[order[i]];
+        if (valid) {
+            seen[order[i]] = 1;
+        }
+    }
+    free_at(Device(), seen);
+    return valid;
 }
 
 /** Checks everything about a block. The header is read once: a block may be a file that another process changes meanwhile. */
@@ -70,8 +100,8 @@ PackedHeader check_block(Checker &check, const char *name, const char *block, in
         return damaged("is truncated: it ends within the header of the packed weights");
     }
     memcpy(&header, block, sizeof(header));
-    if (header.version < 1 || header.version > 3) {
-        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads versions 1 to 3",
+    if (header.version < 1 || header.version > 4) {
+        check.fail(HALYARD_UNSUPPORTED, "%s holds packed weights of version %u, but this library reads versions 1 to 4",
                    name, header.version);
         return header;
     }
@@ -79,7 +109,7 @@ PackedHeader check_block(Checker &check, const char *name, const char *block, in
         return damaged("was altered: the checksum of its header is wrong");
     }
     bool valid = header.dtype < dtype_count && valid_codes(header) &&
-                 (header.version == 3 || header.version <= packed_version(static_cast<DType>(header.dtype))) &&
+                 (header.version >= 3 || header.version <= packed_version(static_cast<DType>(header.dtype))) &&
                  header.gated <= 1 && header.norm_folded <= 1 && header.in_features >= 1 &&
                  header.in_features <= max_features && header.out_features >= 1 && header.out_features <= max_features;
     for (const char byte : header.reserved) {
@@ -93,7 +123,7 @@ PackedHeader check_block(Checker &check, const char *name, const char *block, in
         return damaged("has a header that no version of this library writes");
     }
     if (!check.built_type(name, static_cast<DType>(header.dtype)) ||
-        (header.version == 3 && !check.built_type(name, static_cast<DType>(header.scale_dtype)))) {
+        (header.version >= 3 && !check.built_type(name, static_cast<DType>(header.scale_dtype)))) {
         return header;
     }
     if (bytes != header.bytes) {
@@ -103,8 +133,11 @@ PackedHeader check_block(Checker &check, const char *name, const char *block, in
         return header;
     }
     if (header.payload_checksum !=
-        prefix_digest(block, geometry.panels) + panels_digest(context_or_default(nullptr), block, geometry)) {
+        prefix_digest(block, geometry) + panels_digest(context_or_default(nullptr), block, geometry)) {
         return damaged("was altered: the checksum of its weights is wrong");
+    }
+    if (header.version == 4 && !is_order(check, order_in(block, geometry), header.in_features) && !check.failed()) {
+        return damaged("holds an order of inputs that no version of this library writes");
     }
     return header;
 }
@@ -114,6 +147,7 @@ PackedForm form_of(const PackedHeader &header, const Geometry &geometry) {
             codes_of(header),
             header.gated != 0,
             header.norm_folded != 0,
+            header.version == 4,
             header.in_features,
             header.out_features,
             geometry};
@@ -128,7 +162,7 @@ char *in_pairs(const char *block, PackedForm &form) {
     if (!made) {
         return nullptr;
     }
-    const int64_t offset = panels_offset(geometry.panels);
+    const int64_t offset = geometry.panels_offset;
     memcpy(made, block, offset);
     const halyard_context &context = context_or_default(nullptr);
     run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
@@ -153,7 +187,7 @@ char *in_pairs(const char *block, PackedForm &form) {
 void write_header(char *block, const PackedForm &form, uint64_t panels_digest) {
     PackedHeader header = {};
     memcpy(header.magic, packed_magic, sizeof(packed_magic));
-    header.version = packed_version(form.dtype, form.codes);
+    header.version = packed_version(form.dtype, form.codes, form.ordered);
     header.dtype = static_cast<uint32_t>(form.dtype);
     header.gated = form.gated;
     header.norm_folded = form.norm_folded;
@@ -166,7 +200,7 @@ void write_header(char *block, const PackedForm &form, uint64_t panels_digest) {
         header.scale_dtype = static_cast<uint32_t>(codes.scale_dtype);
         header.code_group = static_cast<uint32_t>(codes.group);
     }
-    header.payload_checksum = panels_digest + prefix_digest(block, form.geometry.panels);
+    header.payload_checksum = panels_digest + prefix_digest(block, form.geometry);
     header.header_checksum = header_digest(header);
     memcpy(block, &header, sizeof(header));
 }
@@ -186,7 +220,10 @@ void view_block(halyard_weights &weights, const char *block, const PackedForm &f
     weights.panels = form.geometry.panels;
     weights.column_sums = reinterpret_cast<const float *>(block + sizeof(PackedHeader));
     weights.column_bias = weights.column_sums + form.geometry.panels * panel_width;
-    weights.panel_data = block + panels_offset(form.geometry.panels);
+    weights.panel_data = block + form.geometry.panels_offset;
+    const int32_t *const order = order_in(block, form.geometry);
+    // Files of GPTQ name the groups of inputs that are in order, too: then nothing is to be done.
+    weights.order = form.ordered && !is_in_order(order, form.in_features) ? order : nullptr;
     weights.block = block;
     weights.bytes = form.geometry.bytes;
 }

@@ -17,7 +17,7 @@ constexpr int64_t max_features = INT_MAX;
 
 /** What follows from the sizes of a matrix. */
 struct Geometry {
-    int64_t panels, panel_bytes, bytes;
+    int64_t panels, panel_bytes, panels_offset, bytes;
 
     /** False if a number does not fit. Features are 1 to max_features. */
     bool compute(int64_t in_features, int64_t out_features, bool gated, DType dtype, uint32_t version,
@@ -26,8 +26,9 @@ struct Geometry {
         panel_bytes = codes          ? codes.panel_bytes(in_features)
                       : version == 1 ? in_features * panel_width * size_of(dtype)
                                      : input_bytes(in_features, dtype);
+        panels_offset = halyard::panels_offset(panels, version == 4 ? in_features : 0);
         return !__builtin_mul_overflow(panels, panel_bytes, &bytes) &&
-               !__builtin_add_overflow(bytes, panels_offset(panels), &bytes);
+               !__builtin_add_overflow(bytes, panels_offset, &bytes);
     }
 };
 
@@ -35,13 +36,13 @@ struct Geometry {
 struct PackedForm {
     DType dtype = DType::f32;
     CodeLayout codes;
-    bool gated = false, norm_folded = false;
+    bool gated = false, norm_folded = false, ordered = false;
     int64_t in_features = 0, out_features = 0;
     Geometry geometry = {};
 
     /** False if it is too large. */
     bool compute_geometry() {
-        return geometry.compute(in_features, out_features, gated, dtype, packed_version(dtype, codes), codes);
+        return geometry.compute(in_features, out_features, gated, dtype, packed_version(dtype, codes, ordered), codes);
     }
 };
 
@@ -51,7 +52,7 @@ uint64_t header_digest(const PackedHeader &header);
 void write_header(char *block, const PackedForm &form, uint64_t panels_digest);
 
 /** What lies between header and panels: its share of the payload's checksum. */
-uint64_t prefix_digest(const char *block, int64_t panels);
+uint64_t prefix_digest(const char *block, const Geometry &geometry);
 
 /** The seed of a panel's share. */
 constexpr uint64_t panel_seed(int64_t panel) {

@@ -5,6 +5,7 @@
 //   PackedHeader       128 bytes
 //   column sums        f32 [columns]: of each column of the packed matrix, for the mean of a deferred LayerNorm
 //   column bias        f32 [columns]: the folded norm's bias times the matrix, 0 where there is none
+//   order              s32 [in_features], in version 4: input i of the panels is multiplied by x[order[i]]
 //   panels             [panels][in_features][16] in the matrix's dtype, from the next multiple of 4096 bytes on; of bf16
 //                      [panels][(in_features + 1) / 2][16] words of 32 bits; of a quantized matrix, whose dtype is f32 as its
 //                      values are, codes and scales (layout/code_panels.h)
@@ -42,10 +43,10 @@ constexpr int64_t panel_alignment = 4096;
 constexpr int64_t block_alignment = 64;
 
 constexpr char packed_magic[8] = {'H', 'A', 'L', 'Y', 'A', 'R', 'D', 'W'};
-/** The version of the packed format: 3 for quantized weights, 2 for bf16, else 1. Version 2 stores bf16 in pairs of inputs; bf16
- *  blocks of version 1, input by input, are converted when they are read. */
-inline uint32_t packed_version(DType dtype, const CodeLayout &codes = {}) {
-    return codes ? 3 : dtype == DType::bf16 ? 2 : 1;
+/** The version of the packed format: 4 for quantized weights with an order of inputs, 3 for others, 2 for bf16, else 1. Version 2
+ *  stores bf16 in pairs of inputs; bf16 blocks of version 1, input by input, are converted when they are read. */
+inline uint32_t packed_version(DType dtype, const CodeLayout &codes = {}, bool ordered = false) {
+    return codes ? (ordered ? 4 : 3) : dtype == DType::bf16 ? 2 : 1;
 }
 
 struct PackedHeader {
@@ -72,10 +73,15 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 // The checksum of the payload is a sum modulo 2^64, so that threads can make it piece by piece in any order: piece 0 is
 // what lies between header and panels, piece i + 1 is panel i, and each counts XXH3_64bits_withSeed(piece, its number).
 
-/** Bytes before the panels. */
-constexpr int64_t panels_offset(int64_t panels) {
+/** Bytes before the order of inputs, if there is one. */
+constexpr int64_t order_offset(int64_t panels) {
     constexpr int64_t floats = 2 * panel_width;  // sums and bias of each panel
-    const int64_t used = static_cast<int64_t>(sizeof(PackedHeader) + panels * floats * sizeof(float));
+    return static_cast<int64_t>(sizeof(PackedHeader) + panels * floats * sizeof(float));
+}
+
+/** Bytes before the panels; `ordered`: inputs of which there is an order. */
+constexpr int64_t panels_offset(int64_t panels, int64_t ordered) {
+    const int64_t used = order_offset(panels) + ordered * static_cast<int64_t>(sizeof(int32_t));
     return (used + panel_alignment - 1) / panel_alignment * panel_alignment;
 }
 
@@ -90,6 +96,7 @@ struct halyard_weights {
     int64_t panels;            // of both matrices
     const float *column_sums;  // [16 panels]
     const float *column_bias;  // [16 panels]
+    const int32_t *order;      // [in_features]: see above; null: x is multiplied as it is
     const char *panel_data;
 
     // Weights on a device have a matrix in place of panels: see cuda/linear/weights.h.

@@ -133,7 +133,46 @@ void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const Typ
     }
 }
 
+namespace {
+
+/** `count` values of a row in an order. */
+template<typename Bits>
+void gather_values(const char *row, const int32_t *order, int64_t count, char *to) {
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(to + i * sizeof(Bits), row + order[i] * sizeof(Bits), sizeof(Bits));
+    }
+}
+
+}  // namespace
+
+void BlockedRows::store_row(halyard_isa isa, int64_t row, const TypedRows &values, int64_t features) const {
+    alignas(64) char in_order[k_block * sizeof(float)];
+    const int64_t size = size_of(values.dtype);
+    for (int64_t k = 0; k < features; k += k_block) {
+        const int64_t count = std::min<int64_t>(k_block, features - k);
+        const int32_t *const order = groups.order + k;
+        if (!groups.order) {
+            store(isa, row, k, {values.data + k * size, values.dtype}, count, 1);
+            continue;
+        }
+        if (values.dtype == DType::f32) {
+            gather_values<uint32_t>(values.data, order, count, in_order);
+        } else {
+            gather_values<uint16_t>(values.data, order, count, in_order);
+        }
+        store(isa, row, k, {in_order, values.dtype}, count, 1);
+    }
+}
+
 void SourceRows::copy(halyard_isa isa, int64_t begin, int64_t end, int64_t features, const BlockedRows &blocked) const {
+    if (blocked.groups.order) {
+        int64_t row = begin;
+        rows.for_each_piece({first + begin, first + end, 0, features}, 1, features, [&](const Rows::Piece &piece) {
+            blocked.store_row(isa, row++, {piece.data[0], dtype}, features);
+        });
+        blocked.complete(begin, end, features);
+        return;
+    }
     for (int64_t k = 0; k < features; k += k_block) {
         int64_t row = begin;
         const Part part = {first + begin, first + end, k, std::min<int64_t>(k + k_block, features)};
@@ -162,6 +201,25 @@ void complete_rows(const halyard_context &context, const BlockedRows &blocked, i
                   [&](int index) { blocked.complete(rows * index / threads, rows * (index + 1) / threads, features); });
     }
     blocked.clear_from(rows, features);
+}
+
+void reorder_rows(const halyard_context &context, halyard_isa isa, const BlockedRows &from, int64_t rows,
+                  int64_t features, const BlockedRows &to) {
+    const int threads = static_cast<int>(
+        std::min<int64_t>(threads_for(context, rows * features * static_cast<int64_t>(sizeof(float))), rows));
+    run_tasks(context, threads, [&](int index) {
+        alignas(64) float in_order[k_block];
+        for (int64_t row = rows * index / threads; row < rows * (index + 1) / threads; row++) {
+            for (int64_t k = 0; k < features; k += k_block) {
+                const int64_t count = std::min<int64_t>(k_block, features - k);
+                for (int64_t i = 0; i < count; i++) {
+                    const int64_t feature = to.groups.order[k + i];
+                    in_order[i] = from.floats_at(row, feature / k_block)[feature % k_block];
+                }
+                to.store(isa, row, k, {reinterpret_cast<char *>(in_order), DType::f32}, count, 1);
+            }
+        }
+    });
 }
 
 int64_t x_bytes(halyard_isa isa, DType dtype, const halyard_weights &weights, int64_t rows) {

@@ -15,10 +15,12 @@ namespace halyard {
 struct XGroups {
     int inputs = 0;     // of a group: zeros follow the last one to the end of its group; 0: there are no groups
     bool sums = false;  // the sums of x over the groups are read too
+    const int32_t *order = nullptr;  // where the weights' inputs are in a row of x; null: in order
 
     /** For these weights. */
     static XGroups of(const halyard_weights &weights) {
-        return weights.codes ? XGroups{weights.codes.block_group(), weights.codes.has_offsets()} : XGroups();
+        return weights.codes ? XGroups{weights.codes.block_group(), weights.codes.has_offsets(), weights.order}
+                             : XGroups();
     }
 };
 
@@ -57,6 +59,8 @@ struct BlockedRows {
     /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair. */
     void store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
                int64_t rows) const;
+    /** Stores a whole row, in the order of the weights. */
+    void store_row(halyard_isa isa, int64_t row, const TypedRows &values, int64_t features) const;
 };
 
 /** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
@@ -82,6 +86,10 @@ void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows
 
 /** Completes the first `rows` rows, on the context's threads, and clears the others. */
 void complete_rows(const halyard_context &context, const BlockedRows &blocked, int64_t rows, int64_t features);
+
+/** Stores rows of f32 that are in blocks, in the order of their features, in that of the weights, on the context's threads. */
+void reorder_rows(const halyard_context &context, halyard_isa isa, const BlockedRows &from, int64_t rows,
+                  int64_t features, const BlockedRows &to);
 
 /** Memory for x in `dtype` in blocks of at most `rows` rows. */
 int64_t x_bytes(halyard_isa isa, DType dtype, const halyard_weights &weights, int64_t rows);

@@ -2,6 +2,7 @@
 #include "core/cast.h"
 #include "core/handles/packed_weights.h"
 #include "cpu/backend.h"
+#include "cpu/linear/packing/ordered_codes.h"
 
 namespace halyard {
 namespace {
@@ -9,8 +10,8 @@ namespace {
 /** Reads k blocks of 16 outputs at a time, and makes numbers of them. */
 class Dequantizer {
 public:
-    Dequantizer(const DequantizeCall &call, halyard_isa isa)
-        : source_(call.codes), layout_(call.codes.layout), y_(call.y), isa_(isa) {}
+    Dequantizer(const OrderedCodes &codes, const View &y, halyard_isa isa)
+        : source_(codes.source()), order_(codes.order()), layout_(source_.layout), y_(y), isa_(isa) {}
 
     /** Numbers of a k block of outputs [output, output + outputs), at most 16. */
     void run(int64_t output, int64_t outputs, int64_t block) {
@@ -21,12 +22,19 @@ public:
                               reinterpret_cast<uint8_t *>(scales_ + parts_.factors),
                               reinterpret_cast<uint8_t *>(scales_ + parts_.zeros)});
         for (int64_t column = 0; column < outputs; column++) {
-            char *const to = y_.data + ((output + column) * y_.strides[0] + k) * size_of(y_.dtype);
-            if (y_.dtype == DType::f32) {
+            char *const row = y_.data + (output + column) * y_.strides[0] * size_of(y_.dtype);
+            char *const to = row + k * size_of(y_.dtype);
+            if (y_.dtype == DType::f32 && !order_) {
                 write(column, inputs, reinterpret_cast<float *>(to));
-            } else {
-                write(column, inputs, numbers_);
-                cast(isa_, {reinterpret_cast<char *>(numbers_), DType::f32}, {to, y_.dtype}, inputs, 1);
+                continue;
+            }
+            write(column, inputs, numbers_);
+            cast(isa_, {reinterpret_cast<char *>(numbers_), DType::f32}, {order_ ? in_order_ : to, y_.dtype}, inputs,
+                 1);
+            if (order_ && y_.dtype == DType::f32) {
+                scatter<uint32_t>(order_ + k, inputs, row);
+            } else if (order_) {
+                scatter<uint16_t>(order_ + k, inputs, row);
             }
         }
     }
@@ -90,10 +98,19 @@ private:
         }
     }
 
+    /** Numbers of inputs in the order of their groups to where they are in a row of y. */
+    template<typename Bits>
+    void scatter(const int32_t *order, int64_t inputs, char *row) const {
+        for (int64_t i = 0; i < inputs; i++) {
+            memcpy(row + order[i] * sizeof(Bits), in_order_ + i * sizeof(Bits), sizeof(Bits));
+        }
+    }
+
     // Groups have 16 inputs or more, and at most 5 bytes of an output: s in f32 and z.
     static constexpr int most_scale_bytes = k_block / 16 * panel_width * 5;
 
     const CodeSource &source_;
+    const int32_t *const order_;
     const CodeLayout &layout_;
     const View &y_;
     const halyard_isa isa_;
@@ -102,14 +119,19 @@ private:
     alignas(64) uint32_t words_[k_block / 4][panel_width];
     alignas(64) uint8_t codes_[k_block];
     alignas(64) float numbers_[k_block];
+    alignas(64) char in_order_[k_block * sizeof(float)];
 };
 
 }  // namespace
 
-void cpu::dequantize(Checker &, const halyard_context &context, const DequantizeCall &call) {
+void cpu::dequantize(Checker &check, const halyard_context &context, const DequantizeCall &call) {
+    const OrderedCodes codes(check, context, call.codes, call.y.width(), call.y.shape[0]);
+    if (check.failed()) {
+        return;
+    }
     const int64_t outputs = call.y.shape[0], bytes = call.y.elements * size_of(call.y.dtype);
     run_ranges(context, (outputs + panel_width - 1) / panel_width, bytes, [&](int64_t begin, int64_t end) {
-        Dequantizer dequantizer(call, best_isa(context.max_isa));
+        Dequantizer dequantizer(codes, call.y, best_isa(context.max_isa));
         // Panels side by side share cache lines where the source is [in, out].
         for (int64_t block = 0; block < CodeLayout::blocks(call.y.width()); block++) {
             for (int64_t output = begin * panel_width; output < end * panel_width; output += panel_width) {

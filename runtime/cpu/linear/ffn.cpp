@@ -83,11 +83,7 @@ private:
                                       source = reinterpret_cast<char *>(in_f32);
                                   }
                                   norm(source, 0, of_row.data, 0, width_, 1);
-                                  for (int64_t k = 0; k < width_; k += k_block) {
-                                      blocked.store(isa_, row, k, {of_row.data + k * size_of(DType::f32), DType::f32},
-                                                    std::min<int64_t>(k_block, width_ - k), 1);
-                                  }
-                                  row++;
+                                  blocked.store_row(isa_, row++, of_row, width_);
                               });
             blocked.complete(begin, end, width_);
         });
@@ -121,6 +117,8 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     Workspace workspace(context, device_of(call.x));
     const auto x_copy = workspace.book(x_bytes(isa, multiplied, *call.up, block));
     const auto hidden_rows = workspace.book(x_bytes(isa, between, *call.down, block));
+    const auto unordered_rows =
+        workspace.book(call.down->order ? BlockedRows::bytes(XForm::f32, Tiling::max_rows(block), d_ff) : 0);
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
     FfnInput x(context, isa, call, block, workspace);
@@ -151,10 +149,14 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
                           hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded,
                                     XGroups::of(*call.down)};
         x.load(row, count, input);
+        const BlockedRows unordered = {workspace[unordered_rows], hidden.rows, XForm::f32};
         OutputView to_hidden;
-        to_hidden.blocked = &hidden;
-        to_hidden.dtype = between;
+        to_hidden.blocked = call.down->order ? &unordered : &hidden;
+        to_hidden.dtype = call.down->order ? DType::f32 : between;
         up_gemm.run({input}, up_tiling, count, x.scale(), x.mean(), to_hidden, workspace[of_threads]);
+        if (call.down->order) {
+            reorder_rows(context, isa, unordered, count, d_ff, hidden);
+        }
         complete_rows(context, hidden, count, d_ff);
 
         OutputView destination;

@@ -658,7 +658,7 @@ typedef enum halyard_code_format HALYARD_AS_INT {
  *  | AWQ                | int32 [in, ceil(out)]     | [groups, out]            | int32 [groups, ceil(out)]  |
  *
  *  In files: the tensor of GGUF; weight, weight_scale, weight_zero_point; weight_packed, weight_scale, weight_zero_point; and
- *  qweight, scales, qzeros, for GPTQ with g_idx. */
+ *  qweight, scales, qzeros, with weight_g_idx or g_idx. */
 typedef struct halyard_codes {
     halyard_code_format format; /**< what is in memory */
     int bits;                   /**< of COMPRESSED_TENSORS and GPTQ 4 or 8; of others 0, for they say it themselves */
@@ -670,8 +670,9 @@ typedef struct halyard_codes {
     const DLTensor
         *scales; /**< 0, negative and denormal ones too; NaN, Inf and more than 2^100 in magnitude are refused */
     const DLTensor *zeros; /**< null: symmetric codes, z = 2^(bits - 1), of INT8 0 */
-    /** Null, or int32 [in], of COMPRESSED_TENSORS and GPTQ: the group of each input. Other than k / group (desc_act, or
-     *  actorder in groups) is refused: codes have their inputs in order. */
+    /** Null, or int32 [in], for all but AWQ and blocks of GGUF: the group of each input. Where it is another than k / group
+     *  (desc_act, actorder in groups), packed weights have their inputs sorted by group, and products take x in that order; each
+     *  group must have `group` inputs, the last one what is left. */
     const DLTensor *g_idx;
 } halyard_codes;
 
@@ -687,6 +688,7 @@ typedef struct halyard_weights_info {
     int code_group; /**< inputs that have one scale, of two levels that of the lower one: 16 to 256; 0: all of them */
     halyard_scale_kind scale_kind; /**< how values follow from codes */
     DLDataType scale_dtype;        /**< of s and m, or of d and dmin */
+    int ordered;                   /**< 1: products take x in the order of halyard_codes.g_idx */
 } halyard_weights_info;
 
 /* Weights on a CUDA device are for calls on tensors of that device: the matrix row by row, gate and up in one, a norm folded
@@ -709,7 +711,7 @@ HALYARD_API halyard_status halyard_weights_codes_size(const halyard_codes *codes
 /** Packs a matrix that is quantized already, for processors, without a loss: codes and scales are kept as they are, and weights are
  *  the values of the format's formula, as halyard_scale_kind says.
  *  `up`: null, or what goes beside `codes`, the gate, in a gated matrix; of the same format, bits, features, group and dtype
- *  of scales, with zeros where `codes` has them. `memory` as for halyard_weights_pack. */
+ *  of scales, with zeros where `codes` has them, and the same g_idx. `memory` as for halyard_weights_pack. */
 HALYARD_API halyard_status halyard_weights_pack_codes(const halyard_context *context, const halyard_codes *codes,
                                                       const halyard_codes *up, void *memory, int64_t bytes,
                                                       halyard_weights **weights);

@@ -983,7 +983,7 @@ struct Codes {
     Integers matrix;                       ///< the codes
     ConstTensor scales;                    ///< of all formats but GGUF's
     Integers zeros;                        ///< {}: symmetric
-    Integers g_idx;                        ///< {}, or the group of each input, which must be in order
+    Integers g_idx;                        ///< {}, or the group of each input
 };
 
 namespace detail {

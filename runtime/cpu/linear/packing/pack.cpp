@@ -41,7 +41,7 @@ public:
           row_inputs_(row_inputs(sources.weight.dtype)), offset_(sources.unit_offset ? 1.0f : 0.0f),
           column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
           column_bias_(column_sums_ + sources.form.geometry.panels * panel_width),
-          panel_data_(block + panels_offset(sources.form.geometry.panels)) {
+          panel_data_(block + sources.form.geometry.panels_offset) {
         panels_.set_dim(0, panel_width, 1);
         panel_.set_dim(0, panel_width, 1);
         no_factor_.set(nullptr, 0);
@@ -255,7 +255,7 @@ private:
 /** Fills a block from sources that are in order. */
 void pack_block(const halyard_context &context, const PackSources &sources, char *block) {
     const Geometry &geometry = sources.form.geometry;
-    memset(block, 0, panels_offset(geometry.panels));
+    memset(block, 0, static_cast<size_t>(geometry.panels_offset));
     const PackKernels kernels(sources.weight.dtype, sources.layout == HALYARD_WEIGHT_OUT_IN, best_isa(context.max_isa));
     std::atomic<uint64_t> digest{0};
     run_ranges(context, geometry.panels / (sources.form.gated ? 2 : 1), geometry.bytes,
@@ -289,7 +289,7 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
             check.no_overlap(target, *source, false);
         }
         for (const CodeSource *source : {&sources.codes, &sources.up_codes}) {
-            for (const CodeTensor *tensor : {&source->codes, &source->scales, &source->zeros}) {
+            for (const CodeTensor *tensor : {&source->codes, &source->scales, &source->zeros, &source->order}) {
                 check.no_overlap(target, tensor->memory, false);
             }
         }

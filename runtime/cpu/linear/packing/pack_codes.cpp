@@ -8,7 +8,7 @@ namespace halyard {
 
 CodePanelFinisher::CodePanelFinisher(const PackedForm &form, halyard_isa isa, char *block)
     : form_(form), codes_(form.codes, isa), column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
-      panels_(block + panels_offset(form.geometry.panels)) {}
+      panels_(block + form.geometry.panels_offset) {}
 
 uint64_t CodePanelFinisher::finish(int64_t panel, int64_t columns) {
     double sums[panel_width] = {};

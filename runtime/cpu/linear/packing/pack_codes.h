@@ -34,7 +34,7 @@ template<typename Fill>
                                    const Fill &fill, int64_t together = 1) {
     const Geometry &geometry = form.geometry;
     const int64_t matrices = form.gated ? 2 : 1;
-    memset(block, 0, panels_offset(geometry.panels));
+    memset(block, 0, static_cast<size_t>(geometry.panels_offset));
     std::atomic<uint64_t> digest{0};
     run_ranges(context, geometry.panels, geometry.bytes, [&](int64_t begin, int64_t end) {
         CodePanelFinisher finisher(form, best_isa(context.max_isa), block);
@@ -44,7 +44,7 @@ template<typename Fill>
             for (int64_t k = 0; k < CodeLayout::blocks(form.in_features); k++) {
                 for (int64_t panel = first; panel < last; panel++) {
                     fill(panel % matrices, panel / matrices, k,
-                         code_block(form.codes, block + panels_offset(geometry.panels), form.in_features, panel, k));
+                         code_block(form.codes, block + geometry.panels_offset, form.in_features, panel, k));
                 }
             }
             for (int64_t panel = first; panel < last; panel++) {

@@ -1,6 +1,7 @@
 // From codes in the order of a file (core/code_formats.h) to panels: no number changes but for an offset that makes codes unsigned.
 #include "cpu/linear/packing/repack.h"
 
+#include "cpu/linear/packing/ordered_codes.h"
 #include "cpu/linear/packing/pack_codes.h"
 
 namespace halyard {
@@ -51,9 +52,14 @@ bool sound(DType dtype, const char *scales, int64_t count) {
 void repack(Checker &check, const halyard_context &context, const PackSources &sources, char *block) {
     const PackedForm &form = sources.form;
     const CodeLayout &layout = form.codes;
+    const OrderedCodes ordered[] = {{check, context, sources.codes, form.in_features, form.out_features},
+                                    {check, context, sources.up_codes, form.in_features, form.out_features}};
+    if (check.failed()) {
+        return;
+    }
     std::atomic<bool> refused[2] = {};
     const auto fill = [&](int64_t matrix, int64_t panel, int64_t k, const CodeBlock<char> &target) {
-        const CodeSource &source = matrix == 0 ? sources.codes : sources.up_codes;
+        const CodeSource &source = ordered[matrix].source();
         const int64_t column = panel * panel_width,
                       columns = std::min<int64_t>(panel_width, form.out_features - column);
         const ScaleParts parts = layout.scale_parts(target.inputs);
@@ -78,6 +84,9 @@ void repack(Checker &check, const halyard_context &context, const PackSources &s
                        "%s holds scales that are NaN or Inf or larger than 2^100, with which no weight can be used",
                        (source.format->block_bytes != 0 ? source.codes : source.scales).memory.name);
         }
+    }
+    if (form.ordered) {
+        ordered[0].write_order(reinterpret_cast<int32_t *>(block + order_offset(form.geometry.panels)));
     }
     if (!check.failed()) {
         write_header(block, form, digest);
