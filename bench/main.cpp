@@ -22,7 +22,7 @@ namespace {
 
 struct Options {
     bool full = false, quick = false, list = false, list_peers = false;
-    std::string filter, json_file, isa, work_list;
+    std::string filter, json_file, isa, work_list, model;
     std::string python = "python3";
     std::vector<std::string> peers{"all"};
     std::vector<std::string> peer_folders;
@@ -108,7 +108,10 @@ std::vector<CaseId> chosen_rows(const Options &options, const Machine &machine, 
     const std::regex filter(options.filter);
     std::vector<CaseId> chosen;
     int not_built = 0;
-    for (const CaseId &row : read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)) {
+    const std::vector<CaseId> all = options.model.empty()
+                                        ? read_work_list(options.list_name(), HALYARD_BENCH_SHAPES_DIR, threads)
+                                        : rows_of_model_file(options.model, threads);
+    for (const CaseId &row : all) {
         if (!is_built(row)) {
             not_built++;
         } else if (std::regex_search(row.name(), filter)) {
@@ -272,11 +275,19 @@ int main(int argc, char **argv) {
     auto *full_flag =
         app.add_flag("--full", options.full, "every kernel, shape and type: many hours, so give it a filter")
             ->excludes(quick_flag);
-    app.add_option("--shapes", options.work_list,
-                   "the work list, by name or path (default, which takes under 10 minutes): " +
-                       work_lists_in(HALYARD_BENCH_SHAPES_DIR))
+    auto *shapes = app.add_option("--shapes", options.work_list,
+                                  "the work list, by name or path (default, which takes under 10 minutes): " +
+                                      work_lists_in(HALYARD_BENCH_SHAPES_DIR))
+                       ->excludes(quick_flag)
+                       ->excludes(full_flag);
+    app.add_option(
+           "--model", options.model,
+           "instead of a list, a model in a GGUF file: prompts of 128 and 512 tokens and a decode, beside peers that "
+           "open the same file")
+        ->check(CLI::ExistingFile)
         ->excludes(quick_flag)
-        ->excludes(full_flag);
+        ->excludes(full_flag)
+        ->excludes(shapes);
     app.add_option("--filter", options.filter, "only rows whose name matches this regular expression");
     app.add_flag("--list", options.list, "print the names of the rows and stop");
     app.add_flag("--list-peers", options.list_peers, "print the peers that are here, and why others are not, and stop");

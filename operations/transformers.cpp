@@ -67,8 +67,9 @@ Cost BlockForm::cost(const Span &span, Dtype type) const {
     Cost cost;
     cost.flops = static_cast<double>(layers) * (attention.flops + products) +
                  2 * static_cast<double>(span.sequences * vocabulary * d);
-    const double element =
-        quantization.bits != 0 ? bytes_of_weight(quantization, d) : static_cast<double>(size_of(type));
+    const double element = element_bytes != 0       ? element_bytes
+                           : quantization.bits != 0 ? bytes_of_weight(quantization, d)
+                                                    : static_cast<double>(size_of(type));
     cost.weight_bytes =
         static_cast<std::size_t>(static_cast<double>(layers * block_elements() + vocabulary * d) * element);
     cost.cache_bytes = static_cast<std::size_t>(layers) * attention.cache_bytes;

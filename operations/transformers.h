@@ -52,7 +52,9 @@ struct BlockForm {
     std::int64_t layers = 1, vocabulary = 0;
     halyard_quantization quantization{};  // of the matrices, but the embedding
     bool causal = true;
+    double element_bytes = 0;  // not 0: of an element of the matrices, where these are quantized in several formats
 
+    bool is_quantized() const { return quantization.bits != 0 || element_bytes != 0; }
     bool is_model() const { return vocabulary > 0; }
     /** Elements of the matrices of one block. */
     std::int64_t block_elements() const {

@@ -79,7 +79,7 @@ BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, haly
     context.reset(made, halyard_context_destroy);
     require(halyard_context_set_num_threads(made, id.threads));
     require(halyard_context_set_max_isa(made, isa));
-    if (id.kernel->block && id.kernel->block->quantization.bits != 0 && id.dtype == Dtype::bf16) {
+    if (id.kernel->block && id.kernel->block->is_quantized() && id.dtype == Dtype::bf16) {
         require(halyard_context_set_products(made, HALYARD_PRODUCTS_BF16));
     }
 
@@ -192,12 +192,15 @@ Accuracy BenchmarkCase::accuracy() const {
 }
 
 double BenchmarkCase::tolerance() const {
-    return 1e-5 + 2 * operations::unit_roundoff(id.output_dtype());
+    const double rounding = 1e-5 + 2 * operations::unit_roundoff(id.output_dtype());
+    // The model of a file is compared with one that rounds nothing.
+    const bool rounds = !id.kernel->file.empty() && id.dtype != Dtype::f32;
+    return rounds ? rounding * std::sqrt(static_cast<double>(id.kernel->block->layers)) : rounding;
 }
 
 double BenchmarkCase::peer_tolerance() const {
     const bool quantized = (id.kernel->layer && id.kernel->layer->is_quantized()) ||
-                           (id.kernel->block && id.kernel->block->quantization.bits != 0);
+                           (id.kernel->block && id.kernel->block->is_quantized());
     if (quantized) {
         const auto layers = static_cast<double>(id.kernel->block ? id.kernel->block->layers : 1);
         return 0x1p-6 * std::sqrt(layers);  // peers quantize the activations too, to 8 bits

@@ -49,6 +49,7 @@ struct Kernel {
     std::optional<LayerForm> layer;
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
+    std::string file;                // of a model in a GGUF file of the user's
     std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any
     // The tensors that it has.
     int inputs = 1, outputs = 1;
@@ -152,6 +153,8 @@ const Kernel &attention_kernel(const HeadShape &heads);
 Kernel make_attention(const HeadShape &heads, double softcap = 0);
 /** A block of this form: "block.MODEL", or with a vocabulary a whole model: "model.MODEL". */
 const Kernel &block_kernel(const std::string &model, const BlockForm &form);
+/** The model of a GGUF file: "model.NAME" by the file's name. Throws what is wrong with the file. */
+const Kernel &file_kernel(const std::string &path);
 
 }  // namespace halyard::bench
 

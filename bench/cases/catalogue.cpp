@@ -1,8 +1,10 @@
 // The operations as rows of the benchmark: those on tensors of rows and the layers as described, attention, blocks and
 // models of whatever sizes a work list asks for.
 #include <deque>
+#include <filesystem>
 #include <string_view>
 
+#include "halyard/model.hpp"
 #include "operands.h"
 
 namespace halyard::bench {
@@ -123,6 +125,35 @@ const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
     kernel.block = form;
     kernel.prepare = form.is_model() ? prepare_model : prepare_block;
     kernel.call = form.is_model() ? call_model : call_block;
+    return kept(std::move(kernel));
+}
+
+const Kernel &file_kernel(const std::string &path) {
+    const ModelConfig config = ModelConfig::load(path);
+    const BlockConfig &block = config.blocks.front();
+    BlockForm form{};
+    form.preset = "llama";  // the report tells blocks by their name alone
+    form.d = block.hidden_size;
+    form.d_ff = block.intermediate_size;
+    form.heads = {block.num_attention_heads, block.num_key_value_heads, block.head_dim};
+    form.norm = static_cast<halyard_norm>(block.norm);
+    form.activation = static_cast<halyard_activation>(block.hidden_act);
+    form.gated = block.gated_mlp;
+    form.rope_theta = block.rope.rope_theta;
+    form.layers = static_cast<std::int64_t>(config.blocks.size());
+    form.vocabulary = config.stack.vocab_size;
+    // Vectors and metadata are small beside the matrices, an embedding that is not tied is a matrix like the others.
+    const std::int64_t tables = config.tie_word_embeddings ? 1 : 2;
+    const std::int64_t elements = form.layers * form.block_elements() + tables * form.vocabulary * form.d;
+    form.element_bytes = static_cast<double>(std::filesystem::file_size(path)) / static_cast<double>(elements);
+    Kernel kernel;
+    kernel.name = "model." + std::filesystem::path(path).stem().string();
+    kernel.operation = "model.gguf";
+    kernel.group = "models";
+    kernel.block = form;
+    kernel.file = path;
+    kernel.prepare = prepare_model_file;
+    kernel.call = call_model;
     return kept(std::move(kernel));
 }
 

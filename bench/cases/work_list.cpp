@@ -10,6 +10,8 @@
 #include <memory>
 #include <set>
 
+#include "halyard/halyard.hpp"
+
 namespace halyard::bench {
 namespace {
 
@@ -452,6 +454,21 @@ private:
 };
 
 }  // namespace
+
+std::vector<CaseId> rows_of_model_file(const std::string &path, int threads) {
+    try {
+        const Kernel &kernel = file_kernel(path);
+        std::vector<CaseId> rows;
+        for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+            for (const auto &[tokens, cached] : {std::pair(128, 0), {512, 0}, {1, 128}}) {
+                rows.push_back({&kernel, dtype, tokens, kernel.block->d, true, threads, 0, cached});
+            }
+        }
+        return rows;
+    } catch (const Error &error) {
+        throw UsageError(error.what());
+    }
+}
 
 std::string work_lists_in(const std::string &folder) {
     std::set<std::string> names;

@@ -23,6 +23,9 @@ struct UsageError : std::runtime_error {
  *  ("quick") or a path. */
 std::vector<CaseId> read_work_list(const std::string &list, const std::string &folder, int threads);
 
+/** The rows of a model in a GGUF file: prompts of 128 and 512 tokens and a decode behind 128, with products of f32 and of bf16. */
+std::vector<CaseId> rows_of_model_file(const std::string &path, int threads);
+
 /** The names of the lists in `folder`, with ", " between them. */
 std::string work_lists_in(const std::string &folder);
 

@@ -1,4 +1,6 @@
 // What a peer is told of a row: what it computes, with its tensors in files; of a matrix only what it repeats is sent.
+#include <filesystem>
+
 #include "peers/peer.h"
 
 namespace halyard::bench {
@@ -94,6 +96,9 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
     }
     if (id.is_model()) {
         request["model"]["token_ids"] = bench_case.tokens;
+        if (!kernel.file.empty()) {
+            request["model"]["file"] = std::filesystem::absolute(kernel.file).string();
+        }
     }
     return request;
 }

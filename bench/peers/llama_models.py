@@ -1,6 +1,6 @@
 """Whole models for the peers that are llama.cpp or come of it, through their C interface.
 
-The benchmark's weights go through a GGUF file, which is gone once the model is loaded. A prompt is one batch, after which
+The benchmark's weights go through a GGUF file, which is gone once the model is loaded; a user's file is opened as it is. A prompt is one batch, after which
 the logits of its last token are there; a decode adds one token, which is then removed again.
 """
 
@@ -13,7 +13,7 @@ from c_calls import POINTER, function
 from row_tensors import as_f32, tensor_of
 
 BLOCKS = {"model.q8_0": 8, "model.q4_0": 2}  # ggml's type of the matrices
-OPERATIONS = ["model", *BLOCKS]
+OPERATIONS = ["model", *BLOCKS, "model.gguf"]
 DTYPES = ["f32", "bf16"]
 
 TYPES = {"f32": 0, "f16": 1, "bf16": 30}  # ggml's
@@ -121,17 +121,15 @@ class Model:
         model = request["model"]
         self.model = self.context = None
         self.vocabulary, self.cached = model["vocabulary"], model["cached"]
-        path = os.path.join(os.path.dirname(request["output_paths"][0]), "model.gguf")
-        write_gguf(path, request, self.ggml)
-        try:
-            options = self.library.llama_model_default_params()
-            options.n_gpu_layers, options.use_mmap = 0, False
-            self.set_model_options(options)
-            self.model = self.library.llama_model_load_from_file(path.encode(), options)
-        finally:
-            os.remove(path)
-        if not self.model:
-            raise RuntimeError("cannot load the model")
+        if "file" in model:
+            self.load(model["file"])
+        else:
+            path = os.path.join(os.path.dirname(request["output_paths"][0]), "model.gguf")
+            write_gguf(path, request, self.ggml)
+            try:
+                self.load(path)
+            finally:
+                os.remove(path)
         tokens = model["token_ids"]
         options = self.library.llama_context_default_params()
         options.n_ctx = options.n_batch = options.n_ubatch = len(tokens)
@@ -143,6 +141,14 @@ class Model:
         if self.cached:
             self.run(self.tokens(tokens[: self.cached]), 0)
         self.new = self.tokens(tokens[self.cached :])
+
+    def load(self, path):
+        options = self.library.llama_model_default_params()
+        options.n_gpu_layers, options.use_mmap = 0, False
+        self.set_model_options(options)
+        self.model = self.library.llama_model_load_from_file(path.encode(), options)
+        if not self.model:
+            raise RuntimeError("cannot load the model")
 
     def __del__(self):
         if self.context:
