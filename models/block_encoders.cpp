@@ -59,7 +59,7 @@ float write_f16(float value, std::uint8_t *to) {
 
 // ---- Blocks of 32 values ----
 
-constexpr int block = 32;
+constexpr int small_block = 32;
 constexpr float least_scale = 0x1p-126f;
 
 /// The reciprocal of a scale; 0 where there is no scale to speak of.
@@ -72,20 +72,20 @@ float of_largest_magnitude(const float *x, int count) {
 }
 
 void encode_q8_0(const float *x, std::uint8_t *to) {
-    const float scale = std::fabs(of_largest_magnitude(x, block)) / 127, reciprocal = inverse(scale);
+    const float scale = std::fabs(of_largest_magnitude(x, small_block)) / 127, reciprocal = inverse(scale);
     write_f16(reciprocal == 0 ? 0 : scale, to);
-    for (int i = 0; i < block; i++) {
+    for (int i = 0; i < small_block; i++) {
         to[2 + i] = static_cast<std::uint8_t>(static_cast<int>(std::round(x[i] * reciprocal)));
     }
 }
 
 /// Codes 0 .. 15 and, where there are fifth bits, 0 .. 31: byte i has the low bits of values i and 16 + i.
-void write_codes(const std::uint8_t (&codes)[block], std::uint8_t *fifth_bits, std::uint8_t *low) {
+void write_codes(const std::uint8_t (&codes)[small_block], std::uint8_t *fifth_bits, std::uint8_t *low) {
     std::uint32_t fifth = 0;
-    for (int i = 0; i < block / 2; i++) {
-        low[i] = static_cast<std::uint8_t>((codes[i] & 15) | (codes[i + block / 2] & 15) << 4);
+    for (int i = 0; i < small_block / 2; i++) {
+        low[i] = static_cast<std::uint8_t>((codes[i] & 15) | (codes[i + small_block / 2] & 15) << 4);
     }
-    for (int i = 0; i < block; i++) {
+    for (int i = 0; i < small_block; i++) {
         fifth |= static_cast<std::uint32_t>(codes[i] >> 4) << i;
     }
     if (fifth_bits != nullptr) {
@@ -97,10 +97,10 @@ void write_codes(const std::uint8_t (&codes)[block], std::uint8_t *fifth_bits, s
 template<int bits>
 void encode_symmetric(const float *x, std::uint8_t *to) {
     constexpr int middle = 1 << (bits - 1), most = 2 * middle - 1;
-    const float scale = of_largest_magnitude(x, block) / -middle, reciprocal = inverse(scale);
+    const float scale = of_largest_magnitude(x, small_block) / -middle, reciprocal = inverse(scale);
     write_f16(reciprocal == 0 ? 0 : scale, to);
-    std::uint8_t codes[block];
-    for (int i = 0; i < block; i++) {
+    std::uint8_t codes[small_block];
+    for (int i = 0; i < small_block; i++) {
         const int code = static_cast<int>(x[i] * reciprocal + (middle + 0.5f));
         codes[i] = static_cast<std::uint8_t>(std::min(code, most));
     }
@@ -111,13 +111,13 @@ void encode_symmetric(const float *x, std::uint8_t *to) {
 template<int bits>
 void encode_with_minimum(const float *x, std::uint8_t *to) {
     constexpr int most = (1 << bits) - 1;
-    const auto [least, largest] = std::minmax_element(x, x + block);
+    const auto [least, largest] = std::minmax_element(x, x + small_block);
     // Halves: the difference of the two ends of f32 is too large for it.
     const float scale = (*largest / 2 - *least / 2) / most * 2, reciprocal = inverse(scale);
     write_f16(reciprocal == 0 ? 0 : scale, to);
     write_f16(*least, to + 2);
-    std::uint8_t codes[block];
-    for (int i = 0; i < block; i++) {
+    std::uint8_t codes[small_block];
+    for (int i = 0; i < small_block; i++) {
         const int code = reciprocal == 0 ? 0 : static_cast<int>((x[i] - *least) * reciprocal + 0.5f);
         codes[i] = static_cast<std::uint8_t>(std::clamp(code, 0, most));
     }
@@ -133,9 +133,11 @@ struct Line {
     float scale = 0, minimum = 0;
 };
 
-/// The code of a value, `first` to `last`. std::nearbyint becomes an instruction where the loop is vectorized.
+/// The code of a value, `first` to `last`. Adding and subtracting 1.5 * 2^23 rounds to nearest with instructions that every
+/// processor has on vectors.
 float code_of(float x, const Line &line, float reciprocal, float first, float last) {
-    return std::min(std::max(std::nearbyint((x + line.minimum) * reciprocal), first), last);
+    constexpr float rounder = 0x1.8p23f;
+    return std::min(std::max((x + line.minimum) * reciprocal, first), last) + rounder - rounder;
 }
 
 /// The squared error of values with their nearest codes.
@@ -206,7 +208,8 @@ struct Factors {
 };
 
 template<int count>
-Factors nearest_factors(const float *x, const Line &line, const Line &unit, Factors least, Factors most, float first, float last) {
+Factors nearest_factors(const float *x, const Line &line, const Line &unit, Factors least, Factors most, float first,
+                        float last) {
     const auto nearest = [](float value, float step, int low, int high) {
         return step == 0 ? 0 : static_cast<int>(std::clamp(std::round(value / step), float(low), float(high)));
     };
@@ -214,9 +217,10 @@ Factors nearest_factors(const float *x, const Line &line, const Line &unit, Fact
                          nearest(line.minimum, unit.minimum, least.minimum, most.minimum)};
     Factors best = middle;
     float smallest = -1;
-    for (int scale = std::max(middle.scale - 1, least.scale); scale <= std::min(middle.scale + 1, most.scale); scale++) {
-        for (int minimum = std::max(middle.minimum - 1, least.minimum); minimum <= std::min(middle.minimum + 1, most.minimum);
-             minimum++) {
+    for (int scale = std::max(middle.scale - 1, least.scale); scale <= std::min(middle.scale + 1, most.scale);
+         scale++) {
+        for (int minimum = std::max(middle.minimum - 1, least.minimum);
+             minimum <= std::min(middle.minimum + 1, most.minimum); minimum++) {
             const float error = error_of<count>(
                 x, {unit.scale * static_cast<float>(scale), unit.minimum * static_cast<float>(minimum)}, first, last);
             if (smallest < 0 || error < smallest) {
@@ -263,9 +267,10 @@ TwoLevels search_two_levels(const float *x, int most, std::uint8_t *to) {
     result.dmin = write_f16(top.minimum * largest / most_factor, to + 2);
     for (int g = 0; g < groups && largest > 0; g++) {
         const Line unit{result.d / largest, result.dmin / largest};
-        const Factors factors = nearest_factors<group>(values + g * group, lines[g], unit, {0, 0},
-                                                       {most_factor, most_factor}, 0, last);
-        const Line line{unit.scale * static_cast<float>(factors.scale), unit.minimum * static_cast<float>(factors.minimum)};
+        const Factors factors =
+            nearest_factors<group>(values + g * group, lines[g], unit, {0, 0}, {most_factor, most_factor}, 0, last);
+        const Line line{unit.scale * static_cast<float>(factors.scale),
+                        unit.minimum * static_cast<float>(factors.minimum)};
         result.factors[g] = factors;
         for (int i = g * group; i < (g + 1) * group; i++) {
             result.codes[i] = static_cast<std::uint8_t>(code_of(values[i], line, inverse(line.scale), 0, last));
@@ -330,8 +335,7 @@ void encode_q6_k(const float *x, std::uint8_t *to) {
     std::uint8_t codes[super_block];
     for (int g = 0; g < groups; g++) {
         const Line unit{largest > 0 ? d / largest : 0, 0};
-        const Factors factors =
-            nearest_factors<group>(values + g * group, lines[g], unit, least, most, first, last);
+        const Factors factors = nearest_factors<group>(values + g * group, lines[g], unit, least, most, first, last);
         const Line line{unit.scale * static_cast<float>(factors.scale), 0};
         to[192 + g] = static_cast<std::uint8_t>(factors.scale);
         for (int i = g * group; i < (g + 1) * group; i++) {
@@ -346,9 +350,9 @@ using Encoder = void (*)(const float *, std::uint8_t *);
 
 Encoder encoder_of(const BlockFormat &format) {
     if (!format.codes) {
-        return format.bytes == sizeof(float)  ? [](const float *x, std::uint8_t *to) { std::memcpy(to, x, sizeof *x); }
-               : format.name == "F16" ? [](const float *x, std::uint8_t *to) { write_16(to_f16(*x), to); }
-                                      : [](const float *x, std::uint8_t *to) { write_16(to_bf16(*x), to); };
+        return format.bytes == sizeof(float) ? [](const float *x, std::uint8_t *to) { std::memcpy(to, x, sizeof *x); }
+               : format.name == "F16"        ? [](const float *x, std::uint8_t *to) { write_16(to_f16(*x), to); }
+                                             : [](const float *x, std::uint8_t *to) { write_16(to_bf16(*x), to); };
     }
     switch (*format.codes) {
     case HALYARD_CODES_Q8_0:
