@@ -49,6 +49,13 @@ public:
         return tensors;
     }
 
+    /// Gives memory back to the system that it can read from the files again.
+    void let_go(const EncodingTask &task) const {
+        if (task.stored.tensor != &computed_) {
+            task.stored.each_tensor([](const TensorInfo &info) { models::let_go(info); });
+        }
+    }
+
     GgufMetadata metadata;
     std::vector<EncodingTask> tasks;
     std::vector<const BlockFormat *> wanted;  // of the tasks
@@ -210,7 +217,7 @@ std::vector<QuantizedTensor> quantize_model(const std::filesystem::path &in, con
             check_header(in, source, *writer);
         }
         done += task.stored.bytes();
-        task.stored.each_tensor([](const TensorInfo &info) { let_go(info); });
+        plan.let_go(task);
         if (options.progress) {
             options.progress(done, total, task.tensor.name);
         }
