@@ -22,7 +22,7 @@ public:
     /// Refuses formats that are unknown. `tied`: the embedding is the output projection too.
     FormatChoice(const QuantizeOptions &options, std::int64_t layers, bool tied);
 
-    /// Of a tensor by its name in GGUF.
+    /// What a tensor gets, by its name in GGUF.
     ChosenFormat of(const std::string &name, const std::vector<std::int64_t> &shape);
     /// Refuses patterns that no matrix has matched.
     void check_patterns() const;

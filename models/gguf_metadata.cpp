@@ -1,11 +1,13 @@
 #include "gguf_metadata.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "fail.h"
 #include "gguf_config.h"
+#include "names.h"
 
 namespace halyard::models {
 
@@ -46,7 +48,9 @@ void set_windows(Keys &keys, const ModelConfig &config) {
     const auto &blocks = config.blocks;
     const auto sliding =
         std::find_if(blocks.begin(), blocks.end(), [](const BlockConfig &block) { return block.sliding_window != 0; });
-    if (sliding == blocks.end()) {
+    const bool has_key = is_llama(config.architecture) || config.architecture == Architecture::gemma2 ||
+                         config.architecture == Architecture::gemma3;
+    if (sliding == blocks.end() || !has_key) {
         return;
     }
     keys.count("attention.sliding_window", sliding->sliding_window);

@@ -185,7 +185,15 @@ QuantizedTensor encode_and_write(const EncodingTask &task, const BlockFormat &wa
 
 /// Whether a reader of the header finds the configuration.
 void check_header(const std::filesystem::path &path, const Source &source, const GgufWriter &writer) {
-    check_expressed(source.config, config_of(Gguf::open(writer.temporary())), path);
+    std::optional<ModelConfig> read;
+    try {
+        read = config_of(Gguf::open(writer.temporary()));
+    } catch (const Error &error) {
+        // Behind the name of the file, which is temporary.
+        const std::string why = std::string(error.what()).substr(writer.temporary().string().size());
+        fail(error.status(), path, "cannot be written as GGUF", why);
+    }
+    check_expressed(source.config, *read, path);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ public:
     Rows(const EncodingTask &task, const float *values, std::byte *blocks)
         : task_(task), values_(values), blocks_(blocks), format_(*task.tensor.format) {
         const std::vector<std::int64_t> &shape = task.tensor.shape;
-        // Of a vector in another order each element is a row.
+        // Each element of a vector in another order is a row.
         const bool is_vector = shape.size() == 1;
         width_ = !is_vector ? shape.back() : task.interleaved_heads != 0 ? 1 : shape.front();
         count_ = elements_of(shape) / width_;

@@ -502,13 +502,24 @@ TEST(QuantizeFolder, MayBeQuantizedAlready) {
 }
 
 TEST(QuantizeFolder, IsRefusedWhereMetadataCannotExpressIt) {
-    Folder folder("gemma2_f32");
-    folder.config["query_pre_attn_scalar"] = 77;
-    folder.load();
-    EXPECT_TRUE(throws(
-        HALYARD_UNSUPPORTED, [&] { quantize_model(folder.folder.path(), folder / "x.gguf"); },
-        folder.folder.path().string(), "scale of the scores", "Gemma2ForCausalLM"));
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.folder.path()), {}), 2);
+    const auto refused = [](Folder &folder, const auto &...words) {
+        folder.load();
+        EXPECT_TRUE(throws(
+            HALYARD_UNSUPPORTED, [&] { quantize_model(folder.folder.path(), folder / "x.gguf"); },
+            folder.folder.path().string(), words...));
+        EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.folder.path()), {}), 2);
+    };
+    Folder scores("gemma2_f32");
+    scores.config["query_pre_attn_scalar"] = 77;
+    refused(scores, "scale of the scores", "Gemma2ForCausalLM");
+    Folder windows("qwen2_f32");
+    refused(windows, "sliding window", "Qwen2ForCausalLM");
+    Folder activation("llama3_f32");
+    activation.config["hidden_act"] = "relu";
+    refused(activation, "activation");
+    Folder rotation("llama3_f32");
+    rotation.config["rope_parameters"]["high_freq_factor"] = 5;
+    refused(rotation, "cannot be written as GGUF: tensor 'rope_freqs.weight'");
 }
 
 }  // namespace

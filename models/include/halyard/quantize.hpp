@@ -26,7 +26,7 @@ namespace halyard {
 /// tables of positions become F32. A matrix whose rows are not whole blocks of its format gets Q8_0 if they are
 /// multiples of 32, else F16.
 struct QuantizeOptions {
-    /// Of matrices that nothing below names. It may be a mix too: Q4_K_M or Q5_K_M.
+    /// The format of matrices that nothing below names, or a mix: Q4_K_M or Q5_K_M.
     std::string format = "Q4_K_M";
     /// Patterns of names in GGUF files, as fnmatch(3) takes them ("blk.*.ffn_down.weight"), and their formats. The first
     /// that matches counts, before all else. One that matches no matrix is refused.
