@@ -118,8 +118,8 @@ void encode_with_minimum(const float *x, std::uint8_t *to) {
     write_f16(*least, to + 2);
     std::uint8_t codes[small_block];
     for (int i = 0; i < small_block; i++) {
-        const int code = reciprocal == 0 ? 0 : static_cast<int>((x[i] - *least) * reciprocal + 0.5f);
-        codes[i] = static_cast<std::uint8_t>(std::clamp(code, 0, most));
+        const float code = (x[i] - *least) * reciprocal + 0.5f;
+        codes[i] = static_cast<std::uint8_t>(std::min(code, static_cast<float>(most)));
     }
     write_codes(codes, bits == 5 ? to + 4 : nullptr, to + (bits == 5 ? 8 : 4));
 }
@@ -265,7 +265,8 @@ TwoLevels search_two_levels(const float *x, int most, std::uint8_t *to) {
     }
     result.d = write_f16(top.scale * largest / most_factor, to);
     result.dmin = write_f16(top.minimum * largest / most_factor, to + 2);
-    for (int g = 0; g < groups && largest > 0; g++) {
+    const bool is_held = largest > 0 && std::isfinite(result.d) && std::isfinite(result.dmin);
+    for (int g = 0; g < groups && is_held; g++) {
         const Line unit{result.d / largest, result.dmin / largest};
         const Factors factors =
             nearest_factors<group>(values + g * group, lines[g], unit, {0, 0}, {most_factor, most_factor}, 0, last);
@@ -334,7 +335,7 @@ void encode_q6_k(const float *x, std::uint8_t *to) {
     const float d = write_f16(top * largest / -128, to + 208);
     std::uint8_t codes[super_block];
     for (int g = 0; g < groups; g++) {
-        const Line unit{largest > 0 ? d / largest : 0, 0};
+        const Line unit{largest > 0 && std::isfinite(d) ? d / largest : 0, 0};
         const Factors factors = nearest_factors<group>(values + g * group, lines[g], unit, least, most, first, last);
         const Line line{unit.scale * static_cast<float>(factors.scale), 0};
         to[192 + g] = static_cast<std::uint8_t>(factors.scale);
