@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "config.h"
 #include "fail.h"
 #include "floating_point.h"
 #include "format_choice.h"
@@ -140,12 +141,17 @@ private:
     TensorInfo computed_{};
 };
 
-void check_output(const std::filesystem::path &out, const Source &source) {
-    for (const TensorInfo &info : source.tensors()) {
+/// Refuses to write over what is read.
+void check_output(const std::filesystem::path &in, const std::filesystem::path &out, const Source &source) {
+    const auto refuse_if_same = [&](const std::filesystem::path &file) {
         std::error_code ignored;
-        if (std::filesystem::equivalent(info.file, out, ignored)) {
+        if (std::filesystem::equivalent(file, out, ignored)) {
             refuse(out, "is a file of the model that is read: name another one");
         }
+    };
+    refuse_if_same(config_file(in));
+    for (const TensorInfo &info : source.tensors()) {
+        refuse_if_same(info.file);
     }
 }
 
@@ -209,7 +215,7 @@ std::vector<QuantizedTensor> quantize_model(const std::filesystem::path &in, con
     const Plan plan(in, source, inventory, options);
     std::optional<GgufWriter> writer;
     if (!options.dry_run) {
-        check_output(out, source);
+        check_output(in, out, source);
         writer.emplace(out, plan.metadata, plan.table());
     }
     std::int64_t total = 0, done = 0;

@@ -249,6 +249,36 @@ TEST_F(Quantize, CopiesWhatHasItsFormat) {
     EXPECT_EQ(new_entries.back().key, "general.file_type");
 }
 
+TEST_F(Quantize, JoinsAModelInSeveralFiles) {
+    const GgufFile whole = gguf_of(folder);
+    std::vector<GgufFile> parts(2);
+    parts[0].entries = whole.entries;
+    for (std::uint32_t number = 0; number < 2; number++) {
+        parts[number].alignment = 64;
+        parts[number].set("general.alignment", std::uint32_t{64});
+        parts[number].set("split.no", number);
+        parts[number].set("split.count", std::uint32_t{2});
+        parts[number].set("split.tensors.count", static_cast<std::uint32_t>(whole.tensors.size()));
+    }
+    for (const GgufFile::Tensor &tensor : whole.tensors) {  // all in the second
+        parts[1].add(tensor);
+    }
+    const auto first = folder / "x-00001-of-00002.gguf", second = folder / "x-00002-of-00002.gguf";
+    write_text(first, parts[0].bytes());
+    write_text(second, parts[1].bytes());
+    for (const auto &part : {first, second}) {
+        EXPECT_TRUE(throws(
+            HALYARD_INVALID_ARGUMENT, [&] { quantize_model(first, part, options_of("F32")); }, part.string(),
+            "is a file of the model"));
+    }
+    quantize_model(first, out, options_of("F32"));
+    quantize_model(in, folder / "of_one.gguf", options_of("F32"));
+    const models::Gguf got = models::Gguf::open(out), want_file = models::Gguf::open(folder / "of_one.gguf");
+    EXPECT_EQ(got.keys(), want_file.keys());
+    EXPECT_EQ(read_text(out).size(), read_text(folder / "of_one.gguf").size());
+    EXPECT_EQ(states(out), run_prompt(*want, tokens));
+}
+
 TEST_F(Quantize, GivesTheSameFileOnceMore) {
     for (const char *const format : formats) {
         QuantizeOptions options = options_of(format);
@@ -391,6 +421,7 @@ TEST_F(Quantize, RefusesWhatItCannotDoAndLeavesNothing) {
     EXPECT_TRUE(refused(in, folder / "directory", plain, "directory", "is a folder"));
     EXPECT_TRUE(refused(in, in, plain, "in.gguf", "is a file of the model"));
     EXPECT_TRUE(refused(folder.folder.path(), folder / "model.safetensors", plain, "is a file of the model"));
+    EXPECT_TRUE(refused(folder.folder.path(), folder / "config.json", plain, "is a file of the model"));
     EXPECT_TRUE(refused(in, folder / "link.gguf", plain, "link.gguf"));
     EXPECT_TRUE(refused(in, folder / "none" / "x.gguf", plain, "x.gguf", "No such file"));
     EXPECT_TRUE(refused(in, out, options_of("Q3_K"), "format is 'Q3_K'", "Q4_K_M"));
