@@ -5,7 +5,6 @@
 #include <cmath>
 #include <deque>
 #include <optional>
-#include <thread>
 #include <tuple>
 
 #include "config.h"
@@ -157,10 +156,9 @@ void check_output(const std::filesystem::path &in, const std::filesystem::path &
 
 int threads_of(const QuantizeOptions &options) {
     if (options.threads < 0 || options.threads > 256) {
-        refuse("threads", "is ", options.threads, "; supported are 1 to 256, and 0 for all processors");
+        refuse("threads", "is ", options.threads, "; supported are 1 to 256, and 0 for the default of contexts");
     }
-    return options.threads != 0 ? options.threads
-                                : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 256);
+    return options.threads != 0 ? options.threads : halyard_context_num_threads(nullptr);
 }
 
 /// Encodes a task and writes it where there is a writer.
