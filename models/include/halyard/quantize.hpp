@@ -34,7 +34,7 @@ struct QuantizeOptions {
     std::string embedding;  ///< format of token_embd.weight; empty: as the others
     std::string output;     ///< format of output.weight, which is lm_head; empty: as the others
     int threads = 0;        ///< 0 to 256; 0: as many as a `Context` has by default
-    bool dry_run = false;   ///< encodes everything and writes nothing
+    bool dry_run = false;   ///< encodes everything and writes nothing; `out` and the metadata are not checked then
     /// Called after each tensor with the bytes that are read, of those there are, and its name.
     std::function<void(std::int64_t done, std::int64_t total, const std::string &what)> progress;
 };
