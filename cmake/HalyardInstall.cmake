@@ -1,4 +1,5 @@
-# The installed package: both libraries, the headers, find_package(halyard) and pkg-config. Relocatable: every path in it
+# The installed package: both libraries, the headers, find_package(halyard) and pkg-config; programs/CMakeLists.txt adds the
+# programs. Relocatable: every path in it
 # is relative to where its file lies.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

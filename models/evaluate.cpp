@@ -21,8 +21,8 @@ constexpr std::int64_t tokens_at_once = 32;
 /// Its logits of a window, some tokens at a time.
 class Reader {
 public:
-    Reader(const char *name, const Model &model, const EvaluateOptions &options)
-        : name_(name), model_(model), context_(options.context), cache_(model.make_cache(options.window)),
+    Reader(const char *name, const Model &model, std::int64_t window, const halyard_context *context)
+        : name_(name), model_(model), context_(context), cache_(model.make_cache(window)),
           vocab_(model.config().stack.vocab_size), logits_(static_cast<std::size_t>(tokens_at_once * vocab_)) {}
 
     void begin_window() { cache_.truncate(0, 0); }
@@ -145,8 +145,8 @@ void check(const char *name, const Model &model, const EvaluateOptions &options)
 
 void check(const Model &model, const Model *reference, const std::vector<std::int64_t> &ids,
            const EvaluateOptions &options) {
-    if (options.window < 2) {
-        refuse("window is " + std::to_string(options.window) + "; it must be 2 or more");
+    if (options.window < 2 && options.window != 0) {
+        refuse("window is " + std::to_string(options.window) + "; it must be 2 or more, or 0");
     }
     check("model", model, options);
     const std::int64_t vocab = model.config().stack.vocab_size;
@@ -182,15 +182,19 @@ Evaluation evaluate(const Model &model, const Model *reference, const std::vecto
                     const EvaluateOptions &options) {
     const models::DefaultFloatingPoint floating_point;
     check(model, reference, ids, options);
-    Reader reader("model", model, options);
+    const std::int64_t positions = std::min(model.max_positions(),
+                                            reference != nullptr ? reference->max_positions() : INT64_MAX),
+                       window =
+                           options.window != 0 ? options.window : std::min(EvaluateOptions::usual_window, positions);
+    Reader reader("model", model, window, options.context);
     std::optional<Reader> reference_reader;
     if (reference != nullptr) {
-        reference_reader.emplace("reference", *reference, options);
+        reference_reader.emplace("reference", *reference, window, options.context);
     }
     Measured measured;
     const auto total = static_cast<std::int64_t>(ids.size());
-    for (std::int64_t begin = 0; begin < total; begin += options.window) {
-        const std::int64_t end = std::min(begin + options.window, total);
+    for (std::int64_t begin = 0; begin < total; begin += window) {
+        const std::int64_t end = std::min(begin + window, total);
         reader.begin_window();
         if (reference_reader) {
             reference_reader->begin_window();

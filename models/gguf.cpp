@@ -100,6 +100,17 @@ public:
         return result;
     }
     Value value(const std::string &key) {
+        const std::byte *const begin = at_;
+        Value result = typed_value(key);
+        result.stored = {reinterpret_cast<const char *>(begin), static_cast<std::size_t>(at_ - begin)};
+        return result;
+    }
+
+    /// What is read next, for messages.
+    void at(std::string where) { where_ = std::move(where); }
+
+private:
+    Value typed_value(const std::string &key) {
         const auto type = number<std::uint32_t>();
         if (type >= types) {
             refuse(file_, ": metadata ", in_quotes(key), " has the unknown type ", type);
@@ -117,11 +128,6 @@ public:
         }
         return result;
     }
-
-    /// What is read next, for messages.
-    void at(std::string where) { where_ = std::move(where); }
-
-private:
     /// An array, whose strings are passed over by their lengths.
     Value elements(const std::string &key) {
         const auto type = number<std::uint32_t>();
@@ -359,6 +365,16 @@ void Gguf::read(const std::byte *data, std::size_t size) {
 
 const TensorInfo *Gguf::find(std::string_view name) const noexcept {
     return find_by_name(tensors_, name);
+}
+
+std::vector<Gguf::Entry> Gguf::entries() const {
+    std::vector<Entry> result;
+    for (const auto &[key, value] : metadata_) {
+        result.push_back({key, value.stored});
+    }
+    std::sort(result.begin(), result.end(),
+              [](const Entry &a, const Entry &b) { return a.value.data() < b.value.data(); });
+    return result;
 }
 
 std::vector<std::string> Gguf::keys() const {

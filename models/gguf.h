@@ -32,6 +32,13 @@ public:
     /// Null if there is none of that name.
     const TensorInfo *find(std::string_view name) const noexcept;
 
+    /// An entry of metadata as it is in the file.
+    struct Entry {
+        std::string key;
+        std::string_view value;  ///< its type and its bytes, behind the key
+    };
+    /// In the order of the file.
+    std::vector<Entry> entries() const;
     /// All keys, sorted.
     std::vector<std::string> keys() const;
     bool has(std::string_view key) const noexcept { return metadata_.find(key) != metadata_.end(); }
@@ -48,6 +55,7 @@ private:
         std::uint32_t type;
         const std::byte *data;
         std::uint64_t bytes;
+        std::string_view stored = {};  // all of it, from its type on
     };
 
     /// Which file of a model this is, from 0 on, of how many, and how many tensors are in all of them.

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "config.h"
 #include "fail.h"
+#include "names.h"
 
 namespace halyard::models {
 
@@ -74,16 +76,14 @@ public:
                                                                  : std::string(": general.architecture is missing"));
         }
         architecture_ = *text;
-        std::string supported;
         for (const Family &family : families) {
-            supported += (supported.empty() ? "" : ", ") + std::string(family.in_gguf);
             if (architecture_ == family.in_gguf) {
                 set("architectures", {Json::Array{{std::string(family.in_transformers)}}});
             }
         }
         if (root_.empty()) {
             unsupported(file.file(), ": general.architecture is ", in_quotes(architecture_), "; supported are ",
-                        supported);
+                        architectures_in_gguf());
         }
     }
 
@@ -292,14 +292,9 @@ private:
 
     static bool follows(const std::vector<float> &factors, const RopeOptions &rope) {
         constexpr double tolerance = 1e-4;  // they were computed in f32
-        constexpr double pi = 3.14159265358979323846;
         for (std::size_t i = 0; i < factors.size(); i++) {
-            const double exponent = static_cast<double>(i) / static_cast<double>(factors.size());
-            const double periods = static_cast<double>(rope.original_max_position_embeddings) /
-                                   (2 * pi * std::pow(rope.rope_theta, exponent));
-            const double smooth =
-                std::clamp((periods - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
-            const double factor = 1 / ((1 - smooth) / rope.factor + smooth);
+            const double factor =
+                llama3_factor(rope, static_cast<std::int64_t>(i), static_cast<std::int64_t>(factors.size()));
             if (!(std::abs(factors[i] - factor) <= tolerance * factor)) {
                 return false;
             }
@@ -317,6 +312,31 @@ private:
 
 ModelConfig config_of(const Gguf &file) {
     return Translation(file).config();
+}
+
+const char *name_in_gguf(Architecture architecture) noexcept {
+    const std::string_view name = to_string(is_llama(architecture) ? Architecture::llama : architecture);
+    const auto *const family = std::find_if(std::begin(families), std::end(families),
+                                            [&](const Family &each) { return each.in_transformers == name; });
+    return family != std::end(families) ? family->in_gguf : nullptr;
+}
+
+std::string architectures_in_gguf() {
+    std::string names;
+    for (const Family &family : families) {
+        names += (names.empty() ? "" : ", ") + std::string(family.in_gguf);
+    }
+    return names;
+}
+
+double llama3_factor(const RopeOptions &rope, std::int64_t i, std::int64_t frequencies) noexcept {
+    constexpr double pi = 3.14159265358979323846;
+    const double exponent = static_cast<double>(i) / static_cast<double>(frequencies);
+    const double periods =
+        static_cast<double>(rope.original_max_position_embeddings) / (2 * pi * std::pow(rope.rope_theta, exponent));
+    const double smooth =
+        std::clamp((periods - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
+    return 1 / ((1 - smooth) / rope.factor + smooth);
 }
 
 }  // namespace halyard::models

@@ -1,36 +1,27 @@
 // Models: the tensors of a folder or a GGUF file packed into blocks and a stack, one layer after another.
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <optional>
 #include <utility>
 
-#include "config.h"
 #include "fail.h"
 #include "floating_point.h"
-#include "gguf.h"
-#include "gguf_config.h"
 #include "halyard/model.hpp"
-#include "mapped_file.h"
+#include "inventory.h"
 #include "names.h"
-#include "quantization_config.h"
 #include "stored_tensor.h"
 #include "views.h"
 
 namespace halyard {
 
-using models::in_quotes;
 using models::refuse;
 
 namespace {
 
 using Formats = std::vector<std::pair<std::string, std::int64_t>>;
 
+using models::Inventory;
+using models::Source;
 using models::StoredTensor;
-
-void let_go(const TensorInfo &info) {
-    models::let_go(info.data, static_cast<std::size_t>(info.bytes));
-}
 
 /// `value` as a tensor of this dtype would hold it.
 float rounded_to(DLDataType dtype, float value) {
@@ -52,152 +43,6 @@ auto made(const std::filesystem::path &path, const std::string &what, const Make
         models::fail(error.status(), path, ": ", what, ": ", error.what());
     }
 }
-
-/// Where a model comes from: a folder with config.json and safetensors, or a GGUF file.
-struct Source {
-    explicit Source(const std::filesystem::path &path) {
-        const std::filesystem::path file = models::config_file(path);
-        if (file == path && path.filename() == "config.json") {
-            refuse(path, "is no GGUF file, but one file of a model: name the folder that holds it");
-        }
-        if (file == path || file.extension() == ".gguf") {
-            gguf.emplace(models::Gguf::open(file));
-            config = models::config_of(*gguf);
-        } else {
-            models::FolderConfig folder = models::parse_config(models::MappedFile(file).text(), file.string());
-            config = std::move(folder.model);
-            quantization = std::move(folder.quantization);
-            safetensors.emplace(SafeTensors::open(path));
-        }
-    }
-
-    const std::vector<TensorInfo> &tensors() const { return gguf ? gguf->tensors() : safetensors->tensors(); }
-    WeightLayout layout() const { return gguf ? WeightLayout::out_in : models::layout_of(config.architecture); }
-    std::vector<models::StackPart> stack_parts() const {
-        std::vector<models::StackPart> parts = models::stack_parts(config, prefix());
-        return gguf ? models::in_gguf(std::move(parts)) : in_safetensors(std::move(parts));
-    }
-    std::vector<models::BlockPart> block_parts(std::size_t layer) const {
-        std::vector<models::BlockPart> parts = models::block_parts(config, prefix(), layer);
-        return gguf ? models::in_gguf(config, std::move(parts), layer) : in_safetensors(std::move(parts));
-    }
-    bool is_ignorable(std::string_view name) const {
-        return gguf ? name == models::rope_factors_name && models::is_llama(config.architecture)
-                    : models::is_ignorable(config.architecture, name);
-    }
-
-    ModelConfig config;
-    std::optional<models::QuantizationConfig> quantization;  // of a folder
-    std::optional<SafeTensors> safetensors;                  // one of them
-    std::optional<models::Gguf> gguf;
-
-private:
-    template<class Parts>
-    Parts in_safetensors(Parts parts) const {
-        for (auto &part : parts) {
-            part.name = models::name_in(*safetensors, part.name);
-        }
-        return parts;
-    }
-    std::string prefix() const { return gguf ? "" : models::prefix_of(config, *safetensors); }
-};
-
-/// The tensors of a model, all found and of the right shape.
-class Inventory {
-public:
-    Inventory(const std::filesystem::path &path, const Source &source)
-        : source_(source), files_{path, source.tensors(), source.quantization ? &*source.quantization : nullptr} {
-        stack_ = source.stack_parts();
-        for (std::size_t layer = 0; layer < source.config.blocks.size(); layer++) {
-            blocks_.push_back(source.block_parts(layer));
-        }
-        std::vector<std::string_view> wanted;
-        const auto require = [&](const auto &parts) {
-            for (const auto &part : parts) {
-                const StoredTensor &stored = stored_[part.name] = models::find_stored(files_, part.name, part.shape);
-                total_ += stored.bytes();
-                stored.each_tensor([&](const TensorInfo &info) { wanted.push_back(info.name); });
-            }
-        };
-        require(stack_);
-        check_embeddings();
-        for (const auto &block : blocks_) {
-            require(block);
-        }
-        std::sort(wanted.begin(), wanted.end());
-        for (const TensorInfo &info : source.tensors()) {
-            if (!std::binary_search(wanted.begin(), wanted.end(), std::string_view(info.name)) &&
-                !source.is_ignorable(info.name) && !models::is_bias_of_zeros(files_, info)) {
-                unexpected(info);
-            }
-        }
-    }
-
-    const std::vector<models::StackPart> &stack() const { return stack_; }
-    const std::vector<models::BlockPart> &block(std::size_t layer) const { return blocks_[layer]; }
-    std::int64_t total() const { return total_; }
-
-    template<class Weights>
-    const StoredTensor &find(const models::Part<Weights> &part) const {
-        return stored_.at(part.name);
-    }
-
-    /// Whether a matrix stays quantized where that is asked for: gate and up lie side by side.
-    bool can_stay_quantized(const models::BlockPart &part, std::size_t layer) const {
-        const StoredTensor &stored = find(part);
-        if (part.shape.size() != 2 || stored.dtype) {
-            return false;
-        }
-        const bool is_gate = part.argument == &BlockWeights::gate_proj;
-        for (const models::BlockPart &other : block(layer)) {
-            const bool is_beside =
-                (is_gate && other.argument == &BlockWeights::up_proj) ||
-                (part.argument == &BlockWeights::up_proj && other.argument == &BlockWeights::gate_proj);
-            if (is_beside && !stored.fits_beside(find(other))) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-private:
-    /// Rows of blocks alone are dequantized one by one.
-    void check_embeddings() const {
-        for (const models::StackPart &part : stack_) {
-            const StoredTensor &stored = find(part);
-            if (stored.codes != nullptr && part.argument != &StackWeights::lm_head) {
-                models::unsupported(
-                    stored.tensor->file, ": tensor ", in_quotes(stored.tensor->name),
-                    " is a quantized embedding; supported are embeddings in F32, F16 and BF16, or in the "
-                    "formats of GGUF files");
-            }
-        }
-    }
-
-    /// A tied lm_head may be in a folder's files as well, if it is the embedding.
-    void unexpected(const TensorInfo &info) const {
-        const ModelConfig &config = source_.config;
-        if (source_.gguf || info.name != models::lm_head_name || !config.tie_word_embeddings) {
-            refuse(info.file, ": tensor ", in_quotes(info.name), " is not part of ", to_string(config.architecture),
-                   source_.gguf ? " with this metadata" : " with this config.json");
-        }
-        const TensorInfo &embedding = *find(stack_.front()).tensor;
-        if (info.dtype != embedding.dtype || info.shape != embedding.shape ||
-            std::memcmp(info.data, embedding.data, static_cast<std::size_t>(info.bytes)) != 0) {
-            refuse(info.file, ": tensor ", in_quotes(info.name), " differs from ", in_quotes(embedding.name),
-                   ", and config.json says tie_word_embeddings");
-        }
-        let_go(info);
-        let_go(embedding);
-    }
-
-    const Source &source_;
-    const models::TensorFiles files_;
-    std::vector<models::StackPart> stack_;
-    std::vector<std::vector<models::BlockPart>> blocks_;
-    std::map<std::string, StoredTensor> stored_;  // by the names of parts
-    std::int64_t total_ = 0;
-};
 
 /// Where a block's matrix goes that stays quantized.
 const Codes *BlockCodes::*codes_member(ConstTensor BlockWeights::*argument) {
@@ -362,7 +207,7 @@ private:
     void packed(const Parts &parts, const std::string &what) {
         for (const auto &part : parts) {
             const StoredTensor &stored = inventory_.find(part);
-            stored.each_tensor(let_go);
+            stored.each_tensor([](const TensorInfo &info) { models::let_go(info); });
             done_ += stored.bytes();
         }
         if (options_.progress) {
@@ -412,9 +257,7 @@ Model Model::load(const std::filesystem::path &path, const LoadOptions &options)
     for (std::size_t layer = 0; layer < layers; layer++) {
         if (layer + 1 < layers) {
             for (const models::BlockPart &part : inventory.block(layer + 1)) {
-                inventory.find(part).each_tensor([](const TensorInfo &info) {
-                    models::read_ahead(info.data, static_cast<std::size_t>(info.bytes));
-                });
+                inventory.find(part).each_tensor([](const TensorInfo &info) { models::read_ahead(info); });
             }
         }
         config.blocks[layer].max_position_embeddings = model.max_positions;

@@ -11,12 +11,21 @@
 
 #include "gguf_formats.h"
 #include "halyard/model.hpp"
+#include "mapped_file.h"
 #include "quantization_config.h"
 
 namespace halyard::models {
 
 inline bool same(DLDataType a, DLDataType b) noexcept {
     return a.code == b.code && a.bits == b.bits;
+}
+
+/// As the functions of mapped_file.h, with the bytes of a tensor.
+inline void read_ahead(const TensorInfo &info) noexcept {
+    read_ahead(info.data, static_cast<std::size_t>(info.bytes));
+}
+inline void let_go(const TensorInfo &info) noexcept {
+    let_go(info.data, static_cast<std::size_t>(info.bytes));
 }
 
 /// Valid as long as the files, the configuration and the shape that it was found with.

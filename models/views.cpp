@@ -10,19 +10,14 @@
 
 namespace halyard::models {
 
-namespace {
-
-/// Where row `row` of so many lies in a file that has heads interleaved.
-std::int64_t interleaved(std::int64_t row, std::int64_t rows, std::int64_t heads) {
+std::int64_t interleaved(std::int64_t row, std::int64_t rows, std::int64_t heads) noexcept {
     const std::int64_t width = rows / heads, within = row % width, half = width / 2;
     return row - within + 2 * (within % half) + within / half;
 }
 
-std::int64_t elements_of(const std::vector<std::int64_t> &shape) {
+std::int64_t elements_of(const std::vector<std::int64_t> &shape) noexcept {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
-
-}  // namespace
 
 ConstTensor Views::of(const halyard_context *context, const StoredTensor &stored, DLDataType dtype,
                       std::int64_t interleaved_heads) {

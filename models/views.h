@@ -14,6 +14,12 @@
 
 namespace halyard::models {
 
+/// Where row `row` of so many lies in a file that has heads interleaved.
+std::int64_t interleaved(std::int64_t row, std::int64_t rows, std::int64_t heads) noexcept;
+
+/// The product of the extents.
+std::int64_t elements_of(const std::vector<std::int64_t> &shape) noexcept;
+
 /// Views of tensors, and copies of those that the library cannot take where they are: at an address that is no multiple
 /// of their elements, of another dtype, quantized, or with rows in another order. Views last as long as this and the
 /// files.

@@ -52,7 +52,7 @@ def make(preset, *targets, needs=(), subset=()):
     again = prepare(*needs)
     if subset:
         folder = configure(preset, *subset, folder=BUILD / (FOLDERS.get(preset, preset) + "-subset"), again=again)
-        cmake("build", "--build", folder, "--target", *(targets or ["all" if preset == "test" else "halyard_libraries"]))
+        cmake("build", "--build", folder, "--target", *(targets or (["all"] if preset == "test" else ["halyard_libraries", "halyard_programs"])))
         return folder
     folder = configure(preset, again=again)
     build(preset, *targets)
@@ -66,7 +66,7 @@ def install_from(folder, prefix, *options):
 def report_installed(folder, prefix):
     """What lies there now and how it is used."""
     print(f"Installed in {prefix}:")
-    for file in [each for pattern in ("lib*/libhalyard.*", "lib*/*/libhalyard.*", "include/halyard/*.h*")
+    for file in [each for pattern in ("lib*/libhalyard.*", "lib*/*/libhalyard.*", "include/halyard/*.h*", "bin/halyard-*")
                  for each in sorted(prefix.glob(pattern)) if each.is_file() and not each.is_symlink()]:
         print(f"  {file.stat().st_size // 1000:8} KB  {file.relative_to(prefix)}")
     library = prefix / re.search(r"(?m)^CMAKE_INSTALL_LIBDIR:\w+=(.*)$", (folder / "CMakeCache.txt").read_text())[1]

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -20,7 +21,7 @@ namespace {
 
 struct Arguments {
     std::string model, reference, ids, dtype = "auto", products = "auto";
-    std::int64_t window = 512;
+    std::int64_t window = 0;
     int threads = 0;
 };
 
@@ -95,7 +96,8 @@ private:
 halyard::Model load(const std::string &path, const Arguments &arguments, const halyard_context *context) {
     halyard::LoadOptions options;
     options.context = context;
-    options.max_positions = arguments.window;
+    const std::int64_t window = arguments.window != 0 ? arguments.window : halyard::EvaluateOptions::usual_window;
+    options.max_positions = std::min(window, halyard::ModelConfig::load(path).max_position_embeddings);
     if (const auto dtype = dtypes.find(arguments.dtype); dtype != dtypes.end() && path == arguments.model) {
         options.unpacked_dtype = dtype->second;
     }
@@ -162,9 +164,11 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("--reference", arguments.reference,
                    "the model to compare with, usually the one that MODEL was quantized from");
     app.option_defaults()->always_capture_default();
-    app.add_option("--window", arguments.window,
-                   "tokens that are one text; the first of them is not predicted, and nothing before it is seen")
-        ->check(CLI::Range(2, 1 << 24));
+    app.add_option(
+           "--window", arguments.window,
+           "tokens that are one text; the first of them is not predicted, and nothing before it is seen; 0: 512, or "
+           "as many positions as the models have")
+        ->check(CLI::Range(0, 1 << 24));
     app.add_option("--dtype", arguments.dtype, "f32, f16 or bf16: what MODEL's quantized weights become first")
         ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
     app.add_option("--products", arguments.products, "storage, full or bf16: what is rounded before it is multiplied")

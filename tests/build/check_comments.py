@@ -5,7 +5,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("bench", "cmake", "examples", "generators", "models", "operations", "runtime", "schedules", "tests", "tools")
+FOLDERS = ("bench", "cmake", "examples", "generators", "models", "operations", "programs", "runtime", "schedules", "tests",
+           "tools")
 COMMENT = {".py": r"#[^\n]*", ".cmake": r"#[^\n]*", ".txt": r"#[^\n]*"}
 PATH = r"(?<![\w/.<{$])(?:[\w-]+/)*[\w-]+\.(?:h|hpp|cpp|inc|cmake|py)\b(?![\w(])"
 # Files of other projects, and of the build.

@@ -65,7 +65,7 @@ def anchors_of(page):
 
 
 def check_links(page):
-    folders = "generators|schedules|runtime|models|tests|bench|examples|cmake|tools|docs"
+    folders = "generators|schedules|runtime|models|programs|tests|bench|examples|cmake|tools|docs"
     for name in re.findall(rf"`((?:{folders})/[\w./-]*)[`\s]", prose_of(page.read_text())):
         if not (ROOT / name).exists():
             raise Wrong(f"it names {name}, which is not there")

@@ -114,6 +114,9 @@ TEST(Evaluate, FindsNoDifferenceBetweenAModelAndItself) {
     EXPECT_EQ(got.comparison->loss_difference.error, 0);
     EXPECT_EQ(got.perplexity(), got.reference_perplexity());
     EXPECT_FALSE(evaluate(model, nullptr, some_ids(model, 2), options).comparison);
+    options.window = 0;  // as many as the model has positions
+    EXPECT_EQ(evaluate(model, &model, some_ids(model, 200), options).predictions,
+              200 - (200 + model.max_positions() - 1) / model.max_positions());
 }
 
 TEST(Evaluate, SeesThatFewerBitsSayLess) {
@@ -162,7 +165,7 @@ TEST(Evaluate, RefusesWhatIsWrong) {
                       positions = std::to_string(model.max_positions());
     expect_refused(model, nullptr, {}, 8, "there are 0 ids; it needs 2 or more");
     expect_refused(model, nullptr, {1}, 8, "there are 1 ids; it needs 2 or more");
-    expect_refused(model, nullptr, {1, 2}, 1, "window is 1; it must be 2 or more");
+    expect_refused(model, nullptr, {1, 2}, 1, "window is 1; it must be 2 or more, or 0");
     expect_refused(model, nullptr, {1, 2}, model.max_positions() + 1,
                    "window is " + std::to_string(model.max_positions() + 1) + "; the model has " + positions +
                        " positions");

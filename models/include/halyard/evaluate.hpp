@@ -24,9 +24,11 @@ namespace halyard {
 /// How tokens are given to the models.
 struct EvaluateOptions {
     const halyard_context *context = nullptr;  ///< for both models
-    /// Tokens that are one text: each window begins with an empty cache, and its first token is not predicted. At least 2;
-    /// more than a model has positions is refused.
-    std::int64_t window = 512;
+    /// Tokens that are one text: each window begins with an empty cache, and its first token is not predicted. 2 to the models'
+    /// positions; 0: `usual_window`, or the positions if these are fewer.
+    std::int64_t window = 0;
+    /// As in published perplexities of llama.cpp.
+    static constexpr std::int64_t usual_window = 512;
     /// Called from time to time with the tokens that are done, and of how many.
     std::function<void(std::int64_t done, std::int64_t total)> progress;
 };

@@ -1,0 +1,92 @@
+// Writes a model in the files of Hugging Face transformers or of GGUF as a GGUF file in other formats. The table of tensors goes to
+// stdout, progress to stderr.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <halyard/quantize.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "report.h"
+
+namespace {
+
+struct Arguments {
+    std::string in, out;
+    std::vector<std::string> tensors;
+    halyard::QuantizeOptions options;
+};
+
+/// Checks an option: CLI11 alone reads 010 as 8.
+std::string threads(const std::string &text) {
+    const bool right = !text.empty() && text.size() <= 3 && text.find_first_not_of("0123456789") == std::string::npos &&
+                       (text.size() == 1 || text[0] != '0') && std::stoi(text) <= 256;
+    return right ? "" : "'" + text + "' is not an integer from 0 to 256, in decimal digits";
+}
+
+void declare(CLI::App &app, Arguments &arguments) {
+    halyard::QuantizeOptions &options = arguments.options;
+    app.add_option("IN", arguments.in,
+                   "a folder with config.json and model.safetensors, as transformers saves them, or a GGUF file")
+        ->required();
+    app.add_option("OUT", arguments.out, "the GGUF file to write; an old one is replaced when all is written")
+        ->required();
+    app.add_option("--tensor", arguments.tensors,
+                   "PATTERN=FORMAT, as in 'blk.*.ffn_down.weight=Q6_K': the format of matrices whose names match; the "
+                   "first that matches counts; may be given again")
+        ->take_all()
+        ->allow_extra_args(false);
+    app.add_option("--embedding", options.embedding, "the format of token_embd.weight; by default as the others");
+    app.add_option("--output", options.output, "the format of output.weight, or lm_head; by default as the others");
+    app.add_flag("--dry-run", options.dry_run, "encode, print the table, and write nothing");
+    app.option_defaults()->always_capture_default();
+    app.add_option("--format", options.format,
+                   "of matrices: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, or a mix, Q4_K_M or "
+                   "Q5_K_M");
+    app.add_option("--threads", options.threads, "0 for all processors")->check(threads);
+}
+
+void take_tensors(Arguments &arguments) {
+    for (const std::string &text : arguments.tensors) {
+        const std::size_t sign = text.rfind('=');
+        if (sign == std::string::npos) {
+            throw std::invalid_argument("--tensor: '" + text + "' is not PATTERN=FORMAT");
+        }
+        arguments.options.tensors.emplace_back(text.substr(0, sign), text.substr(sign + 1));
+    }
+}
+
+/// One line that is written over on a terminal, or a line for every tenth.
+void show_progress(std::int64_t done, std::int64_t total, const std::string &what) {
+    static std::int64_t shown = -1;
+    const std::int64_t percent = total > 0 ? 100 * done / total : 100;
+    if (isatty(STDERR_FILENO) != 0) {
+        std::fprintf(stderr, "\rquantizing: %3lld %%  %-40s%s", static_cast<long long>(percent), what.c_str(),
+                     done == total ? "\n" : "");
+    } else if (percent / 10 > shown) {
+        shown = percent / 10;
+        std::fprintf(stderr, "quantizing: %lld %%\n", static_cast<long long>(percent));
+    }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    Arguments arguments;
+    CLI::App app("Writes a model as a GGUF file with its matrices in other formats, and says what errors that makes.");
+    declare(app, arguments);
+    try {
+        app.parse(argc, argv);
+        take_tensors(arguments);
+        arguments.options.progress = show_progress;
+        print_report(halyard::quantize_model(arguments.in, arguments.out, arguments.options));
+        return 0;
+    } catch (const CLI::CallForHelp &help) {
+        return app.exit(help);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "halyard-quantize: %s\n", error.what());
+        return 1;
+    }
+}
