@@ -54,6 +54,10 @@ halyard_operation( linear  NEEDS cast f32
                            cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
                            cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
                            cpu/linear/packing/quantize.cpp cpu/linear/packing/repack.cpp cpu/ops/column_sum.cpp )
+halyard_operation( linear_backward  GROUP backward  NEEDS linear
+                   KERNELS "(relu2?|gelu(_tanh|_sigmoid)?|silu|swish|sigmoid|tanh|exp)_backward"
+                           "(glu|bilinear|reglu|geglu(_tanh)?|swiglu(_beta1)?)_backward"
+                   SOURCES api/linear_backward.cpp cpu/linear/linear_backward.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm
                    KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
 
