@@ -49,7 +49,7 @@ std::pair<std::string, std::vector<double>> gradient_of(const BackwardForm &form
     }
 }
 
-/** Of one or two matrices. */
+/** For one or two matrices. */
 using Pair = std::vector<Matrix>;
 
 /** dz of the rows; of gated weights dgate and dup. */
@@ -150,7 +150,7 @@ public:
     }
     halyard_status run(const Context &context) { return run(context.get()); }
 
-    /** Of rows [first, end), whose leading axis is one. */
+    /** With rows [first, end), where there is one leading axis. */
     halyard_status run_rows(const halyard_context *context, std::int64_t first, std::int64_t end, bool accumulate) {
         std::vector<DLTensor> views;
         std::vector<Shape> shapes;

@@ -25,7 +25,7 @@ View view_of(const FloatMatrix &x) {
 /** The rows of a tensor at an even pitch: as they lie or, where leading axes leave gaps of their own, copied. */
 class EvenRows {
 public:
-    /** Of at most `most` rows at a time. */
+    /** At most `most` rows are asked for at a time. */
     EvenRows(Workspace &workspace, const View &view, int64_t most) : workspace_(workspace), rows_(false) {
         if (view.data) {
             rows_.add(view);
@@ -85,7 +85,7 @@ void load_in_turn(const halyard_context &context, const FloatMatrix &gate, const
 /** Products of one size or smaller, block of rows by block of rows, whose sums are stored as they are. */
 class GradientGemm {
 public:
-    /** None if `rows` is 0. */
+    /** For products of at most this size; none if `rows` is 0. */
     GradientGemm(const halyard_context &context, halyard_isa isa, Workspace &workspace, int64_t rows, int64_t inputs,
                  int64_t columns, int64_t scratch_floats)
         : context_(context), isa_(isa), workspace_(workspace), block_(std::min(rows, block_rows(rows))) {

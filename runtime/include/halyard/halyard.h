@@ -796,14 +796,13 @@ HALYARD_API halyard_status halyard_linear(const halyard_context *context, const 
 
 /** What halyard_linear_backward writes. Null for a gradient that nobody wants; all are f32. */
 typedef struct halyard_linear_gradients {
-    DLTensor *dx;         /**< shape of x */
-    DLTensor *dweight;    /**< as `layout` says; of the gate where weights are gated */
-    DLTensor *dweight_up; /**< the same of `up` */
-    DLTensor *dbias;      /**< [out_features]; of the gate where weights are gated */
-    DLTensor *dbias_up;   /**< the same of `up` */
-    /** Of dweight and dweight_up. */
-    halyard_weight_layout layout;
-    int accumulate; /**< not 0: all but dx are added to what is there */
+    DLTensor *dx;                 /**< shape of x */
+    DLTensor *dweight;            /**< as `layout` says; of the gate where weights are gated */
+    DLTensor *dweight_up;         /**< that of `up` */
+    DLTensor *dbias;              /**< [out_features]; of the gate where weights are gated */
+    DLTensor *dbias_up;           /**< that of `up` */
+    halyard_weight_layout layout; /**< of dweight and dweight_up */
+    int accumulate;               /**< not 0: all but dx are added to what is there */
 } halyard_linear_gradients;
 
 /** The gradients of halyard_linear, from x, W as packed, and dy, the gradient of y: with dz that of the sums before the activation f,

@@ -1200,9 +1200,9 @@ inline void linear(const ConstTensor &x, const Weights &weights, const Tensor &y
 struct LinearGradients {
     Tensor dx;                                   ///< shape of x
     Tensor dweight;                              ///< as `layout` says; of the gate where weights are gated
-    Tensor dweight_up;                           ///< the same of `up`
+    Tensor dweight_up;                           ///< that of `up`
     Tensor dbias;                                ///< [out_features]; of the gate where weights are gated
-    Tensor dbias_up;                             ///< the same of `up`
+    Tensor dbias_up;                             ///< that of `up`
     WeightLayout layout = WeightLayout::out_in;  ///< of dweight and dweight_up
     bool accumulate = false;                     ///< all but dx are added to what is there
 };
