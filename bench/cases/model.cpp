@@ -139,7 +139,7 @@ void prepare_model(BenchmarkCase &bench_case) {
     Sample sample(1, 1, form.vocabulary, form.vocabulary);
     sample.known_error = error_of_two_tokens(bench_case);
     sample.expect(set.outputs[0].row(0));
-    bench_case.sample = std::make_unique<Sample>(std::move(sample));
+    bench_case.samples.push_back(std::move(sample));
 }
 
 halyard_status call_model(BenchmarkCase &bench_case, OperandSet &set) {
