@@ -10,8 +10,8 @@
 #              always are.
 set(unary SOURCES api/activations.cpp cpu/ops/elementwise.cpp)
 set(gated SOURCES api/gated_units.cpp cpu/ops/elementwise.cpp)
-set(unary_backward SOURCES api/activations_backward.cpp cpu/ops/elementwise.cpp)
-set(gated_backward SOURCES api/gated_units_backward.cpp cpu/ops/elementwise.cpp)
+set(unary_backward SOURCES api/backward/activations_backward.cpp cpu/ops/elementwise.cpp)
+set(gated_backward SOURCES api/backward/gated_units_backward.cpp cpu/ops/elementwise.cpp)
 foreach(name IN ITEMS relu relu2 gelu gelu_tanh gelu_sigmoid silu sigmoid tanh exp)
     halyard_operation( ${name}             GROUP activations  ${unary} )
     halyard_operation( ${name}_derivative  GROUP derivatives  ${unary} )
@@ -40,10 +40,10 @@ halyard_operation( layer_norm  GROUP norms  NEEDS add
 foreach(name IN ITEMS rms_norm layer_norm)
     halyard_operation( ${name}_backward  GROUP backward  NEEDS f32  KERNELS "${name}_backward(_weight)?" column_sum
                        FUNCTIONS "(partial_)?${name}_backward"
-                       SOURCES api/${name}_backward.cpp cpu/ops/norm_backward.cpp cpu/ops/column_sum.cpp )
+                       SOURCES api/backward/${name}_backward.cpp cpu/ops/norm_backward.cpp cpu/ops/column_sum.cpp )
 endforeach()
 halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCES api/softmax.cpp cpu/ops/norm.cpp )
-halyard_operation( softmax_backward  GROUP backward  SOURCES api/softmax_backward.cpp cpu/ops/softmax_backward.cpp )
+halyard_operation( softmax_backward  GROUP backward  SOURCES api/backward/softmax_backward.cpp cpu/ops/softmax_backward.cpp )
 
 halyard_operation( linear  NEEDS cast f32
                    KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum
@@ -55,6 +55,10 @@ halyard_operation( linear  NEEDS cast f32
                            cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
                            cpu/linear/packing/ordered_codes.cpp cpu/linear/packing/quantize.cpp
                            cpu/linear/packing/repack.cpp cpu/ops/column_sum.cpp )
+halyard_operation( linear_backward  GROUP backward  NEEDS linear
+                   KERNELS "(relu2?|gelu(_tanh|_sigmoid)?|silu|swish|sigmoid|tanh|exp)_backward"
+                           "(glu|bilinear|reglu|geglu(_tanh)?|swiglu(_beta1)?)_backward"
+                   SOURCES api/backward/linear_backward.cpp cpu/linear/linear_backward.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm
                    KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
 

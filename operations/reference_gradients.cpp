@@ -153,4 +153,61 @@ ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width) {
     return sums;
 }
 
+// A sum goes over blocks of 512 terms, as reference_linear.cpp says, and here may begin with a number that the first block is added to.
+// So no term goes through more than n = min(K, 512) + ceil(K / 512) roundings, and the error is at most gamma(n) of the sum of magnitudes.
+namespace {
+
+/** start + the sum over k of a(k) b(k). */
+template<typename A, typename B>
+Expected sum_of_products(std::size_t count, std::size_t inputs, double start, const A &a, const B &b) {
+    const double terms = static_cast<double>(inputs), block = 512;
+    const double roundings = std::min(terms, block) + std::ceil(terms / block);
+    Expected sum = exactly(start);
+    double magnitude = std::fabs(start);
+    for (std::size_t k = 0; k < count; k++) {
+        const Expected &factor = a(k);
+        const double other = b(k);
+        sum.value += factor.value * other;
+        sum.error += factor.error * std::fabs(other) + underflow;
+        magnitude += (std::fabs(factor.value) + factor.error) * std::fabs(other);
+    }
+    sum.error += roundings * unit / (1 - roundings * unit) * magnitude;
+    if (!std::isfinite(sum.value)) {
+        sum.error = 0;
+    } else if (magnitude + sum.error > 0x1p127) {
+        sum.error = infinity;
+    }
+    return sum;
+}
+
+}  // namespace
+
+Matrix linear_input_gradient(const Matrix &dz, const std::vector<Row> &weight, std::int64_t inputs) {
+    Matrix dx;
+    for (const ExpectedRow &row : dz) {
+        ExpectedRow &of_row = dx.emplace_back();
+        for (std::size_t in = 0; in < weight[0].size(); in++) {
+            of_row.push_back(sum_of_products(
+                weight.size(), static_cast<std::size_t>(inputs), 0,
+                [&](std::size_t out) -> const Expected & { return row[out]; },
+                [&](std::size_t out) { return weight[out][in]; }));
+        }
+    }
+    return dx;
+}
+
+Matrix linear_weight_gradient(const Matrix &dz, const std::vector<Row> &x, const std::vector<Row> &start) {
+    Matrix dweight;
+    for (std::size_t out = 0; out < dz[0].size(); out++) {
+        ExpectedRow &of_output = dweight.emplace_back();
+        for (std::size_t in = 0; in < x[0].size(); in++) {
+            of_output.push_back(sum_of_products(
+                dz.size(), dz.size(), start.empty() ? 0 : start[out][in],
+                [&](std::size_t row) -> const Expected & { return dz[row][out]; },
+                [&](std::size_t row) { return x[row][in]; }));
+        }
+    }
+    return dweight;
+}
+
 }  // namespace halyard::operations

@@ -20,6 +20,13 @@ ExpectedRow softmax_gradient(const Row &y, const Row &dy, double scale);
 /** Sums over rows, column by column, in blocks of 32 rows. */
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width);
 
+/** The gradients of a linear layer's matrix and input, from dz, the gradient of its sums: [row][out], within its errors.
+ *
+ *  dx = dz W, of rows [out][in] of W; `inputs` outputs are summed, those that fill panels with zeros included. */
+Matrix linear_input_gradient(const Matrix &dz, const std::vector<Row> &weight, std::int64_t inputs);
+/** start + dz^T x, [out][in], from rows of x; `start` may be empty. */
+Matrix linear_weight_gradient(const Matrix &dz, const std::vector<Row> &x, const std::vector<Row> &start);
+
 }  // namespace halyard::operations
 
 #endif

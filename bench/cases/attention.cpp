@@ -86,7 +86,7 @@ void prepare_attention(BenchmarkCase &bench_case) {
         sample.expect(operations::attend(shape, inputs[0].row(row), id.decodes() ? id.cached + 1 : row + 1,
                                          at(inputs[1], "keys"), at(inputs[2], "values"), id.kernel->scalars[0]));
     }
-    bench_case.sample = std::make_unique<Sample>(std::move(sample));
+    bench_case.samples.push_back(std::move(sample));
 }
 
 halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set) {

@@ -38,7 +38,14 @@ Cost CaseId::cost() const {
         return kernel->tensors->cost(dtype, operations::Sizes::of_rows({rows, d}));
     }
     if (kernel->layer) {
-        return operations::layer_operation({"", *kernel->layer}).cost(dtype, {{rows}, d, d_out});
+        Cost cost = operations::layer_operation({"", *kernel->layer}).cost(dtype, {{rows}, d, d_out});
+        if (kernel->is_gradient) {
+            // Two products of that size; dy in y's place, sums, dx and the gradients of the matrices besides.
+            const std::int64_t read = kernel->layer->gated ? 2 * d_out : 0;
+            cost.flops *= 2;
+            cost.bytes += static_cast<std::size_t>(rows * (d + read)) * operations::size_of(dtype) + cost.weight_bytes;
+        }
+        return cost;
     }
     const operations::Span span = {sequences(), tokens(), cached + tokens()};
     if (kernel->attention) {
@@ -155,8 +162,12 @@ void BenchmarkCase::spoil_outputs() {
 
 Accuracy BenchmarkCase::accuracy() const {
     const OperandSet &set = sets[0];
-    if (sample) {
-        return {sample->worst_error(set.outputs[0]), -1};
+    if (!samples.empty()) {
+        double worst = 0;
+        for (std::size_t i = 0; i < samples.size(); i++) {
+            worst = std::max(worst, samples[i].worst_error(set.outputs[i]));
+        }
+        return {worst, -1};
     }
     const operations::Operation &operation = *id.kernel->tensors;
     const std::vector<const Matrix *> operands = matrices(set);

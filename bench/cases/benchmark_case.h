@@ -47,6 +47,7 @@ struct Kernel {
     // Which of the descriptions it is.
     const operations::Operation *tensors = nullptr;
     std::optional<LayerForm> layer;
+    bool is_gradient = false;  // of the layer: dx and the gradients of its matrices
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
@@ -58,7 +59,7 @@ struct Kernel {
     bool has_weight = false, has_bias = false;
     std::optional<Dtype> cast_to;                     // the output's type where it is another
     halyard_glu_layout layout = HALYARD_GLU_GATE_UP;  // of packed gated units
-    /** Makes operands and sample of what is no operation on tensors of rows. */
+    /** Makes operands and samples of what is no operation on tensors of rows. */
     std::function<void(BenchmarkCase &bench_case)> prepare;
     /** One call of the library on one set of operands. */
     std::function<halyard_status(BenchmarkCase &bench_case, OperandSet &set)> call;
@@ -112,9 +113,9 @@ struct BenchmarkCase {
     Parameters parameters;                 // of layers, blocks and models; what a cache holds
     std::vector<std::int64_t> tokens;      // of a model, those that are cached first
     std::shared_ptr<const Model> model;
-    std::unique_ptr<const Sample> sample;  // of all these
-    std::size_t cold_set;                  // bytes
-    std::size_t resident = 0;              // of models: how much larger the process became
+    std::vector<Sample> samples;  // of outputs made with these, one after the other
+    std::size_t cold_set;         // bytes
+    std::size_t resident = 0;     // of models: how much larger the process became
 
     /** An input of the operand sets; one of no width is none. */
     struct Input {
@@ -148,6 +149,8 @@ const std::vector<Kernel> &layer_catalogue();
 /** An operation on tensors of rows. */
 Kernel tensor_kernel(const operations::Operation &operation);
 Kernel layer_kernel(const std::string &name, const LayerForm &form);
+/** A linear layer's gradients. */
+Kernel layer_gradient_kernel(const std::string &name, const LayerForm &form);
 /** Attention with these heads: "attention.32-8x128". */
 const Kernel &attention_kernel(const HeadShape &heads);
 Kernel make_attention(const HeadShape &heads, double softcap = 0);

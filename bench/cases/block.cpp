@@ -127,7 +127,7 @@ void prepare_block(BenchmarkCase &bench_case) {
         set.block = make_block(bench_case, "");
     }
     add_history(bench_case);
-    bench_case.sample = std::make_unique<Sample>(sample_of(bench_case));
+    bench_case.samples.push_back(sample_of(bench_case));
 }
 
 halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set) {

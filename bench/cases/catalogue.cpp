@@ -73,6 +73,19 @@ Kernel layer_kernel(const std::string &name, const LayerForm &form) {
     return kernel;
 }
 
+Kernel layer_gradient_kernel(const std::string &name, const LayerForm &form) {
+    Kernel kernel;
+    kernel.name = name;
+    kernel.operation = "linear_backward";
+    kernel.group = "linear";
+    kernel.layer = form;
+    kernel.is_gradient = true;
+    kernel.inputs = form.gated ? 4 : 2;
+    kernel.prepare = prepare_layer_gradient;
+    kernel.call = call_layer_gradient;
+    return kernel;
+}
+
 Kernel make_attention(const HeadShape &heads, double softcap) {
     const std::string shared = heads.kv_heads == heads.heads ? "" : "-" + std::to_string(heads.kv_heads);
     Kernel kernel;
@@ -104,6 +117,9 @@ const std::vector<Kernel> &layer_catalogue() {
         std::vector<Kernel> all;
         for (const operations::Layer &layer : operations::layers()) {
             all.push_back(layer_kernel(layer.name, layer.form));
+        }
+        for (const char *const name : {"linear", "linear_swiglu", "linear_geglu_tanh"}) {
+            all.push_back(layer_gradient_kernel(std::string(name) + "_backward", *operations::find_layer(name)));
         }
         return all;
     }();

@@ -66,12 +66,64 @@ Sample sample_of(const BenchmarkCase &bench_case) {
     return sample;
 }
 
-}  // namespace
+/** dz of some rows of a layer's gradient: one matrix of rows, or those of gate and up. */
+std::vector<std::vector<operations::Row>> gradients_of_sums(const LayerForm &form, const OperandSet &set) {
+    const operations::LayerActivation &activation = operations::layer_activation(form.activation);
+    std::vector<std::vector<operations::Row>> dz(form.gated ? 2 : 1);
+    for (std::int64_t row = 0; row < set.inputs[0].rows(); row++) {
+        operations::Row dgate = set.inputs[1].row(row), dup = dgate;
+        for (std::size_t i = 0; form.gated && i < dgate.size(); i++) {
+            const double gate = set.inputs[2].row(row)[i], up = set.inputs[3].row(row)[i];
+            dgate[i] *= up * activation.slope(gate, form.beta);
+            dup[i] *= activation.at(gate, form.beta);
+        }
+        dz[0].push_back(std::move(dgate));
+        if (form.gated) {
+            dz[1].push_back(std::move(dup));
+        }
+    }
+    return dz;
+}
 
-void prepare_layer(BenchmarkCase &bench_case) {
+/** Of dx, and of the gradient of each matrix. */
+std::vector<Sample> samples_of_gradient(const BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
+    const OperandSet &set = bench_case.sets[0];
+    const auto dz = gradients_of_sums(*id.kernel->layer, set);
+    const char *const names[] = {"first", "up"};
+    std::vector<Sample> samples;
+    Sample &dx = samples.emplace_back(id.rows, sampled_rows, id.d, sampled_columns);
+    for (const std::int64_t row : dx.rows) {
+        operations::Row sums(static_cast<std::size_t>(id.d));
+        for (std::size_t matrix = 0; matrix < dz.size(); matrix++) {
+            for (std::int64_t out = 0; out < id.d_out; out++) {
+                const operations::Row weights = bench_case.parameters.matrices.at(names[matrix]).row(out);
+                const double factor = dz[matrix][static_cast<std::size_t>(row)][static_cast<std::size_t>(out)];
+                for (std::size_t i = 0; i < sums.size(); i++) {
+                    sums[i] += factor * weights[i];
+                }
+            }
+        }
+        dx.expect(sums);
+    }
+    for (const std::vector<operations::Row> &of_matrix : dz) {
+        Sample &dweight = samples.emplace_back(id.d_out, sampled_rows, id.d, sampled_columns);
+        for (const std::int64_t out : dweight.rows) {
+            operations::Row sums(static_cast<std::size_t>(id.d));
+            for (std::size_t row = 0; row < of_matrix.size(); row++) {
+                const operations::Row x = set.inputs[0].row(static_cast<std::int64_t>(row));
+                for (std::size_t i = 0; i < sums.size(); i++) {
+                    sums[i] += of_matrix[row][static_cast<std::size_t>(out)] * x[i];
+                }
+            }
+            dweight.expect(sums);
+        }
+    }
+    return samples;
+}
+
+void add_matrices(Parameters &parameters, const CaseId &id) {
     const LayerForm &form = *id.kernel->layer;
-    Parameters &parameters = bench_case.parameters;
     parameters.add_matrix("first", id.dtype, id.d_out, id.d, first_seed);
     if (form.gated) {
         parameters.add_matrix("up", id.dtype, id.d_out, id.d, first_seed + 1);
@@ -79,6 +131,58 @@ void prepare_layer(BenchmarkCase &bench_case) {
     if (form.is_ffn) {
         parameters.add_matrix("down", id.dtype, id.d, id.d_out, first_seed + 2);
     }
+}
+
+/** Of the first product, for each operand set. */
+void pack_first(BenchmarkCase &bench_case) {
+    const Parameters &parameters = bench_case.parameters;
+    const LayerForm &form = *bench_case.id.kernel->layer;
+    const Matrix matrix = parameters.matrices.at("first").whole();
+    const auto up = form.gated ? std::make_unique<Matrix>(parameters.matrices.at("up").whole()) : nullptr;
+    for (OperandSet &set : bench_case.sets) {
+        set.layer.first = pack(bench_case, set, matrix,
+                               operations::pack_options(form, view_of(up), set.layer.norm_weight, set.layer.norm_bias));
+    }
+}
+
+}  // namespace
+
+void prepare_layer_gradient(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
+    const LayerForm &form = *id.kernel->layer;
+    add_matrices(bench_case.parameters, id);
+    const std::int64_t sums = form.gated ? id.d_out : 0;
+    bench_case.make_sets({{id.d, 1.5}, {id.d_out, 1.5}, {sums, 1.5}, {sums, 1.5}}, id.d);
+    for (OperandSet &set : bench_case.sets) {
+        for (int matrix = 0; matrix < (form.gated ? 2 : 1); matrix++) {
+            set.outputs.emplace_back(Dtype::f32, id.d_out, id.d);
+        }
+    }
+    pack_first(bench_case);
+    bench_case.samples = samples_of_gradient(bench_case);
+}
+
+halyard_status call_layer_gradient(BenchmarkCase &bench_case, OperandSet &set) {
+    const LayerForm &form = *bench_case.id.kernel->layer;
+    halyard_linear_options options{};
+    options.activation = form.activation;
+    halyard_linear_gradients gradients{};
+    gradients.dx = &set.outputs[0].view;
+    gradients.dweight = &set.outputs[1].view;
+    if (form.gated) {
+        options.sums = &set.inputs[2].view;
+        options.sums_up = &set.inputs[3].view;
+        gradients.dweight_up = &set.outputs[2].view;
+    }
+    return halyard_linear_backward(bench_case.context.get(), &set.inputs[0].view, set.layer.first, &set.inputs[1].view,
+                                   &options, &gradients);
+}
+
+void prepare_layer(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
+    const LayerForm &form = *id.kernel->layer;
+    Parameters &parameters = bench_case.parameters;
+    add_matrices(parameters, id);
     if (form.has_bias) {
         parameters.add_vector("bias", id.dtype, id.d_out, bias_seed, 0);
     }
@@ -105,13 +209,7 @@ void prepare_layer(BenchmarkCase &bench_case) {
             set.layer.first = pack(bench_case, set, blocks);
         }
     } else {
-        const Matrix matrix = parameters.matrices.at("first").whole();
-        const auto up = form.gated ? std::make_unique<Matrix>(parameters.matrices.at("up").whole()) : nullptr;
-        for (OperandSet &set : bench_case.sets) {
-            set.layer.first =
-                pack(bench_case, set, matrix,
-                     operations::pack_options(form, view_of(up), set.layer.norm_weight, set.layer.norm_bias));
-        }
+        pack_first(bench_case);
     }
     if (form.is_ffn) {
         const Matrix matrix = parameters.matrices.at("down").whole();
@@ -119,7 +217,7 @@ void prepare_layer(BenchmarkCase &bench_case) {
             set.layer.down = pack(bench_case, set, matrix, {});
         }
     }
-    bench_case.sample = std::make_unique<Sample>(sample_of(bench_case));
+    bench_case.samples.push_back(sample_of(bench_case));
 }
 
 }  // namespace halyard::bench

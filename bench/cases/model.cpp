@@ -142,7 +142,7 @@ void run_model(BenchmarkCase &bench_case, const Make &make, const Error &error) 
     Sample sample(1, 1, form.vocabulary, form.vocabulary);
     sample.known_error = error();
     sample.expect(set.outputs[0].row(0));
-    bench_case.sample = std::make_unique<Sample>(std::move(sample));
+    bench_case.samples.push_back(std::move(sample));
 }
 
 }  // namespace

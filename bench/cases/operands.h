@@ -10,6 +10,10 @@ namespace halyard::bench {
 
 /** Matrices "first", "up" of a gated unit and "down" of an FFN; vectors "bias" and "bias_down". */
 void prepare_layer(BenchmarkCase &bench_case);
+/** Matrices as of a layer; inputs x, dy and, of a gated layer, the gate and `up` that its forward call keeps. Outputs: dx, and the
+ *  gradients of the matrices. */
+void prepare_layer_gradient(BenchmarkCase &bench_case);
+halyard_status call_layer_gradient(BenchmarkCase &bench_case, OperandSet &set);
 
 /** Inputs q, k and v. Of a decode, the keys and values of the positions before it are the matrices "keys" and "values",
  * [sequences * cached, kv width], one sequence after the other. */

@@ -188,6 +188,8 @@ std::vector<Part> parts_of(const BlockForm &model) {
             {"up_q4_k", "linear.q4_k", model.d, model.d_ff},
             {"up_int4_128", "linear.int4_128", model.d, model.d_ff},
             {"up_uint4_128", "linear.uint4_128", model.d, model.d_ff},
+            {"up_backward", "linear_backward", model.d, model.d_ff},
+            {"glu_backward", "linear_" + unit + "_backward", model.d, model.d_ff},
             {"down", "linear", model.d_ff, model.d},
             {"projection", "linear", model.d, model.heads.query_width()},
             {"up_fused", linear + "_" + unit, model.d, model.d_ff},
@@ -397,7 +399,8 @@ private:
         } else if (kernel != layers.end()) {
             const auto shapes =
                 statement.each("rows", [&](const Word &count) { return shape(number_of(count), part.d, part.d_out); });
-            add(statement, *kernel, shapes, any);
+            add(statement, *kernel, shapes,
+                [&](const CaseId &row) { return !kernel->is_gradient || row.dtype == Dtype::f32; });
         } else if (word.text != "all") {
             word.wrong("the library has no '" + part.name + "' of the form of '" + model + "'");
         }

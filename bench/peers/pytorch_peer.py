@@ -15,7 +15,7 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
        "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
-OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -161,6 +161,38 @@ def graph_gradients(request, inputs, weights):
     return lambda: torch.autograd.grad(results, variables, of_results, retain_graph=True)
 
 
+def linear_gradients(request):
+    """The products that autograd would call, into given outputs; dz of a gated unit by its elementwise gradients, into given memory."""
+    torch.set_num_threads(request["threads"])
+    form, names = request["layer"], ("first", "up")[: 2 if request["layer"]["gated"] else 1]
+    weights = [tensor(tensor_of(request, name)) for name in names]
+    x, dy, *sums = map(tensor, inputs_of(request))
+    results = [torch.zeros_like(x), *map(torch.zeros_like, weights)]
+    given, written = copies([x, dy, *sums, *weights], request["sets"]), copies(results, request["sets"])
+    dgate, dup = torch.empty_like(dy), torch.empty_like(dy)
+    activation, derivative = torch_rows.ACTIVATIONS[form["activation"]], FROM_X.get(form["activation"])
+
+    def call_of(x, dy, *rest):
+        sums, weights = rest[: len(rest) - len(names)], rest[len(rest) - len(names):]
+
+        def call(dx, *dweights):
+            dz = [dy]
+            if sums:
+                torch.mul(dy, activation(sums[0]), out=dup)
+                derivative(dy * sums[1], sums[0], dgate)
+                dz = [dgate, dup]
+            torch.mm(dz[0], weights[0], out=dx)
+            for each, weight in zip(dz[1:], weights[1:]):
+                dx.addmm_(each, weight)
+            for each, dweight in zip(dz, dweights):
+                torch.mm(each.t(), x, out=dweight)
+
+        return call
+
+    calls = [lambda call=call_of(*each), into=into: call(*into) for each, into in zip(given, written)]
+    return calls, lambda: map(NumPy, written[0]), ""
+
+
 def prepare_gradients(request, row):
     name = request["operation"].removesuffix(BACKWARD)
     if request["dtype"] != "f32" and name in ROUGH:
@@ -178,6 +210,8 @@ def prepare_gradients(request, row):
 def prepare(request):
     if request["operation"] in FOUR_BITS:
         return products_with_codes(request)
+    if request["operation"] == "linear" + BACKWARD:
+        return linear_gradients(request)
     row = row_of(request)
     if request["operation"].endswith(BACKWARD):
         return prepare_gradients(request, row)

@@ -6,6 +6,22 @@
 namespace halyard {
 namespace {
 
+/** The values before the activation: null, or f32 with the shape of y. */
+View check_written_sums(Checker &check, const char *name, const DLTensor *tensor, const View &y) {
+    if (check.failed() || !tensor) {
+        return View();
+    }
+    const View view = check.output(name, tensor);
+    check.same_shape(y, view);
+    if (!check.failed() && view.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "%s is not made on CUDA devices: it must be null there", name);
+    }
+    if (!check.failed() && view.dtype != DType::f32) {
+        check.fail(HALYARD_UNSUPPORTED, "%s must have dtype f32", name);
+    }
+    return view;
+}
+
 LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights *weights,
                         const halyard_linear_options &o, DLTensor *y) {
     LinearCall call;
@@ -37,10 +53,23 @@ LinearCall check_linear(Checker &check, const DLTensor *x, const halyard_weights
         check.same_dtype(call.y, call.residual);
         check.no_overlap(call.y, call.residual, true);
     }
-    for (const View *input : {&call.x, &call.bias, &call.bias_up, &call.row_scale, &call.row_mean}) {
-        check.no_overlap(call.y, *input, false);
+    call.sums = check_written_sums(check, "sums", o.sums, call.y);
+    call.sums_up = check_written_sums(check, "sums_up", o.sums_up, call.y);
+    if (!check.failed() && (o.sums_up != nullptr) != (o.sums && weights->gated)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, weights->gated ? "sums and sums_up of gated weights belong together"
+                                                            : "sums_up is given, but weights holds one matrix");
     }
-    check.no_overlap(call.y, memory_view("the packed bytes of weights", weights->block, weights->bytes), false);
+    View packed = memory_view("the packed bytes of weights", weights->block, weights->bytes);
+    for (const View *output : {&call.y, &call.sums, &call.sums_up}) {
+        for (const View *input : {&call.x, &call.bias, &call.bias_up, &call.row_scale, &call.row_mean, &packed}) {
+            check.no_overlap(*output, *input, false);
+        }
+    }
+    for (const View *other : {&call.y, &call.residual}) {
+        check.no_overlap(call.sums, *other, false);
+        check.no_overlap(call.sums_up, *other, false);
+    }
+    check.no_overlap(call.sums_up, call.sums, false);
     return call;
 }
 

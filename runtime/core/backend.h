@@ -27,6 +27,7 @@ struct Backend {
     Operation<SoftmaxBackwardCall> *softmax_backward = nullptr;  // of processors alone
     Operation<NormStatisticsCall> *norm_statistics;
     Operation<LinearCall> *linear;
+    Operation<LinearBackwardCall> *linear_backward = nullptr;  // of processors alone
     Operation<FfnCall> *ffn;
     Operation<AttentionCall> *attention;
     Operation<RopeCall> *rope;

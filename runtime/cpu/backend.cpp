@@ -90,6 +90,7 @@ const Backend cpu_backend = {
     .softmax_backward = HALYARD_HAS_SOFTMAX_BACKWARD ? cpu::softmax_backward : nullptr,
     .norm_statistics = cpu::has_norms ? cpu::norm_statistics : nullptr,
     .linear = HALYARD_HAS_LINEAR ? cpu::linear : nullptr,
+    .linear_backward = HALYARD_HAS_LINEAR_BACKWARD ? cpu::linear_backward : nullptr,
     .ffn = HALYARD_HAS_FFN ? cpu::ffn : nullptr,
     .attention = HALYARD_HAS_ATTENTION ? cpu::attention : nullptr,
     .rope = HALYARD_HAS_ROPE ? cpu::rope : nullptr,

@@ -16,6 +16,7 @@ Backend::Operation<SoftmaxCall> softmax;
 Backend::Operation<SoftmaxBackwardCall> softmax_backward;
 Backend::Operation<NormStatisticsCall> norm_statistics;
 Backend::Operation<LinearCall> linear;
+Backend::Operation<LinearBackwardCall> linear_backward;
 Backend::Operation<FfnCall> ffn;
 Backend::Operation<AttentionCall> attention;
 Backend::Operation<RopeCall> rope;

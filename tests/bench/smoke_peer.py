@@ -19,6 +19,7 @@ rows kernel=rms_norm,layer_norm,add_rms_norm,add_layer_norm,softmax,gelu,silu,ad
 rows kernel=silu,swiglu type=f16,bf16 shape=4x64 state=hot threads=1
 rows kernel=layer_norm_backward,rms_norm_backward,rms_norm_backward.residual,silu_backward,tanh_backward,swiglu_backward,swiglu_backward.gate_up type=f32,bf16 shape=4x64 state=hot threads=1
 layers model=tiny,plain part=up,ffn,norm_ffn rows=4 type=f32 state=hot threads=1
+layers model=tiny part=up_backward,glu_backward rows=4 type=f32 state=hot threads=1
 layers model=tiny part=up,ffn rows=4 type=f16,bf16 state=hot threads=1
 layers model=tiny part=up_q4_0 rows=4 type=f32,bf16 state=hot threads=1
 attention model=tiny prompt=8 decode=1x8 type=f32 state=hot threads=1
@@ -41,7 +42,7 @@ MUST = {
     "onnxruntime": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
     "openblas": PLAIN,
     "openvino": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
-    "pytorch": [*TORCH, "linear.q4_0"],
+    "pytorch": [*TORCH, "linear.q4_0", "linear_backward", "linear_swiglu_backward"],
     "pytorch-compile": [*TORCH, "model"],
     "transformers": ["model"],
     "zentorch": ["linear", "ffn_swiglu", "model"],

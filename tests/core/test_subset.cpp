@@ -84,6 +84,8 @@ const AnyCall calls[] = {
     {"softmax_backward", [](DLTensor *t) { return halyard_softmax_backward(nullptr, t, t, 1, t); }},
     {"softmax", [](DLTensor *t) { return halyard_softmax(nullptr, t, 1, t); }},
     {"linear", [](DLTensor *) { return halyard_linear(nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
+    {"linear_backward",
+     [](DLTensor *) { return halyard_linear_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
     {"ffn", [](DLTensor *) { return halyard_ffn(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
     {"rope", [](DLTensor *) { return halyard_rope_create(nullptr, nullptr); }, false},
     {"kv_cache", [](DLTensor *) { return halyard_kv_cache_size(nullptr, nullptr); }, false},

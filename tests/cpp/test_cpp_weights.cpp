@@ -154,6 +154,50 @@ TEST(CppLinear, PassesItsOptionsOn) {
     EXPECT_THROW(halyard::linear({x, {rows, in}}, halyard::Weights(), yv), halyard::Error);
 }
 
+TEST(CppLinear, PassesGradientsOn) {
+    halyard::PackOptions with_up;
+    with_up.up = {v, {out, in}};
+    const auto gated = halyard::Weights::pack({w, {out, in}}, with_up);
+    Values sums(rows * out), sums_up(rows * out), y(rows * out);
+    halyard::LinearOptions options;
+    options.activation = halyard::Activation::swish;
+    options.beta = 0.75f;
+    options.sums = {sums, {rows, out}};
+    options.sums_up = {sums_up, {rows, out}};
+    halyard::linear({x, {rows, in}}, gated, options, {y, {rows, out}});
+
+    const View xs(x, {rows, in}), dys(residual, {rows, out});
+    const halyard::Tensor sums_view(sums, {rows, out}), sums_up_view(sums_up, {rows, out});
+    halyard_linear_options c{};
+    c.activation = HALYARD_SWISH;
+    c.beta = 0.75f;
+    c.sums = sums_view.get();
+    c.sums_up = sums_up_view.get();
+    for (const bool accumulate : {false, true}) {
+        Values of_c[] = {Values(rows * in), Values(in * out, 1), Values(in * out, 2), Values(out, 3), Values(out, 4)};
+        Values got[std::size(of_c)];
+        std::copy(std::begin(of_c), std::end(of_c), got);
+        const auto given = [&](Values *to) {
+            halyard::LinearGradients gradients;
+            gradients.dx = {to[0], {rows, in}};
+            gradients.dweight = {to[1], {in, out}};
+            gradients.dweight_up = {to[2], {in, out}};
+            gradients.dbias = to[3];
+            gradients.dbias_up = to[4];
+            gradients.layout = halyard::WeightLayout::in_out;
+            gradients.accumulate = accumulate;
+            return gradients;
+        };
+        const halyard::LinearGradients of = given(of_c);
+        const halyard_linear_gradients g = {of.dx.get(),       of.dweight.get(),  of.dweight_up.get(),
+                                            of.dbias.get(),    of.dbias_up.get(), HALYARD_WEIGHT_IN_OUT,
+                                            accumulate ? 1 : 0};
+        ASSERT_EQ(halyard_linear_backward(nullptr, xs, gated.get(), dys, &c, &g), HALYARD_OK) << halyard_last_error();
+        halyard::linear_backward({x, {rows, in}}, gated, {residual, {rows, out}}, options, given(got));
+        EXPECT_TRUE(std::equal(std::begin(of_c), std::end(of_c), got));
+    }
+}
+
 TEST(CppLinear, GivesTheScalesOfNorms) {
     const View xs(x, {rows, in});
     Values expected(rows), expected_mean(rows), got(rows), got_mean(rows);

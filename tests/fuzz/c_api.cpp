@@ -245,6 +245,7 @@ private:
     void dequantize();
     void weights_other();
     void linear();
+    void linear_gradients();
     void norm_scales();
     void ffn();
     void ropes();
@@ -863,12 +864,48 @@ void Session::linear() {
     options.beta = number(1.5f);
     options.residual = in_.one_in(3) ? call.input(before.with(info.out_features), type) : nullptr;
     DLTensor *y = call.output(before.with(info.out_features), type);
+    options.sums = in_.one_in(4) ? call.output(before.with(info.out_features), f32) : nullptr;
+    options.sums_up = in_.one_in(6) ? call.output(before.with(info.out_features), f32) : nullptr;
     if (call.may_be_made()) {
         // Without its options the call does not see their tensors.
-        const bool plain =
-            !options.row_scale && !options.row_mean && !options.bias && !options.bias_up && !options.residual;
+        const bool plain = !options.row_scale && !options.row_mean && !options.bias && !options.bias_up &&
+                           !options.residual && !options.sums && !options.sums_up;
         call.returned("halyard_linear",
                       halyard_linear(context(), x, weights, plain && in_.one_in(2) ? nullptr : &options, y));
+    }
+}
+
+void Session::linear_gradients() {
+    Call call(in_, tensor_memory());
+    const halyard_weights *weights = weights_[in_.in(0, places - 1)];
+    halyard_weights_info info{};
+    if (weights) {
+        halyard_weights_get_info(weights, &info);
+    }
+    const DLDataType type = in_.one_in(8) ? dtype() : f32;
+    const Shape before = leading(), of_x = before.with(info.in_features), of_y = before.with(info.out_features);
+    const DLTensor *x = call.input(of_x, type), *dy = call.input(of_y, type);
+    halyard_linear_options options{};
+    options.activation = value<halyard_activation>(10);
+    options.beta = number(1.5f);
+    // Read here, though forward calls write them.
+    options.sums = in_.one_in(4) ? nullptr : const_cast<DLTensor *>(call.input(of_y, type));
+    options.sums_up = info.gated ? const_cast<DLTensor *>(call.input(of_y, type)) : nullptr;
+    halyard_linear_gradients gradients{};
+    gradients.layout = value<halyard_weight_layout>(1);
+    gradients.accumulate = in_.in(0, 1);
+    const Shape of_bias = Shape().with(info.out_features);
+    const Shape of_weight = gradients.layout == HALYARD_WEIGHT_IN_OUT
+                                ? Shape().with(info.in_features).with(info.out_features)
+                                : of_bias.with(info.in_features);
+    gradients.dx = in_.one_in(3) ? nullptr : call.output(of_x, type);
+    gradients.dweight = in_.one_in(3) ? nullptr : call.output(of_weight, f32);
+    gradients.dbias = in_.one_in(3) ? nullptr : call.output(of_bias, f32);
+    gradients.dweight_up = info.gated && in_.one_in(2) ? call.output(of_weight, f32) : nullptr;
+    gradients.dbias_up = info.gated && in_.one_in(2) ? call.output(of_bias, f32) : nullptr;
+    if (call.may_be_made()) {
+        call.returned("halyard_linear_backward",
+                      halyard_linear_backward(context(), x, weights, dy, &options, &gradients));
     }
 }
 
@@ -1419,13 +1456,33 @@ void Session::stack_other() {
 void Session::step(unsigned which, const Input &in) {
     using Step = void (Session::*)();
     constexpr Step steps[] = {
-        &Session::elementwise,   &Session::elementwise, &Session::norms,          &Session::norm_gradients,
-        &Session::contexts,      &Session::questions,   &Session::weights_create, &Session::weights_of_codes,
-        &Session::weights_other, &Session::linear,      &Session::linear,         &Session::norm_scales,
-        &Session::ffn,           &Session::ropes,       &Session::caches,         &Session::caches,
-        &Session::cache_create,  &Session::attention,   &Session::attention,      &Session::block_create,
-        &Session::block_other,   &Session::block_other, &Session::stack_create,   &Session::stack_other,
-        &Session::stack_other,   &Session::dequantize,
+        &Session::elementwise,
+        &Session::elementwise,
+        &Session::norms,
+        &Session::norm_gradients,
+        &Session::contexts,
+        &Session::questions,
+        &Session::weights_create,
+        &Session::weights_of_codes,
+        &Session::weights_other,
+        &Session::linear,
+        &Session::linear,
+        &Session::norm_scales,
+        &Session::ffn,
+        &Session::ropes,
+        &Session::caches,
+        &Session::caches,
+        &Session::cache_create,
+        &Session::attention,
+        &Session::attention,
+        &Session::block_create,
+        &Session::block_other,
+        &Session::block_other,
+        &Session::stack_create,
+        &Session::stack_other,
+        &Session::stack_other,
+        &Session::dequantize,
+        &Session::linear_gradients,
     };
     in_ = in;
     (this->*steps[which % (sizeof steps / sizeof steps[0])])();

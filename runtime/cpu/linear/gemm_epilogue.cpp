@@ -82,7 +82,8 @@ EpilogueCall Layer::bound_to(const float *row_scale, const float *row_mean, cons
 }
 
 EpilogueWriter::EpilogueWriter(const GemmPlan &plan, const EpilogueCall &call, const float *sums, float *scratch)
-    : plan_(plan), call_(call), kernel_(kernel_function(call.kernel, call.y.dtype, plan.isa)), sums_(sums),
+    : plan_(plan), call_(call), kernel_(kernel_function(call.kernel, call.y.dtype, plan.isa)),
+      kernel_of_sums_(kernel_function(kernels::epilogue_identity, DType::f32, plan.isa)), sums_(sums),
       scratch_(scratch) {}
 
 void EpilogueWriter::operator()(int64_t begin, int64_t end) {
@@ -90,6 +91,9 @@ void EpilogueWriter::operator()(int64_t begin, int64_t end) {
     const int64_t columns_end = std::min(end / stripes * panel_width, call_.columns);
     const int64_t first_column = begin / stripes * panel_width;
     const OutputView &y = call_.y;
+    if (y.sums) {
+        store_sums(begin, end);
+    }
     if (!y.rows) {
         store_blocked(begin, first_column, columns_end);
         return;
@@ -97,10 +101,28 @@ void EpilogueWriter::operator()(int64_t begin, int64_t end) {
     const Part part = {y.first_row, y.first_row + plan_.rows, first_column, columns_end};
     int64_t row = 0;
     y.rows->for_each_piece(part, max_block_rows, columns_end - first_column, [&](const Rows::Piece &piece) {
-        store(begin, 0, row, piece.rows, piece.columns, piece.data[0], piece.pitch[0],
-              y.has_residual ? piece.data[1] : nullptr, y.has_residual ? piece.pitch[1] : 0);
+        store(begin, 0, row, piece.rows, piece.columns,
+              {piece.data[0], piece.pitch[0], y.has_residual ? piece.data[1] : nullptr,
+               y.has_residual ? piece.pitch[1] : 0});
         row += piece.rows;
     });
+}
+
+/** Panel by panel where gate and up take turns. */
+void EpilogueWriter::store_sums(int64_t begin, int64_t end) {
+    const int stripes = call_.gated ? 2 : 1;
+    const int64_t at_once = call_.gated ? 1 : end - begin;
+    for (int64_t panel = begin; panel < end; panel += at_once) {
+        const int64_t column = panel / stripes * panel_width;
+        const int64_t columns_end = std::min(column + at_once * panel_width, call_.columns), tensor = panel % stripes;
+        const Part part = {call_.y.first_row, call_.y.first_row + plan_.rows, column, columns_end};
+        int64_t row = 0;
+        call_.y.sums->for_each_piece(part, max_block_rows, columns_end - column, [&](const Rows::Piece &piece) {
+            store(begin, (panel - begin) * panel_width, row, piece.rows, piece.columns,
+                  {.data = piece.data[tensor], .pitch = piece.pitch[tensor], .is_sums = true});
+            row += piece.rows;
+        });
+    }
 }
 
 void EpilogueWriter::store_blocked(int64_t begin, int64_t first_column, int64_t columns_end) {
@@ -111,19 +133,19 @@ void EpilogueWriter::store_blocked(int64_t begin, int64_t first_column, int64_t 
         const int64_t packed = (column - first_column) * (call_.gated ? 2 : 1);
         if (blocked.rounded) {
             const TypedRows rounded = {reinterpret_cast<char *>(scratch_), DType::bf16, max_group_columns};
-            store(begin, packed, 0, plan_.rows, columns, rounded.data, rounded.pitch, nullptr, 0);
+            store(begin, packed, 0, plan_.rows, columns, {rounded.data, rounded.pitch});
             blocked.store(plan_.isa, 0, column, rounded, columns, plan_.rows);
         } else {
             char *data = reinterpret_cast<char *>(blocked.floats_at(0, column / k_block) + column % k_block);
-            store(begin, packed, 0, plan_.rows, columns, data, x_pitch, nullptr, 0);
+            store(begin, packed, 0, plan_.rows, columns, {data, x_pitch});
         }
         column = block_end;
     }
 }
 
 /** `packed`: the first of the columns of sums, counted from panel `begin`. */
-void EpilogueWriter::store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, char *y,
-                           int64_t y_pitch, const char *residual, int64_t residual_pitch) {
+void EpilogueWriter::store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns,
+                           const Target &to) {
     const int64_t pitch = plan_.sums_pitch(), column = begin * panel_width + packed;
     const int64_t sum_columns = plan_.group_panels * panel_width - packed;
     const auto vector = [&](const float *values, const float *absent) { return values ? values + column : absent; };
@@ -134,22 +156,23 @@ void EpilogueWriter::store(int64_t begin, int64_t packed, int64_t row, int64_t r
     column_sums_.set(call_.row_mean ? vector(call_.column_sums, neutral.zeros) : neutral.zeros, sum_columns);
     column_bias_.set(vector(call_.column_bias, neutral.zeros), sum_columns);
     bias_.set(vector(call_.bias, neutral.negative_zeros), sum_columns);
-    if (residual) {
-        residual_.set(residual, columns, rows, residual_pitch);
+    if (to.residual) {
+        residual_.set(to.residual, columns, rows, to.residual_pitch);
     } else {
         const void *zeros = neutral.negative_zeros;
-        residual_.set(call_.y.dtype == DType::f32 ? zeros : neutral.negative_zeros_16, columns, rows, 0);
+        const bool in_f32 = to.is_sums || call_.y.dtype == DType::f32;
+        residual_.set(in_f32 ? zeros : neutral.negative_zeros_16, columns, rows, 0);
     }
-    y_.set(y, columns, rows, y_pitch);
-    kernel_({.sum = sum_,
-             .row_scale = scale_,
-             .row_mean = mean_,
-             .column_sums = column_sums_,
-             .column_bias = column_bias_,
-             .bias = bias_,
-             .residual = residual_,
-             .beta = call_.beta,
-             .y = y_});
+    y_.set(to.data, columns, rows, to.pitch);
+    (to.is_sums ? kernel_of_sums_ : kernel_)({.sum = sum_,
+                                              .row_scale = scale_,
+                                              .row_mean = mean_,
+                                              .column_sums = column_sums_,
+                                              .column_bias = column_bias_,
+                                              .bias = bias_,
+                                              .residual = residual_,
+                                              .beta = call_.beta,
+                                              .y = y_});
 }
 
 }  // namespace halyard

@@ -16,7 +16,8 @@ struct OutputView {
     const Rows *rows = nullptr;            // y, and after it the residual if there is one
     DType dtype = DType::f32;              // of y
     bool has_residual = false;
-    int64_t first_row = 0;  // of y
+    int64_t first_row = 0;       // of y
+    const Rows *sums = nullptr;  // or f32: what the activation is applied to, of the gate and then of up
 };
 
 /** The epilogue of one GEMM, whose right operand has so many columns; with pairs of panels for each where it is gated. */
@@ -63,13 +64,22 @@ public:
     void operator()(int64_t begin, int64_t end);
 
 private:
-    void store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, char *y, int64_t y_pitch,
-               const char *residual, int64_t residual_pitch);
+    /** Where a rectangle of outputs goes, and its residual if there is one; or that of sums, which are f32. */
+    struct Target {
+        char *data;
+        int64_t pitch;
+        const char *residual = nullptr;
+        int64_t residual_pitch = 0;
+        bool is_sums = false;
+    };
+
+    void store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, const Target &to);
     void store_blocked(int64_t begin, int64_t first_column, int64_t columns_end);
+    void store_sums(int64_t begin, int64_t end);
 
     const GemmPlan &plan_;
     const EpilogueCall &call_;
-    const KernelCall<arguments::Epilogue> kernel_;
+    const KernelCall<arguments::Epilogue> kernel_, kernel_of_sums_;
     const float *const sums_;
     float *const scratch_;
     Buffer<2> residual_, y_;

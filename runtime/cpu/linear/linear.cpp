@@ -42,6 +42,13 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         y.add(call.residual);
     }
     y.merge();
+    Rows sums(false);
+    for (const View *view : {&call.sums, &call.sums_up}) {
+        if (view->data) {
+            sums.add(*view);
+        }
+    }
+    sums.merge();
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         const XForm form = form_of_x(isa, multiplied, *call.weights, count);
@@ -62,6 +69,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         destination.dtype = call.y.dtype;
         destination.has_residual = call.residual.data != nullptr;
         destination.first_row = row;
+        destination.sums = call.sums.data ? &sums : nullptr;
         gemm.run({blocked, own_copies ? &source : nullptr, copy_bytes}, tiling, count, scale, mean, destination,
                  workspace[of_threads]);
     }

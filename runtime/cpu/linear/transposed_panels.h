@@ -50,6 +50,7 @@ public:
                     if (inputs < panel_width) {
                         std::fill_n(to, panel_width * panel_width, 0.0f);
                     }
+                    prefetch_tile((first_input + k) / panel_width + 2, first);
                     transpose_tile(tile((first_input + k) / panel_width, first, inputs), panel_width, inputs,
                                    panel_width, to, panel_width);
                 }
@@ -58,6 +59,14 @@ public:
         }
 
     private:
+        /** The processor does not foresee the way from one panel's tile to that of the next. */
+        void prefetch_tile(int64_t packed_panel, int64_t input) const {
+            const char *const stored = form_.matrix_.first.from(packed_panel, input).data;
+            for (int64_t byte = 0; byte < input_bytes(panel_width, form_.matrix_.first.dtype); byte += 64) {
+                __builtin_prefetch(stored + byte);
+            }
+        }
+
         /** Some inputs of a packed panel, in f32. */
         const float *tile(int64_t packed_panel, int64_t input, int64_t inputs) {
             const Panels stored = form_.matrix_.first.from(packed_panel, input);

@@ -777,12 +777,17 @@ typedef struct halyard_linear_options {
     float beta; /**< of HALYARD_SWISH, as for halyard_swish */
     /** Null, or shape and dtype of y: added last. May be y. */
     const DLTensor *residual;
+    /** Null, or f32 with the shape of y, which the call writes: what the activation is applied to, bias and scale included; the gate
+     *  where weights are gated. halyard_linear_backward reads it. On processors alone. */
+    DLTensor *sums;
+    /** Null, or the same of `up` of gated weights. */
+    DLTensor *sums_up;
 } halyard_linear_options;
 
 /** y = residual + activation(row_scale (x W - row_mean column_sums) + bias), W as packed; for gated weights
  *  residual + activation(gate) * up with both halves scaled, shifted and biased like that.
  *  x: [..., in_features]; y: [..., out_features], the same leading shape; dtypes f32, f16, bf16 of x, y and W in any
- *  combination. y may not overlap x, the weights or any option but `residual`, which it may be. Each element is
+ *  combination. y may not overlap x, the weights or any option but `residual`, which it may be; nor may sums. Each element is
  *  accumulated in f32, in one order over the inputs whatever the other rows, the threads and the instruction set:
  *  blocks of 512 in sequence with fused multiply-add, their sums in sequence. in_features and out_features up to 2^31 - 1.
  *  On a CUDA device, with weights packed for it: accumulated in f32 too, in cuBLASLt's order; where x, W and y are of one
@@ -790,6 +795,38 @@ typedef struct halyard_linear_options {
 HALYARD_API halyard_status halyard_linear(const halyard_context *context, const DLTensor *x,
                                           const halyard_weights *weights, const halyard_linear_options *options,
                                           DLTensor *y);
+
+/** What halyard_linear_backward writes. Null for a gradient that nobody wants; all are f32. */
+typedef struct halyard_linear_gradients {
+    DLTensor *dx;                 /**< shape of x */
+    DLTensor *dweight;            /**< as `layout` says; of the gate where weights are gated */
+    DLTensor *dweight_up;         /**< that of `up` */
+    DLTensor *dbias;              /**< [out_features]; of the gate where weights are gated */
+    DLTensor *dbias_up;           /**< that of `up` */
+    halyard_weight_layout layout; /**< of dweight and dweight_up */
+    int accumulate;               /**< not 0: all but dx are added to what is there */
+} halyard_linear_gradients;
+
+/** The gradients of halyard_linear, from x, W as packed, and dy, the gradient of y: with dz that of the sums before the activation f,
+ *
+ *    dx = dz W^T, dweight = x^T dz (in [in, out]), dbias = sum of dz over rows
+ *
+ *  without an activation dz = dy, with one dz = dy f'(sums); for gated weights dgate = dy sums_up f'(sums) and dup = dy f(sums), each with
+ *  its dweight and dbias, and dx = dgate Wgate^T + dup Wup^T. The residual's gradient is dy itself.
+ *
+ *  x: [..., in_features]; dy: [..., out_features], the same leading shape; both and the weights f32. options: those of the forward call,
+ *  null if it had none; with an activation or gated weights `sums` (and `sums_up`) hold what that call wrote; bias and residual do not count.
+ *  Refused as unsupported: quantized and 16-bit weights, weights with a norm folded, row_scale, row_mean, and gated weights with an
+ *  activation that has no gated unit above (relu2, gelu_sigmoid, tanh, exp). No output may overlap an input or another output.
+ *
+ *  Each element is accumulated in f32 in one order, whatever the threads and the instruction set: dx over outputs as halyard_linear over
+ *  inputs, those of gated weights by 16 of the gate and 16 of `up` in turn; dweight over rows, ((g + b0) + b1) + ..., with g what was there
+ *  if it accumulates, and the sums of blocks of 512 rows; dbias over blocks of 32 rows. Calls that accumulate, with rows cut at multiples
+ *  of 512, so make the bits of one call. On processors alone. */
+HALYARD_API halyard_status halyard_linear_backward(const halyard_context *context, const DLTensor *x,
+                                                   const halyard_weights *weights, const DLTensor *dy,
+                                                   const halyard_linear_options *options,
+                                                   const halyard_linear_gradients *gradients);
 
 /** scale = 1/sqrt(mean(x^2) + eps) of each row of x: [..., d], as halyard_rms_norm computes it, in f32 with the leading
  *  shape of x (rank 1 and extent 1 if x has rank 1): `row_scale` for weights with the norm's weight folded.

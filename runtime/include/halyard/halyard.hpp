@@ -1164,26 +1164,63 @@ struct LinearOptions {
     Activation activation = Activation::identity;  ///< of the sums; of the gate where weights are gated
     float beta = 1.0f;                             ///< of Activation::swish
     ConstTensor residual;                          ///< shape and dtype of y; may be y
+    Tensor sums;     ///< f32, shape of y: written by `linear`, before the activation; read by `linear_backward`
+    Tensor sums_up;  ///< the same of `up` of gated weights
+
+    /// As the C functions take them, which keep nothing of them. Valid as long as the options.
+    halyard_linear_options get() const {
+        halyard_linear_options c{};
+        c.row_scale = row_scale.get("row_scale");
+        c.row_mean = row_mean.get("row_mean");
+        c.bias = bias.get("bias");
+        c.bias_up = bias_up.get("bias_up");
+        c.activation = static_cast<halyard_activation>(activation);
+        c.beta = beta;
+        c.residual = residual.get("residual");
+        c.sums = sums.get("sums");
+        c.sums_up = sums_up.get("sums_up");
+        return c;
+    }
 };
 
 /// y = residual + activation(row_scale (x W - row_mean column_sums) + bias); for gated weights
 /// residual + activation(gate) * up.
 inline void linear(const ConstTensor &x, const Weights &weights, const LinearOptions &options, const Tensor &y,
                    const halyard_context *context = nullptr) {
-    halyard_linear_options c{};
-    c.row_scale = options.row_scale.get("row_scale");
-    c.row_mean = options.row_mean.get("row_mean");
-    c.bias = options.bias.get("bias");
-    c.bias_up = options.bias_up.get("bias_up");
-    c.activation = static_cast<halyard_activation>(options.activation);
-    c.beta = options.beta;
-    c.residual = options.residual.get("residual");
+    const halyard_linear_options c = options.get();
     check(halyard_linear(context, x.get("x"), weights.get(), &c, y.get("y")));
 }
 /// y = x W
 inline void linear(const ConstTensor &x, const Weights &weights, const Tensor &y,
                    const halyard_context *context = nullptr) {
     check(halyard_linear(context, x.get("x"), weights.get(), nullptr, y.get("y")));
+}
+
+/// What `linear_backward` writes, f32. All tensors are optional.
+struct LinearGradients {
+    Tensor dx;                                   ///< shape of x
+    Tensor dweight;                              ///< as `layout` says; of the gate where weights are gated
+    Tensor dweight_up;                           ///< that of `up`
+    Tensor dbias;                                ///< [out_features]; of the gate where weights are gated
+    Tensor dbias_up;                             ///< that of `up`
+    WeightLayout layout = WeightLayout::out_in;  ///< of dweight and dweight_up
+    bool accumulate = false;                     ///< all but dx are added to what is there
+};
+
+/// The gradients of `linear` with these options, whose sums the forward call has written where there is an activation or a gate.
+inline void linear_backward(const ConstTensor &x, const Weights &weights, const ConstTensor &dy,
+                            const LinearOptions &options, const LinearGradients &gradients,
+                            const halyard_context *context = nullptr) {
+    const halyard_linear_options c = options.get();
+    halyard_linear_gradients g{};
+    g.dx = gradients.dx.get("dx");
+    g.dweight = gradients.dweight.get("dweight");
+    g.dweight_up = gradients.dweight_up.get("dweight_up");
+    g.dbias = gradients.dbias.get("dbias");
+    g.dbias_up = gradients.dbias_up.get("dbias_up");
+    g.layout = static_cast<halyard_weight_layout>(gradients.layout);
+    g.accumulate = gradients.accumulate ? 1 : 0;
+    check(halyard_linear_backward(context, x.get("x"), weights.get(), dy.get("dy"), &c, &g));
 }
 
 /// scale = 1/sqrt(mean(x^2) + eps) of each row

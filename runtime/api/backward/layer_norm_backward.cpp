@@ -1,5 +1,5 @@
 // The backward pass of LayerNorm: the public function.
-#include "api/norm_backward.h"
+#include "api/backward/norm_backward.h"
 
 using namespace halyard;
 

@@ -1,5 +1,5 @@
 // The backward pass of RMSNorm: the public functions.
-#include "api/norm_backward.h"
+#include "api/backward/norm_backward.h"
 
 using namespace halyard;
 

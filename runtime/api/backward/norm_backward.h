@@ -1,6 +1,6 @@
 // What the backward pass of the norms shares.
-#ifndef HALYARD_RUNTIME_API_NORM_BACKWARD_H
-#define HALYARD_RUNTIME_API_NORM_BACKWARD_H
+#ifndef HALYARD_RUNTIME_API_BACKWARD_NORM_BACKWARD_H
+#define HALYARD_RUNTIME_API_BACKWARD_NORM_BACKWARD_H
 
 #include "api/norm.h"
 
