@@ -73,11 +73,11 @@ void set_tokens(GgufMetadata &metadata, const ModelConfig &config) {
 /// What two configurations differ in; null if in nothing that changes a result.
 const char *difference(const BlockConfig &a, const BlockConfig &b) {
     const auto differ = [](double x, double y) { return static_cast<float>(x) != static_cast<float>(y); };
-    return a.hidden_act != b.hidden_act                                                 ? "activation"
-           : a.sliding_window != b.sliding_window                                       ? "sliding window"
-           : differ(a.query_pre_attn_scalar, b.query_pre_attn_scalar)                   ? "scale of the scores"
-           : differ(a.attn_logit_softcapping, b.attn_logit_softcapping)                 ? "soft cap of the scores"
-           : differ(a.rms_norm_eps, b.rms_norm_eps)                                     ? "epsilon of the norms"
+    return a.hidden_act != b.hidden_act                                                 ? "an activation"
+           : a.sliding_window != b.sliding_window                                       ? "a sliding window"
+           : differ(a.query_pre_attn_scalar, b.query_pre_attn_scalar)                   ? "a scale of the scores"
+           : differ(a.attn_logit_softcapping, b.attn_logit_softcapping)                 ? "a soft cap of the scores"
+           : differ(a.rms_norm_eps, b.rms_norm_eps)                                     ? "an epsilon of the norms"
            : a.head_dim != b.head_dim || a.num_key_value_heads != b.num_key_value_heads ? "heads"
            : differ(a.rope.rope_theta, b.rope.rope_theta) || a.rope.scaling != b.rope.scaling ||
                    (a.rope.scaling != RopeScaling::none && differ(a.rope.factor, b.rope.factor)) ||
@@ -85,7 +85,7 @@ const char *difference(const BlockConfig &a, const BlockConfig &b) {
                     (a.rope.original_max_position_embeddings != b.rope.original_max_position_embeddings ||
                      differ(a.rope.low_freq_factor, b.rope.low_freq_factor) ||
                      differ(a.rope.high_freq_factor, b.rope.high_freq_factor)))
-               ? "rotation"
+               ? "a rotation"
                : nullptr;
 }
 
@@ -141,13 +141,14 @@ std::vector<float> rope_factors_of(const ModelConfig &config) {
 }
 
 void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path) {
-    const char *what =
-        config.stack.final_logit_softcapping != read.stack.final_logit_softcapping ? "soft cap of the logits" : nullptr;
+    const char *what = config.stack.final_logit_softcapping != read.stack.final_logit_softcapping
+                           ? "a soft cap of the logits"
+                           : nullptr;
     for (std::size_t layer = 0; layer < config.blocks.size() && what == nullptr; layer++) {
         what = difference(config.blocks[layer], read.blocks[layer]);
     }
     if (what != nullptr) {
-        unsupported(path, "has a ", what, " that the metadata of GGUF cannot express for ",
+        unsupported(path, "has ", what, " that the metadata of GGUF cannot express for ",
                     to_string(config.architecture));
     }
 }

@@ -55,6 +55,10 @@ struct AblationOptions {
 std::vector<std::string> ablation_activations();
 void ffn_ablation(const std::filesystem::path &directory, const AblationOptions &options);
 
+/** Perplexity of a small trained model in every format of GGUF, and how far its predictions are from those in f32: quantization.csv;
+ *  the model in f32: quantization_model/. */
+void quantization(const std::filesystem::path &directory, const TrainingOptions &options);
+
 }  // namespace experiments
 
 #endif

@@ -113,6 +113,10 @@ int main(int count, char **arguments) {
     ablation_command
         ->add_option("--text", ablation.text, "a file to learn, byte by byte, in place of the made-up language")
         ->check(CLI::ExistingFile);
+    TrainingOptions quantizing;
+    auto *quantization_command =
+        app.add_subcommand("quantization", "a trained language model in every format of GGUF beside itself");
+    add_training_options(*quantization_command, quantizing);
     CLI11_PARSE(app, count, arguments);
 
     const bool all = app.get_subcommands().empty();
@@ -132,13 +136,16 @@ int main(int count, char **arguments) {
             activation_curves(output);
         }
         if (all) {  // takes seconds otherwise
-            training.effort = ablation.training.effort = Effort::quick;
+            training.effort = ablation.training.effort = quantizing.effort = Effort::quick;
         }
         if (all || training_command->parsed()) {
             training_stability(output, training);
         }
         if (all || ablation_command->parsed()) {
             ffn_ablation(output, ablation);
+        }
+        if (all || quantization_command->parsed()) {
+            quantization(output, quantizing);
         }
     } catch (const std::exception &error) {
         std::fprintf(stderr, "experiments: %s\n", error.what());

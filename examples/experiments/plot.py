@@ -10,13 +10,13 @@ import argparse
 import os
 import sys
 
-from plotting import ablation, activations, depth, ffn, norms, training
+from plotting import ablation, activations, depth, ffn, norms, quantization, training
 from plotting.common import read
 from plotting.page import write_page
 
 # The file that says whether an experiment was run, and the module that knows its files.
 EXPERIMENTS = {"activation_norm": depth, "norm_speed": norms, "ffn_shapes": ffn, "activation_curves": activations,
-               "training_gradients": training, "ablation": ablation}
+               "training_gradients": training, "ablation": ablation, "quantization": quantization}
 
 
 def main():

@@ -699,6 +699,26 @@ TEST_F(Training, TextsOfAFileAreLearntByteByByte) {
     EXPECT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--text", text}), 1);
 }
 
+// The same model in f32 differs in nothing, and fewer bits say less of it.
+TEST_F(Training, FewerBitsSayLessOfATrainedModel) {
+    const std::filesystem::path other = *folder / "quantized";
+    ASSERT_EQ(run({"--output", other, "quantization", "--quick"}), 0);
+    std::map<std::string, double> divergence;
+    for (const Line &line : lines_of(other / "quantization.csv")) {
+        const double agreement = line.number("agreement");
+        divergence[line.text("format")] = line.number("divergence");
+        EXPECT_LT(line.number("perplexity"), 60);  // of 191 tokens
+        EXPECT_LE(line.number("median_divergence"), line.number("divergence_99"));
+        EXPECT_TRUE(agreement > 0.9 && agreement <= 1) << agreement;
+    }
+    EXPECT_EQ(divergence.size(), 13u);
+    EXPECT_EQ(divergence.at("F32"), 0);
+    const char *const order[] = {"F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q4_0"};
+    for (std::size_t i = 1; i < std::size(order); i++) {
+        EXPECT_GT(divergence.at(order[i]), divergence.at(order[i - 1])) << order[i];
+    }
+}
+
 TEST_F(Training, AnInterruptionKeepsWhatIsDone) {
     const std::filesystem::path other = *folder / "interrupted", file = other / "training_stability.csv";
     const pid_t process = start({"--output", other, "training", "--quick"});

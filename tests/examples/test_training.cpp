@@ -130,7 +130,7 @@ TEST(Gradient, OfAttentionIsThatOfDifferences) {
 
 TEST(Gradient, OfFeedForwardNetworksIsThatOfDifferences) {
     for (const Function function :
-         {Function::identity, Function::relu, Function::gelu, Function::silu, Function::sigmoid}) {
+         {Function::identity, Function::relu, Function::gelu, Function::gelu_tanh, Function::silu, Function::sigmoid}) {
         for (const bool gated : {false, true}) {
             Ffn<double> layer(4, 7, function, gated, !gated);
             Numbers numbers(4);

@@ -53,12 +53,22 @@ Matrix<float> packed_product(const Matrix<float> &a, const Matrix<float> &b, hal
     return result;
 }
 
+/** The argument of tanh in GELU's tanh form, and its slope. */
+double gelu_argument(double x) {
+    return 0.7978845608028654 * (x + 0.044715 * x * x * x);
+}
+double gelu_argument_slope(double x) {
+    return 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
 double value_of(Function function, double x) {
     switch (function) {
     case Function::relu:
         return std::max(x, 0.0);
     case Function::gelu:
         return x * 0.5 * std::erfc(-x * std::sqrt(0.5));
+    case Function::gelu_tanh:
+        return x * 0.5 * (1 + std::tanh(gelu_argument(x)));
     case Function::silu:
         return x / (1 + std::exp(-x));
     case Function::sigmoid:
@@ -75,6 +85,10 @@ double slope_of(Function function, double x) {
         return x > 0 ? 1 : 0;
     case Function::gelu:
         return 0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) * 0.3989422804014327;
+    case Function::gelu_tanh: {
+        const double t = std::tanh(gelu_argument(x));
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_argument_slope(x);
+    }
     case Function::silu:
         return s + x * s * (1 - s);
     case Function::sigmoid:
@@ -137,6 +151,7 @@ void apply(Function function, const Matrix<float> &x, Matrix<float> &y, Matrix<f
         {nullptr, nullptr},
         {halyard::relu, halyard::relu_derivative},
         {halyard::gelu, halyard::gelu_derivative},
+        {halyard::gelu_tanh, halyard::gelu_tanh_derivative},
         {halyard::silu, halyard::silu_derivative},
         {halyard::sigmoid, halyard::sigmoid_derivative},
     };

@@ -51,7 +51,7 @@ template<class T>
 Matrix<T> product_transposed(const Matrix<T> &a, const Matrix<T> &b);
 
 /** y(i) = f(x(i)), slope(i) = f'(x(i)). */
-enum class Function { identity, relu, gelu, silu, sigmoid };
+enum class Function { identity, relu, gelu, gelu_tanh, silu, sigmoid };
 template<class T>
 void apply(Function function, const Matrix<T> &x, Matrix<T> &y, Matrix<T> &slope);
 
