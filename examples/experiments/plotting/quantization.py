@@ -18,6 +18,10 @@ def divergence_figure(lines, weights):
                           xytext=(-6, -7) if label == "k-quants" else (6, 2), textcoords="offset points",
                           ha="right" if label == "k-quants" else "left")
     log_y(axes)
+    axes.set_xscale("log")
+    axes.set_xlim(2.8, 25)
+    axes.set_xticks([4, 6, 8, 16], ["4", "6", "8", "16"])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel("bits of a weight")
     axes.set_ylabel("KL divergence from f32, nats")
     axes.set_title("what quantizing costs")
