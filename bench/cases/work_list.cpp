@@ -10,7 +10,7 @@
 #include <memory>
 #include <set>
 
-#include "halyard/halyard.hpp"
+#include "halyard/model.hpp"
 
 namespace halyard::bench {
 namespace {
@@ -459,13 +459,23 @@ private:
 }  // namespace
 
 std::vector<CaseId> rows_of_model_file(const std::string &path, int threads) {
+    std::string magic(4, '\0');
+    if (!std::ifstream(path, std::ios::binary).read(magic.data(), 4) || magic != "GGUF") {
+        throw UsageError(path + " is no GGUF file; halyard-quantize makes one of a folder");
+    }
     try {
         const Kernel &kernel = file_kernel(path);
+        const std::int64_t positions = ModelConfig::load(path).max_position_embeddings;
         std::vector<CaseId> rows;
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
             for (const auto &[tokens, cached] : {std::pair(128, 0), {512, 0}, {1, 128}}) {
-                rows.push_back({&kernel, dtype, tokens, kernel.block->d, true, threads, 0, cached});
+                if (tokens + cached <= positions) {
+                    rows.push_back({&kernel, dtype, tokens, kernel.block->d, true, threads, 0, cached});
+                }
             }
+        }
+        if (rows.empty()) {
+            throw UsageError(path + " has " + std::to_string(positions) + " positions; its rows take 128 or more");
         }
         return rows;
     } catch (const Error &error) {
