@@ -140,15 +140,15 @@ std::vector<float> rope_factors_of(const ModelConfig &config) {
     return factors;
 }
 
-void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path) {
+void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path,
+                     const char *where) {
     const char *what =
         config.stack.final_logit_softcapping != read.stack.final_logit_softcapping ? "soft cap of the logits" : nullptr;
     for (std::size_t layer = 0; layer < config.blocks.size() && what == nullptr; layer++) {
         what = difference(config.blocks[layer], read.blocks[layer]);
     }
     if (what != nullptr) {
-        unsupported(path, "has a ", what, " that the metadata of GGUF cannot express for ",
-                    to_string(config.architecture));
+        unsupported(path, "has a ", what, " that ", where, " cannot express for ", to_string(config.architecture));
     }
 }
 
