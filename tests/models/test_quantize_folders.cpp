@@ -12,6 +12,11 @@
 #include "support/quantized_folder.h"
 
 namespace halyard::tests {
+
+static bool operator==(const StoredTensor &a, const StoredTensor &b) {
+    return a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
+}
+
 namespace {
 
 constexpr const char *fixture = "llama3_f32";
@@ -79,10 +84,6 @@ std::map<std::string, StoredTensor> tensors_of(const std::filesystem::path &path
             info.dtype, info.shape, {reinterpret_cast<const char *>(info.data), static_cast<std::size_t>(info.bytes)}};
     }
     return all;
-}
-
-bool operator==(const StoredTensor &a, const StoredTensor &b) {
-    return a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
 }
 
 float narrow(float scale, const std::string &dtype) {
