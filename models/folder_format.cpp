@@ -96,12 +96,14 @@ Json::Object compressed_json(const QuantizationConfig &config, bool lm_head) {
     if (config.has_order) {
         weights["actorder"].value = std::string("group");
     }
-    Json::Object group{{"targets", {Json::Array{{std::string("Linear")}}}},
+    const std::string format = config.format == CodeFormat::int8 ? "int-quantized" : "pack-quantized";
+    Json::Object group{{"format", {format}},
+                       {"targets", {Json::Array{{std::string("Linear")}}}},
                        {"weights", {std::move(weights)}},
                        {"input_activations", {}},
                        {"output_activations", {}}};
     return {{"quant_method", {std::string("compressed-tensors")}},
-            {"format", {std::string(config.format == CodeFormat::int8 ? "int-quantized" : "pack-quantized")}},
+            {"format", {format}},
             {"quantization_status", {std::string("compressed")}},
             {"config_groups", {Json::Object{{"group_0", {std::move(group)}}}}},
             {"ignore", {left_out(lm_head)}}};
