@@ -34,6 +34,14 @@ Json count(std::int64_t value) {
 Json text(const char *value) {
     return {std::string(value)};
 }
+/// An integer where it is one: transformers takes nothing else there.
+Json scalar(float value) {
+    const auto whole = static_cast<std::int64_t>(value);
+    if (static_cast<float>(whole) == value) {
+        return count(whole);
+    }
+    return real_json(value);
+}
 Json cap(float value) {
     if (value == 0) {
         return {};
@@ -127,7 +135,7 @@ Json::Object llama_fields(const ModelConfig &config) {
         fields["mlp_bias"] = {config.mlp_bias};
     }
     if (config.architecture == A::gemma2 || config.architecture == A::gemma3) {
-        fields["query_pre_attn_scalar"] = real_json(block.query_pre_attn_scalar);
+        fields["query_pre_attn_scalar"] = scalar(block.query_pre_attn_scalar);
         fields["attn_logit_softcapping"] = cap(block.attn_logit_softcapping);
         fields["final_logit_softcapping"] = cap(config.stack.final_logit_softcapping);
     }
