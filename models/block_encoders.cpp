@@ -67,15 +67,49 @@ float inverse(float scale) {
     return std::fabs(scale) < least_scale ? 0 : 1 / scale;
 }
 
-float of_largest_magnitude(const float *x, int count) {
+float of_largest_magnitude(const float *x, std::int64_t count) {
     return *std::max_element(x, x + count, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
 }
 
+/// 8 bits: codes around 128, of at most 127 steps.
+inline CodedGroup encode_8_bits(const float *x, std::int64_t count, std::uint8_t *codes) {
+    const float scale = std::fabs(of_largest_magnitude(x, count)) / 127, reciprocal = inverse(scale);
+    for (std::int64_t i = 0; i < count; i++) {
+        codes[i] = static_cast<std::uint8_t>(static_cast<int>(std::round(x[i] * reciprocal)) + 128);
+    }
+    return {reciprocal == 0 ? 0 : scale, 128};
+}
+
+/// 4 and 5 bits: codes around the middle, of which the largest magnitude is the least.
+template<int bits>
+inline CodedGroup encode_around_middle(const float *x, std::int64_t count, std::uint8_t *codes) {
+    constexpr int middle = 1 << (bits - 1), most = 2 * middle - 1;
+    const float scale = of_largest_magnitude(x, count) / -middle, reciprocal = inverse(scale);
+    for (std::int64_t i = 0; i < count; i++) {
+        const int code = static_cast<int>(x[i] * reciprocal + (middle + 0.5f));
+        codes[i] = static_cast<std::uint8_t>(std::min(code, most));
+    }
+    return {reciprocal == 0 ? 0 : scale, middle};
+}
+
+/// Codes from the least value or 0 to the largest or 0.
+CodedGroup encode_with_zero(const float *x, std::int64_t count, int bits, std::uint8_t *codes) {
+    const auto [least, largest] = std::minmax_element(x, x + count);
+    const int most = (1 << bits) - 1;
+    const float low = std::min(*least, 0.0f), high = std::max(*largest, 0.0f),
+                scale = (high - low) / static_cast<float>(most), reciprocal = inverse(scale);
+    const int zero = std::min(static_cast<int>(std::round(-low * reciprocal)), most);
+    for (std::int64_t i = 0; i < count; i++) {
+        const int code = static_cast<int>(std::round(x[i] * reciprocal)) + zero;
+        codes[i] = static_cast<std::uint8_t>(std::clamp(code, 0, most));
+    }
+    return {reciprocal == 0 ? 0 : scale, zero};
+}
+
 void encode_q8_0(const float *x, std::uint8_t *to) {
-    const float scale = std::fabs(of_largest_magnitude(x, small_block)) / 127, reciprocal = inverse(scale);
-    write_f16(reciprocal == 0 ? 0 : scale, to);
+    write_f16(encode_8_bits(x, small_block, to + 2).scale, to);
     for (int i = 0; i < small_block; i++) {
-        to[2 + i] = static_cast<std::uint8_t>(static_cast<int>(std::round(x[i] * reciprocal)));
+        to[2 + i] ^= 128;
     }
 }
 
@@ -96,14 +130,8 @@ void write_codes(const std::uint8_t (&codes)[small_block], std::uint8_t *fifth_b
 /// Q4_0 and Q5_0: d, fifth bits, codes around the middle.
 template<int bits>
 void encode_symmetric(const float *x, std::uint8_t *to) {
-    constexpr int middle = 1 << (bits - 1), most = 2 * middle - 1;
-    const float scale = of_largest_magnitude(x, small_block) / -middle, reciprocal = inverse(scale);
-    write_f16(reciprocal == 0 ? 0 : scale, to);
     std::uint8_t codes[small_block];
-    for (int i = 0; i < small_block; i++) {
-        const int code = static_cast<int>(x[i] * reciprocal + (middle + 0.5f));
-        codes[i] = static_cast<std::uint8_t>(std::min(code, most));
-    }
+    write_f16(encode_around_middle<bits>(x, small_block, codes).scale, to);
     write_codes(codes, bits == 5 ? to + 2 : nullptr, to + (bits == 5 ? 6 : 2));
 }
 
@@ -383,6 +411,12 @@ void encode_blocks(const BlockFormat &format, const float *from, std::int64_t co
     for (std::int64_t i = 0; i < count; i += format.elements, at += format.bytes) {
         encode(from + i, at);
     }
+}
+
+CodedGroup encode_group(const float *from, std::int64_t count, int bits, bool symmetric, std::uint8_t *codes) noexcept {
+    return !symmetric  ? encode_with_zero(from, count, bits, codes)
+           : bits == 8 ? encode_8_bits(from, count, codes)
+                       : encode_around_middle<4>(from, count, codes);
 }
 
 }  // namespace halyard::models

@@ -22,6 +22,16 @@ namespace halyard::models {
 /// as under a DefaultFloatingPoint.
 void encode_blocks(const BlockFormat &format, const float *from, std::int64_t count, std::byte *to) noexcept;
 
+/// A group of a matrix: the value of code q is scale * (q - zero).
+struct CodedGroup {
+    float scale;
+    int zero;
+};
+
+/// Fills `codes`, 0 .. 2^bits - 1, of `count` finite values that share a scale, by the formulas of halyard_quantization with 4
+/// or 8 bits. The codes take no notice of what the scale is rounded to. Rounds as encode_blocks does.
+CodedGroup encode_group(const float *from, std::int64_t count, int bits, bool symmetric, std::uint8_t *codes) noexcept;
+
 }  // namespace halyard::models
 
 #endif

@@ -140,7 +140,8 @@ std::vector<float> rope_factors_of(const ModelConfig &config) {
     return factors;
 }
 
-void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path) {
+void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path,
+                     const char *where) {
     const char *what = config.stack.final_logit_softcapping != read.stack.final_logit_softcapping
                            ? "a soft cap of the logits"
                            : nullptr;
@@ -148,8 +149,7 @@ void check_expressed(const ModelConfig &config, const ModelConfig &read, const s
         what = difference(config.blocks[layer], read.blocks[layer]);
     }
     if (what != nullptr) {
-        unsupported(path, "has ", what, " that the metadata of GGUF cannot express for ",
-                    to_string(config.architecture));
+        unsupported(path, "has ", what, " that ", where, " cannot express for ", to_string(config.architecture));
     }
 }
 

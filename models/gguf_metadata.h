@@ -16,8 +16,9 @@ GgufMetadata metadata_of(const ModelConfig &config, const std::filesystem::path 
 /// Llama 3's scaling of the rotation as the tensor rope_factors_name has it, [head_dim / 2]; empty if there is none.
 std::vector<float> rope_factors_of(const ModelConfig &config);
 
-/// Refuses a configuration that its metadata cannot express: `read` is what became of it.
-void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path);
+/// Refuses a configuration that `where`, "the metadata of GGUF", cannot express: `read` is what became of it.
+void check_expressed(const ModelConfig &config, const ModelConfig &read, const std::filesystem::path &path,
+                     const char *where);
 
 }  // namespace halyard::models
 

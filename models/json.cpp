@@ -1,5 +1,7 @@
 #include "json.h"
 
+#include <charconv>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -100,6 +102,87 @@ Json::Object parse_json(std::string_view text, const std::filesystem::path &file
         refuse(file, "holds ", shown(builder.root), " instead of an object");
     }
     return std::move(*object);
+}
+
+namespace {
+
+void append_text(const std::string &text, std::string &to) {
+    to += '"';
+    for (const char code : text) {
+        if (code == '"' || code == '\\') {
+            to += '\\';
+            to += code;
+        } else if (static_cast<unsigned char>(code) < 0x20) {
+            char escaped[7];
+            std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(code));
+            to += escaped;
+        } else {
+            to += code;
+        }
+    }
+    to += '"';
+}
+
+constexpr std::size_t json_indent = 2;
+
+void append(const Json &value, std::size_t depth, std::string &to);
+
+/// Members of an object or an array, a line each, or all in one line.
+template<class Members, class Append>
+void append_members(const Members &members, const char *brackets, bool lines, std::size_t depth, std::string &to,
+                    const Append &append_member) {
+    to += brackets[0];
+    for (auto at = members.begin(); at != members.end(); ++at) {
+        to += at == members.begin() ? "" : lines ? "," : ", ";
+        to += lines ? "\n" + std::string(json_indent * (depth + 1), ' ') : "";
+        append_member(*at);
+    }
+    to += lines && !members.empty() ? "\n" + std::string(json_indent * depth, ' ') : "";
+    to += brackets[1];
+}
+
+void append(const Json::Object &object, std::size_t depth, std::string &to) {
+    append_members(object, "{}", true, depth, to, [&](const auto &member) {
+        append_text(member.first, to);
+        to += ": ";
+        append(member.second, depth + 1, to);
+    });
+}
+
+void append(const Json &value, std::size_t depth, std::string &to) {
+    if (const auto *const object = value.as<Json::Object>()) {
+        append(*object, depth, to);
+    } else if (const auto *const array = value.as<Json::Array>()) {
+        append_members(*array, "[]", false, depth, to, [&](const Json &each) { append(each, depth + 1, to); });
+    } else if (const auto *const text = value.as<std::string>()) {
+        append_text(*text, to);
+    } else {
+        to += shown(value);
+    }
+}
+
+template<class Real>
+Json shortest(Real value) {
+    char text[32];
+    std::string all(text, std::to_chars(text, text + sizeof text, value).ptr);
+    all += all.find_first_of(".e") == std::string::npos ? ".0" : "";
+    return {Json::Real{static_cast<double>(value), all}};
+}
+
+}  // namespace
+
+std::string json_text(const Json::Object &object) {
+    std::string text;
+    append(object, 0, text);
+    return text + "\n";
+}
+
+Json real_json(float value) {
+    return shortest(value);
+}
+
+Json real_json(double value) {
+    return shortest(value);
 }
 
 std::string shown(const Json &value) {

@@ -38,6 +38,12 @@ struct Json {
 /// million values, is nested deeper than 64 levels, or has two entries of one name in one object.
 Json::Object parse_json(std::string_view text, const std::filesystem::path &file, std::size_t max_bytes);
 
+/// An object as JSON, which parse_json reads back. Strings are UTF-8.
+std::string json_text(const Json::Object &object);
+/// A finite number as JSON: the shortest text that is this f32 or f64, with a point or an exponent.
+Json real_json(float value);
+Json real_json(double value);
+
 /// One object's fields. Those that are absent take the fallback; without one they are refused. Null is of no type but
 /// its own. Messages name the file and the field.
 class Fields {

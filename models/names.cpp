@@ -109,12 +109,17 @@ std::string name_of(const Table &table, ConstTensor Weights::*argument) {
 
 }  // namespace
 
+const char *prefix_of(Architecture architecture) noexcept {
+    return architecture == Architecture::gpt2   ? "transformer."
+           : architecture == Architecture::bert ? "bert."
+                                                : "model.";
+}
+
 std::string prefix_of(const ModelConfig &config, const SafeTensors &files) {
-    const auto [table, prefix] = config.architecture == Architecture::gpt2 ? std::pair("wte.weight", "transformer.")
-                                 : config.architecture == Architecture::bert
-                                     ? std::pair("embeddings.word_embeddings.weight", "bert.")
-                                     : std::pair("embed_tokens.weight", "model.");
-    return files.find(table) != nullptr ? "" : prefix;
+    const char *const table = config.architecture == Architecture::gpt2   ? "wte.weight"
+                              : config.architecture == Architecture::bert ? "embeddings.word_embeddings.weight"
+                                                                          : "embed_tokens.weight";
+    return files.find(table) != nullptr ? "" : prefix_of(config.architecture);
 }
 
 std::string name_in(const SafeTensors &files, const std::string &name) {

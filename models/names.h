@@ -27,6 +27,8 @@ using StackPart = Part<StackWeights>;
 /// What comes before every name but lm_head's: files of a whole model have "transformer.", "model." or "bert.", files of the
 /// part without lm_head have nothing.
 std::string prefix_of(const ModelConfig &config, const SafeTensors &files);
+/// That of a whole model.
+const char *prefix_of(Architecture architecture) noexcept;
 
 /// A tensor's name as the files have it: old ones of BERT have TensorFlow's names of the vectors of norms, gamma and beta.
 std::string name_in(const SafeTensors &files, const std::string &name);

@@ -1,4 +1,5 @@
-// A model as a GGUF file in other formats: which tensors there are, and one after another encoded and written.
+// A model in other formats, as a GGUF file or, in quantize_folder.cpp, as a folder. Here: which tensors a GGUF file has, and one
+// after another encoded and written.
 #include "halyard/quantize.hpp"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "gguf_config.h"
 #include "gguf_metadata.h"
 #include "inventory.h"
+#include "quantize_folder.h"
 #include "tensor_encoder.h"
 
 namespace halyard {
@@ -176,8 +178,7 @@ QuantizedTensor encode_and_write(const EncodingTask &task, const BlockFormat &wa
     const void *data = stored.tensor->data;
     if (!task.is_copied()) {
         const EncodingErrors errors = encode_tensor(task, threads, blocks);
-        result.relative_rms_error =
-            errors.squared_values > 0 ? std::sqrt(errors.squared_errors / errors.squared_values) : 0;
+        result.relative_rms_error = errors.relative();
         result.largest_error = errors.largest;
         data = blocks.data();
     }
@@ -197,19 +198,12 @@ void check_header(const std::filesystem::path &path, const Source &source, const
         const std::string why = std::string(error.what()).substr(writer.temporary().string().size());
         fail(error.status(), path, "cannot be written as GGUF", why);
     }
-    check_expressed(source.config, *read, path);
+    check_expressed(source.config, *read, path, "the metadata of GGUF");
 }
 
-}  // namespace
-}  // namespace models
-
-std::vector<QuantizedTensor> quantize_model(const std::filesystem::path &in, const std::filesystem::path &out,
-                                            const QuantizeOptions &options) {
-    using namespace models;
-    const DefaultFloatingPoint floating_point;
-    const int threads = threads_of(options);
-    const Source source(in);
-    const Inventory inventory(in, source);
+std::vector<QuantizedTensor> quantize_to_gguf(const std::filesystem::path &in, const std::filesystem::path &out,
+                                              const Source &source, const Inventory &inventory,
+                                              const QuantizeOptions &options, int threads) {
     const Plan plan(in, source, inventory, options);
     std::optional<GgufWriter> writer;
     if (!options.dry_run) {
@@ -238,6 +232,27 @@ std::vector<QuantizedTensor> quantize_model(const std::filesystem::path &in, con
         writer->finish();
     }
     return results;
+}
+
+}  // namespace
+}  // namespace models
+
+std::vector<QuantizedTensor> quantize_model(const std::filesystem::path &in, const std::filesystem::path &out,
+                                            const QuantizeOptions &options) {
+    using namespace models;
+    const DefaultFloatingPoint floating_point;
+    const int threads = threads_of(options);
+    const std::filesystem::path output = out.has_filename() ? out : out.parent_path();  // without a slash behind
+    std::optional<FolderFormat> folder;
+    if (output.extension() == ".gguf") {
+        check_no_folder_options(options);
+    } else {
+        folder.emplace(options, output);
+    }
+    const Source source(in);
+    const Inventory inventory(in, source);
+    return folder ? quantize_to_folder(in, output, source, inventory, *folder, options, threads)
+                  : quantize_to_gguf(in, output, source, inventory, options, threads);
 }
 
 }  // namespace halyard

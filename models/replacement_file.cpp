@@ -15,6 +15,20 @@
 
 namespace halyard::models {
 
+std::filesystem::path temporary_beside(const std::filesystem::path &path) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch().count() % 1'000'000'000;
+    return path.parent_path() / sentence(".halyard-", getpid(), "-", now);
+}
+
+void sync_folder_of(const std::filesystem::path &path) noexcept {
+    const int directory =
+        open(path.has_parent_path() ? path.parent_path().c_str() : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory >= 0) {
+        fsync(directory);
+        close(directory);
+    }
+}
+
 ReplacementFile::ReplacementFile(const std::filesystem::path &path) : path_(path) {
     struct stat old {};
     const bool exists = lstat(path.c_str(), &old) == 0;
@@ -39,8 +53,7 @@ ReplacementFile::~ReplacementFile() {
 void ReplacementFile::create(unsigned mode) {
     constexpr int attempts = 100;
     for (int i = 0; i < attempts && file_ < 0; i++) {
-        const auto now = std::chrono::system_clock::now().time_since_epoch().count() % 1'000'000'000;
-        temporary_ = path_.parent_path() / sentence(".halyard-", getpid(), "-", now);
+        temporary_ = temporary_beside(path_);
         file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
         if (file_ < 0 && errno != EEXIST) {
             break;
@@ -88,13 +101,7 @@ void ReplacementFile::finish() {
     if (closed != 0) {
         cannot("written", error);
     }
-    // Makes the rename outlast a crash of the system, where the file system can.
-    const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
-    const int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) {
-        fsync(directory);
-        close(directory);
-    }
+    sync_folder_of(path_);
 }
 
 }  // namespace halyard::models

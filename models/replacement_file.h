@@ -8,6 +8,11 @@
 
 namespace halyard::models {
 
+/// A name in the folder of `path` that hardly anything else has.
+std::filesystem::path temporary_beside(const std::filesystem::path &path);
+/// Makes what was renamed to `path` outlast a crash of the system, where the file system can.
+void sync_folder_of(const std::filesystem::path &path) noexcept;
+
 /// Written under a temporary name in the folder of `path`, and removed unless it is finished. Failures throw `Error`.
 class ReplacementFile {
 public:

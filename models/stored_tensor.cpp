@@ -14,24 +14,6 @@ namespace {
 
 constexpr std::string_view weight = "weight";
 
-/// What the tensors of a quantized matrix are called, behind the name of its module; empty: there is none.
-struct Names {
-    const char *codes, *scales, *zeros, *order, *shape;
-};
-
-Names names_of(CodeFormat format) {
-    switch (format) {
-    case CodeFormat::int8:
-        return {"weight", "weight_scale", "weight_zero_point", "weight_g_idx", ""};
-    case CodeFormat::compressed_tensors:
-        return {"weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape"};
-    case CodeFormat::awq:
-        return {"qweight", "scales", "qzeros", "", ""};
-    default:
-        return {"qweight", "scales", "qzeros", "g_idx", ""};
-    }
-}
-
 [[noreturn]] void missing(const std::filesystem::path &path, const std::string &name) {
     refuse(path, ": tensor ", in_quotes(name), " is missing");
 }
@@ -62,7 +44,7 @@ class MatrixFinder {
 public:
     MatrixFinder(const TensorFiles &files, const TensorInfo &codes, const std::string &module,
                  const std::vector<std::int64_t> &shape)
-        : files_(files), config_(*files.quantization), names_(names_of(config_.format)), module_(module),
+        : files_(files), config_(*files.quantization), names_(code_names(config_.format)), module_(module),
           out_(shape[0]), in_(shape[1]), groups_(config_.group == 0 ? 1 : ceil(in_, config_.group)) {
         stored_.tensor = &codes;
         stored_.shape = &shape;
@@ -189,7 +171,7 @@ private:
 
     const TensorFiles &files_;
     const QuantizationConfig &config_;
-    const Names names_;
+    const CodeNames names_;
     const std::string module_;
     const std::int64_t out_, in_, groups_;
     StoredTensor stored_;
@@ -204,12 +186,25 @@ std::string module_of(const std::string &name) {
 /// The codes of a module; null if it is not quantized.
 const TensorInfo *codes_of(const TensorFiles &files, const std::string &module) {
     const CodeFormat format = files.quantization->format;
-    const TensorInfo *const codes = find_by_name(files.tensors, module + names_of(format).codes);
+    const TensorInfo *const codes = find_by_name(files.tensors, module + code_names(format).codes);
     const bool is_plain = codes != nullptr && format == CodeFormat::int8 && codes->dtype != "I8";
     return is_plain ? nullptr : codes;
 }
 
 }  // namespace
+
+CodeNames code_names(CodeFormat format) noexcept {
+    switch (format) {
+    case CodeFormat::int8:
+        return {"weight", "weight_scale", "weight_zero_point", "weight_g_idx", ""};
+    case CodeFormat::compressed_tensors:
+        return {"weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape"};
+    case CodeFormat::awq:
+        return {"qweight", "scales", "qzeros", "", ""};
+    default:
+        return {"qweight", "scales", "qzeros", "g_idx", ""};
+    }
+}
 
 std::int64_t StoredTensor::bytes() const {
     std::int64_t sum = 0;

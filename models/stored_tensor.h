@@ -28,6 +28,12 @@ inline void let_go(const TensorInfo &info) noexcept {
     let_go(info.data, static_cast<std::size_t>(info.bytes));
 }
 
+/// What the tensors of a quantized matrix are called, behind the name of its module; empty: there is none.
+struct CodeNames {
+    const char *codes, *scales, *zeros, *order, *shape;
+};
+CodeNames code_names(CodeFormat format) noexcept;
+
 /// Valid as long as the files, the configuration and the shape that it was found with.
 struct StoredTensor {
     const TensorInfo *tensor = nullptr;                ///< its numbers, blocks or codes

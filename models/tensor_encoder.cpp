@@ -1,14 +1,9 @@
 // Rows are encoded and decoded again in parallel, each by itself: the blocks do not depend on the number of threads.
 #include "tensor_encoder.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <future>
-#include <system_error>
 
 #include "block_encoders.h"
-#include "fail.h"
 #include "floating_point.h"
 #include "views.h"
 
@@ -38,13 +33,12 @@ public:
         EncodingErrors errors;
         for (std::int64_t number = first; number < end; number++) {
             read(number, row.data());
-            if (!std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); })) {
-                refuse_tensor("holds NaN or Inf, which formats of blocks cannot have: repair the model");
-            }
+            check_finite(row, task_.stored, format_.name);
             std::byte *const to = blocks_ + place(number) * (width_ / format_.elements * format_.bytes);
             encode_blocks(format_, row.data(), width_, to);
             decode(context, to, decoded);
-            add(row, decoded, errors);
+            check_decoded(decoded, task_.stored, format_.name);
+            errors.add(row, decoded);
         }
         return errors;
     }
@@ -76,21 +70,6 @@ private:
             cast(format_.name == "F16" ? ConstTensor(halves, shape) : ConstTensor(bfloats, shape), values, context);
         }
     }
-    void add(const std::vector<float> &row, const std::vector<float> &decoded, EncodingErrors &errors) const {
-        for (std::size_t i = 0; i < row.size(); i++) {
-            const double value = row[i], error = std::fabs(decoded[i] - value);
-            errors.squared_values += value * value;
-            errors.squared_errors += error * error;
-            errors.largest = std::max(errors.largest, error);
-            if (!std::isfinite(decoded[i])) {
-                refuse_tensor("holds numbers that are too large for this format");
-            }
-        }
-    }
-    [[noreturn]] void refuse_tensor(const char *why) const {
-        const TensorInfo &info = *task_.stored.tensor;
-        refuse(info.file, ": tensor ", in_quotes(info.name), ", to become ", format_.name, ", ", why);
-    }
 
     const EncodingTask &task_;
     const float *const values_;
@@ -99,34 +78,11 @@ private:
     std::int64_t width_, count_;
 };
 
-/// Runs Rows::encode with so many threads, or fewer if the system gives no more.
-EncodingErrors encode_in_parallel(const Rows &rows, int threads) {
-    std::vector<std::future<EncodingErrors>> others;
-    const std::int64_t share = (rows.count() + threads - 1) / threads;
-    std::int64_t first = 0;
-    try {
-        for (; first + share < rows.count(); first += share) {
-            others.push_back(
-                std::async(std::launch::async, [&rows, first, share] { return rows.encode(first, first + share); }));
-        }
-    } catch (const std::system_error &) {
-        // This thread does the rest.
-    }
-    EncodingErrors sum = rows.encode(first, rows.count());
-    for (std::future<EncodingErrors> &other : others) {
-        const EncodingErrors errors = other.get();
-        sum.squared_errors += errors.squared_errors;
-        sum.squared_values += errors.squared_values;
-        sum.largest = std::max(sum.largest, errors.largest);
-    }
-    return sum;
-}
-
 }  // namespace
 
 bool EncodingTask::is_copied() const {
     return stored.codes == nullptr && stored.format == tensor.format->name && interleaved_heads == 0 &&
-           !is_transposed && added == 0;
+           stored_heads == 0 && !is_transposed && added == 0;
 }
 
 EncodingErrors encode_tensor(const EncodingTask &task, int threads, std::vector<std::byte> &blocks) {
@@ -134,7 +90,7 @@ EncodingErrors encode_tensor(const EncodingTask &task, int threads, std::vector<
     context.set_num_threads(threads);
     blocks.resize(static_cast<std::size_t>(task.tensor.bytes()));
     Views views;
-    const ConstTensor values = views.of(context, task.stored, element<float>::dtype);
+    const ConstTensor values = views.of(context, task.stored, element<float>::dtype, task.stored_heads);
     const DLTensor &view = *values.get();
     const auto *const first = reinterpret_cast<const float *>(static_cast<const char *>(view.data) + view.byte_offset);
     return encode_in_parallel(Rows(task, first, blocks.data()), threads);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "encoding_errors.h"
 #include "gguf_writer.h"
 #include "stored_tensor.h"
 
@@ -15,6 +16,7 @@ namespace halyard::models {
 /// How a tensor of the output comes of a stored one.
 struct EncodingTask {
     StoredTensor stored;
+    std::int64_t stored_heads = 0;       ///< `Part::interleaved_heads` of the stored tensor
     GgufTensor tensor;                   ///< what it becomes
     std::int64_t interleaved_heads = 0;  ///< not 0: rows get the order of `Part::interleaved_heads`
     bool is_transposed = false;          ///< the stored matrix is [in, out]
@@ -22,11 +24,6 @@ struct EncodingTask {
 
     /// It has its format and its order already.
     bool is_copied() const;
-};
-
-/// Squared errors and squared values, summed, and the largest error.
-struct EncodingErrors {
-    double squared_errors = 0, squared_values = 0, largest = 0;
 };
 
 /// Fills `blocks`, the bytes of task.tensor, with so many threads. Throws `Error` where a value is NaN or Inf, or too large for

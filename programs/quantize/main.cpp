@@ -1,4 +1,4 @@
-// Writes a model in the files of Hugging Face transformers or of GGUF as a GGUF file in other formats. The table of tensors goes to
+// Writes a model in the files of Hugging Face transformers or of GGUF as a GGUF file or a folder in other formats. The table of tensors goes to
 // stdout, progress to stderr.
 #include <unistd.h>
 
@@ -31,20 +31,35 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("IN", arguments.in,
                    "a folder with config.json and model.safetensors, as transformers saves them, or a GGUF file")
         ->required();
-    app.add_option("OUT", arguments.out, "the GGUF file to write; an old one is replaced when all is written")
+    app.add_option(
+           "OUT", arguments.out,
+           "what to write: a GGUF file if it ends in .gguf, and an old one is replaced when all is written; else a new "
+           "folder with config.json and model.safetensors")
         ->required();
     app.add_option("--tensor", arguments.tensors,
-                   "PATTERN=FORMAT, as in 'blk.*.ffn_down.weight=Q6_K': the format of matrices whose names match; the "
-                   "first that matches counts; may be given again")
+                   "of a GGUF file: PATTERN=FORMAT, as in 'blk.*.ffn_down.weight=Q6_K': the format of matrices whose "
+                   "names match; the first that matches counts; may be given again")
         ->take_all()
         ->allow_extra_args(false);
-    app.add_option("--embedding", options.embedding, "the format of token_embd.weight; by default as the others");
-    app.add_option("--output", options.output, "the format of output.weight, or lm_head; by default as the others");
+    app.add_option("--embedding", options.embedding,
+                   "the format of the embedding, in a folder F32, F16 or BF16; by default as the others, or as it was "
+                   "beside codes "
+                   "of a folder");
+    app.add_option(
+        "--output", options.output,
+        "the format of output.weight, or lm_head; by default as the others, or as it was beside codes of a folder");
+    app.add_flag("--asymmetric", options.asymmetric,
+                 "of codes of a folder: groups have zeros; those of awq-4 always do");
     app.add_flag("--dry-run", options.dry_run, "encode, print the table, and write nothing");
     app.option_defaults()->always_capture_default();
-    app.add_option("--format", options.format,
-                   "of matrices: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, or a mix, Q4_K_M or "
-                   "Q5_K_M");
+    app.add_option(
+        "--format", options.format,
+        "of matrices in a GGUF file: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, or a mix, "
+        "Q4_K_M or Q5_K_M; in a folder: F32, F16, BF16, or codes: compressed-tensors-4, compressed-tensors-8, "
+        "int8, gptq-4, gptq-8, gptq_v2-4, gptq_v2-8, awq-4");
+    app.add_option("--group", options.group,
+                   "of codes of a folder: inputs that share a scale, multiples of 16, or 0 or -1 for all");
+    app.add_option("--scales", options.scales, "of codes of a folder: F16, BF16 or F32");
     app.add_option("--threads", options.threads, "0 for all processors")->check(threads);
 }
 
@@ -75,7 +90,8 @@ void show_progress(std::int64_t done, std::int64_t total, const std::string &wha
 
 int main(int argc, char **argv) {
     Arguments arguments;
-    CLI::App app("Writes a model as a GGUF file with its matrices in other formats, and says what errors that makes.");
+    CLI::App app("Writes a model as a GGUF file or a folder with its matrices in other formats, and says what errors "
+                 "that makes.");
     declare(app, arguments);
     try {
         app.parse(argc, argv);

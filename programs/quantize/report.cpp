@@ -26,15 +26,20 @@ double megabytes(std::int64_t bytes) {
 }
 
 void print_tensors(const std::vector<halyard::QuantizedTensor> &tensors) {
-    int name_width = 6;
+    int name_width = 6, from_width = 14, to_width = 14;
+    const auto widen = [](int &width, const std::string &text) {
+        width = std::max(width, static_cast<int>(text.size()));
+    };
     for (const halyard::QuantizedTensor &tensor : tensors) {
-        name_width = std::max(name_width, static_cast<int>(tensor.name.size()));
+        widen(name_width, tensor.name);
+        widen(from_width, tensor.from);
+        widen(to_width, format_of(tensor));
     }
-    std::printf("%-*s  %-18s  %-14s  %-14s  %10s  %10s  %9s  %9s\n", name_width, "tensor", "shape", "from", "to",
-                "MB before", "MB after", "error", "largest");
+    std::printf("%-*s  %-18s  %-*s  %-*s  %10s  %10s  %9s  %9s\n", name_width, "tensor", "shape", from_width, "from",
+                to_width, "to", "MB before", "MB after", "error", "largest");
     for (const halyard::QuantizedTensor &tensor : tensors) {
-        std::printf("%-*s  %-18s  %-14s  %-14s  %10.3f  %10.3f  %9.2e  %9.2e\n", name_width, tensor.name.c_str(),
-                    text_of(tensor.shape).c_str(), tensor.from.c_str(), format_of(tensor).c_str(),
+        std::printf("%-*s  %-18s  %-*s  %-*s  %10.3f  %10.3f  %9.2e  %9.2e\n", name_width, tensor.name.c_str(),
+                    text_of(tensor.shape).c_str(), from_width, tensor.from.c_str(), to_width, format_of(tensor).c_str(),
                     megabytes(tensor.bytes_before), megabytes(tensor.bytes_after), tensor.relative_rms_error,
                     tensor.largest_error);
     }
@@ -50,8 +55,8 @@ struct Sum {
         after += tensor.bytes_after;
         worst = std::max(worst, tensor.relative_rms_error);
     }
-    void print(const char *what) const {
-        std::printf("%-6s %5lld tensors  %10.3f MB of %10.3f MB before  error at most %.2e\n", what,
+    void print(const std::string &what, int width) const {
+        std::printf("%-*s %5lld tensors  %10.3f MB of %10.3f MB before  error at most %.2e\n", width, what.c_str(),
                     static_cast<long long>(tensors), megabytes(after), megabytes(before), worst);
     }
 };
@@ -62,15 +67,17 @@ void print_report(const std::vector<halyard::QuantizedTensor> &tensors) {
     print_tensors(tensors);
     std::map<std::string, Sum> formats;
     Sum all;
+    int width = 6;
     for (const halyard::QuantizedTensor &tensor : tensors) {
         formats[tensor.to].add(tensor);
         all.add(tensor);
+        width = std::max(width, static_cast<int>(tensor.to.size()));
     }
     std::printf("\n");
     for (const auto &[format, sum] : formats) {
-        sum.print(format.c_str());
+        sum.print(format, width);
     }
-    all.print("all");
+    all.print("all", width);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
         throw std::runtime_error("the table cannot be written");
     }

@@ -57,12 +57,30 @@ TEST(QuantizeProgram, TriesWithoutWriting) {
     EXPECT_FALSE(std::filesystem::exists(file));
 }
 
+TEST(QuantizeProgram, WritesAFolder) {
+    const TemporaryFolder folder;
+    const std::string out = (folder / "codes").string();
+    const Result result =
+        quantize(folder, model + " " + out + " --format gptq-4 --group 16 --asymmetric --scales F32 --output gptq-4");
+    EXPECT_EQ(result.status, 0) << result.messages;
+    for (const char *const words : {"model.layers.1.self_attn.q_proj.weight", "30 x 33", "\nF32             8 tensors",
+                                    "\nGPTQ 4 bits    22 tensors", "\nall            30 tensors"}) {
+        EXPECT_TRUE(holds(result.table, words)) << words << " in\n" << result.table;
+    }
+    EXPECT_TRUE(holds(read_text(folder / "codes" / "config.json"), "\"checkpoint_format\": \"gptq\""));
+    EXPECT_TRUE(std::filesystem::exists(folder / "codes" / "model.safetensors"));
+    EXPECT_EQ(quantize(folder, model + " " + out + " --format F16").status, 1);  // it is there now
+    EXPECT_EQ(quantize(folder, out + " " + (folder / "x.gguf").string() + " --format Q8_0").status, 0);
+}
+
 TEST(QuantizeProgram, SaysInOneLineWhatIsWrong) {
     const TemporaryFolder folder;
     const std::string files = model + " " + (folder / "x.gguf").string();
     for (const auto &[arguments, words] :
          {std::pair(model, std::string("OUT is required")),
           {files + " --format Q9", "format is 'Q9'; supported are F32"},
+          {files + " --format gptq-4", "format is 'gptq-4'; supported are F32"},
+          {model + " " + (folder / "x").string() + " --format Q8_0", "becomes a folder; supported there are F32"},
           {files + " --tensor Q8_0", "--tensor: 'Q8_0' is not PATTERN=FORMAT"},
           {files + " --tensor 'x=Q8_0'", "the pattern 'x' matches no matrix"},
           {files + " --threads 010", "--threads: '010' is not an integer from 0 to 256"},
@@ -76,6 +94,7 @@ TEST(QuantizeProgram, SaysInOneLineWhatIsWrong) {
         EXPECT_EQ(result.messages.find('\n'), result.messages.size() - 1) << result.messages;
     }
     EXPECT_FALSE(std::filesystem::exists(folder / "x.gguf"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "x"));
 }
 
 // ---- halyard-evaluate ----
