@@ -129,6 +129,8 @@ def gradient_into(name, layout, inputs, dx):
         return lambda into=FROM_X[name]: into(dy, x, dx)
     if name in FROM_Y:
         return lambda into=FROM_Y[name], y=torch_rows.ACTIVATIONS[name](x): into(dy, y, dx)
+    if name == "softmax":  # the first input is the result
+        return lambda: aten._softmax_backward_data.out(dy, x, -1, x.dtype, grad_input=dx)
     if name == "glu_packed" and layout == "up_gate":
         return lambda: aten.glu_backward.grad_input(dy, x, -1, grad_input=dx)
     return None

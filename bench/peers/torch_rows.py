@@ -62,7 +62,7 @@ ACTIVATIONS = {
     "exp": torch.exp,
 }
 BACKWARD = "_backward"
-DIFFERENTIATED = [*[name for name in ACTIVATIONS if name not in ("identity", "softmax")], *GATES,
+DIFFERENTIATED = [*[name for name in ACTIVATIONS if name != "identity"], *GATES,
                   *[name + PACKED for name in GATES], "rms_norm", "layer_norm"]
 OPERATIONS = [*list(ACTIVATIONS)[1:], *ROW_OPERATIONS, "block", *[name + BACKWARD for name in DIFFERENTIATED]]
 
@@ -85,6 +85,8 @@ class Torch(Library):
     def row(self, request):
         if not request["operation"].endswith(BACKWARD):
             return super().row(request)
+        if request["operation"] == "softmax" + BACKWARD:  # from the result
+            return lambda inputs, weights: [inputs[0] * (inputs[1] - (inputs[0] * inputs[1]).sum(-1, keepdim=True))]
 
         def gradients(inputs, weights):
             forward, variables, of_results = differentiated(request, inputs, weights)
