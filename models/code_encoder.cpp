@@ -15,7 +15,11 @@ constexpr std::int64_t outputs_in_words = 8;  // words that join outputs have 8 
 
 /// Extents, and where things lie.
 class CodeLayout {
+    const QuantizationConfig &config_;
+
 public:
+    const std::int64_t out, in, group, groups;
+
     explicit CodeLayout(const CodingTask &task)
         : config_(*task.config), out(task.shape[0]), in(task.shape[1]), group(config_.group == 0 ? in : config_.group),
           groups((in + group - 1) / group) {}
@@ -90,11 +94,6 @@ private:
         word |= code << bit % 32;
         std::memcpy(at, &word, sizeof word);
     }
-
-    const QuantizationConfig &config_;
-
-public:
-    const std::int64_t out, in, group, groups;
 };
 
 /// Outputs of a matrix, encoded and decoded again one by one.

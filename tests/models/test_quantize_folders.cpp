@@ -151,6 +151,10 @@ TEST_P(FoldersInCodes, HoldTheNumbersOfTheFormulas) {
             widen(folder, 64);
             widen(numbers, 64);
         }
+        for (Folder *const each : {&folder, &numbers}) {  // a row of zeros, which has no scale to speak of
+            std::string &bytes = each->tensors["model.layers.0.self_attn.v_proj.weight"].bytes;
+            std::fill_n(bytes.begin(), bytes.size() / 10, '\0');
+        }
         folder.load();
         const auto results = quantize_model(folder.folder.path(), folder / "out/", options_of(form));
         for (auto &[name, tensor] : numbers.tensors) {
@@ -292,6 +296,23 @@ TEST_P(FoldersOfGguf, GiveTheSameLogits) {
             EXPECT_TRUE(after.at(name) == tensor) << name;
         }
     }
+}
+
+// Where a folder has floats and the file has blocks, the dtype of the scales stands in.
+TEST(FolderOfGguf, HasFloatsForQuantizedEmbeddings) {
+    Folder folder(fixture);
+    widen(folder);
+    folder.load();
+    quantize_model(folder.folder.path(), folder / "in.gguf", options_of("Q4_K_M", 128));
+    QuantizeOptions options = options_of("gptq-4", 64);
+    options.scales = "BF16";
+    quantize_model(folder / "in.gguf", folder / "out", options);
+    const auto tensors = tensors_of(folder / "out");
+    EXPECT_EQ(tensors.at("model.embed_tokens.weight").dtype, "BF16");
+    EXPECT_EQ(tensors.at("lm_head.weight").dtype, "BF16");
+    EXPECT_EQ(tensors.at("model.norm.weight").dtype, "F32");
+    EXPECT_EQ(tensors.at("model.layers.0.mlp.up_proj.qweight").dtype, "I32");
+    EXPECT_LT(distance(states(folder / "out").back(), states(folder / "in.gguf").back()), 0.3);
 }
 
 // ---- Floats and other files ----
