@@ -178,7 +178,7 @@ HALYARD_API halyard_status halyard_attention_cached(const halyard_context *conte
  *
  *  Numerics: keys go in blocks of 192, queries in blocks of 128. dq adds blocks of keys upward, dk and dv the heads of a group one
  *  after the other and blocks of queries upward. Bits do not depend on the threads. Hidden pairs add exact zeros. Memory
- *  beyond the tensors, for each thread: 1.3 MB, and 4 KB for each feature of a head. */
+ *  beyond the tensors, for each thread: 1.9 MB, and 5 KB for each feature of a head. */
 HALYARD_API halyard_status halyard_attention_backward(const halyard_context *context, const DLTensor *q,
                                                       const DLTensor *k, const DLTensor *v, const DLTensor *y,
                                                       const DLTensor *log_sum_exp, const DLTensor *dy,
