@@ -1018,7 +1018,11 @@ void Session::ropes() {
         in_.one_in(2) ? call.indices(in_.one_in(2) ? tokens : Shape().with(count), 20) : nullptr;
     DLTensor *y = call.output(shape, type);
     if (call.may_be_made()) {
-        call.returned("halyard_rope_apply", halyard_rope_apply(context(), rope, x, positions, y));
+        if (in_.one_in(3)) {
+            call.returned("halyard_rope_apply_backward", halyard_rope_apply_backward(context(), rope, x, positions, y));
+        } else {
+            call.returned("halyard_rope_apply", halyard_rope_apply(context(), rope, x, positions, y));
+        }
     }
 }
 

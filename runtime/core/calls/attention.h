@@ -81,12 +81,13 @@ struct AttentionBackwardCall {
     View y;  // an output that has elements
 };
 
-/** y = x rotated; token t of batch b is at position (b, t) or, without positions, at t. */
+/** y = x rotated, or rotated back; token t of batch b is at position (b, t) or, without positions, at t. */
 struct RopeCall {
     const halyard_rope *rope;
     Heads x;
     Integers positions;
     View y;
+    bool back = false;  // on processors alone
 
     int64_t position(int64_t b, int64_t t) const { return positions.data ? positions.at(b, t) : t; }
 };

@@ -58,6 +58,9 @@ HALYARD_API halyard_status halyard_rope_get_options(const halyard_rope *rope, ha
  *  rope on a device copies the table there, and waits for it; it cannot be captured in a graph. */
 HALYARD_API halyard_status halyard_rope_apply(const halyard_context *context, const halyard_rope *rope,
                                               const DLTensor *x, const DLTensor *positions, DLTensor *y);
+/** dx = dy rotated by the negative angles: the gradient of halyard_rope_apply, with the same rules, on processors. dx may be dy. */
+HALYARD_API halyard_status halyard_rope_apply_backward(const halyard_context *context, const halyard_rope *rope,
+                                                       const DLTensor *dy, const DLTensor *positions, DLTensor *dx);
 
 /** @} */
 

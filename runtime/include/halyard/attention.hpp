@@ -126,6 +126,11 @@ public:
                const halyard_context *context = nullptr) const {
         check(halyard_rope_apply(context, get(), x.get("x"), positions.get("positions"), y.get("y")));
     }
+    /// The gradient of apply: dx = dy rotated back; dx may be dy.
+    void apply_backward(const ConstTensor &dy, const Positions &positions, const Tensor &dx,
+                        const halyard_context *context = nullptr) const {
+        check(halyard_rope_apply_backward(context, get(), dy.get("dy"), positions.get("positions"), dx.get("dx")));
+    }
 
     /// Whether there is one.
     explicit operator bool() const noexcept { return rope_ != nullptr; }
