@@ -210,4 +210,103 @@ Matrix linear_weight_gradient(const Matrix &dz, const std::vector<Row> &x, const
     return dweight;
 }
 
+// Gradients of attention, with u = 2^-24. Per query i and key j that it sees:
+//   s_ij     a sum over head_dim products, within gamma(head_dim + 1) sum |q k| of the true one.
+//   P_ij     exp(x), x = scale s - lse rounded once; the scale is rounded itself unless it is given, and the exponential has
+//            its bound of the accuracy table. So P errs by a factor of exp(error of x) and that bound.
+//   dS_ij    scale P (dP - D): dP as s, D over the 64 lanes of a row, three roundings.
+//   dv, dk   sums over blocks of 128 queries, the blocks of all heads of the group one after the other; dq over blocks of 192
+//            keys. No term goes through more roundings than in blocks of 512 until there are 55000 of them.
+namespace {
+
+/** P and dS of one head: [query][key], nothing where the key is hidden. */
+struct AttentionWeights {
+    Matrix p, ds;
+};
+
+AttentionWeights weights_of(const AttentionHead &head, const std::vector<Row> &keys, const std::vector<Row> &values,
+                            std::int64_t first_query, const AttentionRule &rule) {
+    static const double exp_error = ErrorModel("exp").bound_at(0)->max_ulp * 2 * unit;
+    const std::size_t features = keys[0].size();
+    const double scale = rule.scale > 0 ? rule.scale : 1 / std::sqrt(static_cast<double>(features));
+    const double scale_error = rule.scale > 0 ? 0 : scale * 2 * unit;
+    AttentionWeights weights;
+    for (std::size_t i = 0; i < head.q.size(); i++) {
+        const auto dot = [&](const Row &a, const Row &b) {
+            const ExpectedRow exact = exact_row(a);
+            return sum_of_products(
+                features, features, 0, [&](std::size_t k) -> const Expected & { return exact[k]; },
+                [&](std::size_t k) { return b[k]; });
+        };
+        const Expected d = sum_of(products(exact_row(head.dy[i]), exact_row(head.y[i])));
+        ExpectedRow &p = weights.p.emplace_back(keys.size()), &ds = weights.ds.emplace_back(keys.size());
+        for (std::size_t j = 0; j < keys.size(); j++) {
+            if (!rule.sees(first_query + static_cast<std::int64_t>(i), static_cast<std::int64_t>(j))) {
+                continue;
+            }
+            const Expected s = dot(head.q[i], keys[j]);
+            const double x = s.value * scale - head.log_sum_exp[i], value = std::exp(x);
+            const double carried = s.error * (scale + scale_error) + std::fabs(s.value) * scale_error;
+            const double factor = std::expm1(carried + unit * (std::fabs(x) + carried) + exp_error);
+            p[j] = {value, std::isfinite(x) ? value * factor + underflow : 0};
+            ds[j] = product(product(p[j], difference(dot(head.dy[i], values[j]), d)), {scale, scale_error});
+        }
+    }
+    return weights;
+}
+
+}  // namespace
+
+AttentionGradients attention_gradients(const std::vector<AttentionHead> &heads, const std::vector<Row> &keys,
+                                       const std::vector<Row> &values, std::int64_t first_query,
+                                       const AttentionRule &rule) {
+    std::vector<AttentionWeights> weights;
+    for (const AttentionHead &head : heads) {
+        weights.push_back(weights_of(head, keys, values, first_query, rule));
+    }
+    struct Term {
+        Expected factor;
+        const Row *row;
+    };
+    const auto sums_of = [&](const std::vector<Term> &terms) {
+        ExpectedRow sums;
+        for (std::size_t feature = 0; feature < keys[0].size(); feature++) {
+            sums.push_back(sum_of_products(
+                terms.size(), terms.size(), 0, [&](std::size_t k) -> const Expected & { return terms[k].factor; },
+                [&](std::size_t k) { return (*terms[k].row)[feature]; }));
+        }
+        return sums;
+    };
+    const auto sees = [&](std::size_t i, std::size_t j) {
+        return rule.sees(first_query + static_cast<std::int64_t>(i), static_cast<std::int64_t>(j));
+    };
+    AttentionGradients gradients;
+    for (std::size_t head = 0; head < heads.size(); head++) {
+        Matrix &dq = gradients.dq.emplace_back();
+        for (std::size_t i = 0; i < heads[head].q.size(); i++) {
+            std::vector<Term> terms;
+            for (std::size_t j = 0; j < keys.size(); j++) {
+                if (sees(i, j)) {
+                    terms.push_back({weights[head].ds[i][j], &keys[j]});
+                }
+            }
+            dq.push_back(sums_of(terms));
+        }
+    }
+    for (std::size_t j = 0; j < keys.size(); j++) {
+        std::vector<Term> of_key, of_value;
+        for (std::size_t head = 0; head < heads.size(); head++) {
+            for (std::size_t i = 0; i < heads[head].q.size(); i++) {
+                if (sees(i, j)) {
+                    of_key.push_back({weights[head].ds[i][j], &heads[head].q[i]});
+                    of_value.push_back({weights[head].p[i][j], &heads[head].dy[i]});
+                }
+            }
+        }
+        gradients.dk.push_back(sums_of(of_key));
+        gradients.dv.push_back(sums_of(of_value));
+    }
+    return gradients;
+}
+
 }  // namespace halyard::operations

@@ -2,7 +2,7 @@
 #ifndef HALYARD_OPERATIONS_REFERENCE_GRADIENTS_H
 #define HALYARD_OPERATIONS_REFERENCE_GRADIENTS_H
 
-#include "reference.h"
+#include "reference_attention.h"
 
 namespace halyard::operations {
 
@@ -26,6 +26,22 @@ ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width);
 Matrix linear_input_gradient(const Matrix &dz, const std::vector<Row> &weight, std::int64_t inputs);
 /** start + dz^T x, [out][in], from rows of x; `start` may be empty. */
 Matrix linear_weight_gradient(const Matrix &dz, const std::vector<Row> &x, const std::vector<Row> &start);
+
+/** What the gradients of a head of q are made of, by token: what the forward call read and wrote, and the gradient of its result. */
+struct AttentionHead {
+    std::vector<Row> q, y, dy;
+    Row log_sum_exp;
+};
+/** By token and feature; dq by head of q. */
+struct AttentionGradients {
+    std::vector<Matrix> dq;
+    Matrix dk, dv;
+};
+/** Of one head of keys and values, and all heads of q that share it. The first query is at position `first_query`; the rule's causal
+ *  and scale count. */
+AttentionGradients attention_gradients(const std::vector<AttentionHead> &heads, const std::vector<Row> &keys,
+                                       const std::vector<Row> &values, std::int64_t first_query,
+                                       const AttentionRule &rule);
 
 }  // namespace halyard::operations
 

@@ -49,7 +49,13 @@ Cost CaseId::cost() const {
     }
     const operations::Span span = {sequences(), tokens(), cached + tokens()};
     if (kernel->attention) {
-        return operations::attention_cost(*kernel->attention, span, dtype);
+        Cost cost = operations::attention_cost(*kernel->attention, span, dtype);
+        if (kernel->is_gradient) {
+            // Five products in the place of two; dy and the gradients besides.
+            cost.flops *= 2.5;
+            cost.bytes *= 2;
+        }
+        return cost;
     }
     if (kernel->block) {
         return kernel->block->cost(span, dtype);

@@ -47,7 +47,7 @@ struct Kernel {
     // Which of the descriptions it is.
     const operations::Operation *tensors = nullptr;
     std::optional<LayerForm> layer;
-    bool is_gradient = false;  // of the layer: dx and the gradients of its matrices
+    bool is_gradient = false;  // of the layer: dx and the gradients of its matrices; of attention: dq, dk and dv
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
@@ -153,6 +153,8 @@ Kernel layer_kernel(const std::string &name, const LayerForm &form);
 Kernel layer_gradient_kernel(const std::string &name, const LayerForm &form);
 /** Attention with these heads: "attention.32-8x128". */
 const Kernel &attention_kernel(const HeadShape &heads);
+/** Its gradients: "attention_backward.32-8x128". */
+const Kernel &attention_gradient_kernel(const HeadShape &heads);
 Kernel make_attention(const HeadShape &heads, double softcap = 0);
 /** A block of this form: "block.MODEL", or with a vocabulary a whole model: "model.MODEL". */
 const Kernel &block_kernel(const std::string &model, const BlockForm &form);

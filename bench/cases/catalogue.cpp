@@ -130,6 +130,16 @@ const Kernel &attention_kernel(const HeadShape &heads) {
     return kept(make_attention(heads));
 }
 
+const Kernel &attention_gradient_kernel(const HeadShape &heads) {
+    Kernel kernel = make_attention(heads);
+    kernel.operation = "attention_backward";
+    kernel.name.replace(0, kernel.group.size(), kernel.operation);
+    kernel.is_gradient = true;
+    kernel.prepare = prepare_attention_gradient;
+    kernel.call = call_attention_gradient;
+    return kept(std::move(kernel));
+}
+
 const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
     Kernel kernel;
     kernel.operation = form.is_model() ? "model" : "block";

@@ -20,6 +20,10 @@ halyard_status call_layer_gradient(BenchmarkCase &bench_case, OperandSet &set);
 void prepare_attention(BenchmarkCase &bench_case);
 halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set);
 
+/** Inputs q, k, v, dy, and what the forward call wrote: y and the log-sum-exp, [tokens, heads]. Outputs: dq, dk, dv. */
+void prepare_attention_gradient(BenchmarkCase &bench_case);
+halyard_status call_attention_gradient(BenchmarkCase &bench_case, OperandSet &set);
+
 /** As add_block() and, of a decode, as attention. */
 void prepare_block(BenchmarkCase &bench_case);
 halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);

@@ -231,6 +231,7 @@ private:
             {"rows", [&] { add_rows(statement); }},
             {"layers", [&] { add_layers(statement); }},
             {"attention", [&] { add_transformers(statement); }},
+            {"attention_backward", [&] { add_transformers(statement); }},
             {"block", [&] { add_transformers(statement); }},
             {"stack", [&] { add_transformers(statement); }},
         };
@@ -421,7 +422,8 @@ private:
                 const auto [sequences, cached] = pair_of(decode, "SEQUENCESxCACHED");
                 shapes.push_back(shape(sequences, d, 0, cached));
             }
-            add(statement, kernel, shapes, any);
+            add(statement, kernel, shapes,
+                [&](const CaseId &row) { return !kernel.is_gradient || (row.dtype == Dtype::f32 && !row.decodes()); });
         }
     }
 
@@ -429,6 +431,9 @@ private:
         BlockForm form = choice_of(word, "model", models);
         if (statement == "attention") {
             return attention_kernel(form.heads);
+        }
+        if (statement == "attention_backward") {
+            return attention_gradient_kernel(form.heads);
         }
         const bool is_gpt2 = form.norm == HALYARD_NORM_LAYER && form.activation == HALYARD_GELU_TANH && !form.gated &&
                              form.has_bias && form.rope_theta == 0;

@@ -92,7 +92,8 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
         request["layer"] = describe(*kernel.layer, id);
     } else if (id.has_heads()) {
         // "attention", "block", "model"
-        request[kernel.operation.substr(0, kernel.operation.find('.'))] = describe_heads(id);
+        request[kernel.attention ? "attention" : kernel.operation.substr(0, kernel.operation.find('.'))] =
+            describe_heads(id);
     }
     if (id.is_model()) {
         request["model"]["token_ids"] = bench_case.tokens;

@@ -5,7 +5,7 @@ import torch
 import torch_rows
 from codes import CODES, quantized
 from row_functions import GATES
-from row_tensors import as_f32, inputs_of, tensor_of
+from row_tensors import as_f32, heads_first, inputs_of, tensor_of
 from torch_rows import BACKWARD, DTYPES, F, NumPy, copies, differentiated, in_types_of_row, prepared, row_of, tensor
 
 VERSION = torch.__version__
@@ -15,7 +15,7 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
        "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
-OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -195,6 +195,23 @@ def linear_gradients(request):
     return calls, lambda: map(NumPy, written[0]), ""
 
 
+def attention_gradients(request):
+    """Through the graph of a forward call, which keeps y and the log-sum-exp; dy with heads first, as all tensors."""
+    row, shape = row_of(request), request["attention"]
+    dy = tensor(heads_first(inputs_of(request)[3], shape, shape["heads"]))
+
+    def call_of(module, inputs, dy):
+        variables = [each.detach().requires_grad_() for each in inputs]
+        with torch.enable_grad():
+            y = module(*variables)
+        return lambda: torch.autograd.grad(y, variables, dy, retain_graph=True)
+
+    calls = [call_of(module, inputs, own) for module, inputs, [own] in
+             zip(row.modules, row.arguments, copies([dy], request["sets"]))]
+    note = "given what autograd keeps of a forward call; allocates its output"
+    return calls, lambda: [NumPy(each.transpose(1, 2)) for each in calls[0]()], note
+
+
 def prepare_gradients(request, row):
     name = request["operation"].removesuffix(BACKWARD)
     if request["dtype"] != "f32" and name in ROUGH:
@@ -214,6 +231,8 @@ def prepare(request):
         return products_with_codes(request)
     if request["operation"] == "linear" + BACKWARD:
         return linear_gradients(request)
+    if request["operation"] == "attention" + BACKWARD:
+        return attention_gradients(request)
     row = row_of(request)
     if request["operation"].endswith(BACKWARD):
         return prepare_gradients(request, row)

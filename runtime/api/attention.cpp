@@ -1,44 +1,15 @@
 // Attention: the public functions.
 #include "core/calls/attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
+#include "api/attention_shapes.h"
 #include "core/backend.h"
 #include "core/check_shapes.h"
 
 namespace halyard {
 namespace {
-
-void check_shapes(Checker &check, const AttentionCall &call) {
-    const Heads &q = call.q, &k = call.k;
-    if (!check.failed() && k.view.rank != q.view.rank) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "k has rank %d, but must have the rank of q, which is %d", k.view.rank,
-                   q.view.rank);
-    }
-    if (!check.failed() && k.batch != q.batch) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "k has a batch of %lld, but must have that of q, which is %lld",
-                   static_cast<long long>(k.batch), static_cast<long long>(q.batch));
-    }
-    if (!check.failed() && (q.head_dim < 1 || q.head_dim > max_head_dim)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "q has heads of %lld features, but must have 1 to %lld",
-                   static_cast<long long>(q.head_dim), static_cast<long long>(max_head_dim));
-    }
-    if (!check.failed() && k.head_dim != q.head_dim) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "k has heads of %lld features, but must have %lld, as q has",
-                   static_cast<long long>(k.head_dim), static_cast<long long>(q.head_dim));
-    }
-    if (!check.failed() && q.heads < 1) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "q has no heads, but must have at least one");
-    }
-    if (!check.failed() && (k.heads < 1 || q.heads % k.heads != 0)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "k has %lld heads, but must have a number that divides the %lld of q",
-                   static_cast<long long>(k.heads), static_cast<long long>(q.heads));
-    }
-    check.same_shape(k.view, call.v.view);
-    check.same_shape(q.view, call.y.view);
-}
 
 void check_options(Checker &check, const halyard_attention_options &o, AttentionCall &call) {
     check.finite_not_negative("scale", o.scale);
@@ -55,14 +26,10 @@ void check_options(Checker &check, const halyard_attention_options &o, Attention
         check.fail(HALYARD_INVALID_ARGUMENT, "rope was made for heads of %lld features, but q has %lld",
                    static_cast<long long>(o.rope->options.head_dim), static_cast<long long>(call.q.head_dim));
     }
-    if (!check.failed() && call.q.tokens > call.k.tokens && (o.causal || o.sliding_window > 0 || o.rope)) {
-        check.fail(HALYARD_INVALID_ARGUMENT,
-                   "q has %lld tokens and k %lld, but with causal, sliding_window "
-                   "or rope the queries are the last of the "
-                   "keys' positions",
-                   static_cast<long long>(call.q.tokens), static_cast<long long>(call.k.tokens));
+    if (o.causal || o.sliding_window > 0 || o.rope) {
+        check_queries_are_last(check, call.q, call.k);
     }
-    call.scale = o.scale > 0.0f ? o.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(call.q.head_dim)));
+    call.scale = scale_of_scores(o, call.q);
     call.softcap = o.softcap;
     call.causal = o.causal != 0;
     call.sliding_window = o.sliding_window;
@@ -112,19 +79,14 @@ void check_log_sum_exp(Checker &check, const halyard_attention_options *options,
         return;
     }
     call.log_sum_exp = check.output("log_sum_exp", options->log_sum_exp);
-    const View &q = call.q.view, &sums = call.log_sum_exp;
+    const View &sums = call.log_sum_exp;
     if (check.failed()) {
         return;
     }
     if (sums.on_cuda) {
         check.fail(HALYARD_UNSUPPORTED, "log_sum_exp is not made on CUDA devices: it must be null there");
-    } else if (sums.dtype != DType::f32) {
-        check.fail(HALYARD_UNSUPPORTED, "log_sum_exp must have dtype f32");
-    } else if (sums.rank != q.rank - 1 || !std::equal(sums.shape, sums.shape + sums.rank, q.shape)) {
-        check.fail(
-            HALYARD_INVALID_ARGUMENT, "log_sum_exp must have the shape of q without its features: [%s%lld, %lld]",
-            q.rank > 3 ? "batch, " : "", static_cast<long long>(call.q.tokens), static_cast<long long>(call.q.heads));
     }
+    check_log_sum_exp_form(check, sums, call.q);
     for (const View *tensor :
          {&call.y.view, &call.q.view, &call.k.view, &call.v.view, &call.q_norm_weight, &call.k_norm_weight}) {
         check.no_overlap(sums, *tensor, false);
@@ -143,7 +105,7 @@ AttentionCall check_attention(Checker &check, const DLTensor *q, const DLTensor 
     call.k = Heads(check, views[1]);
     call.v = Heads(check, views[2]);
     call.y = Heads(check, views[3]);
-    check_shapes(check, call);
+    check_heads(check, call.q, call.k, call.v.view, call.y.view);
     if (!check.failed()) {
         check_options(check, options ? *options : none, call);
     }

@@ -1,5 +1,8 @@
 // Rotary position embedding: the public functions.
 #include "core/handles/rope.h"
+
+#include <utility>
+
 #include "core/backend.h"
 
 namespace halyard {
@@ -13,7 +16,7 @@ Integers check_positions(Checker &check, const DLTensor *tensor, const Heads &x,
     }
     if (!tensor) {
         if (x.tokens > max_positions) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "x has %lld tokens, but rope has max_positions %lld",
+            check.fail(HALYARD_INVALID_ARGUMENT, "%s has %lld tokens, but rope has max_positions %lld", x.view.name,
                        static_cast<long long>(x.tokens), static_cast<long long>(max_positions));
         }
         return given;
@@ -25,9 +28,9 @@ Integers check_positions(Checker &check, const DLTensor *tensor, const Heads &x,
     if ((given.rank == 2 && x.view.rank != 4) || given.tokens != x.tokens ||
         (given.rank == 2 && given.batch != x.batch)) {
         check.fail(HALYARD_INVALID_ARGUMENT,
-                   "positions has rank %d and width %lld, but must have the shape of x's tokens: "
+                   "positions has rank %d and width %lld, but must have the shape of the tokens of %s: "
                    "[%lld]%s",
-                   given.rank, static_cast<long long>(given.tokens), static_cast<long long>(x.tokens),
+                   given.rank, static_cast<long long>(given.tokens), x.view.name, static_cast<long long>(x.tokens),
                    x.view.rank == 4 ? " or [batch, T]" : "");
         return given;
     }
@@ -46,6 +49,33 @@ Integers check_positions(Checker &check, const DLTensor *tensor, const Heads &x,
         }
     }
     return given;
+}
+
+/** y = x rotated, or rotated back. */
+halyard_status rotate_heads(Checker &check, const halyard_context *context, const halyard_rope *rope,
+                            const std::pair<const char *, const DLTensor *> &x, const DLTensor *positions,
+                            const std::pair<const char *, DLTensor *> &y, bool back) {
+    check.not_null("rope", rope);
+    const View xs = check.tensor(x.first, x.second), ys = check.output(y.first, y.second);
+    check.same_shape(xs, ys);
+    check.same_dtype(xs, ys);
+    if (check.failed()) {
+        return check.status();
+    }
+    if (xs.rank < 3) {
+        return check.fail(HALYARD_INVALID_ARGUMENT,
+                          "%s has rank %d, but must have rank 3 or 4: [(batch,) T, n_heads, head_dim]", xs.name,
+                          xs.rank);
+    }
+    if (xs.width() != rope->options.head_dim) {
+        return check.fail(HALYARD_INVALID_ARGUMENT, "%s has heads of %lld features, but rope has head_dim %lld",
+                          xs.name, static_cast<long long>(xs.width()), static_cast<long long>(rope->options.head_dim));
+    }
+    const Heads heads(xs);
+    const Integers positions_of = check_positions(check, positions, heads, rope->options.max_positions);
+    check.no_overlap(ys, xs, true);
+    check.no_overlap(ys, positions_of.memory, false);
+    return run_call(check, context, &Backend::rope, {rope, heads, positions_of, ys, back});
 }
 
 }  // namespace
@@ -82,26 +112,12 @@ halyard_status halyard_rope_get_options(const halyard_rope *rope, halyard_rope_o
 
 halyard_status halyard_rope_apply(const halyard_context *context, const halyard_rope *rope, const DLTensor *x,
                                   const DLTensor *positions, DLTensor *y) {
-    using namespace halyard;
-    Checker check("halyard_rope_apply", Devices::cpu_or_cuda);
-    check.not_null("rope", rope);
-    const View xs = check.tensor("x", x), ys = check.output("y", y);
-    check.same_shape(xs, ys);
-    check.same_dtype(xs, ys);
-    if (check.failed()) {
-        return check.status();
-    }
-    if (xs.rank < 3) {
-        return check.fail(HALYARD_INVALID_ARGUMENT,
-                          "x has rank %d, but must have rank 3 or 4: [(batch,) T, n_heads, head_dim]", xs.rank);
-    }
-    if (xs.width() != rope->options.head_dim) {
-        return check.fail(HALYARD_INVALID_ARGUMENT, "x has heads of %lld features, but rope has head_dim %lld",
-                          static_cast<long long>(xs.width()), static_cast<long long>(rope->options.head_dim));
-    }
-    const Heads heads(xs);
-    const Integers positions_of = check_positions(check, positions, heads, rope->options.max_positions);
-    check.no_overlap(ys, xs, true);
-    check.no_overlap(ys, positions_of.memory, false);
-    return run_call(check, context, &Backend::rope, {rope, heads, positions_of, ys});
+    Checker check("halyard_rope_apply", halyard::Devices::cpu_or_cuda);
+    return halyard::rotate_heads(check, context, rope, {"x", x}, positions, {"y", y}, false);
+}
+
+halyard_status halyard_rope_apply_backward(const halyard_context *context, const halyard_rope *rope, const DLTensor *dy,
+                                           const DLTensor *positions, DLTensor *dx) {
+    Checker check("halyard_rope_apply_backward");
+    return halyard::rotate_heads(check, context, rope, {"dy", dy}, positions, {"dx", dx}, true);
 }

@@ -30,6 +30,7 @@ struct Backend {
     Operation<LinearBackwardCall> *linear_backward = nullptr;  // of processors alone
     Operation<FfnCall> *ffn;
     Operation<AttentionCall> *attention;
+    Operation<AttentionBackwardCall> *attention_backward = nullptr;  // of processors alone
     Operation<RopeCall> *rope;
     Operation<KvAppendCall> *kv_append;
     Operation<KvReadCall> *kv_read;

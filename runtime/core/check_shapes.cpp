@@ -20,6 +20,12 @@ void check_width(Checker &check, const View &x, int64_t features, const char *wh
     }
 }
 
+void check_f32(Checker &check, const View &view) {
+    if (!check.failed() && view.data && view.dtype != DType::f32) {
+        check.fail(HALYARD_UNSUPPORTED, "%s must have dtype f32", view.name);
+    }
+}
+
 void check_same_rows(Checker &check, const View &x, const View &y) {
     if (check.failed()) {
         return;

@@ -12,6 +12,8 @@ int64_t row_count(const View &x);
 
 /** Refuses a tensor whose rows are not `features` wide, which `what` says where they come from. */
 void check_width(Checker &check, const View &x, int64_t features, const char *what);
+/** Refuses a tensor of another dtype; null ones pass. */
+void check_f32(Checker &check, const View &view);
 void check_same_rows(Checker &check, const View &x, const View &y);
 /** Refuses weights that are not where x is. */
 void check_same_device(Checker &check, const View &x, const char *name, const halyard_weights &weights);

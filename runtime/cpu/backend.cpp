@@ -93,6 +93,7 @@ const Backend cpu_backend = {
     .linear_backward = HALYARD_HAS_LINEAR_BACKWARD ? cpu::linear_backward : nullptr,
     .ffn = HALYARD_HAS_FFN ? cpu::ffn : nullptr,
     .attention = HALYARD_HAS_ATTENTION ? cpu::attention : nullptr,
+    .attention_backward = HALYARD_HAS_ATTENTION_BACKWARD ? cpu::attention_backward : nullptr,
     .rope = HALYARD_HAS_ROPE ? cpu::rope : nullptr,
     .kv_append = HALYARD_HAS_KV_CACHE ? cpu::kv_append : nullptr,
     .kv_read = HALYARD_HAS_KV_CACHE ? cpu::kv_read : nullptr,

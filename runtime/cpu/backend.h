@@ -19,6 +19,7 @@ Backend::Operation<LinearCall> linear;
 Backend::Operation<LinearBackwardCall> linear_backward;
 Backend::Operation<FfnCall> ffn;
 Backend::Operation<AttentionCall> attention;
+Backend::Operation<AttentionBackwardCall> attention_backward;
 Backend::Operation<RopeCall> rope;
 Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;

@@ -109,15 +109,15 @@ double tolerance(Dtype type, std::int64_t position, const Turn::Rotated &r, int 
 
 // ---- Calls ----
 
-/** Checks every element of y = rope(x). */
+/** Checks every element of y = rope(x); `back`: by the negative angles. */
 testing::AssertionResult check_call(const halyard_rope_options &o, const CallForm &f, const PositionTensor &positions,
-                                    const Tensor &x, const Tensor &y) {
+                                    const Tensor &x, const Tensor &y, bool back = false) {
     const std::vector<Real> of_pairs = frequencies(o);
     std::optional<Turn> turn;  // of the token whose heads these are
     for (std::int64_t row = 0; row < x.rows(); row++) {
         const std::int64_t token = row / f.heads, b = token / f.tokens, position = positions.at(b, token % f.tokens);
         if (row % f.heads == 0) {
-            turn.emplace(of_pairs, position);
+            turn.emplace(of_pairs, back ? -position : position);
         }
         for (std::int64_t pair = 0; pair < pairs_of(o); pair++) {
             const Turn::Rotated r =
@@ -216,6 +216,12 @@ TEST_P(RopeApply, RotatesAsDefined) {
             ASSERT_TRUE(check_call(o, f, positions, x, y)) << describe(o, f);
             ASSERT_TRUE(x.surroundings_intact());
 
+            ASSERT_EQ(halyard_rope_apply_backward(context.get(), rope.get(), &x.view, positions.get(), &y.view),
+                      HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_TRUE(check_call(o, f, positions, x, y, true)) << "back, " << describe(o, f);
+
+            ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &y.view), HALYARD_OK);
             const std::vector<std::uint32_t> expected = y.all_bits();
             ASSERT_EQ(halyard_rope_apply(context.get(), rope.get(), &x.view, positions.get(), &x.view), HALYARD_OK)
                 << halyard_last_error();

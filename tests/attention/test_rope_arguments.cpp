@@ -257,6 +257,13 @@ TEST(RopeArguments, AreNamedAndNothingIsWritten) {
         EXPECT_TRUE(refused(halyard_rope_apply(nullptr, s.rope, s.x, s.positions, s.y), mistake.status,
                             "halyard_rope_apply", mistake.argument))
             << mistake.what;
+        const std::string argument = mistake.argument;
+        EXPECT_TRUE(refused(halyard_rope_apply_backward(nullptr, s.rope, s.x, s.positions, s.y), mistake.status,
+                            "halyard_rope_apply_backward",
+                            argument == "x"   ? "dy"
+                            : argument == "y" ? "dx"
+                                              : argument))
+            << mistake.what;
         EXPECT_TRUE(x.snapshot() == x_before && y.snapshot() == y_before && positions.wide == positions_before)
             << mistake.what << " " << mistake.argument;
     }

@@ -91,6 +91,12 @@ const AnyCall calls[] = {
     {"kv_cache", [](DLTensor *) { return halyard_kv_cache_size(nullptr, nullptr); }, false},
     {"attention", [](DLTensor *) { return halyard_attention(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); },
      false},
+    {"attention_backward",
+     [](DLTensor *) {
+         return halyard_attention_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                           nullptr, nullptr, nullptr);
+     },
+     false},
     {"block", [](DLTensor *) { return halyard_block_create(nullptr, nullptr, nullptr, nullptr); }, false},
     {"stack", [](DLTensor *) { return halyard_stack_create(nullptr, nullptr, nullptr, nullptr, 0, nullptr); }, false},
 };

@@ -81,6 +81,12 @@ TEST(CppRope, PassesItsOptionsOn) {
     rope.apply(xs, ys);
     EXPECT_EQ(y, rotated(c, x, nullptr));
 
+    Values back(x.size());
+    rope.apply_backward(ys, halyard::Positions(), halyard::Tensor(back, {batch, tokens, heads, head_dim}));
+    for (std::size_t i = 0; i < x.size(); i++) {
+        EXPECT_NEAR(back[i], x[i], 1e-5f) << i;
+    }
+
     const halyard::RopeOptions got = rope.options();
     EXPECT_EQ(got.head_dim, static_cast<std::int64_t>(head_dim));
     EXPECT_EQ(got.rotary_dim, 6);

@@ -78,6 +78,37 @@ TEST(CppAttention, EveryOptionIsPassedOn) {
     EXPECT_NE(sums[0], 0.0f);
 }
 
+TEST(CppAttention, GradientsAreThoseOfTheFunctionInC) {
+    Operands o;
+    Values sums(batch * tokens * heads);
+    const Values dy = values(6, o.q.size());
+    const halyard::ConstTensor dys(dy, {batch, tokens, heads, head_dim}), given_sums(sums, {batch, tokens, heads});
+    halyard::AttentionOptions options;
+    options.causal = true;
+    options.log_sum_exp = halyard::Tensor(sums, {batch, tokens, heads});
+    halyard::attention(o.qs, o.ks, o.vs, options, o.ys);
+    const halyard::ConstTensor y(o.y, {batch, tokens, heads, head_dim});
+    Values got[3] = {Values(o.q.size()), Values(o.k.size()), Values(o.k.size())},
+           expected[3] = {got[0], got[1], got[2]};
+    const auto tensor = [&](Values &of, std::size_t count) {
+        return halyard::Tensor(of, {batch, tokens, count, head_dim});
+    };
+    halyard::attention_backward(o.qs, o.ks, o.vs, y, given_sums, dys, options, tensor(got[0], heads),
+                                tensor(got[1], kv_heads), tensor(got[2], kv_heads));
+    const halyard_attention_options c = options.get();
+    const halyard::Tensor dq = tensor(expected[0], heads), dk = tensor(expected[1], kv_heads),
+                          dv = tensor(expected[2], kv_heads);
+    ASSERT_EQ(halyard_attention_backward(nullptr, o.qs.get(), o.ks.get(), o.vs.get(), y.get(), given_sums.get(),
+                                         dys.get(), &c, dq.get(), dk.get(), dv.get()),
+              HALYARD_OK)
+        << halyard_last_error();
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ(got[i], expected[i]) << i;
+        EXPECT_NE(got[i], Values(got[i].size())) << i;
+    }
+    halyard::attention_backward(o.qs, o.ks, o.vs, y, given_sums, dys, options, {}, {}, {});
+}
+
 TEST(CppAttention, ByWayOfACache) {
     Operands o;
     halyard::AttentionOptions options;

@@ -252,6 +252,7 @@ private:
     void caches();
     void cache_create();
     void attention();
+    void attention_gradients();
     void block_create();
     void block_other();
     void stack_create();
@@ -1017,7 +1018,11 @@ void Session::ropes() {
         in_.one_in(2) ? call.indices(in_.one_in(2) ? tokens : Shape().with(count), 20) : nullptr;
     DLTensor *y = call.output(shape, type);
     if (call.may_be_made()) {
-        call.returned("halyard_rope_apply", halyard_rope_apply(context(), rope, x, positions, y));
+        if (in_.one_in(3)) {
+            call.returned("halyard_rope_apply_backward", halyard_rope_apply_backward(context(), rope, x, positions, y));
+        } else {
+            call.returned("halyard_rope_apply", halyard_rope_apply(context(), rope, x, positions, y));
+        }
     }
 }
 
@@ -1156,6 +1161,31 @@ void Session::attention() {
         const halyard_status status = halyard_attention_cached(context(), q, k, v, cache, layer, sequences, given, y);
         call.returned("halyard_attention_cached", status);
         lengths.check("halyard_attention_cached", status, cache);
+    }
+}
+
+void Session::attention_gradients() {
+    Call call(in_, tensor_memory());
+    const int batch = in_.in(0, 2), queries = in_.in(0, 4), heads = in_.in(1, 2), group = in_.in(1, 2);
+    const std::int64_t head_dim = in_.of({INT64_C(8), INT64_C(4), INT64_C(5)});
+    const Shape first = batch == 0 ? Shape() : Shape().with(batch), before = first.with(queries).with(heads * group);
+    const Shape shape = before.with(head_dim);
+    const Shape kv_shape = first.with(queries + in_.in(0, 3)).with(heads).with(head_dim);
+    const DLDataType type = in_.one_in(8) ? dtype() : f32;
+    const DLTensor *q = call.input(shape, type), *k = call.input(kv_shape, type), *v = call.input(kv_shape, type);
+    const DLTensor *y = call.input(shape, type), *sums = call.input(before, type), *dy = call.input(shape, type);
+    halyard_attention_options options{};
+    options.scale = number(in_.one_in(2) ? 0.0f : 0.5f);
+    options.causal = in_.one_in(2);
+    options.softcap = in_.one_in(8) ? 30.0f : 0.0f;
+    options.rope = in_.one_in(8) ? ropes_[in_.in(0, places - 1)] : nullptr;
+    DLTensor *dq = in_.one_in(3) ? nullptr : call.output(shape, type);
+    DLTensor *dk = in_.one_in(3) ? nullptr : call.output(kv_shape, type);
+    DLTensor *dv = in_.one_in(3) ? nullptr : call.output(kv_shape, type);
+    if (call.may_be_made()) {
+        call.returned("halyard_attention_backward",
+                      halyard_attention_backward(context(), q, k, v, y, sums, dy, in_.one_in(4) ? nullptr : &options,
+                                                 dq, dk, dv));
     }
 }
 
@@ -1483,6 +1513,7 @@ void Session::step(unsigned which, const Input &in) {
         &Session::stack_other,
         &Session::dequantize,
         &Session::linear_gradients,
+        &Session::attention_gradients,
     };
     in_ = in;
     (this->*steps[which % (sizeof steps / sizeof steps[0])])();

@@ -56,12 +56,6 @@ KernelOf<arguments::GluBackward> gradient_of_gated_unit(Checker &check, halyard_
     }
 }
 
-void check_f32(Checker &check, const View &view) {
-    if (!check.failed() && view.data && view.dtype != DType::f32) {
-        check.fail(HALYARD_UNSUPPORTED, "%s must have dtype f32", view.name);
-    }
-}
-
 void check_plain_weights(Checker &check, const halyard_weights &weights) {
     if (check.failed()) {
         return;

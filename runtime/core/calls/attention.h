@@ -71,12 +71,23 @@ struct AttentionCall {
     int64_t first_query(int64_t b) const { return keys(b) - q.tokens; }
 };
 
-/** y = x rotated; token t of batch b is at position (b, t) or, without positions, at t. */
+/** A checked call of halyard_attention_backward: all f32. A gradient that nobody wants has an empty view. */
+struct AttentionBackwardCall {
+    Heads q, k, v, result, dy;
+    View log_sum_exp;  // [(batch,) tokens, heads]
+    float scale = 0.0f;
+    bool causal = false;
+    Heads dq, dk, dv;
+    View y;  // an output that has elements
+};
+
+/** y = x rotated, or rotated back; token t of batch b is at position (b, t) or, without positions, at t. */
 struct RopeCall {
     const halyard_rope *rope;
     Heads x;
     Integers positions;
     View y;
+    bool back = false;  // on processors alone
 
     int64_t position(int64_t b, int64_t t) const { return positions.data ? positions.at(b, t) : t; }
 };

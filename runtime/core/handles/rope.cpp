@@ -14,7 +14,6 @@
 namespace halyard {
 namespace {
 
-constexpr int64_t max_rope_head_dim = 1024;
 constexpr int64_t max_rope_positions = int64_t{1} << 24;
 
 void check_even(Checker &check, const char *name, int64_t value) {

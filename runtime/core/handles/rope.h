@@ -20,6 +20,8 @@ struct halyard_rope {
 
 namespace halyard {
 
+constexpr int64_t max_rope_head_dim = 1024;
+
 /** A table for options that are checked here; null after a failure. */
 halyard_rope *make_rope(Checker &check, const halyard_rope_options &options);
 

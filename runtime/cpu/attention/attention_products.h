@@ -28,9 +28,10 @@ public:
         int64_t step;
     };
 
-    /** sums = x w for tiles of rows from `row` on, over `inputs` inputs from `first` on. `w`: from that input on. */
+    /** sums = x w for tiles of rows from `row` on, over `inputs` inputs from `first` on, or, with `adds`, sums + x w. `w`: from
+     *  that input on. */
     void operator()(const BlockedRows &x, int64_t row, int64_t first, int64_t tiles, const Panels &w, int64_t panels,
-                    int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch) {
+                    int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch, bool adds = false) {
         describe_sums(sums_, sums, panels, tile_rows_, tiles, sums_pitch);
         next_.set_data(prefetch.data ? prefetch.data : w.data);
         next_.set_dim(0, prefetch.step, 1);
@@ -43,7 +44,7 @@ public:
                                .depth = inputs,
                                .next = next_,
                                .next_step = static_cast<int32_t>(prefetch.step),
-                               .first = true,
+                               .first = !adds,
                                .sum = sums_};
         if (pairs_) {
             (*pairs_)(call, w);

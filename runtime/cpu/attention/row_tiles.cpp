@@ -34,6 +34,8 @@ int64_t cost_of_tiles(halyard_isa isa, XForm form, int64_t head_dim, int64_t row
     return tiles * (height + 1) * (cost(keys) * head_dim + cost(values) * k_block);
 }
 
+}  // namespace
+
 int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows) {
     int best = 1;
     int64_t least = cost_of_tiles(isa, form, head_dim, rows, 1);
@@ -46,8 +48,6 @@ int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows) 
     }
     return best;
 }
-
-}  // namespace
 
 XForm form_of_products(halyard_isa isa, bool rounded, DType cache) {
     return keeps_bits(isa) ? form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache) : XForm::f32;

@@ -11,6 +11,9 @@ namespace halyard {
 /** What the products read of queries and weights, rounded to bf16 or not. AMX multiplies nothing of attention. */
 XForm form_of_products(halyard_isa isa, bool rounded, DType cache);
 
+/** The height of the tiles that make the products of `rows` rows cheapest. */
+int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows);
+
 /** Rows of those query blocks that fill their tiles best. */
 int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim);
 

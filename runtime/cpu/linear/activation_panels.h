@@ -19,35 +19,49 @@ inline int64_t activation_panel_floats(int64_t inputs, int64_t columns) {
 }
 
 /** Element [k, column] is that of row k as it lies; or, `transposed`, of column k of row `column`. Columns that fill the last
- *  panel are 0. `memory`: activation_panel_floats() floats, aligned to 64 bytes. */
+ *  panel are 0. `memory`: activation_panel_floats() floats, aligned to 64 bytes, of all panels, of which [begin, end) are
+ *  written. */
+inline void pack_panels(const FloatMatrix &x, bool transposed, int64_t begin, int64_t end, float *memory) {
+    const int64_t inputs = transposed ? x.columns : x.rows, columns = transposed ? x.rows : x.columns;
+    for (int64_t panel = begin; panel < end; panel++) {
+        const int64_t first = panel * panel_width, count = std::min<int64_t>(panel_width, columns - first);
+        for (int64_t k = 0; k < inputs; k += panel_width) {
+            const int64_t rows = std::min<int64_t>(panel_width, inputs - k);
+            float *const tile = memory + (panel * inputs + k) * panel_width;
+            if (count < panel_width) {
+                std::fill_n(tile, rows * panel_width, 0.0f);
+            }
+            if (transposed) {
+                transpose_tile(x.data + first * x.pitch + k, x.pitch, count, rows, tile, panel_width);
+                continue;
+            }
+            for (int64_t row = 0; row < rows; row++) {
+                std::copy_n(x.data + (k + row) * x.pitch + first, count, tile + row * panel_width);
+            }
+        }
+    }
+}
+
+/** What pack_panels() has written, all panels of it. */
+inline PanelMatrix packed_panels(int64_t inputs, int64_t columns, const float *memory) {
+    const int64_t panel_bytes = inputs * panel_width * static_cast<int64_t>(sizeof(float));
+    return {{reinterpret_cast<const char *>(memory), DType::f32, panel_bytes},
+            (columns + panel_width - 1) / panel_width,
+            inputs,
+            false};
+}
+
+/** All panels, by the context's threads. */
 inline PanelMatrix pack_activations(const halyard_context &context, const FloatMatrix &x, bool transposed,
                                     float *memory) {
     const int64_t inputs = transposed ? x.columns : x.rows, columns = transposed ? x.rows : x.columns;
-    const int64_t panels = (columns + panel_width - 1) / panel_width, panel_floats = inputs * panel_width;
+    const PanelMatrix packed = packed_panels(inputs, columns, memory);
     const int threads = static_cast<int>(
-        std::min<int64_t>(threads_for(context, inputs * columns * static_cast<int64_t>(sizeof(float))), panels));
+        std::min<int64_t>(threads_for(context, inputs * columns * static_cast<int64_t>(sizeof(float))), packed.panels));
     run_tasks(context, threads, [&](int index) {
-        for (int64_t panel = panels * index / threads; panel < panels * (index + 1) / threads; panel++) {
-            const int64_t first = panel * panel_width, count = std::min<int64_t>(panel_width, columns - first);
-            float *const to = memory + panel * panel_floats;
-            for (int64_t k = 0; k < inputs; k += panel_width) {
-                const int64_t rows = std::min<int64_t>(panel_width, inputs - k);
-                float *const tile = to + k * panel_width;
-                if (count < panel_width) {
-                    std::fill_n(tile, rows * panel_width, 0.0f);
-                }
-                if (transposed) {
-                    transpose_tile(x.data + first * x.pitch + k, x.pitch, count, rows, tile, panel_width);
-                    continue;
-                }
-                for (int64_t row = 0; row < rows; row++) {
-                    std::copy_n(x.data + (k + row) * x.pitch + first, count, tile + row * panel_width);
-                }
-            }
-        }
+        pack_panels(x, transposed, packed.panels * index / threads, packed.panels * (index + 1) / threads, memory);
     });
-    const int64_t panel_bytes = panel_floats * static_cast<int64_t>(sizeof(float));
-    return {{reinterpret_cast<const char *>(memory), DType::f32, panel_bytes}, panels, inputs, false};
+    return packed;
 }
 
 /** The columns [first, first + rows) of x as the rows of a left operand, whose inputs are the rows of x. */

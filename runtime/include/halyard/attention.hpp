@@ -126,6 +126,11 @@ public:
                const halyard_context *context = nullptr) const {
         check(halyard_rope_apply(context, get(), x.get("x"), positions.get("positions"), y.get("y")));
     }
+    /// The gradient of apply: dx = dy rotated back; dx may be dy.
+    void apply_backward(const ConstTensor &dy, const Positions &positions, const Tensor &dx,
+                        const halyard_context *context = nullptr) const {
+        check(halyard_rope_apply_backward(context, get(), dy.get("dy"), positions.get("positions"), dx.get("dx")));
+    }
 
     /// Whether there is one.
     explicit operator bool() const noexcept { return rope_ != nullptr; }
@@ -290,6 +295,18 @@ inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTen
                       const Tensor &y, const halyard_context *context = nullptr) {
     const halyard_attention_options c = options.get();
     check(halyard_attention(context, q.get("q"), k.get("k"), v.get("v"), &c, y.get("y")));
+}
+
+/// The gradients of `attention` with these options, f32, from y and log_sum_exp as it wrote them: dq in the shape of q, dk and dv in
+/// that of k. Each may be left out: Tensor().
+inline void attention_backward(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, const ConstTensor &y,
+                               const ConstTensor &log_sum_exp, const ConstTensor &dy, const AttentionOptions &options,
+                               const Tensor &dq, const Tensor &dk, const Tensor &dv,
+                               const halyard_context *context = nullptr) {
+    const halyard_attention_options c = options.get();
+    check(halyard_attention_backward(context, q.get("q"), k.get("k"), v.get("v"), y.get("y"),
+                                     log_sum_exp.get("log_sum_exp"), dy.get("dy"), &c, dq.get("dq"), dk.get("dk"),
+                                     dv.get("dv")));
 }
 
 /// Appends k and v to a layer of the cache, and attends to all that it then holds of each sequence. k, v:
