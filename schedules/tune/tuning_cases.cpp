@@ -23,8 +23,8 @@ const std::deque<CaseFamily> &case_families() {
         std::deque<CaseFamily> families;
         for (const auto *catalogue : {&bench::catalogue(), &bench::layer_catalogue()}) {
             for (const bench::Kernel &kernel : *catalogue) {
-                // The shapes below have inputs of every number.
-                if (!kernel.layer || kernel.layer->d_step() == 1) {
+                // The shapes below have inputs of every number. A layer's gradient is made of the layer's kernels.
+                if (!kernel.layer || (kernel.layer->d_step() == 1 && !kernel.is_gradient)) {
                     families.push_back({kernel});
                 }
             }
