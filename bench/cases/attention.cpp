@@ -147,7 +147,7 @@ void append(operations::Row &to, const operations::ExpectedRow &from) {
     to.insert(to.end(), values.begin(), values.end());
 }
 
-/** Of dq, dk and dv. */
+/** What dq, dk and dv must be. */
 std::vector<Sample> samples_of_gradients(const CaseId &id, const std::vector<Matrix> &inputs) {
     const HeadShape &shape = id.heads();
     std::vector<Sample> samples = {{id.rows, sampled_rows, shape.query_width(), sampled_columns},

@@ -85,7 +85,7 @@ std::vector<std::vector<operations::Row>> gradients_of_sums(const LayerForm &for
     return dz;
 }
 
-/** Of dx, and of the gradient of each matrix. */
+/** What dx and the gradient of each matrix must be. */
 std::vector<Sample> samples_of_gradient(const BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
     const OperandSet &set = bench_case.sets[0];
@@ -133,7 +133,7 @@ void add_matrices(Parameters &parameters, const CaseId &id) {
     }
 }
 
-/** Of the first product, for each operand set. */
+/** Packs the first product's matrix for each operand set. */
 void pack_first(BenchmarkCase &bench_case) {
     const Parameters &parameters = bench_case.parameters;
     const LayerForm &form = *bench_case.id.kernel->layer;

@@ -77,7 +77,7 @@ struct MadeStack {
     halyard_stack *stack = nullptr;
 };
 
-/** Those of the row's first tokens, as a prompt. */
+/** Runs the row's first tokens as a prompt. */
 Matrix logits_of_two_tokens(const BenchmarkCase &bench_case, const Model &model, const halyard_context *context) {
     const auto count = static_cast<std::int64_t>(std::min(judged_tokens, bench_case.tokens.size()));
     Matrix logits(Dtype::f32, count, bench_case.id.kernel->block->vocabulary);

@@ -33,7 +33,7 @@ halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);
  * vector "norm"; those of block i as of blocks, after "i.". */
 void prepare_model(BenchmarkCase &bench_case);
 halyard_status call_model(BenchmarkCase &bench_case, OperandSet &set);
-/** The same of a model in a file, whose logits are compared with those of its numbers in f32. */
+/** A model in a file becomes the operand set in the same way; its logits are compared with those of its numbers in f32. */
 void prepare_model_file(BenchmarkCase &bench_case);
 
 // ---- what attention, blocks and models share ----

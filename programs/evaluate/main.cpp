@@ -1,6 +1,4 @@
 // Prints how well a model predicts given tokens and, beside a reference, how far its predictions are from that one's.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -16,6 +14,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "progress.h"
 
 namespace {
 
@@ -71,27 +71,6 @@ std::vector<std::int64_t> ids_of(const std::string &name) {
     }
     return ids;
 }
-
-/// One line that is written over on a terminal, or a line for every tenth.
-class Progress {
-public:
-    explicit Progress(std::string what) : what_(std::move(what)) {}
-
-    void operator()(std::int64_t done, std::int64_t total) {
-        const std::int64_t percent = total > 0 ? 100 * done / total : 100;
-        if (isatty(STDERR_FILENO) != 0) {
-            std::fprintf(stderr, "\r%s: %3lld %%%s", what_.c_str(), static_cast<long long>(percent),
-                         done == total ? "\n" : "");
-        } else if (percent / 10 > shown_) {
-            shown_ = percent / 10;
-            std::fprintf(stderr, "%s: %lld %%\n", what_.c_str(), static_cast<long long>(percent));
-        }
-    }
-
-private:
-    std::string what_;
-    std::int64_t shown_ = 0;
-};
 
 halyard::Model load(const std::string &path, const Arguments &arguments, const halyard_context *context) {
     halyard::LoadOptions options;

@@ -1,7 +1,5 @@
 // Writes a model in the files of Hugging Face transformers or of GGUF as a GGUF file or a folder in other formats. The table of tensors goes to
 // stdout, progress to stderr.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <halyard/quantize.hpp>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "progress.h"
 #include "report.h"
 
 namespace {
@@ -73,19 +72,6 @@ void take_tensors(Arguments &arguments) {
     }
 }
 
-/// One line that is written over on a terminal, or a line for every tenth.
-void show_progress(std::int64_t done, std::int64_t total, const std::string &what) {
-    static std::int64_t shown = -1;
-    const std::int64_t percent = total > 0 ? 100 * done / total : 100;
-    if (isatty(STDERR_FILENO) != 0) {
-        std::fprintf(stderr, "\rquantizing: %3lld %%  %-40s%s", static_cast<long long>(percent), what.c_str(),
-                     done == total ? "\n" : "");
-    } else if (percent / 10 > shown) {
-        shown = percent / 10;
-        std::fprintf(stderr, "quantizing: %lld %%\n", static_cast<long long>(percent));
-    }
-}
-
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -96,7 +82,7 @@ int main(int argc, char **argv) {
     try {
         app.parse(argc, argv);
         take_tensors(arguments);
-        arguments.options.progress = show_progress;
+        arguments.options.progress = Progress("quantizing");
         print_report(halyard::quantize_model(arguments.in, arguments.out, arguments.options));
         return 0;
     } catch (const CLI::CallForHelp &help) {

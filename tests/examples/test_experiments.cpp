@@ -699,7 +699,7 @@ TEST_F(Training, TextsOfAFileAreLearntByteByByte) {
     EXPECT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--text", text}), 1);
 }
 
-// The same model in f32 differs in nothing, and fewer bits say less of it.
+// A model written in f32 differs in nothing, and fewer bits say less of it.
 TEST_F(Training, FewerBitsSayLessOfATrainedModel) {
     const std::filesystem::path other = *folder / "quantized";
     ASSERT_EQ(run({"--output", other, "quantization", "--quick"}), 0);

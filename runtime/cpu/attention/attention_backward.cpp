@@ -47,7 +47,7 @@ struct GradientWork {
 
     int64_t group() const { return call.q.heads / call.k.heads; }
     int64_t columns() const { return whole(call.q.head_dim, panel_width); }
-    /** Of the first query. */
+    /** Where the first query lies. */
     int64_t first_position() const { return call.k.tokens - call.q.tokens; }
 };
 

@@ -20,7 +20,7 @@ public:
     const CodeSource &source() const { return source_; }
     /** Where input i of source() is in a row of x; null: at i. */
     const int32_t *order() const { return order_; }
-    /** The same in full. */
+    /** Writes the order of all inputs, also where they are in order. */
     void write_order(int32_t *order) const;
 
 private:
