@@ -150,11 +150,11 @@ void BlockedRows::store_row(halyard_isa isa, int64_t row, const TypedRows &value
     const int64_t size = size_of(values.dtype);
     for (int64_t k = 0; k < features; k += k_block) {
         const int64_t count = std::min<int64_t>(k_block, features - k);
-        const int32_t *const order = groups.order + k;
         if (!groups.order) {
             store(isa, row, k, {values.data + k * size, values.dtype}, count, 1);
             continue;
         }
+        const int32_t *const order = groups.order + k;
         if (values.dtype == DType::f32) {
             gather_values<uint32_t>(values.data, order, count, in_order);
         } else {
