@@ -49,7 +49,7 @@ halyard_operation( linear  NEEDS cast f32
                    KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum
                    FUNCTIONS linear dequantize "weights_.*"
                    SOURCES api/dequantize.cpp api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp
-                           api/weights_pack_codes.cpp core/calls/codes.cpp core/calls/pack.cpp core/code_formats.cpp
+                           api/weights_pack_codes.cpp core/calls/codes.cpp core/calls/layer_gradients.cpp core/calls/pack.cpp core/code_formats.cpp
                            core/handles/packed_weights.cpp cpu/linear/blocked_rows.cpp cpu/linear/dequantize.cpp
                            cpu/linear/gemm.cpp cpu/linear/gemm_epilogue.cpp cpu/linear/gemm_plan.cpp cpu/linear/linear.cpp
                            cpu/linear/microkernels.cpp cpu/linear/packing/pack.cpp cpu/linear/packing/pack_codes.cpp
@@ -61,6 +61,8 @@ halyard_operation( linear_backward  GROUP backward  NEEDS linear
                    SOURCES api/backward/linear_backward.cpp cpu/linear/linear_backward.cpp )
 halyard_operation( ffn  NEEDS linear rms_norm layer_norm
                    KERNELS NONE  FUNCTIONS "ffn(_hidden_size)?"  SOURCES api/ffn.cpp cpu/linear/ffn.cpp )
+halyard_operation( ffn_backward  GROUP backward  NEEDS ffn linear_backward activations gated_units rms_norm_backward layer_norm_backward
+                   KERNELS NONE  SOURCES api/backward/ffn_backward.cpp cpu/linear/ffn_backward.cpp )
 
 halyard_operation( rope  NEEDS cast f32
                    KERNELS "rope(_interleaved)?"  FUNCTIONS "rope_.*"
@@ -79,6 +81,10 @@ halyard_operation( attention_backward  GROUP backward  NEEDS attention
 
 set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/matrices.cpp
                    blocks/param_vectors.cpp core/handles/shared_rope.cpp cpu/ops/embedding.cpp)
-halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block_.*"  ${blocks} )
+halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block(_config_preset|s?_presets|_create|_destroy|_get_config|_bytes|_forward)"
+                   ${blocks} )
+halyard_operation( block_backward  GROUP backward  NEEDS block ffn_backward attention_backward
+                   KERNELS NONE  FUNCTIONS "block_(backward|forward_saving|saved_size)"
+                   SOURCES blocks/block_gradients.cpp blocks/block_training.cpp )
 halyard_operation( stack  GROUP blocks  NEEDS block bilinear  KERNELS NONE  FUNCTIONS "stack_.*"
                    ${blocks} blocks/stack.cpp blocks/stack_create.cpp )

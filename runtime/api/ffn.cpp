@@ -1,14 +1,54 @@
 // Feed-forward networks: the public functions.
-#include <climits>
+#include "api/ffn.h"
 
 #include "core/backend.h"
+#include "core/calls/layer_gradients.h"
 #include "core/check_shapes.h"
 
 namespace halyard {
 namespace {
 
-FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, const halyard_weights *down,
-                  const halyard_ffn_options &o, DLTensor *y) {
+/** The sums: null, or f32 [..., d_ff]. */
+View check_written_sums(Checker &check, const char *name, const DLTensor *tensor, const FfnCall &call) {
+    if (check.failed() || !tensor) {
+        return View();
+    }
+    const View view = check.output(name, tensor);
+    check_width(check, view, call.up->out_features, "the out_features of up");
+    check_same_rows(check, call.x, view);
+    if (!check.failed() && view.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "%s is not made on CUDA devices: it must be null there", name);
+    }
+    check_f32(check, view);
+    return view;
+}
+
+void check_outputs(Checker &check, const halyard_ffn_options &o, const DLTensor *y, FfnCall &call) {
+    call.y = check.output("y", y);
+    check.same_shape(call.x, call.y);
+    if (call.residual) {
+        check.same_dtype(call.x, call.y);
+    }
+    call.sums = check_written_sums(check, "sums", o.sums, call);
+    call.sums_up = check_written_sums(check, "sums_up", o.sums_up, call);
+    if (!check.failed() && (o.sums_up != nullptr) != (o.sums && call.up->gated)) {
+        check.fail(HALYARD_INVALID_ARGUMENT, call.up->gated ? "sums and sums_up of gated weights belong together"
+                                                            : "sums_up is given, but up holds one matrix");
+    }
+    if (check.failed()) {
+        return;
+    }
+    const View up = memory_view("the packed bytes of up", call.up->block, call.up->bytes);
+    const View down = memory_view("the packed bytes of down", call.down->block, call.down->bytes);
+    check_outputs_apart(
+        check, {&call.y, &call.sums, &call.sums_up},
+        {&call.x, &call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down, &up, &down});
+}
+
+}  // namespace
+
+FfnCall check_ffn_operands(Checker &check, const DLTensor *x, const halyard_weights *up, const halyard_weights *down,
+                           const halyard_ffn_options &o) {
     FfnCall call;
     call.up = up;
     call.down = down;
@@ -20,7 +60,6 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     call.x = check.tensor("x", x);
     check.not_null("up", up);
     check.not_null("down", down);
-    call.y = check.output("y", y);
     if (check.failed()) {
         return call;
     }
@@ -29,7 +68,6 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     check_same_device(check, call.x, "up", *up);
     check_same_device(check, call.x, "down", *down);
     check_width(check, call.x, up->in_features, "the in_features of up");
-    check.same_shape(call.x, call.y);
     if (!check.failed() && down->gated) {
         check.fail(HALYARD_INVALID_ARGUMENT, "down holds gate and up, but must hold one matrix");
     }
@@ -85,19 +123,9 @@ FfnCall check_ffn(Checker &check, const DLTensor *x, const halyard_weights *up, 
     }
     call.bias_up = check_vector(check, "bias_up", o.bias_up, up->out_features);
     call.bias_down = check_vector(check, "bias_down", o.bias_down, down->out_features);
-    if (o.residual) {
-        check.same_dtype(call.x, call.y);
-    }
-    for (const View *input :
-         {&call.x, &call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down}) {
-        check.no_overlap(call.y, *input, false);
-    }
-    check.no_overlap(call.y, memory_view("the packed bytes of up", up->block, up->bytes), false);
-    check.no_overlap(call.y, memory_view("the packed bytes of down", down->block, down->bytes), false);
     return call;
 }
 
-}  // namespace
 }  // namespace halyard
 
 using namespace halyard;
@@ -106,7 +134,9 @@ halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, co
                            const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y) {
     Checker check("halyard_ffn", Devices::cpu_or_cuda);
     const halyard_ffn_options none = {};
-    FfnCall call = check_ffn(check, x, up, down, options ? *options : none, y);
+    const halyard_ffn_options &o = options ? *options : none;
+    FfnCall call = check_ffn_operands(check, x, up, down, o);
+    check_outputs(check, o, y, call);
     call.rounded = !check.failed() && rounds_between(context_or_default(context), *up, call.x.dtype) &&
                    rounds_between(context_or_default(context), *down, call.x.dtype);
     return run_call(check, context, &Backend::ffn, call);

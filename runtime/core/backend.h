@@ -29,6 +29,7 @@ struct Backend {
     Operation<LinearCall> *linear;
     Operation<LinearBackwardCall> *linear_backward = nullptr;  // of processors alone
     Operation<FfnCall> *ffn;
+    Operation<FfnBackwardCall> *ffn_backward = nullptr;  // of processors alone
     Operation<AttentionCall> *attention;
     Operation<AttentionBackwardCall> *attention_backward = nullptr;  // of processors alone
     Operation<RopeCall> *rope;

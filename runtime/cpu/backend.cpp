@@ -92,6 +92,7 @@ const Backend cpu_backend = {
     .linear = HALYARD_HAS_LINEAR ? cpu::linear : nullptr,
     .linear_backward = HALYARD_HAS_LINEAR_BACKWARD ? cpu::linear_backward : nullptr,
     .ffn = HALYARD_HAS_FFN ? cpu::ffn : nullptr,
+    .ffn_backward = HALYARD_HAS_FFN_BACKWARD ? cpu::ffn_backward : nullptr,
     .attention = HALYARD_HAS_ATTENTION ? cpu::attention : nullptr,
     .attention_backward = HALYARD_HAS_ATTENTION_BACKWARD ? cpu::attention_backward : nullptr,
     .rope = HALYARD_HAS_ROPE ? cpu::rope : nullptr,

@@ -18,6 +18,7 @@ Backend::Operation<NormStatisticsCall> norm_statistics;
 Backend::Operation<LinearCall> linear;
 Backend::Operation<LinearBackwardCall> linear_backward;
 Backend::Operation<FfnCall> ffn;
+Backend::Operation<FfnBackwardCall> ffn_backward;
 Backend::Operation<AttentionCall> attention;
 Backend::Operation<AttentionBackwardCall> attention_backward;
 Backend::Operation<RopeCall> rope;

@@ -87,6 +87,9 @@ const AnyCall calls[] = {
     {"linear_backward",
      [](DLTensor *) { return halyard_linear_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
     {"ffn", [](DLTensor *) { return halyard_ffn(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
+    {"ffn_backward",
+     [](DLTensor *) { return halyard_ffn_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); },
+     false},
     {"rope", [](DLTensor *) { return halyard_rope_create(nullptr, nullptr); }, false},
     {"kv_cache", [](DLTensor *) { return halyard_kv_cache_size(nullptr, nullptr); }, false},
     {"attention", [](DLTensor *) { return halyard_attention(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); },
@@ -98,6 +101,7 @@ const AnyCall calls[] = {
      },
      false},
     {"block", [](DLTensor *) { return halyard_block_create(nullptr, nullptr, nullptr, nullptr); }, false},
+    {"block_backward", [](DLTensor *) { return halyard_block_saved_size(nullptr, 1, 1, nullptr); }, false},
     {"stack", [](DLTensor *) { return halyard_stack_create(nullptr, nullptr, nullptr, nullptr, 0, nullptr); }, false},
 };
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -223,6 +224,90 @@ TEST(CppBlock, PassesEveryTensorOn) {
     Values y(x.size());
     halyard::Block(full_config(), weights).forward({x, {tokens, hidden}}, {y, {tokens, hidden}}, halyard::Context());
     EXPECT_EQ(y, c_result(full_config(), weights, x));
+}
+
+/** Memory of the gradients, each of its own. */
+struct GradientValues {
+    std::vector<Values> all;
+
+    halyard::BlockGradients gradients(bool joined, bool accumulate) {
+        all.clear();
+        all.reserve(32);
+        const auto make = [&](std::initializer_list<std::int64_t> shape) {
+            std::int64_t count = 1;
+            for (const std::int64_t extent : shape) {
+                count *= extent;
+            }
+            all.emplace_back(static_cast<std::size_t>(count), static_cast<float>(all.size()));
+            return halyard::Tensor(all.back(), shape);
+        };
+        halyard::BlockGradients g;
+        g.layout = halyard::WeightLayout::in_out;
+        g.accumulate = accumulate;
+        if (joined) {
+            g.qkv_proj = make({hidden, 3 * hidden});
+            g.qkv_proj_bias = make({3 * hidden});
+        } else {
+            g.q_proj = make({hidden, hidden});
+            g.k_proj = make({hidden, hidden});
+            g.v_proj = make({hidden, hidden});
+            g.q_proj_bias = make({hidden});
+            g.k_proj_bias = make({hidden});
+            g.v_proj_bias = make({hidden});
+        }
+        g.o_proj = make({hidden, hidden});
+        g.o_proj_bias = make({hidden});
+        g.q_norm = make({head_dim});
+        g.k_norm = make({head_dim});
+        g.gate_proj = make({hidden, ff});
+        g.up_proj = make({hidden, ff});
+        g.down_proj = make({ff, hidden});
+        g.gate_proj_bias = make({ff});
+        g.up_proj_bias = make({ff});
+        g.down_proj_bias = make({hidden});
+        for (halyard::Tensor halyard::BlockGradients::*const norm :
+             {&halyard::BlockGradients::attention_norm, &halyard::BlockGradients::attention_norm_bias,
+              &halyard::BlockGradients::ffn_norm, &halyard::BlockGradients::ffn_norm_bias,
+              &halyard::BlockGradients::attention_post_norm, &halyard::BlockGradients::attention_post_norm_bias,
+              &halyard::BlockGradients::ffn_post_norm, &halyard::BlockGradients::ffn_post_norm_bias}) {
+            g.*norm = make({hidden});
+        }
+        return g;
+    }
+};
+
+TEST(CppBlock, PassesGradientsOn) {
+    const Tensors tensors;
+    const Values x = values(90, tokens * hidden), dy = values(91, tokens * hidden);
+    const halyard::ConstTensor xs(x, {tokens, hidden}), dys(dy, {tokens, hidden});
+    for (const bool joined : {false, true}) {
+        const halyard::Block block(full_config(), tensors.weights(joined));
+        const std::int64_t bytes = block.saved_bytes(1, tokens);
+        std::vector<char> memory(static_cast<std::size_t>(bytes) + 64);
+        void *saved = memory.data();
+        std::size_t space = memory.size();
+        ASSERT_NE(std::align(64, static_cast<std::size_t>(bytes), saved, space), nullptr);
+        Values y(x.size()), dx(x.size()), plain(x.size());
+        block.forward_saving(xs, saved, bytes, {y, {tokens, hidden}});
+        block.forward(xs, {plain, {tokens, hidden}});
+        EXPECT_EQ(y, plain);
+        for (const bool accumulate : {false, true}) {
+            GradientValues of_c, got;
+            const halyard::BlockGradients gradients = of_c.gradients(joined, accumulate);
+            const halyard_block_gradients c = gradients.get();
+            Values dx_of_c(x.size());
+            const halyard::Tensor dxs(dx_of_c, {tokens, hidden});
+            ASSERT_EQ(halyard_block_backward(nullptr, block.get(), xs.get(), saved, bytes, dys.get(), &c, dxs.get()),
+                      HALYARD_OK)
+                << halyard_last_error();
+            block.backward(xs, saved, bytes, dys, got.gradients(joined, accumulate), {dx, {tokens, hidden}});
+            EXPECT_EQ(dx, dx_of_c);
+            EXPECT_EQ(got.all, of_c.all);
+            for (std::size_t i = 0; i < got.all.size(); i++) {  // all are written
+                EXPECT_NE(got.all[i], Values(got.all[i].size(), static_cast<float>(i))) << i;
+            }
+        }
+    }
 }
 
 /** A matrix of int8 codes with values of its own. */

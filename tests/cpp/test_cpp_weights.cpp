@@ -269,6 +269,57 @@ TEST(CppFfn, PassesItsOptionsOn) {
     EXPECT_EQ(halyard::ffn_hidden_size(4096, 256), 11008);
 }
 
+TEST(CppFfn, PassesItsGradientsOn) {
+    halyard::PackOptions with_up;
+    with_up.up = {v, {out, in}};
+    const auto up = halyard::Weights::pack({w, {out, in}}, with_up), down = halyard::Weights::pack({back, {in, out}});
+    Values sums(rows * out), sums_up(rows * out), y(rows * in);
+    halyard::FfnOptions options;
+    options.norm = halyard::Norm::layer;
+    options.norm_weight = gamma_;
+    options.norm_bias = beta;
+    options.eps = 0.25f;
+    options.activation = halyard::Activation::silu;
+    options.residual = true;
+    options.sums = {sums, {rows, out}};
+    options.sums_up = {sums_up, {rows, out}};
+    halyard::ffn({x, {rows, in}}, up, down, options, {y, {rows, in}});
+
+    const View xs(x, {rows, in});
+    const halyard_ffn_options c = options.get();
+    for (const bool accumulate : {false, true}) {
+        Values of_c[] = {Values(rows * in),   Values(in * out, 1), Values(in * out, 2),
+                         Values(out * in, 3), Values(out, 4),      Values(out, 5),
+                         Values(in, 6),       Values(in, 7),       Values(in, 8)};
+        Values got[std::size(of_c)];
+        std::copy(std::begin(of_c), std::end(of_c), got);
+        const auto given = [&](Values *to) {
+            halyard::FfnGradients gradients;
+            gradients.dx = {to[0], {rows, in}};
+            gradients.dweight = {to[1], {in, out}};
+            gradients.dweight_up = {to[2], {in, out}};
+            gradients.dweight_down = {to[3], {out, in}};
+            gradients.dbias = to[4];
+            gradients.dbias_up = to[5];
+            gradients.dbias_down = to[6];
+            gradients.dnorm_weight = to[7];
+            gradients.dnorm_bias = to[8];
+            gradients.layout = halyard::WeightLayout::in_out;
+            gradients.accumulate = accumulate;
+            return gradients;
+        };
+        const halyard::FfnGradients of = given(of_c);
+        const halyard_ffn_gradients g = {of.dx.get(),           of.dweight.get(),      of.dweight_up.get(),
+                                         of.dweight_down.get(), of.dbias.get(),        of.dbias_up.get(),
+                                         of.dbias_down.get(),   of.dnorm_weight.get(), of.dnorm_bias.get(),
+                                         HALYARD_WEIGHT_IN_OUT, accumulate ? 1 : 0};
+        ASSERT_EQ(halyard_ffn_backward(nullptr, xs, up.get(), down.get(), xs, &c, &g), HALYARD_OK)
+            << halyard_last_error();
+        halyard::ffn_backward({x, {rows, in}}, up, down, {x, {rows, in}}, options, given(got));
+        EXPECT_TRUE(std::equal(std::begin(of_c), std::end(of_c), got));
+    }
+}
+
 TEST(CppWeights, CodesReachTheCFunctions) {
     const std::vector<std::int8_t> q(in * out, 3), zeros(out, 1);
     halyard::Codes codes;

@@ -246,6 +246,7 @@ private:
     void weights_other();
     void linear();
     void linear_gradients();
+    void ffn_gradients();
     void norm_scales();
     void ffn();
     void ropes();
@@ -255,6 +256,8 @@ private:
     void attention_gradients();
     void block_create();
     void block_other();
+    void block_gradients(Call &call, const halyard_block_config &config, halyard_block_gradients &g);
+    void block_training();
     void stack_create();
     void stack_other();
 
@@ -953,11 +956,55 @@ void Session::ffn() {
     options.bias_down = in_.one_in(3) ? call.input(Shape().with(down_info.out_features), dtype()) : nullptr;
     options.residual = in_.one_in(3);
     DLTensor *y = call.output(before.with(info.in_features), options.residual ? type : dtype());
+    options.sums = in_.one_in(4) ? call.output(before.with(info.out_features), f32) : nullptr;
+    options.sums_up = in_.one_in(6) ? call.output(before.with(info.out_features), f32) : nullptr;
     if (call.may_be_made()) {
-        const bool plain =
-            !options.norm_weight && !options.norm_bias && !options.bias && !options.bias_up && !options.bias_down;
+        const bool plain = !options.norm_weight && !options.norm_bias && !options.bias && !options.bias_up &&
+                           !options.bias_down && !options.sums && !options.sums_up;
         call.returned("halyard_ffn",
                       halyard_ffn(context(), x, up, down, plain && in_.one_in(4) ? nullptr : &options, y));
+    }
+}
+
+void Session::ffn_gradients() {
+    Call call(in_, tensor_memory());
+    const halyard_weights *up = weights_[in_.in(0, places - 1)], *down = weights_[in_.in(0, places - 1)];
+    halyard_weights_info info{};
+    if (up) {
+        halyard_weights_get_info(up, &info);
+    }
+    const DLDataType type = in_.one_in(8) ? dtype() : f32;
+    const Shape before = leading(), of_x = before.with(info.in_features), of_sums = before.with(info.out_features);
+    const Shape model = Shape().with(info.in_features), hidden = Shape().with(info.out_features);
+    const DLTensor *x = call.input(of_x, type), *dy = call.input(of_x, type);
+    halyard_ffn_options options{};
+    options.norm = value<halyard_norm>(3);
+    options.norm_weight = options.norm != HALYARD_NORM_NONE ? call.input(model, type) : nullptr;
+    options.eps = number(1e-5f);
+    options.norm_flags = in_.one_in(8) ? flags() : 0;
+    options.activation = value<halyard_activation>(10);
+    options.beta = number(1.5f);
+    options.residual = in_.one_in(3);
+    // Read here, though forward calls write them.
+    options.sums = in_.one_in(8) ? nullptr : const_cast<DLTensor *>(call.input(of_sums, type));
+    options.sums_up = info.gated ? const_cast<DLTensor *>(call.input(of_sums, type)) : nullptr;
+    halyard_ffn_gradients gradients{};
+    gradients.layout = value<halyard_weight_layout>(1);
+    gradients.accumulate = in_.in(0, 1);
+    const bool in_out = gradients.layout == HALYARD_WEIGHT_IN_OUT;
+    const Shape first = in_out ? model.with(info.out_features) : hidden.with(info.in_features),
+                second = in_out ? hidden.with(info.in_features) : model.with(info.out_features);
+    gradients.dx = in_.one_in(3) ? nullptr : call.output(of_x, type);
+    gradients.dweight = in_.one_in(3) ? nullptr : call.output(first, f32);
+    gradients.dweight_up = info.gated && in_.one_in(2) ? call.output(first, f32) : nullptr;
+    gradients.dweight_down = in_.one_in(3) ? nullptr : call.output(second, f32);
+    gradients.dbias = in_.one_in(2) ? nullptr : call.output(hidden, f32);
+    gradients.dbias_up = info.gated && in_.one_in(2) ? call.output(hidden, f32) : nullptr;
+    gradients.dbias_down = in_.one_in(2) ? nullptr : call.output(model, f32);
+    gradients.dnorm_weight = options.norm_weight && in_.one_in(2) ? call.output(model, f32) : nullptr;
+    gradients.dnorm_bias = options.norm == HALYARD_NORM_LAYER && in_.one_in(2) ? call.output(model, f32) : nullptr;
+    if (call.may_be_made()) {
+        call.returned("halyard_ffn_backward", halyard_ffn_backward(context(), x, up, down, dy, &options, &gradients));
     }
 }
 
@@ -1377,6 +1424,76 @@ void Session::block_other() {
     }
 }
 
+/** Gradients of what a block has, most of the time. */
+void Session::block_gradients(Call &call, const halyard_block_config &config, halyard_block_gradients &g) {
+    g.layout = value<halyard_weight_layout>(1);
+    g.accumulate = in_.in(0, 1);
+    const std::int64_t hidden = config.hidden_size, wide = config.intermediate_size,
+                       query = config.num_attention_heads * config.head_dim,
+                       key = config.num_key_value_heads * config.head_dim;
+    const auto matrix = [&](std::int64_t out, std::int64_t in) {
+        const Shape shape = g.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in);
+        return in_.one_in(3) ? nullptr : call.output(shape, f32);
+    };
+    const auto vector = [&](std::int64_t width) {
+        return in_.one_in(8) ? call.output(Shape().with(width), f32) : nullptr;
+    };
+    if (in_.one_in(3)) {
+        g.qkv_proj = matrix(query + 2 * key, hidden);
+        g.qkv_proj_bias = vector(query + 2 * key);
+    } else {
+        g.q_proj = matrix(query, hidden);
+        g.k_proj = matrix(key, hidden);
+        g.v_proj = matrix(key, hidden);
+        g.k_proj_bias = vector(key);
+    }
+    g.o_proj = matrix(hidden, query);
+    g.o_proj_bias = vector(hidden);
+    g.q_norm = vector(config.head_dim);
+    g.gate_proj = config.gated_mlp || in_.rarely() ? matrix(wide, hidden) : nullptr;
+    g.up_proj = matrix(wide, hidden);
+    g.down_proj = matrix(hidden, wide);
+    g.up_proj_bias = vector(wide);
+    g.attention_norm = vector(hidden);
+    g.ffn_norm = vector(hidden);
+    g.ffn_post_norm = vector(hidden);
+}
+
+void Session::block_training() {
+    const halyard_block *const block = blocks_[in_.in(0, places - 1)];
+    halyard_block_config config{};
+    config.hidden_size = few;
+    halyard_block_get_config(block, &config);
+    Call call(in_, tensor_memory());
+    const int batch = in_.in(0, 2);
+    const std::int64_t tokens = in_.in(0, 4);
+    const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(tokens).with(config.hidden_size);
+    std::int64_t bytes = 0;
+    count_call("halyard_block_saved_size", halyard_block_saved_size(block, std::max(batch, 1), tokens,
+                                                                    in_.rarely() ? nullptr : &bytes) == HALYARD_OK);
+    const DLTensor *const saved = call.input(Shape().with(bytes / 4 + 16), f32);
+    const DLTensor *const x = call.input(shape, f32);
+    char *memory = saved ? static_cast<char *>(saved->data) : nullptr;
+    memory += in_.rarely() ? 4 : (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64;
+    const std::int64_t given = number(bytes);
+    if (in_.one_in(2)) {
+        DLTensor *const y = call.output(shape, f32);
+        if (call.may_be_made() && given <= bytes) {
+            call.returned("halyard_block_forward_saving",
+                          halyard_block_forward_saving(context(), block, x, memory, given, y));
+        }
+        return;
+    }
+    const DLTensor *const dy = call.input(shape, f32);
+    DLTensor *const dx = call.output(shape, f32);
+    halyard_block_gradients gradients{};
+    block_gradients(call, config, gradients);
+    if (call.may_be_made() && given <= bytes) {
+        call.returned("halyard_block_backward",
+                      halyard_block_backward(context(), block, x, memory, given, dy, &gradients, dx));
+    }
+}
+
 void Session::stack_create() {
     const int place = in_.in(0, places - 1);
     Call call(in_, tensor_memory());
@@ -1507,12 +1624,15 @@ void Session::step(unsigned which, const Input &in) {
         &Session::attention,
         &Session::block_create,
         &Session::block_other,
+        &Session::block_training,
         &Session::block_other,
+        &Session::block_training,
         &Session::stack_create,
         &Session::stack_other,
         &Session::stack_other,
         &Session::dequantize,
         &Session::linear_gradients,
+        &Session::ffn_gradients,
         &Session::attention_gradients,
     };
     in_ = in;

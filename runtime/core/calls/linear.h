@@ -43,7 +43,19 @@ struct FfnCall {
     halyard_activation activation = HALYARD_IDENTITY;
     float beta = 0.0f;
     bool residual = false;
+    View sums, sums_up;
     bool rounded = false;  // rows and hidden values are rounded to bf16 before they are multiplied
+};
+
+/** A checked call of halyard_ffn_backward: all f32. What lies between the layers is the backend's: x, dy and dx of both. */
+struct FfnBackwardCall {
+    FfnCall ffn;  // the operands of the forward call
+    View dy;
+    LinearBackwardCall up, down;
+    KernelOf<arguments::Activation> activation = {};  // what the second layer multiplies, from the sums
+    KernelOf<arguments::Glu> gated_unit = {};         // or, of gated weights, from both
+    View dx, dnorm_weight, dnorm_bias;
+    View y;  // an output: of no rows the sums are zeros
 };
 
 }  // namespace halyard

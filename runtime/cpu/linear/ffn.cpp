@@ -140,6 +140,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         y.add(call.x);
     }
     y.merge();
+    const Rows sums = rows_of_sums(call.sums, call.sums_up);
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         const XForm x_form = form_of_x(isa, multiplied, *call.up, count),
@@ -153,6 +154,8 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
         OutputView to_hidden;
         to_hidden.blocked = call.down->order ? &unordered : &hidden;
         to_hidden.dtype = call.down->order ? DType::f32 : between;
+        to_hidden.first_row = row;
+        to_hidden.sums = call.sums.data ? &sums : nullptr;
         up_gemm.run({input}, up_tiling, count, x.scale(), x.mean(), to_hidden, workspace[of_threads]);
         if (call.down->order) {
             reorder_rows(context, isa, unordered, count, d_ff, hidden);

@@ -20,6 +20,18 @@ struct OutputView {
     const Rows *sums = nullptr;  // or f32: what the activation is applied to, of the gate and then of up
 };
 
+/** What OutputView::sums points to, of views that may be empty. */
+inline Rows rows_of_sums(const View &sums, const View &sums_up) {
+    Rows rows(false);
+    for (const View *view : {&sums, &sums_up}) {
+        if (view->data) {
+            rows.add(*view);
+        }
+    }
+    rows.merge();
+    return rows;
+}
+
 /** The epilogue of one GEMM, whose right operand has so many columns; with pairs of panels for each where it is gated. */
 struct EpilogueCall {
     KernelOf<arguments::Epilogue> kernel;

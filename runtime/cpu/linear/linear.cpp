@@ -42,13 +42,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
         y.add(call.residual);
     }
     y.merge();
-    Rows sums(false);
-    for (const View *view : {&call.sums, &call.sums_up}) {
-        if (view->data) {
-            sums.add(*view);
-        }
-    }
-    sums.merge();
+    const Rows sums = rows_of_sums(call.sums, call.sums_up);
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         const XForm form = form_of_x(isa, multiplied, *call.weights, count);

@@ -160,6 +160,61 @@ HALYARD_API halyard_status halyard_block_forward(const halyard_context *context,
                                                  const DLTensor *x, halyard_kv_cache *cache, int64_t layer,
                                                  const int64_t *sequences, DLTensor *y);
 
+/** Where halyard_block_backward puts the gradients of a block's parameters: each field that of the parameter of its name in
+ *  halyard_block_weights, f32 with its shape. Null for one that nobody wants. q, k and v come as three or as one, however the block was
+ *  made. */
+typedef struct halyard_block_gradients {
+    halyard_weight_layout layout;       /**< of the matrices */
+    int accumulate;                     /**< not 0: added to what is there */
+    DLTensor *q_proj;                   /**< these three, or qkv_proj */
+    DLTensor *k_proj;                   /**< num_key_value_heads head_dim outputs */
+    DLTensor *v_proj;                   /**< num_key_value_heads head_dim outputs */
+    DLTensor *qkv_proj;                 /**< one matrix of their outputs one after another */
+    DLTensor *o_proj;                   /**< the output projection of attention */
+    DLTensor *q_proj_bias;              /**< the block must have biases of q, k or v */
+    DLTensor *k_proj_bias;              /**< likewise */
+    DLTensor *v_proj_bias;              /**< likewise */
+    DLTensor *qkv_proj_bias;            /**< those of q, k and v one after another */
+    DLTensor *o_proj_bias;              /**< the block must have it, as all that follow but for matrices */
+    DLTensor *q_norm;                   /**< [head_dim] */
+    DLTensor *k_norm;                   /**< [head_dim] */
+    DLTensor *gate_proj;                /**< of gated_mlp */
+    DLTensor *up_proj;                  /**< intermediate_size outputs */
+    DLTensor *down_proj;                /**< hidden_size outputs */
+    DLTensor *gate_proj_bias;           /**< [intermediate_size] */
+    DLTensor *up_proj_bias;             /**< [intermediate_size] */
+    DLTensor *down_proj_bias;           /**< [hidden_size] */
+    DLTensor *attention_norm;           /**< [hidden_size], as those that follow */
+    DLTensor *attention_norm_bias;      /**< of LayerNorm */
+    DLTensor *ffn_norm;                 /**< the norm of the feed-forward network */
+    DLTensor *ffn_norm_bias;            /**< of LayerNorm */
+    DLTensor *attention_post_norm;      /**< of HALYARD_SANDWICH_NORM and HALYARD_DOUBLE_NORM */
+    DLTensor *attention_post_norm_bias; /**< of LayerNorm */
+    DLTensor *ffn_post_norm;            /**< of HALYARD_SANDWICH_NORM and HALYARD_DOUBLE_NORM */
+    DLTensor *ffn_post_norm_bias;       /**< of LayerNorm */
+} halyard_block_gradients;
+
+/** Bytes that halyard_block_forward_saving saves of batch sequences of so many tokens: 4 for each value of q, k, v and attention's result,
+ *  of its heads' log-sum-exp, of what the feed-forward network gets and of its sums before the activation; and of what goes through the
+ *  norms of q and k and of sublayers' outputs. Each is rounded up to 64 bytes. */
+HALYARD_API halyard_status halyard_block_saved_size(const halyard_block *block, int64_t batch, int64_t tokens,
+                                                    int64_t *bytes);
+/** y = block(x) of whole sequences, with the bits of halyard_block_forward, which saves what halyard_block_backward needs besides x.
+ *  x, y: f32 [T, hidden_size] or [batch, T, hidden_size]; y overlaps nothing. saved: `bytes` bytes, aligned to 64, at least
+ *  halyard_block_saved_size. For blocks on processors whose matrices are f32, with q, k and v as tensors or as one matrix; without
+ *  sliding_window and attn_logit_softcapping. */
+HALYARD_API halyard_status halyard_block_forward_saving(const halyard_context *context, const halyard_block *block,
+                                                        const DLTensor *x, void *saved, int64_t bytes, DLTensor *y);
+/** The gradients of a block, from x and what the forward call saved of it, and dy, the gradient of y, f32 with the shape of x. dx, of that
+ *  shape, may be dy; else nothing that is written may overlap anything. Each gradient is what halyard_linear_backward,
+ *  halyard_attention_backward, halyard_ffn_backward and the norms' functions make of it, so bits depend neither on the threads nor on
+ *  the instruction set. Calls that accumulate, each with whole sequences that have a multiple of 512 tokens together, make the bits of one
+ *  call with all of them. */
+HALYARD_API halyard_status halyard_block_backward(const halyard_context *context, const halyard_block *block,
+                                                  const DLTensor *x, const void *saved, int64_t bytes,
+                                                  const DLTensor *dy, const halyard_block_gradients *gradients,
+                                                  DLTensor *dx);
+
 /** @} */
 
 /** @defgroup stacks Stacks

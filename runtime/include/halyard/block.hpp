@@ -191,6 +191,73 @@ struct BlockWeights {
     BlockPacked packed{};                        ///< matrices that are packed already; borrowed
 };
 
+/// Where `Block::backward` puts the gradients of a block's parameters: each that of the parameter of its name in BlockWeights, f32 with
+/// its shape. Those that nobody wants stay empty. q, k and v come as three or as one, however the block was made.
+struct BlockGradients {
+    WeightLayout layout = WeightLayout::out_in;  ///< of the matrices
+    bool accumulate = false;                     ///< added to what is there
+    Tensor q_proj;                               ///< these three, or qkv_proj
+    Tensor k_proj;                               ///< num_key_value_heads head_dim outputs
+    Tensor v_proj;                               ///< num_key_value_heads head_dim outputs
+    Tensor qkv_proj;                             ///< one matrix of their outputs one after another
+    Tensor o_proj;                               ///< the output projection of attention
+    Tensor q_proj_bias;                          ///< the block must have it, as all vectors that follow
+    Tensor k_proj_bias;                          ///< likewise
+    Tensor v_proj_bias;                          ///< likewise
+    Tensor qkv_proj_bias;                        ///< those of q, k and v one after another
+    Tensor o_proj_bias;                          ///< [hidden_size]
+    Tensor q_norm;                               ///< [head_dim]
+    Tensor k_norm;                               ///< [head_dim]
+    Tensor gate_proj;                            ///< of gated_mlp
+    Tensor up_proj;                              ///< intermediate_size outputs
+    Tensor down_proj;                            ///< hidden_size outputs
+    Tensor gate_proj_bias;                       ///< [intermediate_size]
+    Tensor up_proj_bias;                         ///< [intermediate_size]
+    Tensor down_proj_bias;                       ///< [hidden_size]
+    Tensor attention_norm;                       ///< [hidden_size], as those that follow
+    Tensor attention_norm_bias;                  ///< of LayerNorm
+    Tensor ffn_norm;                             ///< the norm of the feed-forward network
+    Tensor ffn_norm_bias;                        ///< of LayerNorm
+    Tensor attention_post_norm;                  ///< of NormPlacement::sandwich and double_norm
+    Tensor attention_post_norm_bias;             ///< of LayerNorm
+    Tensor ffn_post_norm;                        ///< of NormPlacement::sandwich and double_norm
+    Tensor ffn_post_norm_bias;                   ///< of LayerNorm
+
+    /// As the C functions take them, which keep nothing of them. Valid as long as these.
+    halyard_block_gradients get() const {
+        halyard_block_gradients c{};
+        c.layout = static_cast<halyard_weight_layout>(layout);
+        c.accumulate = accumulate ? 1 : 0;
+        c.q_proj = q_proj.get("q_proj");
+        c.k_proj = k_proj.get("k_proj");
+        c.v_proj = v_proj.get("v_proj");
+        c.qkv_proj = qkv_proj.get("qkv_proj");
+        c.o_proj = o_proj.get("o_proj");
+        c.q_proj_bias = q_proj_bias.get("q_proj_bias");
+        c.k_proj_bias = k_proj_bias.get("k_proj_bias");
+        c.v_proj_bias = v_proj_bias.get("v_proj_bias");
+        c.qkv_proj_bias = qkv_proj_bias.get("qkv_proj_bias");
+        c.o_proj_bias = o_proj_bias.get("o_proj_bias");
+        c.q_norm = q_norm.get("q_norm");
+        c.k_norm = k_norm.get("k_norm");
+        c.gate_proj = gate_proj.get("gate_proj");
+        c.up_proj = up_proj.get("up_proj");
+        c.down_proj = down_proj.get("down_proj");
+        c.gate_proj_bias = gate_proj_bias.get("gate_proj_bias");
+        c.up_proj_bias = up_proj_bias.get("up_proj_bias");
+        c.down_proj_bias = down_proj_bias.get("down_proj_bias");
+        c.attention_norm = attention_norm.get("attention_norm");
+        c.attention_norm_bias = attention_norm_bias.get("attention_norm_bias");
+        c.ffn_norm = ffn_norm.get("ffn_norm");
+        c.ffn_norm_bias = ffn_norm_bias.get("ffn_norm_bias");
+        c.attention_post_norm = attention_post_norm.get("attention_post_norm");
+        c.attention_post_norm_bias = attention_post_norm_bias.get("attention_post_norm_bias");
+        c.ffn_post_norm = ffn_post_norm.get("ffn_post_norm");
+        c.ffn_post_norm_bias = ffn_post_norm_bias.get("ffn_post_norm_bias");
+        return c;
+    }
+};
+
 namespace detail {
 
 /// The indices of `sequences`, of which there must be one for each index of the batch of a tensor with so many axes.
@@ -299,6 +366,24 @@ public:
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Tensor &y,
                  const halyard_context *context = nullptr) const {
         forward(x, cache, layer, Sequences(), y, context);
+    }
+
+    /// Bytes that `forward_saving` saves of so many sequences.
+    std::int64_t saved_bytes(std::int64_t batch, std::int64_t tokens) const {
+        std::int64_t bytes = 0;
+        check(halyard_block_saved_size(get(), batch, tokens, &bytes));
+        return bytes;
+    }
+    /// y = block(x) of whole sequences in f32, which saves in `bytes` bytes, aligned to 64, what `backward` needs besides x.
+    void forward_saving(const ConstTensor &x, void *saved, std::int64_t bytes, const Tensor &y,
+                        const halyard_context *context = nullptr) const {
+        check(halyard_block_forward_saving(context, get(), x.get("x"), saved, bytes, y.get("y")));
+    }
+    /// The gradients, from x, what was saved of it, and dy; dx may be dy.
+    void backward(const ConstTensor &x, const void *saved, std::int64_t bytes, const ConstTensor &dy,
+                  const BlockGradients &gradients, const Tensor &dx, const halyard_context *context = nullptr) const {
+        const halyard_block_gradients c = gradients.get();
+        check(halyard_block_backward(context, get(), x.get("x"), saved, bytes, dy.get("dy"), &c, dx.get("dx")));
     }
 
     /// Whether there is one.

@@ -867,6 +867,11 @@ typedef struct halyard_ffn_options {
     const DLTensor *bias_up;       /**< null or [d_ff]: of `up` where the first GEMM is gated */
     const DLTensor *bias_down;     /**< null or [d_model] */
     int residual;                  /**< not 0: y = x + FFN(Norm(x)) */
+    /** Null, or f32 [..., d_ff], which the call writes: what the activation is applied to, bias included; the gate where `up` is
+     *  gated. halyard_ffn_backward reads it. On processors alone. */
+    DLTensor *sums;
+    /** Null, or the same of `up` where the first GEMM is gated. */
+    DLTensor *sums_up;
 } halyard_ffn_options;
 
 /** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.
@@ -878,6 +883,34 @@ typedef struct halyard_ffn_options {
  *  go through at a time that it takes about 512 MB at most. */
 HALYARD_API halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, const halyard_weights *up,
                                        const halyard_weights *down, const halyard_ffn_options *options, DLTensor *y);
+
+/** What halyard_ffn_backward writes. Null for a gradient that nobody wants; all are f32. */
+typedef struct halyard_ffn_gradients {
+    DLTensor *dx;                 /**< shape of x */
+    DLTensor *dweight;            /**< of the first matrix, as `layout` says; of the gate where it is gated */
+    DLTensor *dweight_up;         /**< that of `up` where the first GEMM is gated */
+    DLTensor *dweight_down;       /**< of the second matrix */
+    DLTensor *dbias;              /**< [d_ff]; of the gate where the first GEMM is gated */
+    DLTensor *dbias_up;           /**< [d_ff] */
+    DLTensor *dbias_down;         /**< [d_model] */
+    DLTensor *dnorm_weight;       /**< [d_model]; there must be a norm_weight */
+    DLTensor *dnorm_bias;         /**< [d_model]; of LayerNorm */
+    halyard_weight_layout layout; /**< of the matrices' gradients */
+    int accumulate;               /**< not 0: all but dx are added to what is there */
+} halyard_ffn_gradients;
+
+/** The gradients of halyard_ffn, from its x, dy, the gradient of y, and the sums that the forward call wrote: those of the second
+ *  layer, whose x is made of the sums again, of the first, whose x is normalized again, and of the norm. With a residual dx has
+ *  dy added. Each has the bits of its own function: halyard_linear_backward, halyard_rms_norm_backward or
+ *  halyard_layer_norm_backward.
+ *  x, dy: [..., d_model], f32, as are both matrices; options: those of the forward call, with `sums` (and `sums_up` where the first
+ *  GEMM is gated); its biases do not count. Refused as unsupported is what halyard_linear_backward refuses, and a deferred norm.
+ *  No output may overlap an input or another output. Memory in the context's scratch, for each row: 8 bytes for each feature of
+ *  d_ff, and 8 for each of d_model. On processors alone. */
+HALYARD_API halyard_status halyard_ffn_backward(const halyard_context *context, const DLTensor *x,
+                                                const halyard_weights *up, const halyard_weights *down,
+                                                const DLTensor *dy, const halyard_ffn_options *options,
+                                                const halyard_ffn_gradients *gradients);
 
 /** The width of a gated FFN with the parameters of a standard one of width 4 d_model: 8/3 d_model, rounded down to an
  *  integer and up to a multiple of `multiple_of` (Shazeer 2020; Llama: 4096, 256 -> 11008). 0 if an argument is < 1 or

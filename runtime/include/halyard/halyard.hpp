@@ -1262,25 +1262,70 @@ struct FfnOptions {
     ConstTensor bias_up;                           ///< [d_ff], of `up` where the first GEMM is gated
     ConstTensor bias_down;                         ///< [d_model]
     bool residual = false;                         ///< y = x + FFN(Norm(x))
+    Tensor sums;     ///< f32 [..., d_ff]: written by `ffn`, before the activation; read by `ffn_backward`
+    Tensor sums_up;  ///< the same of `up` where the first GEMM is gated
+
+    /// As the C functions take them, which keep nothing of them. Valid as long as the options.
+    halyard_ffn_options get() const {
+        halyard_ffn_options c{};
+        c.norm = static_cast<halyard_norm>(norm);
+        c.norm_weight = norm_weight.get("norm_weight");
+        c.norm_bias = norm_bias.get("norm_bias");
+        c.eps = eps;
+        c.norm_flags = norm_flags;
+        c.deferred_norm = deferred_norm ? 1 : 0;
+        c.activation = static_cast<halyard_activation>(activation);
+        c.beta = beta;
+        c.bias = bias.get("bias");
+        c.bias_up = bias_up.get("bias_up");
+        c.bias_down = bias_down.get("bias_down");
+        c.residual = residual ? 1 : 0;
+        c.sums = sums.get("sums");
+        c.sums_up = sums_up.get("sums_up");
+        return c;
+    }
 };
 
 /// y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down
 inline void ffn(const ConstTensor &x, const Weights &up, const Weights &down, const FfnOptions &options,
                 const Tensor &y, const halyard_context *context = nullptr) {
-    halyard_ffn_options c{};
-    c.norm = static_cast<halyard_norm>(options.norm);
-    c.norm_weight = options.norm_weight.get("norm_weight");
-    c.norm_bias = options.norm_bias.get("norm_bias");
-    c.eps = options.eps;
-    c.norm_flags = options.norm_flags;
-    c.deferred_norm = options.deferred_norm ? 1 : 0;
-    c.activation = static_cast<halyard_activation>(options.activation);
-    c.beta = options.beta;
-    c.bias = options.bias.get("bias");
-    c.bias_up = options.bias_up.get("bias_up");
-    c.bias_down = options.bias_down.get("bias_down");
-    c.residual = options.residual ? 1 : 0;
+    const halyard_ffn_options c = options.get();
     check(halyard_ffn(context, x.get("x"), up.get(), down.get(), &c, y.get("y")));
+}
+
+/// What `ffn_backward` writes, f32. All tensors are optional.
+struct FfnGradients {
+    Tensor dx;            ///< shape of x
+    Tensor dweight;       ///< of the first matrix, as `layout` says; of the gate where it is gated
+    Tensor dweight_up;    ///< that of `up` where the first GEMM is gated
+    Tensor dweight_down;  ///< of the second matrix
+    Tensor dbias;         ///< [d_ff]; of the gate where the first GEMM is gated
+    Tensor dbias_up;      ///< [d_ff]
+    Tensor dbias_down;    ///< [d_model]
+    Tensor dnorm_weight;  ///< [d_model]
+    Tensor dnorm_bias;    ///< [d_model], of Norm::layer
+    WeightLayout layout = WeightLayout::out_in;  ///< of the matrices' gradients
+    bool accumulate = false;                     ///< all but dx are added to what is there
+};
+
+/// The gradients of `ffn` with these options, whose sums the forward call has written.
+inline void ffn_backward(const ConstTensor &x, const Weights &up, const Weights &down, const ConstTensor &dy,
+                         const FfnOptions &options, const FfnGradients &gradients,
+                         const halyard_context *context = nullptr) {
+    const halyard_ffn_options c = options.get();
+    halyard_ffn_gradients g{};
+    g.dx = gradients.dx.get("dx");
+    g.dweight = gradients.dweight.get("dweight");
+    g.dweight_up = gradients.dweight_up.get("dweight_up");
+    g.dweight_down = gradients.dweight_down.get("dweight_down");
+    g.dbias = gradients.dbias.get("dbias");
+    g.dbias_up = gradients.dbias_up.get("dbias_up");
+    g.dbias_down = gradients.dbias_down.get("dbias_down");
+    g.dnorm_weight = gradients.dnorm_weight.get("dnorm_weight");
+    g.dnorm_bias = gradients.dnorm_bias.get("dnorm_bias");
+    g.layout = static_cast<halyard_weight_layout>(gradients.layout);
+    g.accumulate = gradients.accumulate ? 1 : 0;
+    check(halyard_ffn_backward(context, x.get("x"), up.get(), down.get(), dy.get("dy"), &c, &g));
 }
 
 /// The width of a gated FFN with the parameters of a standard one of width 4 d_model: 8/3 d_model, rounded up to a
