@@ -42,6 +42,9 @@ struct Backend {
     /** Into `memory`, of `bytes` bytes, or into memory of its own where that is null. */
     void (*pack)(Checker &check, const halyard_context &context, const PackSources &sources, void *memory,
                  int64_t bytes, halyard_weights **weights);
+    /** Into the memory of weights of this form, without an allocation. */
+    void (*update)(Checker &check, const halyard_context &context, const PackSources &sources,
+                   const halyard_weights &weights) = nullptr;  // of processors alone
     /** The memory that the weights own. */
     void (*free_weights)(const halyard_weights &weights);
 

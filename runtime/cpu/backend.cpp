@@ -101,6 +101,7 @@ const Backend cpu_backend = {
     .dequantize = HALYARD_HAS_LINEAR ? cpu::dequantize : nullptr,
     .packed_bytes = HALYARD_HAS_LINEAR ? cpu::packed_bytes : nullptr,
     .pack = HALYARD_HAS_LINEAR ? cpu::pack : nullptr,
+    .update = HALYARD_HAS_LINEAR ? cpu::update : nullptr,
     .free_weights = HALYARD_HAS_LINEAR ? cpu::free_weights : nullptr,
     .allocate = cpu::allocate,
     .free = cpu::free_memory,

@@ -250,6 +250,31 @@ TEST(Scratch, SteadyStateAllocatesNothing) {
     }
 }
 
+TEST(Scratch, WeightsAreUpdatedWithoutAnAllocation) {
+    for (const bool gated : {false, true}) {
+        for (const std::int64_t out : {17, 700}) {
+            Tensor matrix(Dtype::f32, compact_form({out, 300})), up(Dtype::f32, compact_form({out, 300}));
+            fill_rows(matrix, 5);
+            fill_rows(up, 6);
+            halyard_pack_options options{};
+            options.up = gated ? &up.view : nullptr;
+            for (const int threads : {1, 2}) {
+                const Context context(supported_isas().back(), threads);
+                halyard_weights *weights = nullptr;
+                ASSERT_EQ(halyard_weights_pack(context.get(), &matrix.view, &options, nullptr, 0, &weights), HALYARD_OK)
+                    << halyard_last_error();
+                reset();
+                for (int i = 0; i < 3; i++) {
+                    EXPECT_EQ(halyard_weights_update(context.get(), weights, &matrix.view, &options), HALYARD_OK)
+                        << halyard_last_error();
+                }
+                EXPECT_EQ(calls, 0) << out << " outputs on " << threads << " threads";
+                halyard_weights_destroy(weights);
+            }
+        }
+    }
+}
+
 TEST(Scratch, SmallerCallsUseWhatTheLargestLeft) {
     Network large(emulated ? 70 : 300, 300, 520, true, Dtype::f32), small(7, 130, 260, true, Dtype::bf16);
     const Context context(supported_isas().back(), 2);
