@@ -8,6 +8,7 @@
 #include "core/calls/embed.h"
 #include "core/calls/linear.h"
 #include "core/calls/ops.h"
+#include "core/calls/optimizers.h"
 #include "core/calls/pack.h"
 #include "core/calls/param_vectors.h"
 #include "core/device.h"
@@ -36,6 +37,11 @@ struct Backend {
     Operation<KvReadCall> *kv_read;
     Operation<EmbedCall> *embed;
     Operation<DequantizeCall> *dequantize = nullptr;  // of processors alone
+
+    // Optimizers, of processors alone.
+    Operation<GradientNormCall> *gradient_norm = nullptr;
+    Operation<SgdCall> *sgd = nullptr;
+    Operation<AdamwCall> *adamw = nullptr;
 
     // ---- Packed weights ----
     int64_t (*packed_bytes)(const PackSources &sources);

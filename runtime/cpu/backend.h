@@ -25,6 +25,9 @@ Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;
 Backend::Operation<EmbedCall> embed;
 Backend::Operation<DequantizeCall> dequantize;
+Backend::Operation<GradientNormCall> gradient_norm;
+Backend::Operation<SgdCall> sgd;
+Backend::Operation<AdamwCall> adamw;
 
 int64_t packed_bytes(const PackSources &sources);
 void pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
