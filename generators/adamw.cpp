@@ -2,7 +2,7 @@
 // rounded:
 //
 //   g = scale gradient + coupled_decay p     m += (1 - beta1) (g - m)     v = beta2 v + ((1 - beta2) g) g
-//   p = (p - decay p) - (step_size m) / (sqrt(v) / root + eps)
+//   p = (p - decay p) - (step_size m) / (sqrt(v) + eps)
 //
 // A decay of 0 is left out, so that Inf in p stays what it is.
 #include "Halide.h"
@@ -21,7 +21,7 @@ public:
         second_moment{"second_moment"};
     Input<float> gradient_scale{"gradient_scale"}, coupled_decay{"coupled_decay"}, decay{"decay"};
     Input<float> rest_of_beta1{"rest_of_beta1"}, beta2{"beta2"}, rest_of_beta2{"rest_of_beta2"};  // rest: 1 - beta
-    Input<float> step_size{"step_size"}, root{"root"}, eps{"eps"};
+    Input<float> step_size{"step_size"}, eps{"eps"};
 
     void configure() {
         kernel.configure(*this, parameter, gradient, first_moment, second_moment);
@@ -42,7 +42,7 @@ public:
         const Element p = [&](const ElementAccess &at, const Expr &i) {
             const Expr before = at(parameter, i);
             const Expr kept = select(decay == 0.0f, before, before - decay * before);
-            return kept - step_size * m(at, i) / (sqrt(v(at, i)) / root + eps);
+            return kept - step_size * m(at, i) / (sqrt(v(at, i)) + eps);
         };
         kernel.write_each({p, m, v});
     }

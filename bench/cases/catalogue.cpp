@@ -129,14 +129,16 @@ const std::vector<Kernel> &layer_catalogue() {
 const std::vector<Kernel> &optimizer_catalogue() {
     static const std::vector<Kernel> kernels = [] {
         Kernel sgd, adamw;
-        sgd.name = sgd.operation = "sgd";
+        sgd.name = "sgd";
+        sgd.operation = "sgd_step";
         sgd.scalars = {1e-3, 0.9, 1e-2};  // lr, momentum, weight decay
         sgd.inputs = 3;
         sgd.outputs = 2;
         sgd.state = {0, 2};
         sgd.prepare = prepare_sgd;
         sgd.call = call_sgd;
-        adamw.name = adamw.operation = "adamw";
+        adamw.name = "adamw";
+        adamw.operation = "adamw_step";
         adamw.scalars = {1e-3, 0.9, 0.999, 1e-8, 1e-2};  // lr, betas, eps, weight decay
         adamw.inputs = 4;
         adamw.outputs = 3;

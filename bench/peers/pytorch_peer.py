@@ -15,7 +15,7 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
        "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
-OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD, "sgd", "adamw"]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD, "sgd_step", "adamw_step"]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -222,7 +222,7 @@ def optimizer_steps(request):
     lr, *numbers = request["numbers"]
 
     def call_of(p, g, *state):
-        if request["operation"] == "sgd":
+        if request["operation"] == "sgd_step":
             momentum, weight_decay = numbers
             return lambda: torch._fused_sgd_([p], [g], [state[0]], weight_decay=weight_decay, momentum=momentum, lr=lr,
                                              dampening=0.0, nesterov=False, maximize=False, is_first_step=False)
@@ -257,7 +257,7 @@ def prepare(request):
         return linear_gradients(request)
     if request["operation"] == "attention" + BACKWARD:
         return attention_gradients(request)
-    if request["operation"] in ("sgd", "adamw"):
+    if request["operation"] in ("sgd_step", "adamw_step"):
         return optimizer_steps(request)
     row = row_of(request)
     if request["operation"].endswith(BACKWARD):

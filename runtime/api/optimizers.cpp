@@ -123,11 +123,11 @@ halyard_status halyard_adamw_step(const halyard_context *context, DLTensor *para
     check_not_negative(check, "options.eps", o.eps);
     check_not_negative(check, "options.weight_decay", o.weight_decay);
     check_gradient_scale(check, o.gradient_scale);
-    const double decay = o.weight_decay, correction1 = 1 - power(o.beta1, step), correction2 = 1 - power(o.beta2, step);
+    const double decay = o.weight_decay, correction = 1 - power(o.beta1, step),
+                 root = std::sqrt(1 - power(o.beta2, step));
     return run_call(check, context, &Backend::adamw,
                     {p, g, m, v, static_cast<float>(o.gradient_scale), static_cast<float>(o.decoupled ? 0 : decay),
                      static_cast<float>(o.decoupled ? o.lr * decay : 0), static_cast<float>(1 - o.beta1),
                      static_cast<float>(o.beta2), static_cast<float>(1 - o.beta2),
-                     static_cast<float>(o.lr / correction1), static_cast<float>(std::sqrt(correction2)),
-                     static_cast<float>(o.eps)});
+                     static_cast<float>(o.lr * root / correction), static_cast<float>(o.eps * root)});
 }

@@ -112,8 +112,8 @@ void step_of(AdamwElement<Number> &e, const halyard_adamw_options &o, std::int64
     if (o.decoupled != 0 && o.weight_decay != 0) {
         e.p = e.p - n(o.lr * o.weight_decay) * e.p;
     }
-    const double c1 = correction<Number>(o.beta1, step), c2 = correction<Number>(o.beta2, step);
-    e.p = e.p - n(o.lr / c1) * e.m / (root(e.v) / n(std::sqrt(c2)) + n(o.eps));
+    const double c1 = correction<Number>(o.beta1, step), r = std::sqrt(correction<Number>(o.beta2, step));
+    e.p = e.p - n(o.lr * r / c1) * e.m / (root(e.v) + n(o.eps * r));
 }
 
 template<typename Number>

@@ -25,7 +25,7 @@ struct SgdCall {
 struct AdamwCall {
     const View &y;  // the parameter
     const View &gradient, &first_moment, &second_moment;
-    float gradient_scale, coupled_decay, decay, rest_of_beta1, beta2, rest_of_beta2, step_size, root, eps;
+    float gradient_scale, coupled_decay, decay, rest_of_beta1, beta2, rest_of_beta2, step_size, eps;
 };
 
 }  // namespace halyard

@@ -69,7 +69,6 @@ void cpu::adamw(Checker &, const halyard_context &context, const AdamwCall &call
                                .beta2 = call.beta2,
                                .rest_of_beta2 = call.rest_of_beta2,
                                .step_size = call.step_size,
-                               .root = call.root,
                                .eps = call.eps,
                                .updated0 = t[0],
                                .updated1 = t[2],
