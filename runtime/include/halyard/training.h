@@ -73,8 +73,9 @@ typedef struct halyard_adamw_options {
  *    p = p - (lr weight_decay) p                               of AdamW alone
  *    p = p - ((lr r / c1) m) / (sqrt(v) + eps r)               c1 = 1 - beta1^step, r = sqrt(1 - beta2^step)
  *
- *  which is (lr / c1) m / (sqrt(v) / r + eps) with a division less. 1 - beta, lr weight_decay, lr r / c1 and eps r are numbers in double, the powers by repeated squaring, which rounds alike on every
- *  machine. A weight_decay of 0 leaves its term out. An element without a gradient so far, and with eps = 0, becomes NaN. */
+ *  which is (lr / c1) m / (sqrt(v) / r + eps) with a division less. 1 - beta, lr weight_decay, lr r / c1 and eps r are numbers in
+ *  double, the powers by repeated squaring, which rounds alike on every machine. A weight_decay of 0 leaves its term out. An element
+ *  without a gradient so far, and with eps = 0, becomes NaN. */
 HALYARD_API halyard_status halyard_adamw_step(const halyard_context *context, DLTensor *parameter,
                                               const DLTensor *gradient, DLTensor *first_moment, DLTensor *second_moment,
                                               int64_t step, const halyard_adamw_options *options);
