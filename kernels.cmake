@@ -206,6 +206,12 @@ halyard_kernel( attention_join            device      device_join  attention_joi
 halyard_kernel( attention_block_sums      device      statistics          attention_block_sums )
 halyard_kernel( attention_block_weights   device      device_elementwise  attention_block_weights )
 
+# steps of optimizers, and the sums of squares of gradients
+halyard_kernel( adamw                     internal_f32  optimizer  adamw )
+halyard_kernel( sgd                       internal_f32  optimizer  sgd  with_momentum=false )
+halyard_kernel( sgd_momentum              internal_f32  optimizer  sgd  with_momentum=true )
+halyard_kernel( square_sum                internal_f32  pack       square_sum )
+
 # rotary position embedding; keys and values into the panels of a cache and out of them, dtype being that of the panels
 halyard_kernel( rope                      internal    rope         rope )
 halyard_kernel( rope_interleaved          internal    rope         rope         interleaved=true )

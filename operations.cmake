@@ -79,6 +79,13 @@ halyard_operation( attention_backward  GROUP backward  NEEDS attention
                    KERNELS attention_gradient row_dot
                    SOURCES api/backward/attention_backward.cpp cpu/attention/attention_backward.cpp )
 
+halyard_operation( gradient_norm  GROUP optimizers  NEEDS f32  KERNELS square_sum
+                   SOURCES api/gradient_norm.cpp cpu/ops/gradient_norm.cpp )
+halyard_operation( sgd  GROUP optimizers  NEEDS f32  KERNELS "sgd(_momentum)?"  FUNCTIONS sgd_step
+                   SOURCES api/optimizers.cpp cpu/ops/optimizers.cpp )
+halyard_operation( adamw  GROUP optimizers  NEEDS f32  FUNCTIONS adamw_step
+                   SOURCES api/optimizers.cpp cpu/ops/optimizers.cpp )
+
 set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/matrices.cpp
                    blocks/param_vectors.cpp core/handles/shared_rope.cpp cpu/ops/embedding.cpp)
 halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block(_config_preset|s?_presets|_create|_destroy|_get_config|_bytes|_forward)"

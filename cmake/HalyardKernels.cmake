@@ -14,6 +14,7 @@ set(HALYARD_TARGET_FEATURES no_asserts-no_bounds_query-no_runtime)
 # do the matrix products.
 set(HALYARD_FAMILY_FEATURES_elementwise -strict_float)
 set(HALYARD_FAMILY_FEATURES_epilogue -strict_float)
+set(HALYARD_FAMILY_FEATURES_optimizer -strict_float)
 set(HALYARD_FAMILY_FEATURES_rope -strict_float)
 set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 

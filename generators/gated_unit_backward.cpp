@@ -44,7 +44,7 @@ public:
         if (interleaved) {
             kernel.write_interleaved(dgate, dup);
         } else {
-            kernel.write_both(dgate, dup);
+            kernel.write_each({dgate, dup});
         }
     }
 

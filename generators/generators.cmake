@@ -6,6 +6,7 @@
 
 #                   file                     family       generators
 halyard_generators( activation               elementwise  activation )
+halyard_generators( adamw                    elementwise  adamw )
 halyard_generators( add                      elementwise  add )
 halyard_generators( add_norm                 row          add_rms_norm add_layer_norm )
 halyard_generators( attention_block          row          attention_block_sums )
@@ -39,8 +40,10 @@ halyard_generators( rms_norm                 row          rms_norm )
 halyard_generators( rope                     rope         rope )
 halyard_generators( rope_tokens              heads        rope_tokens )
 halyard_generators( row_dot                  row          row_dot )
+halyard_generators( sgd                      elementwise  sgd )
 halyard_generators( softmax                  row          softmax )
 halyard_generators( softmax_backward         row          softmax_backward )
 halyard_generators( softmax_normalize        row          softmax_normalize )
+halyard_generators( square_sum               pack         square_sum )
 halyard_generators( widen_codes              pack         widen_codes )
 halyard_generators( widen_panels             pack         widen_panels )

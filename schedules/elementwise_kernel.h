@@ -41,10 +41,10 @@ public:
     /** y(d, t) = element d of row t, a result of arithmetic in f32. */
     void write(Func y, const Element &element) { write_all(y, {element}); }
 
-    /** Element d of row t of either output, each of which may take the place of any input. */
-    void write_both(const Element &first, const Element &second) {
+    /** Element d of row t of each output, which may take the place of any input. */
+    void write_each(const std::vector<Element> &elements) {
         Func y("y");
-        write_all(y, {first, second});
+        write_all(y, elements);
         *outputs_ = y;
         values_first_ = true;
     }

@@ -26,7 +26,7 @@ Stream CaseId::stream() const {
     const std::size_t to = operations::size_of(output_dtype()) * static_cast<std::size_t>(kernel->output_width);
     const bool of_one_width = kernel->input_width == 1;
     return has_roofline()                        ? stream_read
-           : kernel->outputs == 2                ? stream_read2_write2
+           : kernel->outputs >= 2                ? stream_read2_write2
            : kernel->inputs >= 2 && of_one_width ? stream_read2_write1
            : from == to                          ? stream_copy
            : from > to                           ? stream_halve
@@ -167,6 +167,16 @@ void BenchmarkCase::call(std::size_t set) {
 void BenchmarkCase::spoil_outputs() {
     for (const Matrix &output : sets[0].outputs) {
         std::memset(output.data(), 0xff, output.bytes());
+    }
+    begin_steps();
+}
+
+void BenchmarkCase::begin_steps() {
+    const std::vector<std::size_t> &state = id.kernel->state;
+    for (OperandSet &set : sets) {
+        for (std::size_t i = 0; i < state.size(); i++) {
+            std::memcpy(set.outputs[i].data(), set.inputs[state[i]].data(), set.outputs[i].bytes());
+        }
     }
 }
 

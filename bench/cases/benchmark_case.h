@@ -51,7 +51,8 @@ struct Kernel {
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
-    std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any
+    std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any; of an optimizer its numbers
+    std::vector<std::size_t> state;  // of an optimizer: the input that each output, written in place, begins as
     // The tensors that it has.
     int inputs = 1, outputs = 1;
     int row_sums = 0;                       // outputs that are sums over rows, f32 [d]
@@ -134,8 +135,10 @@ struct BenchmarkCase {
     /** The same for a peer, which may round to a 16-bit type after every step of a model: the errors of its blocks are
      *  independent of each other and add up like the root of their number. */
     double peer_tolerance() const;
-    /** Fills set 0's outputs with NaN, so that nothing passes that was not written. */
+    /** Fills set 0's outputs with NaN, so that nothing passes that was not written; those of an optimizer are as they began. */
     void spoil_outputs();
+    /** Makes every set's outputs what an optimizer begins with. */
+    void begin_steps();
 
 private:
     /** In the order of an Operation's operands: inputs, weight, bias, outputs. */
@@ -151,6 +154,8 @@ Kernel tensor_kernel(const operations::Operation &operation);
 Kernel layer_kernel(const std::string &name, const LayerForm &form);
 /** A linear layer's gradients. */
 Kernel layer_gradient_kernel(const std::string &name, const LayerForm &form);
+/** Every optimizer: a step in place. */
+const std::vector<Kernel> &optimizer_catalogue();
 /** Attention with these heads: "attention.32-8x128". */
 const Kernel &attention_kernel(const HeadShape &heads);
 /** Its gradients: "attention_backward.32-8x128". */

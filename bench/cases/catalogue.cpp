@@ -126,6 +126,31 @@ const std::vector<Kernel> &layer_catalogue() {
     return kernels;
 }
 
+const std::vector<Kernel> &optimizer_catalogue() {
+    static const std::vector<Kernel> kernels = [] {
+        Kernel sgd, adamw;
+        sgd.name = "sgd";
+        sgd.operation = "sgd_step";
+        sgd.scalars = {1e-3, 0.9, 1e-2};  // lr, momentum, weight decay
+        sgd.inputs = 3;
+        sgd.outputs = 2;
+        sgd.state = {0, 2};
+        sgd.prepare = prepare_sgd;
+        sgd.call = call_sgd;
+        adamw.name = "adamw";
+        adamw.operation = "adamw_step";
+        adamw.scalars = {1e-3, 0.9, 0.999, 1e-8, 1e-2};  // lr, betas, eps, weight decay
+        adamw.inputs = 4;
+        adamw.outputs = 3;
+        adamw.state = {0, 2, 3};
+        adamw.prepare = prepare_adamw;
+        adamw.call = call_adamw;
+        sgd.group = adamw.group = "optimizers";
+        return std::vector<Kernel>{sgd, adamw};
+    }();
+    return kernels;
+}
+
 const Kernel &attention_kernel(const HeadShape &heads) {
     return kept(make_attention(heads));
 }

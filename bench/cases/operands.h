@@ -15,6 +15,12 @@ void prepare_layer(BenchmarkCase &bench_case);
 void prepare_layer_gradient(BenchmarkCase &bench_case);
 halyard_status call_layer_gradient(BenchmarkCase &bench_case, OperandSet &set);
 
+/** Inputs p, g and the optimizer's state; outputs p and the state, which a step writes in place. */
+void prepare_sgd(BenchmarkCase &bench_case);
+halyard_status call_sgd(BenchmarkCase &bench_case, OperandSet &set);
+void prepare_adamw(BenchmarkCase &bench_case);
+halyard_status call_adamw(BenchmarkCase &bench_case, OperandSet &set);
+
 /** Inputs q, k and v. Of a decode, the keys and values of the positions before it are the matrices "keys" and "values",
  * [sequences * cached, kv width], one sequence after the other. */
 void prepare_attention(BenchmarkCase &bench_case);

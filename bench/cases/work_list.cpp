@@ -230,6 +230,7 @@ private:
             {"model", [&] { define_model(statement); }},
             {"rows", [&] { add_rows(statement); }},
             {"layers", [&] { add_layers(statement); }},
+            {"optimizer", [&] { add_optimizers(statement); }},
             {"attention", [&] { add_transformers(statement); }},
             {"attention_backward", [&] { add_transformers(statement); }},
             {"block", [&] { add_transformers(statement); }},
@@ -404,6 +405,24 @@ private:
                 [&](const CaseId &row) { return !kernel->is_gradient || row.dtype == Dtype::f32; });
         } else if (word.text != "all") {
             word.wrong("the library has no '" + part.name + "' of the form of '" + model + "'");
+        }
+    }
+
+    /** Steps of optimizers, in f32 alone. */
+    void add_optimizers(const Statement &statement) {
+        statement.check(0, {"kernel", "shape", "type", "state", "threads"});
+        std::map<std::string, const Kernel *> kernels;
+        for (const Kernel &kernel : optimizer_catalogue()) {
+            kernels[kernel.name] = &kernel;
+        }
+        std::vector<CaseId> shapes;
+        for (const auto &[count, d] :
+             statement.each("shape", [](const Word &word) { return pair_of(word, "ROWSxD"); })) {
+            shapes.push_back(shape(count, d));
+        }
+        for (const Word &word : statement.values.at("kernel")) {
+            add(statement, *choice_of(word, "optimizer", kernels), shapes,
+                [](const CaseId &row) { return row.dtype == Dtype::f32; });
         }
     }
 

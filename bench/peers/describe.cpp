@@ -63,6 +63,9 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
                     {"layout", layouts[kernel.layout]},
                     {"eps", eps_of(kernel)},
                     {"tensors", json::object()}};
+    if (!kernel.state.empty()) {
+        request["numbers"] = kernel.scalars;  // of an optimizer
+    }
     for (std::size_t i = 0; i < bench_case.sets[0].inputs.size(); i++) {
         request["inputs"].push_back(process.send("input" + std::to_string(i), bench_case.sets[0].inputs[i]));
     }

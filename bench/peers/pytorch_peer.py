@@ -15,7 +15,7 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
        "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
-OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD, "sgd_step", "adamw_step"]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -212,6 +212,30 @@ def attention_gradients(request):
     return calls, lambda: [NumPy(each.transpose(1, 2)) for each in calls[0]()], note
 
 
+# ---- optimizers ----
+
+
+def optimizer_steps(request):
+    """The kernels that torch.optim calls with fused=True, of the first step again and again."""
+    torch.set_num_threads(request["threads"])
+    sets = copies(list(map(tensor, inputs_of(request))), request["sets"])
+    lr, *numbers = request["numbers"]
+
+    def call_of(p, g, *state):
+        if request["operation"] == "sgd_step":
+            momentum, weight_decay = numbers
+            return lambda: torch._fused_sgd_([p], [g], [state[0]], weight_decay=weight_decay, momentum=momentum, lr=lr,
+                                             dampening=0.0, nesterov=False, maximize=False, is_first_step=False)
+        m, v = state
+        beta1, beta2, eps, weight_decay = numbers
+        return lambda step=torch.ones(()): torch._fused_adamw_([p], [g], [m], [v], [], [step], lr=lr, beta1=beta1,
+                                                               beta2=beta2, weight_decay=weight_decay, eps=eps,
+                                                               amsgrad=False, maximize=False)
+
+    p, _, *state = sets[0]
+    return [call_of(*each) for each in sets], lambda: map(NumPy, [p, *state]), "its fused kernel"
+
+
 def prepare_gradients(request, row):
     name = request["operation"].removesuffix(BACKWARD)
     if request["dtype"] != "f32" and name in ROUGH:
@@ -233,6 +257,8 @@ def prepare(request):
         return linear_gradients(request)
     if request["operation"] == "attention" + BACKWARD:
         return attention_gradients(request)
+    if request["operation"] in ("sgd_step", "adamw_step"):
+        return optimizer_steps(request)
     row = row_of(request)
     if request["operation"].endswith(BACKWARD):
         return prepare_gradients(request, row)

@@ -96,6 +96,46 @@ PackSources check_sources(Checker &check, const DLTensor *weight, const halyard_
     return s;
 }
 
+/** Refuses weights into whose memory no matrix can be packed. */
+void check_writable(Checker &check, const halyard_weights &weights) {
+    if (weights.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "weights are on a CUDA device, but only those of processors can be updated");
+    } else if (weights.codes) {
+        check.fail(HALYARD_UNSUPPORTED, "weights are quantized, and cannot be updated: pack the matrix into new ones");
+    } else if (!weights.writable) {
+        check.fail(HALYARD_UNSUPPORTED,
+                   "weights are those of a file or of the caller's bytes, and cannot be updated: only what "
+                   "halyard_weights_pack made can");
+    }
+}
+
+/** Refuses a matrix of another form than that of the weights. */
+void check_form(Checker &check, const PackSources &sources, const halyard_weights &weights) {
+    const PackedForm &form = sources.form;
+    if (sources.to_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "device is a CUDA device, but weights are those of processors");
+    } else if (form.codes) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "quantization is asked for, but weights were packed without");
+    } else if (form.in_features != weights.in_features || form.out_features != weights.out_features) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "weight has %lld inputs and %lld outputs, but must have those of weights, %lld and %lld",
+                   static_cast<long long>(form.in_features), static_cast<long long>(form.out_features),
+                   static_cast<long long>(weights.in_features), static_cast<long long>(weights.out_features));
+    } else if (form.dtype != weights.dtype) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "weight has dtype %s, but must have that of weights, %s",
+                   dtype_name(form.dtype), dtype_name(weights.dtype));
+    } else if (form.gated != weights.gated) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "up is %s, but weights were packed %s it", form.gated ? "there" : "null",
+                   weights.gated ? "with" : "without");
+    } else if (form.norm_folded != weights.norm_folded) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   "norm_weight, norm_bias and norm_unit_offset %s, but weights were packed "
+                   "%s a norm",
+                   form.norm_folded ? "ask for a norm to be folded" : "are not there",
+                   weights.norm_folded ? "with" : "without");
+    }
+}
+
 }  // namespace
 }  // namespace halyard
 
@@ -121,6 +161,24 @@ halyard_status halyard_weights_pack(const halyard_context *context, const DLTens
     check.not_null("weights", weights);
     if (!check.failed()) {
         backend_of(sources.to_cuda).pack(check, context_or_default(context), sources, memory, bytes, weights);
+    }
+    return check.status();
+}
+
+halyard_status halyard_weights_update(const halyard_context *context, halyard_weights *weights, const DLTensor *weight,
+                                      const halyard_pack_options *options) {
+    using namespace halyard;
+    Checker check("halyard_weights_update");
+    check.set_context(context);
+    if (check.not_null("weights", weights)) {
+        check_writable(check, *weights);
+    }
+    const PackSources sources = check_sources(check, weight, options, true);
+    if (!check.failed()) {
+        check_form(check, sources, *weights);
+    }
+    if (!check.failed()) {
+        cpu_backend.update(check, context_or_default(context), sources, *weights);
     }
     return check.status();
 }

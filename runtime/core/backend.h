@@ -8,6 +8,7 @@
 #include "core/calls/embed.h"
 #include "core/calls/linear.h"
 #include "core/calls/ops.h"
+#include "core/calls/optimizers.h"
 #include "core/calls/pack.h"
 #include "core/calls/param_vectors.h"
 #include "core/device.h"
@@ -38,11 +39,19 @@ struct Backend {
     Operation<EmbedCall> *embed;
     Operation<DequantizeCall> *dequantize = nullptr;  // of processors alone
 
+    // Optimizers, of processors alone.
+    Operation<GradientNormCall> *gradient_norm = nullptr;
+    Operation<SgdCall> *sgd = nullptr;
+    Operation<AdamwCall> *adamw = nullptr;
+
     // ---- Packed weights ----
     int64_t (*packed_bytes)(const PackSources &sources);
     /** Into `memory`, of `bytes` bytes, or into memory of its own where that is null. */
     void (*pack)(Checker &check, const halyard_context &context, const PackSources &sources, void *memory,
                  int64_t bytes, halyard_weights **weights);
+    /** Into the memory of weights of this form, without an allocation. */
+    void (*update)(Checker &check, const halyard_context &context, const PackSources &sources,
+                   const halyard_weights &weights) = nullptr;  // of processors alone
     /** The memory that the weights own. */
     void (*free_weights)(const halyard_weights &weights);
 

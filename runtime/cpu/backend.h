@@ -26,10 +26,14 @@ Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;
 Backend::Operation<EmbedCall> embed;
 Backend::Operation<DequantizeCall> dequantize;
+Backend::Operation<GradientNormCall> gradient_norm;
+Backend::Operation<SgdCall> sgd;
+Backend::Operation<AdamwCall> adamw;
 
 int64_t packed_bytes(const PackSources &sources);
 void pack(Checker &check, const halyard_context &context, const PackSources &sources, void *memory, int64_t bytes,
           halyard_weights **weights);
+void update(Checker &check, const halyard_context &context, const PackSources &sources, const halyard_weights &weights);
 void free_weights(const halyard_weights &weights);
 
 void convert_vectors(Checker &check, const halyard_context &context, int device, const ParamSource *sources, int count);

@@ -110,6 +110,13 @@ TEST_F(WorkList, PartAllTakesWhatTheLibraryHas) {
                 ElementsAre("linear.q4_k/f32/1x256x64/hot/1t"));
 }
 
+TEST_F(WorkList, OptimizersAreOfF32) {
+    EXPECT_THAT(names("optimizer kernel=adamw,sgd shape=2x8 type=f32,bf16 state=hot threads=1\n"),
+                ElementsAre("adamw/f32/2x8/hot/1t", "sgd/f32/2x8/hot/1t"));
+    EXPECT_THAT(error("optimizer kernel=adam shape=2x8 type=f32 state=hot threads=1\n"),
+                HasSubstr("list.txt:1:18: unknown optimizer 'adam'; there are: adamw, sgd"));
+}
+
 TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {
     EXPECT_THAT(
         error("\n  rwos kernel=silu\n"),

@@ -3,7 +3,9 @@
 #include <halyard/block.hpp>
 #include <halyard/halyard.hpp>
 #include <halyard/model.hpp>
+#include <halyard/training.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // The memory that linear layers and feed-forward networks take beside their operands: nothing in steady state, no more
 // than documented at the peak, given back when asked. The program is linked so that what the library calls to get
 // memory and threads is counted here.
+#include "halyard/training.h"
 #include "support/linear.h"
 #include "support/test_scale.h"
 
@@ -247,6 +248,59 @@ TEST(Scratch, SteadyStateAllocatesNothing) {
                 EXPECT_EQ(ledger.live_bytes(), 0);
             }
         }
+    }
+}
+
+TEST(Scratch, WeightsAreUpdatedWithoutAnAllocation) {
+    for (const bool gated : {false, true}) {
+        for (const std::int64_t out : {17, 700}) {
+            Tensor matrix(Dtype::f32, compact_form({out, 300})), up(Dtype::f32, compact_form({out, 300}));
+            fill_rows(matrix, 5);
+            fill_rows(up, 6);
+            halyard_pack_options options{};
+            options.up = gated ? &up.view : nullptr;
+            for (const int threads : {1, 2}) {
+                const Context context(supported_isas().back(), threads);
+                halyard_weights *weights = nullptr;
+                ASSERT_EQ(halyard_weights_pack(context.get(), &matrix.view, &options, nullptr, 0, &weights), HALYARD_OK)
+                    << halyard_last_error();
+                reset();
+                for (int i = 0; i < 3; i++) {
+                    EXPECT_EQ(halyard_weights_update(context.get(), weights, &matrix.view, &options), HALYARD_OK)
+                        << halyard_last_error();
+                }
+                EXPECT_EQ(calls, 0) << out << " outputs on " << threads << " threads";
+                halyard_weights_destroy(weights);
+            }
+        }
+    }
+}
+
+TEST(Scratch, OptimizersAllocateNothing) {
+    Tensor parameter(Dtype::f32, compact_form({300, 520})), gradient(Dtype::f32, compact_form({300, 520})),
+        first(Dtype::f32, compact_form({300, 520})), second(Dtype::f32, compact_form({300, 520}));
+    for (Tensor *const tensor : {&parameter, &gradient, &first, &second}) {
+        tensor->fill([](std::int64_t, std::int64_t i) { return 1 + static_cast<double>(i % 3); });
+    }
+    const halyard_sgd_options sgd = {0.1, 0.9, 0.01, 1, 1};
+    const halyard_adamw_options adamw = {0.1, 0.9, 0.999, 1e-8, 0.01, 1, 1};
+    const DLTensor *const gradients[] = {&gradient.view, &parameter.view};
+    for (const int threads : {1, 2}) {
+        const Context context(supported_isas().back(), threads);
+        const auto call_all = [&] {
+            double norm = 0;
+            ASSERT_EQ(halyard_gradient_norm(context.get(), gradients, 2, &norm), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(halyard_sgd_step(context.get(), &parameter.view, &gradient.view, &first.view, &sgd), HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_EQ(halyard_adamw_step(context.get(), &parameter.view, &gradient.view, &first.view, &second.view, 1,
+                                         &adamw),
+                      HALYARD_OK)
+                << halyard_last_error();
+        };
+        call_all();
+        reset();
+        call_all();
+        EXPECT_EQ(calls, 0) << threads << " threads";
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include "halyard/block.h"
 #include "halyard/config.h"
+#include "halyard/training.h"
 #include "operations/isas.h"
 #include "support/tensor.h"
 
@@ -99,6 +100,10 @@ const AnyCall calls[] = {
          return halyard_attention_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                                            nullptr, nullptr, nullptr);
      },
+     false},
+    {"gradient_norm", [](DLTensor *) { return halyard_gradient_norm(nullptr, nullptr, 1, nullptr); }, false},
+    {"sgd", [](DLTensor *) { return halyard_sgd_step(nullptr, nullptr, nullptr, nullptr, nullptr); }, false},
+    {"adamw", [](DLTensor *) { return halyard_adamw_step(nullptr, nullptr, nullptr, nullptr, nullptr, 1, nullptr); },
      false},
     {"block", [](DLTensor *) { return halyard_block_create(nullptr, nullptr, nullptr, nullptr); }, false},
     {"block_backward", [](DLTensor *) { return halyard_block_saved_size(nullptr, 1, 1, nullptr); }, false},

@@ -70,6 +70,20 @@ TEST(CppWeights, PackWithEveryOption) {
     EXPECT_EQ(halyard::Weights::pack({w, {out, in}}, in_out).in_features(), static_cast<std::int64_t>(out));
 }
 
+TEST(CppWeights, AreUpdatedWithEveryOption) {
+    const auto bytes_of = [](const halyard::Weights &weights) {
+        return std::string(static_cast<const char *>(weights.data()), static_cast<std::size_t>(weights.bytes()));
+    };
+    auto weights = halyard::Weights::pack({v, {out, in}}, all_options());
+    const auto expected = halyard::Weights::pack({w, {out, in}}, all_options());
+    ASSERT_NE(bytes_of(weights), bytes_of(expected));
+    const void *const block = weights.data();
+    weights.update({w, {out, in}}, all_options());
+    EXPECT_EQ(weights.data(), block);
+    EXPECT_EQ(bytes_of(weights), bytes_of(expected));
+    EXPECT_THROW(weights.update({w, {out, in}}), halyard::Error);
+}
+
 TEST(CppWeights, AreQuantized) {
     const View weight(w, {out, in});
     halyard_pack_options c{};

@@ -11,6 +11,7 @@
 #include "halyard/attention.h"
 #include "halyard/block.h"
 #include "halyard/halyard.h"
+#include "halyard/training.h"
 
 #define NAMED(function) #function, function
 
@@ -241,6 +242,7 @@ private:
     void norm_gradients();
     void elementwise();
     void weights_create();
+    void weights_update();
     void weights_of_codes();
     void dequantize();
     void weights_other();
@@ -249,6 +251,8 @@ private:
     void ffn_gradients();
     void norm_scales();
     void ffn();
+    void optimizers();
+    void gradient_norm();
     void ropes();
     void caches();
     void cache_create();
@@ -651,6 +655,32 @@ void Session::weights_create() {
     pack("halyard_weights_pack", call, bytes, [&](void *memory, std::int64_t given_bytes, halyard_weights **made) {
         return halyard_weights_pack(context(), weight, given, memory, given_bytes, made);
     });
+}
+
+/** Mostly with a matrix of the weights' form. */
+void Session::weights_update() {
+    Call call(in_, tensor_memory());
+    halyard_weights *weights = weights_[in_.in(0, places - 1)];
+    halyard_weights_info info{};
+    if (weights) {
+        halyard_weights_get_info(weights, &info);
+    }
+    const DLDataType type = weights && !in_.rarely() ? info.dtype : dtype();
+    const std::int64_t in = in_.rarely() ? 8 : info.in_features, out = in_.rarely() ? 8 : info.out_features;
+    halyard_pack_options options{};
+    options.layout = value<halyard_weight_layout>(2);
+    const Shape shape =
+        options.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in);
+    const DLTensor *weight = call.input(shape, type);
+    options.up = (info.gated != 0) != in_.rarely() ? call.input(shape, type) : nullptr;
+    options.norm_weight = info.norm_folded != 0 && in_.one_in(2) ? call.input(Shape().with(in), type) : nullptr;
+    options.norm_bias = info.norm_folded != 0 && in_.one_in(2) ? call.input(Shape().with(in), type) : nullptr;
+    options.norm_unit_offset = (info.norm_folded != 0) != in_.rarely();
+    options.device = device();
+    options.quantization = in_.rarely() ? quantization() : halyard_quantization{};
+    if (call.may_be_made()) {
+        call.returned("halyard_weights_update", halyard_weights_update(context(), weights, weight, &options));
+    }
 }
 
 /** Makes weights of `bytes` bytes, if they are that many, in memory of the caller or of the library. */
@@ -1600,6 +1630,52 @@ void Session::stack_other() {
     }
 }
 
+void Session::optimizers() {
+    Call call(in_, tensor_memory());
+    const Shape shape = leading().with(in_.one_in(4) ? in_.in(0, 70) : 16);
+    const auto of = [this](float usual) { return static_cast<double>(number(usual)); };
+    const bool is_adamw = in_.one_in(2);
+    const halyard_sgd_options sgd = {of(0.1f), in_.one_in(2) ? 0.0 : of(0.9f), of(0.01f), in_.one_in(4), of(0.5f)};
+    const halyard_adamw_options adamw = {of(0.1f), of(0.9f), of(0.99f), of(1e-8f), of(0.01f), of(0.5f), in_.in(0, 1)};
+    DLTensor *parameter = call.output(shape, f32);
+    const DLTensor *gradient = call.input(shape, f32);
+    const bool has_state = is_adamw || (sgd.momentum != 0) != in_.rarely();
+    DLTensor *first = has_state ? call.output(shape, f32) : nullptr;
+    DLTensor *second = is_adamw ? call.output(shape, f32) : nullptr;
+    const std::int64_t step = number(INT64_C(3));
+    const bool has_options = !in_.rarely();
+    if (!call.may_be_made()) {
+        return;
+    }
+    if (is_adamw) {
+        call.returned("halyard_adamw_step", halyard_adamw_step(context(), parameter, gradient, first, second, step,
+                                                               has_options ? &adamw : nullptr));
+    } else {
+        call.returned("halyard_sgd_step",
+                      halyard_sgd_step(context(), parameter, gradient, first, has_options ? &sgd : nullptr));
+    }
+}
+
+void Session::gradient_norm() {
+    Call call(in_, tensor_memory());
+    const DLTensor *gradients[4] = {};
+    const std::int64_t count = in_.in(0, 4);
+    for (std::int64_t i = 0; i < count; i++) {
+        gradients[i] = call.input(leading().with(in_.in(0, 40)), f32);
+    }
+    const std::int64_t given = in_.rarely() ? in_.of({INT64_C(-1), INT64_MIN}) : count;
+    if (!call.may_be_made()) {
+        return;
+    }
+    double norm = -1;
+    const halyard_status status =
+        halyard_gradient_norm(context(), in_.rarely() ? nullptr : gradients, given, in_.rarely() ? nullptr : &norm);
+    call.returned("halyard_gradient_norm", status);
+    if (status != HALYARD_OK && norm != -1) {
+        failed("halyard_gradient_norm failed and wrote its result");
+    }
+}
+
 void Session::step(unsigned which, const Input &in) {
     using Step = void (Session::*)();
     constexpr Step steps[] = {
@@ -1634,6 +1710,9 @@ void Session::step(unsigned which, const Input &in) {
         &Session::linear_gradients,
         &Session::ffn_gradients,
         &Session::attention_gradients,
+        &Session::weights_update,
+        &Session::optimizers,
+        &Session::gradient_norm,
     };
     in_ = in;
     (this->*steps[which % (sizeof steps / sizeof steps[0])])();

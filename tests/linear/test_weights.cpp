@@ -258,6 +258,135 @@ TEST(PackMemory, RunsOnTheCallersThreads) {
     EXPECT_EQ(tasks, 4);
 }
 
+// ---- Weights into whose memory another matrix is packed ----
+
+TEST_P(Pack, ASecondMatrixTakesThePlaceOfTheFirst) {
+    for (const std::int64_t out : {1, 17, 100}) {
+        for (const std::int64_t in : {1, 129, 513}) {
+            for (const Folding &fold : foldings) {
+                for (const bool gated : {false, true}) {
+                    const MatrixForm form = {GetParam(), in,          out,       HALYARD_WEIGHT_OUT_IN,
+                                             gated,      fold.weight, fold.bias, fold.offset};
+                    const PackSource first(form, any_bits);
+                    for (const auto layout : {HALYARD_WEIGHT_OUT_IN, HALYARD_WEIGHT_IN_OUT}) {
+                        MatrixForm other = form;
+                        other.layout = layout;
+                        other.gap = 3;
+                        const PackSource second(other);
+                        for (const halyard_isa isa : supported_isas()) {
+                            const Context context(isa, 1 + isa % 3);
+                            Tensor memory(Dtype::f16, block_form(first.size()));
+                            halyard_weights *made = nullptr;
+                            ASSERT_EQ(halyard_weights_pack(context.get(), &first.weight.view, &first.options,
+                                                           memory.view.data, first.size(), &made),
+                                      HALYARD_OK)
+                                << halyard_last_error();
+                            const PackedWeights weights(made);
+                            ASSERT_EQ(halyard_weights_update(context.get(), made, &second.weight.view, &second.options),
+                                      HALYARD_OK)
+                                << halyard_last_error();
+                            ASSERT_EQ(halyard_weights_data(made), memory.view.data);
+                            ASSERT_TRUE(same_bytes(second.expected(), memory.view.data)) << other.describe();
+                            ASSERT_TRUE(memory.surroundings_intact()) << other.describe();
+                            ASSERT_TRUE(second.intact()) << other.describe();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Pack, AnUpdateOfMemoryOfTheLibraryIsTheSameForAnyThreads) {
+    const MatrixForm form = {GetParam(), 700, 900};
+    const PackSource first(form, any_bits), second(form);
+    const Bytes expected = second.expected();
+    for (const int threads : {1, 2, 7}) {
+        const Context context(supported_isas().back(), threads);
+        const PackedWeights weights = pack(first);
+        ASSERT_EQ(halyard_weights_update(context.get(), weights.get(), &second.weight.view, nullptr), HALYARD_OK)
+            << halyard_last_error();
+        EXPECT_TRUE(same_bytes(expected, halyard_weights_data(weights.get()))) << threads;
+    }
+}
+
+/** The weights stay as they are, and the message is this one. */
+testing::AssertionResult refuses_update(halyard_weights *weights, const DLTensor *weight,
+                                        const halyard_pack_options *options, halyard_status status,
+                                        const std::string &message) {
+    const Bytes before = bytes_of(weights);
+    const halyard_status got = halyard_weights_update(nullptr, weights, weight, options);
+    if (got != status || halyard_last_error() != "halyard_weights_update: " + message) {
+        return testing::AssertionFailure() << halyard_status_name(got) << ", " << halyard_last_error();
+    }
+    return bytes_of(weights) == before ? testing::AssertionSuccess()
+                                       : testing::AssertionFailure() << "something was written";
+}
+
+class BadUpdate : public testing::Test {
+protected:
+    testing::AssertionResult refuses(const std::string &message, halyard_status status = HALYARD_INVALID_ARGUMENT) {
+        return refuses_update(weights.get(), &source.weight.view, &source.options, status, message);
+    }
+
+    const MatrixForm form{Dtype::f32, 24, 20};
+    PackSource source{form};
+    const PackedWeights weights = pack(source);
+};
+
+TEST_F(BadUpdate, Null) {
+    EXPECT_TRUE(refused(halyard_weights_update(nullptr, nullptr, &source.weight.view, nullptr),
+                        HALYARD_INVALID_ARGUMENT, "halyard_weights_update", "weights is null"));
+    EXPECT_TRUE(refuses_update(weights.get(), nullptr, nullptr, HALYARD_INVALID_ARGUMENT, "weight is null"));
+}
+
+TEST_F(BadUpdate, AnotherForm) {
+    const PackSource wider({Dtype::f32, 24, 21}), deeper({Dtype::f32, 25, 20}), half({Dtype::f16, 24, 20}),
+        gated({Dtype::f32, 24, 20, HALYARD_WEIGHT_OUT_IN, true}),
+        folded({Dtype::f32, 24, 20, HALYARD_WEIGHT_OUT_IN, false, true});
+    const auto refuses_other = [&](const PackSource &given, const std::string &message) {
+        return refuses_update(weights.get(), &given.weight.view, &given.options, HALYARD_INVALID_ARGUMENT, message);
+    };
+    EXPECT_TRUE(refuses_other(wider, "weight has 24 inputs and 21 outputs, but must have those of weights, 24 and 20"));
+    EXPECT_TRUE(
+        refuses_other(deeper, "weight has 25 inputs and 20 outputs, but must have those of weights, 24 and 20"));
+    EXPECT_TRUE(refuses_other(half, "weight has dtype f16, but must have that of weights, f32"));
+    EXPECT_TRUE(refuses_other(gated, "up is there, but weights were packed without it"));
+    EXPECT_TRUE(refuses_other(folded, "norm_weight, norm_bias and norm_unit_offset ask for a norm to be folded, but "
+                                      "weights were packed without a norm"));
+    const PackedWeights with_up = pack(gated), with_norm = pack(folded);
+    EXPECT_TRUE(refuses_update(with_up.get(), &source.weight.view, nullptr, HALYARD_INVALID_ARGUMENT,
+                               "up is null, but weights were packed with it"));
+    EXPECT_TRUE(refuses_update(with_norm.get(), &source.weight.view, nullptr, HALYARD_INVALID_ARGUMENT,
+                               "norm_weight, norm_bias and norm_unit_offset are not there, but weights were packed "
+                               "with a norm"));
+    source.options.layout = HALYARD_WEIGHT_IN_OUT;
+    EXPECT_TRUE(refuses("weight has 20 inputs and 24 outputs, but must have those of weights, 24 and 20"));
+}
+
+TEST_F(BadUpdate, Quantized) {
+    source.options.quantization.bits = 8;
+    EXPECT_TRUE(refuses("quantization is asked for, but weights were packed without"));
+    const PackedWeights quantized = pack(source);
+    EXPECT_TRUE(refuses_update(quantized.get(), &source.weight.view, &source.options, HALYARD_UNSUPPORTED,
+                               "weights are quantized, and cannot be updated: pack the matrix into new ones"));
+}
+
+TEST_F(BadUpdate, WeightsThatWereNotPacked) {
+    halyard_weights *made = nullptr;
+    ASSERT_EQ(halyard_weights_from_memory(halyard_weights_data(weights.get()), source.size(), &made), HALYARD_OK);
+    const PackedWeights viewed(made);
+    EXPECT_TRUE(refuses_update(made, &source.weight.view, nullptr, HALYARD_UNSUPPORTED,
+                               "weights are those of a file or of the caller's bytes, and cannot be updated: only what "
+                               "halyard_weights_pack made can"));
+}
+
+TEST_F(BadUpdate, AMatrixWithinTheWeights) {
+    auto *const block = static_cast<char *>(const_cast<void *>(halyard_weights_data(weights.get())));
+    source.weight.view.data = block + 64;
+    EXPECT_TRUE(refuses("weights overlaps weight, which this function does not allow"));
+}
+
 // ---- Bad arguments of packing ----
 
 class BadPack : public testing::Test {

@@ -109,6 +109,7 @@ struct halyard_weights {
 
     const char *block;  // the whole, from the header on
     int64_t bytes;
+    bool writable;  // the library packed a matrix into the block, so that another may follow
     // `mapping`: unmapped with the handle, `mapped_bytes` from `mapped` on; `device`: memory of the device, freed with it
     enum class Owner { caller, mapping, device } owner;
     void *mapped;

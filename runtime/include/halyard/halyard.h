@@ -705,6 +705,14 @@ HALYARD_API halyard_status halyard_weights_size(const DLTensor *weight, const ha
 HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, const DLTensor *weight,
                                                 const halyard_pack_options *options, void *memory, int64_t bytes,
                                                 halyard_weights **weights);
+/** Packs another matrix into the memory of weights that halyard_weights_pack made, which has the bits of packing it anew: for
+ *  training, whose matrices change with every step. Options are those of halyard_weights_pack, the layout being free; features,
+ *  dtype, whether there is an `up` and whether a norm is folded must be what they were. Nothing is allocated. No call may use the
+ *  weights meanwhile. Refused with HALYARD_UNSUPPORTED: weights that are quantized, are those of a file or of bytes in memory
+ *  (halyard_weights_load, halyard_weights_from_memory), or are on a CUDA device. A call that fails leaves the weights as they
+ *  were. */
+HALYARD_API halyard_status halyard_weights_update(const halyard_context *context, halyard_weights *weights,
+                                                  const DLTensor *weight, const halyard_pack_options *options);
 /** Bytes that halyard_weights_pack_codes needs. Only shapes and dtypes of the tensors are read; data may be null. */
 HALYARD_API halyard_status halyard_weights_codes_size(const halyard_codes *codes, const halyard_codes *up,
                                                       int64_t *bytes);

@@ -1041,6 +1041,12 @@ public:
         check(halyard_weights_pack(context, weight.get("weight"), &c, memory, bytes, &weights));
         return Weights(weights);
     }
+    /// Packs another matrix into the memory of weights that `pack` made, with what options were used there. No call may use
+    /// the weights meanwhile.
+    void update(const ConstTensor &weight, const PackOptions &options = {}, const halyard_context *context = nullptr) {
+        const halyard_pack_options c = c_options(options);
+        check(halyard_weights_update(context, weights_.get(), weight.get("weight"), &c));
+    }
 
     /// Bytes that `pack_codes` needs.
     static std::int64_t packed_bytes(const Codes &codes, const Codes *up = nullptr) {

@@ -266,6 +266,18 @@ void pack_block(const halyard_context &context, const PackSources &sources, char
     write_header(block, sources.form, digest.load(std::memory_order_relaxed));
 }
 
+/** Refuses memory that a source is in. */
+void check_target(Checker &check, const View &target, const PackSources &sources) {
+    for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
+        check.no_overlap(target, *source, false);
+    }
+    for (const CodeSource *source : {&sources.codes, &sources.up_codes}) {
+        for (const CodeTensor *tensor : {&source->codes, &source->scales, &source->zeros, &source->order}) {
+            check.no_overlap(target, tensor->memory, false);
+        }
+    }
+}
+
 }  // namespace
 
 int64_t cpu::packed_bytes(const PackSources &sources) {
@@ -284,15 +296,7 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
             check.fail(HALYARD_INVALID_ARGUMENT, "bytes is %lld, but the packed weights need %lld",
                        static_cast<long long>(bytes), static_cast<long long>(needed));
         }
-        const View target = memory_view("memory", memory, needed);
-        for (const View *source : {&sources.weight, &sources.up, &sources.norm_weight, &sources.norm_bias}) {
-            check.no_overlap(target, *source, false);
-        }
-        for (const CodeSource *source : {&sources.codes, &sources.up_codes}) {
-            for (const CodeTensor *tensor : {&source->codes, &source->scales, &source->zeros, &source->order}) {
-                check.no_overlap(target, tensor->memory, false);
-            }
-        }
+        check_target(check, memory_view("memory", memory, needed), sources);
     }
     if (check.failed()) {
         return;
@@ -323,7 +327,16 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
     handle->owner = memory ? halyard_weights::Owner::caller : halyard_weights::Owner::mapping;
     handle->mapped = memory ? nullptr : block;
     handle->mapped_bytes = memory ? 0 : needed;
+    handle->writable = true;
     *weights = handle;
+}
+
+void cpu::update(Checker &check, const halyard_context &context, const PackSources &sources,
+                 const halyard_weights &weights) {
+    check_target(check, memory_view("weights", weights.block, weights.bytes), sources);
+    if (!check.failed()) {
+        pack_block(context, sources, const_cast<char *>(weights.block));
+    }
 }
 
 void cpu::free_weights(const halyard_weights &weights) {

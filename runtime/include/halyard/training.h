@@ -1,0 +1,89 @@
+/** @file
+ * halyard: what training takes beside the gradients: optimizers.
+ *
+ * The rules of halyard.h hold: DLPack tensors, a status and a message for every error, nothing written on failure. Gradients
+ * of an operation are declared beside it, in halyard.h and attention.h.
+ */
+#ifndef HALYARD_TRAINING_H
+#define HALYARD_TRAINING_H
+
+#include "halyard.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** @defgroup optimizers Optimizers
+ *
+ *  Steps of optimizers on processors, in one pass over memory. Tensors are f32 and of one shape, with any strides before a
+ *  contiguous last axis, and none may overlap another. A parameter and the state of its optimizer are written in place. The bits
+ *  are the same on every instruction set with fused multiply-add and for any number of threads: formulas are computed in the order
+ *  in which they are written, in f32, each operation rounded once. What is a number in them is computed in double from the options
+ *  and rounded to f32 once.
+ *
+ *  Gradients are clipped by way of gradient_scale: with the norm of all of them, min(1, max_norm / (norm + 1e-6)) is what
+ *  torch.nn.utils.clip_grad_norm_ multiplies them by.
+ *  @{ */
+
+/** *norm = sqrt(sum of x^2) over all elements x of `count` tensors, f32 of any shapes, on processors. Squares are added in double, so
+ *  that none overflows: a tensor's elements in row-major order, by chunks of 8192 with 32 sums each, which are added pairwise,
+ *  and then chunk after chunk and tensor after tensor. Empty tensors, and a count of 0, add nothing. NaN gives NaN, else Inf
+ *  gives Inf. */
+HALYARD_API halyard_status halyard_gradient_norm(const halyard_context *context, const DLTensor *const *gradients,
+                                                 int64_t count, double *norm);
+
+/** What halyard_sgd_step takes beside its tensors: the arguments of torch.optim.SGD, whose dampening is 0. Numbers are finite in f32
+ *  and not negative. */
+typedef struct halyard_sgd_options {
+    double lr;             /**< the learning rate */
+    double momentum;       /**< 0: none, and no momentum_buffer */
+    double weight_decay;   /**< L2: this times the parameter is added to the gradient */
+    int nesterov;          /**< not 0: Nesterov's momentum, which needs a momentum */
+    double gradient_scale; /**< above 0: what the gradient is multiplied by first, 1 if it is to stay */
+} halyard_sgd_options;
+
+/** A step of stochastic gradient descent (torch.optim.SGD; Sutskever et al. 2013):
+ *
+ *    g = gradient_scale gradient + weight_decay p     b = momentum b + g     p = p - lr b
+ *
+ *  p being the parameter and b momentum_buffer, which is zeros before the first step; with Nesterov's momentum
+ *  p = p - lr (g + momentum b), and with a momentum of 0 p = p - lr g, where momentum_buffer must be null. A weight_decay of 0 leaves
+ *  its term out. */
+HALYARD_API halyard_status halyard_sgd_step(const halyard_context *context, DLTensor *parameter,
+                                            const DLTensor *gradient, DLTensor *momentum_buffer,
+                                            const halyard_sgd_options *options);
+
+/** What halyard_adamw_step takes beside its tensors: the arguments of torch.optim.AdamW and Adam. All but the betas are finite
+ *  in f32 and not negative. */
+typedef struct halyard_adamw_options {
+    double lr;             /**< the learning rate */
+    double beta1;          /**< of the first moment: at least 0 and below 1 (0.9) */
+    double beta2;          /**< of the second moment: at least 0 and below 1 (0.999) */
+    double eps;            /**< added to the root of the second moment (1e-8) */
+    double weight_decay;   /**< 0: none */
+    double gradient_scale; /**< above 0: what the gradient is multiplied by first, 1 if it is to stay */
+    int decoupled;         /**< not 0: AdamW's weight decay; 0: Adam's, by the gradient */
+} halyard_adamw_options;
+
+/** A step of AdamW (Loshchilov and Hutter 2017) or Adam (Kingma and Ba 2014) as in torch.optim, p being the parameter, m and v the
+ *  moments, which are zeros before the first step, and `step` the number of this step, from 1 on:
+ *
+ *    g = gradient_scale gradient                               of Adam + weight_decay p
+ *    m = m + (1 - beta1) (g - m)                               v = beta2 v + ((1 - beta2) g) g
+ *    p = p - (lr weight_decay) p                               of AdamW alone
+ *    p = p - ((lr r / c1) m) / (sqrt(v) + eps r)               c1 = 1 - beta1^step, r = sqrt(1 - beta2^step)
+ *
+ *  which is (lr / c1) m / (sqrt(v) / r + eps) with a division less. 1 - beta, lr weight_decay, lr r / c1 and eps r are numbers in
+ *  double, the powers by repeated squaring, which rounds alike on every machine. A weight_decay of 0 leaves its term out. An element
+ *  without a gradient so far, and with eps = 0, becomes NaN. */
+HALYARD_API halyard_status halyard_adamw_step(const halyard_context *context, DLTensor *parameter,
+                                              const DLTensor *gradient, DLTensor *first_moment, DLTensor *second_moment,
+                                              int64_t step, const halyard_adamw_options *options);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
