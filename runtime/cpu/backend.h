@@ -24,6 +24,8 @@ Backend::Operation<RopeCall> rope;
 Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;
 Backend::Operation<EmbedCall> embed;
+Backend::Operation<EmbedBackwardCall> embed_backward;
+Backend::Operation<CrossEntropyCall> cross_entropy;
 Backend::Operation<DequantizeCall> dequantize;
 
 int64_t packed_bytes(const PackSources &sources);
