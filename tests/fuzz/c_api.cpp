@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -1201,7 +1202,7 @@ void Session::losses() {
     Shape rows = leading();
     const Shape shape = rows.with(classes);
     rows = shape.rank > 1 ? rows : Shape().with(1);
-    const DLTensor *targets = call.indices(rows, classes);
+    const DLTensor *targets = call.indices(rows, std::max(classes, 1));
     halyard_cross_entropy_options options{};
     options.has_ignore_index = in_.one_in(2);
     options.ignore_index = number(INT64_C(3));
@@ -1231,7 +1232,7 @@ void Session::embedding_gradients() {
     const int width = in_.one_in(4) ? in_.in(0, 70) : 16, vocabulary = in_.in(0, 12);
     const DLDataType type = in_.one_in(8) ? dtype() : f32;
     const Shape rows = leading(), shape = rows.with(width);
-    const DLTensor *ids = call.indices(shape.rank > 1 ? rows : Shape().with(1), vocabulary);
+    const DLTensor *ids = call.indices(shape.rank > 1 ? rows : Shape().with(1), std::max(vocabulary, 1));
     const DLTensor *dy = call.input(shape, type);
     DLTensor *table = call.output(Shape().with(vocabulary).with(width), type);
     if (call.may_be_made()) {
