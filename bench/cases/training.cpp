@@ -1,9 +1,9 @@
 // See operands.h.
-#include "halyard/training.h"
+#include "operands.h"
 
 #include <algorithm>
 
-#include "operands.h"
+#include "halyard/training.h"
 #include "operations/reference_gradients.h"
 
 namespace halyard::bench {
