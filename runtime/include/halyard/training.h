@@ -19,8 +19,7 @@ extern "C" {
 typedef struct halyard_cross_entropy_options {
     int64_t ignore_index; /**< the target of rows that do not count, of any value; followed if has_ignore_index */
     int has_ignore_index; /**< 0: every row counts */
-    float
-        gradient_scale; /**< dlogits is multiplied by it; finite; 0 counts as 1. 1 / (rows that count): the gradient of the mean */
+    float gradient_scale; /**< of dlogits, finite; 0 counts as 1. 1 / (rows that count): the gradient of the mean */
 } halyard_cross_entropy_options;
 
 /** The cross entropy of each row of logits with its target t, and its gradient, without cancellation: with m the maximum of the row,

@@ -16,7 +16,7 @@ namespace halyard {
 /// What counts, and by how much.
 struct CrossEntropyOptions {
     std::optional<std::int64_t> ignore_index;  ///< the target of rows that do not count
-    float gradient_scale = 1;                  ///< dlogits is multiplied by it; not 0
+    float gradient_scale = 1;                  ///< of dlogits; 0 counts as 1
 
     /// As the C functions take them.
     halyard_cross_entropy_options get() const noexcept {
