@@ -82,7 +82,7 @@ struct CaseId {
      *  "attention.32x128/bf16/decode8x1024/cold/2t" */
     std::string name() const;
     /** Whether the limit is a read and multiply-adds, not a copy. */
-    bool has_roofline() const { return kernel->layer || has_heads(); }
+    bool has_roofline() const { return kernel->layer || has_heads() || kernel->vocabulary > 0; }
     bool has_heads() const { return kernel->attention || kernel->block; }
     bool is_model() const { return kernel->block && kernel->block->is_model(); }
     const HeadShape &heads() const { return kernel->attention ? *kernel->attention : kernel->block->heads; }
