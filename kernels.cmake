@@ -107,6 +107,10 @@ halyard_kernel( rms_norm_backward_weight    internal    row          rms_norm_ba
 halyard_kernel( layer_norm_backward         internal    row          layer_norm_backward  has_weight=false )
 halyard_kernel( layer_norm_backward_weight  internal    row          layer_norm_backward  has_weight=true )
 
+# Cross entropy
+halyard_kernel( cross_entropy_statistics    internal_f32  statistics  cross_entropy_statistics )
+halyard_kernel( cross_entropy_gradient      internal_f32  row         cross_entropy_gradient )
+
 # Add and norm in one
 halyard_kernel( add_rms_norm                device    device_row   add_rms_norm    has_weight=false )
 halyard_kernel( add_rms_norm_weight         device    device_row   add_rms_norm    has_weight=true )

@@ -45,6 +45,12 @@ endforeach()
 halyard_operation( softmax  KERNELS "softmax(_exponentials|_normalize)?"  SOURCES api/softmax.cpp cpu/ops/norm.cpp )
 halyard_operation( softmax_backward  GROUP backward  SOURCES api/backward/softmax_backward.cpp cpu/ops/softmax_backward.cpp )
 
+halyard_operation( cross_entropy  NEEDS f32
+                   KERNELS "cross_entropy_(statistics|gradient)"  FUNCTIONS cross_entropy mean_loss
+                   SOURCES api/cross_entropy.cpp cpu/ops/cross_entropy.cpp )
+halyard_operation( embedding_backward  GROUP backward  NEEDS add f32  KERNELS NONE
+                   SOURCES api/backward/embedding_backward.cpp cpu/ops/embedding_backward.cpp )
+
 halyard_operation( linear  NEEDS cast f32
                    KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum
                    FUNCTIONS linear dequantize "weights_.*"

@@ -63,8 +63,8 @@ file(MAKE_DIRECTORY "${HALYARD_DEVICE_DIR}")
 set(HALYARD_DEVICE_SCRIPT "${CMAKE_CURRENT_SOURCE_DIR}/cmake/AssembleDeviceKernel.cmake")
 set(HALYARD_DEVICE_HOST_SCRIPT "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DropDeviceSource.cmake")
 
-# Kernels that only processors have: softmax is one kernel here, and gradients of attention have none.
-set(HALYARD_NO_DEVICE_KERNELS softmax_exponentials softmax_normalize row_dot)
+# Kernels that only processors have: softmax is one kernel here, and gradients of attention and losses have none.
+set(HALYARD_NO_DEVICE_KERNELS softmax_exponentials softmax_normalize row_dot cross_entropy_statistics cross_entropy_gradient)
 
 function(halyard_device_kernel name family generator)
     set(threads ${HALYARD_DEVICE_THREADS_${family}})

@@ -73,19 +73,28 @@ public:
     /** ln x. Error 0.9. x = m·2^n with √½ <= m < √2, f = m - 1, and ln x = n·ln 2 + f - f²/2 + f³P(f). Denormal x are scaled
      * first. log(0) = -inf, log(inf) = inf; NaN below 0. */
     Expr log(Expr v) const {
-        const Expr least_m = u32(0x3f3504f3u);  // √½
+        const Expr least_m = u32(least_mantissa);
         Expr small = v < 0x1p-126f;
         Expr distance = bits(Halide::select(small, v * 0x1p24f, v)) - least_m;
         Expr n = Halide::cast<float>(Halide::reinterpret<int32_t>(distance) >> 23) - Halide::select(small, 24.0f, 0.0f);
         Expr f = float_of((distance & u32(0x7fffffu)) + least_m) - 1.0f;
-        Expr r = fma(f,
-                     polynomial(f, {0.333333313f, -0.250008196f, 0.200012416f, -0.166234091f, 0.142015815f,
-                                    -0.131596133f, 0.127621993f, -0.0763639957f}),
-                     -0.5f);
-        Expr result = fma(n, ln2_hi, f + fma(f * f, r, n * ln2_lo));
+        Expr result = log_of_power(n, f);
         const Expr infinity = float_of(u32(0x7f800000u));
         return Halide::select(v > 0.0f && v < infinity, result, v == 0.0f, float_of(u32(0xff800000u)), v < 0.0f,
                               float_of(u32(0x7fc00000u)), v);
+    }
+
+    /** ln(1 + x) for x >= 0, or NaN. Error 1.5. As ln of the rounded sum 1 + x = m·2^n, whose rounding error, at most 1, is put back
+     * into f: where n = 0, f is x itself. log1p(inf) = inf. */
+    Expr log1p_not_negative(Expr v) const {
+        const Expr least_m = u32(least_mantissa);
+        Pair sum = add(1.0f, v);
+        Expr distance = bits(sum.high) - least_m;
+        Expr exponent = Halide::reinterpret<int32_t>(distance) >> 23;
+        // Far above 1 the error is nothing beside n·ln 2, and 2^-n would be denormal.
+        Expr power = float_of(u32(127u << 23) - (Halide::reinterpret<uint32_t>(Halide::min(exponent, 64)) << 23));
+        Expr f = fma(sum.low, power, float_of((distance & u32(0x7fffffu)) + least_m) - 1.0f);
+        return Halide::select(v < float_of(u32(0x7f800000u)), log_of_power(Halide::cast<float>(exponent), f), v);
     }
 
     /** σ(x) = 1/(1 + e^-x). Error 2.5. Written as u/(u + u·e^-x) with u = 2^-24, so that e^-x does not overflow before
@@ -319,6 +328,7 @@ private:
     static constexpr float ln2_hi = 0.693145752f, ln2_lo = 1.42860677e-6f;      // n·ln2_hi is exact: it has 16 bits
     static constexpr float quick_hi = 2.45546699f, quick_lo = -2.61094989e-8f;  // 1.702·log2 e
     static constexpr float gauss_unit = 0x1p-32f;
+    static constexpr uint32_t least_mantissa = 0x3f3504f3u;  // √½
     static constexpr float largest = 3.40282347e38f;
 
     static Expr u32(uint32_t value) { return Halide::Internal::make_const(Halide::UInt(32), value); }
@@ -386,6 +396,15 @@ private:
         Expr m = polynomial(
             r, {1.0f, 1.0f, 0.500000358f, 0.16666618f, 0.041661229f, 0.00833593495f, 0.00141047779f, 0.000196297508f});
         return m * p.scale * p.scale;
+    }
+
+    /** n·ln 2 + ln(1 + f), √½ <= 1 + f < √2. */
+    Expr log_of_power(const Expr &n, const Expr &f) const {
+        Expr r = fma(f,
+                     polynomial(f, {0.333333313f, -0.250008196f, 0.200012416f, -0.166234091f, 0.142015815f,
+                                    -0.131596133f, 0.127621993f, -0.0763639957f}),
+                     -0.5f);
+        return fma(n, ln2_hi, f + fma(f * f, r, n * ln2_lo));
     }
 
     /** n = x·c rounded to an integer: the sum with 1.5·2^23 has no room for a fraction, and holds n in its low bits,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace halyard::operations {
 namespace {
@@ -132,6 +133,44 @@ ExpectedRow softmax_gradient(const Row &y, const Row &dy, double scale) {
         dx.back().error = std::isinf(sum.error) ? infinity : dx.back().error;
     }
     return dx;
+}
+
+CrossEntropy cross_entropy(const Row &logits, std::size_t target, double scale) {
+    const double nan = std::numeric_limits<double>::quiet_NaN(), m = *std::max_element(logits.begin(), logits.end());
+    if (!std::isfinite(m) || std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); })) {
+        return {exactly(nan), ExpectedRow(logits.size(), exactly(nan))};
+    }
+    const std::size_t largest = static_cast<std::size_t>(std::find(logits.begin(), logits.end(), m) - logits.begin());
+    ExpectedRow exponentials;
+    Expected rest{};
+    for (std::size_t i = 0; i < logits.size(); i++) {
+        // The difference is rounded, and the exponential errs by 2 ULP at most.
+        const double d = logits[i] - m, e = std::exp(d);
+        exponentials.push_back(e == 0 ? exactly(0) : Expected{e, e * unit * (4 - d) + 2 * underflow});
+        if (i != largest) {
+            rest.value += e;
+            rest.error += exponentials[i].error;
+        }
+    }
+    const double additions = std::ceil(static_cast<double>(logits.size()) / 64) + 8;
+    rest.error += additions * unit * (rest.value + rest.error);
+
+    CrossEntropy result;
+    const double log1p = std::log1p(rest.value), beside = m - logits[target];
+    // The slope of log1p is below 1 / (1 + rest), and what it is computed with errs by 1.5 ULP.
+    const double log1p_error = rest.error / (1 + rest.value - rest.error) + 3 * unit * log1p + 2 * underflow;
+    const double loss = beside + log1p;
+    result.loss =
+        std::isinf(loss) ? exactly(loss) : Expected{loss, log1p_error + unit * beside + unit * (loss + log1p_error)};
+    const double total = 1 + rest.value, total_error = rest.error + unit * total;
+    const double factor = scale / total;
+    const Expected of_row = {factor, std::fabs(factor) * (total_error / (total - total_error) + unit) + underflow};
+    for (const Expected &exponential : exponentials) {
+        result.dlogits.push_back(product(exponential, of_row));
+    }
+    Expected &of_target = result.dlogits[target];
+    of_target = beside == 0 ? product({-rest.value, rest.error}, of_row) : difference(of_target, exactly(scale));
+    return result;
 }
 
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width) {

@@ -17,6 +17,13 @@ NormGradient rms_norm_gradient(const Row &x, const Row &dy, const NormParameters
 /** From a row of softmax's result. */
 ExpectedRow softmax_gradient(const Row &y, const Row &dy, double scale);
 
+/** The loss of a row of logits with its target, and `scale` times its gradient: -log(softmax(logits)[target]). */
+struct CrossEntropy {
+    Expected loss;
+    ExpectedRow dlogits;
+};
+CrossEntropy cross_entropy(const Row &logits, std::size_t target, double scale);
+
 /** Sums over rows, column by column, in blocks of 32 rows. */
 ExpectedRow sum_of_rows(const Matrix &rows, std::size_t width);
 

@@ -136,7 +136,11 @@ public:
         if (tensors.on_gpu() || values.size() == 1) {
             y(d, t) = Halide::Tuple(values);
         } else {
-            y(d, t) = select(d == 0, values[0], values[1]);
+            Expr value = values.back();
+            for (size_t k = values.size() - 1; k-- > 0;) {
+                value = select(d == static_cast<int>(k), values[k], value);
+            }
+            y(d, t) = value;
         }
         y.output_buffers()[0].dim(0).set_bounds(0, tensors.on_gpu() ? 1 : static_cast<int>(values.size()));
         *outputs_ = y;

@@ -61,6 +61,12 @@ Cost CaseId::cost() const {
         return kernel->block->cost(span, dtype);
     }
     Cost cost;
+    if (kernel->vocabulary > 0) {
+        // The table is written; each row of dy is read, and one of the table read and written.
+        cost.bytes = static_cast<std::size_t>((kernel->vocabulary + 3 * rows) * d) * operations::size_of(dtype);
+        cost.flops = static_cast<double>(rows * d);
+        return cost;
+    }
     const std::size_t read =
         operations::size_of(dtype) * static_cast<std::size_t>(kernel->inputs * kernel->input_width);
     cost.bytes = static_cast<std::size_t>(rows * d) *

@@ -51,6 +51,7 @@ struct Kernel {
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
+    std::int64_t vocabulary = 0;     // rows of the table whose gradient it is
     std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any; of an optimizer its numbers
     std::vector<std::size_t> state;  // of an optimizer: the input that each output, written in place, begins as
     // The tensors that it has.
@@ -82,7 +83,7 @@ struct CaseId {
      *  "attention.32x128/bf16/decode8x1024/cold/2t" */
     std::string name() const;
     /** Whether the limit is a read and multiply-adds, not a copy. */
-    bool has_roofline() const { return kernel->layer || has_heads(); }
+    bool has_roofline() const { return kernel->layer || has_heads() || kernel->vocabulary > 0; }
     bool has_heads() const { return kernel->attention || kernel->block; }
     bool is_model() const { return kernel->block && kernel->block->is_model(); }
     const HeadShape &heads() const { return kernel->attention ? *kernel->attention : kernel->block->heads; }
@@ -112,7 +113,8 @@ struct BenchmarkCase {
     std::vector<OperandSet> sets;          // as many as CaseId::set_count
     std::unique_ptr<Matrix> weight, bias;  // of a norm
     Parameters parameters;                 // of layers, blocks and models; what a cache holds
-    std::vector<std::int64_t> tokens;      // of a model, those that are cached first
+    std::vector<std::int64_t>
+        tokens;  // of a model, those that are cached first; of a loss its targets, of an embedding its ids
     std::shared_ptr<const Model> model;
     std::vector<Sample> samples;  // of outputs made with these, one after the other
     std::size_t cold_set;         // bytes
@@ -161,6 +163,10 @@ const Kernel &attention_kernel(const HeadShape &heads);
 /** Its gradients: "attention_backward.32-8x128". */
 const Kernel &attention_gradient_kernel(const HeadShape &heads);
 Kernel make_attention(const HeadShape &heads, double softcap = 0);
+/** Cross entropy and its gradient: "cross_entropy". */
+const Kernel &cross_entropy_kernel();
+/** The gradient of an embedding's table of so many rows: "embedding_backward.50257". */
+const Kernel &embedding_gradient_kernel(std::int64_t vocabulary);
 /** A block of this form: "block.MODEL", or with a vocabulary a whole model: "model.MODEL". */
 const Kernel &block_kernel(const std::string &model, const BlockForm &form);
 /** The model of a GGUF file: "model.NAME" by the file's name. Throws what is wrong with the file. */

@@ -165,6 +165,26 @@ const Kernel &attention_gradient_kernel(const HeadShape &heads) {
     return kept(std::move(kernel));
 }
 
+const Kernel &cross_entropy_kernel() {
+    Kernel kernel;
+    kernel.name = kernel.operation = "cross_entropy";
+    kernel.group = "training";
+    kernel.prepare = prepare_cross_entropy;
+    kernel.call = call_cross_entropy;
+    return kept(std::move(kernel));
+}
+
+const Kernel &embedding_gradient_kernel(std::int64_t vocabulary) {
+    Kernel kernel;
+    kernel.operation = "embedding_backward";
+    kernel.name = kernel.operation + "." + std::to_string(vocabulary);
+    kernel.group = "training";
+    kernel.vocabulary = vocabulary;
+    kernel.prepare = prepare_embedding_gradient;
+    kernel.call = call_embedding_gradient;
+    return kept(std::move(kernel));
+}
+
 const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
     Kernel kernel;
     kernel.operation = form.is_model() ? "model" : "block";

@@ -30,6 +30,14 @@ halyard_status call_attention(BenchmarkCase &bench_case, OperandSet &set);
 void prepare_attention_gradient(BenchmarkCase &bench_case);
 halyard_status call_attention_gradient(BenchmarkCase &bench_case, OperandSet &set);
 
+/** Input: logits. Outputs: their gradients, and the losses as one column. The targets are the case's `tokens`. */
+void prepare_cross_entropy(BenchmarkCase &bench_case);
+halyard_status call_cross_entropy(BenchmarkCase &bench_case, OperandSet &set);
+
+/** Input: dy. Output: the gradient of the table, [vocabulary, d]. The ids are the case's `tokens`. */
+void prepare_embedding_gradient(BenchmarkCase &bench_case);
+halyard_status call_embedding_gradient(BenchmarkCase &bench_case, OperandSet &set);
+
 /** As add_block() and, of a decode, as attention. */
 void prepare_block(BenchmarkCase &bench_case);
 halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);

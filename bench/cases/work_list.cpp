@@ -234,6 +234,8 @@ private:
             {"attention", [&] { add_transformers(statement); }},
             {"attention_backward", [&] { add_transformers(statement); }},
             {"block", [&] { add_transformers(statement); }},
+            {"cross_entropy", [&] { add_training(statement, {}); }},
+            {"embedding_backward", [&] { add_training(statement, {"vocabulary"}); }},
             {"stack", [&] { add_transformers(statement); }},
         };
         choice_of(statement.word, "statement", statements)();
@@ -444,6 +446,21 @@ private:
             add(statement, kernel, shapes,
                 [&](const CaseId &row) { return !kernel.is_gradient || (row.dtype == Dtype::f32 && !row.decodes()); });
         }
+    }
+
+    /** Losses, and gradients of embeddings, which have a vocabulary besides. */
+    void add_training(const Statement &statement, const std::vector<std::string> &others) {
+        std::vector<std::string> keys = {"shape", "type", "state", "threads"};
+        keys.insert(keys.end(), others.begin(), others.end());
+        statement.check(0, keys);
+        const Kernel &kernel = others.empty() ? cross_entropy_kernel()
+                                              : embedding_gradient_kernel(number_of(statement.single("vocabulary")));
+        std::vector<CaseId> shapes;
+        for (const auto &[count, d] :
+             statement.each("shape", [](const Word &word) { return pair_of(word, "ROWSxD"); })) {
+            shapes.push_back(shape(count, d));
+        }
+        add(statement, kernel, shapes, [](const CaseId &row) { return row.dtype == Dtype::f32; });
     }
 
     const Kernel &transformer_kernel(const std::string &statement, const Word &word) const {

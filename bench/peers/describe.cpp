@@ -98,6 +98,10 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
         request[kernel.attention ? "attention" : kernel.operation.substr(0, kernel.operation.find('.'))] =
             describe_heads(id);
     }
+    if (kernel.group == "training") {
+        request["ids"] = bench_case.tokens;
+        request["vocabulary"] = kernel.vocabulary;
+    }
     if (id.is_model()) {
         request["model"]["token_ids"] = bench_case.tokens;
         if (!kernel.file.empty()) {

@@ -15,7 +15,8 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
        "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
-OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD, "sgd_step", "adamw_step"]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD, "sgd_step", "adamw_step",
+              "cross_entropy", "embedding" + BACKWARD]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -236,6 +237,38 @@ def optimizer_steps(request):
     return [call_of(*each) for each in sets], lambda: map(NumPy, [p, *state]), "its fused kernel"
 
 
+# ---- losses and embeddings ----
+
+
+def losses(request):
+    """Losses, and through their graph the gradient of the logits."""
+    torch.set_num_threads(request["threads"])
+    targets = torch.tensor(request["ids"])
+    each_counts = torch.ones(request["rows"])
+
+    def call_of(logits):
+        variable = logits.requires_grad_()
+
+        def call():
+            with torch.enable_grad():
+                of_rows = F.cross_entropy(variable, targets, reduction="none")
+            return [*torch.autograd.grad(of_rows, variable, each_counts), of_rows.detach()]
+
+        return call
+
+    calls = [call_of(logits) for [logits] in copies(list(map(tensor, inputs_of(request))), request["sets"])]
+    return calls, lambda: map(NumPy, calls[0]()), "allocates its outputs"
+
+
+def embedding_gradients(request):
+    """The function that autograd would call."""
+    torch.set_num_threads(request["threads"])
+    ids, vocabulary = torch.tensor(request["ids"]), request["vocabulary"]
+    calls = [lambda dy=dy: aten.embedding_dense_backward(dy, ids, vocabulary, -1, False)
+             for [dy] in copies(list(map(tensor, inputs_of(request))), request["sets"])]
+    return calls, lambda: [NumPy(calls[0]())], "allocates its output"
+
+
 def prepare_gradients(request, row):
     name = request["operation"].removesuffix(BACKWARD)
     if request["dtype"] != "f32" and name in ROUGH:
@@ -259,6 +292,10 @@ def prepare(request):
         return attention_gradients(request)
     if request["operation"] in ("sgd_step", "adamw_step"):
         return optimizer_steps(request)
+    if request["operation"] == "cross_entropy":
+        return losses(request)
+    if request["operation"] == "embedding" + BACKWARD:
+        return embedding_gradients(request)
     row = row_of(request)
     if request["operation"].endswith(BACKWARD):
         return prepare_gradients(request, row)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "core/calls/integers.h"
 #include "core/check_shapes.h"
@@ -21,26 +22,6 @@ constexpr int64_t max_part_tokens = 512;
 
 // ---- Arguments ----
 
-/** `bound`: what says that there are so many rows. */
-void check_ids_in_range(Checker &check, const char *name, const Integers &ids, const char *bound, int64_t rows) {
-    for (int64_t i = 0; i < ids.batch && !check.failed(); i++) {
-        for (int64_t t = 0; t < ids.tokens && !check.failed(); t++) {
-            const int64_t id = ids.at(i, t);
-            if (id >= 0 && id < rows) {
-                continue;
-            }
-            const long long token = t, value = id, size = rows;
-            if (ids.rank == 1) {
-                check.fail(HALYARD_INVALID_ARGUMENT, "%s[%lld] is %lld, but %s is %lld", name, token, value, bound,
-                           size);
-            } else {
-                check.fail(HALYARD_INVALID_ARGUMENT, "%s[%lld, %lld] is %lld, but %s is %lld", name,
-                           static_cast<long long>(i), token, value, bound, size);
-            }
-        }
-    }
-}
-
 /** The kinds of the tokens, all 0 where none are given. */
 Integers check_types(Checker &check, const DLTensor *types, const Integers &ids, bool has_types) {
     if (!types) {
@@ -49,6 +30,7 @@ Integers check_types(Checker &check, const DLTensor *types, const Integers &ids,
         zeros.data = reinterpret_cast<const char *>(&zero);
         zeros.is_int64 = true;
         zeros.batch_stride = zeros.token_stride = 0;
+        std::fill(std::begin(zeros.strides), std::end(zeros.strides), 0);
         zeros.memory = View();
         return zeros;
     }
@@ -328,10 +310,9 @@ halyard_status run_stack(Checker &check, const halyard_context *context, const h
             check_clear_of_cache(check, integers->memory, *cache);
         }
     }
-    check_ids_in_range(check, "input_ids", ids, "vocab_size", stack.config.vocab_size);
+    check_in_range(check, "input_ids", ids, "vocab_size", stack.config.vocab_size);
     if (stack.embed_types.data) {
-        check_ids_in_range(check, "token_types", types, "the number of rows of embed_types",
-                           stack.embed_types.shape[0]);
+        check_in_range(check, "token_types", types, "the number of rows of embed_types", stack.embed_types.shape[0]);
     }
     if (!check.failed()) {
         StackRun(check, context, stack, ids, types, sequences, options, kind, view).run();

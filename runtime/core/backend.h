@@ -5,6 +5,7 @@
 
 #include "core/calls/attention.h"
 #include "core/calls/codes.h"
+#include "core/calls/cross_entropy.h"
 #include "core/calls/embed.h"
 #include "core/calls/linear.h"
 #include "core/calls/ops.h"
@@ -37,7 +38,9 @@ struct Backend {
     Operation<KvAppendCall> *kv_append;
     Operation<KvReadCall> *kv_read;
     Operation<EmbedCall> *embed;
-    Operation<DequantizeCall> *dequantize = nullptr;  // of processors alone
+    Operation<EmbedBackwardCall> *embed_backward = nullptr;  // of processors alone
+    Operation<CrossEntropyCall> *cross_entropy = nullptr;    // of processors alone
+    Operation<DequantizeCall> *dequantize = nullptr;         // of processors alone
 
     // Optimizers, of processors alone.
     Operation<GradientNormCall> *gradient_norm = nullptr;

@@ -25,6 +25,8 @@ Backend::Operation<RopeCall> rope;
 Backend::Operation<KvAppendCall> kv_append;
 Backend::Operation<KvReadCall> kv_read;
 Backend::Operation<EmbedCall> embed;
+Backend::Operation<EmbedBackwardCall> embed_backward;
+Backend::Operation<CrossEntropyCall> cross_entropy;
 Backend::Operation<DequantizeCall> dequantize;
 Backend::Operation<GradientNormCall> gradient_norm;
 Backend::Operation<SgdCall> sgd;

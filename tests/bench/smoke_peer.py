@@ -25,6 +25,8 @@ layers model=tiny part=up_q4_0 rows=4 type=f32,bf16 state=hot threads=1
 optimizer kernel=sgd,adamw shape=4x64 type=f32 state=hot threads=1
 attention model=tiny prompt=8 decode=1x8 type=f32 state=hot threads=1
 attention_backward model=tiny prompt=8 type=f32 state=hot threads=1
+cross_entropy shape=4x300 type=f32 state=hot threads=1
+embedding_backward shape=6x64 vocabulary=5 type=f32 state=hot threads=1
 block model=tiny,plain prompt=8 decode=1x8 type=f32 state=hot threads=1
 stack model=tiny prompt=8 decode=1x8 type=f32,bf16 state=hot threads=1
 """
@@ -44,7 +46,8 @@ MUST = {
     "onnxruntime": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
     "openblas": PLAIN,
     "openvino": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
-    "pytorch": [*TORCH, "linear.q4_0", "linear_backward", "linear_swiglu_backward", "attention_backward", "sgd", "adamw"],
+    "pytorch": [*TORCH, "linear.q4_0", "linear_backward", "linear_swiglu_backward", "attention_backward", "sgd", "adamw",
+                "cross_entropy", "embedding_backward"],
     "pytorch-compile": [*TORCH, "model"],
     "transformers": ["model"],
     "zentorch": ["linear", "ffn_swiglu", "model"],

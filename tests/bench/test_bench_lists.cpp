@@ -118,9 +118,9 @@ TEST_F(WorkList, OptimizersAreOfF32) {
 }
 
 TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {
-    EXPECT_THAT(
-        error("\n  rwos kernel=silu\n"),
-        HasSubstr("list.txt:2:3: unknown statement 'rwos'; there are: attention, attention_backward, block, include"));
+    EXPECT_THAT(error("\n  rwos kernel=silu\n"),
+                HasSubstr("list.txt:2:3: unknown statement 'rwos'; there are: attention, attention_backward, block, "
+                          "cross_entropy, embedding_backward, include"));
     EXPECT_THAT(error("rows kernel=relu,sliu type=f32 shape=2x8 state=hot threads=1\n"),
                 HasSubstr("list.txt:1:18: unknown kernel 'sliu'; there are: common, all, rms_norm"));
     EXPECT_THAT(error("rows kernel=silu type=f64 shape=2x8 state=hot threads=1\n"),

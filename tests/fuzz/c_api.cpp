@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -258,6 +259,8 @@ private:
     void cache_create();
     void attention();
     void attention_gradients();
+    void losses();
+    void embedding_gradients();
     void block_create();
     void block_other();
     void block_gradients(Call &call, const halyard_block_config &config, halyard_block_gradients &g);
@@ -1266,6 +1269,54 @@ void Session::attention_gradients() {
     }
 }
 
+// ---- training ----
+
+void Session::losses() {
+    Call call(in_, tensor_memory());
+    const int classes = in_.one_in(4) ? in_.in(0, 70) : 16;
+    const DLDataType type = in_.one_in(8) ? dtype() : f32;
+    Shape rows = leading();
+    const Shape shape = rows.with(classes);
+    rows = shape.rank > 1 ? rows : Shape().with(1);
+    const DLTensor *targets = call.indices(rows, std::max(classes, 1));
+    halyard_cross_entropy_options options{};
+    options.has_ignore_index = in_.one_in(2);
+    options.ignore_index = number(INT64_C(3));
+    options.gradient_scale = number(0.5f);
+    const halyard_cross_entropy_options *given = in_.one_in(4) ? nullptr : &options;
+    if (in_.one_in(4)) {
+        const DLTensor *losses = call.input(rows, type);
+        double mean = 0;
+        std::int64_t count = 0;
+        if (call.may_be_made()) {
+            call.returned("halyard_mean_loss", halyard_mean_loss(losses, targets, given, in_.rarely() ? nullptr : &mean,
+                                                                 in_.one_in(2) ? nullptr : &count));
+        }
+        return;
+    }
+    const DLTensor *logits = call.input(shape, type);
+    DLTensor *losses = in_.one_in(3) ? nullptr : call.output(rows, f32);
+    DLTensor *dlogits = in_.one_in(3) ? nullptr : call.output(shape, type);
+    if (call.may_be_made()) {
+        call.returned("halyard_cross_entropy",
+                      halyard_cross_entropy(context(), logits, targets, given, losses, dlogits));
+    }
+}
+
+void Session::embedding_gradients() {
+    Call call(in_, tensor_memory());
+    const int width = in_.one_in(4) ? in_.in(0, 70) : 16, vocabulary = in_.in(0, 12);
+    const DLDataType type = in_.one_in(8) ? dtype() : f32;
+    const Shape rows = leading(), shape = rows.with(width);
+    const DLTensor *ids = call.indices(shape.rank > 1 ? rows : Shape().with(1), std::max(vocabulary, 1));
+    const DLTensor *dy = call.input(shape, type);
+    DLTensor *table = call.output(Shape().with(vocabulary).with(width), type);
+    if (call.may_be_made()) {
+        call.returned("halyard_embedding_backward",
+                      halyard_embedding_backward(context(), ids, dy, in_.in(0, 1), table));
+    }
+}
+
 // ---- blocks and stacks ----
 
 /** Features of blocks: few, or as many as a block of GGUF has. */
@@ -1713,6 +1764,8 @@ void Session::step(unsigned which, const Input &in) {
         &Session::weights_update,
         &Session::optimizers,
         &Session::gradient_norm,
+        &Session::losses,
+        &Session::embedding_gradients,
     };
     in_ = in;
     (this->*steps[which % (sizeof steps / sizeof steps[0])])();

@@ -1,4 +1,4 @@
-// A call of token embedding, its arguments checked.
+// Calls of token embedding and its gradient, their arguments checked.
 #ifndef HALYARD_RUNTIME_CORE_CALLS_EMBED_H
 #define HALYARD_RUNTIME_CORE_CALLS_EMBED_H
 
@@ -22,6 +22,14 @@ struct EmbedCall {
 
     int64_t id(int64_t i, int64_t t) const { return ids.at(i, first + t); }
     int64_t position(int64_t i, int64_t t) const { return sequences.length(0, i) + t; }
+};
+
+/** y[id] = what is there, or 0, + the sum of the rows of dy whose id it is, in their order. In f32. */
+struct EmbedBackwardCall {
+    const Integers &ids;
+    const View &dy;
+    bool accumulate;
+    const View &y;  // [ids, width]
 };
 
 }  // namespace halyard
