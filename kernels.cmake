@@ -200,6 +200,7 @@ halyard_kernel( attention_softcap         internal_f32  attention  attention_sof
 halyard_kernel( attention_merge           internal_f32  attention  attention_merge )
 halyard_kernel( attention_log_sum_exp     internal_f32  attention  attention_log_sum_exp )
 halyard_kernel( attention_gradient        internal_f32  attention  attention_gradient )
+halyard_kernel( attention_softcap_gradient internal_f32  attention  attention_softcap_gradient )
 halyard_kernel( row_dot                   internal_f32  statistics row_dot )
 halyard_kernel( attention_finish          internal      attention  attention_finish )  # dtype is that of y
 

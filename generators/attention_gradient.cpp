@@ -21,14 +21,14 @@ public:
     Input<Buffer<float, 1>> log_sum_exp{"log_sum_exp"};  // (query)
     Input<Buffer<float, 1>> dot{"dot"};                  // (query), of the result and its gradient
     Input<float> scale{"scale"};
-    Input<int> first{"first"};  // key i is seen by queries from i + first on
+    Input<int> first{"first"}, end{"end"};  // key i is seen by queries [i + first, i + end)
     Output<Buffer<float, 2>> p{"p"}, ds{"ds"};
 
     void configure() { tensors.configure(*this); }
 
     void generate() {
         const Math math = Math::of_strict(get_target());
-        const Expr seen = query >= key + first;
+        const Expr seen = query >= key + first && query < key + end;
         const Expr weight = math.exp(strict_float(math.fma(s(query, key), scale, -log_sum_exp(query))));
         p(query, key) = select(seen, strict_float(weight), 0.0f);
         const Expr centred = strict_float(dp(query, key) - dot(query));

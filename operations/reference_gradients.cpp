@@ -254,9 +254,30 @@ Matrix linear_weight_gradient(const Matrix &dz, const std::vector<Row> &x, const
 //   P_ij     exp(x), x = scale s - lse rounded once; the scale is rounded itself unless it is given, and the exponential has
 //            its bound of the accuracy table. So P errs by a factor of exp(error of x) and that bound.
 //   dS_ij    scale P (dP - D): dP as s, D over the 64 lanes of a row, three roundings.
+//   cap c    x = c t - lse, t = tanh(scale s / c): a product and a quotient are rounded, tanh has its bound of the accuracy table, and
+//            the product with c is rounded. dS has the factor (1 - t') (1 + t'), t' = (c t) / c: another quotient, two sums, two products.
 //   dv, dk   sums over blocks of 128 queries, the blocks of all heads of the group one after the other; dq over blocks of 192
 //            keys. No term goes through more roundings than in blocks of 512 until there are 55000 of them.
 namespace {
+
+/** A score, and its slope by what a soft cap takes: 1 without one. */
+struct Score {
+    Expected value, slope;
+};
+
+Score score_of(const Expected &s, const Expected &scale, double cap) {
+    if (cap == 0) {
+        const double error = s.error * (scale.value + scale.error) + std::fabs(s.value) * scale.error;
+        return {{s.value * scale.value, error}, exactly(1)};
+    }
+    static const ErrorModel of_tanh("tanh");
+    const Expected x = std::isfinite(s.value) ? product(product(s, scale), exactly(1 / cap)) : exactly(s.value);
+    const double value = std::tanh(x.value);
+    const double carried = std::max(std::tanh(x.value + x.error) - value, value - std::tanh(x.value - x.error));
+    const Expected capped = product({value, carried + of_tanh.allowed(x.value, value, Dtype::f32)}, exactly(cap));
+    const Expected t = product(capped, exactly(1 / cap));
+    return {capped, product(difference(exactly(1), t), difference(exactly(1), {-t.value, t.error}))};
+}
 
 /** P and dS of one head: [query][key], nothing where the key is hidden. */
 struct AttentionWeights {
@@ -267,8 +288,8 @@ AttentionWeights weights_of(const AttentionHead &head, const std::vector<Row> &k
                             std::int64_t first_query, const AttentionRule &rule) {
     static const double exp_error = ErrorModel("exp").bound_at(0)->max_ulp * 2 * unit;
     const std::size_t features = keys[0].size();
-    const double scale = rule.scale > 0 ? rule.scale : 1 / std::sqrt(static_cast<double>(features));
-    const double scale_error = rule.scale > 0 ? 0 : scale * 2 * unit;
+    const double root = 1 / std::sqrt(static_cast<double>(features));
+    const Expected scale = rule.scale > 0 ? exactly(rule.scale) : Expected{root, root * 2 * unit};
     AttentionWeights weights;
     for (std::size_t i = 0; i < head.q.size(); i++) {
         const auto dot = [&](const Row &a, const Row &b) {
@@ -283,12 +304,13 @@ AttentionWeights weights_of(const AttentionHead &head, const std::vector<Row> &k
             if (!rule.sees(first_query + static_cast<std::int64_t>(i), static_cast<std::int64_t>(j))) {
                 continue;
             }
-            const Expected s = dot(head.q[i], keys[j]);
-            const double x = s.value * scale - head.log_sum_exp[i], value = std::exp(x);
-            const double carried = s.error * (scale + scale_error) + std::fabs(s.value) * scale_error;
+            const Score score = score_of(dot(head.q[i], keys[j]), scale, rule.softcap);
+            const double x = score.value.value - head.log_sum_exp[i], value = std::exp(x), carried = score.value.error;
             const double factor = std::expm1(carried + unit * (std::fabs(x) + carried) + exp_error);
             p[j] = {value, std::isfinite(x) ? value * factor + underflow : 0};
-            ds[j] = product(product(p[j], difference(dot(head.dy[i], values[j]), d)), {scale, scale_error});
+            const Expected centred = difference(dot(head.dy[i], values[j]), d);
+            ds[j] = rule.softcap == 0 ? product(product(p[j], centred), scale)
+                                      : product(p[j], product(product(centred, score.slope), scale));
         }
     }
     return weights;

@@ -44,8 +44,8 @@ struct AttentionGradients {
     std::vector<Matrix> dq;
     Matrix dk, dv;
 };
-/** Takes one head of keys and values, and all heads of q that share it. The first query is at position `first_query`; the rule's causal
- *  and scale count. */
+/** Takes one head of keys and values, and all heads of q that share it. The first query is at position `first_query`; of the rule
+ *  the mask, the scale and the soft cap count. */
 AttentionGradients attention_gradients(const std::vector<AttentionHead> &heads, const std::vector<Row> &keys,
                                        const std::vector<Row> &values, std::int64_t first_query,
                                        const AttentionRule &rule);

@@ -15,10 +15,7 @@ void check_options(Checker &check, const halyard_attention_options &o, Attention
     check.finite_not_negative("scale", o.scale);
     check.softcap("softcap", o.softcap);
     check.finite_not_negative("qk_norm_eps", o.qk_norm_eps);
-    if (!check.failed() && o.sliding_window < 0) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "sliding_window is %lld, but must not be negative",
-                   static_cast<long long>(o.sliding_window));
-    }
+    check_window(check, "sliding_window", o.sliding_window);
     call.rms = rms_norm_scalars(check, "qk_norm_flags", call.q.view, o.qk_norm_eps, o.qk_norm_flags, 1.0f);
     call.q_norm_weight = check_vector(check, "q_norm_weight", o.q_norm_weight, call.q.head_dim);
     call.k_norm_weight = check_vector(check, "k_norm_weight", o.k_norm_weight, call.q.head_dim);

@@ -1,4 +1,4 @@
-// What attention and its gradients ask of their tensors.
+// What attention and its gradients ask of their tensors and options.
 #ifndef HALYARD_RUNTIME_API_ATTENTION_SHAPES_H
 #define HALYARD_RUNTIME_API_ATTENTION_SHAPES_H
 
@@ -46,6 +46,13 @@ inline void check_queries_are_last(Checker &check, const Heads &q, const Heads &
                    "or rope the queries are the last of the "
                    "keys' positions",
                    static_cast<long long>(q.tokens), static_cast<long long>(k.tokens));
+    }
+}
+
+inline void check_window(Checker &check, const char *name, int64_t window) {
+    if (!check.failed() && window < 0) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "%s is %lld, but must not be negative", name,
+                   static_cast<long long>(window));
     }
 }
 

@@ -69,7 +69,9 @@ public:
         const AttentionForm &form = forward.form;
         AttentionRule rule;
         rule.causal = form.causal;
+        rule.window = form.window;
         rule.scale = static_cast<double>(form.scale);
+        rule.softcap = static_cast<double>(form.softcap);
         std::vector<Matrix> all = {Matrix(static_cast<std::size_t>(dq.rows())),
                                    Matrix(static_cast<std::size_t>(dk.rows())),
                                    Matrix(static_cast<std::size_t>(dv.rows()))};
@@ -146,63 +148,84 @@ std::vector<AttentionForm> forms() {
     all.back().causal = false;
     all.push_back(all[3]);
     all.back().queries = 140;
+    for (const std::int64_t queries : {513, 140}) {
+        for (const bool causal : {true, false}) {
+            all.push_back(all[3]);
+            all.back().queries = queries;
+            all.back().causal = causal;
+            all.back().window = causal ? 100 : 17;
+        }
+    }
+    all.push_back(all[2]);
+    all.back().softcap = 2;
+    all.push_back(all[7]);
+    all.back().softcap = 30;
     return all;
 }
 
 // ---- The reference ----
 
+void expect_slopes_of(const AttentionRule &rule) {
+    AttentionForm form = square(5, 2, 1, 3);
+    form.queries = 4;
+    const Backward call(form);
+    std::vector<Row> keys = rows_of_head(call.forward.k, 5, 1, 0, 0), values = rows_of_head(call.forward.v, 5, 1, 0, 0);
+    std::vector<operations::AttentionHead> heads(2);
+    for (std::size_t i = 0; i < 2; i++) {
+        heads[i].q = rows_of_head(call.forward.q, 4, 2, 0, static_cast<std::int64_t>(i));
+        heads[i].dy = rows_of_head(call.dy, 4, 2, 0, static_cast<std::int64_t>(i));
+    }
+    const auto exact = [](const std::vector<Row> &rows) { return operations::exact_rows(rows); };
+    const auto weighed = [&] {
+        double sum = 0;
+        for (operations::AttentionHead &head : heads) {
+            ExpectedRow logs;
+            const Matrix y = operations::attention(exact(head.q), exact(keys), exact(values), 1, rule, &logs);
+            head.y.clear();
+            head.log_sum_exp = operations::values_of(logs);
+            for (std::size_t i = 0; i < 4; i++) {
+                head.y.push_back(operations::values_of(y[i]));
+                for (std::size_t d = 0; d < 3; d++) {
+                    sum += head.dy[i][d] * y[i][d].value;
+                }
+            }
+        }
+        return sum;
+    };
+    weighed();
+    const operations::AttentionGradients gradients = operations::attention_gradients(heads, keys, values, 1, rule);
+    const auto expect_slopes = [&](std::vector<Row> &of, const Matrix &gradient) {
+        for (std::size_t row = 0; row < of.size(); row++) {
+            for (std::size_t i = 0; i < 3; i++) {
+                const double middle = of[row][i], h = 1e-3;
+                const auto f = [&](double offset) {
+                    of[row][i] = middle + offset;
+                    return weighed();
+                };
+                const double slope = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
+                of[row][i] = middle;
+                EXPECT_NEAR(gradient[row][i].value, slope, 1e-8) << row << " " << i;
+            }
+        }
+    };
+    expect_slopes(heads[0].q, gradients.dq[0]);
+    expect_slopes(heads[1].q, gradients.dq[1]);
+    expect_slopes(keys, gradients.dk);
+    expect_slopes(values, gradients.dv);
+}
+
 TEST(AttentionGradientReference, IsTheSlopeOfTheSumThatDyWeighs) {
     for (const bool causal : {false, true}) {
-        AttentionForm form = square(5, 2, 1, 3);
-        form.causal = causal;
-        form.queries = 4;
-        const Backward call(form);
-        AttentionRule rule;
-        rule.causal = causal;
-        std::vector<Row> keys = rows_of_head(call.forward.k, 5, 1, 0, 0),
-                         values = rows_of_head(call.forward.v, 5, 1, 0, 0);
-        std::vector<operations::AttentionHead> heads(2);
-        for (std::size_t i = 0; i < 2; i++) {
-            heads[i].q = rows_of_head(call.forward.q, 4, 2, 0, static_cast<std::int64_t>(i));
-            heads[i].dy = rows_of_head(call.dy, 4, 2, 0, static_cast<std::int64_t>(i));
+        for (const std::int64_t window : {0, 1, 2, 4}) {
+            for (const double softcap : {0.0, 1.5}) {
+                AttentionRule rule;
+                rule.causal = causal;
+                rule.window = window;
+                rule.softcap = softcap;
+                SCOPED_TRACE(testing::Message() << causal << " " << window << " " << softcap);
+                expect_slopes_of(rule);
+            }
         }
-        const auto exact = [](const std::vector<Row> &rows) { return operations::exact_rows(rows); };
-        const auto weighed = [&] {
-            double sum = 0;
-            for (operations::AttentionHead &head : heads) {
-                ExpectedRow logs;
-                const Matrix y = operations::attention(exact(head.q), exact(keys), exact(values), 1, rule, &logs);
-                head.y.clear();
-                head.log_sum_exp = operations::values_of(logs);
-                for (std::size_t i = 0; i < 4; i++) {
-                    head.y.push_back(operations::values_of(y[i]));
-                    for (std::size_t d = 0; d < 3; d++) {
-                        sum += head.dy[i][d] * y[i][d].value;
-                    }
-                }
-            }
-            return sum;
-        };
-        weighed();
-        const operations::AttentionGradients gradients = operations::attention_gradients(heads, keys, values, 1, rule);
-        const auto expect_slopes = [&](std::vector<Row> &of, const Matrix &gradient) {
-            for (std::size_t row = 0; row < of.size(); row++) {
-                for (std::size_t i = 0; i < 3; i++) {
-                    const double middle = of[row][i], h = 1e-3;
-                    const auto f = [&](double offset) {
-                        of[row][i] = middle + offset;
-                        return weighed();
-                    };
-                    const double slope = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
-                    of[row][i] = middle;
-                    EXPECT_NEAR(gradient[row][i].value, slope, 1e-8) << row << " " << i;
-                }
-            }
-        };
-        expect_slopes(heads[0].q, gradients.dq[0]);
-        expect_slopes(heads[1].q, gradients.dq[1]);
-        expect_slopes(keys, gradients.dk);
-        expect_slopes(values, gradients.dv);
     }
 }
 
@@ -242,6 +265,56 @@ TEST(AttentionBackward, BatchesGapsAndScales) {
     form.causal = false;
     form.queries = 50;  // more than keys
     expect_right(form);
+}
+
+TEST(AttentionBackward, SlidingWindows) {
+    for (const std::int64_t window : {1, 7, 16, 200, 1000}) {
+        for (const bool causal : {true, false}) {
+            AttentionForm form = square(45, 4, 2, 20);
+            form.causal = causal;
+            form.window = window;
+            expect_right(form);
+            form = square(450, 2, 1, 16);
+            form.causal = causal;
+            form.window = window;
+            expect_right(form);
+            form.queries = 140;
+            expect_right(form);
+        }
+    }
+}
+
+TEST(AttentionBackward, AWindowOfAllPositionsHidesNothing) {
+    for (const bool causal : {true, false}) {
+        AttentionForm form = square(250, 2, 1, 16);
+        form.causal = causal;
+        Backward none(form);
+        ASSERT_EQ(none.run_forward(), HALYARD_OK);
+        ASSERT_EQ(none.run(nullptr), HALYARD_OK) << halyard_last_error();
+        for (const std::int64_t window : {std::int64_t{250}, std::int64_t{1} << 40, INT64_MAX}) {
+            form.window = window;
+            Backward wide(form);
+            ASSERT_EQ(wide.run_forward(), HALYARD_OK);
+            ASSERT_EQ(wide.run(nullptr), HALYARD_OK) << halyard_last_error();
+            EXPECT_TRUE(same_bits(Dtype::f32, none.bits(), wide.bits())) << causal << " " << window;
+        }
+    }
+}
+
+TEST(AttentionBackward, SoftCaps) {
+    for (const float softcap : {1e-30f, 0.5f, 2.0f, 50.0f, 1e30f}) {
+        AttentionForm form = square(65, 4, 2, 33);
+        form.softcap = softcap;
+        expect_right(form);
+        form.causal = false;
+        form.scale = 0.7f;
+        expect_right(form);
+        form = square(250, 2, 1, 16);
+        form.softcap = softcap;
+        form.window = 30;
+        form.queries = 200;
+        expect_right(form);
+    }
 }
 
 TEST(AttentionBackward, GivesEachGradientByItself) {
@@ -296,10 +369,19 @@ TEST(AttentionBackward, OfNoKeysOrNoQueriesIsZero) {
 // What a query does not see leaves no trace in the gradients, whatever it is.
 TEST(AttentionBackward, NonFiniteValuesReachThoseWhoSeeThem) {
     const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    std::vector<AttentionForm> all = {square(20, 2, 1, 24), square(260, 2, 1, 24)};
+    for (const bool causal : {true, false}) {
+        for (const float softcap : {0.0f, 2.0f}) {
+            all.push_back(all[1]);
+            all.back().causal = causal;
+            all.back().window = 40;
+            all.back().softcap = softcap;
+        }
+    }
     for (const double special : {nan, infinity, -infinity}) {
         for (int which = 0; which < 4; which++) {
-            for (const std::int64_t length : {20, 260}) {
-                Backward call(square(length, 2, 1, 24));
+            for (const AttentionForm &form : all) {
+                Backward call(form);
                 ASSERT_EQ(call.run_forward(), HALYARD_OK);
                 Tensor *const tensors[] = {&call.forward.q, &call.forward.k, &call.forward.v, &call.dy};
                 Tensor &tensor = *tensors[which];
@@ -347,7 +429,10 @@ TEST(AttentionBackward, HasTheBitsOfEveryMachine) {
             results.add(call.bits());
             hashes[std::to_string(form.queries) + "_of_" + std::to_string(form.keys) + "_heads_" +
                    std::to_string(form.heads) + "_" + std::to_string(form.kv_heads) + "_of_" +
-                   std::to_string(form.head_dim) + (form.causal ? "_causal" : "_full")] = results.text();
+                   std::to_string(form.head_dim) + (form.causal ? "_causal" : "_full") +
+                   (form.window > 0 ? "_window_" + std::to_string(form.window) : "") +
+                   (form.softcap > 0 ? "_softcap_" + std::to_string(static_cast<int>(form.softcap)) : "")] =
+                results.text();
         }
         return hashes;
     });
@@ -406,15 +491,25 @@ TEST(AttentionBackward, RefusesOptionsThatItCannotFollow) {
     Tensor weight(Dtype::f32, {{16}, {}});
     const Rope rope = make_rope(16, 16, false, 6);
     const DLTensor *const given = &weight.view;
-    expect_refused(unsupported, "options.softcap", spoil(&halyard_attention_options::softcap, 20.0f));
-    expect_refused(unsupported, "options.sliding_window", spoil(&halyard_attention_options::sliding_window, 4));
     expect_refused(unsupported, "options.q_norm_weight", spoil(&halyard_attention_options::q_norm_weight, given));
     expect_refused(unsupported, "options.k_norm_weight", spoil(&halyard_attention_options::k_norm_weight, given));
     expect_refused(unsupported, "options.rope",
                    spoil(&halyard_attention_options::rope, static_cast<const halyard_rope *>(rope.get())));
     expect_refused(invalid, "options.scale", spoil(&halyard_attention_options::scale, -1.0f));
+    for (const float cap : {-1.0f, 1e-40f, 1e31f, HUGE_VALF, std::nanf("")}) {
+        expect_refused(invalid, "options.softcap", spoil(&halyard_attention_options::softcap, cap));
+    }
+    for (const std::int64_t window : {std::int64_t{-1}, INT64_MIN}) {
+        expect_refused(invalid, "options.sliding_window is", spoil(&halyard_attention_options::sliding_window, window));
+    }
     Tensor few_keys(Dtype::f32, {{5, 2, 16}, {}});
-    expect_refused(invalid, "q", [&](Backward &c) { c.k = c.v = &few_keys.view; });
+    for (const std::int64_t window : {0, 3}) {
+        expect_refused(invalid, "q", [&](Backward &c) {
+            c.k = c.v = &few_keys.view;
+            c.forward.options.causal = window == 0;
+            c.forward.options.sliding_window = window;
+        });
+    }
 }
 
 }  // namespace

@@ -9,12 +9,12 @@ namespace {
 /** Refuses what the gradients go without. log_sum_exp is an argument of its own here. */
 void check_options(Checker &check, const halyard_attention_options &o, AttentionBackwardCall &call) {
     check.finite_not_negative("options.scale", o.scale);
+    check.softcap("options.softcap", o.softcap);
+    check_window(check, "options.sliding_window", o.sliding_window);
     const struct {
         const char *name;
         bool given;
     } options[] = {
-        {"options.sliding_window", o.sliding_window != 0},
-        {"options.softcap", o.softcap != 0.0f},
         {"options.q_norm_weight", o.q_norm_weight != nullptr},
         {"options.k_norm_weight", o.k_norm_weight != nullptr},
         {"options.rope", o.rope != nullptr},
@@ -24,12 +24,14 @@ void check_options(Checker &check, const halyard_attention_options &o, Attention
             check.fail(HALYARD_UNSUPPORTED, "%s is given, but the gradients of attention go without", option.name);
         }
     }
-    if (o.causal) {
+    if (o.causal || o.sliding_window > 0) {
         check_queries_are_last(check, call.q, call.k);
     }
     if (!check.failed()) {
         call.scale = scale_of_scores(o, call.q);
+        call.softcap = o.softcap;
         call.causal = o.causal != 0;
+        call.sliding_window = o.sliding_window;
     }
 }
 

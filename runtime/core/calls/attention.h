@@ -74,11 +74,15 @@ struct AttentionCall {
 /** A checked call of halyard_attention_backward: all f32. A gradient that nobody wants has an empty view. */
 struct AttentionBackwardCall {
     Heads q, k, v, result, dy;
-    View log_sum_exp;  // [(batch,) tokens, heads]
-    float scale = 0.0f;
+    View log_sum_exp;                    // [(batch,) tokens, heads]
+    float scale = 0.0f, softcap = 0.0f;  // softcap: 0 for none
     bool causal = false;
+    int64_t sliding_window = 0;  // 0: none
     Heads dq, dk, dv;
     View y;  // an output that has elements
+
+    /** Where the first query lies. */
+    int64_t first_query() const { return k.tokens - q.tokens; }
 };
 
 /** y = x rotated, or rotated back; token t of batch b is at position (b, t) or, without positions, at t. */

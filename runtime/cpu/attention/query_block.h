@@ -20,6 +20,17 @@ struct Visibility {
         const int64_t ahead = causal ? 1 : window;
         return ahead > 0 ? std::min(keys, position + ahead) : keys;
     }
+
+    /** Whether some queries may see less than all keys. */
+    bool limited() const { return causal || window > 0; }
+    /** Of the queries at positions [from, to) those at [first_seeing, end_seeing) see a key. */
+    int64_t first_seeing(int64_t key, int64_t from, int64_t to) const {
+        const int64_t ahead = causal ? 0 : window - 1;
+        return limited() ? std::clamp(key - ahead, from, to) : from;
+    }
+    int64_t end_seeing(int64_t key, int64_t from, int64_t to) const {
+        return window > 0 ? std::clamp(key + window, from, to) : to;
+    }
 };
 
 /** Rows that go through the GEMMs together: the (query, head) pairs of some queries and of some heads that share
