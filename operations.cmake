@@ -95,7 +95,7 @@ halyard_operation( adamw  GROUP optimizers  NEEDS f32  FUNCTIONS adamw_step
 
 set(blocks SOURCES blocks/block.cpp blocks/block_config.cpp blocks/block_create.cpp blocks/matrices.cpp
                    blocks/param_vectors.cpp core/handles/shared_rope.cpp cpu/ops/embedding.cpp)
-halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block(_config_preset|s?_presets|_create|_destroy|_get_config|_bytes|_forward)"
+halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCTIONS "block(_config_preset|s?_presets|_create|_update|_destroy|_get_config|_bytes|_forward)"
                    ${blocks} )
 halyard_operation( block_backward  GROUP backward  NEEDS block ffn_backward attention_backward
                    KERNELS NONE  FUNCTIONS "block_(backward|forward_saving|saved_size)"

@@ -1,4 +1,5 @@
 // Making a block: its tensors checked, packed and converted once, where the block is to be.
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <initializer_list>
@@ -128,6 +129,20 @@ void check_norm_sources(Checker &check, const halyard_block_config &c, const hal
     }
 }
 
+BlockSources check_sources(Checker &check, const halyard_block_config &config, const halyard_block_weights &weights) {
+    BlockSources sources(weights);
+    if (!check.failed() && weights.layout != HALYARD_WEIGHT_OUT_IN && weights.layout != HALYARD_WEIGHT_IN_OUT) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout",
+                   weights.layout);
+        return sources;
+    }
+    MatrixChecks checks(check, weights.layout);
+    check_attention_sources(check, checks, config, weights, sources);
+    check_ffn_sources(check, checks, config, weights, sources);
+    check_norm_sources(check, config, weights, sources);
+    return sources;
+}
+
 /** Where the block is to be: where its tensors and packed matrices are, unless it is said. */
 Device choose_block_device(Checker &check, const BlockSources &s, DLDevice wanted) {
     const MatrixSource *const all[] = {&s.o, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.joined, &s.gate, &s.up, &s.down};
@@ -152,13 +167,13 @@ Device choose_block_device(Checker &check, const BlockSources &s, DLDevice wante
 
 void pack_matrices(MatrixPacker &packer, const BlockSources &s, halyard_block &block) {
     if (s.joined.given()) {
-        block.qkv[0] = packer.pack(s.joined);
+        block.qkv[0] = packer.pack(block.qkv[0], s.joined);
     } else {
         packer.pack_qkv(s.qkv, block.qkv);
     }
-    block.o = packer.pack(s.o);
-    block.up = s.gate.given() ? packer.pack(s.gate, &s.up) : packer.pack(s.up);
-    block.down = packer.pack(s.down);
+    block.o = packer.pack(block.o, s.o);
+    block.up = s.gate.given() ? packer.pack(block.up, s.gate, &s.up) : packer.pack(block.up, s.up);
+    block.down = packer.pack(block.down, s.down);
 }
 
 /** The dtype that all matrices have; f32 if they have none in common. */
@@ -169,12 +184,10 @@ DType dtype_of_matrices(const halyard_block &block) {
     return dtype;
 }
 
-/** Memory with the vectors in a dtype, to which `arguments` points then; null on failure. */
-void *convert_vectors(Checker &check, const halyard_context *context, const BlockSources &s, halyard_block &block,
-                      DType dtype, BlockArguments &arguments) {
-    if (check.failed()) {
-        return nullptr;
-    }
+using VectorSources = std::array<ParamSource, 15>;
+
+/** The vectors of a block, and where `arguments` has them. */
+VectorSources vector_sources(const BlockSources &s, const halyard_block &block, BlockArguments &arguments) {
     const int64_t hidden = block.config.hidden_size, intermediate = block.config.intermediate_size;
     ParamSource qkv_bias(&arguments.qkv_bias);
     if (s.joined.given()) {
@@ -184,7 +197,7 @@ void *convert_vectors(Checker &check, const halyard_context *context, const Bloc
         qkv_bias.add(s.qkv_bias[1], block.key_features());
         qkv_bias.add(s.qkv_bias[2], block.key_features());
     }
-    const ParamSource vectors[] = {
+    return {{
         qkv_bias,
         {&arguments.o_bias, s.o_bias, hidden},
         {&arguments.gate_bias, s.gate_bias, intermediate},
@@ -200,13 +213,71 @@ void *convert_vectors(Checker &check, const halyard_context *context, const Bloc
         {&arguments.attention_post_norm.bias, s.attention_post_norm.bias, hidden},
         {&arguments.ffn_post_norm.weight, s.ffn_post_norm.weight, hidden},
         {&arguments.ffn_post_norm.bias, s.ffn_post_norm.bias, hidden},
-    };
-    constexpr int count = sizeof(vectors) / sizeof(vectors[0]);
+    }};
+}
+
+/** Memory with the vectors in a dtype, to which `arguments` points then; null on failure. */
+void *convert_vectors(Checker &check, const halyard_context *context, const BlockSources &s, halyard_block &block,
+                      DType dtype, BlockArguments &arguments) {
+    if (check.failed()) {
+        return nullptr;
+    }
+    const VectorSources vectors = vector_sources(s, block, arguments);
     int64_t bytes = 0;
-    void *const memory =
-        make_param_vectors(check, context_or_default(context), block.device, dtype, vectors, count, bytes);
+    void *const memory = make_param_vectors(check, context_or_default(context), block.device, dtype, vectors.data(),
+                                            static_cast<int>(vectors.size()), bytes);
     block.bytes += bytes;
     return memory;
+}
+
+/** Refuses a block that cannot take other numbers where its own are, and sources of another form. */
+void check_updatable(Checker &check, const halyard_block &block, const BlockSources &s) {
+    if (!check.failed() && block.device.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "block is on a CUDA device, but only those of processors can be updated");
+    }
+    for (const MatrixSource *const matrix :
+         {&s.qkv[0], &s.qkv[1], &s.qkv[2], &s.joined, &s.o, &s.gate, &s.up, &s.down}) {
+        if (!check.failed() && (matrix->codes || matrix->packed)) {
+            check.fail(HALYARD_UNSUPPORTED, "%s is given, but a block is updated by tensors", matrix->name());
+        }
+    }
+    block.each_matrix([&](const char *name, const PackedMatrix &matrix) {
+        if (!check.failed() && (!matrix.owned || matrix.weights->codes)) {
+            check.fail(HALYARD_UNSUPPORTED, "block was made with %s %s, and cannot be updated", name,
+                       matrix.owned ? "quantized" : "packed");
+        }
+    });
+    if (!check.failed() && s.o.view.dtype != block.o.weights->dtype) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "matrices have dtype %s, but block was made with %s",
+                   dtype_name(s.o.view.dtype), dtype_name(block.o.weights->dtype));
+    }
+}
+
+/** Refuses vectors that came or went. */
+void check_vectors_present(Checker &check, const VectorSources &vectors) {
+    constexpr const char *names[] = {"the biases of q, k and v",
+                                     "o_proj_bias",
+                                     "gate_proj_bias",
+                                     "up_proj_bias",
+                                     "down_proj_bias",
+                                     "q_norm",
+                                     "k_norm",
+                                     "attention_norm",
+                                     "attention_norm_bias",
+                                     "ffn_norm",
+                                     "ffn_norm_bias",
+                                     "attention_post_norm",
+                                     "attention_post_norm_bias",
+                                     "ffn_post_norm",
+                                     "ffn_post_norm_bias"};
+    static_assert(std::size(names) == std::tuple_size_v<VectorSources>);
+    for (size_t i = 0; i < vectors.size(); i++) {
+        const bool had = vectors[i].target->data != nullptr;
+        if (!check.failed() && vectors[i].present() != had) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "%s: %s, but block was made %s", names[i], had ? "null" : "given",
+                       had ? "with" : "without");
+        }
+    }
 }
 
 void make_table(Checker &check, const halyard_context *context, halyard_block &block) {
@@ -291,18 +362,10 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     }
     halyard_block_config complete = *config;
     complete_block_config(check, complete, weights->q_norm || weights->k_norm);
-    if (!check.failed() && weights->layout != HALYARD_WEIGHT_OUT_IN && weights->layout != HALYARD_WEIGHT_IN_OUT) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "layout is %d, which is no value of halyard_weight_layout",
-                   weights->layout);
-    }
     if (check.failed()) {
         return check.status();
     }
-    BlockSources sources(*weights);
-    MatrixChecks checks(check, weights->layout);
-    check_attention_sources(check, checks, complete, *weights, sources);
-    check_ffn_sources(check, checks, complete, *weights, sources);
-    check_norm_sources(check, complete, *weights, sources);
+    const BlockSources sources = check_sources(check, complete, *weights);
     const Device device = choose_block_device(check, sources, weights->device);
     const CodeLayout quantization =
         check.failed() ? CodeLayout() : check_quantization(check, weights->quantization, device);
@@ -334,6 +397,33 @@ halyard_status halyard_block_create(const halyard_context *context, const halyar
     made->each_matrix([&](const char *, const PackedMatrix &matrix) { made->bytes += matrix.owned_bytes(); });
     *block = made;
     return HALYARD_OK;
+}
+
+halyard_status halyard_block_update(const halyard_context *context, halyard_block *block,
+                                    const halyard_block_weights *weights) {
+    Checker check("halyard_block_update");
+    check.set_context(context);
+    check.not_null("block", block);
+    check.not_null("weights", weights);
+    if (check.failed()) {
+        return check.status();
+    }
+    const BlockSources sources = check_sources(check, block->config, *weights);
+    check_updatable(check, *block, sources);
+    if (check.failed()) {
+        return check.status();
+    }
+    const VectorSources vectors = vector_sources(sources, *block, block->arguments_f32);
+    check_vectors_present(check, vectors);
+    MatrixPacker packer(check, context, weights->layout, block->device, CodeLayout());
+    if (!check.failed()) {
+        pack_matrices(packer, sources, *block);
+    }
+    if (!check.failed()) {
+        cpu_backend.convert_vectors(check, context_or_default(context), 0, vectors.data(),
+                                    static_cast<int>(vectors.size()));
+    }
+    return check.status();
 }
 
 void halyard_block_destroy(halyard_block *block) {

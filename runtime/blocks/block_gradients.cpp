@@ -89,7 +89,9 @@ public:
         call.log_sum_exp = saved_.log_sum_exp;
         call.dy = Heads(split_heads(dattended, block_.config.num_attention_heads));
         call.scale = arguments_.scale;
+        call.softcap = arguments_.softcap;
         call.causal = arguments_.causal;
+        call.sliding_window = arguments_.sliding_window;
         call.dq = Heads(d.q);
         call.dk = Heads(d.k);
         call.dv = Heads(d.v);

@@ -68,7 +68,7 @@ struct BlockGradients {
     }
 };
 
-/** Refuses a block that has no gradients: on a device, of weights that are not plain f32, or of a kind that attention's go without.
+/** Refuses a block that has no gradients: on a device, of weights that are not plain f32, or with a gate whose activation has none.
  *  `name`: of the block. */
 void check_trainable(Checker &check, const halyard_block &block, const char *name);
 

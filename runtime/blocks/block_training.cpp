@@ -9,23 +9,6 @@
 namespace halyard {
 namespace {
 
-/** Refuses what the gradient of attention does not have. */
-void check_kind(Checker &check, const halyard_block_config &c, const char *name) {
-    const struct {
-        const char *field;
-        bool set;
-    } kinds[] = {{"sliding_window", c.sliding_window != 0}, {"attn_logit_softcapping", c.attn_logit_softcapping != 0}};
-    for (const auto &kind : kinds) {
-        if (!check.failed() && kind.set) {
-            check.fail(HALYARD_UNSUPPORTED, "%s has %s, which the gradients of attention go without", name, kind.field);
-        }
-    }
-    if (!check.failed() && c.gated_mlp && !activation_kernels(c.hidden_act, c.swish_beta).has_unit) {
-        check.fail(HALYARD_UNSUPPORTED, "hidden_act of %s is %d, which has no gradient with gated_mlp", name,
-                   static_cast<int>(c.hidden_act));
-    }
-}
-
 /** Checks the fields of halyard_block_gradients. */
 class GradientChecks {
 public:
@@ -124,7 +107,11 @@ void check_trainable(Checker &check, const halyard_block &block, const char *nam
         snprintf(full, sizeof(full), "%s.%s", name, matrix);
         check_plain_weights(check, full, *packed.weights);
     });
-    check_kind(check, block.config, name);
+    const halyard_block_config &c = block.config;
+    if (!check.failed() && c.gated_mlp && !activation_kernels(c.hidden_act, c.swish_beta).has_unit) {
+        check.fail(HALYARD_UNSUPPORTED, "hidden_act of %s is %d, which has no gradient with gated_mlp", name,
+                   static_cast<int>(c.hidden_act));
+    }
 }
 
 BlockGradients check_block_gradients(Checker &check, const halyard_block &block,

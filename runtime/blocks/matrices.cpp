@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/view.h"
+#include "core/workspace.h"
 
 namespace halyard {
 
@@ -99,12 +100,19 @@ void check_matrix_device(Checker &check, const MatrixSource &matrix, const char 
 
 namespace {
 
-/** Memory for matrices that are joined, freed with it. */
+/** Memory for matrices that are joined, freed with it: the context's, which keeps it, where that is done again and again. */
 class JoinedMemory {
 public:
-    JoinedMemory(Checker &check, Device device, int64_t bytes)
-        : device_(device), data_(allocate_at(check, device, bytes, "q_proj, k_proj and v_proj")) {}
-    ~JoinedMemory() { free_at(device_, data_); }
+    JoinedMemory(Checker &check, const halyard_context &context, Device device, int64_t bytes, bool again)
+        : device_(device), scratch_(context, device) {
+        const auto piece = scratch_.book(again ? bytes : 0);
+        if (!again) {
+            data_ = owned_ = allocate_at(check, device, bytes, "q_proj, k_proj and v_proj");
+        } else if (scratch_.allocate(check)) {
+            data_ = scratch_[piece];
+        }
+    }
+    ~JoinedMemory() { free_at(device_, owned_); }
     JoinedMemory(const JoinedMemory &) = delete;
     JoinedMemory &operator=(const JoinedMemory &) = delete;
 
@@ -112,7 +120,8 @@ public:
 
 private:
     const Device device_;
-    char *const data_;
+    Workspace scratch_;
+    char *owned_ = nullptr, *data_ = nullptr;
 };
 
 /** Whether matrices are codes of one format of GGUF, which has an output in a row. */
@@ -125,21 +134,23 @@ bool of_one_gguf_format(const MatrixSource (&matrices)[3]) {
 
 }  // namespace
 
-PackedMatrix MatrixPacker::pack(const MatrixSource &matrix, const MatrixSource *up) {
+PackedMatrix MatrixPacker::pack(const PackedMatrix &there, const MatrixSource &matrix, const MatrixSource *up) {
     if (check_.failed()) {
         return {};
     }
     if (matrix.packed) {
         return {matrix.packed, nullptr};
     }
-    return pack(matrix.codes
-                    ? sources_of_codes(matrix, up)
-                    : pack_sources(check_, matrix.view, up ? up->view : View(), layout_, device_, quantization_));
+    return pack(there, matrix.codes ? sources_of_codes(matrix, up)
+                                    : pack_sources(check_, matrix.view, up ? up->view : View(), layout_, device_,
+                                                   quantization_));
 }
 
-PackedMatrix MatrixPacker::pack(const PackSources &sources) {
-    PackedMatrix packed;
-    if (!check_.failed()) {
+PackedMatrix MatrixPacker::pack(const PackedMatrix &there, const PackSources &sources) {
+    PackedMatrix packed = there;
+    if (!check_.failed() && there.owned) {
+        backend_of(device_.on_cuda).update(check_, context_or_default(context_), sources, *there.owned);
+    } else if (!check_.failed()) {
         backend_of(device_.on_cuda).pack(check_, context_or_default(context_), sources, nullptr, 0, &packed.owned);
     }
     packed.weights = packed.owned;
@@ -160,23 +171,24 @@ void MatrixPacker::pack_qkv(const MatrixSource (&qkv)[3], PackedMatrix (&packed)
         return;
     }
     if (qkv[0].tensor && qkv[1].tensor && qkv[2].tensor) {
-        packed[0] = pack_joined_tensors(qkv);
+        packed[0] = pack_joined_tensors(packed[0], qkv);
     } else if (of_one_gguf_format(qkv)) {
         packed[0] = pack_joined_codes(qkv);
     } else {
         for (int i = 0; i < 3; i++) {
-            packed[i] = pack(qkv[i]);
+            packed[i] = pack(packed[i], qkv[i]);
         }
     }
 }
 
-PackedMatrix MatrixPacker::pack_joined_tensors(const MatrixSource (&qkv)[3]) {
+PackedMatrix MatrixPacker::pack_joined_tensors(const PackedMatrix &there, const MatrixSource (&qkv)[3]) {
     const int axis = layout_ == HALYARD_WEIGHT_OUT_IN ? 0 : 1;  // of the outputs
     const View &q = qkv[0].view;
     int64_t shape[] = {q.shape[0], q.shape[1]};
     shape[axis] += qkv[1].view.shape[axis] + qkv[2].view.shape[axis];
     const Device device = device_of(q);
-    const JoinedMemory memory(check_, device, shape[0] * shape[1] * size_of(q.dtype));
+    const JoinedMemory memory(check_, context_or_default(context_), device, shape[0] * shape[1] * size_of(q.dtype),
+                              there.owned != nullptr);
     View whole = view_of(memory.data(), q.dtype, device, {shape[0], shape[1]}, {shape[1], 1});
     whole.name = "q_proj, k_proj or v_proj";
     int64_t first = 0;
@@ -190,7 +202,7 @@ PackedMatrix MatrixPacker::pack_joined_tensors(const MatrixSource (&qkv)[3]) {
         first += outputs;
     }
     return check_.failed() ? PackedMatrix()
-                           : pack(pack_sources(check_, whole, View(), layout_, device_, quantization_));
+                           : pack(there, pack_sources(check_, whole, View(), layout_, device_, quantization_));
 }
 
 PackedMatrix MatrixPacker::pack_joined_codes(const MatrixSource (&qkv)[3]) {
@@ -206,7 +218,7 @@ PackedMatrix MatrixPacker::pack_joined_codes(const MatrixSource (&qkv)[3]) {
     PackSources &whole = parts[0];
     const CodeFormat &format = *whole.codes.format;
     const int64_t row_bytes = whole.form.in_features / format.block_inputs * format.block_bytes;
-    const JoinedMemory memory(check_, Device(), outputs * row_bytes);
+    const JoinedMemory memory(check_, context_or_default(context_), Device(), outputs * row_bytes, false);
     char *to = memory.data();
     for (int i = 0; i < 3 && to; i++) {
         for (int64_t output = 0; output < parts[i].form.out_features; output++, to += row_bytes) {
@@ -217,7 +229,7 @@ PackedMatrix MatrixPacker::pack_joined_codes(const MatrixSource (&qkv)[3]) {
     whole.codes.codes.output_pitch = row_bytes;
     whole.codes.codes.memory.name = "codes.q_proj, codes.k_proj or codes.v_proj";
     set_code_form(check_, qkv[0].names->codes, whole.form.in_features, outputs, false, whole);
-    return pack(whole);
+    return pack(PackedMatrix(), whole);
 }
 
 }  // namespace halyard

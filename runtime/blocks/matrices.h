@@ -60,22 +60,23 @@ struct PackedMatrix {
     int64_t owned_bytes() const { return owned ? owned->bytes : 0; }
 };
 
-/** Packs matrices that have been checked. After a failure it gives none. */
+/** Packs matrices that have been checked: each into the memory of the packed matrix that is there, which keeps its form then, or into its
+ *  own where there is none. After a failure it gives none. */
 class MatrixPacker {
 public:
     MatrixPacker(Checker &check, const halyard_context *context, halyard_weight_layout layout, Device device,
                  const CodeLayout &quantization)
         : check_(check), context_(context), layout_(layout), device_(device), quantization_(quantization) {}
 
-    /** `up`: null, or what goes beside the matrix. */
-    PackedMatrix pack(const MatrixSource &matrix, const MatrixSource *up = nullptr);
+    /** `there`: the packed matrix, if it is made already. `up`: null, or what goes beside the matrix. */
+    PackedMatrix pack(const PackedMatrix &there, const MatrixSource &matrix, const MatrixSource *up = nullptr);
     /** q, k and v: into one matrix, `packed[0]`, where they have one form. */
     void pack_qkv(const MatrixSource (&qkv)[3], PackedMatrix (&packed)[3]);
 
 private:
     PackSources sources_of_codes(const MatrixSource &matrix, const MatrixSource *up);
-    PackedMatrix pack(const PackSources &sources);
-    PackedMatrix pack_joined_tensors(const MatrixSource (&qkv)[3]);
+    PackedMatrix pack(const PackedMatrix &there, const PackSources &sources);
+    PackedMatrix pack_joined_tensors(const PackedMatrix &there, const MatrixSource (&qkv)[3]);
     PackedMatrix pack_joined_codes(const MatrixSource (&qkv)[3]);
 
     Checker &check_;

@@ -210,7 +210,8 @@ void fill(Checker &check, const halyard_context *context, const StackSources &s,
     stack.norm_memory = make_param_vectors(check, with, stack.device, stack.residual_dtype, vectors, 4, bytes);
     make_softcaps(check, with, stack);
     if (!c.no_lm_head) {
-        stack.lm_head = MatrixPacker(check, context, HALYARD_WEIGHT_OUT_IN, stack.device, quantization).pack(s.lm_head);
+        stack.lm_head = MatrixPacker(check, context, HALYARD_WEIGHT_OUT_IN, stack.device, quantization)
+                            .pack(stack.lm_head, s.lm_head);
     }
     if (stack.device.on_cuda && stack.lm_head.weights && s.tied) {
         // What the output projection reads are the table's own rows.

@@ -2,6 +2,7 @@
 // observers do.
 #include "halyard/block.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -224,6 +225,20 @@ TEST(CppBlock, PassesEveryTensorOn) {
     Values y(x.size());
     halyard::Block(full_config(), weights).forward({x, {tokens, hidden}}, {y, {tokens, hidden}}, halyard::Context());
     EXPECT_EQ(y, c_result(full_config(), weights, x));
+}
+
+TEST(CppBlock, TakesOtherNumbers) {
+    Tensors tensors;
+    const Values x = values(90, tokens * hidden);
+    halyard::Block block(full_config(), tensors.weights(false));
+    for (Values *const matrix : {&tensors.q, &tensors.o, &tensors.down}) {
+        std::reverse(matrix->begin(), matrix->end());
+    }
+    std::reverse(tensors.vectors.begin(), tensors.vectors.end());
+    block.update(tensors.weights(false));
+    Values y(x.size());
+    block.forward({x, {tokens, hidden}}, {y, {tokens, hidden}});
+    EXPECT_EQ(y, c_result(full_config(), tensors.weights(false), x));
 }
 
 /** Memory of the gradients, each of its own. */

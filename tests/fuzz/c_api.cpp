@@ -1453,7 +1453,9 @@ void Session::block_create() {
     block_vectors(call, config, hidden, kv, w);
     w.device = device();
     w.quantization = quantization();
-    if (call.may_be_made()) {
+    if (call.may_be_made() && block && in_.one_in(3)) {
+        call.returned("halyard_block_update", halyard_block_update(context(), block, in_.rarely() ? nullptr : &w));
+    } else if (call.may_be_made()) {
         destroy(block);
         halyard_weights *&borrowed = block_weights_[block_place];
         if (w.codes.o_proj && in_.one_in(3) &&

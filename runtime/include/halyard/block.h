@@ -143,6 +143,14 @@ typedef struct halyard_block halyard_block;
 /** Packs the weights. On a device it waits for what it has put into the context's stream. */
 HALYARD_API halyard_status halyard_block_create(const halyard_context *context, const halyard_block_config *config,
                                                 const halyard_block_weights *weights, halyard_block **block);
+/** Gives the block other numbers, for training, whose parameters change with every step: packs the matrices again where they are, and
+ *  converts the vectors, with the bits of making it anew. Nothing is allocated but scratch of the context, for q, k and v together if they
+ *  come as three tensors. All matrices come as tensors, of the dtype that they had, in any layout, and the same vectors are there; `device`
+ *  and `quantization` do not count. No call may use the block meanwhile. A call that is refused changes nothing; of one that finds no memory
+ *  for scratch the numbers are those of either. Refused with HALYARD_UNSUPPORTED: blocks on CUDA devices, and with matrices that came
+ *  as codes or packed, or were quantized. */
+HALYARD_API halyard_status halyard_block_update(const halyard_context *context, halyard_block *block,
+                                                const halyard_block_weights *weights);
 /** Frees it; null is allowed. No call that uses it may be running. */
 HALYARD_API void halyard_block_destroy(halyard_block *block);
 /** What it was made with, with the zeros filled in. */
@@ -201,8 +209,8 @@ HALYARD_API halyard_status halyard_block_saved_size(const halyard_block *block, 
                                                     int64_t *bytes);
 /** y = block(x) of whole sequences, with the bits of halyard_block_forward, which saves what halyard_block_backward needs besides x.
  *  x, y: f32 [T, hidden_size] or [batch, T, hidden_size]; y overlaps nothing. saved: `bytes` bytes, aligned to 64, at least
- *  halyard_block_saved_size. For blocks on processors whose matrices are f32, with q, k and v as tensors or as one matrix; without
- *  sliding_window and attn_logit_softcapping. */
+ *  halyard_block_saved_size. For blocks on processors whose matrices are f32, with q, k and v as tensors or as one matrix; gated_mlp with
+ *  an activation that has a gated unit (no relu2, gelu_sigmoid, tanh, exp). */
 HALYARD_API halyard_status halyard_block_forward_saving(const halyard_context *context, const halyard_block *block,
                                                         const DLTensor *x, void *saved, int64_t bytes, DLTensor *y);
 /** The gradients of a block, from x and what the forward call saved of it, and dy, the gradient of y, f32 with the shape of x. dx, of that

@@ -299,47 +299,18 @@ public:
     /// Packs the weights.
     Block(const BlockConfig &config, const BlockWeights &weights, const halyard_context *context = nullptr) {
         const halyard_block_config c = config.get();
-        const BlockWeights &w = weights;
-        halyard_block_weights tensors{};
-        tensors.layout = static_cast<halyard_weight_layout>(w.layout);
-        tensors.q_proj = w.q_proj.get("q_proj");
-        tensors.k_proj = w.k_proj.get("k_proj");
-        tensors.v_proj = w.v_proj.get("v_proj");
-        tensors.qkv_proj = w.qkv_proj.get("qkv_proj");
-        tensors.o_proj = w.o_proj.get("o_proj");
-        tensors.q_proj_bias = w.q_proj_bias.get("q_proj_bias");
-        tensors.k_proj_bias = w.k_proj_bias.get("k_proj_bias");
-        tensors.v_proj_bias = w.v_proj_bias.get("v_proj_bias");
-        tensors.qkv_proj_bias = w.qkv_proj_bias.get("qkv_proj_bias");
-        tensors.o_proj_bias = w.o_proj_bias.get("o_proj_bias");
-        tensors.q_norm = w.q_norm.get("q_norm");
-        tensors.k_norm = w.k_norm.get("k_norm");
-        tensors.gate_proj = w.gate_proj.get("gate_proj");
-        tensors.up_proj = w.up_proj.get("up_proj");
-        tensors.down_proj = w.down_proj.get("down_proj");
-        tensors.gate_proj_bias = w.gate_proj_bias.get("gate_proj_bias");
-        tensors.up_proj_bias = w.up_proj_bias.get("up_proj_bias");
-        tensors.down_proj_bias = w.down_proj_bias.get("down_proj_bias");
-        tensors.attention_norm = w.attention_norm.get("attention_norm");
-        tensors.attention_norm_bias = w.attention_norm_bias.get("attention_norm_bias");
-        tensors.ffn_norm = w.ffn_norm.get("ffn_norm");
-        tensors.ffn_norm_bias = w.ffn_norm_bias.get("ffn_norm_bias");
-        tensors.attention_post_norm = w.attention_post_norm.get("attention_post_norm");
-        tensors.attention_post_norm_bias = w.attention_post_norm_bias.get("attention_post_norm_bias");
-        tensors.ffn_post_norm = w.ffn_post_norm.get("ffn_post_norm");
-        tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get("ffn_post_norm_bias");
-        tensors.device = w.device;
-        tensors.quantization = w.quantization;
-        const detail::CodesPointer q(w.codes.q_proj), k(w.codes.k_proj), v(w.codes.v_proj), qkv(w.codes.qkv_proj),
-            o(w.codes.o_proj), gate(w.codes.gate_proj), up(w.codes.up_proj), down(w.codes.down_proj);
-        tensors.codes = {q.get(), k.get(), v.get(), qkv.get(), o.get(), gate.get(), up.get(), down.get()};
-        tensors.packed = {detail::c_weights(w.packed.q_proj),   detail::c_weights(w.packed.k_proj),
-                          detail::c_weights(w.packed.v_proj),   detail::c_weights(w.packed.qkv_proj),
-                          detail::c_weights(w.packed.o_proj),   detail::c_weights(w.packed.up_proj),
-                          detail::c_weights(w.packed.down_proj)};
         halyard_block *block = nullptr;
-        check(halyard_block_create(context, &c, &tensors, &block));
+        with_c_weights(weights, [&](const halyard_block_weights &tensors) {
+            return halyard_block_create(context, &c, &tensors, &block);
+        });
         block_.reset(block);
+    }
+
+    /// Gives it other numbers: tensors of the form that it was made with. No call may use it meanwhile.
+    void update(const BlockWeights &weights, const halyard_context *context = nullptr) {
+        with_c_weights(weights, [&](const halyard_block_weights &tensors) {
+            return halyard_block_update(context, block_.get(), &tensors);
+        });
     }
 
     /// What it was made with, with the zeros filled in.
@@ -393,6 +364,49 @@ public:
 
 private:
     friend class Stack;
+
+    /// Calls a C function with the weights as it takes them.
+    template<typename Call>
+    static void with_c_weights(const BlockWeights &w, const Call &call) {
+        halyard_block_weights tensors{};
+        tensors.layout = static_cast<halyard_weight_layout>(w.layout);
+        tensors.q_proj = w.q_proj.get("q_proj");
+        tensors.k_proj = w.k_proj.get("k_proj");
+        tensors.v_proj = w.v_proj.get("v_proj");
+        tensors.qkv_proj = w.qkv_proj.get("qkv_proj");
+        tensors.o_proj = w.o_proj.get("o_proj");
+        tensors.q_proj_bias = w.q_proj_bias.get("q_proj_bias");
+        tensors.k_proj_bias = w.k_proj_bias.get("k_proj_bias");
+        tensors.v_proj_bias = w.v_proj_bias.get("v_proj_bias");
+        tensors.qkv_proj_bias = w.qkv_proj_bias.get("qkv_proj_bias");
+        tensors.o_proj_bias = w.o_proj_bias.get("o_proj_bias");
+        tensors.q_norm = w.q_norm.get("q_norm");
+        tensors.k_norm = w.k_norm.get("k_norm");
+        tensors.gate_proj = w.gate_proj.get("gate_proj");
+        tensors.up_proj = w.up_proj.get("up_proj");
+        tensors.down_proj = w.down_proj.get("down_proj");
+        tensors.gate_proj_bias = w.gate_proj_bias.get("gate_proj_bias");
+        tensors.up_proj_bias = w.up_proj_bias.get("up_proj_bias");
+        tensors.down_proj_bias = w.down_proj_bias.get("down_proj_bias");
+        tensors.attention_norm = w.attention_norm.get("attention_norm");
+        tensors.attention_norm_bias = w.attention_norm_bias.get("attention_norm_bias");
+        tensors.ffn_norm = w.ffn_norm.get("ffn_norm");
+        tensors.ffn_norm_bias = w.ffn_norm_bias.get("ffn_norm_bias");
+        tensors.attention_post_norm = w.attention_post_norm.get("attention_post_norm");
+        tensors.attention_post_norm_bias = w.attention_post_norm_bias.get("attention_post_norm_bias");
+        tensors.ffn_post_norm = w.ffn_post_norm.get("ffn_post_norm");
+        tensors.ffn_post_norm_bias = w.ffn_post_norm_bias.get("ffn_post_norm_bias");
+        tensors.device = w.device;
+        tensors.quantization = w.quantization;
+        const detail::CodesPointer q(w.codes.q_proj), k(w.codes.k_proj), v(w.codes.v_proj), qkv(w.codes.qkv_proj),
+            o(w.codes.o_proj), gate(w.codes.gate_proj), up(w.codes.up_proj), down(w.codes.down_proj);
+        tensors.codes = {q.get(), k.get(), v.get(), qkv.get(), o.get(), gate.get(), up.get(), down.get()};
+        tensors.packed = {detail::c_weights(w.packed.q_proj),   detail::c_weights(w.packed.k_proj),
+                          detail::c_weights(w.packed.v_proj),   detail::c_weights(w.packed.qkv_proj),
+                          detail::c_weights(w.packed.o_proj),   detail::c_weights(w.packed.up_proj),
+                          detail::c_weights(w.packed.down_proj)};
+        check(call(tensors));
+    }
 
     /// To the C functions a null cache means whole sequences.
     static void require(const KvCache &cache) {
