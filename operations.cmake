@@ -100,5 +100,7 @@ halyard_operation( block  GROUP blocks  NEEDS attention ffn  KERNELS NONE  FUNCT
 halyard_operation( block_backward  GROUP backward  NEEDS block ffn_backward attention_backward
                    KERNELS NONE  FUNCTIONS "block_(backward|forward_saving|saved_size)"
                    SOURCES blocks/block_gradients.cpp blocks/block_training.cpp )
-halyard_operation( stack  GROUP blocks  NEEDS block bilinear  KERNELS NONE  FUNCTIONS "stack_.*"
-                   ${blocks} blocks/stack.cpp blocks/stack_create.cpp )
+halyard_operation( stack  GROUP blocks  NEEDS block bilinear  KERNELS NONE  FUNCTIONS "stack_(create|update|destroy|get_config|forward|hidden_states)"
+                   ${blocks} blocks/stack.cpp blocks/stack_checks.cpp blocks/stack_create.cpp )
+halyard_operation( stack_backward  GROUP backward  NEEDS stack block_backward embedding_backward tanh_backward
+                   KERNELS NONE  FUNCTIONS "stack_(backward|forward_saving|saved_size)"  SOURCES blocks/stack_training.cpp )

@@ -253,32 +253,22 @@ void check_updatable(Checker &check, const halyard_block &block, const BlockSour
     }
 }
 
-/** Refuses vectors that came or went. */
-void check_vectors_present(Checker &check, const VectorSources &vectors) {
-    constexpr const char *names[] = {"the biases of q, k and v",
-                                     "o_proj_bias",
-                                     "gate_proj_bias",
-                                     "up_proj_bias",
-                                     "down_proj_bias",
-                                     "q_norm",
-                                     "k_norm",
-                                     "attention_norm",
-                                     "attention_norm_bias",
-                                     "ffn_norm",
-                                     "ffn_norm_bias",
-                                     "attention_post_norm",
-                                     "attention_post_norm_bias",
-                                     "ffn_post_norm",
-                                     "ffn_post_norm_bias"};
-    static_assert(std::size(names) == std::tuple_size_v<VectorSources>);
-    for (size_t i = 0; i < vectors.size(); i++) {
-        const bool had = vectors[i].target->data != nullptr;
-        if (!check.failed() && vectors[i].present() != had) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "%s: %s, but block was made %s", names[i], had ? "null" : "given",
-                       had ? "with" : "without");
-        }
-    }
-}
+constexpr const char *vector_names[] = {"the biases of q, k and v",
+                                        "o_proj_bias",
+                                        "gate_proj_bias",
+                                        "up_proj_bias",
+                                        "down_proj_bias",
+                                        "q_norm",
+                                        "k_norm",
+                                        "attention_norm",
+                                        "attention_norm_bias",
+                                        "ffn_norm",
+                                        "ffn_norm_bias",
+                                        "attention_post_norm",
+                                        "attention_post_norm_bias",
+                                        "ffn_post_norm",
+                                        "ffn_post_norm_bias"};
+static_assert(std::size(vector_names) == std::tuple_size_v<VectorSources>);
 
 void make_table(Checker &check, const halyard_context *context, halyard_block &block) {
     const halyard_rope_options &options = block.config.rope;
@@ -414,7 +404,7 @@ halyard_status halyard_block_update(const halyard_context *context, halyard_bloc
         return check.status();
     }
     const VectorSources vectors = vector_sources(sources, *block, block->arguments_f32);
-    check_vectors_present(check, vectors);
+    check_vectors_present(check, vectors.data(), vector_names, static_cast<int>(vectors.size()));
     MatrixPacker packer(check, context, weights->layout, block->device, CodeLayout());
     if (!check.failed()) {
         pack_matrices(packer, sources, *block);

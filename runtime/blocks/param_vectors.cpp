@@ -38,4 +38,14 @@ void *make_param_vectors(Checker &check, const halyard_context &context, Device 
     return memory;
 }
 
+void check_vectors_present(Checker &check, const ParamSource *sources, const char *const *names, int count) {
+    for (int i = 0; i < count; i++) {
+        const bool had = sources[i].target->data != nullptr;
+        if (!check.failed() && sources[i].present() != had) {
+            check.fail(HALYARD_INVALID_ARGUMENT, "%s: %s, but there was %s when it was made", names[i],
+                       had ? "null" : "given", had ? "one" : "none");
+        }
+    }
+}
+
 }  // namespace halyard

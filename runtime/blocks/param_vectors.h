@@ -11,6 +11,9 @@ namespace halyard {
 void *make_param_vectors(Checker &check, const halyard_context &context, Device device, DType dtype,
                          const ParamSource *sources, int count, int64_t &bytes);
 
+/** Refuses vectors that are given where there are none, or not where there are. `names`: of the parameters. */
+void check_vectors_present(Checker &check, const ParamSource *sources, const char *const *names, int count);
+
 }  // namespace halyard
 
 #endif

@@ -6,10 +6,7 @@
 #include "blocks/stack.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <iterator>
 
-#include "core/calls/integers.h"
 #include "core/check_shapes.h"
 #include "core/view.h"
 #include "core/workspace.h"
@@ -19,108 +16,6 @@ namespace {
 
 /** Tokens of a sequence that go through the blocks together where there is a cache. */
 constexpr int64_t max_part_tokens = 512;
-
-// ---- Arguments ----
-
-/** The kinds of the tokens, all 0 where none are given. */
-Integers check_types(Checker &check, const DLTensor *types, const Integers &ids, bool has_types) {
-    if (!types) {
-        static const int64_t zero = 0;
-        Integers zeros = ids;
-        zeros.data = reinterpret_cast<const char *>(&zero);
-        zeros.is_int64 = true;
-        zeros.batch_stride = zeros.token_stride = 0;
-        std::fill(std::begin(zeros.strides), std::end(zeros.strides), 0);
-        zeros.memory = View();
-        return zeros;
-    }
-    const Integers checked = check_integers(check, "token_types", types);
-    if (!check.failed() && !has_types) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "token_types is given, but the stack has no embed_types");
-    } else if (!check.failed() &&
-               (checked.rank != ids.rank || checked.batch != ids.batch || checked.tokens != ids.tokens)) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "token_types has another shape than input_ids");
-    }
-    return checked;
-}
-
-/** What a call writes: [width] for each sequence or, if `all`, for each token. */
-struct ResultKind {
-    const char *name;
-    bool all;
-    int64_t width;
-    const char *width_name;
-    bool is_logits;
-};
-
-/** As [batch, 1 or T, width]. */
-View check_result(Checker &check, const ResultKind &kind, const DLTensor *result, const Integers &ids) {
-    const View given = check.output(kind.name, result);
-    const int rank = (ids.rank == 2) + kind.all + 1;
-    if (!check.failed() && given.rank != rank) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "%s has rank %d, but must have rank %d: %s", kind.name, given.rank, rank,
-                   kind.all ? "an axis more than input_ids" : "that of input_ids, without all_logits");
-    }
-    const struct {
-        bool present;
-        int64_t extent;
-        const char *of;
-    } axes[] = {{ids.rank == 2, ids.batch, "the batch of input_ids"},
-                {kind.all, ids.tokens, "the tokens of input_ids"},
-                {true, kind.width, kind.width_name}};
-    View view = given;
-    view.rank = 3;
-    int axis = 0;
-    for (int i = 0; i < 3 && !check.failed(); i++) {
-        view.shape[i] = axes[i].present ? axes[i].extent : 1;
-        view.strides[i] = axes[i].present ? given.strides[axis] : 0;
-        if (axes[i].present && given.shape[axis] != axes[i].extent) {
-            check.fail(HALYARD_INVALID_ARGUMENT, "%s has extent %lld on axis %d, but must have %lld, %s", kind.name,
-                       static_cast<long long>(given.shape[axis]), axis, static_cast<long long>(axes[i].extent),
-                       axes[i].of);
-        }
-        axis += axes[i].present;
-    }
-    return view;
-}
-
-void check_stack_call(Checker &check, const halyard_stack &stack, const CachedSequences &sequences, int64_t tokens) {
-    check_sequences(check, sequences);
-    if (check.failed()) {
-        return;
-    }
-    const halyard_kv_cache *const cache = sequences.cache;
-    if (cache && cache->n_layers < stack.n_layers) {
-        check.fail(HALYARD_INVALID_ARGUMENT, "cache has %lld layers, but the stack has %lld",
-                   static_cast<long long>(cache->n_layers), static_cast<long long>(stack.n_layers));
-        return;
-    }
-    for (int64_t i = 0; i < (cache ? sequences.batch : 1) && !check.failed(); i++) {
-        const int64_t length = sequences.length(0, i);
-        for (int64_t layer = 1; layer < stack.n_layers && cache && !check.failed(); layer++) {
-            if (sequences.length(layer, i) != length) {
-                check.fail(HALYARD_INVALID_ARGUMENT,
-                           "cache has %lld positions in layer %lld of sequence %lld, but %lld in layer 0",
-                           static_cast<long long>(sequences.length(layer, i)), static_cast<long long>(layer),
-                           static_cast<long long>(sequences.index(i)), static_cast<long long>(length));
-            }
-        }
-        const View &positions = stack.embed_positions;
-        if (!check.failed() && positions.data && tokens > positions.shape[0] - length) {
-            check.fail(HALYARD_INVALID_ARGUMENT,
-                       "input_ids has %lld tokens from position %lld on, but embed_positions has %lld",
-                       static_cast<long long>(tokens), static_cast<long long>(length),
-                       static_cast<long long>(positions.shape[0]));
-        }
-    }
-    for (int64_t layer = 0; layer < stack.n_layers && !check.failed(); layer++) {
-        char name[32];
-        snprintf(name, sizeof(name), "blocks[%lld]", static_cast<long long>(layer));
-        check_block_call(check, *stack.blocks[layer], name, sequences, layer, "input_ids", tokens);
-    }
-}
-
-// ---- Work ----
 
 /** One call. */
 class StackRun {
@@ -159,7 +54,9 @@ public:
                                                        {result_.shape[0], tokens, width}, {tokens * width, width, 1})
                                              : result_;
             if (kind_.is_logits) {
-                make_logits(made, f32_first ? view_like(made, workspace[f32_logits], DType::f32, width, width) : made);
+                run_lm_head(check_, context_, stack_, this->residual(ids_.tokens - tokens, tokens),
+                            rounds(*stack_.lm_head.weights), View(),
+                            f32_first ? view_like(made, workspace[f32_logits], DType::f32, width, width) : made, made);
             } else {
                 run_cast(check_, context_, residual_, made);
             }
@@ -217,31 +114,6 @@ private:
         if (options_.observer && !check_.failed()) {
             const DLTensor tensor = dltensor_of(part);
             options_.observer(options_.user, layer, first, &tensor);
-        }
-    }
-
-    /** `in_f32`: the same as logits or, where soft caps come before they are rounded, a tensor like them. */
-    void make_logits(const View &logits, const View &in_f32) {
-        const int64_t batch = logits.shape[0], tokens = logits.shape[1], vocab = logits.shape[2];
-        LinearCall call;
-        call.x = residual(ids_.tokens - tokens, tokens);
-        call.y = in_f32;
-        call.weights = stack_.lm_head.weights;
-        call.rounded = rounds(*stack_.lm_head.weights);
-        if (stack_.softcaps.data) {
-            // softcap tanh(x W / softcap): quotient and tanh in the matmul's epilogue.
-            call.row_scale =
-                view_of(stack_.softcap_reciprocal.data, DType::f32, stack_.device, {batch, tokens}, {0, 0});
-            call.activation = HALYARD_TANH;
-        }
-        run_call(check_, context_, &Backend::linear, call);
-        if (stack_.softcaps.data) {
-            const View softcaps =
-                view_of(stack_.softcaps.data, DType::f32, stack_.device, {batch, tokens, vocab}, {0, 0, 1});
-            run_call(check_, context_, &Backend::elementwise, {kernels::bilinear, in_f32, softcaps, 0.0f, in_f32});
-            if (in_f32.dtype != logits.dtype) {
-                run_cast(check_, context_, in_f32, logits);
-            }
         }
     }
 

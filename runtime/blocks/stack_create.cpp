@@ -1,4 +1,5 @@
 // Making a stack: where its blocks are.
+#include <array>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -191,23 +192,51 @@ CodeLayout check_places(Checker &check, const StackSources &s, const halyard_qua
     return check_quantization(check, quantization, device);
 }
 
+/** The vectors of a stack, and where they are. */
+std::array<ParamSource, 4> vector_sources(const StackSources &s, halyard_stack &stack) {
+    const int64_t hidden = stack.config.hidden_size;
+    return {{{&stack.embed_norm.weight, s.embed_norm, hidden},
+             {&stack.embed_norm.bias, s.embed_norm_bias, hidden},
+             {&stack.norm.weight, s.norm, hidden},
+             {&stack.norm.bias, s.norm_bias, hidden}}};
+}
+
+/** Refuses a stack that cannot take other numbers where its own are, and sources of another form. */
+void check_updatable(Checker &check, const halyard_stack &stack, const StackSources &s) {
+    if (!check.failed() && stack.device.on_cuda) {
+        check.fail(HALYARD_UNSUPPORTED, "stack is on a CUDA device, but only those of processors can be updated");
+    }
+    if (!check.failed() && (stack.embed_codes.format || s.embed_codes.format || s.lm_head.codes || s.lm_head.packed ||
+                            (stack.lm_head.weights && (!stack.lm_head.owned || stack.lm_head.weights->codes)))) {
+        check.fail(HALYARD_UNSUPPORTED, "stack has quantized or packed matrices, and cannot be updated");
+    }
+    if (!check.failed() && (s.embed_tokens.view.data != stack.embed_tokens.data || s.tied != stack.tied)) {
+        check.fail(HALYARD_INVALID_ARGUMENT,
+                   s.tied != stack.tied ? "lm_head is %s, but the stack was made %s one of its own"
+                                        : "embed_tokens is another table than the stack was made with",
+                   s.tied ? "null" : "given", stack.tied ? "without" : "with");
+    }
+    if (!check.failed() && stack.lm_head.weights && s.lm_head.view.dtype != stack.lm_head.weights->dtype) {
+        check.fail(HALYARD_INVALID_ARGUMENT, "lm_head has dtype %s, but the stack was made with %s",
+                   dtype_name(s.lm_head.view.dtype), dtype_name(stack.lm_head.weights->dtype));
+    }
+}
+
 /** Makes what a stack has besides its blocks. */
 void fill(Checker &check, const halyard_context *context, const StackSources &s, const CodeLayout &quantization,
           halyard_stack &stack) {
     const halyard_stack_config &c = stack.config;
     const halyard_context &with = context_or_default(context);
+    stack.tied = s.tied;
     stack.embed_tokens = s.embed_tokens.view;
     stack.embed_codes = s.embed_codes;
     stack.embed_positions = s.embed_positions;
     stack.embed_types = s.embed_types;
     stack.embed_norm.set(check, {c.embed_norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
     stack.norm.set(check, {c.norm, c.rms_norm_eps, c.norm_flags}, c.hidden_size);
-    const ParamSource vectors[] = {{&stack.embed_norm.weight, s.embed_norm, c.hidden_size},
-                                   {&stack.embed_norm.bias, s.embed_norm_bias, c.hidden_size},
-                                   {&stack.norm.weight, s.norm, c.hidden_size},
-                                   {&stack.norm.bias, s.norm_bias, c.hidden_size}};
+    const std::array<ParamSource, 4> vectors = vector_sources(s, stack);
     int64_t bytes = 0;
-    stack.norm_memory = make_param_vectors(check, with, stack.device, stack.residual_dtype, vectors, 4, bytes);
+    stack.norm_memory = make_param_vectors(check, with, stack.device, stack.residual_dtype, vectors.data(), 4, bytes);
     make_softcaps(check, with, stack);
     if (!c.no_lm_head) {
         stack.lm_head = MatrixPacker(check, context, HALYARD_WEIGHT_OUT_IN, stack.device, quantization)
@@ -267,6 +296,33 @@ halyard_status halyard_stack_create(const halyard_context *context, const halyar
     }
     *stack = made;
     return HALYARD_OK;
+}
+
+halyard_status halyard_stack_update(const halyard_context *context, halyard_stack *stack,
+                                    const halyard_stack_weights *weights) {
+    Checker check("halyard_stack_update");
+    check.set_context(context);
+    check.not_null("stack", stack);
+    check.not_null("weights", weights);
+    if (check.failed()) {
+        return check.status();
+    }
+    const StackSources sources = check_sources(check, stack->config, *weights);
+    check_updatable(check, *stack, sources);
+    if (check.failed()) {
+        return check.status();
+    }
+    const std::array<ParamSource, 4> vectors = vector_sources(sources, *stack);
+    constexpr const char *names[] = {"embed_norm", "embed_norm_bias", "norm", "norm_bias"};
+    check_vectors_present(check, vectors.data(), names, 4);
+    if (!check.failed() && stack->lm_head.owned) {
+        MatrixPacker(check, context, HALYARD_WEIGHT_OUT_IN, stack->device, CodeLayout())
+            .pack(stack->lm_head, sources.lm_head);
+    }
+    if (!check.failed()) {
+        cpu_backend.convert_vectors(check, context_or_default(context), 0, vectors.data(), 4);
+    }
+    return check.status();
 }
 
 void halyard_stack_destroy(halyard_stack *stack) {

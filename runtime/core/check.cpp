@@ -39,7 +39,11 @@ View memory_view(const char *name, const void *data, int64_t bytes) {
 
 halyard_status Checker::fail(halyard_status status, const char *format, ...) {
     if (!failed()) {
-        const int prefix = snprintf(last_error, sizeof(last_error), "%s: ", function_);
+        int prefix = snprintf(last_error, sizeof(last_error), "%s: ", function_);
+        if (place_) {
+            prefix += snprintf(last_error + prefix, sizeof(last_error) - prefix, "%s[%lld]: ", place_,
+                               static_cast<long long>(place_index_));
+        }
         va_list arguments;
         va_start(arguments, format);
         vsnprintf(last_error + prefix, sizeof(last_error) - prefix, format, arguments);

@@ -95,6 +95,12 @@ public:
         }
     }
 
+    /** Where the fields are that are checked from here on, which messages say: array[index]. Null: nowhere in particular. */
+    void set_place(const char *array, int64_t index) {
+        place_ = array;
+        place_index_ = index;
+    }
+
     /** Takes over the failure of another check of this call, whose message stays, and for the line the tensors that it saw. */
     void take_over(const Checker &other);
 
@@ -170,6 +176,8 @@ private:
     const char *first_tensor_ = nullptr;  // on whose device the others must be
     DLDevice first_device_{};
     halyard_status status_ = HALYARD_OK;
+    const char *place_ = nullptr;
+    int64_t place_index_ = 0;
     const halyard_context *context_ = nullptr;
     CallRecord record_;  // if is_recorded_
 };

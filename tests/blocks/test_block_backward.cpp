@@ -1,7 +1,7 @@
 // Gradients of blocks: the forward call that saves has the bits of halyard_block_forward; every gradient is the slope of the float64
 // reference, for the presets, the placements of norms and the options; the bits of other threads, instruction sets and cuts of a batch;
 // what is refused.
-#include "support/block.h"
+#include "support/block_gradients.h"
 #include "support/reference_hashes.h"
 
 #include <cmath>
@@ -9,58 +9,6 @@
 
 namespace halyard::tests {
 namespace {
-
-/** A parameter: its gradient's field, and the values that the reference takes it from. */
-struct Parameter {
-    const char *name;
-    DLTensor *halyard_block_gradients::*field;
-    WeightMatrix BlockValues::*matrix;  // or null
-    Row *vector;                        // of the values
-    Shape shape;
-};
-
-/** Those that a block has, q, k and v apart. */
-std::vector<Parameter> parameters_of(const BlockForm &form, BlockValues &values) {
-    using G = halyard_block_gradients;
-    std::vector<Parameter> all;
-    const auto add_matrix = [&](const char *name, DLTensor *G::*field, WeightMatrix BlockValues::*matrix) {
-        const WeightMatrix &of = values.*matrix;
-        if (!of.values.empty()) {
-            const bool in_out = form.layout == HALYARD_WEIGHT_IN_OUT;
-            all.push_back({name, field, matrix, nullptr, in_out ? Shape{of.in, of.out} : Shape{of.out, of.in}});
-        }
-    };
-    const auto add_vector = [&](const char *name, DLTensor *G::*field, Row &vector) {
-        if (!vector.empty()) {
-            all.push_back({name, field, nullptr, &vector, {static_cast<std::int64_t>(vector.size())}});
-        }
-    };
-    add_matrix("q_proj", &G::q_proj, &BlockValues::q);
-    add_matrix("k_proj", &G::k_proj, &BlockValues::k);
-    add_matrix("v_proj", &G::v_proj, &BlockValues::v);
-    add_matrix("o_proj", &G::o_proj, &BlockValues::o);
-    add_matrix("gate_proj", &G::gate_proj, &BlockValues::gate);
-    add_matrix("up_proj", &G::up_proj, &BlockValues::up);
-    add_matrix("down_proj", &G::down_proj, &BlockValues::down);
-    add_vector("q_proj_bias", &G::q_proj_bias, values.q_bias);
-    add_vector("k_proj_bias", &G::k_proj_bias, values.k_bias);
-    add_vector("v_proj_bias", &G::v_proj_bias, values.v_bias);
-    add_vector("o_proj_bias", &G::o_proj_bias, values.o_bias);
-    add_vector("gate_proj_bias", &G::gate_proj_bias, values.gate_bias);
-    add_vector("up_proj_bias", &G::up_proj_bias, values.up_bias);
-    add_vector("down_proj_bias", &G::down_proj_bias, values.down_bias);
-    add_vector("q_norm", &G::q_norm, values.q_norm);
-    add_vector("k_norm", &G::k_norm, values.k_norm);
-    add_vector("attention_norm", &G::attention_norm, values.attention_norm.weight);
-    add_vector("attention_norm_bias", &G::attention_norm_bias, values.attention_norm.bias);
-    add_vector("ffn_norm", &G::ffn_norm, values.ffn_norm.weight);
-    add_vector("ffn_norm_bias", &G::ffn_norm_bias, values.ffn_norm.bias);
-    add_vector("attention_post_norm", &G::attention_post_norm, values.attention_post_norm.weight);
-    add_vector("attention_post_norm_bias", &G::attention_post_norm_bias, values.attention_post_norm.bias);
-    add_vector("ffn_post_norm", &G::ffn_post_norm, values.ffn_post_norm.weight);
-    add_vector("ffn_post_norm_bias", &G::ffn_post_norm_bias, values.ffn_post_norm.bias);
-    return all;
-}
 
 /** A block, its tensors, and all gradients. */
 class Training {
@@ -132,55 +80,23 @@ public:
     /** Every gradient beside slopes of the reference, some elements of each. */
     void expect_slopes() {
         std::vector<Row> x = rows_of(call.x);
-        const auto slope_at = [&](double &value) {
-            // The reference takes vectors in f32.
-            const double middle = value, h = 0x1p-11, low = static_cast<float>(middle - h),
-                         high = static_cast<float>(middle + h);
-            const auto at = [&](double offset) {
-                value = offset;
-                return weighed(x);
-            };
-            const double slope = (at(high) - at(low)) / (high - low);
-            value = middle;
-            return slope;
-        };
-        const auto largest_of = [](const Tensor &tensor) {
-            double largest = 0;
-            for (std::int64_t i = 0; i < tensor.count(); i++) {
-                largest = std::max(largest, std::abs(tensor.get(i / tensor.width(), i % tensor.width())));
-            }
-            return largest;
-        };
-        double largest_of_all = largest_of(dx);
+        const auto f = [&] { return weighed(x); };
+        double largest = largest_of(dx);
         for (const auto &tensor : tensors) {
-            largest_of_all = std::max(largest_of_all, largest_of(*tensor));
+            largest = std::max(largest, largest_of(*tensor));
         }
-        const auto expect = [&](const char *name, const Tensor &gradient, std::int64_t count, const auto &value_of) {
-            // f32 errs by some 2^-21 of the largest terms of these short sums, the slope by as much of its bend. Scores whose gradients
-            // cancel leave the errors of what they are made of.
-            const double error = 0x1p-17 * largest_of(gradient) + 0x1p-20 * largest_of_all;
-            const std::int64_t step = std::max<std::int64_t>(1, count / 5);
-            for (std::int64_t i = step / 2; i < count; i += step) {
-                const std::int64_t row = i / gradient.width(), column = i % gradient.width();
-                EXPECT_NEAR(gradient.get(row, column), slope_at(value_of(row, column)), error)
-                    << name << " " << row << " " << column << " of " << block.form.describe();
-            }
+        const auto expect = [&](const char *name, const Tensor &gradient, const auto &value) {
+            halyard::tests::expect_slopes(
+                name, gradient, largest, [&](std::int64_t row, std::int64_t i) { return value(row, i); },
+                [&](std::int64_t row, std::int64_t i, double to) { value(row, i) = to; }, f);
         };
-        expect("dx", dx, dx.count(), [&](std::int64_t row, std::int64_t i) -> double & {
+        expect("dx", dx, [&](std::int64_t row, std::int64_t i) -> double & {
             return x[static_cast<std::size_t>(row)][static_cast<std::size_t>(i)];
         });
         for (std::size_t i = 0; i < parameters.size(); i++) {
-            const Parameter &parameter = parameters[i];
-            expect(parameter.name, *tensors[i], tensors[i]->count(),
-                   [&](std::int64_t row, std::int64_t column) -> double & {
-                       if (parameter.matrix == nullptr) {
-                           return (*parameter.vector)[static_cast<std::size_t>(column)];
-                       }
-                       WeightMatrix &matrix = values.*parameter.matrix;
-                       const bool in_out = block.form.layout == HALYARD_WEIGHT_IN_OUT;
-                       const std::int64_t in = in_out ? row : column, out = in_out ? column : row;
-                       return matrix.values[static_cast<std::size_t>(in * matrix.out + out)];
-                   });
+            expect(parameters[i].name, *tensors[i], [&](std::int64_t row, std::int64_t column) -> double & {
+                return value_of(parameters[i], block.form, values, row, column);
+            });
         }
     }
 

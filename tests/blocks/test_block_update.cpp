@@ -1,4 +1,4 @@
-// Blocks that take other numbers: the bits of blocks made anew, nothing allocated, and what is refused.
+// Blocks and stacks that take other numbers: the bits of those made anew, nothing allocated, and what is refused.
 #include "support/allocations.h"
 #include "support/block.h"
 
@@ -64,6 +64,100 @@ TEST(BlockUpdate, HasTheBitsOfABlockMadeAnew) {
             << halyard_last_error();
         EXPECT_TRUE(same_bits(Dtype::f32, other_way.output(), changed.output())) << form.describe();
     }
+}
+
+/** A stack of one block, whose tables and vectors a test may change. */
+class ChangingStack {
+public:
+    explicit ChangingStack(bool tied) : block(preset_block("gpt2")), tied(tied) {
+        config.vocab_size = 19;
+        config.hidden_size = width;
+        config.norm = HALYARD_NORM_LAYER;
+        config.rms_norm_eps = 1e-5f;
+        fill(1);
+        weights.embed_tokens = &table.view;
+        weights.lm_head = tied ? nullptr : &head.view;
+        weights.norm = &norm.view;
+        weights.norm_bias = &norm_bias.view;
+        stack = make();
+    }
+    ~ChangingStack() { halyard_stack_destroy(stack); }
+    ChangingStack(const ChangingStack &) = delete;
+    ChangingStack &operator=(const ChangingStack &) = delete;
+
+    void fill(std::uint64_t seed) {
+        for (Tensor *const tensor : {&table, &head, &norm, &norm_bias}) {
+            fill_rows(*tensor, seed++);
+        }
+    }
+    halyard_stack *make() const {
+        halyard_stack *made = nullptr;
+        const halyard_block *const blocks[] = {block.block};
+        EXPECT_EQ(halyard_stack_create(nullptr, &config, &weights, blocks, 1, &made), HALYARD_OK)
+            << halyard_last_error();
+        return made;
+    }
+    static std::vector<std::uint32_t> logits(const halyard_stack *of) {
+        Tensor y(Dtype::f32, compact_form({4, 19}));
+        std::int64_t numbers[] = {3, 18, 0, 7}, shape[] = {4};
+        const DLTensor ids = {numbers, {kDLCPU, 0}, 1, {kDLInt, 64, 1}, shape, nullptr, 0};
+        halyard_stack_options options{};
+        options.all_logits = 1;
+        EXPECT_EQ(halyard_stack_forward(nullptr, of, &ids, nullptr, nullptr, &options, &y.view), HALYARD_OK)
+            << halyard_last_error();
+        return y.all_bits();
+    }
+
+    static constexpr std::int64_t width = 33;
+    ChangingBlock block;
+    const bool tied;
+    Tensor table{Dtype::f32, compact_form({19, width})}, head{Dtype::f32, compact_form({19, width})},
+        norm{Dtype::f32, compact_form({width})}, norm_bias{Dtype::f32, compact_form({width})};
+    halyard_stack_config config{};
+    halyard_stack_weights weights{};
+    halyard_stack *stack = nullptr;
+};
+
+TEST(StackUpdate, HasTheBitsOfAStackMadeAnew) {
+    for (const bool tied : {false, true}) {
+        ChangingStack changed(tied);
+        const std::vector<std::uint32_t> before = ChangingStack::logits(changed.stack);
+        changed.fill(50);
+        ASSERT_EQ(halyard_stack_update(nullptr, changed.stack, &changed.weights), HALYARD_OK) << halyard_last_error();
+        halyard_stack *const anew = changed.make();
+        EXPECT_TRUE(same_bits(Dtype::f32, ChangingStack::logits(anew), ChangingStack::logits(changed.stack)));
+        EXPECT_FALSE(same_bits(Dtype::f32, before, ChangingStack::logits(changed.stack)));
+        halyard_stack_destroy(anew);
+        count_allocations();
+        ASSERT_EQ(halyard_stack_update(nullptr, changed.stack, &changed.weights), HALYARD_OK);
+        EXPECT_EQ(allocations().calls, 0);
+    }
+}
+
+TEST(StackUpdate, RefusesAnotherFormAndChangesNothing) {
+    const char *const function = "halyard_stack_update";
+    const auto invalid = HALYARD_INVALID_ARGUMENT;
+    ChangingStack own(false), tied(true);
+    const std::vector<std::uint32_t> before = ChangingStack::logits(own.stack);
+    const auto expect = [&](ChangingStack &of, const char *argument, const halyard_stack_weights &weights) {
+        EXPECT_TRUE(refused(halyard_stack_update(nullptr, of.stack, &weights), invalid, function, argument))
+            << argument;
+    };
+    halyard_stack_weights weights = own.weights;
+    weights.lm_head = nullptr;
+    expect(own, "lm_head", weights);
+    weights = own.weights;
+    weights.norm_bias = nullptr;
+    expect(own, "norm_bias", weights);
+    weights = own.weights;
+    weights.embed_tokens = &own.head.view;
+    expect(own, "embed_tokens", weights);
+    weights = tied.weights;
+    weights.lm_head = &tied.head.view;
+    expect(tied, "lm_head", weights);
+    EXPECT_TRUE(refused(halyard_stack_update(nullptr, nullptr, &weights), invalid, function, "stack"));
+    EXPECT_TRUE(refused(halyard_stack_update(nullptr, own.stack, nullptr), invalid, function, "weights"));
+    EXPECT_TRUE(same_bits(Dtype::f32, before, ChangingStack::logits(own.stack)));
 }
 
 TEST(BlockUpdate, AllocatesNothingAgain) {

@@ -112,6 +112,7 @@ const AnyCall calls[] = {
     {"block", [](DLTensor *) { return halyard_block_create(nullptr, nullptr, nullptr, nullptr); }, false},
     {"block_backward", [](DLTensor *) { return halyard_block_saved_size(nullptr, 1, 1, nullptr); }, false},
     {"stack", [](DLTensor *) { return halyard_stack_create(nullptr, nullptr, nullptr, nullptr, 0, nullptr); }, false},
+    {"stack_backward", [](DLTensor *) { return halyard_stack_saved_size(nullptr, 1, 1, nullptr); }, false},
 };
 
 bool says(std::string_view text) {

@@ -492,6 +492,93 @@ TEST(CppBlock, TakesACache) {
     EXPECT_THROW(block.forward({x, {tokens, hidden}}, cache, 0, {1, 2}, {y, {tokens, hidden}}), halyard::Error);
 }
 
+TEST(CppStack, PassesGradientsAndOtherNumbersOn) {
+    Tensors tensors;
+    std::vector<halyard::Block> blocks;
+    blocks.emplace_back(full_config(), tensors.weights(false));
+    blocks.emplace_back(full_config(), tensors.weights(true));
+    Values embedding = values(60, vocab * hidden), positions = values(61, 20 * hidden), types = values(65, 2 * hidden),
+           norm = values(62, hidden), norm_bias = values(63, hidden), lm_head = values(64, vocab * hidden);
+    halyard::StackConfig config;
+    config.vocab_size = vocab;
+    config.hidden_size = hidden;
+    config.norm = config.embed_norm = halyard::Norm::layer;
+    config.rms_norm_eps = 1e-3f;
+    halyard::StackWeights weights;
+    weights.embed_tokens = {embedding, {vocab, hidden}};
+    weights.embed_positions = {positions, {20, hidden}};
+    weights.embed_types = {types, {2, hidden}};
+    weights.embed_norm = weights.norm = norm;
+    weights.embed_norm_bias = weights.norm_bias = norm_bias;
+    weights.lm_head = {lm_head, {vocab, hidden}};
+    halyard::Stack stack(config, weights, blocks);
+
+    const std::vector<std::int32_t> ids = {3, 1, 8, 0, 5}, kinds = {0, 1, 1, 0, 1};
+    const std::int64_t bytes = stack.saved_bytes(1, tokens);
+    std::vector<char> memory(static_cast<std::size_t>(bytes) + 64);
+    void *saved = memory.data();
+    std::size_t space = memory.size();
+    ASSERT_NE(std::align(64, static_cast<std::size_t>(bytes), saved, space), nullptr);
+    Values logits(tokens * vocab);
+    const Values dlogits = values(66, tokens * vocab);
+    stack.forward_saving(ids, kinds, saved, bytes, {logits, {tokens, vocab}});
+
+    const auto run = [&](bool with_c, GradientValues(&of_blocks)[2]) {
+        std::vector<Values> all;
+        for (const std::int64_t rows : {vocab, std::int64_t{20}, std::int64_t{2}, vocab}) {
+            all.emplace_back(static_cast<std::size_t>(rows * hidden), 1.0f);
+        }
+        all.resize(8, Values(hidden, 1.0f));
+        halyard::StackGradients g;
+        g.accumulate = true;
+        g.embed_tokens = {all[0], {vocab, hidden}};
+        g.embed_positions = {all[1], {20, hidden}};
+        g.embed_types = {all[2], {2, hidden}};
+        g.lm_head = {all[3], {vocab, hidden}};
+        g.embed_norm = all[4];
+        g.embed_norm_bias = all[5];
+        g.norm = all[6];
+        g.norm_bias = all[7];
+        g.blocks = {of_blocks[0].gradients(false, true), of_blocks[1].gradients(true, false)};
+        if (!with_c) {
+            stack.backward(ids, kinds, saved, bytes, {dlogits, {tokens, vocab}}, g);
+            return all;
+        }
+        const halyard_block_gradients c_blocks[] = {g.blocks[0].get(), g.blocks[1].get()};
+        const halyard_stack_gradients c = {1,
+                                           g.embed_tokens.get(),
+                                           g.embed_positions.get(),
+                                           g.embed_types.get(),
+                                           g.embed_norm.get(),
+                                           g.embed_norm_bias.get(),
+                                           g.norm.get(),
+                                           g.norm_bias.get(),
+                                           g.lm_head.get(),
+                                           c_blocks};
+        const halyard::TokenIds id_tensor(ids), kind_tensor(kinds);
+        const halyard::ConstTensor dresult(dlogits, {tokens, vocab});
+        EXPECT_EQ(halyard_stack_backward(nullptr, stack.get(), id_tensor.get(), kind_tensor.get(), saved, bytes,
+                                         dresult.get(), &c),
+                  HALYARD_OK)
+            << halyard_last_error();
+        return all;
+    };
+    GradientValues of_c[2], got[2];
+    EXPECT_EQ(run(true, of_c), run(false, got));
+    EXPECT_EQ(of_c[0].all, got[0].all);
+    EXPECT_EQ(of_c[1].all, got[1].all);
+
+    for (Values *const each : {&embedding, &norm, &lm_head}) {
+        std::reverse(each->begin(), each->end());
+    }
+    stack.update(weights);
+    Values changed(tokens * vocab), anew(tokens * vocab);
+    stack.forward_all(ids, {changed, {tokens, vocab}});
+    halyard::Stack(config, weights, blocks).forward_all(ids, {anew, {tokens, vocab}});
+    EXPECT_EQ(changed, anew);
+    EXPECT_NE(changed, logits);
+}
+
 TEST(CppStack, DoesWhatTheCFunctionsDo) {
     const Tensors tensors;
     std::vector<halyard::Block> blocks;

@@ -267,6 +267,7 @@ private:
     void block_training();
     void stack_create();
     void stack_other();
+    void stack_training();
 
     template<typename Pack>
     void pack(const char *name, Call &call, std::int64_t bytes, const Pack &pack);
@@ -1623,6 +1624,11 @@ void Session::stack_create() {
     if (!call.may_be_made()) {
         return;
     }
+    if (stacks_[place] && in_.one_in(3)) {
+        call.returned("halyard_stack_update",
+                      halyard_stack_update(context(), stacks_[place], in_.rarely() ? nullptr : &w));
+        return;
+    }
     halyard_stack_destroy(stacks_[place]);
     stacks_[place] = nullptr;
     std::memset(stack_blocks_[place], 0, sizeof stack_blocks_[place]);
@@ -1680,6 +1686,59 @@ void Session::stack_other() {
                    : halyard_stack_forward(context(), stack, ids, cache, sequences, given, result);
         call.returned(name, status);
         lengths.check(name, status, cache);
+    }
+}
+
+void Session::stack_training() {
+    const int place = in_.in(0, places - 1);
+    halyard_stack *const stack = stacks_[place];
+    halyard_stack_config config{};
+    config.hidden_size = few;
+    config.vocab_size = 12;
+    halyard_stack_get_config(stack, &config);
+    Call call(in_, tensor_memory());
+    const int batch = in_.in(0, 2);
+    const std::int64_t tokens = in_.in(0, 4);
+    const Shape shape = (batch == 0 ? Shape() : Shape().with(batch)).with(tokens);
+    std::int64_t bytes = 0;
+    count_call("halyard_stack_saved_size", halyard_stack_saved_size(stack, std::max(batch, 1), tokens,
+                                                                    in_.rarely() ? nullptr : &bytes) == HALYARD_OK);
+    const DLTensor *const saved = call.input(Shape().with(bytes / 4 + 16), f32);
+    const DLTensor *const ids = call.indices(shape, 12);
+    const DLTensor *const types = in_.one_in(4) ? call.indices(shape, 2) : nullptr;
+    char *memory = saved ? static_cast<char *>(saved->data) : nullptr;
+    memory += in_.rarely() ? 4 : (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64;
+    const std::int64_t given = number(bytes);
+    const Shape of_result = shape.with(config.no_lm_head ? config.hidden_size : config.vocab_size);
+    if (in_.one_in(2)) {
+        DLTensor *const result = call.output(of_result, f32);
+        if (call.may_be_made() && given <= bytes) {
+            call.returned("halyard_stack_forward_saving",
+                          halyard_stack_forward_saving(context(), stack, ids, types, memory, given, result));
+        }
+        return;
+    }
+    const DLTensor *const dresult = call.input(of_result, f32);
+    const Shape table = Shape().with(config.vocab_size).with(config.hidden_size),
+                vector = Shape().with(config.hidden_size);
+    halyard_stack_gradients gradients{};
+    gradients.accumulate = in_.in(0, 1);
+    gradients.embed_tokens = in_.one_in(3) ? nullptr : call.output(table, f32);
+    gradients.lm_head = in_.one_in(4) ? call.output(table, f32) : nullptr;
+    gradients.embed_positions = in_.one_in(4) ? call.output(Shape().with(20).with(config.hidden_size), f32) : nullptr;
+    gradients.norm = in_.one_in(4) ? call.output(vector, f32) : nullptr;
+    gradients.norm_bias = in_.one_in(8) ? call.output(vector, f32) : nullptr;
+    gradients.embed_norm = in_.one_in(8) ? call.output(vector, f32) : nullptr;
+    halyard_block_gradients of_blocks[places] = {};
+    for (int i = 0; i < places && stack_blocks_[place][i] && in_.one_in(2); i++) {
+        halyard_block_config of_block{};
+        halyard_block_get_config(stack_blocks_[place][i], &of_block);
+        block_gradients(call, of_block, of_blocks[i]);
+    }
+    gradients.blocks = in_.one_in(3) ? nullptr : of_blocks;
+    if (call.may_be_made() && given <= bytes) {
+        call.returned("halyard_stack_backward",
+                      halyard_stack_backward(context(), stack, ids, types, memory, given, dresult, &gradients));
     }
 }
 
@@ -1758,6 +1817,7 @@ void Session::step(unsigned which, const Input &in) {
         &Session::block_training,
         &Session::stack_create,
         &Session::stack_other,
+        &Session::stack_training,
         &Session::stack_other,
         &Session::dequantize,
         &Session::linear_gradients,

@@ -320,6 +320,47 @@ HALYARD_API halyard_status halyard_stack_hidden_states(const halyard_context *co
                                                        const int64_t *sequences, const halyard_stack_options *options,
                                                        DLTensor *hidden);
 
+/** Where halyard_stack_backward puts the gradients of a stack's parameters: each field that of the parameter of its name in
+ *  halyard_stack_weights, f32 with its shape. Null for one that nobody wants. */
+typedef struct halyard_stack_gradients {
+    int accumulate;            /**< not 0: added to what is there, but for the blocks', which say it themselves */
+    DLTensor *embed_tokens;    /**< where lm_head is embed_tokens, that gradient too, which is written first */
+    DLTensor *embed_positions; /**< positions that no token has get 0 */
+    DLTensor *embed_types;     /**< the stack must have it, as all that follow */
+    DLTensor *embed_norm;      /**< [hidden_size] */
+    DLTensor *embed_norm_bias; /**< [hidden_size] */
+    DLTensor *norm;            /**< [hidden_size] */
+    DLTensor *norm_bias;       /**< [hidden_size] */
+    DLTensor *lm_head;         /**< [vocab_size, hidden_size]: of one of its own */
+    const halyard_block_gradients *blocks; /**< null, or as many as the stack has blocks */
+} halyard_stack_gradients;
+
+/** Bytes that halyard_stack_forward_saving saves of batch sequences of so many tokens: what its blocks save, and 4 for each value that goes
+ *  into a block, into the last norm, and into those of an embedding's norm and of soft caps. */
+HALYARD_API halyard_status halyard_stack_saved_size(const halyard_stack *stack, int64_t batch, int64_t tokens,
+                                                    int64_t *bytes);
+/** The logits of all tokens of whole sequences or, of a stack without an output projection, the hidden states, with the bits of
+ *  halyard_stack_forward (all_logits) and halyard_stack_hidden_states; and what halyard_stack_backward needs besides the ids.
+ *  input_ids: [T] or [batch, T], as there; token_types: null, or such ids; result: f32 [(batch,) T, vocab_size] or
+ *  [(batch,) T, hidden_size]; saved: `bytes` bytes, aligned to 64, at least halyard_stack_saved_size. Nothing that is written may overlap
+ *  anything. For stacks on processors whose blocks have gradients, with lm_head in f32; not of embed_tokens_codes. */
+HALYARD_API halyard_status halyard_stack_forward_saving(const halyard_context *context, const halyard_stack *stack,
+                                                        const DLTensor *input_ids, const DLTensor *token_types,
+                                                        void *saved, int64_t bytes, DLTensor *result);
+/** The gradients of all parameters, from the ids, what the forward call saved, and dresult, the gradient of its result, f32 of that shape.
+ *  Each is that of its own function: halyard_block_backward, halyard_linear_backward, halyard_embedding_backward, the norms'. Bits
+ *  depend neither on the threads nor on the instruction set. */
+HALYARD_API halyard_status halyard_stack_backward(const halyard_context *context, const halyard_stack *stack,
+                                                  const DLTensor *input_ids, const DLTensor *token_types,
+                                                  const void *saved, int64_t bytes, const DLTensor *dresult,
+                                                  const halyard_stack_gradients *gradients);
+/** Gives the stack other numbers, besides its blocks': packs lm_head again, which is embed_tokens where that is tied, and converts the
+ *  vectors of norms, as halyard_block_update does. Tables are read where they are, so embed_tokens is the table that the stack was made
+ *  with, with other numbers in it. Refused likewise: stacks on CUDA devices, and with matrices that came as codes or packed, or were
+ *  quantized. */
+HALYARD_API halyard_status halyard_stack_update(const halyard_context *context, halyard_stack *stack,
+                                                const halyard_stack_weights *weights);
+
 /** @} */
 
 #ifdef __cplusplus

@@ -454,6 +454,21 @@ struct StackWeights {
     const Codes *embed_tokens_codes = nullptr;
 };
 
+/// Where `Stack::backward` puts the gradients of a stack's parameters: each that of the parameter of its name in StackWeights, f32 with its
+/// shape. Those that nobody wants stay empty.
+struct StackGradients {
+    bool accumulate = false;             ///< added to what is there, but for the blocks', which say it themselves
+    Tensor embed_tokens;                 ///< where lm_head is embed_tokens, that gradient too
+    Tensor embed_positions;              ///< positions that no token has get 0
+    Tensor embed_types;                  ///< the stack must have it, as all that follow
+    Tensor embed_norm;                   ///< [hidden_size]
+    Tensor embed_norm_bias;              ///< [hidden_size]
+    Tensor norm;                         ///< [hidden_size]
+    Tensor norm_bias;                    ///< [hidden_size]
+    Tensor lm_head;                      ///< [vocab_size, hidden_size], of one of its own
+    std::vector<BlockGradients> blocks;  ///< none, or as many as the stack has blocks
+};
+
 /// Ids of tokens, int32 or int64: [T] or [batch, T].
 using TokenIds = Positions;
 
@@ -478,27 +493,22 @@ public:
         c.final_logit_softcapping = config.final_logit_softcapping;
         c.embed_norm = static_cast<halyard_norm>(config.embed_norm);
         c.no_lm_head = config.no_lm_head ? 1 : 0;
-        halyard_stack_weights w{};
-        w.embed_tokens = weights.embed_tokens.get("embed_tokens");
-        w.embed_positions = weights.embed_positions.get("embed_positions");
-        w.embed_types = weights.embed_types.get("embed_types");
-        w.embed_norm = weights.embed_norm.get("embed_norm");
-        w.embed_norm_bias = weights.embed_norm_bias.get("embed_norm_bias");
-        w.norm = weights.norm.get("norm");
-        w.norm_bias = weights.norm_bias.get("norm_bias");
-        w.lm_head = weights.lm_head.get("lm_head");
-        w.quantization = weights.quantization;
-        const detail::CodesPointer head(weights.lm_head_codes), table(weights.embed_tokens_codes);
-        w.lm_head_codes = head.get();
-        w.lm_head_packed = detail::c_weights(weights.lm_head_packed);
-        w.embed_tokens_codes = table.get();
         std::vector<const halyard_block *> layers;
         for (const Block &block : blocks) {
             layers.push_back(block.get());
         }
         halyard_stack *stack = nullptr;
-        check(halyard_stack_create(context, &c, &w, layers.data(), static_cast<std::int64_t>(layers.size()), &stack));
+        with_c_weights(weights, [&](const halyard_stack_weights &w) {
+            return halyard_stack_create(context, &c, &w, layers.data(), static_cast<std::int64_t>(layers.size()),
+                                        &stack);
+        });
         stack_.reset(stack);
+    }
+
+    /// Gives it other numbers, besides its blocks': those of the form that it was made with, and the same embed_tokens.
+    void update(const StackWeights &weights, const halyard_context *context = nullptr) {
+        with_c_weights(weights,
+                       [&](const halyard_stack_weights &w) { return halyard_stack_update(context, stack_.get(), &w); });
     }
 
     /// What it was made with.
@@ -584,7 +594,63 @@ public:
     /// The argument that a C function takes.
     const halyard_stack *get() const noexcept { return stack_.get(); }
 
+    /// Bytes that `forward_saving` saves of so many sequences.
+    std::int64_t saved_bytes(std::int64_t batch, std::int64_t tokens) const {
+        std::int64_t bytes = 0;
+        check(halyard_stack_saved_size(get(), batch, tokens, &bytes));
+        return bytes;
+    }
+    /// The logits of `forward_all` or, of a stack without lm_head, the hidden states, of whole sequences in f32; in `bytes` bytes, aligned
+    /// to 64, it saves what `backward` needs besides the ids. token_types: {}, or as for `hidden_states`.
+    void forward_saving(const TokenIds &input_ids, const TokenIds &token_types, void *saved, std::int64_t bytes,
+                        const Tensor &result, const halyard_context *context = nullptr) const {
+        check(halyard_stack_forward_saving(context, get(), input_ids.get("input_ids"), token_types.get("token_types"),
+                                           saved, bytes, result.get("result")));
+    }
+    /// The gradients of all parameters, from the gradient of the result.
+    void backward(const TokenIds &input_ids, const TokenIds &token_types, const void *saved, std::int64_t bytes,
+                  const ConstTensor &dresult, const StackGradients &gradients,
+                  const halyard_context *context = nullptr) const {
+        std::vector<halyard_block_gradients> of_blocks;
+        for (const BlockGradients &block : gradients.blocks) {
+            of_blocks.push_back(block.get());
+        }
+        halyard_stack_gradients c{};
+        c.accumulate = gradients.accumulate ? 1 : 0;
+        c.embed_tokens = gradients.embed_tokens.get("embed_tokens");
+        c.embed_positions = gradients.embed_positions.get("embed_positions");
+        c.embed_types = gradients.embed_types.get("embed_types");
+        c.embed_norm = gradients.embed_norm.get("embed_norm");
+        c.embed_norm_bias = gradients.embed_norm_bias.get("embed_norm_bias");
+        c.norm = gradients.norm.get("norm");
+        c.norm_bias = gradients.norm_bias.get("norm_bias");
+        c.lm_head = gradients.lm_head.get("lm_head");
+        c.blocks = of_blocks.empty() ? nullptr : of_blocks.data();
+        check(halyard_stack_backward(context, get(), input_ids.get("input_ids"), token_types.get("token_types"), saved,
+                                     bytes, dresult.get("dresult"), &c));
+    }
+
 private:
+    /// Calls a C function with the weights as it takes them.
+    template<typename Call>
+    static void with_c_weights(const StackWeights &weights, const Call &call) {
+        halyard_stack_weights w{};
+        w.embed_tokens = weights.embed_tokens.get("embed_tokens");
+        w.embed_positions = weights.embed_positions.get("embed_positions");
+        w.embed_types = weights.embed_types.get("embed_types");
+        w.embed_norm = weights.embed_norm.get("embed_norm");
+        w.embed_norm_bias = weights.embed_norm_bias.get("embed_norm_bias");
+        w.norm = weights.norm.get("norm");
+        w.norm_bias = weights.norm_bias.get("norm_bias");
+        w.lm_head = weights.lm_head.get("lm_head");
+        w.quantization = weights.quantization;
+        const detail::CodesPointer head(weights.lm_head_codes), table(weights.embed_tokens_codes);
+        w.lm_head_codes = head.get();
+        w.lm_head_packed = detail::c_weights(weights.lm_head_packed);
+        w.embed_tokens_codes = table.get();
+        check(call(w));
+    }
+
     void call(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences,
               const halyard_stack_options *options, const Tensor &logits, const halyard_context *context) const {
         Block::require(cache);
