@@ -83,8 +83,8 @@ halyard_operation( attention  NEEDS linear rms_norm layer_norm rope kv_cache
                            cpu/attention/key_packer.cpp cpu/attention/query_rows.cpp cpu/attention/row_tiles.cpp )
 halyard_operation( attention_backward  GROUP backward  NEEDS attention
                    KERNELS attention_gradient attention_softcap_gradient row_dot
-                   SOURCES api/backward/attention_backward.cpp cpu/attention/attention_backward.cpp
-                           cpu/attention/gradient_block.cpp )
+                   SOURCES api/backward/attention_backward.cpp cpu/attention/backward/attention_backward.cpp
+                           cpu/attention/backward/gradient_block.cpp )
 
 halyard_operation( gradient_norm  GROUP optimizers  NEEDS f32  KERNELS square_sum
                    SOURCES api/gradient_norm.cpp cpu/ops/gradient_norm.cpp )

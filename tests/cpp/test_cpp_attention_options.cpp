@@ -85,6 +85,8 @@ TEST(CppAttention, GradientsAreThoseOfTheFunctionInC) {
     const halyard::ConstTensor dys(dy, {batch, tokens, heads, head_dim}), given_sums(sums, {batch, tokens, heads});
     halyard::AttentionOptions options;
     options.causal = true;
+    options.sliding_window = 3;
+    options.softcap = 1.5f;
     options.log_sum_exp = halyard::Tensor(sums, {batch, tokens, heads});
     halyard::attention(o.qs, o.ks, o.vs, options, o.ys);
     const halyard::ConstTensor y(o.y, {batch, tokens, heads, head_dim});

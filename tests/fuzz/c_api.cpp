@@ -1258,7 +1258,8 @@ void Session::attention_gradients() {
     halyard_attention_options options{};
     options.scale = number(in_.one_in(2) ? 0.0f : 0.5f);
     options.causal = in_.one_in(2);
-    options.softcap = in_.one_in(8) ? 30.0f : 0.0f;
+    options.sliding_window = number(in_.one_in(3) ? INT64_C(3) : INT64_C(0));
+    options.softcap = number(in_.one_in(3) ? 30.0f : 0.0f);
     options.rope = in_.one_in(8) ? ropes_[in_.in(0, places - 1)] : nullptr;
     DLTensor *dq = in_.one_in(3) ? nullptr : call.output(shape, type);
     DLTensor *dk = in_.one_in(3) ? nullptr : call.output(kv_shape, type);

@@ -175,14 +175,15 @@ HALYARD_API halyard_status halyard_attention_cached(const halyard_context *conte
 /** The gradients of halyard_attention with `options`, from what it wrote (Dao et al. 2022): with P = exp(scale q k^T - log_sum_exp), 0
  *  where the mask hides a key, D = sum of dy y over a row, and dS = scale P (dy v^T - D),
  *      dv = P^T dy,   dq = dS k,   dk = dS^T q,   dv and dk summed over the heads of q that share one of k.
+ *  With a softcap c, t = tanh(scale q k^T / c), P is exp(c t - log_sum_exp), and dS has the slope of the cap, 1 - t^2, as another factor.
  *  q, y, dy, dq: [(batch,) T, n_heads, head_dim]; k, v, dk, dv: [(batch,) S, n_kv_heads, head_dim]; log_sum_exp: [(batch,) T, n_heads].
- *  dq, dk and dv may each be null, and overlap nothing. All are f32 on processors; head_dim 1 to 256. `options`: null, or those of the
- *  forward call, of which scale and causal are followed. Its log_sum_exp and the norms' eps and flags are not looked at; others are
- *  refused.
+ *  dq, dk and dv may each be null, and overlap nothing. All are f32 on processors; head_dim 1 to 256; T <= S with causal or a window.
+ *  `options`: null, or those of the forward call, of which scale, causal, sliding_window and softcap are followed. Its log_sum_exp and
+ *  the norms' eps and flags are not looked at; others are refused.
  *
  *  Numerics: keys go in blocks of 192, queries in blocks of 128. dq adds blocks of keys upward, dk and dv the heads of a group one
- *  after the other and blocks of queries upward. Bits do not depend on the threads. Hidden pairs add exact zeros. Memory
- *  beyond the tensors, for each thread: 1.9 MB, and 5 KB for each feature of a head. */
+ *  after the other and blocks of queries upward. Bits do not depend on the threads. Hidden pairs add exact zeros, and blocks
+ *  that a mask hides are left out. Memory beyond the tensors, for each thread: 1.9 MB, and 5 KB for each feature of a head. */
 HALYARD_API halyard_status halyard_attention_backward(const halyard_context *context, const DLTensor *q,
                                                       const DLTensor *k, const DLTensor *v, const DLTensor *y,
                                                       const DLTensor *log_sum_exp, const DLTensor *dy,

@@ -298,7 +298,7 @@ inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTen
 }
 
 /// The gradients of `attention` with these options, f32, from y and log_sum_exp as it wrote them: dq in the shape of q, dk and dv in
-/// that of k. Each may be left out: Tensor().
+/// that of k. Each may be left out: Tensor(). Masks and the soft cap are followed; norms and `rope` are refused.
 inline void attention_backward(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, const ConstTensor &y,
                                const ConstTensor &log_sum_exp, const ConstTensor &dy, const AttentionOptions &options,
                                const Tensor &dq, const Tensor &dk, const Tensor &dv,

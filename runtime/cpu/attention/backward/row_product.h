@@ -1,6 +1,6 @@
 // Products of any number of rows with panels, for the gradients of attention.
-#ifndef HALYARD_RUNTIME_CPU_ATTENTION_ROW_PRODUCT_H
-#define HALYARD_RUNTIME_CPU_ATTENTION_ROW_PRODUCT_H
+#ifndef HALYARD_RUNTIME_CPU_ATTENTION_BACKWARD_ROW_PRODUCT_H
+#define HALYARD_RUNTIME_CPU_ATTENTION_BACKWARD_ROW_PRODUCT_H
 
 #include "cpu/attention/attention_products.h"
 

@@ -6,14 +6,14 @@
 //     dV += P dO   dK += dS Q                dQ += dS^T K
 //
 // With a soft cap c, c tanh(scale S / c) is in the place of scale S, and dS has its slope, 1 - tanh^2, as another factor.
-#ifndef HALYARD_RUNTIME_CPU_ATTENTION_GRADIENT_BLOCK_H
-#define HALYARD_RUNTIME_CPU_ATTENTION_GRADIENT_BLOCK_H
+#ifndef HALYARD_RUNTIME_CPU_ATTENTION_BACKWARD_GRADIENT_BLOCK_H
+#define HALYARD_RUNTIME_CPU_ATTENTION_BACKWARD_GRADIENT_BLOCK_H
 
 #include "core/calls/attention.h"
 #include "core/kernel_call.h"
-#include "cpu/attention/gradient_memory.h"
+#include "cpu/attention/backward/gradient_memory.h"
+#include "cpu/attention/backward/row_product.h"
 #include "cpu/attention/query_block.h"
-#include "cpu/attention/row_product.h"
 #include "cpu/linear/activation_panels.h"
 
 namespace halyard {

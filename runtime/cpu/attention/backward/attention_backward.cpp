@@ -11,7 +11,7 @@
 #include <new>
 
 #include "core/workspace.h"
-#include "cpu/attention/gradient_block.h"
+#include "cpu/attention/backward/gradient_block.h"
 #include "cpu/backend.h"
 
 namespace halyard {

@@ -1,5 +1,5 @@
 // See gradient_block.h.
-#include "cpu/attention/gradient_block.h"
+#include "cpu/attention/backward/gradient_block.h"
 
 #include <cstring>
 
