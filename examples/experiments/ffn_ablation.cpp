@@ -18,24 +18,24 @@
 #include "grammar.h"
 #include "normal.h"
 #include "progress.h"
-#include "training/adam.h"
-#include "training/model.h"
+#include "training/language_model.h"
 
 namespace experiments {
 namespace {
 
 using namespace training;
 
-struct Activation {
+struct Network {
     const char *name;
-    Function function;
+    halyard::Activation activation;
     bool gated;
 };
 
-constexpr Activation activations[] = {
-    {"relu", Function::relu, false},  {"gelu", Function::gelu, false},        {"swiglu", Function::silu, true},
-    {"glu", Function::sigmoid, true}, {"bilinear", Function::identity, true}, {"reglu", Function::relu, true},
-    {"geglu", Function::gelu, true},
+constexpr Network networks[] = {
+    {"relu", halyard::Activation::relu, false},        {"gelu", halyard::Activation::gelu, false},
+    {"swiglu", halyard::Activation::silu, true},       {"glu", halyard::Activation::sigmoid, true},
+    {"bilinear", halyard::Activation::identity, true}, {"reglu", halyard::Activation::relu, true},
+    {"geglu", halyard::Activation::gelu, true},
 };
 
 struct Size {
@@ -56,8 +56,8 @@ Size size_of(Effort effort) {
 }
 
 /** 8/3 d for a gated network, which has three matrices, has the parameters of 4 d for one with two: within 0.1 % at 256. */
-std::int64_t width_of(const Activation &activation, std::int64_t d) {
-    return activation.gated ? 8 * d / 3 : 4 * d;
+std::int64_t width_of(const Network &network, std::int64_t d) {
+    return network.gated ? 8 * d / 3 : 4 * d;
 }
 
 /** Where the texts of a run come from. */
@@ -131,44 +131,47 @@ Batch next_batch(Source::Reader &reader, const Size &size) {
     return batch;
 }
 
-LanguageModel<float> make_model(const Activation &activation, const Size &size, int vocabulary, std::uint64_t seed) {
+LanguageModel make_model(const Network &network, const Size &size, int vocabulary, std::uint64_t seed,
+                         const halyard_context *context) {
     BlockShape shape;
     shape.d = size.d;
     shape.heads = size.heads;
-    shape.ff = width_of(activation, size.d);
+    shape.ff = width_of(network, size.d);
     shape.causal = true;
-    shape.function = activation.function;
-    shape.gated = activation.gated;
+    shape.activation = network.activation;
+    shape.gated = network.gated;
     shape.ffn_biases = false;
-    LanguageModel<float> model(shape, size.layers, vocabulary, size.tokens);
+    LanguageModel model(shape, size.layers, vocabulary, size.tokens, context);
     Normal normal(seed), normal_of_networks(seed + 1000000);
-    Parameters<float> shared{&model.token_embedding, &model.position_embedding, &model.head.weight}, networks;
-    for (const auto &block : model.stack.blocks) {
-        block->attention.append_to(shared);
-        block->ffn.append_to(networks);
+    Parameters shared = {&model.token_embedding, &model.position_embedding, &model.head}, of_networks;
+    for (const auto &block : model.blocks) {
+        const Parameters attention = block->of_attention(), own = block->of_network();
+        shared.insert(shared.end(), attention.begin(), attention.end());
+        of_networks.insert(of_networks.end(), own.begin(), own.end());
     }
     initialize_normal(shared, normal, 0.02);
-    initialize_normal(networks, normal_of_networks, 0.02);
+    initialize_normal(of_networks, normal_of_networks, 0.02);
     return model;
 }
 
-std::int64_t count_of(const Parameters<float> &parameters) {
+std::int64_t count_of(const Parameters &parameters) {
     std::int64_t count = 0;
-    for (const Parameter<float> *parameter : parameters) {
-        count += static_cast<std::int64_t>(parameter->value.values.size());
+    for (const Parameter *parameter : parameters) {
+        count += static_cast<std::int64_t>(parameter->value.size());
     }
     return count;
 }
 
-/** The share of hidden units that no token of the last forward pass made positive. */
-double dead_share(const LanguageModel<float> &model) {
+/** The share of hidden units that no token of the last batch made positive: ReLU gives their weights no gradient. */
+double dead_share(const LanguageModel &model) {
     std::int64_t dead = 0, all = 0;
-    for (const auto &block : model.stack.blocks) {
-        const Matrix<float> active = transposed(block->ffn.active());
-        for (std::int64_t unit = 0; unit < active.rows; unit++) {
-            dead += std::all_of(active.row(unit), active.row(unit) + active.columns, [](float x) { return x == 0; });
+    for (const auto &block : model.blocks) {
+        const Parameter &weight = block->gate ? block->gate->weight : block->up.weight;
+        for (std::int64_t unit = 0; unit < weight.rows; unit++) {
+            const auto row = weight.gradient.begin() + unit * weight.columns;
+            dead += std::all_of(row, row + weight.columns, [](float x) { return x == 0; });
         }
-        all += active.rows;
+        all += weight.rows;
     }
     return static_cast<double>(dead) / static_cast<double>(all);
 }
@@ -190,7 +193,7 @@ private:
 
 struct Run {
     int seed;
-    const Activation &activation;
+    const Network &network;
     double learning_rate;
 
     // What came of it: losses along the way and, if it was not interrupted, at its end.
@@ -207,19 +210,18 @@ void train(Run &run, const Size &size, const Source &source, Progress &progress)
     constexpr int interval = 10, last_steps = 50, warm_up = 50;
     const auto seed = static_cast<std::uint64_t>(run.seed);
     Source::Reader reader(source, seed);
-    LanguageModel<float> model = make_model(run.activation, size, source.vocabulary(), seed);
-    Adam<float> adam(model.parameters());
+    halyard::Context context;
+    context.set_num_threads(1);
+    LanguageModel model = make_model(run.network, size, source.vocabulary(), seed, context);
     Mean loss, floor, last_loss, last_floor;
-    Matrix<float> dlogits;
     for (int step = 0; step < size.steps; step++) {
         if (Progress::is_interrupted()) {
             return;
         }
         const Batch batch = next_batch(reader, size);
-        loss.add(cross_entropy(model.forward(batch.ids), batch.targets, dlogits));
+        loss.add(model.gradients(batch.ids, batch.targets));
         floor.add(batch.floor);
-        model.backward(dlogits);
-        adam.step(run.learning_rate * std::min(1.0, (step + 1.0) / warm_up));
+        model.step(run.learning_rate * std::min(1.0, (step + 1.0) / warm_up));
         if ((step + 1) % interval == 0) {
             const double mean_loss = loss.take(), mean_floor = floor.take();
             run.curve.push_back({step + 1, mean_loss, mean_floor});
@@ -228,11 +230,12 @@ void train(Run &run, const Size &size, const Source &source, Progress &progress)
                 last_floor.add(mean_floor);
             }
         }
-        progress.done(1, std::string("language model with ") + run.activation.name + ", seed " +
+        progress.done(1, std::string("language model with ") + run.network.name + ", seed " +
                              std::to_string(run.seed + 1));
     }
-    model.forward(next_batch(reader, size).ids);
-    const bool can_die = run.activation.function == Function::relu;
+    const Batch last = next_batch(reader, size);
+    model.gradients(last.ids, last.targets);
+    const bool can_die = run.network.activation == halyard::Activation::relu;
     run.loss = last_loss.take();
     run.floor = last_floor.take();
     run.dead = can_die ? dead_share(model) : std::numeric_limits<double>::quiet_NaN();
@@ -241,7 +244,6 @@ void train(Run &run, const Size &size, const Source &source, Progress &progress)
 
 /** Several runs side by side, of one thread each: they need not wait for each other, as loops of one run do. */
 void train_all(std::vector<Run> &runs, int threads, const Size &size, const Source &source, Progress &progress) {
-    set_threads(1);
     std::atomic<std::size_t> next{0};
     std::vector<std::future<void>> workers;
     for (int i = 0; i < (threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency())); i++) {
@@ -254,15 +256,14 @@ void train_all(std::vector<Run> &runs, int threads, const Size &size, const Sour
     for (std::future<void> &worker : workers) {
         worker.get();
     }
-    set_threads(threads);
 }
 
 }  // namespace
 
 std::vector<std::string> ablation_activations() {
     std::vector<std::string> names;
-    for (const Activation &activation : activations) {
-        names.emplace_back(activation.name);
+    for (const Network &network : networks) {
+        names.emplace_back(network.name);
     }
     return names;
 }
@@ -271,21 +272,17 @@ void ffn_ablation(const std::filesystem::path &directory, const AblationOptions 
     Size size = size_of(options.training.effort);
     size.seeds = options.seeds > 0 ? options.seeds : size.seeds;
     const Source source(options.text);
-    set_threads(options.training.threads);
     Csv models(directory / "ablation_models.csv",
                {"activation", "width", "parameters", "ffn_parameters", "ffn_parameters_with_biases"});
-    std::vector<Activation> chosen;
-    for (const Activation &activation : activations) {
-        if (std::find(options.activations.begin(), options.activations.end(), activation.name) !=
+    std::vector<Network> chosen;
+    for (const Network &network : networks) {
+        if (std::find(options.activations.begin(), options.activations.end(), network.name) !=
             options.activations.end()) {
-            chosen.push_back(activation);
-            LanguageModel<float> model = make_model(activation, size, source.vocabulary(), 0);
-            Parameters<float> network;
-            model.stack.blocks[0]->ffn.append_to(network);
-            const std::int64_t width = width_of(activation, size.d),
-                               biases = width * (activation.gated ? 2 : 1) + size.d;
-            models.line(activation.name, width, count_of(model.parameters()), count_of(network),
-                        count_of(network) + biases);
+            chosen.push_back(network);
+            LanguageModel model = make_model(network, size, source.vocabulary(), 0, nullptr);
+            const std::int64_t of_network = count_of(model.blocks[0]->of_network());
+            const std::int64_t width = width_of(network, size.d), biases = width * (network.gated ? 2 : 1) + size.d;
+            models.line(network.name, width, count_of(model.parameters()), of_network, of_network + biases);
         }
     }
     models.close();
@@ -294,19 +291,19 @@ void ffn_ablation(const std::filesystem::path &directory, const AblationOptions 
     Progress progress(static_cast<double>(chosen.size() * size.learning_rates.size()) * size.seeds * size.steps);
     std::vector<Run> runs;
     for (int seed = 0; seed < size.seeds; seed++) {
-        for (const Activation &activation : chosen) {
+        for (const Network &network : chosen) {
             for (const double learning_rate : size.learning_rates) {
-                runs.push_back({seed, activation, learning_rate});
+                runs.push_back({seed, network, learning_rate});
             }
         }
     }
     train_all(runs, options.training.threads, size, source, progress);
     for (const Run &run : runs) {
         for (const Run::Point &point : run.curve) {
-            curve.line(run.activation.name, run.seed, run.learning_rate, point.step, point.loss, point.floor);
+            curve.line(run.network.name, run.seed, run.learning_rate, point.step, point.loss, point.floor);
         }
         if (run.is_complete) {
-            final.line(run.activation.name, run.seed, run.learning_rate, run.loss, run.floor, run.dead);
+            final.line(run.network.name, run.seed, run.learning_rate, run.loss, run.floor, run.dead);
         }
     }
     curve.close();

@@ -14,8 +14,7 @@
 #include "grammar.h"
 #include "normal.h"
 #include "progress.h"
-#include "training/adam.h"
-#include "training/model.h"
+#include "training/language_model.h"
 
 namespace experiments {
 namespace {
@@ -40,20 +39,17 @@ Size size_of(Effort effort) {
     }
 }
 
-LanguageModel<float> trained_model(const Size &size, Progress &progress) {
+LanguageModel trained_model(const Size &size, const halyard_context *context, Progress &progress) {
     BlockShape shape;
     shape.d = width;
     shape.heads = heads;
     shape.ff = 4 * width;
     shape.causal = true;
-    shape.function = Function::gelu_tanh;
-    LanguageModel<float> model(shape, size.layers, Grammar::vocabulary, positions);
+    shape.activation = halyard::Activation::gelu_tanh;
+    LanguageModel model(shape, size.layers, Grammar::vocabulary, positions, context);
     Normal normal(1);
-    const Parameters<float> parameters = model.parameters();
-    initialize_normal(parameters, normal, 0.02);
-    Adam<float> adam(parameters);
+    initialize_normal(model.parameters(), normal, 0.02);
     Grammar grammar(1);
-    Matrix<float> dlogits;
     for (int step = 0; step < size.steps && !Progress::is_interrupted(); step++) {
         std::vector<int> ids, targets;
         for (std::int64_t i = 0; i < size.batch; i++) {
@@ -61,56 +57,74 @@ LanguageModel<float> trained_model(const Size &size, Progress &progress) {
             ids.insert(ids.end(), tokens.begin(), tokens.end() - 1);
             targets.insert(targets.end(), tokens.begin() + 1, tokens.end());
         }
-        cross_entropy(model.forward(ids), targets, dlogits);
-        model.backward(dlogits);
+        model.gradients(ids, targets);
         constexpr double learning_rate = 1e-3, warm_up = 50;
-        adam.step(learning_rate * std::min(1.0, (step + 1) / warm_up));
+        model.step(learning_rate * std::min(1.0, (step + 1) / warm_up));
         progress.done(1, "training a model to be quantized");
     }
     return model;
 }
 
+/** A tensor of the file. */
+struct SavedTensor {
+    std::vector<std::int64_t> shape;
+    std::vector<float> values;
+};
+
 /** By the names of transformers' GPT2LMHeadModel. */
-std::map<std::string, Matrix<float>> tensors_of(LanguageModel<float> &model) {
-    std::map<std::string, Matrix<float>> tensors;
-    const auto add_linear = [&](const std::string &name, const Linear<float> &linear) {
-        tensors[name + ".weight"] = transposed(linear.weight.value);  // [in, out]
-        tensors[name + ".bias"] = linear.bias.value;
+std::map<std::string, SavedTensor> tensors_of(const LanguageModel &model) {
+    std::map<std::string, SavedTensor> tensors;
+    const auto add = [&](const std::string &name, const Parameter &parameter) {
+        tensors[name] = {parameter.rows == 1 ? std::vector{parameter.columns}
+                                             : std::vector{parameter.rows, parameter.columns},
+                         parameter.value};
     };
-    const auto add_norm = [&](const std::string &name, const Norm<float> &norm) {
-        tensors[name + ".weight"] = norm.weight.value;
-        tensors[name + ".bias"] = norm.bias.value;
+    const auto add_linear = [&](const std::string &name, const Linear &linear) {
+        const std::int64_t out = linear.weight.rows, in = linear.weight.columns;
+        SavedTensor transposed = {{in, out}, std::vector<float>(linear.weight.value.size())};
+        for (std::int64_t i = 0; i < in * out; i++) {
+            transposed.values[static_cast<std::size_t>(i % in * out + i / in)] =
+                linear.weight.value[static_cast<std::size_t>(i)];
+        }
+        tensors[name + ".weight"] = std::move(transposed);
+        add(name + ".bias", linear.bias);
     };
-    for (std::size_t i = 0; i < model.stack.blocks.size(); i++) {
-        const Block<float> &block = *model.stack.blocks[i];
+    const auto add_norm = [&](const std::string &name, const NormParameters &norm) {
+        add(name + ".weight", norm.weight);
+        add(name + ".bias", norm.bias);
+    };
+    for (std::size_t i = 0; i < model.blocks.size(); i++) {
+        const BlockParameters &block = *model.blocks[i];
         const std::string prefix = "transformer.h." + std::to_string(i) + ".";
         add_norm(prefix + "ln_1", block.norm1);
-        add_linear(prefix + "attn.c_attn", block.attention.qkv);
-        add_linear(prefix + "attn.c_proj", block.attention.out);
+        add_linear(prefix + "attn.c_attn", block.qkv);
+        add_linear(prefix + "attn.c_proj", block.out);
         add_norm(prefix + "ln_2", block.norm2);
-        add_linear(prefix + "mlp.c_fc", block.ffn.up);
-        add_linear(prefix + "mlp.c_proj", block.ffn.down);
+        add_linear(prefix + "mlp.c_fc", block.up);
+        add_linear(prefix + "mlp.c_proj", block.down);
     }
-    add_norm("transformer.ln_f", *model.stack.last_norm);
-    tensors["transformer.wte.weight"] = model.token_embedding.value;
-    tensors["transformer.wpe.weight"] = model.position_embedding.value;
-    tensors["lm_head.weight"] = model.head.weight.value;
+    add_norm("transformer.ln_f", model.last_norm);
+    add("transformer.wte.weight", model.token_embedding);
+    add("transformer.wpe.weight", model.position_embedding);
+    add("lm_head.weight", model.head);
     return tensors;
 }
 
 /** config.json and model.safetensors. */
-void save(LanguageModel<float> &model, const std::filesystem::path &folder) {
+void save(const LanguageModel &model, const std::filesystem::path &folder) {
     std::filesystem::create_directories(folder);
     std::ofstream config(folder / "config.json");
     config
         << R"({"architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new", "tie_word_embeddings": false, "n_embd": )"
-        << width << ", \"n_head\": " << heads << ", \"n_layer\": " << model.stack.blocks.size()
+        << width << ", \"n_head\": " << heads << ", \"n_layer\": " << model.blocks.size()
         << ", \"n_positions\": " << positions << ", \"vocab_size\": " << Grammar::vocabulary
         << ", \"layer_norm_epsilon\": 1e-5}\n";
     std::string header, bytes;
     for (const auto &[name, tensor] : tensors_of(model)) {
-        const std::string shape =
-            (tensor.rows > 1 ? std::to_string(tensor.rows) + "," : "") + std::to_string(tensor.columns);
+        std::string shape;
+        for (const std::int64_t extent : tensor.shape) {
+            shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+        }
         const std::size_t begin = bytes.size(), size = tensor.values.size() * sizeof(float);
         bytes.append(reinterpret_cast<const char *>(tensor.values.data()), size);
         header += (header.empty() ? "{" : ",") + ("\"" + name + R"(":{"dtype":"F32","shape":[)" + shape) +
@@ -154,11 +168,10 @@ void quantization(const std::filesystem::path &directory, const TrainingOptions 
     const Size size = size_of(options.effort);
     const std::vector<std::string> formats = {"F32",  "BF16", "F16",    "Q8_0", "Q6_K", "Q5_1", "Q5_K_M",
                                               "Q5_K", "Q5_0", "Q4_K_M", "Q4_1", "Q4_K", "Q4_0"};
-    set_threads(options.threads);
     halyard::Context context;
     context.set_num_threads(options.threads);
     Progress progress(size.steps + 10.0 * static_cast<double>(formats.size()));
-    LanguageModel<float> model = trained_model(size, progress);
+    const LanguageModel model = trained_model(size, context, progress);
     const std::filesystem::path folder = directory / "quantization_model";
     save(model, folder);
     halyard::LoadOptions load;

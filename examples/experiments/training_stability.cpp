@@ -9,8 +9,7 @@
 #include "experiments.h"
 #include "normal.h"
 #include "progress.h"
-#include "training/adam.h"
-#include "training/model.h"
+#include "training/block.h"
 
 namespace experiments {
 namespace {
@@ -28,15 +27,15 @@ struct Run {
     int warm_up;  // steps until that rate is reached
 };
 
-Stack<float> empty_stack() {
+Stack empty_stack(const halyard_context *context) {
     BlockShape shape;
     shape.d = d;
     shape.ff = ff;
-    return Stack<float>(shape, 0);
+    return Stack(shape, 0, context);
 }
 
 /** Adds blocks with weights of `normal`: a deeper stack begins with the weights of a shallower one. */
-void grow(Stack<float> &stack, int layers, const std::string &start, Normal &normal) {
+void grow(Stack &stack, int layers, const std::string &start, Normal &normal) {
     auto uniform = [&normal] { return normal.uniform(); };
     const std::size_t before = stack.blocks.size();
     stack.grow(layers);
@@ -49,19 +48,17 @@ void grow(Stack<float> &stack, int layers, const std::string &start, Normal &nor
     }
 }
 
-Matrix<float> random_rows(Normal &normal) {
-    Matrix<float> x(batch * tokens, d);
-    x.values = normal.values(batch * tokens * d, 1);
-    return x;
+std::vector<float> random_rows(Normal &normal) {
+    return normal.values(batch * tokens * d, 1);
 }
 
 /** Gradient norms of every block before any step. Drawing weights takes longest, so all depths and both norm positions share them. */
-void write_gradients(const char *start, std::uint64_t seed, const std::vector<int> &depths, Csv &csv,
-                     Progress &progress) {
-    Stack<float> stack = empty_stack();
+void write_gradients(const char *start, std::uint64_t seed, const std::vector<int> &depths,
+                     const halyard_context *context, Csv &csv, Progress &progress) {
+    Stack stack = empty_stack(context);
     Normal weights(seed), normal(seed + 1000);
-    const Matrix<float> x = random_rows(normal), target = random_rows(normal);
-    Matrix<float> dy;
+    const std::vector<float> x = random_rows(normal), target = random_rows(normal);
+    std::vector<float> dy;
     for (const int layers : depths) {
         grow(stack, layers, start, weights);
         for (const char *norm_position : {"pre", "post"}) {
@@ -72,22 +69,21 @@ void write_gradients(const char *start, std::uint64_t seed, const std::vector<in
             squared_error(stack.forward(x, tokens), target, dy);
             stack.backward(dy);
             for (int layer = 0; layer < layers; layer++) {
-                Block<float> &block = *stack.blocks[static_cast<std::size_t>(layer)];
-                csv.line(start, norm_position, layers, seed, layer, gradient_norm(block.parameters()),
-                         gradient_norm(Parameters<float>{&block.ffn.down.weight}));
+                BlockParameters &block = *stack.blocks[static_cast<std::size_t>(layer)];
+                csv.line(start, norm_position, layers, seed, layer, gradient_norm(block.parameters(), context),
+                         gradient_norm({&block.down.weight}, context));
             }
             progress.done(layers, "gradients at the start");
         }
     }
 }
 
-void train(const Run &run, int steps, Csv &csv, Progress &progress) {
-    Stack<float> stack = empty_stack();
+void train(const Run &run, int steps, const halyard_context *context, Csv &csv, Progress &progress) {
+    Stack stack = empty_stack(context);
     Normal weights(0), normal(1000);
     grow(stack, run.layers, run.start, weights);
     stack.set_pre_norm(std::string(run.norm_position) == "pre");
-    Adam<float> adam(stack.parameters());
-    Matrix<float> x, target, dy;
+    std::vector<float> x, target, dy;
     for (int step = 0; step < steps && !Progress::is_interrupted(); step++) {
         if (step == 0 || std::string(run.data) == "fresh") {
             x = random_rows(normal);
@@ -96,8 +92,10 @@ void train(const Run &run, int steps, Csv &csv, Progress &progress) {
         const double loss = squared_error(stack.forward(x, tokens), target, dy);
         stack.backward(dy);
         csv.line(run.start, run.norm_position, run.layers, run.data, run.learning_rate, run.warm_up, step, loss,
-                 gradient_norm(stack.blocks[0]->parameters()));
-        adam.step(run.learning_rate * std::min(1.0, (step + 1.0) / std::max(1, run.warm_up)));
+                 gradient_norm(stack.blocks[0]->parameters(), context));
+        adam_step(stack.parameters(), step + 1,
+                  run.learning_rate * std::min(1.0, (step + 1.0) / std::max(1, run.warm_up)), context);
+        stack.update();
         progress.done(run.layers,
                       std::string("training ") + run.norm_position + "-LN, " + std::to_string(run.layers) + " layers");
     }
@@ -134,20 +132,21 @@ void training_stability(const std::filesystem::path &directory, const TrainingOp
     for (const Run &run : runs) {
         work += run.layers * steps;
     }
-    set_threads(options.threads);
+    halyard::Context context;
+    context.set_num_threads(options.threads);
     Progress progress(work);
     Csv gradients(directory / "training_gradients.csv",
                   {"start", "norm_position", "layers", "seed", "layer", "gradient_norm", "ffn_down_gradient_norm"});
     for (const char *start : {"torch", "normal"}) {
         for (int seed = 0; seed < seeds && !Progress::is_interrupted(); seed++) {
-            write_gradients(start, static_cast<std::uint64_t>(seed), depths_at_start, gradients, progress);
+            write_gradients(start, static_cast<std::uint64_t>(seed), depths_at_start, context, gradients, progress);
         }
     }
     gradients.close();
     Csv csv(directory / "training_stability.csv",
             {"start", "norm_position", "layers", "data", "learning_rate", "warm_up", "step", "loss", "gradient_norm"});
     for (const Run &run : runs) {
-        train(run, steps, csv, progress);
+        train(run, steps, context, csv, progress);
     }
     csv.close();
 }
