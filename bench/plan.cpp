@@ -24,10 +24,11 @@ bool is_built(const CaseId &row) {
     const auto has = [](Dtype dtype) {
         return std::count(std::begin(operations::all_dtypes), std::end(operations::all_dtypes), dtype) > 0;
     };
-    const bool function = row.is_model()      ? operations::is_built("stack_forward")
-                          : row.kernel->block ? operations::is_built("block_forward")
-                          : row.kernel->layer ? operations::is_built(row.kernel->layer->is_ffn ? "ffn" : "linear")
-                                              : operations::is_built(row.kernel->operation);
+    const bool function = row.kernel->is_gradient ? operations::is_built(row.kernel->operation)
+                          : row.is_model()        ? operations::is_built("stack_forward")
+                          : row.kernel->block     ? operations::is_built("block_forward")
+                          : row.kernel->layer     ? operations::is_built(row.kernel->layer->is_ffn ? "ffn" : "linear")
+                                                  : operations::is_built(row.kernel->operation);
     return function && has(row.dtype) && has(row.kernel->cast_to.value_or(row.dtype));
 }
 

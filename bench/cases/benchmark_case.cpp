@@ -40,8 +40,8 @@ Cost CaseId::cost() const {
     if (kernel->layer) {
         Cost cost = operations::layer_operation({"", *kernel->layer}).cost(dtype, {{rows}, d, d_out});
         if (kernel->is_gradient) {
-            // Two products of that size; dy in y's place, sums, dx and the gradients of the matrices besides.
-            const std::int64_t read = kernel->layer->gated ? 2 * d_out : 0;
+            // Two products of the size of each; dy in y's place, sums, dx and the gradients of the matrices besides.
+            const std::int64_t read = kernel->layer->gated ? 2 * d_out : kernel->layer->is_ffn ? d_out : 0;
             cost.flops *= 2;
             cost.bytes += static_cast<std::size_t>(rows * (d + read)) * operations::size_of(dtype) + cost.weight_bytes;
         }
@@ -58,7 +58,13 @@ Cost CaseId::cost() const {
         return cost;
     }
     if (kernel->block) {
-        return kernel->block->cost(span, dtype);
+        Cost cost = kernel->block->cost(span, dtype);
+        if (kernel->is_gradient) {
+            // Each product and the two of its gradients; matrices are read twice, and their gradients written.
+            cost.flops *= 3;
+            cost.bytes *= 3;
+        }
+        return cost;
     }
     Cost cost;
     if (kernel->vocabulary > 0) {

@@ -33,6 +33,7 @@ struct OperandSet {
     std::vector<std::shared_ptr<halyard_weights>> weights;  // of layers: the first product's, then the second's
     std::shared_ptr<halyard_kv_cache> cache;                // of attention and blocks that decode
     std::shared_ptr<const halyard_block> block;             // of blocks
+    std::shared_ptr<Buffer> saved;                          // what a block's forward call saves for its gradients
 };
 
 struct BenchmarkCase;
@@ -47,7 +48,8 @@ struct Kernel {
     // Which of the descriptions it is.
     const operations::Operation *tensors = nullptr;
     std::optional<LayerForm> layer;
-    bool is_gradient = false;  // of the layer: dx and the gradients of its matrices; of attention: dq, dk and dv
+    bool is_gradient =
+        false;  // of the layer: dx and its parameters' gradients; of attention: dq, dk and dv; of a block: a whole step
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
@@ -156,6 +158,8 @@ Kernel tensor_kernel(const operations::Operation &operation);
 Kernel layer_kernel(const std::string &name, const LayerForm &form);
 /** A linear layer's gradients. */
 Kernel layer_gradient_kernel(const std::string &name, const LayerForm &form);
+/** The gradients of a feed-forward network with its norm. */
+Kernel ffn_gradient_kernel(const std::string &name, const LayerForm &form);
 /** Every optimizer: a step in place. */
 const std::vector<Kernel> &optimizer_catalogue();
 /** Attention with these heads: "attention.32-8x128". */
@@ -169,6 +173,8 @@ const Kernel &cross_entropy_kernel();
 const Kernel &embedding_gradient_kernel(std::int64_t vocabulary);
 /** A block of this form: "block.MODEL", or with a vocabulary a whole model: "model.MODEL". */
 const Kernel &block_kernel(const std::string &model, const BlockForm &form);
+/** Forward and backward of such a block: "block_backward.MODEL". */
+const Kernel &block_gradient_kernel(const std::string &model, const BlockForm &form);
 /** The model of a GGUF file: "model.NAME" by the file's name. Throws what is wrong with the file. */
 const Kernel &file_kernel(const std::string &path);
 

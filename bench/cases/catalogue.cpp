@@ -86,6 +86,16 @@ Kernel layer_gradient_kernel(const std::string &name, const LayerForm &form) {
     return kernel;
 }
 
+Kernel ffn_gradient_kernel(const std::string &name, const LayerForm &form) {
+    Kernel kernel = layer_kernel(name, form);
+    kernel.operation = "ffn_backward";
+    kernel.is_gradient = true;
+    kernel.inputs = form.gated ? 4 : 3;
+    kernel.prepare = prepare_ffn_gradient;
+    kernel.call = call_ffn_gradient;
+    return kernel;
+}
+
 Kernel make_attention(const HeadShape &heads, double softcap) {
     const std::string shared = heads.kv_heads == heads.heads ? "" : "-" + std::to_string(heads.kv_heads);
     Kernel kernel;
@@ -120,6 +130,9 @@ const std::vector<Kernel> &layer_catalogue() {
         }
         for (const char *const name : {"linear", "linear_swiglu", "linear_geglu_tanh"}) {
             all.push_back(layer_gradient_kernel(std::string(name) + "_backward", *operations::find_layer(name)));
+        }
+        for (const char *const name : {"layer_norm_ffn_gelu_tanh_residual", "rms_norm_ffn_swiglu_residual"}) {
+            all.push_back(ffn_gradient_kernel(std::string(name) + "_backward", *operations::find_layer(name)));
         }
         return all;
     }();
@@ -196,6 +209,19 @@ const Kernel &block_kernel(const std::string &model, const BlockForm &form) {
     kernel.block = form;
     kernel.prepare = form.is_model() ? prepare_model : prepare_block;
     kernel.call = form.is_model() ? call_model : call_block;
+    return kept(std::move(kernel));
+}
+
+const Kernel &block_gradient_kernel(const std::string &model, const BlockForm &form) {
+    Kernel kernel;
+    kernel.operation = "block_backward";
+    kernel.name = kernel.operation + "." + model;
+    kernel.group = "blocks";
+    kernel.block = form;
+    kernel.inputs = 2;
+    kernel.is_gradient = true;
+    kernel.prepare = prepare_block_gradient;
+    kernel.call = call_block_gradient;
     return kept(std::move(kernel));
 }
 

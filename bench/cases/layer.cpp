@@ -122,8 +122,12 @@ std::vector<Sample> samples_of_gradient(const BenchmarkCase &bench_case) {
     return samples;
 }
 
-void add_matrices(Parameters &parameters, const CaseId &id) {
+}  // namespace
+
+void add_layer_parameters(BenchmarkCase &bench_case) {
+    const CaseId &id = bench_case.id;
     const LayerForm &form = *id.kernel->layer;
+    Parameters &parameters = bench_case.parameters;
     parameters.add_matrix("first", id.dtype, id.d_out, id.d, first_seed);
     if (form.gated) {
         parameters.add_matrix("up", id.dtype, id.d_out, id.d, first_seed + 1);
@@ -131,26 +135,31 @@ void add_matrices(Parameters &parameters, const CaseId &id) {
     if (form.is_ffn) {
         parameters.add_matrix("down", id.dtype, id.d, id.d_out, first_seed + 2);
     }
+    if (form.has_bias) {
+        parameters.add_vector("bias", id.dtype, id.d_out, bias_seed, 0);
+    }
+    if (form.has_bias && form.is_ffn) {
+        parameters.add_vector("bias_down", id.dtype, id.d, bias_seed + 2, 0);
+    }
 }
 
-/** Packs the first product's matrix for each operand set. */
-void pack_first(BenchmarkCase &bench_case) {
+void pack_layer(BenchmarkCase &bench_case) {
     const Parameters &parameters = bench_case.parameters;
     const LayerForm &form = *bench_case.id.kernel->layer;
     const Matrix matrix = parameters.matrices.at("first").whole();
     const auto up = form.gated ? std::make_unique<Matrix>(parameters.matrices.at("up").whole()) : nullptr;
+    const auto down = form.is_ffn ? std::make_unique<Matrix>(parameters.matrices.at("down").whole()) : nullptr;
     for (OperandSet &set : bench_case.sets) {
         set.layer.first = pack(bench_case, set, matrix,
                                operations::pack_options(form, view_of(up), set.layer.norm_weight, set.layer.norm_bias));
+        set.layer.down = down ? pack(bench_case, set, *down, {}) : nullptr;
     }
 }
-
-}  // namespace
 
 void prepare_layer_gradient(BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
     const LayerForm &form = *id.kernel->layer;
-    add_matrices(bench_case.parameters, id);
+    add_layer_parameters(bench_case);
     const std::int64_t sums = form.gated ? id.d_out : 0;
     bench_case.make_sets({{id.d, 1.5}, {id.d_out, 1.5}, {sums, 1.5}, {sums, 1.5}}, id.d);
     for (OperandSet &set : bench_case.sets) {
@@ -158,7 +167,7 @@ void prepare_layer_gradient(BenchmarkCase &bench_case) {
             set.outputs.emplace_back(Dtype::f32, id.d_out, id.d);
         }
     }
-    pack_first(bench_case);
+    pack_layer(bench_case);
     bench_case.samples = samples_of_gradient(bench_case);
 }
 
@@ -182,14 +191,7 @@ void prepare_layer(BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;
     const LayerForm &form = *id.kernel->layer;
     Parameters &parameters = bench_case.parameters;
-    add_matrices(parameters, id);
-    if (form.has_bias) {
-        parameters.add_vector("bias", id.dtype, id.d_out, bias_seed, 0);
-    }
-    if (form.has_bias && form.is_ffn) {
-        parameters.add_vector("bias_down", id.dtype, id.d, bias_seed + 2, 0);
-    }
-
+    add_layer_parameters(bench_case);
     bench_case.make_sets({{id.d, 1.5}, {form.takes_residual() ? id.d_out : 0, 1.5}}, id.output_width());
     for (OperandSet &set : bench_case.sets) {
         operations::LayerTensors &tensors = set.layer;
@@ -209,13 +211,7 @@ void prepare_layer(BenchmarkCase &bench_case) {
             set.layer.first = pack(bench_case, set, blocks);
         }
     } else {
-        pack_first(bench_case);
-    }
-    if (form.is_ffn) {
-        const Matrix matrix = parameters.matrices.at("down").whole();
-        for (OperandSet &set : bench_case.sets) {
-            set.layer.down = pack(bench_case, set, matrix, {});
-        }
+        pack_layer(bench_case);
     }
     bench_case.samples.push_back(sample_of(bench_case));
 }

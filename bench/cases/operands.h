@@ -15,6 +15,12 @@ void prepare_layer(BenchmarkCase &bench_case);
 void prepare_layer_gradient(BenchmarkCase &bench_case);
 halyard_status call_layer_gradient(BenchmarkCase &bench_case, OperandSet &set);
 
+/** Parameters as of a layer; inputs x, dy and what the forward call keeps of x: the sums and, of a gated network, those of `up`.
+ *  Outputs: dx, and the gradients of the first matrix, of `up`, of the second matrix, of their biases, and of the norm's weight and
+ *  bias, where they are there. */
+void prepare_ffn_gradient(BenchmarkCase &bench_case);
+halyard_status call_ffn_gradient(BenchmarkCase &bench_case, OperandSet &set);
+
 /** Inputs p, g and the optimizer's state; outputs p and the state, which a step writes in place. */
 void prepare_sgd(BenchmarkCase &bench_case);
 halyard_status call_sgd(BenchmarkCase &bench_case, OperandSet &set);
@@ -42,6 +48,11 @@ halyard_status call_embedding_gradient(BenchmarkCase &bench_case, OperandSet &se
 void prepare_block(BenchmarkCase &bench_case);
 halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);
 
+/** A forward call that saves and the gradients. Inputs: x, dy; outputs: y, dx, and the gradients of the block_parameters(). The library's
+ *  results are the sample, once their growth in one direction has been compared with float64 for a few tokens. */
+void prepare_block_gradient(BenchmarkCase &bench_case);
+halyard_status call_block_gradient(BenchmarkCase &bench_case, OperandSet &set);
+
 /** The model, which becomes the one operand set, with a sample of what the library's logits are for the row's tokens, once
  * those of a prompt of two tokens have been compared with float64. Matrices "embedding" and "head", [vocabulary, d], and a
  * vector "norm"; those of block i as of blocks, after "i.". */
@@ -49,6 +60,13 @@ void prepare_model(BenchmarkCase &bench_case);
 halyard_status call_model(BenchmarkCase &bench_case, OperandSet &set);
 /** A model in a file becomes the operand set in the same way; its logits are compared with those of its numbers in f32. */
 void prepare_model_file(BenchmarkCase &bench_case);
+
+// ---- what layers share ----
+
+/** Adds the matrices and the vectors that the form has. */
+void add_layer_parameters(BenchmarkCase &bench_case);
+/** Packs the matrices for each operand set. */
+void pack_layer(BenchmarkCase &bench_case);
 
 // ---- what attention, blocks and models share ----
 

@@ -175,7 +175,7 @@ struct Part {
     std::int64_t d, d_out;
 };
 
-/** The layers of a model: its projections without and with what follows them, its FFN, its FFN with norm and residual. */
+/** The layers of a model: its projections without and with what follows them, its FFN, its FFN with norm and residual, and gradients. */
 std::vector<Part> parts_of(const BlockForm &model) {
     const std::string activation = model.activation == HALYARD_SILU ? "silu" : "gelu_tanh";
     const std::string unit = !model.gated ? activation : activation == "silu" ? "swiglu" : "geglu_tanh";
@@ -196,7 +196,8 @@ std::vector<Part> parts_of(const BlockForm &model) {
             {"down_fused", model.has_bias ? linear + "_residual" : linear, model.d_ff, model.d},
             {"ffn", "ffn_" + unit, model.d, model.d_ff},
             {"norm_ffn", norm_ffn, model.d, model.d_ff},
-            {"norm_ffn_deferred", norm_ffn + ".deferred", model.d, model.d_ff}};
+            {"norm_ffn_deferred", norm_ffn + ".deferred", model.d, model.d_ff},
+            {"ffn_backward", norm_ffn + "_backward", model.d, model.d_ff}};
 }
 
 /** Reads lists into rows. */
@@ -234,6 +235,7 @@ private:
             {"attention", [&] { add_transformers(statement); }},
             {"attention_backward", [&] { add_transformers(statement); }},
             {"block", [&] { add_transformers(statement); }},
+            {"block_backward", [&] { add_transformers(statement); }},
             {"cross_entropy", [&] { add_training(statement, {}); }},
             {"embedding_backward", [&] { add_training(statement, {"vocabulary"}); }},
             {"stack", [&] { add_transformers(statement); }},
@@ -481,13 +483,16 @@ private:
                 "rope_theta) and of Llama (norm=rms activation=silu gated=yes bias=no rope_theta=)");
         }
         form.preset = is_gpt2 ? "gpt2" : "llama";
-        if (statement == "block") {
+        if (statement != "stack") {
             form.layers = 1;
             form.vocabulary = 0;
         } else if (form.vocabulary == 0) {
             word.wrong("'" + word.text + "' has no vocabulary=, which a whole model needs");
         }
-        return block_kernel(word.text, form);
+        if (statement == "block_backward" && form.quantization.bits != 0) {
+            word.wrong("'" + word.text + "' has quantized matrices, which have no gradients");
+        }
+        return statement == "block_backward" ? block_gradient_kernel(word.text, form) : block_kernel(word.text, form);
     }
 
     std::string folder;  // of the suite's own lists

@@ -94,9 +94,7 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
     if (kernel.layer) {
         request["layer"] = describe(*kernel.layer, id);
     } else if (id.has_heads()) {
-        // "attention", "block", "model"
-        request[kernel.attention ? "attention" : kernel.operation.substr(0, kernel.operation.find('.'))] =
-            describe_heads(id);
+        request[kernel.attention ? "attention" : id.is_model() ? "model" : "block"] = describe_heads(id);
     }
     if (kernel.group == "training") {
         request["ids"] = bench_case.tokens;

@@ -15,8 +15,8 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
        "_weight_int4pack_mm_for_cpu; gradients are given what a forward call keeps")
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
-OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "attention" + BACKWARD, "sgd_step", "adamw_step",
-              "cross_entropy", "embedding" + BACKWARD]
+OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "ffn" + BACKWARD, "attention" + BACKWARD, "block" + BACKWARD,
+              "sgd_step", "adamw_step", "cross_entropy", "embedding" + BACKWARD]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -196,6 +196,53 @@ def linear_gradients(request):
     return calls, lambda: map(NumPy, written[0]), ""
 
 
+def ffn_gradients(request):
+    """Through the graph of a forward call, which keeps what lies between."""
+    torch.set_num_threads(request["threads"])
+    x, dy = map(tensor, inputs_of(request)[:2])
+    names = [name for name in ("first", "up", "down", "bias", "bias_down", "norm_weight", "norm_bias") if name in request["tensors"]]
+    weights = [tensor(tensor_of(request, name)) for name in names]
+    function = torch_rows.LIBRARY.layer(request["layer"], request["eps"])
+
+    def call_of(dy, *tensors):
+        variables = [each.requires_grad_() for each in tensors]
+        with torch.enable_grad():
+            [y] = function(variables[:1], dict(zip(names, variables[1:])))
+        return lambda: torch.autograd.grad(y, variables, dy, retain_graph=True)
+
+    calls = [call_of(*each) for each in copies([dy, x, *weights], request["sets"])]
+    note = "given what autograd keeps of a forward call; allocates its output"
+    return calls, lambda: map(NumPy, calls[0]()), note
+
+
+def block_steps(request):
+    """Forward and backward through a new graph."""
+    row = row_of(request)
+    dy = tensor(inputs_of(request)[1])
+
+    def call_of(module, x, dy):
+        variables = [x.requires_grad_(), *[getattr(module, name).requires_grad_() for name in module.names]]
+
+        def call():
+            with torch.enable_grad():
+                y = module(x)
+            return y.detach(), *torch.autograd.grad(y, variables, dy)
+
+        return call
+
+    calls = [call_of(module, x, own.view(x.shape)) for module, [x], [own] in
+             zip(row.modules, row.arguments, copies([dy], request["sets"]))]
+
+    def outputs():
+        y, dx, *gradients = calls[0]()
+        of_names = row.modules[0].apart(dict(zip(row.modules[0].names, gradients)))
+        parts = [part + kind for part in ("q", "k", "v", "o", "gate", "up", "down") for kind in ("_proj", "_proj_bias")]
+        norms = [norm + kind for norm in ("attention_norm", "ffn_norm") for kind in ("", "_bias")]
+        return [NumPy(each) for each in (y, dx, *[of_names[name] for name in [*parts, *norms] if name in of_names])]
+
+    return calls, outputs, "allocates its outputs"
+
+
 def attention_gradients(request):
     """Through the graph of a forward call, which keeps y and the log-sum-exp; dy with heads first, as all tensors."""
     row, shape = row_of(request), request["attention"]
@@ -288,6 +335,10 @@ def prepare(request):
         return products_with_codes(request)
     if request["operation"] == "linear" + BACKWARD:
         return linear_gradients(request)
+    if request["operation"] == "ffn" + BACKWARD:
+        return ffn_gradients(request)
+    if request["operation"] == "block" + BACKWARD:
+        return block_steps(request)
     if request["operation"] == "attention" + BACKWARD:
         return attention_gradients(request)
     if request["operation"] in ("sgd_step", "adamw_step"):

@@ -245,6 +245,16 @@ class Block(Parameters):
             tables = rotary_tables(block["rope_theta"], block["head_dim"], block["cached"], block["tokens"], dtype)
             self.cosines, self.sines = (Parameter(each, requires_grad=False) for each in tables)
 
+    def apart(self, gradients):
+        """Gradients by the names of the row's tensors."""
+        if not self.joined:
+            return gradients
+        heads, kv_heads, width = (self.block[name] for name in ("heads", "kv_heads", "head_dim"))
+        gradients, widths = dict(gradients), [heads * width, kv_heads * width, kv_heads * width]
+        for kind in ("_proj", "_proj_bias"):
+            gradients |= {part + kind: each for part, each in zip("qkv", gradients.pop("qkv" + kind).split(widths))}
+        return gradients
+
     def linear(self, part, x):
         return F.linear(x, getattr(self, part + "_proj"), getattr(self, part + "_proj_bias", None))
 

@@ -20,6 +20,7 @@ rows kernel=silu,swiglu type=f16,bf16 shape=4x64 state=hot threads=1
 rows kernel=layer_norm_backward,rms_norm_backward,rms_norm_backward.residual,silu_backward,tanh_backward,swiglu_backward,swiglu_backward.gate_up type=f32,bf16 shape=4x64 state=hot threads=1
 layers model=tiny,plain part=up,ffn,norm_ffn rows=4 type=f32 state=hot threads=1
 layers model=tiny part=up_backward,glu_backward rows=4 type=f32 state=hot threads=1
+layers model=tiny,plain part=ffn_backward rows=4 type=f32 state=hot threads=1
 layers model=tiny part=up,ffn rows=4 type=f16,bf16 state=hot threads=1
 layers model=tiny part=up_q4_0 rows=4 type=f32,bf16 state=hot threads=1
 optimizer kernel=sgd,adamw shape=4x64 type=f32 state=hot threads=1
@@ -28,6 +29,7 @@ attention_backward model=tiny prompt=8 type=f32 state=hot threads=1
 cross_entropy shape=4x300 type=f32 state=hot threads=1
 embedding_backward shape=6x64 vocabulary=5 type=f32 state=hot threads=1
 block model=tiny,plain prompt=8 decode=1x8 type=f32 state=hot threads=1
+block_backward model=tiny,plain prompt=8 type=f32 state=hot threads=1
 stack model=tiny prompt=8 decode=1x8 type=f32,bf16 state=hot threads=1
 """
 KERNELS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "softmax", "gelu", "silu", "add", "swiglu"]
@@ -46,8 +48,9 @@ MUST = {
     "onnxruntime": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
     "openblas": PLAIN,
     "openvino": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
-    "pytorch": [*TORCH, "linear.q4_0", "linear_backward", "linear_swiglu_backward", "attention_backward", "sgd", "adamw",
-                "cross_entropy", "embedding_backward"],
+    "pytorch": [*TORCH, "linear.q4_0", "linear_backward", "linear_swiglu_backward", "layer_norm_ffn_gelu_tanh_residual_backward",
+                "rms_norm_ffn_swiglu_residual_backward", "attention_backward", "block_backward.tiny", "block_backward.plain",
+                "sgd", "adamw", "cross_entropy", "embedding_backward"],
     "pytorch-compile": [*TORCH, "model"],
     "transformers": ["model"],
     "zentorch": ["linear", "ffn_swiglu", "model"],

@@ -101,13 +101,27 @@ TEST_F(WorkList, LayersAndTransformersHaveTheWidthsOfTheirModel) {
 
 TEST_F(WorkList, PartAllTakesWhatTheLibraryHas) {
     EXPECT_EQ(names("include models.txt\nlayers model=small part=all rows=1 type=f32 state=hot threads=1\n").size(),
-              13u);
+              14u);
     const std::string wide =
         "model wide d=256 ff=64 heads=4 kv_heads=2 head_dim=64 norm=rms activation=silu gated=yes bias=no\n"
         "layers model=wide part=";
-    EXPECT_EQ(names(wide + "all rows=1 type=f32 state=hot threads=1\n").size(), 14u);
+    EXPECT_EQ(names(wide + "all rows=1 type=f32 state=hot threads=1\n").size(), 15u);
     EXPECT_THAT(names(wide + "up_q4_k rows=1 type=f32 state=hot threads=1\n"),
                 ElementsAre("linear.q4_k/f32/1x256x64/hot/1t"));
+}
+
+TEST_F(WorkList, GradientsAreOfPromptsInF32) {
+    EXPECT_THAT(
+        names("include models.txt\nlayers model=small,old part=ffn_backward rows=8 type=f32,bf16 state=hot "
+              "threads=1\nblock_backward model=small,old prompt=16 decode=2x32 type=f32,f16 state=hot threads=1\n"),
+        ElementsAre("rms_norm_ffn_swiglu_residual_backward/f32/8x64x256/hot/1t",
+                    "layer_norm_ffn_gelu_tanh_residual_backward/f32/8x64x256/hot/1t",
+                    "block_backward.small/f32/prompt16/hot/1t", "block_backward.old/f32/prompt16/hot/1t"));
+    EXPECT_THAT(
+        error("model tiny d=64 ff=256 heads=4 kv_heads=2 head_dim=16 norm=rms activation=silu gated=yes bias=no "
+              "rope_theta=10000 quantization=q8_0\n"
+              "block_backward model=tiny prompt=1 type=f32 state=hot threads=1\n"),
+        HasSubstr("list.txt:2:22: 'tiny' has quantized matrices, which have no gradients"));
 }
 
 TEST_F(WorkList, OptimizersAreOfF32) {
@@ -120,7 +134,7 @@ TEST_F(WorkList, OptimizersAreOfF32) {
 TEST_F(WorkList, ErrorsSayFileLineAndColumnAndWhatThereIs) {
     EXPECT_THAT(error("\n  rwos kernel=silu\n"),
                 HasSubstr("list.txt:2:3: unknown statement 'rwos'; there are: attention, attention_backward, block, "
-                          "cross_entropy, embedding_backward, include"));
+                          "block_backward, cross_entropy, embedding_backward, include"));
     EXPECT_THAT(error("rows kernel=relu,sliu type=f32 shape=2x8 state=hot threads=1\n"),
                 HasSubstr("list.txt:1:18: unknown kernel 'sliu'; there are: common, all, rms_norm"));
     EXPECT_THAT(error("rows kernel=silu type=f64 shape=2x8 state=hot threads=1\n"),
