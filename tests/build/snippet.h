@@ -6,7 +6,9 @@
 #include <halyard/training.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
