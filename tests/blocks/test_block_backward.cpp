@@ -3,6 +3,7 @@
 // what is refused.
 #include "support/block_gradients.h"
 #include "support/reference_hashes.h"
+#include "support/test_scale.h"
 
 #include <cmath>
 #include <limits>
@@ -145,8 +146,10 @@ TEST(BlockForwardSaving, HasTheBitsOfTheForwardCall) {
 }
 
 TEST(BlockBackward, GivesTheSlopesOfTheReference) {
+    int number = 0;
     for (const BlockForm &form : forms()) {
-        if (form.config.hidden_act == HALYARD_RELU) {  // whose slope may jump within the step
+        // A slope of ReLU may jump within the step.
+        if (form.config.hidden_act == HALYARD_RELU || (reduced && number++ % 5 != 0)) {
             continue;
         }
         Training training(form, {2, 5});
