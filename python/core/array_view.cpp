@@ -15,11 +15,16 @@ bool fail(PyObject *exception, const Argument &argument, const char *what) {
     return false;
 }
 
-/** Replaces the exception by one that names the argument and has the words of the first. */
+/** Replaces the exception by one that names the argument and has the first line of the other. */
 bool fail_with_current(PyObject *exception, const Argument &argument, const char *what) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyErr_Format(exception, "halyard.%s: %s %s: %S", argument.function, argument.name, what, value ? value : type);
+    PyObject *text = PyObject_Str(value != nullptr ? value : type);
+    PyObject *lines = text != nullptr ? PyUnicode_Splitlines(text, 0) : nullptr;
+    PyErr_Format(exception, "halyard.%s: %s %s: %S", argument.function, argument.name, what,
+                 lines != nullptr && PyList_Size(lines) > 0 ? PyList_GetItem(lines, 0) : type);
+    Py_XDECREF(text);
+    Py_XDECREF(lines);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
@@ -40,26 +45,31 @@ DLDataType dtype_of(const char *format, Py_ssize_t bytes) {
                                        : DLDataType{};
 }
 
-/** The last dtype that was found to be named bfloat16: a name takes longer to read than to compare objects. */
-bool is_bfloat16(PyObject *array) {
-    static PyObject *known = nullptr;
-    PyObject *dtype = PyObject_GetAttrString(array, "dtype");
-    if (dtype == nullptr) {
-        PyErr_Clear();
+PyObject *known_bfloat16 = nullptr;  // the dtype of the last array for which learn_bfloat16() was true
+
+/** Whether its dtype is that object, which takes less long to see than to read its name. */
+bool has_known_bfloat16(PyObject *array) {
+    if (known_bfloat16 == nullptr) {
         return false;
     }
-    bool is = dtype == known;
-    if (!is) {
-        PyObject *name = PyObject_GetAttrString(dtype, "name");
-        is = name != nullptr && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
-        Py_XDECREF(name);
-        PyErr_Clear();
-    }
-    if (is && dtype != known) {
-        Py_XDECREF(known);
-        known = dtype;
+    PyObject *dtype = PyObject_GetAttrString(array, "dtype");
+    PyErr_Clear();
+    Py_XDECREF(dtype);
+    return dtype == known_bfloat16;
+}
+
+/** Whether its dtype is named bfloat16. */
+bool learn_bfloat16(PyObject *array) {
+    PyObject *dtype = PyObject_GetAttrString(array, "dtype");
+    PyObject *name = dtype != nullptr ? PyObject_GetAttrString(dtype, "name") : nullptr;
+    PyErr_Clear();
+    const bool is = name != nullptr && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
+    Py_XDECREF(name);
+    if (is) {
+        Py_XDECREF(known_bfloat16);
+        known_bfloat16 = dtype;
     } else {
-        Py_DECREF(dtype);
+        Py_XDECREF(dtype);
     }
     return is;
 }
@@ -127,14 +137,17 @@ ArrayView::~ArrayView() {
 
 bool ArrayView::open(PyObject *array, const Argument &argument) {
     if (PyObject_CheckBuffer(array)) {
-        has_buffer_ = PyObject_GetBuffer(array, &buffer_, strides_and_format) == 0;
+        const bool is_known = has_known_bfloat16(array);
+        has_buffer_ = !is_known && PyObject_GetBuffer(array, &buffer_, strides_and_format) == 0;
         if (has_buffer_) {
             return from_buffer(argument);
         }
         PyErr_Clear();  // NumPy has no format for the types of ml_dtypes
-        if (is_bfloat16(array) && PyObject_HasAttrString(array, "__array_struct__")) {
-            return from_array_interface(array, argument);
+        capsule_ = is_known || learn_bfloat16(array) ? PyObject_GetAttrString(array, "__array_struct__") : nullptr;
+        if (capsule_ != nullptr) {
+            return from_array_interface(argument);
         }
+        PyErr_Clear();
     }
     const ExchangeApi *api = exchange_of(Py_TYPE(array));
     return api != nullptr ? from_exchange(*api, array, argument) : from_capsule(array, argument);
@@ -153,10 +166,8 @@ bool ArrayView::from_buffer(const Argument &argument) {
     return set(buffer_.buf, buffer_.ndim, buffer_.shape, buffer_.strides, dtype, argument);
 }
 
-bool ArrayView::from_array_interface(PyObject *array, const Argument &argument) {
-    capsule_ = PyObject_GetAttrString(array, "__array_struct__");
-    const auto *array_struct =
-        capsule_ == nullptr ? nullptr : static_cast<ArrayInterface *>(PyCapsule_GetPointer(capsule_, nullptr));
+bool ArrayView::from_array_interface(const Argument &argument) {
+    const auto *array_struct = static_cast<ArrayInterface *>(PyCapsule_GetPointer(capsule_, nullptr));
     if (array_struct == nullptr) {
         return fail_with_current(PyExc_TypeError, argument, "has no memory that can be read");
     }

@@ -31,7 +31,7 @@ public:
 
 private:
     bool from_buffer(const Argument &argument);
-    bool from_array_interface(PyObject *array, const Argument &argument);
+    bool from_array_interface(const Argument &argument);
     bool from_exchange(const ExchangeApi &api, PyObject *array, const Argument &argument);
     bool from_capsule(PyObject *array, const Argument &argument);
     bool set(void *data, int rank, const intptr_t *shape, const intptr_t *byte_strides, DLDataType dtype,
