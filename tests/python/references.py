@@ -135,8 +135,19 @@ def rms_norm(x, weight=None, eps=1e-6, eps_outside_root=False, unit_offset=False
 
 def layer_norm(x, weight=None, bias=None, eps=1e-5):
     eps, d = float(np.float32(eps)), x.shape[-1]
-    deviation = x - x.mean(-1, keepdims=True)
-    normal = deviation / np.sqrt((deviation**2).mean(-1, keepdims=True) + eps) * (1.0 if weight is None else weight)
+    factor = 1.0 if weight is None else np.abs(weight)
+    mean = x.mean(-1, keepdims=True)
+    deviation = x - mean
+    variance = (deviation**2).mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(variance + eps)
+    normal = deviation * scale * (1.0 if weight is None else weight)
     exact = normal + (0.0 if bias is None else bias)
-    # As for rms_norm, with the rounded deviation, its square's twice that, and the bias added.
-    return exact, np.abs(normal) * (d / 128 + 14) * U + U * np.abs(exact) + TINY
+    # Sums are taken over distances from a pivot, the mean of the first 64 features: each errs by d/64 + 9 roundings.
+    pivot = x[..., :64].mean(-1, keepdims=True)
+    shift = np.abs(mean - pivot) + 8 * U * np.abs(x).mean(-1, keepdims=True)
+    mean_error = (d / 64 + 9) * U * (np.abs(deviation).mean(-1, keepdims=True) + shift)
+    variance_error = (d / 64 + 12) * U * (variance + shift**2) + 2 * shift * mean_error
+    # Then a feature is centred, in two steps, and scaled, weighted and shifted.
+    centred_error = mean_error + U * (2 * np.abs(deviation) + 3 * shift)
+    error = factor * scale * centred_error + np.abs(normal) * (variance_error * scale**2 / 2 + 6 * U)
+    return exact, error + U * np.abs(exact) + TINY
