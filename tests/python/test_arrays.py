@@ -29,7 +29,7 @@ ml_dtypes, torch = optional("ml_dtypes"), optional("torch")
 class Arrays(unittest.TestCase):
     def test_buffers_of_any_object(self):
         out = array.array("f", bytes(4 * 64))
-        self.assertIs(halyard.relu(memoryview(X)[0], out=out), out)
+        self.assertIs(halyard.relu(memoryview(X[0]), out=out), out)
         self.assertEqual(out.tobytes(), RELU[0].tobytes())
         self.assertRaisesRegex(TypeError, "halyard.relu: out is needed, as memoryview", halyard.relu, memoryview(X))
 
@@ -46,7 +46,7 @@ class Arrays(unittest.TestCase):
         for given, name, error, text in (
                 (DlpackArray(memory, FLOAT, (2, 0)), "x", TypeError, "x gives a DLPack capsule of a version"),
                 (DlpackArray(memory, FLOAT, (1, 0), flags=1), "out", ValueError, "out is read-only"),
-                (DlpackArray(memory, FLOAT, device=CUDA), "x", TypeError, "halyard_relu: x .*CUDA"),
+                (DlpackArray(memory, FLOAT, device=CUDA), "x", TypeError, "halyard_relu: x is on device type 2"),
                 (DlpackArray(memory.astype(np.float64), FLOAT), "x", TypeError, "halyard_relu: x has dtype f64|64 bits")):
             with self.subTest(text):
                 arguments = {"x": X.copy(), "out": np.zeros_like(X), name: given}
@@ -102,14 +102,14 @@ class Refusals(unittest.TestCase):
                 (lambda: halyard.relu(X + 1j), TypeError, "halyard.relu: x has elements of the format 'Zf', not f32, f16 or bf16"),
                 (lambda: halyard.relu(swapped), TypeError, "halyard.relu: x has elements of the format '>f', not f32, f16 or bf16"),
                 (lambda: halyard.relu(X.astype(int)), TypeError, "halyard_relu: x has dtype"),
-                (lambda: halyard.relu(np.float32(1)), TypeError, "halyard.relu: out is needed|halyard_relu: x has rank 0"),
+                (lambda: halyard.relu(np.float32(1)), ValueError, "halyard_relu: x has rank 0, but must have rank 1 to 4"),
                 (lambda: halyard.relu(X.reshape(1, 1, 1, 3, 64)), ValueError, "halyard_relu: x has rank 5, but must have rank 1 to 4"),
                 (lambda: halyard.relu(X[:, ::2]), ValueError, "halyard_relu: x "),
                 (lambda: halyard.relu(X[::-1]), ValueError, "halyard_relu: x "),
                 (lambda: halyard.relu(fields), ValueError, "halyard.relu: x has strides that are no whole numbers of elements"),
                 (lambda: halyard.relu(np.frombuffer(bytes(9), np.float32, 2, 1)), ValueError, "halyard_relu: x .*align"),
                 (lambda: halyard.relu(X, out=X[:2]), ValueError, "halyard_relu: y has extent 2"),
-                (lambda: halyard.relu(X, out=X.astype(np.float16)), ValueError, "halyard_relu: y .*f16"),
+                (lambda: halyard.relu(X, out=X.astype(np.float16)), TypeError, "halyard_relu: y has dtype f16, but must have the dtype of x"),
                 (lambda: halyard.relu(X, out=bytes(X)), ValueError, "halyard.relu: out is read-only"),
                 (lambda: halyard.add(X, X[:2]), ValueError, "halyard_add: b "),
                 (lambda: halyard.rms_norm(X, weight[:3]), ValueError, "halyard_rms_norm: weight must have shape"),
@@ -156,7 +156,7 @@ class Calls(unittest.TestCase):
         counts, before = [sys.getrefcount(each) for each in given], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         calls(15000)  # of seven each
         self.assertEqual([sys.getrefcount(each) for each in given], counts)
-        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 512)  # KiB: a byte of each would be 105
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 512)  # KiB: an object for every seventh would be 700
 
     def test_threads_and_the_number_of_them(self):
         """Calls go on with the context that they began with."""
