@@ -48,10 +48,11 @@ PyObject *raise(halyard_status status) {
 }
 
 PyObject *set_num_threads(PyObject *, PyObject *number) {
-    const long threads = PyLong_AsLong(number);
-    if (threads == -1 && PyErr_Occurred()) {
-        return nullptr;
+    if (!PyLong_Check(number)) {
+        return PyErr_Format(PyExc_TypeError, "halyard.set_num_threads: number must be an int, not %R", number);
     }
+    int overflow = 0;
+    const long threads = PyLong_AsLongAndOverflow(number, &overflow);
     auto *made = static_cast<Shared *>(PyMem_Malloc(sizeof(Shared)));
     if (made == nullptr) {
         return PyErr_NoMemory();

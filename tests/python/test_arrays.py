@@ -125,9 +125,10 @@ class Refusals(unittest.TestCase):
                 (lambda: halyard.cast(X, "float16", out=X), TypeError, "halyard.cast: takes either dtype or out"),
                 (lambda: halyard.set_num_threads(257), ValueError, "halyard_context_set_num_threads: num_threads is 257"),
                 (lambda: halyard.set_num_threads(-1), ValueError, "halyard_context_set_num_threads: num_threads is -1"),
-                (lambda: halyard.set_num_threads(1.5), TypeError, "float")):
+                (lambda: halyard.set_num_threads(2**80), ValueError, "halyard_context_set_num_threads: num_threads is "),
+                (lambda: halyard.set_num_threads(1.5), TypeError, "halyard.set_num_threads: number must be an int, not 1.5")):
             with self.subTest(text):
-                self.assertRaisesRegex(error, f"^(.*{text}.*)$" if text == "float" else f"^({text})", call)
+                self.assertRaisesRegex(error, f"^({text})", call)
 
     def test_nothing_is_written(self):
         out = np.full((3, 64), 7, np.float32)
