@@ -5,7 +5,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("bench", "cmake", "examples", "generators", "models", "operations", "programs", "runtime", "schedules", "tests",
+FOLDERS = ("bench", "cmake", "examples", "generators", "models", "operations", "programs", "python", "runtime", "schedules", "tests",
            "tools")
 COMMENT = {".py": r"#[^\n]*", ".cmake": r"#[^\n]*", ".txt": r"#[^\n]*"}
 PATH = r"(?<![\w/.<{$])(?:[\w-]+/)*[\w-]+\.(?:h|hpp|cpp|inc|cmake|py)\b(?![\w(])"

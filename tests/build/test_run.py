@@ -127,7 +127,7 @@ class Run(unittest.TestCase):
         """In a checkout in which nothing was made yet."""
         before = self.files()
         words = self.words()
-        self.assertLessEqual({"build", "test", "fuzz", "bench", "tune", "experiments", "cuda-kit", "docs", "help"},
+        self.assertLessEqual({"build", "test", "fuzz", "bench", "tune", "experiments", "wheel", "cuda-kit", "docs", "help"},
                              set(words))
         for word in words:
             for arguments in ([word, "--help"], [word, "-h"]) if word != "help" else ([word],):
@@ -313,6 +313,15 @@ esac
         done = self.run_it("build", HALYARD_VENV=str(self.venv))
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"the virtual environment {self.venv} has no Python from 3.9 to 3.13", done.stderr)
+
+    def test_a_wheel_is_made_by_pip(self):
+        """In a build of pip's own, so that nothing is configured here."""
+        self.prepared()
+        self.script(".venv/bin/python", '#!/bin/sh\necho "$*" >>"$LOG"\n[ -z "$FAILS" ]\n')
+        done = self.run_it("wheel")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.logged(), f"-m pip wheel --no-deps --wheel-dir {self.root}/dist {self.root}\n")
+        self.assertEqual(self.run_it("wheel", FAILS="yes").returncode, 1)
 
     def test_it_says_where_it_installed_and_nothing_else(self):
         self.prepared()
