@@ -21,6 +21,7 @@ struct Elementwise {
     Halide::Var d, t;
     Halide::Func pairs{};
     Halide::RDom whole{}, rest{};
+    bool once = false;  // no element is computed a second time: several outputs take the place of inputs
 };
 
 /** Elements in a chunk. */

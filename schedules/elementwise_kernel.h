@@ -45,6 +45,7 @@ public:
     void write_each(const std::vector<Element> &elements) {
         Func y("y");
         write_all(y, elements);
+        stages_.once = true;
         *outputs_ = y;
         values_first_ = true;
     }

@@ -63,8 +63,6 @@ FfnCall check_ffn_operands(Checker &check, const DLTensor *x, const halyard_weig
     if (check.failed()) {
         return call;
     }
-    check.record("", "up", *up);
-    check.record("", "down", *down);
     check_same_device(check, call.x, "up", *up);
     check_same_device(check, call.x, "down", *down);
     check_width(check, call.x, up->in_features, "the in_features of up");
@@ -126,6 +124,13 @@ FfnCall check_ffn_operands(Checker &check, const DLTensor *x, const halyard_weig
     return call;
 }
 
+void record_matrices(Checker &check, const FfnCall &call) {
+    if (!check.failed()) {
+        check.record("", "up", *call.up);
+        check.record("", "down", *call.down);
+    }
+}
+
 }  // namespace halyard
 
 using namespace halyard;
@@ -137,6 +142,7 @@ halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, co
     const halyard_ffn_options &o = options ? *options : none;
     FfnCall call = check_ffn_operands(check, x, up, down, o);
     check_outputs(check, o, y, call);
+    record_matrices(check, call);
     call.rounded = !check.failed() && rounds_between(context_or_default(context), *up, call.x.dtype) &&
                    rounds_between(context_or_default(context), *down, call.x.dtype);
     return run_call(check, context, &Backend::ffn, call);

@@ -23,6 +23,11 @@ void elementwise(const Elementwise &stages, const ElementwiseParams &params, con
         elementwise_by_pairs(stages, params, target);
         return;
     }
+    if (stages.once) {
+        // LLVM moves what the rest of a short row reads behind the stores, where several outputs take the place of inputs.
+        arm::by_vectors(stages.y, stages.y, stages.d, params.vectors);
+        return;
+    }
     arm::by_overlapping_vectors(stages.y, stages.d, params.vectors, pipeline);
 }
 

@@ -82,6 +82,7 @@ FfnBackwardCall check_ffn_backward(Checker &check, const DLTensor *x, const haly
     check_layer_sums(check, "options.activation", options.activation, options.beta, options.sums, options.sums_up, true,
                      call.ffn.x, call.up);
     check_gradients(check, options, *gradients, call);
+    record_matrices(check, call.ffn);
     if (!check.failed()) {
         const ActivationKernels of = activation_kernels(options.activation, options.beta);
         call.activation = of.value;
