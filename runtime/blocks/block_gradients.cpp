@@ -6,6 +6,7 @@
 
 #include "blocks/block_calls.h"
 #include "core/calls/layer_gradients.h"
+#include "core/check_shapes.h"
 #include "core/workspace.h"
 
 namespace halyard {
