@@ -168,7 +168,7 @@ View check_saved(Checker &check, const halyard_block &block, const View &x, cons
     if (!check.failed() && reinterpret_cast<uintptr_t>(saved) % 64 != 0) {
         check.fail(HALYARD_INVALID_ARGUMENT, "saved must be aligned to 64 bytes");
     }
-    return memory_view("saved", saved, needed);
+    return saved ? memory_view("saved", saved, needed) : View();
 }
 
 }  // namespace

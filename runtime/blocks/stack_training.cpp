@@ -126,7 +126,7 @@ StackInput check_stack_input(Checker &check, const halyard_stack *stack, const D
     if (!check.failed() && reinterpret_cast<uintptr_t>(saved) % 64 != 0) {
         check.fail(HALYARD_INVALID_ARGUMENT, "saved must be aligned to 64 bytes");
     }
-    input.memory = memory_view("saved", saved, needed);
+    input.memory = saved ? memory_view("saved", saved, needed) : View();
     check_in_range(check, "input_ids", input.ids, "vocab_size", c.vocab_size);
     if (stack->embed_types.data) {
         check_in_range(check, "token_types", input.types, "the number of rows of embed_types",

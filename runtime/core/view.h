@@ -65,10 +65,10 @@ inline View split_heads(const View &rows, int64_t heads) {
     return view;
 }
 
-/** Entries [first, first + count) of an axis. */
+/** Entries [first, first + count) of an axis; without data where the view has none. */
 inline View part_of(const View &view, int axis, int64_t first, int64_t count) {
     View part = view;
-    part.data += first * view.strides[axis] * size_of(view.dtype);
+    part.data += view.data ? first * view.strides[axis] * size_of(view.dtype) : 0;
     part.shape[axis] = count;
     count_elements(part);
     return part;
