@@ -1556,12 +1556,14 @@ void Session::block_training() {
     std::int64_t bytes = 0;
     count_call("halyard_block_saved_size", halyard_block_saved_size(block, std::max(batch, 1), tokens,
                                                                     in_.rarely() ? nullptr : &bytes) == HALYARD_OK);
-    const DLTensor *const saved = call.input(Shape().with(bytes / 4 + 16), f32);
+    const bool saves = in_.one_in(2);
+    const Shape space = Shape().with(bytes / 4 + 16);
+    const DLTensor *const saved = saves ? call.output(space, f32) : call.input(space, f32);
     const DLTensor *const x = call.input(shape, f32);
     char *memory = saved ? static_cast<char *>(saved->data) : nullptr;
     memory += in_.rarely() ? 4 : (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64;
     const std::int64_t given = number(bytes);
-    if (in_.one_in(2)) {
+    if (saves) {
         DLTensor *const y = call.output(shape, f32);
         if (call.may_be_made() && given <= bytes) {
             call.returned("halyard_block_forward_saving",
@@ -1704,14 +1706,16 @@ void Session::stack_training() {
     std::int64_t bytes = 0;
     count_call("halyard_stack_saved_size", halyard_stack_saved_size(stack, std::max(batch, 1), tokens,
                                                                     in_.rarely() ? nullptr : &bytes) == HALYARD_OK);
-    const DLTensor *const saved = call.input(Shape().with(bytes / 4 + 16), f32);
+    const bool saves = in_.one_in(2);
+    const Shape space = Shape().with(bytes / 4 + 16);
+    const DLTensor *const saved = saves ? call.output(space, f32) : call.input(space, f32);
     const DLTensor *const ids = call.indices(shape, 12);
     const DLTensor *const types = in_.one_in(4) ? call.indices(shape, 2) : nullptr;
     char *memory = saved ? static_cast<char *>(saved->data) : nullptr;
     memory += in_.rarely() ? 4 : (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64;
     const std::int64_t given = number(bytes);
     const Shape of_result = shape.with(config.no_lm_head ? config.hidden_size : config.vocab_size);
-    if (in_.one_in(2)) {
+    if (saves) {
         DLTensor *const result = call.output(of_result, f32);
         if (call.may_be_made() && given <= bytes) {
             call.returned("halyard_stack_forward_saving",
