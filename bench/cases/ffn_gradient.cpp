@@ -191,7 +191,7 @@ private:
     operations::NormParameters norm;
 };
 
-/** Those of both calls, which keep their sums in the inputs behind x and dy. */
+/** Tensors of both calls, which keep their sums in the inputs behind x and dy. */
 halyard_ffn_options options_of(const BenchmarkCase &bench_case, OperandSet &set) {
     const LayerForm &form = *bench_case.id.kernel->layer;
     halyard_ffn_options options{};

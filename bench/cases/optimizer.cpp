@@ -14,14 +14,14 @@ constexpr std::int64_t sampled_rows = 16, sampled_columns = 256, first_step = 1;
 /** An element after a step: what is written of it, in the order of the outputs. */
 using Step = std::vector<double> (*)(const std::vector<double> &numbers, const std::vector<double> &element);
 
-/** Of p, g and b. */
+/** Takes p, g and b. */
 std::vector<double> sgd(const std::vector<double> &numbers, const std::vector<double> &element) {
     const double lr = numbers[0], momentum = numbers[1], decay = numbers[2];
     const double b = momentum * element[2] + element[1] + decay * element[0];
     return {element[0] - lr * b, b};
 }
 
-/** Of p, g, m and v. */
+/** Takes p, g, m and v. */
 std::vector<double> adamw(const std::vector<double> &numbers, const std::vector<double> &element) {
     const double lr = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
     const double m = beta1 * element[2] + (1 - beta1) * element[1];

@@ -87,7 +87,7 @@ const ExchangeApi *find_exchange(PyTypeObject *type) {
     return api != nullptr && api->version.major == 1 && api->borrow != nullptr ? api : nullptr;
 }
 
-/** The same for the types of earlier calls, of which the first few are remembered. */
+/** Looks among the types of earlier calls, of which the first few are remembered. */
 const ExchangeApi *exchange_of(PyTypeObject *type) {
     struct Known {
         PyTypeObject *type;

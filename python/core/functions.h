@@ -20,7 +20,7 @@ enum class Kind : unsigned char {
     half_output,     // the same with half its last axis
 };
 
-/** Those before the first flag or output may be given by position. */
+/** Arguments before the first flag or output may be given by position. */
 struct Parameter {
     const char *name;
     Kind kind;

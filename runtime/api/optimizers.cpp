@@ -39,7 +39,7 @@ View check_state(Checker &check, const char *name, const DLTensor *tensor, const
     return view;
 }
 
-/** The same of the gradient, which is read. */
+/** Checks the gradient, which is read. */
 View check_gradient(Checker &check, const DLTensor *tensor, const View &parameter) {
     const View view = check.tensor("gradient", tensor);
     check.same_shape(parameter, view);

@@ -165,7 +165,7 @@ public:
         call.y = any_output({&dx, &dweight, &dbias});
         run_call(check_, context_, &Backend::linear_backward, call);
     }
-    /** Of the joined matrix, as one or as its three parts. */
+    /** Writes the gradients of the joined matrix, as one or as its three parts. */
     void qkv(const View &x, const View &dqkv, const View &dx) {
         linear(x, block_.qkv[0], dqkv, dx, gradients_.qkv_proj, gradients_.qkv_bias);
         const int64_t features[] = {block_.query_features(), block_.key_features(), block_.key_features()};

@@ -315,7 +315,7 @@ private:
         call.x = normalizes ? spare : saved_.last;
         call.dy = input_.result;
         if (stack_.softcaps.data) {
-            // Of c tanh(s), s = x W / c: the gradient of x W is dy tanh'(s).
+            // The result is c tanh(s), s = x W / c, so the gradient of x W is dy tanh'(s).
             const ActivationKernels tanh = activation_kernels(HALYARD_TANH, 0.0f);
             call.activated = true;
             call.activation = tanh.gradient;

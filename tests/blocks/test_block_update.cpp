@@ -206,7 +206,7 @@ TEST(BlockUpdate, RefusesAnotherFormAndChangesNothing) {
     EXPECT_TRUE(refused(halyard_block_update(nullptr, nullptr, &weights), invalid, function, "block"));
     EXPECT_TRUE(refused(halyard_block_update(nullptr, block.block, nullptr), invalid, function, "weights"));
 
-    // Of quantized matrices there is nothing to write into in place; borrowed ones are the caller's.
+    // Quantized matrices cannot be written in place; borrowed ones are the caller's.
     BlockTensors tensors(form);
     tensors.weights.quantization = {8, 0, 0, {}};
     halyard_block *quantized = nullptr;

@@ -152,7 +152,7 @@ public:
         expect_vector("norm_bias", gradients.norm_bias, norm_bias, values.norm.bias);
         expect_vector("embed_norm", gradients.embed_norm, embed_norm, values.embed_norm.weight);
         expect_vector("embed_norm_bias", gradients.embed_norm_bias, embed_norm_bias, values.embed_norm.bias);
-        // Of the blocks, whose parameters have tests of their own, the first and the last of each.
+        // The blocks' parameters have tests of their own: here the first and the last are looked at.
         std::size_t next = 0;
         for (std::size_t layer = 0; layer < parameters.size(); layer++) {
             Block &block = *stack.blocks[layer];

@@ -511,7 +511,7 @@ TEST(GradientNorm, HasTheBitsOfTheDocumentedOrderAndItsValue) {
     const auto check = [](const std::vector<const Tensor *> &given, double chain) {
         const double expected = documented_norm(given);
         const auto exact = static_cast<double>(exact_norm(given));
-        // Of positive terms each rounding is at most one of the sum: half of it in the norm, which is rounded too.
+        // With positive terms each rounding is at most one of the sum: half of it in the norm, which is rounded too.
         EXPECT_NEAR(expected, exact, (chain / 2 + 2) * 0x1p-53 * exact);
         for (const halyard_isa isa : supported_isas()) {
             for (const int threads : {1, 2, 5}) {

@@ -18,7 +18,7 @@ struct Parameter {
     Shape shape;
 };
 
-/** Those that a block has, q, k and v apart. */
+/** Lists those that a block has, q, k and v apart. */
 inline std::vector<Parameter> parameters_of(const BlockForm &form, BlockValues &values) {
     using G = halyard_block_gradients;
     std::vector<Parameter> all;

@@ -59,7 +59,7 @@ void initialize_normal(const Parameters &parameters, NormalNumbers &normal, doub
 /** Memory for what a forward call saves. */
 class Saved {
 public:
-    /** Of so many bytes, aligned as the library asks. */
+    /** Makes room for so many bytes, aligned as the library asks. */
     void *fit(std::int64_t bytes) {
         constexpr std::size_t alignment = 64;
         memory_.resize(static_cast<std::size_t>(bytes) + alignment);

@@ -19,7 +19,7 @@ bool has_shape(const DLTensor &tensor, int rank, const int64_t *shape) {
     return tensor.ndim == rank && tensor.shape && std::equal(shape, shape + rank, tensor.shape);
 }
 
-/** Of a type and a rank that have been checked. */
+/** Type and rank have been checked. */
 Integers check_memory(Checker &check, const char *name, const DLTensor &tensor) {
     Integers result;
     if (check.failed()) {

@@ -16,7 +16,7 @@ struct Integers {
     int64_t shape[max_rank] = {}, strides[max_rank] = {};
     View memory;  // the same, each integer as one or two f32
 
-    // Of [T] or [batch, T].
+    // These are for [T] and [batch, T].
     int64_t batch = 1, tokens = 0;
     int64_t batch_stride = 0, token_stride = 0;
 

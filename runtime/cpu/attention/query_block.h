@@ -23,7 +23,7 @@ struct Visibility {
 
     /** Whether some queries may see less than all keys. */
     bool limited() const { return causal || window > 0; }
-    /** Of the queries at positions [from, to) those at [first_seeing, end_seeing) see a key. */
+    /** Among the queries at positions [from, to) those at [first_seeing, end_seeing) see a key. */
     int64_t first_seeing(int64_t key, int64_t from, int64_t to) const {
         const int64_t ahead = causal ? 0 : window - 1;
         return limited() ? std::clamp(key - ahead, from, to) : from;

@@ -191,7 +191,7 @@ void GradientBlock::add_to_keys(const float *factors, int64_t key, int64_t count
     }
 }
 
-/** Of the queries [column, end). */
+/** Takes the queries [column, end). */
 void GradientBlock::transpose_strip(int64_t key, int64_t count, int64_t column, int64_t end) {
     for (int64_t k = key; k < key + count; k += panel_width) {
         for (int64_t query = column; query < end; query += panel_width) {
