@@ -47,7 +47,7 @@ function(halyard_kernel name signature family generator)
             set(built_dtypes f32)
         endif()
         set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_built_${signature} "HALYARD_KERNEL(${function})")
-        if(family MATCHES "^(elementwise|row)$")
+        if(family MATCHES "^(elementwise|row)$" AND NOT signature STREQUAL "internal_f32")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_tensorwise "HALYARD_KERNEL(${name})")
         endif()
         if(NOT signature STREQUAL "written")
@@ -141,8 +141,8 @@ if(HALYARD_CUDA)
 endif()
 
 # The lists for C++: HALYARD_KERNEL(name) for all kernels, for those of each public signature (without a _backward), for those of them that are
-# built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows. HALYARD_DTYPE(name)
-# for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
+# built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows, in every dtype.
+# HALYARD_DTYPE(name) for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
 # HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, of one that no generator made, HALYARD_WRITTEN(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
 # isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "program", "parameters"),
