@@ -20,17 +20,18 @@ int64_t AttentionProducts::panels_at_once(int64_t panels) const {
     return panels == width ? std::max<int64_t>(1, panels - 1) : panels;
 }
 
-TileProduct::Prefetch AttentionProducts::prefetch_ahead(const Panels &w, int64_t bytes) const {
+Prefetch AttentionProducts::prefetch_ahead(const Panels &w, int64_t bytes) const {
     return {w.data + (w.dtype == DType::f32 ? parameters.attention_prefetch_bytes : bytes), w.stride,
-            input_bytes(prefetch_interval(tiles_.prefetch4(), w.dtype), w.dtype)};
+            static_cast<int32_t>(input_bytes(prefetch_interval(tiles_.prefetch4(), w.dtype), w.dtype))};
 }
 
 /** All of what comes next, if that is not more than a line with each prefetch. */
-TileProduct::Prefetch AttentionProducts::prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const {
+Prefetch AttentionProducts::prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const {
     const int64_t interval = prefetch_interval(tiles_.prefetch4(), tiles_.multiplied());
     const int64_t line = interval * panel_width * size_of(next.dtype);
     const int64_t prefetches = std::max<int64_t>(1, inputs / interval * tiles);
-    return {next.data, next.stride, next.data ? std::min(line, (next.stride + prefetches - 1) / prefetches) : 0};
+    const int64_t step = next.data ? std::min(line, (next.stride + prefetches - 1) / prefetches) : 0;
+    return {next.data, next.stride, static_cast<int32_t>(step)};
 }
 
 void AttentionProducts::scores(const BlockedRows &queries, const Panels &keys, const Panels &next, float *scores) {

@@ -21,31 +21,20 @@ public:
         }
     }
 
-    /** What is prefetched into the cache meanwhile: with each prefetch `step` bytes of every panel. */
-    struct Prefetch {
-        const char *data;
-        int64_t panel_bytes;
-        int64_t step;
-    };
-
     /** sums = x w for tiles of rows from `row` on, over `inputs` inputs from `first` on, or, with `adds`, sums + x w. `w`: from
      *  that input on. */
     void operator()(const BlockedRows &x, int64_t row, int64_t first, int64_t tiles, const Panels &w, int64_t panels,
                     int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch, bool adds = false) {
-        describe_sums(sums_, sums, panels, tile_rows_, tiles, sums_pitch);
-        next_.set_data(prefetch.data ? prefetch.data : w.data);
-        next_.set_dim(0, prefetch.step, 1);
-        next_.set_dim(1, panels, prefetch.panel_bytes);
         const TileCall call = {.x = x.at(row, 0) + (pairs_ ? first / 2 : first) * 4,
                                .x_row_bytes = x.row_bytes(),
                                .tile_rows = tile_rows_,
                                .tiles = tiles,
                                .panels = panels,
                                .depth = inputs,
-                               .next = next_,
-                               .next_step = static_cast<int32_t>(prefetch.step),
+                               .next = {prefetch.data ? prefetch.data : w.data, prefetch.panel_bytes, prefetch.step},
                                .first = !adds,
-                               .sum = sums_};
+                               .sums = sums,
+                               .sums_pitch = sums_pitch};
         if (pairs_) {
             (*pairs_)(call, w);
         } else {
@@ -57,8 +46,6 @@ private:
     const int tile_rows_;
     std::optional<MatmulCall> matmul_;
     std::optional<PairsCall> pairs_;
-    Buffer<4, float> sums_;
-    Buffer<2> next_;
 };
 
 /** Keys or values of a block in f32, for which `memory` has room. */
@@ -87,8 +74,8 @@ public:
 
 private:
     int64_t panels_at_once(int64_t panels) const;
-    TileProduct::Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;
-    TileProduct::Prefetch prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const;
+    Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;
+    Prefetch prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const;
 
     const RowTiles &tiles_;
     std::optional<TileProduct> product_;

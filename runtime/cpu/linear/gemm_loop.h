@@ -94,15 +94,12 @@ private:
 
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const Tiling &tiling = plan_.tiling;
-        describe_sums(sum_, sums, panels, tiling.tile_rows, tiling.tiles, plan_.sums_pitch());
         const int64_t interval_bytes = right_.interval_bytes(plan_.prefetch4);
-        int32_t step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
+        const auto step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
         if (!Right::ahead_by_blocks && tiling.tiles == 1 && !is_amx(plan_.isa, x_.form)) {
             after = right_.address(panel, k) + parameters.gemm_prefetch_bytes / panels;
         }
-        next_.set_data(after);
-        next_.set_dim(0, step, 1);
-        next_.set_dim(1, panels, right_.panel_bytes() <= INT32_MAX / max_group_panels ? right_.panel_bytes() : 0);
+        const int64_t next_panel = right_.panel_bytes() <= INT32_MAX / max_group_panels ? right_.panel_bytes() : 0;
         reader_.multiply(panel, k,
                          {.x = x_.at(0, k / k_block),
                           .x_row_bytes = x_.row_bytes(),
@@ -110,10 +107,10 @@ private:
                           .tiles = tiling.tiles,
                           .panels = panels,
                           .depth = std::min(plan_.depth, plan_.inputs - k),
-                          .next = next_,
-                          .next_step = step,
+                          .next = {after, next_panel, step},
                           .first = k == 0 && !start_.data,
-                          .sum = sum_,
+                          .sums = sums,
+                          .sums_pitch = plan_.sums_pitch(),
                           .x_sums = x_.sums_at(0, k / k_block, plan_.inputs),
                           .x_sums_pitch = x_.sums_pitch()});
     }
@@ -125,8 +122,6 @@ private:
     float *const sums_;
     typename Right::Reader reader_;
     EpilogueWriter epilogue_;
-    Buffer<4, float> sum_;
-    Buffer<2> next_;
 };
 
 /** Groups [begin, end); none if begin is -1. */

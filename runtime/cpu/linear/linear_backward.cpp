@@ -85,10 +85,10 @@ void load_in_turn(const halyard_context &context, const FloatMatrix &gate, const
 /** Products of one size or smaller, block of rows by block of rows, whose sums are stored as they are. */
 class GradientGemm {
 public:
-    /** For products of at most this size; none if `rows` is 0. */
-    GradientGemm(const halyard_context &context, halyard_isa isa, Workspace &workspace, int64_t rows, int64_t inputs,
-                 int64_t columns, int64_t scratch_floats)
-        : context_(context), isa_(isa), workspace_(workspace), block_(std::min(rows, block_rows(rows))) {
+    /** For products of at most this size, `block` rows at a time; none if `rows` is 0. */
+    GradientGemm(const halyard_context &context, halyard_isa isa, Workspace &workspace, int64_t rows, int64_t block,
+                 int64_t inputs, int64_t columns, int64_t scratch_floats)
+        : context_(context), isa_(isa), workspace_(workspace), block_(std::min(rows, block)) {
         const int64_t bytes = activation_panel_floats(inputs, columns) * size_of(DType::f32);
         threads_ = threads_for(context, bytes * ((block_ + max_tile_rows - 1) / max_tile_rows));
         thread_bytes_ = WorkerMemory::bytes(Tiling::max_rows(block_), scratch_floats);
@@ -177,14 +177,14 @@ Rows rows_of(const View &view) {
     return rows;
 }
 
-/** dx = dz W^T, by the panels that the layer was packed into. */
+/** dx = dz W^T, by the panels that the layer was packed into. Every block of rows transposes them anew, so blocks are large. */
 class InputGradient {
 public:
     InputGradient(const halyard_context &context, halyard_isa isa, const LinearBackwardCall &call, Workspace &workspace,
                   int64_t most)
         : context_(context), isa_(isa), call_(call),
           inputs_(call.weights->gated ? call.weights->panels * panel_width : call.weights->out_features),
-          product_(context, isa, workspace, call.dx.data ? most : 0, inputs_, call.weights->in_features,
+          product_(context, isa, workspace, call.dx.data ? most : 0, max_block_rows, inputs_, call.weights->in_features,
                    TransposedPanels::scratch_floats) {}
 
     void operator()(const Dz &dz, int64_t first) const {
@@ -219,7 +219,8 @@ public:
         : context_(context), call_(call), workspace_(workspace), wanted_(call.dweight.data || call.dweight_up.data),
           rows_(call.in_out ? call.x.width() : call.dy.width()),
           columns_(call.in_out ? call.dy.width() : call.x.width()),
-          product_(context, isa, workspace, wanted_ ? rows_ : 0, most, columns_, PackedPanels::scratch_floats),
+          product_(context, isa, workspace, wanted_ ? rows_ : 0, block_rows(rows_), most, columns_,
+                   PackedPanels::scratch_floats),
           panels_(workspace.book<float>(wanted_ ? activation_panel_floats(most, columns_) : 0)) {}
 
     void operator()(const FloatMatrix &x, const Dz &dz, bool accumulate) const {

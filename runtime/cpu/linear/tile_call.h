@@ -8,15 +8,22 @@
 
 namespace halyard {
 
+/** What a kernel prefetches meanwhile: `step` bytes of every panel each time. */
+struct Prefetch {
+    const char *data;
+    int64_t panel_bytes;  // from one panel to the next
+    int32_t step;
+};
+
 struct TileCall {
     const char *x;        // the rows of the left operand, from the first of the inputs on
     int64_t x_row_bytes;  // from one row to the next
     int tile_rows;
     int64_t tiles, panels, depth;
-    const Buffer<2> &next;  // what is prefetched meanwhile
-    int32_t next_step;
-    bool first;  // the sums hold nothing yet
-    const Buffer<4, float> &sum;
+    Prefetch next;
+    bool first;   // the sums hold nothing yet
+    float *sums;  // [row][sums_pitch]
+    int64_t sums_pitch;
     const float *x_sums = nullptr;  // of x over groups of inputs, rows x_sums_pitch apart
     int64_t x_sums_pitch = 0;
 
@@ -28,17 +35,34 @@ struct TileCall {
         buffer.set_dim(1, tile_rows, pitch);
         buffer.set_dim(2, tiles, tile_rows * pitch);
     }
+
+    /** Some of its tiles, of a call without sums of x. */
+    TileCall part(int64_t first_tile, int64_t count) const {
+        TileCall part = *this;
+        part.x += first_tile * tile_rows * x_row_bytes;
+        part.sums += first_tile * tile_rows * sums_pitch;
+        part.tiles = count;
+        return part;
+    }
 };
 
-/** The sums of a call: rows `pitch` floats apart. */
-inline void describe_sums(Buffer<4, float> &buffer, float *sums, int64_t panels, int tile_rows, int64_t tiles,
-                          int64_t pitch) {
-    buffer.set_data(sums);
-    buffer.set_dim(0, panel_width, 1);
-    buffer.set_dim(1, panels, panel_width);
-    buffer.set_dim(2, tile_rows, pitch);
-    buffer.set_dim(3, tiles, tile_rows * pitch);
-}
+/** The sums of a call, and what it prefetches, as kernels take them. */
+class TileBuffers {
+public:
+    void describe(const TileCall &call) {
+        sums.set_data(call.sums);
+        sums.set_dim(0, panel_width, 1);
+        sums.set_dim(1, call.panels, panel_width);
+        sums.set_dim(2, call.tile_rows, call.sums_pitch);
+        sums.set_dim(3, call.tiles, call.tile_rows * call.sums_pitch);
+        next.set_data(call.next.data);
+        next.set_dim(0, call.next.step, 1);
+        next.set_dim(1, call.panels, call.next.panel_bytes);
+    }
+
+    Buffer<4, float> sums;
+    Buffer<2> next;
+};
 
 /** The kernels of rows in f32, and of panels in f32 or 16 bits, which they widen. */
 class MatmulCall {
@@ -47,22 +71,24 @@ public:
         : kernel_(kernel_function(TileKernels::kernel(prefetch4, tile_rows), panels, isa)) {}
 
     void operator()(const TileCall &call, const Panels &w) {
+        buffers_.describe(call);
         x_.set_data(reinterpret_cast<const float *>(call.x));
         call.describe_x(x_, call.depth);
         w_.set_data(w.data);
         w.describe(w_, call.depth, call.panels);
         kernel_({.x = x_,
                  .w = w_,
-                 .so_far = call.sum,
+                 .so_far = buffers_.sums,
                  .first = call.first,
                  .depth = static_cast<int32_t>(call.depth),
-                 .next = call.next,
-                 .next_step = call.next_step,
-                 .sum = call.sum});
+                 .next = buffers_.next,
+                 .next_step = call.next.step,
+                 .sum = buffers_.sums});
     }
 
 private:
     const KernelCall<arguments::Matmul> kernel_;
+    TileBuffers buffers_;
     Buffer<3, float> x_;
     Buffer<3> w_;
 };
@@ -77,22 +103,24 @@ public:
 
     void operator()(const TileCall &call, const Panels &w) {
         const int64_t pairs = (call.depth + 1) / 2;
+        buffers_.describe(call);
         x_.set_data(call.x);
         call.describe_x(x_, pairs);
         w_.set_data(w.data);
         w.describe(w_, call.depth, call.panels);
         kernel_({.x = x_,
                  .w = w_,
-                 .so_far = call.sum,
+                 .so_far = buffers_.sums,
                  .first = call.first,
                  .depth = static_cast<int32_t>(pairs),
-                 .next = call.next,
-                 .next_step = call.next_step,
-                 .sum = call.sum});
+                 .next = buffers_.next,
+                 .next_step = call.next.step,
+                 .sum = buffers_.sums});
     }
 
 private:
     const KernelCall<arguments::MatmulPairs> kernel_;
+    TileBuffers buffers_;
     Buffer<3> x_, w_;
 };
 
@@ -106,6 +134,7 @@ public:
     /** `w`: codes or numbers of the panels. */
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w, const Buffer<4> &scales) {
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
+        buffers_.describe(call);
         x_.set_data(call.x);
         call.describe_x(x_, kind_ == TileKind::codes16 ? inputs / 2 : inputs);
         const int64_t pitch = call.x_sums ? call.x_sums_pitch : 0;
@@ -121,17 +150,18 @@ public:
                  .flip = static_cast<int32_t>(panels.flip()),
                  .scales = scales,
                  .steps = static_cast<int32_t>(std::min<int64_t>(panels.layout.block_group(), inputs) / step_inputs),
-                 .so_far = call.sum,
+                 .so_far = buffers_.sums,
                  .first = call.first,
-                 .next = call.next,
-                 .next_step = call.next_step,
-                 .sum = call.sum});
+                 .next = buffers_.next,
+                 .next_step = call.next.step,
+                 .sum = buffers_.sums});
     }
 
 private:
     const KernelCall<arguments::MatmulCodes> kernel_;
     const TileKind kind_;
     const float no_sums_[k_block / 16] = {};
+    TileBuffers buffers_;
     Buffer<3> x_;
     Buffer<3, float> x_sums_;
 };

@@ -50,20 +50,27 @@ public:
                     if (inputs < panel_width) {
                         std::fill_n(to, panel_width * panel_width, 0.0f);
                     }
-                    prefetch_tile((first_input + k) / panel_width + 2, first);
                     transpose_tile(tile((first_input + k) / panel_width, first, inputs), panel_width, inputs,
                                    panel_width, to, panel_width);
                 }
             }
-            product_(call, widened_block(block_));
+            multiply_and_prefetch(call);
         }
 
     private:
-        /** The processor does not foresee the way from one panel's tile to that of the next. */
-        void prefetch_tile(int64_t packed_panel, int64_t input) const {
-            const char *const stored = form_.matrix_.first.from(packed_panel, input).data;
-            for (int64_t byte = 0; byte < input_bytes(panel_width, form_.matrix_.first.dtype); byte += 64) {
-                __builtin_prefetch(stored + byte);
+        /** Before every few tiles of rows some tiles of the next block are fetched: the kernels' own prefetches follow one panel. */
+        void multiply_and_prefetch(const TileCall &call) {
+            constexpr int64_t next_tiles = k_block / panel_width;
+            const int64_t parts = std::min(call.tiles, next_tiles / 2);
+            for (int64_t part = 0; part < parts; part++) {
+                for (int64_t i = next_tiles * part / parts; i < next_tiles * (part + 1) / parts; i++) {
+                    const char *const tile = call.next.data + i * form_.matrix_.first.stride;
+                    for (int64_t byte = 0; byte < call.panels * form_.panel_bytes(); byte += 64) {
+                        __builtin_prefetch(tile + byte, 0, 2);
+                    }
+                }
+                const int64_t begin = call.tiles * part / parts;
+                product_(call.part(begin, call.tiles * (part + 1) / parts - begin), widened_block(block_));
             }
         }
 
