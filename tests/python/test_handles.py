@@ -237,6 +237,7 @@ class Uses(unittest.TestCase):
         """Calls and objects, those that are refused too."""
         x, bias, data = X.copy(), np.ones(21, np.float32), halyard.Weights(MATRIX).to_bytes()
         weights, cache, rope = halyard.Weights(MATRIX), halyard.KVCache(1, 2, 16, 16), halyard.Rope(16, 16)
+        sequences = range(100)  # where there is no batch
         out, heads, given = np.empty((3, 21), np.float32), np.empty_like(HEADS), [x, bias, weights, cache, rope, data]
 
         def calls(count):
@@ -247,6 +248,10 @@ class Uses(unittest.TestCase):
                 halyard.Weights.from_bytes(data)
                 halyard.Rope(16, 16)
                 halyard.KVCache(1, 2, 16, 16)
+                try:
+                    cache.append(HEADS, HEADS, 0, sequences)
+                except ValueError:
+                    pass
                 for bad in ({"activation": "none"}, {"bias": x}, {"weights": rope}, {"nothing": 1}):
                     try:
                         halyard.linear(x, **{"weights": weights, **bad})
@@ -256,7 +261,7 @@ class Uses(unittest.TestCase):
         gc.collect()
         counts, before = [sys.getrefcount(each) for each in given], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         types = [sys.getrefcount(each) for each in (halyard.Weights, halyard.Rope, halyard.KVCache)]
-        calls(10000)  # of ten each
+        calls(10000)  # of eleven each
         self.assertEqual([sys.getrefcount(each) for each in given], counts)
         self.assertEqual([sys.getrefcount(each) for each in (halyard.Weights, halyard.Rope, halyard.KVCache)], types)
         self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 512)  # KiB
