@@ -1,103 +1,19 @@
-// A call: arguments of Python are bound to parameters, turned into those of C and handed to the library without the GIL.
+// A call: arguments of Python are turned into those of C and handed to the library without the GIL.
 #include "call.h"
 
-#include <cstdarg>
-#include <cstdio>
-#include <utility>
+#include <climits>
 
+#include "arguments.h"
 #include "array_view.h"
 #include "context.h"
-#include "functions.h"
+#include "handle.h"
 
 namespace halyard::python {
 namespace {
 
 PyObject *make_array = nullptr;
 
-bool is_output(Kind kind) {
-    return kind == Kind::output || kind == Kind::half_output;
-}
-
-// ---- which argument is which ----
-
-int positional_count(const Function &function) {
-    int count = 0;
-    while (count < function.count && function.parameters[count].kind < Kind::flag) {
-        count++;
-    }
-    return count;
-}
-
-int find_parameter(const Function &function, PyObject *name) {
-    for (int i = 0; i < function.count; i++) {
-        if (PyUnicode_CompareWithASCIIString(name, function.parameters[i].name) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-/** Sets values[i] to what was given for parameter i, null where nothing was; None counts as nothing. */
-bool bind(const Function &function, PyObject *const *given, Py_ssize_t positional, PyObject *names, PyObject **values) {
-    if (positional > positional_count(function)) {
-        PyErr_Format(PyExc_TypeError, "halyard.%s: takes at most %d positional arguments, and %zd were given",
-                     function.name, positional_count(function), positional);
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < positional; i++) {
-        values[i] = given[i];
-    }
-    const Py_ssize_t named = names != nullptr ? PyTuple_Size(names) : 0;
-    for (Py_ssize_t i = 0; i < named; i++) {
-        PyObject *name = PyTuple_GetItem(names, i);
-        const int index = find_parameter(function, name);
-        if (index < 0 || values[index] != nullptr) {
-            PyErr_Format(PyExc_TypeError,
-                         index < 0 ? "halyard.%s: has no argument '%U'" : "halyard.%s: '%U' was given twice",
-                         function.name, name);
-            return false;
-        }
-        values[index] = given[positional + i];
-    }
-    for (int i = 0; i < function.count; i++) {
-        values[i] = values[i] == Py_None ? nullptr : values[i];
-        if (values[i] == nullptr && function.parameters[i].kind == Kind::input) {
-            PyErr_Format(PyExc_TypeError, "halyard.%s: %s is missing", function.name, function.parameters[i].name);
-            return false;
-        }
-    }
-    return true;
-}
-
-// ---- arguments that are no arrays ----
-
-bool read_real(const Function &function, const Parameter &parameter, PyObject *value, float *real) {
-    const double number = value != nullptr ? PyFloat_AsDouble(value) : parameter.value;
-    if (number == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "halyard.%s: %s must be a real number, not %R", function.name, parameter.name,
-                     value);
-        return false;
-    }
-    *real = static_cast<float>(number);
-    return true;
-}
-
-bool read_layout(const Function &function, PyObject *value, halyard_glu_layout *layout) {
-    for (int i = 0; value != nullptr && i < 3; i++) {
-        if (PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, layout_names[i]) == 0) {
-            *layout = static_cast<halyard_glu_layout>(i);
-            return true;
-        }
-    }
-    if (value != nullptr) {
-        PyErr_Format(PyExc_ValueError, "halyard.%s: layout must be 'gate_up', 'up_gate' or 'interleaved', not %R",
-                     function.name, value);
-    }
-    return value == nullptr;
-}
-
-// ---- arrays, and the call ----
+inline constexpr int most_arrays = 12;
 
 class Call {
 public:
@@ -105,14 +21,15 @@ public:
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
     ~Call() {
-        for (int i = 0; i < outputs_; i++) {
+        for (int i = 0; i < results_count_; i++) {
             Py_DECREF(results_[i]);
         }
+        PyMem_Free(indices_);
     }
 
     PyObject *run(PyObject **values) {
         for (int i = 0; i < function_.count; i++) {
-            if (!take(function_.parameters[i], values[i], values[0])) {
+            if (!take(function_.parameters[i], values[i])) {
                 return nullptr;
             }
         }
@@ -124,64 +41,198 @@ public:
     }
 
 private:
-    bool take(const Parameter &parameter, PyObject *value, PyObject *first) {
+    bool take(const Parameter &parameter, PyObject *value) {
         switch (parameter.kind) {
+        case Kind::named:
+            return true;
         case Kind::input:
+        case Kind::input_or_none:
         case Kind::optional_input:
-            return value != nullptr ? open(parameter, value, &frame_.inputs[inputs_++]) : ++inputs_;
-        case Kind::real:
-            return read_real(function_, parameter, value, &frame_.reals[reals_++]);
-        case Kind::layout:
-            return read_layout(function_, value, &frame_.layout);
+            return take_input(parameter, value);
+        case Kind::handle:
+        case Kind::optional_handle:
+        case Kind::changed_handle:
+            return take_handle(parameter, value);
         case Kind::dtype:
             dtype_ = value;
             takes_dtype_ = true;
             return true;
-        case Kind::flag: {
-            const int is_set = value != nullptr ? PyObject_IsTrue(value) : 0;
-            frame_.flags |= is_set > 0 ? static_cast<unsigned>(parameter.value) : 0;
-            return is_set >= 0;
-        }
+        case Kind::indices:
+            return value == nullptr || take_indices(parameter, value);
+        case Kind::optional_output:
+            return take_optional_output(parameter, value);
+        case Kind::output:
+        case Kind::half_output:
+        case Kind::layer_output:
+            return take_output(parameter, value);
         default:
-            return take_output(parameter, value, first);
+            return take_value(parameter, value);
         }
     }
 
-    bool take_output(const Parameter &parameter, PyObject *value, PyObject *first) {
+    /** Numbers, names and bools. */
+    bool take_value(const Parameter &parameter, PyObject *value) {
+        double real = 0;
+        int64_t integer = 0;
+        int choice = 0;
+        DLDataType dtype = {};
+        switch (parameter.kind) {
+        case Kind::real:
+            return read_real(function_, parameter, value, &real) &&
+                   put(parameter, static_cast<float>(real), &frame_.reals[reals_], &reals_);
+        case Kind::wide_real:
+            return read_real(function_, parameter, value, &real) && set_field(parameter, real);
+        case Kind::integer:
+            return read_integer(function_, parameter, value, INT64_MIN, INT64_MAX, &integer) &&
+                   put(parameter, integer, &frame_.integers[integers_], &integers_);
+        case Kind::small_integer:
+            return read_integer(function_, parameter, value, INT_MIN, INT_MAX, &integer) &&
+                   put(parameter, static_cast<int>(integer), &frame_.ints[ints_], &ints_);
+        case Kind::choice:
+            return read_choice(function_, parameter, value, parameter.names, &choice) &&
+                   put(parameter, choice, &frame_.ints[ints_], &ints_);
+        case Kind::storage:
+            return read_storage(function_, parameter, value, &dtype) && set_field(parameter, dtype);
+        default:
+            return take_bool(parameter, value);
+        }
+    }
+
+    bool take_bool(const Parameter &parameter, PyObject *value) {
+        const int is_set = value != nullptr ? PyObject_IsTrue(value) : 0;
+        if (is_set < 0) {
+            return false;
+        }
+        if (parameter.kind == Kind::boolean) {
+            return put(parameter, is_set, &frame_.ints[ints_], &ints_);
+        }
+        const unsigned bit = is_set ? static_cast<unsigned>(parameter.value) : 0;
+        unsigned flags = frame_.flags;
+        if (parameter.place >= 0) {
+            memcpy(&flags, frame_.options + parameter.place, sizeof flags);
+            return set_field(parameter, flags | bit);
+        }
+        frame_.flags = flags | bit;
+        return true;
+    }
+
+    bool take_input(const Parameter &parameter, PyObject *value) {
+        const DLTensor *tensor = nullptr;
+        if (value != nullptr && (tensor = open(parameter, value)) == nullptr) {
+            return false;
+        }
+        return put(parameter, tensor, &frame_.inputs[inputs_], &inputs_);
+    }
+
+    bool take_handle(const Parameter &parameter, PyObject *value) {
+        void *handle = nullptr;
+        if (value != nullptr) {
+            if (!is_handle(value, parameter.type)) {
+                PyErr_Format(PyExc_TypeError, "halyard.%s: %s must be a halyard.%s, not %R", function_.name,
+                             parameter.name, type_names[static_cast<int>(parameter.type)], Py_TYPE(value));
+                return false;
+            }
+            if (!uses_[used_++].begin(value, parameter.kind == Kind::changed_handle, function_.name, parameter.name)) {
+                return false;
+            }
+            handle = handle_of<void>(value);
+            weights_ = parameter.type == Type::weights ? handle : weights_;
+        }
+        return put(parameter, handle, &frame_.handles[handles_], &handles_);
+    }
+
+    bool take_indices(const Parameter &parameter, PyObject *value) {
+        Py_ssize_t count = 0;
+        if (!read_indices(function_, parameter, value, &indices_, &count)) {
+            return false;
+        }
+        const DLTensor &first = *views_[0].tensor();
+        const int64_t batch = first.ndim == 4 ? first.shape[0] : 1;
+        if (count != batch) {
+            PyErr_Format(PyExc_ValueError, "halyard.%s: %s has %zd entries, but the batch is %lld", function_.name,
+                         parameter.name, count, static_cast<long long>(batch));
+            return false;
+        }
+        frame_.indices = indices_;
+        return true;
+    }
+
+    bool take_optional_output(const Parameter &parameter, PyObject *value) {
+        DLTensor *tensor = nullptr;
+        if (value != nullptr && (tensor = open(parameter, value)) == nullptr) {
+            return false;
+        }
+        return put(parameter, tensor, &frame_.outputs[outputs_], &outputs_);
+    }
+
+    bool take_output(const Parameter &parameter, PyObject *value) {
         if (takes_dtype_ && (value != nullptr) == (dtype_ != nullptr)) {
             PyErr_Format(PyExc_TypeError, "halyard.%s: takes either dtype or out", function_.name);
             return false;
         }
         if (value != nullptr) {
             Py_INCREF(value);
-        } else {
-            value = PyObject_CallFunction(make_array, "OOsO", first,
-                                          parameter.kind == Kind::half_output ? Py_True : Py_False, function_.name,
-                                          dtype_ != nullptr ? dtype_ : Py_None);
-        }
-        const DLTensor *tensor = nullptr;
-        results_[outputs_] = value;
-        if (value == nullptr || !open(parameter, value, &tensor)) {
-            outputs_ += value != nullptr;
+        } else if ((value = new_output(parameter.kind)) == nullptr) {
             return false;
         }
-        frame_.outputs[outputs_++] = views_[opened_ - 1].tensor();
+        results_[results_count_++] = value;
+        DLTensor *tensor = open(parameter, value);
+        frame_.outputs[outputs_++] = tensor;
+        return tensor != nullptr;
+    }
+
+    PyObject *new_output(Kind kind) {
+        const DLTensor &like = *views_[0].tensor();
+        int64_t last = -1;
+        if (kind == Kind::half_output && like.ndim >= 1 && like.ndim <= 4) {
+            last = like.shape[like.ndim - 1] / 2;
+        } else if (kind == Kind::layer_output) {
+            halyard_weights_info info;
+            halyard_weights_get_info(static_cast<const halyard_weights *>(weights_), &info);
+            last = info.out_features;
+        }
+        return PyObject_CallFunction(make_array, "OLsO", first_, static_cast<long long>(last), function_.name,
+                                     dtype_ != nullptr ? dtype_ : Py_None);
+    }
+
+    /** Null with an exception if it is no array. */
+    DLTensor *open(const Parameter &parameter, PyObject *value) {
+        first_ = opened_ == 0 ? value : first_;
+        ArrayView &view = views_[opened_++];
+        const bool is_open = view.open(value, {function_.name, parameter.name, is_output(parameter.kind)});
+        return is_open ? view.tensor() : nullptr;
+    }
+
+    template<typename T>
+    bool set_field(const Parameter &parameter, T value) {
+        memcpy(frame_.options + parameter.place, &value, sizeof value);
         return true;
     }
 
-    bool open(const Parameter &parameter, PyObject *value, const DLTensor **tensor) {
-        ArrayView &view = views_[opened_++];
-        *tensor = view.tensor();
-        return view.open(value, {function_.name, parameter.name, is_output(parameter.kind)});
+    /** Into the options, or as the next argument of its kind. */
+    template<typename T>
+    bool put(const Parameter &parameter, T value, T *argument, int *count) {
+        if (parameter.place >= 0) {
+            return set_field(parameter, value);
+        }
+        *argument = value;
+        ++*count;
+        return true;
     }
 
-    PyObject *result() const {
-        if (outputs_ == 1) {
+    PyObject *result() {
+        if (function_.role == Role::constructor || function_.role == Role::maker) {
+            return new_handle(function_.owner, frame_.made);
+        }
+        if (results_count_ == 0) {
+            Py_RETURN_NONE;
+        }
+        if (results_count_ == 1) {
             Py_INCREF(results_[0]);
             return results_[0];
         }
-        PyObject *tuple = PyTuple_New(outputs_);
-        for (int i = 0; tuple != nullptr && i < outputs_; i++) {
+        PyObject *tuple = PyTuple_New(results_count_);
+        for (int i = 0; tuple != nullptr && i < results_count_; i++) {
             Py_INCREF(results_[i]);
             PyTuple_SetItem(tuple, i, results_[i]);
         }
@@ -190,82 +241,28 @@ private:
 
     const Function &function_;
     Frame frame_;
-    ArrayView views_[most_parameters];
+    ArrayView views_[most_arrays];
+    HandleUse uses_[most_of_a_kind];
     PyObject *results_[most_of_a_kind];
-    PyObject *dtype_ = nullptr;
+    PyObject *dtype_ = nullptr, *first_ = nullptr;
+    void *weights_ = nullptr;
+    int64_t *indices_ = nullptr;
     bool takes_dtype_ = false;
-    int inputs_ = 0, reals_ = 0, outputs_ = 0, opened_ = 0;
+    int inputs_ = 0, reals_ = 0, integers_ = 0, ints_ = 0, handles_ = 0, used_ = 0, outputs_ = 0, results_count_ = 0,
+        opened_ = 0;
 };
-
-template<int Index>
-PyObject *entry(PyObject *, PyObject *const *given, Py_ssize_t positional, PyObject *names) {
-    constexpr const Function &function = functions[Index];
-    PyObject *values[most_parameters] = {};
-    return bind(function, given, positional, names, values) ? Call(function).run(values) : nullptr;
-}
-
-// ---- the methods ----
-
-char documentation[function_count][320];
-
-class Text {
-public:
-    explicit Text(char (&text)[320]) : text_(text) {}
-
-    __attribute__((format(printf, 2, 3))) void add(const char *format, ...) {
-        va_list arguments;
-        va_start(arguments, format);
-        length_ += vsnprintf(text_ + length_, sizeof text_ - length_, format, arguments);
-        va_end(arguments);
-    }
-
-private:
-    char (&text_)[320];
-    int length_ = 0;
-};
-
-void add_parameter(Text &text, const Parameter &parameter) {
-    text.add("%s", parameter.name);
-    if (parameter.kind == Kind::real) {
-        text.add(parameter.value == static_cast<int>(parameter.value) ? "=%.1f" : "=%g", parameter.value);
-    } else if (parameter.kind == Kind::layout) {
-        text.add("='%s'", layout_names[0]);
-    } else if (parameter.kind != Kind::input) {
-        text.add(parameter.kind == Kind::flag ? "=False" : "=None");
-    }
-}
-
-/** Signature and summary in the form that inspect.signature() reads. */
-const char *document(const Function &function, char (&room)[320]) {
-    Text text(room);
-    text.add("%s(", function.name);
-    for (int i = 0; i < function.count; i++) {
-        text.add(i == 0 ? "" : i == positional_count(function) ? ", *, " : ", ");
-        add_parameter(text, function.parameters[i]);
-    }
-    text.add(")\n--\n\n%s", function.summary);
-    return room;
-}
-
-using Entry = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
-
-template<int... Index>
-bool add_methods(PyObject *module, std::integer_sequence<int, Index...>) {
-    constexpr Entry entries[] = {entry<Index>...};
-    static PyMethodDef methods[function_count + 1];
-    for (int i = 0; i < function_count; i++) {
-        methods[i] = {functions[i].name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entries[i])),
-                      METH_FASTCALL | METH_KEYWORDS, document(functions[i], documentation[i])};
-    }
-    return PyModule_AddFunctions(module, methods) == 0;
-}
 
 }  // namespace
 
-bool add_functions(PyObject *module, PyObject *make) {
+PyObject *call(const Function &function, PyObject *self, PyObject *const *given, Py_ssize_t positional,
+               PyObject *names) {
+    PyObject *values[most_parameters] = {function.role == Role::method ? self : nullptr};
+    return bind(function, given, positional, names, values) ? Call(function).run(values) : nullptr;
+}
+
+void set_make_array(PyObject *make) {
     Py_INCREF(make);
     make_array = make;
-    return add_methods(module, std::make_integer_sequence<int, function_count>());
 }
 
 }  // namespace halyard::python

@@ -1,99 +1,29 @@
-// The functions of arrays, each described once: from this the module makes what Python calls, signatures and documentation.
+// The functions, each described once: from this the module makes what Python calls, signatures and documentation.
 #ifndef HALYARD_PYTHON_CORE_FUNCTIONS_H
 #define HALYARD_PYTHON_CORE_FUNCTIONS_H
 
-#include <tuple>
-#include <type_traits>
-
-#include "halyard/halyard.h"
+#include "adapters.h"
+#include "function.h"
 
 namespace halyard::python {
 
-enum class Kind : unsigned char {
-    input,           // an array
-    optional_input,  // an array or None
-    real,            // a float, with a default
-    layout,          // the name of a halyard_glu_layout
-    dtype,           // what a new output is made of; no argument of the C function
-    flag,            // a bool that is a bit of the C function's flags
-    output,          // an array like the first one, or None for a new one
-    half_output,     // the same with half its last axis
-};
+// ---- enumerations, in the order of their values ----
 
-/** Arguments before the first flag or output may be given by position. */
-struct Parameter {
-    const char *name;
-    Kind kind;
-    double value = 0;  // of a real the default, of a flag the bit
-};
+#define HALYARD_NAMES(type, ...)                                                                                       \
+    inline constexpr const char *type##_names[] = {__VA_ARGS__};                                                       \
+    template<>                                                                                                         \
+    inline constexpr Names names_of<type> = {type##_names, sizeof type##_names / sizeof *type##_names};
+HALYARD_NAMES(halyard_glu_layout, "gate_up", "up_gate", "interleaved")
+HALYARD_NAMES(halyard_weight_layout, "out_in", "in_out")
+HALYARD_NAMES(halyard_activation, "identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid",
+              "tanh", "exp", "relu2")
+HALYARD_NAMES(halyard_norm, "none", "rms", "layer")
+HALYARD_NAMES(halyard_rope_scaling, "unscaled", "linear", "llama3")
+HALYARD_NAMES(halyard_code_format, "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "int8",
+              "compressed_tensors", "gptq", "gptq_v2", "awq")
+#undef HALYARD_NAMES
 
-inline constexpr int most_parameters = 10, most_of_a_kind = 6;
-
-inline constexpr const char *layout_names[] = {"gate_up", "up_gate",
-                                               "interleaved"};  // in the order of halyard_glu_layout
-
-/** The arguments of a call by what they are in C, each kind in the order of its parameters. */
-struct Frame {
-    const DLTensor *inputs[most_of_a_kind] = {};
-    DLTensor *outputs[most_of_a_kind] = {};
-    float reals[most_of_a_kind] = {};
-    unsigned flags = 0;
-    halyard_glu_layout layout = HALYARD_GLU_GATE_UP;
-};
-
-struct Function {
-    const char *name;
-    const char *summary;
-    halyard_status (*call)(const halyard_context *context, const Frame &frame);
-    const Parameter *parameters;
-    int count;
-};
-
-/** Takes the next argument of a C function by its type. */
-class FrameReader {
-public:
-    explicit FrameReader(const Frame &frame) : frame_(frame) {}
-
-    template<typename T>
-    T next() {
-        if constexpr (std::is_same_v<T, const DLTensor *>) {
-            return frame_.inputs[input_++];
-        } else if constexpr (std::is_same_v<T, DLTensor *>) {
-            return frame_.outputs[output_++];
-        } else if constexpr (std::is_same_v<T, float>) {
-            return frame_.reals[real_++];
-        } else if constexpr (std::is_same_v<T, unsigned>) {
-            return frame_.flags;
-        } else {
-            static_assert(std::is_same_v<T, halyard_glu_layout>);
-            return frame_.layout;
-        }
-    }
-
-private:
-    const Frame &frame_;
-    int input_ = 0, output_ = 0, real_ = 0;
-};
-
-template<typename... Arguments>
-halyard_status apply(halyard_status (*function)(const halyard_context *, Arguments...), const halyard_context *context,
-                     const Frame &frame) {
-    FrameReader reader(frame);
-    const std::tuple<Arguments...> arguments{reader.next<Arguments>()...};  // braces: from left to right
-    return std::apply([&](Arguments... each) { return function(context, each...); }, arguments);
-}
-
-template<auto C>
-halyard_status call_with(const halyard_context *context, const Frame &frame) {
-    return apply(C, context, frame);
-}
-
-template<int Count>
-constexpr Function describe(const char *name, halyard_status (*call)(const halyard_context *, const Frame &),
-                            const Parameter (&parameters)[Count], const char *summary) {
-    static_assert(Count <= most_parameters);
-    return {name, summary, call, parameters, Count};
-}
+inline constexpr Parameter named = {"*", Kind::named};
 
 // ---- parameters that functions have in common ----
 
@@ -110,13 +40,17 @@ inline constexpr Parameter gated_backward[] = {
 inline constexpr Parameter gated_beta_backward[] = {{"gate", Kind::input},   {"up", Kind::input},
                                                     {"dy", Kind::input},     {"beta", Kind::real, 1},
                                                     {"dgate", Kind::output}, {"dup", Kind::output}};
-inline constexpr Parameter packed[] = {{"x", Kind::input}, {"layout", Kind::layout}, {"out", Kind::half_output}};
+inline constexpr Parameter packed[] = {
+    {"x", Kind::input}, choice<halyard_glu_layout>("layout"), {"out", Kind::half_output}};
 inline constexpr Parameter packed_beta[] = {
-    {"x", Kind::input}, {"layout", Kind::layout}, {"beta", Kind::real, 1}, {"out", Kind::half_output}};
+    {"x", Kind::input}, choice<halyard_glu_layout>("layout"), {"beta", Kind::real, 1}, {"out", Kind::half_output}};
 inline constexpr Parameter packed_backward[] = {
-    {"x", Kind::input}, {"dy", Kind::input}, {"layout", Kind::layout}, {"out", Kind::output}};
-inline constexpr Parameter packed_beta_backward[] = {
-    {"x", Kind::input}, {"dy", Kind::input}, {"layout", Kind::layout}, {"beta", Kind::real, 1}, {"out", Kind::output}};
+    {"x", Kind::input}, {"dy", Kind::input}, choice<halyard_glu_layout>("layout"), {"out", Kind::output}};
+inline constexpr Parameter packed_beta_backward[] = {{"x", Kind::input},
+                                                     {"dy", Kind::input},
+                                                     choice<halyard_glu_layout>("layout"),
+                                                     {"beta", Kind::real, 1},
+                                                     {"out", Kind::output}};
 inline constexpr Parameter binary[] = {{"a", Kind::input}, {"b", Kind::input}, {"out", Kind::output}};
 inline constexpr Parameter cast[] = {{"x", Kind::input}, {"dtype", Kind::dtype}, {"out", Kind::output}};
 inline constexpr Parameter softmax[] = {{"x", Kind::input}, {"scale", Kind::real, 1}, {"out", Kind::output}};
@@ -156,9 +90,173 @@ inline constexpr Parameter add_rms_norm[] = {{"x", Kind::input},
                                              {"residual_out", Kind::output},
                                              {"out", Kind::output}};
 
+// ---- gradients of norms: dweight and dbias are written where they are given ----
+
+inline constexpr Parameter layer_norm_backward[] = {{"x", Kind::input},
+                                                    {"weight", Kind::input_or_none},
+                                                    {"dy", Kind::input},
+                                                    {"eps", Kind::real, 1e-5},
+                                                    named,
+                                                    {"dresidual_out", Kind::optional_input},
+                                                    {"accumulate", Kind::boolean},
+                                                    {"out", Kind::output},
+                                                    {"dweight", Kind::optional_output},
+                                                    {"dbias", Kind::optional_output}};
+inline constexpr Parameter rms_norm_backward[] = {{"x", Kind::input},
+                                                  {"weight", Kind::input_or_none},
+                                                  {"dy", Kind::input},
+                                                  {"eps", Kind::real, 1e-6},
+                                                  {"eps_outside_root", Kind::flag, HALYARD_RMS_EPS_OUTSIDE_ROOT},
+                                                  {"unit_offset", Kind::flag, HALYARD_RMS_UNIT_OFFSET},
+                                                  {"dresidual_out", Kind::optional_input},
+                                                  {"accumulate", Kind::boolean},
+                                                  {"out", Kind::output},
+                                                  {"dweight", Kind::optional_output}};
+inline constexpr Parameter partial_rms_norm_backward[] = {
+    {"x", Kind::input},
+    {"weight", Kind::input_or_none},
+    {"dy", Kind::input},
+    {"eps", Kind::real, 1e-6},
+    {"p", Kind::real, 0.0625},
+    {"eps_outside_root", Kind::flag, HALYARD_RMS_EPS_OUTSIDE_ROOT},
+    {"unit_offset", Kind::flag, HALYARD_RMS_UNIT_OFFSET},
+    {"dresidual_out", Kind::optional_input},
+    {"accumulate", Kind::boolean},
+    {"out", Kind::output},
+    {"dweight", Kind::optional_output}};
+
+// ---- weights, linear layers and networks ----
+
+inline constexpr Parameter weights_pack[] = {
+    {"array", Kind::input},
+    HALYARD_FIELD_AS("gate", halyard_pack_options, up, 0),
+    named,
+    HALYARD_FIELD(halyard_pack_options, layout),
+    HALYARD_FIELD(halyard_pack_options, norm_weight),
+    HALYARD_FIELD(halyard_pack_options, norm_bias),
+    HALYARD_FIELD(halyard_pack_options, norm_unit_offset),
+    HALYARD_FIELD_AS("bits", halyard_pack_options, quantization.bits, 0, Kind::small_integer),
+    HALYARD_FIELD_AS("group", halyard_pack_options, quantization.group, 0, Kind::small_integer),
+    HALYARD_FIELD_AS("asymmetric", halyard_pack_options, quantization.asymmetric, 0),
+    HALYARD_FIELD_AS("scale_dtype", halyard_pack_options, quantization.scale_dtype, 1)};
+inline constexpr Parameter weights_codes[] = {HALYARD_FIELD_AS("matrix", halyard_codes, matrix, 0, Kind::input),
+                                              HALYARD_FIELD_AS("format", halyard_codes, format, required),
+                                              HALYARD_FIELD_AS("outputs", halyard_codes, out_features, required),
+                                              HALYARD_FIELD_AS("inputs", halyard_codes, in_features, required),
+                                              named,
+                                              HALYARD_FIELD_AS("bits", halyard_codes, bits, 0, Kind::small_integer),
+                                              HALYARD_FIELD(halyard_codes, group),
+                                              HALYARD_FIELD(halyard_codes, scales),
+                                              HALYARD_FIELD(halyard_codes, zeros),
+                                              HALYARD_FIELD(halyard_codes, g_idx)};
+inline constexpr Parameter weights_update[] = {
+    object("self", Type::weights, Kind::changed_handle),   {"array", Kind::input},
+    HALYARD_FIELD_AS("gate", halyard_pack_options, up, 0), named,
+    HALYARD_FIELD(halyard_pack_options, layout),           HALYARD_FIELD(halyard_pack_options, norm_weight),
+    HALYARD_FIELD(halyard_pack_options, norm_bias),        HALYARD_FIELD(halyard_pack_options, norm_unit_offset)};
+inline constexpr Parameter linear[] = {{"x", Kind::input},
+                                       object("weights", Type::weights),
+                                       HALYARD_FIELD(halyard_linear_options, bias),
+                                       named,
+                                       HALYARD_FIELD(halyard_linear_options, bias_up),
+                                       HALYARD_FIELD(halyard_linear_options, activation),
+                                       HALYARD_FIELD_AS("beta", halyard_linear_options, beta, 1),
+                                       HALYARD_FIELD(halyard_linear_options, residual),
+                                       HALYARD_FIELD(halyard_linear_options, row_scale),
+                                       HALYARD_FIELD(halyard_linear_options, row_mean),
+                                       HALYARD_FIELD(halyard_linear_options, sums),
+                                       HALYARD_FIELD(halyard_linear_options, sums_up),
+                                       {"out", Kind::layer_output}};
+inline constexpr Parameter ffn[] = {
+    {"x", Kind::input},
+    object("up", Type::weights),
+    object("down", Type::weights),
+    named,
+    HALYARD_FIELD(halyard_ffn_options, activation),
+    HALYARD_FIELD_AS("beta", halyard_ffn_options, beta, 1),
+    HALYARD_FIELD(halyard_ffn_options, bias),
+    HALYARD_FIELD(halyard_ffn_options, bias_up),
+    HALYARD_FIELD(halyard_ffn_options, bias_down),
+    HALYARD_FIELD(halyard_ffn_options, norm),
+    HALYARD_FIELD(halyard_ffn_options, norm_weight),
+    HALYARD_FIELD(halyard_ffn_options, norm_bias),
+    HALYARD_FIELD_AS("eps", halyard_ffn_options, eps, 1e-6),
+    HALYARD_FIELD_AS("eps_outside_root", halyard_ffn_options, norm_flags, HALYARD_RMS_EPS_OUTSIDE_ROOT),
+    HALYARD_FIELD_AS("unit_offset", halyard_ffn_options, norm_flags, HALYARD_RMS_UNIT_OFFSET),
+    HALYARD_FIELD(halyard_ffn_options, deferred_norm),
+    HALYARD_FIELD(halyard_ffn_options, residual),
+    HALYARD_FIELD(halyard_ffn_options, sums),
+    HALYARD_FIELD(halyard_ffn_options, sums_up),
+    {"out", Kind::layer_output}};
+
+// ---- rotary embedding, the cache of keys and values, attention ----
+
+inline constexpr Parameter rope_create[] = {
+    HALYARD_FIELD_AS("head_dim", halyard_rope_options, head_dim, required),
+    HALYARD_FIELD_AS("max_positions", halyard_rope_options, max_positions, required),
+    HALYARD_FIELD_AS("rope_theta", halyard_rope_options, rope_theta, 10000),
+    named,
+    HALYARD_FIELD(halyard_rope_options, rotary_dim),
+    HALYARD_FIELD(halyard_rope_options, interleaved),
+    HALYARD_FIELD(halyard_rope_options, scaling),
+    HALYARD_FIELD_AS("factor", halyard_rope_options, factor, 1),
+    HALYARD_FIELD_AS("low_freq_factor", halyard_rope_options, low_freq_factor, 1),
+    HALYARD_FIELD_AS("high_freq_factor", halyard_rope_options, high_freq_factor, 4),
+    HALYARD_FIELD_AS("original_max_position_embeddings", halyard_rope_options, original_max_position_embeddings, 8192)};
+inline constexpr Parameter rope_apply[] = {
+    object("self", Type::rope), {"x", Kind::input}, {"positions", Kind::optional_input}, {"out", Kind::output}};
+inline constexpr Parameter rope_apply_backward[] = {
+    object("self", Type::rope), {"dy", Kind::input}, {"positions", Kind::optional_input}, {"out", Kind::output}};
+inline constexpr Parameter cache_create[] = {
+    HALYARD_FIELD_AS("n_layers", halyard_kv_cache_options, n_layers, required),
+    HALYARD_FIELD_AS("n_kv_heads", halyard_kv_cache_options, n_kv_heads, required),
+    HALYARD_FIELD_AS("head_dim", halyard_kv_cache_options, head_dim, required),
+    HALYARD_FIELD_AS("max_positions", halyard_kv_cache_options, max_positions, required),
+    named,
+    HALYARD_FIELD_AS("n_sequences", halyard_kv_cache_options, n_sequences, 1),
+    HALYARD_FIELD(halyard_kv_cache_options, dtype)};
+inline constexpr Parameter cache_append[] = {object("self", Type::kv_cache, Kind::changed_handle),
+                                             {"k", Kind::input},
+                                             {"v", Kind::input},
+                                             {"layer", Kind::integer},
+                                             {"sequences", Kind::indices}};
+inline constexpr Parameter cache_truncate[] = {object("self", Type::kv_cache, Kind::changed_handle),
+                                               {"length", Kind::integer, required},
+                                               {"sequence", Kind::integer}};
+inline constexpr Parameter cache_read[] = {object("self", Type::kv_cache), {"layer", Kind::integer},
+                                           {"sequence", Kind::integer},    {"first", Kind::integer},
+                                           {"k", Kind::optional_output},   {"v", Kind::optional_output}};
+#define HALYARD_ATTENTION_OPTIONS                                                                                      \
+    HALYARD_FIELD(halyard_attention_options, scale), HALYARD_FIELD(halyard_attention_options, causal),                 \
+        HALYARD_FIELD(halyard_attention_options, sliding_window), HALYARD_FIELD(halyard_attention_options, softcap),   \
+        HALYARD_FIELD(halyard_attention_options, q_norm_weight),                                                       \
+        HALYARD_FIELD(halyard_attention_options, k_norm_weight),                                                       \
+        HALYARD_FIELD_AS("qk_norm_eps", halyard_attention_options, qk_norm_eps, 1e-6),                                 \
+        HALYARD_FIELD_AS("eps_outside_root", halyard_attention_options, qk_norm_flags, HALYARD_RMS_EPS_OUTSIDE_ROOT),  \
+        HALYARD_FIELD_AS("unit_offset", halyard_attention_options, qk_norm_flags, HALYARD_RMS_UNIT_OFFSET),            \
+        HALYARD_FIELD(halyard_attention_options, rope), HALYARD_FIELD(halyard_attention_options, log_sum_exp)
+inline constexpr Parameter attention[] = {{"q", Kind::input},        {"k", Kind::input},   {"v", Kind::input}, named,
+                                          HALYARD_ATTENTION_OPTIONS, {"out", Kind::output}};
+inline constexpr Parameter attention_cached[] = {{"q", Kind::input},
+                                                 {"k", Kind::input},
+                                                 {"v", Kind::input},
+                                                 object("cache", Type::kv_cache, Kind::changed_handle),
+                                                 {"layer", Kind::integer},
+                                                 {"sequences", Kind::indices},
+                                                 named,
+                                                 HALYARD_ATTENTION_OPTIONS,
+                                                 {"out", Kind::output}};
+#undef HALYARD_ATTENTION_OPTIONS
+
 // ---- the functions, with the parameters above ----
 
 #define HALYARD_FUNCTION(name, parameters, summary) describe(#name, call_with<halyard_##name>, parameters, summary)
+#define HALYARD_CONSTRUCTOR(name, type, function, parameters, summary)                                                 \
+    describe(name, call_with<function>, parameters, summary, Role::constructor, Type::type)
+#define HALYARD_MAKER(name, type, function, parameters, summary)                                                       \
+    describe(name, call_with<function>, parameters, summary, Role::maker, Type::type)
+#define HALYARD_METHOD(name, type, function, parameters, summary)                                                      \
+    describe(name, call_with<function>, parameters, summary, Role::method, Type::type)
 #define HALYARD_UNARY(name, kind, summary)                                                                             \
     HALYARD_FUNCTION(name, kind, summary),                                                                             \
         HALYARD_FUNCTION(name##_derivative, kind, "The derivative of " #name "() at x."),                              \
@@ -197,10 +295,44 @@ inline constexpr Function functions[] = {
                      "rms_norm() with the mean over the first ceil(p * d) features"),
     HALYARD_FUNCTION(add_layer_norm, add_layer_norm, "residual_out = x + residual and layer_norm() of it: both"),
     HALYARD_FUNCTION(add_rms_norm, add_rms_norm, "residual_out = x + residual and rms_norm() of it: both"),
+    HALYARD_FUNCTION(layer_norm_backward, layer_norm_backward,
+                     "dx of layer_norm(); dweight and dbias where they are given."),
+    HALYARD_FUNCTION(rms_norm_backward, rms_norm_backward, "dx of rms_norm(); dweight where it is given."),
+    HALYARD_FUNCTION(partial_rms_norm_backward, partial_rms_norm_backward,
+                     "dx of partial_rms_norm(); dweight where it is given."),
+    HALYARD_FUNCTION(linear, linear,
+                     "residual + activation(x W + bias); of gated weights residual + activation(gate) * up"),
+    HALYARD_FUNCTION(ffn, ffn, "[x +] (activation(N(x) up + bias) [* (N(x) V + bias_up)]) down + bias_down"),
+    HALYARD_FUNCTION(attention, attention, "softmax(scale q k^T + mask) v, head by head"),
+    HALYARD_FUNCTION(attention_cached, attention_cached,
+                     "Appends k and v to a layer of the cache and attends to all that it holds of each sequence."),
+    HALYARD_CONSTRUCTOR("Weights", weights, pack_weights, weights_pack,
+                        "A matrix [outputs, inputs] as linear layers read it; with a gate they compute both."),
+    HALYARD_MAKER("Weights.from_codes", weights, pack_codes, weights_codes,
+                  "Packs a matrix that is quantized already, in the format of a file."),
+    HALYARD_METHOD("Weights.update", weights, update_weights, weights_update,
+                   "Packs another matrix into the memory of these weights, which no call may use meanwhile."),
+    HALYARD_CONSTRUCTOR("Rope", rope, halyard_rope_create, rope_create,
+                        "The cosines and sines of positions, by which features are rotated."),
+    HALYARD_METHOD("Rope.apply", rope, halyard_rope_apply, rope_apply,
+                   "x with each head's features rotated by the angles of its position, an int32 or int64."),
+    HALYARD_METHOD("Rope.apply_backward", rope, halyard_rope_apply_backward, rope_apply_backward,
+                   "The gradient of apply(): dy rotated by the negative angles."),
+    HALYARD_CONSTRUCTOR("KVCache", kv_cache, create_cache, cache_create,
+                        "An empty cache of keys and values, whose memory is taken as it fills."),
+    HALYARD_METHOD("KVCache.append", kv_cache, halyard_kv_cache_append, cache_append,
+                   "Stores more keys and values [(batch,) T, n_kv_heads, head_dim] in a layer."),
+    HALYARD_METHOD("KVCache.truncate", kv_cache, truncate_cache, cache_truncate,
+                   "Forgets what lies at and after a position of a sequence, in every layer."),
+    HALYARD_METHOD("KVCache.read", kv_cache, halyard_kv_cache_read, cache_read,
+                   "Copies positions from the first on into k and v, [T, n_kv_heads, head_dim]."),
 };
 inline constexpr int function_count = sizeof functions / sizeof *functions;
 
 #undef HALYARD_FUNCTION
+#undef HALYARD_CONSTRUCTOR
+#undef HALYARD_MAKER
+#undef HALYARD_METHOD
 #undef HALYARD_UNARY
 #undef HALYARD_GATED
 

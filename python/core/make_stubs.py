@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The types of the package, python/halyard/__init__.pyi, from the signatures and documentation of its functions.
+"""The types of the package, python/halyard/__init__.pyi, from the table of functions in the module, and what the module has beside.
 usage: make_stubs.py [--check], with the built package in PYTHONPATH; --check only says whether the file is up to date."""
 import inspect
 import sys
@@ -7,45 +7,62 @@ from pathlib import Path
 
 STUBS = Path(__file__).resolve().parents[1] / "halyard/__init__.pyi"
 HEAD = '''"""Written by python/core/make_stubs.py."""
-from typing import Any, Dict, Literal, Optional, Tuple, TypeVar
+from typing import Any, Dict, Literal, Optional, Sequence, Tuple, TypeVar
 
 _Array = TypeVar("_Array")
 
 __version__: str
 '''
-# Functions of other things than arrays: what they take and give.
-OTHERS = {"set_num_threads": ({"number": "int"}, "None"), "get_num_threads": ({}, "int"), "info": ({}, "Dict[str, Any]")}
+# What does not come from the table: signatures with types, and types of attributes.
+OTHERS = {
+    "set_num_threads": "(number: int, /) -> None",
+    "get_num_threads": "() -> int",
+    "info": "() -> Dict[str, Any]",
+    "Weights.save": "(self, path: Any, /) -> None",
+    "Weights.load": "(cls, path: Any, /) -> Weights",
+    "Weights.to_bytes": "(self) -> bytes",
+    "Weights.from_bytes": "(cls, data: Any, /) -> Weights",
+    "Weights.dequantize": "(self) -> Any",
+    "KVCache.length": "(self, layer: int = 0, sequence: int = 0) -> int",
+    "KVCache.__len__": "(self) -> int",
+}
+ATTRIBUTES = {"dtype": "str", "gated": "bool", "norm_folded": "bool", "quantization": "Optional[Dict[str, Any]]"}  # others: int
 
 
-def type_of(parameter):
-    if parameter.name == "layout":
-        return 'Literal["gate_up", "up_gate", "interleaved"]'
-    if parameter.name == "dtype":
-        return "Any"
-    if isinstance(parameter.default, (bool, float)):
-        return type(parameter.default).__name__
-    return "_Array" if parameter.default is inspect.Parameter.empty else "Optional[_Array]"
+def function(name, signature, documentation, indent=""):
+    decorator = f"{indent}@classmethod\n" if signature.startswith("(cls") else ""
+    return f'{decorator}{indent}def {name}{signature}:\n{indent}    """{documentation}"""\n'
 
 
-def stub_of(name, function):
-    signature = inspect.signature(function)
-    types, result = OTHERS.get(name, ({each.name: type_of(each) for each in signature.parameters.values()}, None))
-    outputs = [each for each in signature.parameters.values() if each.kind == each.KEYWORD_ONLY and each.default is None]
-    if result is None:
-        result = "_Array" if len(outputs) == 1 else f"Tuple[{', '.join('_Array' for _ in outputs)}]"
-    # Annotations are texts here, which formatting would put into quotes.
-    parameters = [each.replace(annotation=_Name(types[each.name])) for each in signature.parameters.values()]
-    text = signature.replace(parameters=parameters, return_annotation=_Name(result))
-    return f'\n\ndef {name}{text}:\n    """{inspect.getdoc(function)}"""\n'
+def attribute(name, documentation):
+    return f'    @property\n    def {name}(self) -> {ATTRIBUTES.get(name, "int")}:\n        """{documentation}"""\n'
 
 
-class _Name(str):
-    __repr__ = str.__str__
+def members(kind, name, table):
+    """The stubs of a type, its constructor first."""
+    signature, documentation = table[name]
+    yield function("__init__", signature, documentation, "    ")
+    for each in sorted(vars(kind)):
+        signature, documentation = table.get(f"{name}.{each}", (None, inspect.getdoc(getattr(kind, each))))
+        if inspect.isgetsetdescriptor(vars(kind)[each]):
+            yield attribute(each, documentation)
+        elif signature is not None or f"{name}.{each}" in OTHERS:
+            yield function(each, signature or OTHERS[f"{name}.{each}"], documentation, "    ")
+        else:
+            assert each.startswith("__"), f"{name}.{each} is neither in the table nor in OTHERS"
 
 
 def stubs():
     import halyard
-    return HEAD + "".join(stub_of(name, getattr(halyard, name)) for name in halyard.__all__)
+    table = {name: rest for name, *rest in halyard._core._stubs()}
+    text = HEAD
+    for name in halyard.__all__:
+        value = getattr(halyard, name)
+        if inspect.isclass(value):
+            text += f"\n\nclass {name}:\n" + "\n".join(members(value, name, table))
+        else:
+            text += "\n\n" + function(name, *(table.get(name) or (OTHERS[name], inspect.getdoc(value))))
+    return text
 
 
 def main(words):

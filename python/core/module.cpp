@@ -1,7 +1,8 @@
-// The module halyard._core: the functions of arrays, threads, and what the library has.
+// The module halyard._core: functions, types, threads, and what the library has.
 #include "call.h"
 #include "context.h"
 #include "halyard/config.h"
+#include "methods.h"
 
 namespace halyard::python {
 namespace {
@@ -45,6 +46,7 @@ PyMethodDef methods[] = {
     {"info", info, METH_NOARGS,
      "info()\n--\n\nVersion, instruction set in use and those supported, dtypes and operations that are built in, "
      "threads."},
+    {"_stubs", stubs, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,9 +1,137 @@
 """Written by python/core/make_stubs.py."""
-from typing import Any, Dict, Literal, Optional, Tuple, TypeVar
+from typing import Any, Dict, Literal, Optional, Sequence, Tuple, TypeVar
 
 _Array = TypeVar("_Array")
 
 __version__: str
+
+
+class KVCache:
+    def __init__(self, n_layers: int, n_kv_heads: int, head_dim: int, max_positions: int, *, n_sequences: int = 1, dtype: Literal["f32", "f16", "bf16"] = 'f32') -> None:
+        """An empty cache of keys and values, whose memory is taken as it fills."""
+
+    def __len__(self) -> int:
+        """Return len(self)."""
+
+    def append(self, k: Any, v: Any, layer: int = 0, sequences: Optional[Sequence[int]] = None) -> None:
+        """Stores more keys and values [(batch,) T, n_kv_heads, head_dim] in a layer."""
+
+    @property
+    def dtype(self) -> str:
+        """What is stored: 'f32', 'f16' or 'bf16'."""
+
+    @property
+    def head_dim(self) -> int:
+        """Features of a head."""
+
+    def length(self, layer: int = 0, sequence: int = 0) -> int:
+        """The positions of a sequence that are filled in a layer."""
+
+    @property
+    def max_positions(self) -> int:
+        """Positions that there is room for in each sequence."""
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Heads of keys and values."""
+
+    @property
+    def n_layers(self) -> int:
+        """Layers."""
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences, which are independent of each other."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes when it is full."""
+
+    def read(self, layer: int = 0, sequence: int = 0, first: int = 0, *, k: Optional[Any] = None, v: Optional[Any] = None) -> None:
+        """Copies positions from the first on into k and v, [T, n_kv_heads, head_dim]."""
+
+    def truncate(self, length: int, sequence: int = 0) -> None:
+        """Forgets what lies at and after a position of a sequence, in every layer."""
+
+
+class Rope:
+    def __init__(self, head_dim: int, max_positions: int, rope_theta: float = 10000.0, *, rotary_dim: int = 0, interleaved: bool = False, scaling: Literal["unscaled", "linear", "llama3"] = 'unscaled', factor: float = 1.0, low_freq_factor: float = 1.0, high_freq_factor: float = 4.0, original_max_position_embeddings: int = 8192) -> None:
+        """The cosines and sines of positions, by which features are rotated."""
+
+    def apply(self, x: _Array, positions: Optional[_Array] = None, *, out: Optional[_Array] = None) -> _Array:
+        """x with each head's features rotated by the angles of its position, an int32 or int64."""
+
+    def apply_backward(self, dy: _Array, positions: Optional[_Array] = None, *, out: Optional[_Array] = None) -> _Array:
+        """The gradient of apply(): dy rotated by the negative angles."""
+
+    @property
+    def head_dim(self) -> int:
+        """Features of a head."""
+
+    @property
+    def max_positions(self) -> int:
+        """The number of positions."""
+
+    @property
+    def rotary_dim(self) -> int:
+        """The features that are rotated, from the first on."""
+
+
+class Weights:
+    def __init__(self, array: Any, gate: Optional[Any] = None, *, layout: Literal["out_in", "in_out"] = 'out_in', norm_weight: Optional[Any] = None, norm_bias: Optional[Any] = None, norm_unit_offset: bool = False, bits: int = 0, group: int = 0, asymmetric: bool = False, scale_dtype: Literal["f32", "f16", "bf16"] = 'f16') -> None:
+        """A matrix [outputs, inputs] as linear layers read it; with a gate they compute both."""
+
+    def dequantize(self) -> Any:
+        """The numbers of quantized weights, an f32 array of NumPy; a pair with the gate's of gated ones."""
+
+    @property
+    def dtype(self) -> str:
+        """Of the matrix: 'f32', 'f16' or 'bf16'; f32 of quantized weights."""
+
+    @classmethod
+    def from_bytes(cls, data: Any, /) -> Weights:
+        """Weights of what to_bytes() gave, which is copied."""
+
+    @classmethod
+    def from_codes(cls, matrix: Any, format: Literal["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "int8", "compressed_tensors", "gptq", "gptq_v2", "awq"], outputs: int, inputs: int, *, bits: int = 0, group: int = 0, scales: Optional[Any] = None, zeros: Optional[Any] = None, g_idx: Optional[Any] = None) -> Weights:
+        """Packs a matrix that is quantized already, in the format of a file."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether there is a gate beside the matrix."""
+
+    @property
+    def inputs(self) -> int:
+        """The width of what they are multiplied with."""
+
+    @classmethod
+    def load(cls, path: Any, /) -> Weights:
+        """Maps a file that save() wrote, which must not be changed meanwhile."""
+
+    @property
+    def nbytes(self) -> int:
+        """Of the packed form."""
+
+    @property
+    def norm_folded(self) -> bool:
+        """Whether a norm's weight or bias is folded."""
+
+    @property
+    def outputs(self) -> int:
+        """The width of the product."""
+
+    @property
+    def quantization(self) -> Optional[Dict[str, Any]]:
+        """None, or bits, group and scales of codes."""
+
+    def save(self, path: Any, /) -> None:
+        """Writes the packed form to a file, which it replaces at once."""
+
+    def to_bytes(self) -> bytes:
+        """The packed form."""
+
+    def update(self, array: Any, gate: Optional[Any] = None, *, layout: Literal["out_in", "in_out"] = 'out_in', norm_weight: Optional[Any] = None, norm_bias: Optional[Any] = None, norm_unit_offset: bool = False) -> None:
+        """Packs another matrix into the memory of these weights, which no call may use meanwhile."""
 
 
 def add(a: _Array, b: _Array, *, out: Optional[_Array] = None) -> _Array:
@@ -16,6 +144,14 @@ def add_layer_norm(x: _Array, residual: _Array, weight: Optional[_Array] = None,
 
 def add_rms_norm(x: _Array, residual: _Array, weight: Optional[_Array] = None, eps: float = 1e-06, *, eps_outside_root: bool = False, unit_offset: bool = False, residual_out: Optional[_Array] = None, out: Optional[_Array] = None) -> Tuple[_Array, _Array]:
     """residual_out = x + residual and rms_norm() of it: both"""
+
+
+def attention(q: _Array, k: _Array, v: _Array, *, scale: float = 0.0, causal: bool = False, sliding_window: int = 0, softcap: float = 0.0, q_norm_weight: Optional[_Array] = None, k_norm_weight: Optional[_Array] = None, qk_norm_eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, rope: Optional[Rope] = None, log_sum_exp: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
+    """softmax(scale q k^T + mask) v, head by head"""
+
+
+def attention_cached(q: _Array, k: _Array, v: _Array, cache: KVCache, layer: int = 0, sequences: Optional[Sequence[int]] = None, *, scale: float = 0.0, causal: bool = False, sliding_window: int = 0, softcap: float = 0.0, q_norm_weight: Optional[_Array] = None, k_norm_weight: Optional[_Array] = None, qk_norm_eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, rope: Optional[Rope] = None, log_sum_exp: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
+    """Appends k and v to a layer of the cache and attends to all that it holds of each sequence."""
 
 
 def bilinear(gate: _Array, up: _Array, *, out: Optional[_Array] = None) -> _Array:
@@ -48,6 +184,10 @@ def exp_backward(x: _Array, dy: _Array, *, out: Optional[_Array] = None) -> _Arr
 
 def exp_derivative(x: _Array, *, out: Optional[_Array] = None) -> _Array:
     """The derivative of exp() at x."""
+
+
+def ffn(x: _Array, up: Weights, down: Weights, *, activation: Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"] = 'identity', beta: float = 1.0, bias: Optional[_Array] = None, bias_up: Optional[_Array] = None, bias_down: Optional[_Array] = None, norm: Literal["none", "rms", "layer"] = 'none', norm_weight: Optional[_Array] = None, norm_bias: Optional[_Array] = None, eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, deferred_norm: bool = False, residual: bool = False, sums: Optional[_Array] = None, sums_up: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
+    """[x +] (activation(N(x) up + bias) [* (N(x) V + bias_up)]) down + bias_down"""
 
 
 def geglu(gate: _Array, up: _Array, *, out: Optional[_Array] = None) -> _Array:
@@ -146,8 +286,20 @@ def layer_norm(x: _Array, weight: Optional[_Array] = None, bias: Optional[_Array
     """weight * (x - mean) / sqrt(var + eps) + bias over each row"""
 
 
+def layer_norm_backward(x: _Array, weight: Optional[_Array], dy: _Array, eps: float = 1e-05, *, dresidual_out: Optional[_Array] = None, accumulate: bool = False, out: Optional[_Array] = None, dweight: Optional[_Array] = None, dbias: Optional[_Array] = None) -> _Array:
+    """dx of layer_norm(); dweight and dbias where they are given."""
+
+
+def linear(x: _Array, weights: Weights, bias: Optional[_Array] = None, *, bias_up: Optional[_Array] = None, activation: Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"] = 'identity', beta: float = 1.0, residual: Optional[_Array] = None, row_scale: Optional[_Array] = None, row_mean: Optional[_Array] = None, sums: Optional[_Array] = None, sums_up: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
+    """residual + activation(x W + bias); of gated weights residual + activation(gate) * up"""
+
+
 def partial_rms_norm(x: _Array, weight: Optional[_Array] = None, eps: float = 1e-06, p: float = 0.0625, *, eps_outside_root: bool = False, unit_offset: bool = False, out: Optional[_Array] = None) -> _Array:
     """rms_norm() with the mean over the first ceil(p * d) features"""
+
+
+def partial_rms_norm_backward(x: _Array, weight: Optional[_Array], dy: _Array, eps: float = 1e-06, p: float = 0.0625, *, eps_outside_root: bool = False, unit_offset: bool = False, dresidual_out: Optional[_Array] = None, accumulate: bool = False, out: Optional[_Array] = None, dweight: Optional[_Array] = None) -> _Array:
+    """dx of partial_rms_norm(); dweight where it is given."""
 
 
 def reglu(gate: _Array, up: _Array, *, out: Optional[_Array] = None) -> _Array:
@@ -192,6 +344,10 @@ def relu_derivative(x: _Array, *, out: Optional[_Array] = None) -> _Array:
 
 def rms_norm(x: _Array, weight: Optional[_Array] = None, eps: float = 1e-06, *, eps_outside_root: bool = False, unit_offset: bool = False, out: Optional[_Array] = None) -> _Array:
     """weight * x / sqrt(mean(x^2) + eps) over each row"""
+
+
+def rms_norm_backward(x: _Array, weight: Optional[_Array], dy: _Array, eps: float = 1e-06, *, eps_outside_root: bool = False, unit_offset: bool = False, dresidual_out: Optional[_Array] = None, accumulate: bool = False, out: Optional[_Array] = None, dweight: Optional[_Array] = None) -> _Array:
+    """dx of rms_norm(); dweight where it is given."""
 
 
 def set_num_threads(number: int, /) -> None:

@@ -12,15 +12,21 @@ def _library_of(kind):
     return _libraries[kind]
 
 
-def make_array(like, half, function, dtype):
-    """An uninitialized one of the shape of `like`, or with half its last axis. dtype: None (that of `like`), one of the
+def make_array(like, last, function, dtype):
+    """An uninitialized one of the shape of `like`, with another last axis if `last` is not -1. dtype: None (that of `like`), one of the
     library's or its name."""
     library = _library_of(type(like))
     if library is None:
         raise TypeError(f"halyard.{function}: out is needed, as {type(like).__name__} says no way to make another")
     shape = tuple(like.shape)
-    shape = shape[:-1] + tuple(extent // 2 for extent in shape[-1:]) if half else shape
+    shape = shape if last < 0 else shape[:-1] + (last,)
     if isinstance(dtype, str):
         dtype = getattr(library, dtype, dtype)
     placed = {"device": like.device} if hasattr(like, "new_empty") else {}  # torch's default may be another
     return library.empty(shape, dtype=like.dtype if dtype is None else dtype, **placed)
+
+
+def make_matrix(rows, columns):
+    """Uninitialized, in f32, by NumPy."""
+    import numpy
+    return numpy.empty((rows, columns), numpy.float32)

@@ -122,32 +122,88 @@ def softmax_backward(y, dy, scale):
     return scale * y * (dy - total), error + TINY
 
 
+def _rms_scale(x, eps, eps_outside_root, p):
+    """Of each row: the mean square of its first features, and what divides it."""
+    part = x[..., :math.ceil(float(np.float32(p)) * x.shape[-1])]
+    mean = (part * part).mean(-1, keepdims=True)
+    return mean, np.sqrt(mean) + eps if eps_outside_root else np.sqrt(mean + eps)
+
+
 def rms_norm(x, weight=None, eps=1e-6, eps_outside_root=False, unit_offset=False, p=1.0):
     eps, d = float(np.float32(eps)), x.shape[-1]
-    part = x[..., :math.ceil(float(np.float32(p)) * d)]
-    mean = (part * part).mean(-1, keepdims=True)
-    root = np.sqrt(mean) + eps if eps_outside_root else np.sqrt(mean + eps)
+    _, root = _rms_scale(x, eps, eps_outside_root, p)
     factor = 1.0 if weight is None else 1 + weight if unit_offset else weight
     exact = factor * x / root
     # The mean errs by d/64 + 8 roundings, its root by half of that; root, reciprocal, 1 + weight and two products round once.
     return exact, np.abs(exact) * (d / 128 + 10) * U + TINY
 
 
-def layer_norm(x, weight=None, bias=None, eps=1e-5):
+def rms_norm_backward(x, weight, dy, eps=1e-6, eps_outside_root=False, unit_offset=False, p=1.0, dresidual_out=None):
+    """((dx, its error), (dweight, its error))"""
     eps, d = float(np.float32(eps)), x.shape[-1]
-    factor = 1.0 if weight is None else np.abs(weight)
+    mean, root = _rms_scale(x, eps, eps_outside_root, p)
+    count = math.ceil(float(np.float32(p)) * d)
+    g = dy * (1.0 if weight is None else 1 + weight if unit_offset else weight)
+    slope = root * np.sqrt(mean) if eps_outside_root else root**2
+    is_counted = np.arange(d) < count
+    middle, size = (each.sum(-1, keepdims=True) / count for each in (g * x, np.abs(g * x)))
+    first, second = g / root, np.where(is_counted, x * middle / slope / root, 0)
+    exact = first - second + (0 if dresidual_out is None else dresidual_out)
+    # The reciprocal root errs by d/128 + 8 roundings, a sum by d/64 + 8; the second term has three of the one and one of the other.
+    largest = np.where(is_counted, np.abs(x) * size / slope / root, 0)
+    error = (d / 128 + 12) * np.abs(first) + (5 * d / 128 + 44) * largest + np.abs(exact) + np.abs(first - second)
+    return (exact, U * error + TINY), sum_of_rows(dy * x / root, (d / 128 + 10) * U)
+
+
+def sum_of_rows(terms, relative):
+    """The sum over tokens, by blocks of 32, of terms that have a relative error."""
+    rows = terms.reshape(-1, terms.shape[-1])
+    count, size = rows.shape[0], np.abs(rows).sum(0)
+    return rows.sum(0), (relative + (min(count, 32) + -(-count // 32) + 1) * U) * size + TINY
+
+
+def _moments(x, eps):
+    """The deviations of a row, 1/sqrt(variance + eps), the error of the first, and the relative one of the second."""
+    d = x.shape[-1]
     mean = x.mean(-1, keepdims=True)
     deviation = x - mean
     variance = (deviation**2).mean(-1, keepdims=True)
     scale = 1 / np.sqrt(variance + eps)
-    normal = deviation * scale * (1.0 if weight is None else weight)
-    exact = normal + (0.0 if bias is None else bias)
     # Sums are taken over distances from a pivot, the mean of the first 64 features: each errs by d/64 + 9 roundings.
     pivot = x[..., :64].mean(-1, keepdims=True)
     shift = np.abs(mean - pivot) + 8 * U * np.abs(x).mean(-1, keepdims=True)
     mean_error = (d / 64 + 9) * U * (np.abs(deviation).mean(-1, keepdims=True) + shift)
     variance_error = (d / 64 + 12) * U * (variance + shift**2) + 2 * shift * mean_error
-    # Then a feature is centred, in two steps, and scaled, weighted and shifted.
-    centred_error = mean_error + U * (2 * np.abs(deviation) + 3 * shift)
-    error = factor * scale * centred_error + np.abs(normal) * (variance_error * scale**2 / 2 + 6 * U)
+    # Then a feature is centred, in two steps.
+    return deviation, scale, mean_error + U * (2 * np.abs(deviation) + 3 * shift), variance_error * scale**2 / 2
+
+
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    deviation, scale, centred_error, scale_error = _moments(x, float(np.float32(eps)))
+    factor = 1.0 if weight is None else np.abs(weight)
+    normal = deviation * scale * (1.0 if weight is None else weight)
+    exact = normal + (0.0 if bias is None else bias)
+    # It is scaled, weighted and shifted.
+    error = factor * scale * centred_error + np.abs(normal) * (scale_error + 6 * U)
     return exact, error + U * np.abs(exact) + TINY
+
+
+def layer_norm_backward(x, weight, dy, eps=1e-5, dresidual_out=None):
+    """((dx, its error), (dweight, its error), (dbias, its error))"""
+    d = x.shape[-1]
+    deviation, scale, centred_error, scale_error = _moments(x, float(np.float32(eps)))
+    g = dy * (1.0 if weight is None else weight)
+    normal = deviation * scale
+    normal_error = scale * centred_error + np.abs(normal) * (scale_error + 3 * U)
+    roundings = (d / 32 + 8) * U  # of a sum over 32 lanes
+    mean, size = (each.mean(-1, keepdims=True) for each in (g, np.abs(g)))
+    along, along_size = (each.mean(-1, keepdims=True) for each in (g * normal, np.abs(g * normal)))
+    along_error = roundings * along_size + (np.abs(g) * normal_error).mean(-1, keepdims=True)
+    inner = g - mean - normal * along
+    inner_error = roundings * size + normal_error * np.abs(along) + (np.abs(normal) + normal_error) * along_error
+    inner_error = inner_error + 4 * U * (np.abs(g) + size + np.abs(normal) * along_size)
+    exact = scale * inner + (0 if dresidual_out is None else dresidual_out)
+    error = scale * (inner_error + (scale_error + 4 * U) * np.abs(inner)) + 2 * U * np.abs(exact) + TINY
+    of_weight, its_error = sum_of_rows(dy * normal, 0)
+    errors_in_terms = (np.abs(dy) * normal_error).reshape(-1, d).sum(0)
+    return (exact, error), (of_weight, its_error + errors_in_terms), sum_of_rows(dy, 0)

@@ -68,6 +68,9 @@ class Arrays(unittest.TestCase):
         self.assertEqual(halyard.cast(X, "bfloat16").tobytes(), x.tobytes())
         wide = np.zeros((3, 80), ml_dtypes.bfloat16)
         self.assertEqual(halyard.relu(x, out=wide[:, 3:67]).tobytes(), expected)
+        weights = halyard.Weights(np.eye(5, 64, dtype=ml_dtypes.bfloat16))
+        y = halyard.linear(x, weights)
+        self.assertEqual((weights.dtype, y.dtype, y.tobytes()), ("bf16", x.dtype, x[:, :5].tobytes()))
         x.flags.writeable = False
         self.assertRaisesRegex(ValueError, "halyard.relu: out is read-only", halyard.relu, X.astype(ml_dtypes.bfloat16), out=x)
         self.assertRaisesRegex(TypeError, "x is not given", halyard.relu, X.astype(ml_dtypes.float8_e5m2))
@@ -81,6 +84,8 @@ class Arrays(unittest.TestCase):
             out = torch.zeros(3, 2, 64, dtype=dtype)
             halyard.relu(x, out=out[:, 1])
             self.assertTrue(torch.equal(out[:, 1], y) and not out[:, 0].any())
+        y = halyard.linear(x, halyard.Weights(torch.eye(5, 64, dtype=x.dtype)))
+        self.assertTrue(y.dtype == x.dtype and torch.equal(y, x[:, :5]))
         self.assertTrue(torch.equal(halyard.cast(x, torch.float32), x.float()) and torch.equal(halyard.cast(x, "float16"), x.half()))
         self.assertRaisesRegex(ValueError, r"halyard.relu: x requires a gradient", halyard.relu, torch.nn.Parameter(torch.ones(3)))
         self.assertRaisesRegex(TypeError, r"halyard.relu: x has no memory to be read: [^\n]*$", halyard.relu, torch.ones(3).to_sparse())

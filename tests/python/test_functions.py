@@ -6,50 +6,20 @@ import halyard
 import numpy as np
 import references
 from dlpack_array import DlpackArray, to_bf16
+from typed_arrays import Numbers, within
 
-HALF_SPACING = {"f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}  # relative to a power of two, and at least
 # What activations and softmax may be off by before they are stored in 16 bits, relative to the result.
 SHORT = {"f16": 2.0**-16, "bf16": 2.0**-13}
 SHAPES = [(1,), (37,), (3, 64), (2, 5, 100), (2, 1, 3, 257)]
-OTHERS = {"info", "set_num_threads", "get_num_threads"}
-
-
-def within(result, exact, error, dtype):
-    """Whether every number is as near as it may be, its storage being rounded once."""
-    if dtype != "f32":
-        relative, least = HALF_SPACING[dtype]
-        _, exponent = np.frexp(np.abs(exact) + error)
-        error = error + np.maximum(np.ldexp(relative, exponent - 1), least)
-    return bool(np.all(np.abs(result - exact) <= error))
-
-
-class Numbers:
-    """Arrays of a dtype, and what is in them in float64."""
-
-    def __init__(self, dtype, seed=1):
-        self.dtype, self.random = dtype, np.random.default_rng(seed)
-
-    def array(self, shape, low=-4.0, high=4.0):
-        numbers = self.random.uniform(low, high, shape).astype(np.float32)
-        return self.of(numbers)
-
-    def of(self, numbers):
-        if self.dtype == "bf16":
-            return DlpackArray(to_bf16(numbers))
-        return numbers.astype({"f32": np.float32, "f16": np.float16}[self.dtype])
-
-    def exact(self, array):
-        return (array.numbers() if self.dtype == "bf16" else array).astype(np.float64)
-
-    def empty(self, shape):
-        return self.of(np.full(shape, np.nan, np.float32))
+# What has tests in files of their own, or is no function of arrays.
+OTHERS = {"info", "set_num_threads", "get_num_threads", "Weights", "linear", "ffn", "Rope", "KVCache", "attention", "attention_cached"}
 
 
 class Functions(unittest.TestCase):
     def check(self, function, given, expected, numbers, relative=0.0, **options):
         """`expected`: pairs of exact values and errors, in the order of the outputs."""
         outputs = [each.name for each in inspect.signature(function).parameters.values()
-                   if each.kind == each.KEYWORD_ONLY and each.default is None]
+                   if each.kind == each.KEYWORD_ONLY and each.default is None and each.name not in options][:len(expected)]
         self.assertEqual(len(outputs), len(expected))
         made = {name: numbers.empty(exact.shape) for name, (exact, _) in zip(outputs, expected)}
         result = function(*given, **options, **made)
@@ -143,6 +113,33 @@ class Functions(unittest.TestCase):
                 self.check(halyard.layer_norm, given, [references.layer_norm(*exact)], numbers)
                 self.check(halyard.layer_norm, given, [references.layer_norm(*exact, eps=0.5)], numbers, eps=0.5)
 
+    def gradient(self, function, reference, vectors, **options):
+        """dx by check(), with `vectors` sums over tokens, which are new or added to what is there."""
+        for numbers, shape in self.cases():
+            x, dy, weight, residual = (numbers.array(each) for each in (shape, shape, shape[-1:], shape))
+            exact = [numbers.exact(each) for each in (x, weight, dy)]
+            dx, *sums = reference(*exact, dresidual_out=numbers.exact(residual), **options)
+            made = {name: np.full(shape[-1:], np.nan, np.float32) for name in vectors}
+            self.check(function, [x, weight, dy], [dx], numbers, dresidual_out=residual, **made, **options)
+            for name, (value, error) in zip(vectors, sums):
+                self.assertTrue(within(made[name], value, error, "f32"), (function.__name__, name, numbers.dtype, shape))
+            added = {name: np.full(shape[-1:], 2, np.float32) for name in vectors}
+            function(x, weight, dy, **added, accumulate=True, out=numbers.empty(shape), **options)
+            for name, (value, error) in zip(vectors, sums):
+                # What is there is one more term, which each of the sums of at most 32 rows may hold.
+                error = error + 34 * references.U * 2
+                self.assertTrue(within(added[name], value + 2, error, "f32"), (function.__name__, name))
+            self.check(function, [x, None, dy], [reference(exact[0], None, exact[2], **options)[0]], numbers, dresidual_out=None, **options)
+        self.assertRaisesRegex(TypeError, "weight is missing", function, x)
+
+    def test_rms_norm_gradients(self):
+        for options in ({}, {"eps": 0.25, "eps_outside_root": True}, {"unit_offset": True}):
+            self.gradient(halyard.rms_norm_backward, references.rms_norm_backward, ["dweight"], **options)
+            self.gradient(halyard.partial_rms_norm_backward, references.rms_norm_backward, ["dweight"], p=0.3, **options)
+
+    def test_layer_norm_gradients(self):
+        self.gradient(halyard.layer_norm_backward, references.layer_norm_backward, ["dweight", "dbias"])
+
     def test_add_and_norm(self):
         for numbers, shape in self.cases():
             x, residual, weight = numbers.array(shape), numbers.array(shape), numbers.array(shape[-1:])
@@ -175,7 +172,8 @@ class Functions(unittest.TestCase):
             tested |= {name, f"{name}_derivative", f"{name}_backward"}
         for name in references.GATES:
             tested |= {name, f"{name}_packed", f"{name}_backward", f"{name}_packed_backward"}
-        tested |= {"softmax_backward", "rms_norm", "partial_rms_norm", "add_rms_norm", "add_layer_norm"}
+        tested |= {"softmax_backward", "add_rms_norm", "add_layer_norm", "layer_norm_backward"}
+        tested |= {"rms_norm", "partial_rms_norm", "rms_norm_backward", "partial_rms_norm_backward"}
         self.assertEqual(set(halyard.__all__) - OTHERS - tested, set())
 
 
