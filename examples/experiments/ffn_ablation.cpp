@@ -51,7 +51,7 @@ Size size_of(Effort effort) {
     case Effort::full:
         return {256, 8, 8, 64, 6, 500, 5, {5e-4, 1e-3, 2e-3}};
     default:
-        return {256, 8, 2, 48, 6, 500, 5, {1e-3}};
+        return {256, 8, 2, 40, 6, 500, 5, {1e-3}};
     }
 }
 

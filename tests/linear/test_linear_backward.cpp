@@ -356,6 +356,7 @@ std::vector<BackwardForm> forms() {
     add({513}, 18, 35);
     add({300}, 530, 1);
     add({2100}, 5, 7);
+    add({2100}, 48, 96, 1);  // sums of several blocks are made in the gradients themselves
     for (const LayerActivation &activation : operations::layer_activations()) {
         for (const bool gated : {false, true}) {
             BackwardForm form = {{2, 11}, 19, 21, gated, activation.value, 1.25f};

@@ -47,19 +47,28 @@ struct StartingSums {
     int64_t pitch = 0, columns = 0;
 };
 
+/** Memory of outputs in which the sums are made, where they are nothing else: of whole tiles of rows and of panels. What they start
+ *  from lies there too. */
+struct SumsInPlace {
+    float *data = nullptr;
+    int64_t pitch = 0;
+};
+
 /** One thread's part of a GEMM. */
 template<typename Right>
 class GemmWorker {
 public:
     GemmWorker(const GemmPlan &plan, const Right &right, const BlockedRows &x, const StartingSums &start,
-               const EpilogueCall &epilogue, const WorkerMemory &memory)
-        : plan_(plan), right_(right), x_(x), start_(start), sums_(memory.sums), reader_(right, plan, memory.scratch),
+               const SumsInPlace &in_place, const EpilogueCall &epilogue, const WorkerMemory &memory)
+        : plan_(plan), right_(right), x_(x), start_(start), in_place_(in_place), sums_(memory.sums),
+          sums_pitch_(in_place.data ? in_place.pitch : plan.sums_pitch()), reader_(right, plan, memory.scratch),
           epilogue_(plan, epilogue, memory.sums, memory.scratch) {}
 
     /** Computes group `group`, and prefetches what group `following` begins with (none if negative). */
     void operator()(int64_t group, int64_t following) {
         const int64_t begin = group * plan_.group_panels, end = std::min(begin + plan_.group_panels, plan_.panels);
-        if (start_.data) {
+        float *const sums = in_place_.data ? in_place_.data + begin * panel_width : sums_;
+        if (start_.data && !in_place_.data) {
             load_start(begin, end);
         }
         for (int64_t panel = begin; panel < end; panel += plan_.tile_panels) {
@@ -73,10 +82,12 @@ public:
                 } else if (following >= 0) {
                     after = right_.address(following * plan_.group_panels, 0);
                 }
-                multiply(panel, panels, k, sums_ + (panel - begin) * panel_width, after);
+                multiply(panel, panels, k, sums + (panel - begin) * panel_width, after);
             }
         }
-        epilogue_(begin, end);
+        if (!in_place_.data) {
+            epilogue_(begin, end);
+        }
     }
 
 private:
@@ -110,7 +121,7 @@ private:
                           .next = {after, next_panel, step},
                           .first = k == 0 && !start_.data,
                           .sums = sums,
-                          .sums_pitch = plan_.sums_pitch(),
+                          .sums_pitch = sums_pitch_,
                           .x_sums = x_.sums_at(0, k / k_block, plan_.inputs),
                           .x_sums_pitch = x_.sums_pitch()});
     }
@@ -119,7 +130,9 @@ private:
     const Right &right_;
     const BlockedRows x_;
     const StartingSums start_;
+    const SumsInPlace in_place_;
     float *const sums_;
+    const int64_t sums_pitch_;
     typename Right::Reader reader_;
     EpilogueWriter epilogue_;
 };
@@ -143,16 +156,17 @@ inline GroupTask claim_groups(const GemmPlan &plan, int thread, char *memory, in
     return {-1, -1};
 }
 
-/** outputs = epilogue(start + x right), by plan.threads threads. */
+/** outputs = epilogue(start + x right), by plan.threads threads; or the sums in place. */
 template<typename Right>
 void run_gemm(const halyard_context &context, const GemmPlan &plan, const Right &right, const LeftOperand &x,
-              const StartingSums &start, const EpilogueCall &epilogue, char *memory, int64_t thread_bytes) {
+              const StartingSums &start, const EpilogueCall &epilogue, char *memory, int64_t thread_bytes,
+              const SumsInPlace &in_place = {}) {
     for (int thread = 0; thread < plan.threads; thread++) {
         new (memory + thread * thread_bytes)
             Share{plan.groups * thread / plan.threads, plan.groups * (thread + 1) / plan.threads};
     }
     run_tasks(context, plan.threads, [&](int thread) {
-        GemmWorker<Right> work(plan, right, x.of(thread, plan.isa, plan.rows, plan.inputs), start, epilogue,
+        GemmWorker<Right> work(plan, right, x.of(thread, plan.isa, plan.rows, plan.inputs), start, in_place, epilogue,
                                WorkerMemory(memory + thread * thread_bytes, plan));
         // The next task is claimed before this one is begun, so that its weights can be prefetched.
         GroupTask task = claim_groups(plan, thread, memory, thread_bytes);

@@ -96,8 +96,8 @@ public:
         of_threads_ = workspace.book(rows > 0 ? threads_ * thread_bytes_ : 0);
     }
 
-    /** Rows [first_row, first_row + rows) of y = start + left right. load(row, count, blocked) stores `count` rows of the left operand, row
-     *  0 being the first of these. */
+    /** Rows [first_row, first_row + rows) of y = start + left right, where start is nothing or y. load(row, count, blocked) stores `count`
+     *  rows of the left operand, row 0 being the first of these. */
     template<typename Right, typename Load>
     void operator()(const Right &right, int64_t rows, const Load &load, const Rows &y, int64_t first_row,
                     const StartingSums &start) const {
@@ -116,11 +116,26 @@ public:
             of_rows.data += start.data ? row * start.pitch : 0;
             const int64_t left_bytes = BlockedRows::bytes(XForm::f32, tiling.rows(), inputs);
             run_gemm(context_, plan_gemm(isa_, right.shape(), tiling, count, left_bytes, threads_), right, {left},
-                     of_rows, epilogue, workspace_[of_threads_], thread_bytes_);
+                     of_rows, epilogue, workspace_[of_threads_], thread_bytes_,
+                     in_place(tiling, count, y, first_row + row));
         }
     }
 
 private:
+    /** Sums of whole tiles and panels are made in y itself, which saves writing them twice. */
+    static SumsInPlace in_place(const Tiling &tiling, int64_t rows, const Rows &y, int64_t first_row) {
+        SumsInPlace sums;
+        if (tiling.rows() == rows && y.width() % panel_width == 0) {
+            y.for_each_piece({first_row, first_row + rows, 0, y.width()}, rows, y.width(),
+                             [&](const Rows::Piece &piece) {
+                                 if (piece.rows == rows && piece.pitch[0] <= INT32_MAX / max_tile_rows) {
+                                     sums = {reinterpret_cast<float *>(piece.data[0]), piece.pitch[0]};
+                                 }
+                             });
+        }
+        return sums;
+    }
+
     const halyard_context &context_;
     const halyard_isa isa_;
     const Workspace &workspace_;
