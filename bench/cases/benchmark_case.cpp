@@ -255,7 +255,7 @@ double BenchmarkCase::peer_tolerance() const {
         const auto layers = static_cast<double>(id.kernel->block ? id.kernel->block->layers : 1);
         return 0x1p-6 * std::sqrt(layers);  // peers quantize the activations too, to 8 bits
     }
-    const bool rounds = id.is_model() && id.dtype != Dtype::f32;
+    const bool rounds = id.is_training_step() || (id.is_model() && id.dtype != Dtype::f32);
     return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }
 

@@ -144,8 +144,8 @@ struct BenchmarkCase {
     Accuracy accuracy() const;
     /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. */
     double tolerance() const;
-    /** The same for a peer, which may round to a 16-bit type after every step of a model: the errors of its blocks are
-     *  independent of each other and add up like the root of their number. */
+    /** The same for a peer, which may round to a 16-bit type after every step of a model, and whose gradients go through all blocks: the
+     *  errors of its blocks are independent of each other and add up like the root of their number. */
     double peer_tolerance() const;
     /** Fills set 0's outputs with NaN, so that nothing passes that was not written; those of an optimizer are as they began. */
     void spoil_outputs();
