@@ -6,17 +6,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formulas.h"
+
 namespace halyard::operations {
+
+using formulas::gelu_sigmoid_slope, formulas::gelu_tanh_cubic, formulas::infinity, formulas::inverse_root_two,
+    formulas::root_two_over_pi;
+
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-constexpr double inverse_root_two = 0.707106781186547524400844362104849;     // 1 / sqrt(2)
 constexpr double inverse_root_two_pi = 0.398942280401432677939946059934382;  // 1 / sqrt(2 pi)
-constexpr double root_two_over_pi = 0.797884560802865355879892119868764;     // sqrt(2 / pi)
-constexpr double gelu_tanh_cubic = 0.044715;
-constexpr double gelu_sigmoid_slope = 1.702;
 
 constexpr double unit = 0x1p-24;        // relative error of one f32 operation
 constexpr double underflow = 0x1p-149;  // absolute error of one f32 operation with a denormal result, and a bit more
@@ -86,11 +87,11 @@ bool acceptable(Dtype type, const Expected &expected, double got) {
 namespace reference {
 
 double relu(double x) {
-    return x < 0 ? 0.0 : x;
+    return formulas::relu(x);
 }
 
 double sigmoid(double x) {
-    return 1.0 / (1.0 + std::exp(-x));
+    return formulas::sigmoid(x);
 }
 
 double tanh(double x) {
@@ -102,24 +103,19 @@ double exp(double x) {
 }
 
 double relu2(double x) {
-    return relu(x) * relu(x);
+    return formulas::relu2(x);
 }
 
 double gelu(double x) {
-    return x == -infinity ? -0.0 : 0.5 * x * std::erfc(-x * inverse_root_two);
+    return formulas::gelu(x);
 }
 
 double gelu_tanh(double x) {
-    // (1 + tanh(u)) / 2 = sigmoid(2 u) keeps the tail.
-    return x == -infinity ? -0.0 : x * sigmoid(2 * root_two_over_pi * (x + gelu_tanh_cubic * x * x * x));
+    return formulas::gelu_tanh(x);
 }
 
 double swish(double x, double beta) {
-    if (beta == 0) {
-        return x / 2;
-    }
-    const double t = beta * x;
-    return t == -infinity ? std::copysign(0.0, x) : x * sigmoid(t);
+    return formulas::swish(x, beta);
 }
 
 double silu(double x) {
@@ -262,20 +258,12 @@ struct RowMoments {
 
 RowMoments moments_of(const Row &x, double eps) {
     const auto width = static_cast<double>(x.size());
-    double sum = 0, magnitude = 0;
+    const auto [mean, variance, scale] = formulas::layer_moments(x, eps);
+    double magnitude = 0, spread = 0;
     for (const double value : x) {
-        sum += value;
         magnitude += std::fabs(value);
-    }
-    const double mean = sum / width;
-    double squares = 0, spread = 0;
-    for (const double value : x) {
-        squares += (value - mean) * (value - mean);
         spread += std::fabs(value - mean);
     }
-    const double variance = squares / width;
-    const double deviation = std::sqrt(variance + eps);
-    const double scale = deviation == 0 ? 0.0 : 1.0 / deviation;
 
     // Sums may be taken over deviations from a pivot near the mean, such as the mean of the first 64 features, but not
     // over x itself: errors grow with the distance of mean and pivot, not with the mean. 32 is the least lane count.
@@ -289,26 +277,20 @@ RowMoments moments_of(const Row &x, double eps) {
     const double rest = (chain + 3) * unit * (spread / width + shift);
     const double variance_error = (chain + 6) * unit * (variance + shift * shift) + 2 * shift * rest + underflow;
     const double scale_error = scale == 0 ? 0.0 : variance_error * scale * scale / 2 + 3 * unit;
-    return {mean, scale, shift, rest, scale_error, !beyond_f32(squares)};
+    return {mean, scale, shift, rest, scale_error, !beyond_f32(variance * width)};
 }
 
 /** The same for the mean square, which has a scale and its relative error alone. */
 RowMoments mean_square_of(const Row &x, const NormParameters &parameters) {
     const std::size_t counted = moment_width(x.size(), parameters.p);
-    double squares = 0;
-    for (std::size_t i = 0; i < counted; i++) {
-        squares += x[i] * x[i];
-    }
-    const double mean_square = squares / static_cast<double>(counted);
-    const double eps = parameters.eps;
-    const double root = parameters.eps_outside_root ? std::sqrt(mean_square) + eps : std::sqrt(mean_square + eps);
-    const double scale = root == 0 ? 0.0 : 1.0 / root;
+    const auto [mean_square, scale] =
+        formulas::root_mean_square(x, counted, parameters.eps, parameters.eps_outside_root);
 
     // Each square is rounded at most once and each sum once; then the division, epsilon, the root and the reciprocal.
     const double square_error = (chain_length(counted, 64) + 4) * unit;
-    const double lost = root == 0 ? 0.0 : underflow / (parameters.eps_outside_root ? mean_square : root * root);
-    const double scale_error = (square_error + (squares == 0 ? 0.0 : lost)) / 2 + 3 * unit;
-    return {0, scale, 0, 0, scale_error, !beyond_f32(squares)};
+    const double lost = parameters.eps_outside_root ? underflow / mean_square : underflow * scale * scale;
+    const double scale_error = (square_error + (mean_square == 0 ? 0.0 : lost)) / 2 + 3 * unit;
+    return {0, scale, 0, 0, scale_error, !beyond_f32(mean_square * static_cast<double>(counted))};
 }
 
 }  // namespace
@@ -380,20 +362,17 @@ ExpectedRow softmax(const Row &x, double scale, Dtype type) {
     const auto argument_error = [&](double value) {
         return std::isinf(value) ? 0.0 : roundings * unit * std::fabs(scale * value - largest);
     };
-    double sum = 0, sum_error = 0;
-    for (const double value : x) {
-        const double term = std::exp(scale * value - largest);
-        sum += term;
-        sum_error += term == 0 ? 0.0 : term * (argument_error(value) + exp_error);
+    const Row shares = formulas::softmax(x, scale);
+    double common_error = (chain_length(x.size(), 64) + 4) * unit;
+    for (std::size_t i = 0; i < x.size(); i++) {
+        common_error += shares[i] == 0 ? 0.0 : shares[i] * (argument_error(x[i]) + exp_error);
     }
-    const double common_error = sum_error / sum + (chain_length(x.size(), 64) + 4) * unit;
 
     ExpectedRow expected;
     expected.reserve(x.size());
-    for (const double value : x) {
-        const double share = std::exp(scale * value - largest) / sum;
-        const double error = share == 0 ? 0.0 : share * (argument_error(value) + exp_error + common_error);
-        expected.push_back({share, error + 4 * underflow});
+    for (std::size_t i = 0; i < x.size(); i++) {
+        const double error = shares[i] == 0 ? 0.0 : shares[i] * (argument_error(x[i]) + exp_error + common_error);
+        expected.push_back({shares[i], error + 4 * underflow});
     }
     return expected;
 }

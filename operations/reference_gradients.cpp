@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "formulas.h"
+
 namespace halyard::operations {
 namespace {
 
@@ -141,11 +143,12 @@ CrossEntropy cross_entropy(const Row &logits, std::size_t target, double scale) 
         return {exactly(nan), ExpectedRow(logits.size(), exactly(nan))};
     }
     const std::size_t largest = static_cast<std::size_t>(std::find(logits.begin(), logits.end(), m) - logits.begin());
+    const Row terms = formulas::exponentials(logits, 1);
     ExpectedRow exponentials;
     Expected rest{};
     for (std::size_t i = 0; i < logits.size(); i++) {
         // The difference is rounded, and the exponential errs by 2 ULP at most.
-        const double d = logits[i] - m, e = std::exp(d);
+        const double d = logits[i] - m, e = terms[i];
         exponentials.push_back(e == 0 ? exactly(0) : Expected{e, e * unit * (4 - d) + 2 * underflow});
         if (i != largest) {
             rest.value += e;
@@ -159,7 +162,7 @@ CrossEntropy cross_entropy(const Row &logits, std::size_t target, double scale) 
     const double log1p = std::log1p(rest.value), beside = m - logits[target];
     // The slope of log1p is below 1 / (1 + rest), and what it is computed with errs by 1.5 ULP.
     const double log1p_error = rest.error / (1 + rest.value - rest.error) + 3 * unit * log1p + 2 * underflow;
-    const double loss = beside + log1p;
+    const double loss = formulas::cross_entropy(logits, target);
     result.loss =
         std::isinf(loss) ? exactly(loss) : Expected{loss, log1p_error + unit * beside + unit * (loss + log1p_error)};
     const double total = 1 + rest.value, total_error = rest.error + unit * total;

@@ -1,4 +1,5 @@
-// Independent float64 references of gradients, by their formulas; a test holds them against differences of the forward references.
+// Independent float64 references of gradients, by their formulas; tests hold them against differences of the forward references and
+// against slopes of formulas.h on dual numbers.
 #ifndef HALYARD_OPERATIONS_REFERENCE_GRADIENTS_H
 #define HALYARD_OPERATIONS_REFERENCE_GRADIENTS_H
 

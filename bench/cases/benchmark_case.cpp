@@ -14,8 +14,9 @@ std::string CaseId::name() const {
     if (kernel->layer) {
         shape += "x" + std::to_string(d_out);
     } else if (has_heads()) {
-        shape = decodes() ? "decode" + std::to_string(rows) + "x" + std::to_string(cached)
-                          : "prompt" + std::to_string(rows);
+        shape = decodes()    ? "decode" + std::to_string(rows) + "x" + std::to_string(cached)
+                : length > 0 ? std::to_string(sequences()) + "x" + std::to_string(length)
+                             : "prompt" + std::to_string(rows);
     }
     return kernel->name + "/" + operations::name_of(dtype) + "/" + shape + "/" + (cold ? "cold" : "hot") + "/" +
            std::to_string(threads) + "t";
@@ -59,7 +60,13 @@ Cost CaseId::cost() const {
     }
     if (kernel->block) {
         Cost cost = kernel->block->cost(span, dtype);
-        if (kernel->is_gradient) {
+        if (is_training_step()) {
+            // All tokens have logits. Matrices are read twice, their gradients written and read for their norm, and AdamW reads four
+            // tensors and writes three.
+            cost.flops += 2 * static_cast<double>((rows - sequences()) * kernel->block->vocabulary * d);
+            cost.flops *= 3;
+            cost.bytes *= 11;
+        } else if (kernel->is_gradient) {
             // Each product and the two of its gradients; matrices are read twice, and their gradients written.
             cost.flops *= 3;
             cost.bytes *= 3;
@@ -81,7 +88,7 @@ Cost CaseId::cost() const {
 }
 
 std::size_t CaseId::set_count(std::size_t cold_set) const {
-    if (!cold) {
+    if (!cold || is_training_step()) {  // what a step leaves is what the next one begins with
         return 1;
     }
     const std::size_t set = kernel->layer ? weight_bytes() : bytes_moved();
@@ -248,7 +255,7 @@ double BenchmarkCase::peer_tolerance() const {
         const auto layers = static_cast<double>(id.kernel->block ? id.kernel->block->layers : 1);
         return 0x1p-6 * std::sqrt(layers);  // peers quantize the activations too, to 8 bits
     }
-    const bool rounds = id.is_model() && id.dtype != Dtype::f32;
+    const bool rounds = id.is_training_step() || (id.is_model() && id.dtype != Dtype::f32);
     return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }
 

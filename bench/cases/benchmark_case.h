@@ -38,6 +38,7 @@ struct OperandSet {
 
 struct BenchmarkCase;
 class Model;
+class Trainee;
 
 /** A row of the catalogue: an operation, with what peers and reports know it by. */
 struct Kernel {
@@ -48,13 +49,16 @@ struct Kernel {
     // Which of the descriptions it is.
     const operations::Operation *tensors = nullptr;
     std::optional<LayerForm> layer;
-    bool is_gradient =
-        false;  // of the layer: dx and its parameters' gradients; of attention: dq, dk and dv; of a block: a whole step
+    /** Of the layer: dx and its parameters' gradients; of attention: dq, dk and dv; of a block: forward and backward; of a model: a
+     *  whole training step. */
+    bool is_gradient = false;
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
     std::int64_t vocabulary = 0;     // rows of the table whose gradient it is
-    std::vector<double> scalars;     // of `tensors`; of attention a soft cap, if any; of an optimizer its numbers
+    /** Of `tensors`; of attention a soft cap, if any; of an optimizer its numbers, of a training step those and the norm that gradients
+     *  are clipped to. */
+    std::vector<double> scalars;
     std::vector<std::size_t> state;  // of an optimizer: the input that each output, written in place, begins as
     // The tensors that it has.
     int inputs = 1, outputs = 1;
@@ -80,18 +84,21 @@ struct CaseId {
     /** Of attention, blocks and models. 0: `rows` tokens of one sequence, which are all of it. Otherwise one token of
      * each of `rows` sequences, with so many positions before it. */
     std::int64_t cached = 0;
+    /** Of a training step: the tokens of each sequence; `rows` counts those of all. */
+    std::int64_t length = 0;
 
     /** "rms_norm/f32/64x4096/hot/2t", "linear/f32/8x4096x11008/cold/2t", "block.gpt2/f32/prompt128/hot/2t",
-     *  "attention.32x128/bf16/decode8x1024/cold/2t" */
+     *  "attention.32x128/bf16/decode8x1024/cold/2t", "training_step.gpt2/f32/4x64/cold/2t" */
     std::string name() const;
     /** Whether the limit is a read and multiply-adds, not a copy. */
     bool has_roofline() const { return kernel->layer || has_heads() || kernel->vocabulary > 0; }
     bool has_heads() const { return kernel->attention || kernel->block; }
     bool is_model() const { return kernel->block && kernel->block->is_model(); }
+    bool is_training_step() const { return is_model() && kernel->is_gradient; }
     const HeadShape &heads() const { return kernel->attention ? *kernel->attention : kernel->block->heads; }
     bool decodes() const { return cached > 0; }
-    std::int64_t sequences() const { return decodes() ? rows : 1; }
-    std::int64_t tokens() const { return decodes() ? 1 : rows; }
+    std::int64_t sequences() const { return decodes() ? rows : length > 0 ? rows / length : 1; }
+    std::int64_t tokens() const { return decodes() ? 1 : length > 0 ? length : rows; }
     Dtype output_dtype() const { return kernel->cast_to.value_or(dtype); }
     std::int64_t output_width() const { return kernel->layer ? kernel->layer->output_width(d, d_out) : d; }
     /** The memory traffic of its tensors. */
@@ -115,9 +122,10 @@ struct BenchmarkCase {
     std::vector<OperandSet> sets;          // as many as CaseId::set_count
     std::unique_ptr<Matrix> weight, bias;  // of a norm
     Parameters parameters;                 // of layers, blocks and models; what a cache holds
-    std::vector<std::int64_t>
-        tokens;  // of a model, those that are cached first; of a loss its targets, of an embedding its ids
+    /** Of a model, those that are cached first, or of a training step its text; of a loss its targets, of an embedding its ids. */
+    std::vector<std::int64_t> tokens;
     std::shared_ptr<const Model> model;
+    std::shared_ptr<Trainee> trainee;
     std::vector<Sample> samples;  // of outputs made with these, one after the other
     std::size_t cold_set;         // bytes
     std::size_t resident = 0;     // of models: how much larger the process became
@@ -136,8 +144,8 @@ struct BenchmarkCase {
     Accuracy accuracy() const;
     /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. */
     double tolerance() const;
-    /** The same for a peer, which may round to a 16-bit type after every step of a model: the errors of its blocks are
-     *  independent of each other and add up like the root of their number. */
+    /** The same for a peer, which may round to a 16-bit type after every step of a model, and whose gradients go through all blocks: the
+     *  errors of its blocks are independent of each other and add up like the root of their number. */
     double peer_tolerance() const;
     /** Fills set 0's outputs with NaN, so that nothing passes that was not written; those of an optimizer are as they began. */
     void spoil_outputs();
@@ -175,6 +183,8 @@ const Kernel &embedding_gradient_kernel(std::int64_t vocabulary);
 const Kernel &block_kernel(const std::string &model, const BlockForm &form);
 /** Forward and backward of such a block: "block_backward.MODEL". */
 const Kernel &block_gradient_kernel(const std::string &model, const BlockForm &form);
+/** A training step of such a model: "training_step.MODEL". */
+const Kernel &training_step_kernel(const std::string &model, const BlockForm &form);
 /** The model of a GGUF file: "model.NAME" by the file's name. Throws what is wrong with the file. */
 const Kernel &file_kernel(const std::string &path);
 

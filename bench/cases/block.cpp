@@ -87,12 +87,17 @@ std::shared_ptr<const halyard_block> make_block(const BenchmarkCase &bench_case,
         tensors.push_back(each.matrix ? &sources.emplace_back(parameters.matrices.at(name).whole()).view
                                       : parameters.vector(name));
     }
-    const halyard_block_weights weights = operations::block_weights(form, tensors.data());
+    return make_block(bench_case, tensors.data());
+}
+
+std::shared_ptr<halyard_block> make_block(const BenchmarkCase &bench_case, const DLTensor *const *tensors) {
+    const BlockForm &form = *bench_case.id.kernel->block;
+    const halyard_block_weights weights = operations::block_weights(form, tensors);
     halyard_block_config config{};
     require(form.config(bench_case.id.cached + bench_case.id.tokens(), config));
     halyard_block *made = nullptr;
     require(halyard_block_create(bench_case.context.get(), &config, &weights, &made));
-    return {made, [made](const halyard_block *) { halyard_block_destroy(made); }};
+    return {made, halyard_block_destroy};
 }
 
 operations::BlockValues block_values(const BenchmarkCase &bench_case, const std::string &prefix) {

@@ -1,7 +1,5 @@
 // Rows of a training step of a block, forward and backward: see operands.h.
-#include <cmath>
-
-#include "operands.h"
+#include "slope.h"
 
 namespace halyard::bench {
 namespace {
@@ -13,9 +11,6 @@ constexpr std::int64_t sampled_rows = 4, sampled_columns = 256;
 
 /** Tokens whose gradients are held against float64: attention has weights from the second one on. */
 constexpr std::int64_t judged_tokens = 3;
-
-/** How far parameters go from what they are, as a part of it, for the slope of the reference. */
-constexpr double step = 0x1p-13;
 
 DLTensor *halyard_block_gradients::*field_of(const std::string &parameter) {
     using G = halyard_block_gradients;
@@ -51,11 +46,7 @@ halyard_status train(const BenchmarkCase &bench_case, OperandSet &set) {
         const Matrix &output = set.outputs[2 + i];
         views.push_back(parameters[i].matrix ? output.view : vector_view(output));
     }
-    halyard_block_gradients gradients{};
-    gradients.layout = HALYARD_WEIGHT_OUT_IN;
-    for (std::size_t i = 0; i < parameters.size(); i++) {
-        gradients.*field_of(parameters[i].operand.name) = &views[i];
-    }
+    const halyard_block_gradients gradients = block_gradients(*bench_case.id.kernel->block, views.data());
     const auto bytes = static_cast<std::int64_t>(set.saved->size());
     const halyard_status status = halyard_block_forward_saving(context, set.block.get(), &set.inputs[0].view,
                                                                set.saved->data(), bytes, &set.outputs[0].view);
@@ -83,41 +74,10 @@ void add_outputs(const BenchmarkCase &bench_case, OperandSet &set, std::int64_t 
     set.saved = std::make_shared<Buffer>(static_cast<std::size_t>(bytes));
 }
 
-// ---- the reference: how y, weighed by dy, grows with x and all parameters at once ----
-
-/** Parameters go their own ways, so that no two gradients can be exchanged. */
-double way_of(std::size_t parameter) {
-    return parameter % 2 == 0 ? 1.0 : -0.5;
-}
-
-/** The reference takes vectors in f32. */
-Row moved(const Row &values, double offset) {
-    Row all;
-    for (const double value : values) {
-        all.push_back(static_cast<float>(value * (1 + offset)));
-    }
-    return all;
-}
-
 /** The sum of y dy where x and each parameter have grown by `offset` times their way. */
 double weighed(const BenchmarkCase &bench_case, const OperandSet &few, double offset) {
-    operations::BlockValues values = block_values(bench_case, "");
     std::size_t number = 0;
-    for (const BlockParameter &each : operations::block_parameters(*bench_case.id.kernel->block)) {
-        const double factor = offset * way_of(++number);
-        if (each.vector) {
-            each.vector(values) = moved(each.vector(values), factor);
-            continue;
-        }
-        operations::WeightMatrix &matrix = each.matrix(values);
-        matrix.columns = [factor, columns = matrix.columns](std::int64_t first, std::int64_t count) {
-            Row row = columns(first, count);
-            for (double &value : row) {
-                value *= 1 + factor;
-            }
-            return row;
-        };
-    }
+    const operations::BlockValues values = moved_block(bench_case, "", offset, number);
     std::vector<Row> x;
     for (std::int64_t token = 0; token < few.inputs[0].rows(); token++) {
         x.push_back(moved(few.inputs[0].row(token), offset * way_of(0)));
@@ -128,19 +88,6 @@ double weighed(const BenchmarkCase &bench_case, const OperandSet &few, double of
         const Row dy = few.inputs[1].row(static_cast<std::int64_t>(token));
         for (std::size_t i = 0; i < dy.size(); i++) {
             sum += y[token][i].value * dy[i];
-        }
-    }
-    return sum;
-}
-
-/** How a gradient says that the sum grows, for values of each of its rows that go this way, those of matrices in float64. */
-double growth(const Matrix &gradient, double way, bool in_f32, const std::function<Row(std::int64_t)> &values) {
-    double sum = 0;
-    for (std::int64_t row = 0; row < gradient.rows(); row++) {
-        const Row slopes = gradient.row(row), at = values(row);
-        const Row low = in_f32 ? moved(at, -step * way) : at, high = in_f32 ? moved(at, step * way) : at;
-        for (std::size_t i = 0; i < at.size(); i++) {
-            sum += slopes[i] * (in_f32 ? (high[i] - low[i]) / (2 * step) : at[i] * way);
         }
     }
     return sum;
@@ -158,24 +105,19 @@ double error_of_few_tokens(const BenchmarkCase &bench_case) {
     add_outputs(bench_case, few, judged_tokens);
     require(train(bench_case, few));
 
-    double sum = 0, magnitude = 0;
-    const auto add = [&](double of_tensor) {
-        sum += of_tensor;
-        magnitude += std::fabs(of_tensor);
-    };
-    add(growth(few.outputs[1], way_of(0), true, [&](std::int64_t row) { return few.inputs[0].row(row); }));
+    Growth growth;
+    growth.add(few.outputs[1], way_of(0), true, [&](std::int64_t row) { return few.inputs[0].row(row); });
     const Parameters &parameters = bench_case.parameters;
     std::size_t number = 0;
     for (const BlockParameter &each : operations::block_parameters(form)) {
         const std::string name = each.operand.name;
         const bool is_vector = static_cast<bool>(each.vector);
         const Matrix &gradient = few.outputs[2 + number++];
-        add(growth(gradient, way_of(number), is_vector, [&](std::int64_t row) {
+        growth.add(gradient, way_of(number), is_vector, [&](std::int64_t row) {
             return is_vector ? parameters.values(name) : parameters.matrices.at(name).row(row);
-        }));
+        });
     }
-    const double slope = (weighed(bench_case, few, step) - weighed(bench_case, few, -step)) / (2 * step);
-    return std::fabs(slope - sum) / magnitude;
+    return growth.error(weighed(bench_case, few, -slope_step), weighed(bench_case, few, slope_step));
 }
 
 /** What the library computes, which peers must compute too. */
@@ -198,6 +140,15 @@ std::vector<Sample> samples_of(const BenchmarkCase &bench_case, double known_err
 }
 
 }  // namespace
+
+halyard_block_gradients block_gradients(const BlockForm &form, DLTensor *views) {
+    halyard_block_gradients gradients{};
+    gradients.layout = HALYARD_WEIGHT_OUT_IN;
+    for (const BlockParameter &each : operations::block_parameters(form)) {
+        gradients.*field_of(each.operand.name) = views++;
+    }
+    return gradients;
+}
 
 void prepare_block_gradient(BenchmarkCase &bench_case) {
     const CaseId &id = bench_case.id;

@@ -225,6 +225,19 @@ const Kernel &block_gradient_kernel(const std::string &model, const BlockForm &f
     return kept(std::move(kernel));
 }
 
+const Kernel &training_step_kernel(const std::string &model, const BlockForm &form) {
+    Kernel kernel;
+    kernel.operation = "training_step";
+    kernel.name = kernel.operation + "." + model;
+    kernel.group = "training";
+    kernel.block = form;
+    kernel.is_gradient = true;
+    kernel.scalars = {1e-4, 0.9, 0.999, 1e-8, 1e-2, 1};  // lr, betas, eps, weight decay, the largest norm
+    kernel.prepare = prepare_training_step;
+    kernel.call = call_training_step;
+    return kept(std::move(kernel));
+}
+
 const Kernel &file_kernel(const std::string &path) {
     const ModelConfig config = ModelConfig::load(path);
     const BlockConfig &block = config.blocks.front();

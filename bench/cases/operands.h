@@ -44,6 +44,13 @@ halyard_status call_cross_entropy(BenchmarkCase &bench_case, OperandSet &set);
 void prepare_embedding_gradient(BenchmarkCase &bench_case);
 halyard_status call_embedding_gradient(BenchmarkCase &bench_case, OperandSet &set);
 
+/** A language model, which becomes the one operand set: the matrix "embedding", which is the output projection too, without a rotary
+ *  embedding "positions", the vectors "norm" and, of LayerNorm, "norm_bias"; those of block i as of blocks, after "i.". The case's
+ *  `tokens` are a text: each predicts the next one. Outputs: the losses as one column, and the gradients of these parameters in this
+ *  order; once those of some tokens have been compared with float64 in one direction, they are the sample. A call goes on from the parameters that the last one left. */
+void prepare_training_step(BenchmarkCase &bench_case);
+halyard_status call_training_step(BenchmarkCase &bench_case, OperandSet &set);
+
 /** As add_block() and, of a decode, as attention. */
 void prepare_block(BenchmarkCase &bench_case);
 halyard_status call_block(BenchmarkCase &bench_case, OperandSet &set);
@@ -79,9 +86,14 @@ halyard_status rewind_cache(const CaseId &id, halyard_kv_cache *cache, halyard_s
 
 /** The block_parameters(), named as there. Blocks with another `layer` have other values. */
 void add_block(Parameters &parameters, const std::string &prefix, const BlockForm &form, Dtype dtype, unsigned layer);
-/** Such a block of the library's, with memory of its own; and what references take. */
+/** Such a block of the library's, with memory of its own; and what references take. The second one takes tensors in the order of the
+ *  block_parameters(). */
 std::shared_ptr<const halyard_block> make_block(const BenchmarkCase &bench_case, const std::string &prefix);
+std::shared_ptr<halyard_block> make_block(const BenchmarkCase &bench_case, const DLTensor *const *tensors);
 operations::BlockValues block_values(const BenchmarkCase &bench_case, const std::string &prefix);
+
+/** Where the gradients of a block's parameters go: views in the order of the block_parameters(). */
+halyard_block_gradients block_gradients(const BlockForm &form, DLTensor *views);
 
 /** Bytes of physical memory that this process has, without what its allocator keeps for later. */
 std::size_t resident_bytes();

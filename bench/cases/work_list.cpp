@@ -239,6 +239,7 @@ private:
             {"cross_entropy", [&] { add_training(statement, {}); }},
             {"embedding_backward", [&] { add_training(statement, {"vocabulary"}); }},
             {"stack", [&] { add_transformers(statement); }},
+            {"training_step", [&] { add_training_steps(statement); }},
         };
         choice_of(statement.word, "statement", statements)();
     }
@@ -465,6 +466,21 @@ private:
         add(statement, kernel, shapes, [](const CaseId &row) { return row.dtype == Dtype::f32; });
     }
 
+    /** Steps of whole models, in f32 alone. */
+    void add_training_steps(const Statement &statement) {
+        statement.check(0, {"model", "batch", "type", "state", "threads"});
+        for (const Word &word : statement.values.at("model")) {
+            const Kernel &kernel = transformer_kernel(statement.word.text, word);
+            const auto shapes = statement.each("batch", [&](const Word &batch) {
+                const auto [sequences, tokens] = pair_of(batch, "SEQUENCESxTOKENS");
+                CaseId step = shape(sequences * tokens, kernel.block->d);
+                step.length = tokens;
+                return step;
+            });
+            add(statement, kernel, shapes, [](const CaseId &row) { return row.dtype == Dtype::f32; });
+        }
+    }
+
     const Kernel &transformer_kernel(const std::string &statement, const Word &word) const {
         BlockForm form = choice_of(word, "model", models);
         if (statement == "attention") {
@@ -483,16 +499,19 @@ private:
                 "rope_theta) and of Llama (norm=rms activation=silu gated=yes bias=no rope_theta=)");
         }
         form.preset = is_gpt2 ? "gpt2" : "llama";
-        if (statement != "stack") {
+        const bool is_step = statement == "training_step";
+        if (statement != "stack" && !is_step) {
             form.layers = 1;
             form.vocabulary = 0;
         } else if (form.vocabulary == 0) {
             word.wrong("'" + word.text + "' has no vocabulary=, which a whole model needs");
         }
-        if (statement == "block_backward" && form.quantization.bits != 0) {
+        if ((statement == "block_backward" || is_step) && form.quantization.bits != 0) {
             word.wrong("'" + word.text + "' has quantized matrices, which have no gradients");
         }
-        return statement == "block_backward" ? block_gradient_kernel(word.text, form) : block_kernel(word.text, form);
+        return is_step                         ? training_step_kernel(word.text, form)
+               : statement == "block_backward" ? block_gradient_kernel(word.text, form)
+                                               : block_kernel(word.text, form);
     }
 
     std::string folder;  // of the suite's own lists

@@ -63,7 +63,7 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
                     {"layout", layouts[kernel.layout]},
                     {"eps", eps_of(kernel)},
                     {"tensors", json::object()}};
-    if (!kernel.state.empty()) {
+    if (!kernel.state.empty() || id.is_training_step()) {
         request["numbers"] = kernel.scalars;  // of an optimizer
     }
     for (std::size_t i = 0; i < bench_case.sets[0].inputs.size(); i++) {
@@ -96,15 +96,14 @@ json describe_row(const Process &process, const BenchmarkCase &bench_case) {
     } else if (id.has_heads()) {
         request[kernel.attention ? "attention" : id.is_model() ? "model" : "block"] = describe_heads(id);
     }
-    if (kernel.group == "training") {
-        request["ids"] = bench_case.tokens;
-        request["vocabulary"] = kernel.vocabulary;
-    }
     if (id.is_model()) {
         request["model"]["token_ids"] = bench_case.tokens;
         if (!kernel.file.empty()) {
             request["model"]["file"] = std::filesystem::absolute(kernel.file).string();
         }
+    } else if (kernel.group == "training") {
+        request["ids"] = bench_case.tokens;
+        request["vocabulary"] = kernel.vocabulary;
     }
     return request;
 }

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 import torch_rows
+import torch_training
 from codes import CODES, quantized
 from row_functions import GATES
 from row_tensors import as_f32, heads_first, inputs_of, tensor_of
@@ -16,7 +17,7 @@ HOW = ("eager, into given outputs where it can; its f32 GEMM is MKL, that of 16-
 LACKS = "has no derivatives of activations apart, no partial norm, no Q8_0 and no Q4_K; without out= it allocates its output"
 FOUR_BITS = [name for name, (bits, _, _) in CODES.items() if bits == 4]
 OPERATIONS = [*torch_rows.OPERATIONS, *FOUR_BITS, "linear" + BACKWARD, "ffn" + BACKWARD, "attention" + BACKWARD, "block" + BACKWARD,
-              "sgd_step", "adamw_step", "cross_entropy", "embedding" + BACKWARD]
+              "sgd_step", "adamw_step", "cross_entropy", "embedding" + BACKWARD, "training_step"]
 CAPS_ISA = True
 
 aten = torch.ops.aten
@@ -235,10 +236,8 @@ def block_steps(request):
 
     def outputs():
         y, dx, *gradients = calls[0]()
-        of_names = row.modules[0].apart(dict(zip(row.modules[0].names, gradients)))
-        parts = [part + kind for part in ("q", "k", "v", "o", "gate", "up", "down") for kind in ("_proj", "_proj_bias")]
-        norms = [norm + kind for norm in ("attention_norm", "ffn_norm") for kind in ("", "_bias")]
-        return [NumPy(each) for each in (y, dx, *[of_names[name] for name in [*parts, *norms] if name in of_names])]
+        of_parameters = row.modules[0].in_order(dict(zip(row.modules[0].names, gradients)))
+        return [NumPy(each) for each in (y, dx, *of_parameters)]
 
     return calls, outputs, "allocates its outputs"
 
@@ -347,6 +346,8 @@ def prepare(request):
         return losses(request)
     if request["operation"] == "embedding" + BACKWARD:
         return embedding_gradients(request)
+    if request["operation"] == "training_step":
+        return torch_training.prepare(request, fused=False)
     row = row_of(request)
     if request["operation"].endswith(BACKWARD):
         return prepare_gradients(request, row)

@@ -255,6 +255,13 @@ class Block(Parameters):
             gradients |= {part + kind: each for part, each in zip("qkv", gradients.pop("qkv" + kind).split(widths))}
         return gradients
 
+    def in_order(self, gradients):
+        """The same in the order of the row's outputs."""
+        gradients = self.apart(gradients)
+        parts = [part + kind for part in ("q", "k", "v", "o", "gate", "up", "down") for kind in ("_proj", "_proj_bias")]
+        norms = [norm + kind for norm in ("attention_norm", "ffn_norm") for kind in ("", "_bias")]
+        return [gradients[name] for name in [*parts, *norms] if name in gradients]
+
     def linear(self, part, x):
         return F.linear(x, getattr(self, part + "_proj"), getattr(self, part + "_proj_bias", None))
 

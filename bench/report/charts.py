@@ -20,7 +20,7 @@ COLOURS = (
 
 # Which peer has which: the same in every report.
 ORDER = ("onednn pytorch pytorch-compile onnxruntime openvino ggml mkl openblas eigen transformers llama.cpp zentorch "
-         "ik_llama.cpp").split()
+         "ik_llama.cpp pytorch-fused").split()
 
 
 def regular(corners, turn, inner=1.0):

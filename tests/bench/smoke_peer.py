@@ -14,7 +14,7 @@ from pathlib import Path
 
 LIST = """
 model tiny  d=64 ff=128 heads=4 kv_heads=2 head_dim=16 norm=rms   activation=silu      gated=yes bias=no  rope_theta=10000 layers=2 vocabulary=256
-model plain d=64 ff=128 heads=4 kv_heads=4 head_dim=16 norm=layer activation=gelu_tanh gated=no  bias=yes
+model plain d=64 ff=128 heads=4 kv_heads=4 head_dim=16 norm=layer activation=gelu_tanh gated=no  bias=yes                 layers=2 vocabulary=256
 rows kernel=rms_norm,layer_norm,add_rms_norm,add_layer_norm,softmax,gelu,silu,add,cast_to_f16,swiglu,swiglu.gate_up type=f32 shape=4x64 state=hot threads=1
 rows kernel=silu,swiglu type=f16,bf16 shape=4x64 state=hot threads=1
 rows kernel=layer_norm_backward,rms_norm_backward,rms_norm_backward.residual,silu_backward,tanh_backward,swiglu_backward,swiglu_backward.gate_up type=f32,bf16 shape=4x64 state=hot threads=1
@@ -30,6 +30,7 @@ cross_entropy shape=4x300 type=f32 state=hot threads=1
 embedding_backward shape=6x64 vocabulary=5 type=f32 state=hot threads=1
 block model=tiny,plain prompt=8 decode=1x8 type=f32 state=hot threads=1
 block_backward model=tiny,plain prompt=8 type=f32 state=hot threads=1
+training_step model=tiny,plain batch=2x8 type=f32 state=hot threads=1
 stack model=tiny prompt=8 decode=1x8 type=f32,bf16 state=hot threads=1
 """
 KERNELS = ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "softmax", "gelu", "silu", "add", "swiglu"]
@@ -37,6 +38,7 @@ LAYERS = ["linear", "ffn_swiglu", "rms_norm_ffn_swiglu_residual", "layer_norm_ff
 PLAIN = ["linear"]
 GRADIENTS = ["layer_norm_backward", "rms_norm_backward", "silu_backward", "tanh_backward", "swiglu_backward"]
 TORCH = [*KERNELS, "swiglu.gate_up", "cast_to_f16", *GRADIENTS, *LAYERS, "attention", "block"]
+STEPS = ["training_step.tiny", "training_step.plain"]
 # What each peer must have times for, by the beginning of the rows' names. It may have more.
 MUST = {
     "eigen": PLAIN,
@@ -50,8 +52,9 @@ MUST = {
     "openvino": [*KERNELS, "swiglu.gate_up", "cast_to_f16", *LAYERS, "attention"],
     "pytorch": [*TORCH, "linear.q4_0", "linear_backward", "linear_swiglu_backward", "layer_norm_ffn_gelu_tanh_residual_backward",
                 "rms_norm_ffn_swiglu_residual_backward", "attention_backward", "block_backward.tiny", "block_backward.plain",
-                "sgd", "adamw", "cross_entropy", "embedding_backward"],
-    "pytorch-compile": [*TORCH, "model"],
+                "sgd", "adamw", "cross_entropy", "embedding_backward", *STEPS],
+    "pytorch-compile": [*TORCH, "model", *STEPS],
+    "pytorch-fused": STEPS,
     "transformers": ["model"],
     "zentorch": ["linear", "ffn_swiglu", "model"],
 }

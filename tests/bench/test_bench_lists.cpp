@@ -124,6 +124,28 @@ TEST_F(WorkList, GradientsAreOfPromptsInF32) {
         HasSubstr("list.txt:2:22: 'tiny' has quantized matrices, which have no gradients"));
 }
 
+TEST_F(WorkList, TrainingStepsAreOfWholeModelsInF32) {
+    const std::string model =
+        "model tiny d=64 ff=256 heads=4 kv_heads=2 head_dim=16 norm=rms activation=silu gated=yes "
+        "bias=no rope_theta=10000 layers=2 ";
+    const std::string step = "training_step model=tiny batch=2x16,1x8 type=f32,bf16 state=cold threads=1\n";
+    EXPECT_THAT(names(model + "vocabulary=100\n" + step),
+                ElementsAre("training_step.tiny/f32/2x16/cold/1t", "training_step.tiny/f32/1x8/cold/1t"));
+    const std::vector<CaseId> rows =
+        read_work_list(write("list.txt", model + "vocabulary=100\n" + step), folder.string(), all_threads);
+    EXPECT_EQ(rows[0].sequences(), 2);
+    EXPECT_EQ(rows[0].tokens(), 16);
+    EXPECT_EQ(rows[0].set_count(std::size_t{1} << 30), 1u) << "a step goes on from the last one";
+    // Of each of 32 tokens three products with every matrix, of logits too; of 2 texts three times the two products of attention.
+    const double matrices = 2 * (2 * 64 * (64 + 32) + 3 * 64 * 256) + 100 * 64, pairs = 2 * 16 * 17 / 2;
+    EXPECT_EQ(rows[0].flops(), 6 * 32 * matrices + 2 * 3 * 4 * pairs * 64);
+    EXPECT_THAT(error(model + "\n" + step), HasSubstr("2:21: 'tiny' has no vocabulary="));
+    EXPECT_THAT(error(model + "vocabulary=100 quantization=q8_0\n" + step),
+                HasSubstr("2:21: 'tiny' has quantized matrices, which have no gradients"));
+    EXPECT_THAT(error(model + "vocabulary=100\ntraining_step model=tiny batch=16 type=f32 state=hot threads=1\n"),
+                HasSubstr("2:32: '16' is not of the form SEQUENCESxTOKENS"));
+}
+
 TEST_F(WorkList, OptimizersAreOfF32) {
     EXPECT_THAT(names("optimizer kernel=adamw,sgd shape=2x8 type=f32,bf16 state=hot threads=1\n"),
                 ElementsAre("adamw/f32/2x8/hot/1t", "sgd/f32/2x8/hot/1t"));
@@ -203,6 +225,7 @@ TEST(WorkLists, ThoseOfTheRepositoryAreRight) {
     EXPECT_GE(rows("default"), 60u);
     EXPECT_GT(rows("layers"), 500u);
     EXPECT_GT(rows("transformers"), 50u);
+    EXPECT_GE(rows("training"), 10u);
     EXPECT_GT(rows("full"), 5000u);
 }
 
