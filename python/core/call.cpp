@@ -28,7 +28,7 @@ public:
         }
         PyMem_Free(indices_);
         for (const Ids &ids : frame_.ids) {
-            PyMem_Free(const_cast<int64_t *>(ids.values));
+            PyMem_Free(ids.values);
         }
         Parts::destroy(parts_);
         Py_XDECREF(path_);

@@ -41,10 +41,11 @@ const halyard_context *ContextUse::get() const {
 PyObject *raise(halyard_status status, const Failure &failure) {
     const char *sentence = failure.sentence != nullptr ? failure.sentence : halyard_last_error();
     if (failure.error_number != 0) {
-        PyObject *arguments = Py_BuildValue("(is)", failure.error_number, sentence);
-        if (arguments != nullptr) {
-            PyErr_SetObject(PyExc_OSError, arguments);
-            Py_DECREF(arguments);
+        // OSError makes an object of the class that the number has.
+        PyObject *error = PyObject_CallFunction(PyExc_OSError, "is", failure.error_number, sentence);
+        if (error != nullptr) {
+            PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
+            Py_DECREF(error);
         }
         return nullptr;
     }
