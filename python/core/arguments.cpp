@@ -56,7 +56,7 @@ bool fail_with_names(const Function &function, const Parameter &parameter, const
 Names presets() {
     const Names all = {halyard_block_presets(), 0};
     int count = 0;
-    while (all.names[count] != nullptr) {
+    while (all.names != nullptr && all.names[count] != nullptr) {
         count++;
     }
     return {all.names, count};

@@ -204,10 +204,14 @@ private:
 
     bool take_preset(const Parameter &parameter, PyObject *value) {
         const Names names = presets();
+        auto *config = reinterpret_cast<halyard_block_config *>(frame_.options + parameter.place);
         int choice = 0;
-        return read_choice(function_, parameter, value, names, &choice) &&
-               halyard_block_config_preset(names.names[choice], reinterpret_cast<halyard_block_config *>(
-                                                                    frame_.options + parameter.place)) == HALYARD_OK;
+        if (names.count > 0 && !read_choice(function_, parameter, value, names, &choice)) {
+            return false;
+        }
+        // A library without blocks says so.
+        const halyard_status status = halyard_block_config_preset(names.count > 0 ? names.names[choice] : "", config);
+        return status == HALYARD_OK || raise(status) != nullptr;
     }
 
     bool take_parts(const Parameter &parameter, PyObject *value) {
