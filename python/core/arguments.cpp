@@ -140,7 +140,8 @@ bool read_storage(const Function &function, const Parameter &parameter, PyObject
 
 bool read_indices(const Function &function, const Parameter &parameter, PyObject *value, int64_t **indices,
                   Py_ssize_t *count) {
-    *count = PySequence_Check(value) ? PySequence_Size(value) : -1;
+    // A tensor of PyTorch has a length and items, but is no sequence to PySequence_Check().
+    *count = PyDict_Check(value) ? -1 : PyObject_Size(value);
     if (*count < 0) {
         return fail_with_type(function, parameter, "a sequence of ints", value);
     }
@@ -150,7 +151,9 @@ bool read_indices(const Function &function, const Parameter &parameter, PyObject
         return false;
     }
     for (Py_ssize_t i = 0; i < *count; i++) {
-        PyObject *item = PySequence_GetItem(value, i);
+        PyObject *index = PyLong_FromSsize_t(i);
+        PyObject *item = index != nullptr ? PyObject_GetItem(value, index) : nullptr;
+        Py_XDECREF(index);
         const bool is_read =
             item != nullptr && read_integer(function, parameter, item, INT64_MIN, INT64_MAX, &(*indices)[i]);
         Py_XDECREF(item);

@@ -15,6 +15,11 @@ import halyard
 import numpy as np
 from typed_arrays import Numbers
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
 MODELS = Path(__file__).resolve().parents[1] / "data/models"
 DECODERS = ("gpt2", "llama3", "llama_linear", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
 LLAMA = MODELS / "llama3_f32"
@@ -118,6 +123,14 @@ class Caches(unittest.TestCase):
         self.assertEqual((batch.length(2, 0), batch.length(2, 1)), (4, 4))
         self.assertEqual(halyard.Model.load(MODELS / "llama3_bf16").make_cache(4).dtype, "bf16")
 
+    @unittest.skipIf(torch is None, "there is no PyTorch")
+    def test_tensors_of_torch(self):
+        model, ids = halyard.Model.load(LLAMA), torch.tensor(PROMPT)
+        logits = model.forward(ids)
+        self.assertEqual((type(logits), logits.dtype, tuple(logits.shape)), (torch.Tensor, torch.float32, (61,)))
+        self.assertEqual(logits.numpy().tobytes(), model.forward(np.array(PROMPT)).tobytes())
+        self.assertEqual(model.generate(ids, 6, stop=()), model.generate(PROMPT, 6, stop=()))
+
     def test_outputs(self):
         model, ids = halyard.Model.load(LLAMA), np.array(PROMPT, np.int32)
         logits = model.forward(ids)
@@ -216,6 +229,7 @@ class Refusals(unittest.TestCase):
                 (lambda: model.generate(PROMPT, -1), ValueError, "^halyard.Model.stream: max_tokens is negative$"),
                 (lambda: model.generate([], 3), ValueError, "^halyard.Model.stream: ids is empty$"),
                 (lambda: model.generate(3, 3), TypeError, "^halyard.Model.stream: ids must be a sequence of ints, not 3$"),
+                (lambda: model.generate({0: 1}, 3), TypeError, "^halyard.Model.stream: ids must be a sequence of ints, not {0: 1}$"),
                 (lambda: model.generate("ab", 3), TypeError, "^halyard.Model.stream: ids must be an int, not 'a'$"),
                 (lambda: model.generate([0.5], 3), TypeError, "^halyard.Model.stream: ids must be an int, not 0.5$"),
                 (lambda: model.generate([2**70], 3), ValueError, "^halyard.Model.stream: ids is .*, which is out of range$"),
