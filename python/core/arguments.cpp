@@ -53,6 +53,15 @@ bool fail_with_names(const Function &function, const Parameter &parameter, const
 
 }  // namespace
 
+Names presets() {
+    const Names all = {halyard_block_presets(), 0};
+    int count = 0;
+    while (all.names != nullptr && all.names[count] != nullptr) {
+        count++;
+    }
+    return {all.names, count};
+}
+
 bool bind(const Function &function, PyObject *const *given, Py_ssize_t positional, PyObject *names, PyObject **values) {
     const int first = function.role == Role::method ? 1 : 0;
     if (positional > function.positional - first) {
@@ -68,7 +77,7 @@ bool bind(const Function &function, PyObject *const *given, Py_ssize_t positiona
     }
     for (int i = 0; i < function.count; i++) {
         const Parameter &parameter = function.parameters[i];
-        const bool is_missing = values[i] == nullptr || (values[i] == Py_None && parameter.kind != Kind::input_or_none);
+        const bool is_missing = values[i] == nullptr || (values[i] == Py_None && !takes_none(parameter.kind));
         if (is_missing && is_required(parameter)) {
             PyErr_Format(PyExc_TypeError, "halyard.%s: %s is missing", function.name, parameter.name);
             return false;
@@ -131,7 +140,8 @@ bool read_storage(const Function &function, const Parameter &parameter, PyObject
 
 bool read_indices(const Function &function, const Parameter &parameter, PyObject *value, int64_t **indices,
                   Py_ssize_t *count) {
-    *count = PySequence_Check(value) ? PySequence_Size(value) : -1;
+    // A tensor of PyTorch has a length and items, but is no sequence to PySequence_Check().
+    *count = PyDict_Check(value) ? -1 : PyObject_Size(value);
     if (*count < 0) {
         return fail_with_type(function, parameter, "a sequence of ints", value);
     }
@@ -141,7 +151,9 @@ bool read_indices(const Function &function, const Parameter &parameter, PyObject
         return false;
     }
     for (Py_ssize_t i = 0; i < *count; i++) {
-        PyObject *item = PySequence_GetItem(value, i);
+        PyObject *index = PyLong_FromSsize_t(i);
+        PyObject *item = index != nullptr ? PyObject_GetItem(value, index) : nullptr;
+        Py_XDECREF(index);
         const bool is_read =
             item != nullptr && read_integer(function, parameter, item, INT64_MIN, INT64_MAX, &(*indices)[i]);
         Py_XDECREF(item);

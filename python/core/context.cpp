@@ -38,12 +38,22 @@ const halyard_context *ContextUse::get() const {
     return shared_->context;
 }
 
-PyObject *raise(halyard_status status) {
+PyObject *raise(halyard_status status, const Failure &failure) {
+    const char *sentence = failure.sentence != nullptr ? failure.sentence : halyard_last_error();
+    if (failure.error_number != 0) {
+        // OSError makes an object of the class that the number has.
+        PyObject *error = PyObject_CallFunction(PyExc_OSError, "is", failure.error_number, sentence);
+        if (error != nullptr) {
+            PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
+            Py_DECREF(error);
+        }
+        return nullptr;
+    }
     PyObject *exception = status == HALYARD_INVALID_ARGUMENT ? PyExc_ValueError
                           : status == HALYARD_UNSUPPORTED    ? PyExc_TypeError
                           : status == HALYARD_OUT_OF_MEMORY  ? PyExc_MemoryError
                                                              : PyExc_RuntimeError;
-    PyErr_SetString(exception, halyard_last_error());
+    PyErr_SetString(exception, sentence);
     return nullptr;
 }
 
