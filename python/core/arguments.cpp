@@ -53,6 +53,15 @@ bool fail_with_names(const Function &function, const Parameter &parameter, const
 
 }  // namespace
 
+Names presets() {
+    const Names all = {halyard_block_presets(), 0};
+    int count = 0;
+    while (all.names[count] != nullptr) {
+        count++;
+    }
+    return {all.names, count};
+}
+
 bool bind(const Function &function, PyObject *const *given, Py_ssize_t positional, PyObject *names, PyObject **values) {
     const int first = function.role == Role::method ? 1 : 0;
     if (positional > function.positional - first) {
@@ -68,7 +77,7 @@ bool bind(const Function &function, PyObject *const *given, Py_ssize_t positiona
     }
     for (int i = 0; i < function.count; i++) {
         const Parameter &parameter = function.parameters[i];
-        const bool is_missing = values[i] == nullptr || (values[i] == Py_None && parameter.kind != Kind::input_or_none);
+        const bool is_missing = values[i] == nullptr || (values[i] == Py_None && !takes_none(parameter.kind));
         if (is_missing && is_required(parameter)) {
             PyErr_Format(PyExc_TypeError, "halyard.%s: %s is missing", function.name, parameter.name);
             return false;

@@ -25,6 +25,9 @@ bool read_storage(const Function &function, const Parameter &parameter, PyObject
 bool read_indices(const Function &function, const Parameter &parameter, PyObject *value, int64_t **indices,
                   Py_ssize_t *count);
 
+/** The names of halyard_block_presets(). */
+Names presets();
+
 /** The names of dtypes, as storage has them. */
 inline constexpr const char *dtype_names[] = {"f32", "f16", "bf16"};
 inline constexpr Names dtypes = {dtype_names, 3};

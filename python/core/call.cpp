@@ -2,11 +2,13 @@
 #include "call.h"
 
 #include <climits>
+#include <cstdlib>
 
 #include "arguments.h"
 #include "array_view.h"
 #include "context.h"
 #include "handle.h"
+#include "parts.h"
 
 namespace halyard::python {
 namespace {
@@ -25,6 +27,12 @@ public:
             Py_DECREF(results_[i]);
         }
         PyMem_Free(indices_);
+        for (const Ids &ids : frame_.ids) {
+            PyMem_Free(const_cast<int64_t *>(ids.values));
+        }
+        Parts::destroy(parts_);
+        Py_XDECREF(path_);
+        free(frame_.failure.sentence);
     }
 
     PyObject *run(PyObject **values) {
@@ -37,7 +45,7 @@ public:
         PyThreadState *state = PyEval_SaveThread();
         const halyard_status status = function_.call(context.get(), frame_);
         PyEval_RestoreThread(state);
-        return status == HALYARD_OK ? result() : raise(status);
+        return status == HALYARD_OK ? result() : raise(status, frame_.failure);
     }
 
 private:
@@ -51,8 +59,20 @@ private:
             return take_input(parameter, value);
         case Kind::handle:
         case Kind::optional_handle:
+        case Kind::kept_handle:
         case Kind::changed_handle:
+        case Kind::optional_changed_handle:
             return take_handle(parameter, value);
+        case Kind::ids:
+            return take_ids(parameter, value);
+        case Kind::path:
+            return take_path(value);
+        case Kind::preset:
+            return value == nullptr || take_preset(parameter, value);
+        case Kind::block_weights:
+        case Kind::stack_weights:
+        case Kind::blocks:
+            return take_parts(parameter, value);
         case Kind::dtype:
             dtype_ = value;
             takes_dtype_ = true;
@@ -64,6 +84,8 @@ private:
         case Kind::output:
         case Kind::half_output:
         case Kind::layer_output:
+        case Kind::logits_output:
+        case Kind::hidden_output:
             return take_output(parameter, value);
         default:
             return take_value(parameter, value);
@@ -76,6 +98,9 @@ private:
         int64_t integer = 0;
         int choice = 0;
         DLDataType dtype = {};
+        if (value == nullptr && parameter.is_kept) {
+            return true;
+        }
         switch (parameter.kind) {
         case Kind::real:
             return read_real(function_, parameter, value, &real) &&
@@ -110,7 +135,7 @@ private:
         unsigned flags = frame_.flags;
         if (parameter.place >= 0) {
             memcpy(&flags, frame_.options + parameter.place, sizeof flags);
-            return set_field(parameter, flags | bit);
+            return set_field(parameter, (flags & ~static_cast<unsigned>(parameter.value)) | bit);
         }
         frame_.flags = flags | bit;
         return true;
@@ -132,13 +157,68 @@ private:
                              parameter.name, type_names[static_cast<int>(parameter.type)], Py_TYPE(value));
                 return false;
             }
-            if (!uses_[used_++].begin(value, parameter.kind == Kind::changed_handle, function_.name, parameter.name)) {
+            const bool changes =
+                parameter.kind == Kind::changed_handle || parameter.kind == Kind::optional_changed_handle;
+            if (!uses_[used_++].begin(value, changes, function_.name, parameter.name)) {
+                return false;
+            }
+            if (parameter.kind == Kind::kept_handle && !keep(parameter, value)) {
                 return false;
             }
             handle = handle_of<void>(value);
             weights_ = parameter.type == Type::weights ? handle : weights_;
+            stack_ = stack_of(parameter.type, handle, stack_);
         }
         return put(parameter, handle, &frame_.handles[handles_], &handles_);
+    }
+
+    static const halyard_stack *stack_of(Type type, const void *handle, const halyard_stack *other) {
+#ifdef HALYARD_PYTHON_MODELS
+        if (type == Type::model) {
+            return stack_of_model(static_cast<const LoadedModel *>(handle));
+        }
+#endif
+        return type == Type::stack ? static_cast<const halyard_stack *>(handle) : other;
+    }
+
+    bool keep(const Parameter &parameter, PyObject *value) {
+        parts_ = parts_ != nullptr ? parts_ : Parts::make();
+        return parts_ != nullptr && parts_->keep(function_.name, parameter.name, value);
+    }
+
+    bool take_ids(const Parameter &parameter, PyObject *value) {
+        int64_t *values = nullptr;
+        Py_ssize_t count = 0;
+        const bool is_read = value == nullptr || read_indices(function_, parameter, value, &values, &count);
+        frame_.ids[ids_++] = {values, count};
+        return is_read;
+    }
+
+    bool take_path(PyObject *value) {
+        if (!PyUnicode_FSConverter(value, &path_)) {
+            return false;
+        }
+        frame_.path = PyBytes_AsString(path_);
+        return true;
+    }
+
+    bool take_preset(const Parameter &parameter, PyObject *value) {
+        const Names names = presets();
+        int choice = 0;
+        return read_choice(function_, parameter, value, names, &choice) &&
+               halyard_block_config_preset(names.names[choice], reinterpret_cast<halyard_block_config *>(
+                                                                    frame_.options + parameter.place)) == HALYARD_OK;
+    }
+
+    bool take_parts(const Parameter &parameter, PyObject *value) {
+        parts_ = parts_ != nullptr ? parts_ : Parts::make();
+        if (parts_ == nullptr) {
+            return false;
+        }
+        const bool is_taken = parameter.kind == Kind::blocks
+                                  ? parts_->take_blocks(function_.name, value)
+                                  : parts_->take_weights(function_.name, parameter.kind, value);
+        return is_taken && set_field(parameter, parts_);
     }
 
     bool take_indices(const Parameter &parameter, PyObject *value) {
@@ -147,7 +227,7 @@ private:
             return false;
         }
         const DLTensor &first = *views_[0].tensor();
-        const int64_t batch = first.ndim == 4 ? first.shape[0] : 1;
+        const int64_t batch = first.ndim == parameter.value ? first.shape[0] : 1;
         if (count != batch) {
             PyErr_Format(PyExc_ValueError, "halyard.%s: %s has %zd entries, but the batch is %lld", function_.name,
                          parameter.name, count, static_cast<long long>(batch));
@@ -182,6 +262,9 @@ private:
     }
 
     PyObject *new_output(Kind kind) {
+        if (kind == Kind::logits_output || kind == Kind::hidden_output) {
+            return new_output_of_ids(kind);
+        }
         const DLTensor &like = *views_[0].tensor();
         int64_t last = -1;
         if (kind == Kind::half_output && like.ndim >= 1 && like.ndim <= 4) {
@@ -191,8 +274,20 @@ private:
             halyard_weights_get_info(static_cast<const halyard_weights *>(weights_), &info);
             last = info.out_features;
         }
-        return PyObject_CallFunction(make_array, "OLsO", first_, static_cast<long long>(last), function_.name,
-                                     dtype_ != nullptr ? dtype_ : Py_None);
+        return PyObject_CallFunction(make_array, "OiLsO", first_, last < 0 ? 0 : 1, static_cast<long long>(last),
+                                     function_.name, dtype_ != nullptr ? dtype_ : Py_None);
+    }
+
+    /** In f32. Logits of the last ids alone have no axis of them. */
+    PyObject *new_output_of_ids(Kind kind) {
+        halyard_stack_config config;
+        halyard_stack_get_config(stack_, &config);
+        halyard_stack_options options;
+        memcpy(&options, frame_.options, sizeof options);
+        const bool is_logits = kind == Kind::logits_output;
+        return PyObject_CallFunction(make_array, "OiLss", first_, is_logits && !options.all_logits ? 1 : 0,
+                                     static_cast<long long>(is_logits ? config.vocab_size : config.hidden_size),
+                                     function_.name, "float32");
     }
 
     /** Null with an exception if it is no array. */
@@ -221,8 +316,13 @@ private:
     }
 
     PyObject *result() {
-        if (function_.role == Role::constructor || function_.role == Role::maker) {
-            return new_handle(function_.owner, frame_.made);
+        if (function_.makes != Type::none) {
+            if (function_.makes == Type::block) {
+                parts_->close_arrays();
+            }
+            Parts *parts = parts_;
+            parts_ = nullptr;
+            return new_handle(function_.makes, frame_.made, nullptr, parts);
         }
         if (results_count_ == 0) {
             Py_RETURN_NONE;
@@ -245,11 +345,14 @@ private:
     HandleUse uses_[most_of_a_kind];
     PyObject *results_[most_of_a_kind];
     PyObject *dtype_ = nullptr, *first_ = nullptr;
+    PyObject *path_ = nullptr;
+    Parts *parts_ = nullptr;
     void *weights_ = nullptr;
+    const halyard_stack *stack_ = nullptr;
     int64_t *indices_ = nullptr;
     bool takes_dtype_ = false;
-    int inputs_ = 0, reals_ = 0, integers_ = 0, ints_ = 0, handles_ = 0, used_ = 0, outputs_ = 0, results_count_ = 0,
-        opened_ = 0;
+    int inputs_ = 0, reals_ = 0, integers_ = 0, ints_ = 0, ids_ = 0, handles_ = 0, used_ = 0, outputs_ = 0,
+        results_count_ = 0, opened_ = 0;
 };
 
 }  // namespace

@@ -38,12 +38,21 @@ const halyard_context *ContextUse::get() const {
     return shared_->context;
 }
 
-PyObject *raise(halyard_status status) {
+PyObject *raise(halyard_status status, const Failure &failure) {
+    const char *sentence = failure.sentence != nullptr ? failure.sentence : halyard_last_error();
+    if (failure.error_number != 0) {
+        PyObject *arguments = Py_BuildValue("(is)", failure.error_number, sentence);
+        if (arguments != nullptr) {
+            PyErr_SetObject(PyExc_OSError, arguments);
+            Py_DECREF(arguments);
+        }
+        return nullptr;
+    }
     PyObject *exception = status == HALYARD_INVALID_ARGUMENT ? PyExc_ValueError
                           : status == HALYARD_UNSUPPORTED    ? PyExc_TypeError
                           : status == HALYARD_OUT_OF_MEMORY  ? PyExc_MemoryError
                                                              : PyExc_RuntimeError;
-    PyErr_SetString(exception, halyard_last_error());
+    PyErr_SetString(exception, sentence);
     return nullptr;
 }
 

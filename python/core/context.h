@@ -3,6 +3,7 @@
 #define HALYARD_PYTHON_CORE_CONTEXT_H
 
 #include "halyard/halyard.h"
+#include "model.h"
 #include "python_api.h"
 
 namespace halyard::python {
@@ -21,8 +22,8 @@ private:
     struct Shared *shared_;
 };
 
-/** Sets the exception of a status, with the sentence of halyard_last_error(), and returns null. */
-PyObject *raise(halyard_status status);
+/** Sets the exception of a status, with the sentence of halyard_last_error() or the failure's own, and returns null. */
+PyObject *raise(halyard_status status, const Failure &failure = {});
 
 PyObject *set_num_threads(PyObject *module, PyObject *number);
 PyObject *get_num_threads(PyObject *module, PyObject *none);

@@ -9,44 +9,59 @@
 #include <utility>
 
 #include "halyard/attention.h"
+#include "halyard/block.h"
 #include "halyard/halyard.h"
+#include "model.h"
 
 namespace halyard::python {
 
 enum class Kind : unsigned char {
-    input,            // an array
-    input_or_none,    // an array or None, which must be given
-    optional_input,   // an array or None
-    real,             // a float
-    wide_real,        // the same as a double in C
-    integer,          // an int64_t
-    small_integer,    // an int
-    boolean,          // a bool, an int in C
-    choice,           // the name of a value of an enumeration
-    storage,          // the name of a dtype
-    dtype,            // what a new output is made of; no argument of the C function
-    indices,          // ints, one for each batch of the first array, or None
-    handle,           // an object of a type of the module
-    optional_handle,  // the same or None
-    changed_handle,   // one that no other call may use meanwhile
-    named,            // no parameter: those after it are given by name
-    flag,             // a bool that is a bit of the C function's flags
-    output,           // an array like the first one, or None for a new one
-    half_output,      // the same with half its last axis
-    layer_output,     // the same with the outputs of the last Weights as its last axis
-    optional_output,  // an array that is written, or None; it is not returned
+    input,           // an array
+    input_or_none,   // an array or None, which must be given
+    optional_input,  // an array or None
+    real,            // a float
+    wide_real,       // the same as a double in C
+    integer,         // an int64_t
+    small_integer,   // an int
+    boolean,         // a bool, an int in C
+    choice,          // the name of a value of an enumeration
+    storage,         // the name of a dtype
+    dtype,           // what a new output is made of; no argument of the C function
+    indices,  // ints, one for each sequence of the first array, or None; the value is the rank of one with a batch
+    ids,      // any number of ints, or None
+    path,     // of a file or folder
+    preset,   // the name of a preset of blocks, which fills the options, or None, which must be given
+    block_weights,            // arrays and Weights by the names of halyard_block_weights
+    stack_weights,            // the same of halyard_stack_weights; what is made keeps them
+    blocks,                   // a sequence of Blocks, which what is made keeps
+    handle,                   // an object of a type of the module
+    optional_handle,          // the same or None
+    kept_handle,              // one that what is made keeps
+    changed_handle,           // one that no other call may use meanwhile
+    optional_changed_handle,  // the same or None
+    named,                    // no parameter: those after it are given by name
+    flag,                     // a bool that is a bit of the C function's flags
+    output,                   // an array like the first one, or None for a new one
+    half_output,              // the same with half its last axis
+    layer_output,             // the same with the outputs of the last Weights as its last axis
+    logits_output,            // an f32 array with a row of logits for each id of the first one, or for each sequence
+    hidden_output,            // an f32 array with hidden states for each id of the first one
+    optional_output,          // an array that is written, or None; it is not returned
 };
 
 /** The types of objects that have a handle of C, and none. */
-enum class Type : unsigned char { weights, rope, kv_cache, none };
+enum class Type : unsigned char { weights, rope, kv_cache, block, stack, model, token_stream, none };
 inline constexpr int type_count = static_cast<int>(Type::none);
-inline constexpr const char *type_names[] = {"Weights", "Rope", "KVCache"};
+inline constexpr const char *type_names[] = {"Weights", "Rope", "KVCache", "Block", "Stack", "Model", "TokenStream"};
 
 /** The type of a C handle; none of other types of C. */
 template<typename T>
 inline constexpr Type type_of_handle = std::is_same_v<T, halyard_weights>    ? Type::weights
                                        : std::is_same_v<T, halyard_rope>     ? Type::rope
                                        : std::is_same_v<T, halyard_kv_cache> ? Type::kv_cache
+                                       : std::is_same_v<T, halyard_block>    ? Type::block
+                                       : std::is_same_v<T, halyard_stack>    ? Type::stack
+                                       : std::is_same_v<T, LoadedModel>      ? Type::model
                                                                              : Type::none;
 
 /** The names of an enumeration's values, which count from 0. */
@@ -66,9 +81,10 @@ struct Parameter {
     int place = -1;              // the offset of the field in the options of the C function; -1: an argument of its own
     Names names = {nullptr, 0};  // of a choice
     Type type = Type::none;      // of a handle
+    bool is_kept = false;        // where nothing is given the field stays as it is, and the signature has None
 };
 
-inline constexpr int most_parameters = 24, most_of_a_kind = 6, most_option_bytes = 256;
+inline constexpr int most_parameters = 40, most_of_a_kind = 6, most_option_bytes = 256;
 
 /** The arguments of a call by what they are in C, each kind in the order of its parameters. */
 struct Frame {
@@ -79,6 +95,9 @@ struct Frame {
     int ints[most_of_a_kind] = {};  // choices and bools
     void *handles[most_of_a_kind] = {};
     const int64_t *indices = nullptr;
+    Ids ids[2] = {};
+    const char *path = nullptr;
+    Failure failure = {};
     unsigned flags = 0;
     void *made = nullptr;  // a new handle
     alignas(8) unsigned char options[most_option_bytes] = {};
@@ -94,7 +113,8 @@ struct Function {
     int count;
     int positional;  // how many may be given by position
     Role role;
-    Type owner;  // of what is made, and of methods
+    Type owner;  // of what is made by constructors and makers, and of methods
+    Type makes;  // what is made; none of a function or method that has outputs
 };
 
 inline constexpr bool is_output(Kind kind) {
@@ -107,7 +127,13 @@ inline constexpr bool is_returned(Kind kind) {
 
 inline constexpr bool is_required(const Parameter &parameter) {
     return parameter.kind == Kind::input || parameter.kind == Kind::input_or_none || parameter.kind == Kind::handle ||
-           parameter.kind == Kind::changed_handle || parameter.value != parameter.value;
+           parameter.kind == Kind::kept_handle || parameter.kind == Kind::changed_handle ||
+           (parameter.kind >= Kind::path && parameter.kind <= Kind::blocks) || parameter.value != parameter.value;
+}
+
+/** Whether None is something that was given. */
+inline constexpr bool takes_none(Kind kind) {
+    return kind == Kind::input_or_none || kind == Kind::preset;
 }
 
 /** What is behind a method's type and dot. */
@@ -142,6 +168,12 @@ public:
             return static_cast<T>(frame_.ints[int_++]);
         } else if constexpr (std::is_same_v<T, const int64_t *>) {
             return frame_.indices;
+        } else if constexpr (std::is_same_v<T, Ids>) {
+            return frame_.ids[ids_++];
+        } else if constexpr (std::is_same_v<T, const char *>) {
+            return frame_.path;
+        } else if constexpr (std::is_same_v<T, Failure *>) {
+            return &frame_.failure;
         } else if constexpr (std::is_pointer_v<Pointed>) {
             return reinterpret_cast<T>(&frame_.made);
         } else if constexpr (type_of_handle<Pointed> != Type::none) {
@@ -156,7 +188,7 @@ public:
 private:
     const halyard_context *context_;
     Frame &frame_;
-    int input_ = 0, output_ = 0, real_ = 0, integer_ = 0, int_ = 0, handle_ = 0;
+    int input_ = 0, output_ = 0, real_ = 0, integer_ = 0, int_ = 0, handle_ = 0, ids_ = 0;
     size_t option_bytes_ = 0;
 };
 
@@ -175,13 +207,13 @@ halyard_status call_with(const halyard_context *context, Frame &frame) {
 template<int Count>
 constexpr Function describe(const char *name, halyard_status (*call)(const halyard_context *, Frame &),
                             const Parameter (&parameters)[Count], const char *summary, Role role = Role::function,
-                            Type owner = Type::none) {
+                            Type owner = Type::none, Type makes = Type::none) {
     static_assert(Count <= most_parameters);
     int positional = 0;
     while (positional < Count && parameters[positional].kind < Kind::named) {
         positional++;
     }
-    return {name, summary, call, parameters, Count, positional, role, owner};
+    return {name, summary, call, parameters, Count, positional, role, owner, makes};
 }
 
 // ---- parameters that are fields of options ----
@@ -218,6 +250,13 @@ constexpr Parameter field(const char *name, size_t place, double value, Kind kin
     field<decltype(std::declval<options &>().member)>(name, offsetof(options, member), __VA_ARGS__)
 /** The field of a struct, with its name, and 0 for its default. */
 #define HALYARD_FIELD(options, member) HALYARD_FIELD_AS(#member, options, member, 0)
+
+/** The same where a preset has filled it: without an argument it stays as it is. */
+#define HALYARD_KEPT_FIELD(name, options, member, ...) kept(HALYARD_FIELD_AS(name, options, member, __VA_ARGS__))
+constexpr Parameter kept(Parameter parameter) {
+    parameter.is_kept = true;
+    return parameter;
+}
 
 /** A parameter of an enumeration that is an argument of its own. */
 template<typename T>

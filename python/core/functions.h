@@ -18,6 +18,7 @@ HALYARD_NAMES(halyard_weight_layout, "out_in", "in_out")
 HALYARD_NAMES(halyard_activation, "identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid",
               "tanh", "exp", "relu2")
 HALYARD_NAMES(halyard_norm, "none", "rms", "layer")
+HALYARD_NAMES(halyard_norm_placement, "pre", "post", "post_sublayer", "sandwich", "double")
 HALYARD_NAMES(halyard_rope_scaling, "unscaled", "linear", "llama3")
 HALYARD_NAMES(halyard_code_format, "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "int8",
               "compressed_tensors", "gptq", "gptq_v2", "awq")
@@ -219,7 +220,7 @@ inline constexpr Parameter cache_append[] = {object("self", Type::kv_cache, Kind
                                              {"k", Kind::input},
                                              {"v", Kind::input},
                                              {"layer", Kind::integer},
-                                             {"sequences", Kind::indices}};
+                                             {"sequences", Kind::indices, 4}};
 inline constexpr Parameter cache_truncate[] = {object("self", Type::kv_cache, Kind::changed_handle),
                                                {"length", Kind::integer, required},
                                                {"sequence", Kind::integer}};
@@ -242,19 +243,115 @@ inline constexpr Parameter attention_cached[] = {{"q", Kind::input},
                                                  {"v", Kind::input},
                                                  object("cache", Type::kv_cache, Kind::changed_handle),
                                                  {"layer", Kind::integer},
-                                                 {"sequences", Kind::indices},
+                                                 {"sequences", Kind::indices, 4},
                                                  named,
                                                  HALYARD_ATTENTION_OPTIONS,
                                                  {"out", Kind::output}};
 #undef HALYARD_ATTENTION_OPTIONS
 
+// ---- blocks, stacks and models ----
+
+#define HALYARD_QUANTIZATION(options)                                                                                  \
+    HALYARD_FIELD_AS("bits", options, quantization.bits, 0, Kind::small_integer),                                      \
+        HALYARD_FIELD_AS("group", options, quantization.group, 0, Kind::small_integer),                                \
+        HALYARD_FIELD_AS("asymmetric", options, quantization.asymmetric, 0),                                           \
+        HALYARD_FIELD_AS("scale_dtype", options, quantization.scale_dtype, 1)
+#define HALYARD_CONFIG(member) HALYARD_KEPT_FIELD(#member, BlockDescription, config.member, 0)
+#define HALYARD_ROPE_CONFIG(member) HALYARD_KEPT_FIELD("rope_" #member, BlockDescription, config.rope.member, 0)
+inline constexpr Parameter block_create[] = {
+    {"preset", Kind::preset, 0, offsetof(BlockDescription, config)},
+    {"weights", Kind::block_weights, 0, offsetof(BlockDescription, parts)},
+    named,
+    HALYARD_FIELD(BlockDescription, layout),
+    HALYARD_QUANTIZATION(BlockDescription),
+    HALYARD_CONFIG(hidden_size),
+    HALYARD_CONFIG(intermediate_size),
+    HALYARD_CONFIG(num_attention_heads),
+    HALYARD_CONFIG(num_key_value_heads),
+    HALYARD_CONFIG(head_dim),
+    HALYARD_CONFIG(norm),
+    HALYARD_CONFIG(norm_placement),
+    HALYARD_CONFIG(rms_norm_eps),
+    HALYARD_KEPT_FIELD("eps_outside_root", BlockDescription, config.norm_flags, HALYARD_RMS_EPS_OUTSIDE_ROOT),
+    HALYARD_KEPT_FIELD("unit_offset", BlockDescription, config.norm_flags, HALYARD_RMS_UNIT_OFFSET),
+    HALYARD_CONFIG(hidden_act),
+    HALYARD_CONFIG(swish_beta),
+    HALYARD_CONFIG(gated_mlp),
+    HALYARD_CONFIG(causal),
+    HALYARD_CONFIG(sliding_window),
+    HALYARD_CONFIG(query_pre_attn_scalar),
+    HALYARD_CONFIG(attn_logit_softcapping),
+    HALYARD_KEPT_FIELD("rope_theta", BlockDescription, config.rope.rope_theta, 0),
+    HALYARD_ROPE_CONFIG(head_dim),
+    HALYARD_ROPE_CONFIG(rotary_dim),
+    HALYARD_ROPE_CONFIG(max_positions),
+    HALYARD_ROPE_CONFIG(interleaved),
+    HALYARD_ROPE_CONFIG(scaling),
+    HALYARD_ROPE_CONFIG(factor),
+    HALYARD_ROPE_CONFIG(low_freq_factor),
+    HALYARD_ROPE_CONFIG(high_freq_factor),
+    HALYARD_ROPE_CONFIG(original_max_position_embeddings),
+    HALYARD_CONFIG(max_position_embeddings)};
+#undef HALYARD_CONFIG
+#undef HALYARD_ROPE_CONFIG
+inline constexpr Parameter cache_or_none = object("cache", Type::kv_cache, Kind::optional_changed_handle);
+inline constexpr Parameter block_call[] = {
+    object("self", Type::block),     {"x", Kind::input},   cache_or_none, {"layer", Kind::integer},
+    {"sequences", Kind::indices, 3}, {"out", Kind::output}};
+inline constexpr Parameter stack_create[] = {
+    {"blocks", Kind::blocks, 0, offsetof(StackDescription, parts)},
+    {"weights", Kind::stack_weights, 0, offsetof(StackDescription, parts)},
+    named,
+    HALYARD_FIELD_AS("vocab_size", StackDescription, config.vocab_size, required),
+    HALYARD_FIELD_AS("hidden_size", StackDescription, config.hidden_size, required),
+    HALYARD_FIELD_AS("embedding_multiplier", StackDescription, config.embedding_multiplier, 1),
+    HALYARD_FIELD_AS("norm", StackDescription, config.norm, HALYARD_NORM_RMS),
+    HALYARD_FIELD_AS("rms_norm_eps", StackDescription, config.rms_norm_eps, 1e-6),
+    HALYARD_FIELD_AS("eps_outside_root", StackDescription, config.norm_flags, HALYARD_RMS_EPS_OUTSIDE_ROOT),
+    HALYARD_FIELD_AS("unit_offset", StackDescription, config.norm_flags, HALYARD_RMS_UNIT_OFFSET),
+    HALYARD_FIELD_AS("final_logit_softcapping", StackDescription, config.final_logit_softcapping, 0),
+    HALYARD_FIELD_AS("embed_norm", StackDescription, config.embed_norm, 0),
+    HALYARD_FIELD_AS("no_lm_head", StackDescription, config.no_lm_head, 0),
+    HALYARD_QUANTIZATION(StackDescription)};
+#define HALYARD_OF_IDS(type)                                                                                           \
+    object("self", Type::type), {"input_ids", Kind::input}, cache_or_none, {"sequences", Kind::indices, 2}, named,     \
+        HALYARD_FIELD(halyard_stack_options, token_types)
+inline constexpr Parameter stack_forward[] = {
+    HALYARD_OF_IDS(stack), HALYARD_FIELD(halyard_stack_options, all_logits), {"out", Kind::logits_output}};
+inline constexpr Parameter stack_hidden_states[] = {HALYARD_OF_IDS(stack), {"out", Kind::hidden_output}};
+#ifdef HALYARD_PYTHON_MODELS
+inline constexpr Parameter model_load[] = {{"path", Kind::path},
+                                           named,
+                                           HALYARD_FIELD(LoadDescription, max_positions),
+                                           HALYARD_KEPT_FIELD("dtype", LoadDescription, dtype, 0),
+                                           HALYARD_QUANTIZATION(LoadDescription)};
+inline constexpr Parameter model_forward[] = {
+    HALYARD_OF_IDS(model), HALYARD_FIELD(halyard_stack_options, all_logits), {"out", Kind::logits_output}};
+inline constexpr Parameter model_hidden_states[] = {HALYARD_OF_IDS(model), {"out", Kind::hidden_output}};
+inline constexpr Parameter model_make_cache[] = {object("self", Type::model),
+                                                 HALYARD_FIELD(CacheDescription, max_positions), named,
+                                                 HALYARD_FIELD_AS("n_sequences", CacheDescription, n_sequences, 1),
+                                                 HALYARD_KEPT_FIELD("dtype", CacheDescription, dtype, 0)};
+inline constexpr Parameter model_stream[] = {object("self", Type::model, Kind::kept_handle),
+                                             {"ids", Kind::ids, required},
+                                             HALYARD_FIELD_AS("max_tokens", StreamDescription, max_tokens, required),
+                                             named,
+                                             HALYARD_FIELD(StreamDescription, temperature),
+                                             HALYARD_FIELD(StreamDescription, top_k),
+                                             HALYARD_FIELD_AS("top_p", StreamDescription, top_p, 1),
+                                             HALYARD_FIELD(StreamDescription, seed),
+                                             {"stop", Kind::ids}};
+#endif
+#undef HALYARD_OF_IDS
+#undef HALYARD_QUANTIZATION
+
 // ---- the functions, with the parameters above ----
 
 #define HALYARD_FUNCTION(name, parameters, summary) describe(#name, call_with<halyard_##name>, parameters, summary)
 #define HALYARD_CONSTRUCTOR(name, type, function, parameters, summary)                                                 \
-    describe(name, call_with<function>, parameters, summary, Role::constructor, Type::type)
+    describe(name, call_with<function>, parameters, summary, Role::constructor, Type::type, Type::type)
 #define HALYARD_MAKER(name, type, function, parameters, summary)                                                       \
-    describe(name, call_with<function>, parameters, summary, Role::maker, Type::type)
+    describe(name, call_with<function>, parameters, summary, Role::maker, Type::type, Type::type)
 #define HALYARD_METHOD(name, type, function, parameters, summary)                                                      \
     describe(name, call_with<function>, parameters, summary, Role::method, Type::type)
 #define HALYARD_UNARY(name, kind, summary)                                                                             \
@@ -326,6 +423,31 @@ inline constexpr Function functions[] = {
                    "Forgets what lies at and after a position of a sequence, in every layer."),
     HALYARD_METHOD("KVCache.read", kv_cache, halyard_kv_cache_read, cache_read,
                    "Copies positions from the first on into k and v, [T, n_kv_heads, head_dim]."),
+    HALYARD_CONSTRUCTOR("Block", block, create_block, block_create,
+                        "Attention and a feed-forward network. A field that is None is that of the preset, or 0."),
+    HALYARD_METHOD("Block.__call__", block, halyard_block_forward, block_call,
+                   "The block of x, [(batch,) T, hidden_size]; with a cache, after the tokens in its layer."),
+    HALYARD_CONSTRUCTOR("Stack", stack, create_stack, stack_create,
+                        "Token embedding, blocks, a last norm and the output projection."),
+    HALYARD_METHOD("Stack.forward", stack, halyard_stack_forward, stack_forward,
+                   "Logits of ids, [(batch,) T]: of each sequence's last token, or of all; in f32 if out is new."),
+    HALYARD_METHOD("Stack.hidden_states", stack, halyard_stack_hidden_states, stack_hidden_states,
+                   "What comes out of the last norm for every token; in f32 if out is new."),
+#ifdef HALYARD_PYTHON_MODELS
+    HALYARD_MAKER("Model.load", model, load_model, model_load,
+                  "A model in the files of transformers or of GGUF, which must not be changed while it is in use."),
+    HALYARD_METHOD("Model.forward", model, forward_model, model_forward,
+                   "Logits of ids, [(batch,) T]: of each sequence's last token, or of all; in f32 if out is new."),
+    HALYARD_METHOD("Model.hidden_states", model, model_hidden, model_hidden_states,
+                   "What comes out of the last norm for every token; in f32 if out is new."),
+    describe("Model.make_cache", call_with<make_model_cache>, model_make_cache,
+             "An empty cache for this model. Zero positions are all that it has, and no dtype is the embedding's.",
+             Role::method, Type::model, Type::kv_cache),
+    describe(
+        "Model.stream", call_with<open_stream>, model_stream,
+        "The ids after a prompt, as they come. It ends after one of `stop`, None being the model's own end tokens.",
+        Role::method, Type::model, Type::token_stream),
+#endif
 };
 inline constexpr int function_count = sizeof functions / sizeof *functions;
 

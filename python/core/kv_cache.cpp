@@ -87,6 +87,6 @@ PyGetSetDef attributes[] = {
 
 }  // namespace
 
-const Members kv_cache_members = {methods, attributes, represent, first_length};
+const Members kv_cache_members = {methods, attributes, represent, first_length, nullptr};
 
 }  // namespace halyard::python

@@ -7,7 +7,7 @@ from pathlib import Path
 
 STUBS = Path(__file__).resolve().parents[1] / "halyard/__init__.pyi"
 HEAD = '''"""Written by python/core/make_stubs.py."""
-from typing import Any, Dict, Literal, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypeVar
 
 _Array = TypeVar("_Array")
 
@@ -25,8 +25,13 @@ OTHERS = {
     "Weights.dequantize": "(self) -> Any",
     "KVCache.length": "(self, layer: int = 0, sequence: int = 0) -> int",
     "KVCache.__len__": "(self) -> int",
+    "Model.generate": "(self, ids: Sequence[int], max_tokens: int, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, "
+                      "seed: int = 0, stop: Optional[Sequence[int]] = None) -> List[int]",
+    "TokenStream.__iter__": "(self) -> TokenStream",
+    "TokenStream.__next__": "(self) -> int",
 }
-ATTRIBUTES = {"dtype": "str", "gated": "bool", "norm_folded": "bool", "quantization": "Optional[Dict[str, Any]]"}  # others: int
+ATTRIBUTES = {"dtype": "str", "gated": "bool", "norm_folded": "bool", "quantization": "Optional[Dict[str, Any]]",
+              "config": "Dict[str, Any]", "matrix_formats": "Dict[str, int]"}  # others: int
 
 
 def function(name, signature, documentation, indent=""):
@@ -40,8 +45,8 @@ def attribute(name, documentation):
 
 def members(kind, name, table):
     """The stubs of a type, its constructor first."""
-    signature, documentation = table[name]
-    yield function("__init__", signature, documentation, "    ")
+    if name in table:
+        yield function("__init__", *table[name], "    ")
     for each in sorted(vars(kind)):
         signature, documentation = table.get(f"{name}.{each}", (None, inspect.getdoc(getattr(kind, each))))
         if inspect.isgetsetdescriptor(vars(kind)[each]):

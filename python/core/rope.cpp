@@ -38,6 +38,6 @@ PyGetSetDef attributes[] = {
 
 }  // namespace
 
-const Members rope_members = {nullptr, attributes, represent, nullptr};
+const Members rope_members = {nullptr, attributes, represent, nullptr, nullptr};
 
 }  // namespace halyard::python

@@ -43,7 +43,7 @@ void add_names(Text &text, const Names &names) {
 }
 
 /** `array` is what stands for an array: a variable where one is returned. */
-void add_type(Text &text, const Parameter &parameter, const char *array) {
+void add_plain_type(Text &text, const Parameter &parameter, const char *array) {
     switch (parameter.kind) {
     case Kind::input:
         return text.add("%s", array);
@@ -64,14 +64,38 @@ void add_type(Text &text, const Parameter &parameter, const char *array) {
         return text.add("Any");
     case Kind::indices:
         return text.add("Optional[Sequence[int]]");
+    case Kind::ids:
+        return text.add(is_required(parameter) ? "Sequence[int]" : "Optional[Sequence[int]]");
+    case Kind::path:
+        return text.add("Any");
+    case Kind::preset:
+        text.add("Optional[");
+        add_names(text, presets());
+        return text.add("]");
+    case Kind::block_weights:
+    case Kind::stack_weights:
+        return text.add("Mapping[str, Any]");
+    case Kind::blocks:
+        return text.add("Sequence[Block]");
     case Kind::handle:
+    case Kind::kept_handle:
     case Kind::changed_handle:
         return text.add("%s", type_names[static_cast<int>(parameter.type)]);
     case Kind::optional_handle:
+    case Kind::optional_changed_handle:
         return text.add("Optional[%s]", type_names[static_cast<int>(parameter.type)]);
     default:
         return text.add("Optional[%s]", array);
     }
+}
+
+void add_type(Text &text, const Parameter &parameter, const char *array) {
+    if (!parameter.is_kept) {
+        return add_plain_type(text, parameter, array);
+    }
+    text.add("Optional[");
+    add_plain_type(text, parameter, array);
+    text.add("]");
 }
 
 void add_number(Text &text, const char *equals, double value) {
@@ -81,6 +105,9 @@ void add_number(Text &text, const char *equals, double value) {
 void add_default(Text &text, const Parameter &parameter, const char *equals) {
     if (is_required(parameter)) {
         return;
+    }
+    if (parameter.is_kept) {
+        return text.add("%sNone", equals);
     }
     const auto index = static_cast<int>(parameter.value);
     switch (parameter.kind) {
@@ -142,8 +169,8 @@ PyObject *stub_of(const Function &function) {
     text.add(function.role == Role::constructor ? "(self, " : function.role == Role::maker ? "(cls, " : "(");
     add_parameters(text, function, returned > 0 ? "_Array" : "Any");
     text.add(") -> ");
-    if (function.role == Role::maker) {
-        text.add("%s", type_names[static_cast<int>(function.owner)]);
+    if (function.makes != Type::none && function.role != Role::constructor) {
+        text.add("%s", type_names[static_cast<int>(function.makes)]);
     } else if (returned <= 1) {
         text.add(returned == 1 ? "_Array" : "None");
     } else {

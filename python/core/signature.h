@@ -7,7 +7,7 @@
 
 namespace halyard::python {
 
-inline constexpr int signature_room = 1600;
+inline constexpr int signature_room = 2400;
 
 /** Signature and summary in the form that inspect.signature() reads, in `room`, which is returned. */
 const char *document(const Function &function, char (&room)[signature_room]);

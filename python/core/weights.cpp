@@ -288,6 +288,6 @@ PyGetSetDef attributes[] = {
 
 }  // namespace
 
-const Members weights_members = {methods, attributes, represent, nullptr};
+const Members weights_members = {methods, attributes, represent, nullptr, nullptr};
 
 }  // namespace halyard::python

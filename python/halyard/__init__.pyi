@@ -1,9 +1,25 @@
 """Written by python/core/make_stubs.py."""
-from typing import Any, Dict, Literal, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypeVar
 
 _Array = TypeVar("_Array")
 
 __version__: str
+
+
+class Block:
+    def __init__(self, preset: Optional[Literal["original_2017", "bert", "gpt2", "llama", "qwen", "gemma", "mistral"]], weights: Mapping[str, Any], *, layout: Literal["out_in", "in_out"] = 'out_in', bits: int = 0, group: int = 0, asymmetric: bool = False, scale_dtype: Literal["f32", "f16", "bf16"] = 'f16', hidden_size: Optional[int] = None, intermediate_size: Optional[int] = None, num_attention_heads: Optional[int] = None, num_key_value_heads: Optional[int] = None, head_dim: Optional[int] = None, norm: Optional[Literal["none", "rms", "layer"]] = None, norm_placement: Optional[Literal["pre", "post", "post_sublayer", "sandwich", "double"]] = None, rms_norm_eps: Optional[float] = None, eps_outside_root: Optional[bool] = None, unit_offset: Optional[bool] = None, hidden_act: Optional[Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"]] = None, swish_beta: Optional[float] = None, gated_mlp: Optional[bool] = None, causal: Optional[bool] = None, sliding_window: Optional[int] = None, query_pre_attn_scalar: Optional[float] = None, attn_logit_softcapping: Optional[float] = None, rope_theta: Optional[float] = None, rope_head_dim: Optional[int] = None, rope_rotary_dim: Optional[int] = None, rope_max_positions: Optional[int] = None, rope_interleaved: Optional[bool] = None, rope_scaling: Optional[Literal["unscaled", "linear", "llama3"]] = None, rope_factor: Optional[float] = None, rope_low_freq_factor: Optional[float] = None, rope_high_freq_factor: Optional[float] = None, rope_original_max_position_embeddings: Optional[int] = None, max_position_embeddings: Optional[int] = None) -> None:
+        """Attention and a feed-forward network. A field that is None is that of the preset, or 0."""
+
+    def __call__(self, x: _Array, cache: Optional[KVCache] = None, layer: int = 0, sequences: Optional[Sequence[int]] = None, *, out: Optional[_Array] = None) -> _Array:
+        """The block of x, [(batch,) T, hidden_size]; with a cache, after the tokens in its layer."""
+
+    @property
+    def config(self) -> Dict[str, Any]:
+        """The fields that it was made with, zeros filled in."""
+
+    @property
+    def nbytes(self) -> int:
+        """Of the weights that it packed, biases and tables."""
 
 
 class KVCache:
@@ -54,6 +70,43 @@ class KVCache:
         """Forgets what lies at and after a position of a sequence, in every layer."""
 
 
+class Model:
+    @property
+    def config(self) -> Dict[str, Any]:
+        """What the files say, by the names of transformers; of the first layer."""
+
+    def forward(self, input_ids: _Array, cache: Optional[KVCache] = None, sequences: Optional[Sequence[int]] = None, *, token_types: Optional[_Array] = None, all_logits: bool = False, out: Optional[_Array] = None) -> _Array:
+        """Logits of ids, [(batch,) T]: of each sequence's last token, or of all; in f32 if out is new."""
+
+    def generate(self, ids: Sequence[int], max_tokens: int, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: Optional[Sequence[int]] = None) -> List[int]:
+        """A list of what stream() yields."""
+
+    def hidden_states(self, input_ids: _Array, cache: Optional[KVCache] = None, sequences: Optional[Sequence[int]] = None, *, token_types: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
+        """What comes out of the last norm for every token; in f32 if out is new."""
+
+    @classmethod
+    def load(cls, path: Any, *, max_positions: int = 0, dtype: Optional[Literal["f32", "f16", "bf16"]] = None, bits: int = 0, group: int = 0, asymmetric: bool = False, scale_dtype: Literal["f32", "f16", "bf16"] = 'f16') -> Model:
+        """A model in the files of transformers or of GGUF, which must not be changed while it is in use."""
+
+    def make_cache(self, max_positions: int = 0, *, n_sequences: int = 1, dtype: Optional[Literal["f32", "f16", "bf16"]] = None) -> KVCache:
+        """An empty cache for this model. Zero positions are all that it has, and no dtype is the embedding's."""
+
+    @property
+    def matrix_formats(self) -> Dict[str, int]:
+        """How many matrices there are of each format."""
+
+    @property
+    def max_positions(self) -> int:
+        """Bound of positions."""
+
+    @property
+    def nbytes(self) -> int:
+        """Of packed weights and tables, without the embedding and lm_head."""
+
+    def stream(self, ids: Sequence[int], max_tokens: int, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: Optional[Sequence[int]] = None) -> TokenStream:
+        """The ids after a prompt, as they come. It ends after one of `stop`, None being the model's own end tokens."""
+
+
 class Rope:
     def __init__(self, head_dim: int, max_positions: int, rope_theta: float = 10000.0, *, rotary_dim: int = 0, interleaved: bool = False, scaling: Literal["unscaled", "linear", "llama3"] = 'unscaled', factor: float = 1.0, low_freq_factor: float = 1.0, high_freq_factor: float = 4.0, original_max_position_embeddings: int = 8192) -> None:
         """The cosines and sines of positions, by which features are rotated."""
@@ -75,6 +128,29 @@ class Rope:
     @property
     def rotary_dim(self) -> int:
         """The features that are rotated, from the first on."""
+
+
+class Stack:
+    def __init__(self, blocks: Sequence[Block], weights: Mapping[str, Any], *, vocab_size: int, hidden_size: int, embedding_multiplier: float = 1.0, norm: Literal["none", "rms", "layer"] = 'rms', rms_norm_eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, final_logit_softcapping: float = 0.0, embed_norm: Literal["none", "rms", "layer"] = 'none', no_lm_head: bool = False, bits: int = 0, group: int = 0, asymmetric: bool = False, scale_dtype: Literal["f32", "f16", "bf16"] = 'f16') -> None:
+        """Token embedding, blocks, a last norm and the output projection."""
+
+    @property
+    def config(self) -> Dict[str, Any]:
+        """The fields that it was made with, zeros filled in."""
+
+    def forward(self, input_ids: _Array, cache: Optional[KVCache] = None, sequences: Optional[Sequence[int]] = None, *, token_types: Optional[_Array] = None, all_logits: bool = False, out: Optional[_Array] = None) -> _Array:
+        """Logits of ids, [(batch,) T]: of each sequence's last token, or of all; in f32 if out is new."""
+
+    def hidden_states(self, input_ids: _Array, cache: Optional[KVCache] = None, sequences: Optional[Sequence[int]] = None, *, token_types: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
+        """What comes out of the last norm for every token; in f32 if out is new."""
+
+
+class TokenStream:
+    def __iter__(self) -> TokenStream:
+        """Implement iter(self)."""
+
+    def __next__(self) -> int:
+        """Implement next(self)."""
 
 
 class Weights:

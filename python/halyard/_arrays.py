@@ -12,14 +12,14 @@ def _library_of(kind):
     return _libraries[kind]
 
 
-def make_array(like, last, function, dtype):
-    """An uninitialized one of the shape of `like`, with another last axis if `last` is not -1. dtype: None (that of `like`), one of the
-    library's or its name."""
+def make_array(like, dropped, last, function, dtype):
+    """An uninitialized one of the shape of `like` without the last `dropped` axes, and with one of the extent `last` if that is not -1.
+    dtype: None (that of `like`), one of the library's or its name."""
     library = _library_of(type(like))
     if library is None:
         raise TypeError(f"halyard.{function}: out is needed, as {type(like).__name__} says no way to make another")
     shape = tuple(like.shape)
-    shape = shape if last < 0 else shape[:-1] + (last,)
+    shape = shape[:len(shape) - dropped] + (() if last < 0 else (last,))
     if isinstance(dtype, str):
         dtype = getattr(library, dtype, dtype)
     placed = {"device": like.device} if hasattr(like, "new_empty") else {}  # torch's default may be another

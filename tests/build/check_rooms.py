@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "runtime/blocks": {"runtime/include", "runtime/layout", "runtime/core"},
     "models": {"runtime/include"},
     "operations": {"runtime/include"},
-    "python": {"runtime/include"},
+    "python": {"runtime/include", "models"},
 }
 MOST_FILES = 26  # of a folder in runtime/
 

@@ -15,8 +15,10 @@ import time
 import numpy
 begin = time.perf_counter()
 import halyard
+MODEL = "@MODEL@"
 print(time.perf_counter() - begin)
 assert halyard.relu(numpy.float32([-1, 2])).tolist() == [0, 2]
+assert halyard.Model.load(MODEL).generate([1, 2, 3], 2, stop=()), "no tokens"
 assert halyard.__file__.startswith(__import__("sys").prefix), halyard.__file__
 """
 
@@ -41,8 +43,9 @@ def main(words):
         venv.create(folder / "venv", with_pip=True)
         python = folder / "venv/bin/python"
         run(python, "-m", "pip", "install", "--quiet", "numpy", wheel)
+        program = PROGRAM.replace("@MODEL@", str(ROOT / "tests/data/models/llama3_f32"))
         # The best of several: the first one reads the files.
-        seconds = min(float(run(python, "-c", PROGRAM, stdout=subprocess.PIPE, text=True).stdout) for _ in range(5))
+        seconds = min(float(run(python, "-c", program, stdout=subprocess.PIPE, text=True).stdout) for _ in range(5))
         print(f"import: {1000 * seconds:.1f} ms")
     return 0
 

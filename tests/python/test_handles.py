@@ -95,7 +95,7 @@ class Refusals(unittest.TestCase):
         q = HEADS
         for call, error, text in (
                 (lambda: halyard.Weights(), TypeError, "halyard.Weights: array is missing"),
-                (lambda: halyard.Weights(*[MATRIX] * 30), TypeError, "halyard.Weights: has no 30 arguments"),
+                (lambda: halyard.Weights(*[MATRIX] * 50), TypeError, "halyard.Weights: has no 50 arguments"),
                 (lambda: halyard.Weights(MATRIX, GATE, "in_out"), TypeError,
                  "halyard.Weights: takes at most 2 positional arguments, and 3 were given"),
                 (lambda: halyard.Weights(MATRIX, layout="out"), ValueError, "halyard.Weights: layout must be 'out_in' or 'in_out', not 'out'"),
