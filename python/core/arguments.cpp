@@ -6,7 +6,7 @@ namespace {
 
 int find_parameter(const Function &function, PyObject *name) {
     for (int i = 0; i < function.count; i++) {
-        if (function.parameters[i].kind != Kind::named &&
+        if (is_given(function.parameters[i].kind) &&
             PyUnicode_CompareWithASCIIString(name, function.parameters[i].name) == 0) {
             return i;
         }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "arguments.h"
+#include "array_list.h"
 #include "array_view.h"
 #include "context.h"
 #include "handle.h"
@@ -15,7 +16,7 @@ namespace {
 
 PyObject *make_array = nullptr;
 
-inline constexpr int most_arrays = 12;
+inline constexpr int most_arrays = 16;
 
 class Call {
 public:
@@ -52,11 +53,15 @@ private:
     bool take(const Parameter &parameter, PyObject *value) {
         switch (parameter.kind) {
         case Kind::named:
+        case Kind::real_result:
+        case Kind::integer_result:
             return true;
         case Kind::input:
         case Kind::input_or_none:
         case Kind::optional_input:
             return take_input(parameter, value);
+        case Kind::input_list:
+            return take_list(parameter, value);
         case Kind::handle:
         case Kind::optional_handle:
         case Kind::kept_handle:
@@ -79,11 +84,13 @@ private:
             return true;
         case Kind::indices:
             return value == nullptr || take_indices(parameter, value);
+        case Kind::changed:
         case Kind::optional_output:
-            return take_optional_output(parameter, value);
+            return take_written(parameter, value);
         case Kind::output:
         case Kind::half_output:
         case Kind::layer_output:
+        case Kind::rows_output:
         case Kind::logits_output:
         case Kind::hidden_output:
             return take_output(parameter, value);
@@ -110,6 +117,8 @@ private:
         case Kind::integer:
             return read_integer(function_, parameter, value, INT64_MIN, INT64_MAX, &integer) &&
                    put(parameter, integer, &frame_.integers[integers_], &integers_);
+        case Kind::optional_integer:
+            return value == nullptr || take_optional_integer(parameter, value);
         case Kind::small_integer:
             return read_integer(function_, parameter, value, INT_MIN, INT_MAX, &integer) &&
                    put(parameter, static_cast<int>(integer), &frame_.ints[ints_], &ints_);
@@ -123,8 +132,19 @@ private:
         }
     }
 
+    bool take_optional_integer(const Parameter &parameter, PyObject *value) {
+        int64_t integer = 0;
+        if (!read_integer(function_, parameter, value, INT64_MIN, INT64_MAX, &integer)) {
+            return false;
+        }
+        const int is_there = 1;
+        memcpy(frame_.options + parameter.place + sizeof integer, &is_there, sizeof is_there);
+        return set_field(parameter, integer);
+    }
+
     bool take_bool(const Parameter &parameter, PyObject *value) {
-        const int is_set = value != nullptr ? PyObject_IsTrue(value) : 0;
+        const bool is_default = parameter.kind == Kind::boolean && parameter.value != 0;
+        const int is_set = value != nullptr ? PyObject_IsTrue(value) : is_default;
         if (is_set < 0) {
             return false;
         }
@@ -147,6 +167,13 @@ private:
             return false;
         }
         return put(parameter, tensor, &frame_.inputs[inputs_], &inputs_);
+    }
+
+    bool take_list(const Parameter &parameter, PyObject *value) {
+        const bool is_open = list_.open(value, function_.name, parameter.name);
+        frame_.list = list_.tensors();
+        frame_.integers[integers_++] = list_.count();
+        return is_open;
     }
 
     bool take_handle(const Parameter &parameter, PyObject *value) {
@@ -241,7 +268,7 @@ private:
         return true;
     }
 
-    bool take_optional_output(const Parameter &parameter, PyObject *value) {
+    bool take_written(const Parameter &parameter, PyObject *value) {
         DLTensor *tensor = nullptr;
         if (value != nullptr && (tensor = open(parameter, value)) == nullptr) {
             return false;
@@ -271,15 +298,18 @@ private:
         }
         const DLTensor &like = *views_[0].tensor();
         int64_t last = -1;
-        if (kind == Kind::half_output && like.ndim >= 1 && like.ndim <= 4) {
+        if (kind == Kind::rows_output) {
+            last = like.ndim > 1 ? -1 : 1;  // C has an axis there always
+        } else if (kind == Kind::half_output && like.ndim >= 1 && like.ndim <= 4) {
             last = like.shape[like.ndim - 1] / 2;
         } else if (kind == Kind::layer_output) {
             halyard_weights_info info;
             halyard_weights_get_info(static_cast<const halyard_weights *>(weights_), &info);
             last = info.out_features;
         }
-        return PyObject_CallFunction(make_array, "OiLsO", first_, last < 0 ? 0 : 1, static_cast<long long>(last),
-                                     function_.name, dtype_ != nullptr ? dtype_ : Py_None);
+        return PyObject_CallFunction(make_array, "OiLsO", first_, last < 0 && kind != Kind::rows_output ? 0 : 1,
+                                     static_cast<long long>(last), function_.name,
+                                     dtype_ != nullptr ? dtype_ : Py_None);
     }
 
     /** In f32. Logits of the last ids alone have no axis of them. */
@@ -298,7 +328,7 @@ private:
     DLTensor *open(const Parameter &parameter, PyObject *value) {
         first_ = opened_ == 0 ? value : first_;
         ArrayView &view = views_[opened_++];
-        const bool is_open = view.open(value, {function_.name, parameter.name, is_output(parameter.kind)});
+        const bool is_open = view.open(value, {function_.name, parameter.name, is_written(parameter.kind)});
         return is_open ? view.tensor() : nullptr;
     }
 
@@ -328,6 +358,9 @@ private:
             parts_ = nullptr;
             return new_handle(function_.makes, frame_.made, nullptr, parts);
         }
+        if (!add_numbers()) {
+            return nullptr;
+        }
         if (results_count_ == 0) {
             Py_RETURN_NONE;
         }
@@ -343,9 +376,26 @@ private:
         return tuple;
     }
 
+    /** What the C function wrote of numbers becomes results. */
+    bool add_numbers() {
+        for (int i = 0; i < function_.count; i++) {
+            const Kind kind = function_.parameters[i].kind;
+            if (kind == Kind::real_result || kind == Kind::integer_result) {
+                PyObject *number = kind == Kind::real_result ? PyFloat_FromDouble(frame_.real_result)
+                                                             : PyLong_FromLongLong(frame_.integer_result);
+                if (number == nullptr) {
+                    return false;
+                }
+                results_[results_count_++] = number;
+            }
+        }
+        return true;
+    }
+
     const Function &function_;
     Frame frame_;
     ArrayView views_[most_arrays];
+    ArrayList list_;
     HandleUse uses_[most_of_a_kind];
     PyObject *results_[most_of_a_kind];
     PyObject *dtype_ = nullptr, *first_ = nullptr;

@@ -11,22 +11,26 @@
 #include "halyard/attention.h"
 #include "halyard/block.h"
 #include "halyard/halyard.h"
+#include "halyard/training.h"
 #include "model.h"
 
 namespace halyard::python {
 
 enum class Kind : unsigned char {
-    input,           // an array
-    input_or_none,   // an array or None, which must be given
-    optional_input,  // an array or None
-    real,            // a float
-    wide_real,       // the same as a double in C
-    integer,         // an int64_t
-    small_integer,   // an int
-    boolean,         // a bool, an int in C
-    choice,          // the name of a value of an enumeration
-    storage,         // the name of a dtype
-    dtype,           // what a new output is made of; no argument of the C function
+    input,             // an array
+    input_or_none,     // an array or None, which must be given
+    optional_input,    // an array or None
+    input_list,        // a list or a tuple of arrays
+    changed,           // an array that is written; it is not returned
+    real,              // a float
+    wide_real,         // the same as a double in C
+    integer,           // an int64_t
+    optional_integer,  // the same or None; the int that is the next field says whether there is one
+    small_integer,     // an int
+    boolean,           // a bool, an int in C
+    choice,            // the name of a value of an enumeration
+    storage,           // the name of a dtype
+    dtype,             // what a new output is made of; no argument of the C function
     indices,  // ints, one for each sequence of the first array, or None; the value is the rank of one with a batch
     ids,      // any number of ints, or None
     path,     // of a file or folder
@@ -44,8 +48,11 @@ enum class Kind : unsigned char {
     output,                   // an array like the first one, or None for a new one
     half_output,              // the same with half its last axis
     layer_output,             // the same with the outputs of the last Weights as its last axis
+    rows_output,              // the same without its last axis: a number for each row
     logits_output,            // an f32 array with a row of logits for each id of the first one, or for each sequence
     hidden_output,            // an f32 array with hidden states for each id of the first one
+    real_result,              // no parameter: a double that the C function writes
+    integer_result,           // the same of an int64_t
     optional_output,          // an array that is written, or None; it is not returned
 };
 
@@ -95,11 +102,14 @@ struct Frame {
     int ints[most_of_a_kind] = {};  // choices and bools
     void *handles[most_of_a_kind] = {};
     const int64_t *indices = nullptr;
+    const DLTensor *const *list = nullptr;  // its length is the next of the integers
     Ids ids[2] = {};
     const char *path = nullptr;
     Failure failure = {};
     unsigned flags = 0;
     void *made = nullptr;  // a new handle
+    double real_result = 0;
+    int64_t integer_result = 0;
     alignas(8) unsigned char options[most_option_bytes] = {};
 };
 
@@ -117,16 +127,23 @@ struct Function {
     Type makes;  // what is made; none of a function or method that has outputs
 };
 
-inline constexpr bool is_output(Kind kind) {
-    return kind >= Kind::output;
+inline constexpr bool is_returned(Kind kind) {
+    return kind >= Kind::output && kind != Kind::optional_output;
 }
 
-inline constexpr bool is_returned(Kind kind) {
-    return is_output(kind) && kind != Kind::optional_output;
+/** Of an array. */
+inline constexpr bool is_written(Kind kind) {
+    return kind >= Kind::output || kind == Kind::changed;
+}
+
+/** Whether Python gives a value for it. */
+inline constexpr bool is_given(Kind kind) {
+    return kind != Kind::named && kind != Kind::real_result && kind != Kind::integer_result;
 }
 
 inline constexpr bool is_required(const Parameter &parameter) {
-    return parameter.kind == Kind::input || parameter.kind == Kind::input_or_none || parameter.kind == Kind::handle ||
+    return parameter.kind == Kind::input || parameter.kind == Kind::input_or_none ||
+           parameter.kind == Kind::input_list || parameter.kind == Kind::changed || parameter.kind == Kind::handle ||
            parameter.kind == Kind::kept_handle || parameter.kind == Kind::changed_handle ||
            (parameter.kind >= Kind::path && parameter.kind <= Kind::blocks) || parameter.value != parameter.value;
 }
@@ -143,6 +160,10 @@ inline const char *short_name(const Function &function) {
 }
 
 // ---- from a frame to a C function ----
+
+/** What a struct of options takes in a frame. */
+template<typename Options>
+inline constexpr size_t option_room = (sizeof(Options) + 7) / 8 * 8;
 
 /** Takes the next argument of a C function by its type. Structs of options lie one after another in frame.options. */
 class FrameReader {
@@ -168,6 +189,12 @@ public:
             return static_cast<T>(frame_.ints[int_++]);
         } else if constexpr (std::is_same_v<T, const int64_t *>) {
             return frame_.indices;
+        } else if constexpr (std::is_same_v<T, const DLTensor *const *>) {
+            return frame_.list;
+        } else if constexpr (std::is_same_v<T, double *>) {
+            return &frame_.real_result;
+        } else if constexpr (std::is_same_v<T, int64_t *>) {
+            return &frame_.integer_result;
         } else if constexpr (std::is_same_v<T, Ids>) {
             return frame_.ids[ids_++];
         } else if constexpr (std::is_same_v<T, const char *>) {
@@ -180,7 +207,7 @@ public:
             return static_cast<T>(frame_.handles[handle_++]);
         } else {
             auto *options = reinterpret_cast<T>(frame_.options + option_bytes_);
-            option_bytes_ += (sizeof(Pointed) + 7) / 8 * 8;
+            option_bytes_ += option_room<Pointed>;
             return options;
         }
     }
@@ -255,6 +282,13 @@ constexpr Parameter field(const char *name, size_t place, double value, Kind kin
 #define HALYARD_KEPT_FIELD(name, options, member, ...) kept(HALYARD_FIELD_AS(name, options, member, __VA_ARGS__))
 constexpr Parameter kept(Parameter parameter) {
     parameter.is_kept = true;
+    return parameter;
+}
+
+/** A field of the struct of options that comes after another one. */
+template<typename Before>
+constexpr Parameter after(Parameter parameter) {
+    parameter.place += static_cast<int>(option_room<Before>);
     return parameter;
 }
 

@@ -345,6 +345,113 @@ inline constexpr Parameter model_stream[] = {object("self", Type::model, Kind::k
 #undef HALYARD_OF_IDS
 #undef HALYARD_QUANTIZATION
 
+// ---- training: gradients that C may leave out are written where they are given; none is returned ----
+
+#define HALYARD_SUMS(options)                                                                                          \
+    HALYARD_FIELD_AS("sums", options, sums, 0, Kind::optional_input),                                                  \
+        HALYARD_FIELD_AS("sums_up", options, sums_up, 0, Kind::optional_input)
+#define HALYARD_GRADIENT(member) after<halyard_linear_options>(HALYARD_FIELD(halyard_linear_gradients, member))
+inline constexpr Parameter linear_backward[] = {{"x", Kind::input},
+                                                object("weights", Type::weights),
+                                                {"dy", Kind::input},
+                                                named,
+                                                HALYARD_FIELD(halyard_linear_options, activation),
+                                                HALYARD_FIELD_AS("beta", halyard_linear_options, beta, 1),
+                                                HALYARD_SUMS(halyard_linear_options),
+                                                HALYARD_GRADIENT(layout),
+                                                HALYARD_GRADIENT(accumulate),
+                                                HALYARD_GRADIENT(dx),
+                                                HALYARD_GRADIENT(dweight),
+                                                HALYARD_GRADIENT(dweight_up),
+                                                HALYARD_GRADIENT(dbias),
+                                                HALYARD_GRADIENT(dbias_up)};
+#undef HALYARD_GRADIENT
+#define HALYARD_GRADIENT(member) after<halyard_ffn_options>(HALYARD_FIELD(halyard_ffn_gradients, member))
+inline constexpr Parameter ffn_backward[] = {
+    {"x", Kind::input},
+    object("up", Type::weights),
+    object("down", Type::weights),
+    {"dy", Kind::input},
+    named,
+    HALYARD_FIELD(halyard_ffn_options, activation),
+    HALYARD_FIELD_AS("beta", halyard_ffn_options, beta, 1),
+    HALYARD_FIELD(halyard_ffn_options, norm),
+    HALYARD_FIELD(halyard_ffn_options, norm_weight),
+    HALYARD_FIELD(halyard_ffn_options, norm_bias),
+    HALYARD_FIELD_AS("eps", halyard_ffn_options, eps, 1e-6),
+    HALYARD_FIELD_AS("eps_outside_root", halyard_ffn_options, norm_flags, HALYARD_RMS_EPS_OUTSIDE_ROOT),
+    HALYARD_FIELD_AS("unit_offset", halyard_ffn_options, norm_flags, HALYARD_RMS_UNIT_OFFSET),
+    HALYARD_FIELD(halyard_ffn_options, residual),
+    HALYARD_SUMS(halyard_ffn_options),
+    HALYARD_GRADIENT(layout),
+    HALYARD_GRADIENT(accumulate),
+    HALYARD_GRADIENT(dx),
+    HALYARD_GRADIENT(dweight),
+    HALYARD_GRADIENT(dweight_up),
+    HALYARD_GRADIENT(dweight_down),
+    HALYARD_GRADIENT(dbias),
+    HALYARD_GRADIENT(dbias_up),
+    HALYARD_GRADIENT(dbias_down),
+    HALYARD_GRADIENT(dnorm_weight),
+    HALYARD_GRADIENT(dnorm_bias)};
+#undef HALYARD_GRADIENT
+#undef HALYARD_SUMS
+inline constexpr Parameter attention_backward[] = {{"q", Kind::input},
+                                                   {"k", Kind::input},
+                                                   {"v", Kind::input},
+                                                   {"y", Kind::input},
+                                                   {"log_sum_exp", Kind::input},
+                                                   {"dy", Kind::input},
+                                                   named,
+                                                   HALYARD_FIELD(halyard_attention_options, scale),
+                                                   HALYARD_FIELD(halyard_attention_options, causal),
+                                                   HALYARD_FIELD(halyard_attention_options, sliding_window),
+                                                   HALYARD_FIELD(halyard_attention_options, softcap),
+                                                   {"dq", Kind::optional_output},
+                                                   {"dk", Kind::optional_output},
+                                                   {"dv", Kind::optional_output}};
+
+// The int that says whether there is an ignore_index comes after it.
+static_assert(offsetof(halyard_cross_entropy_options, has_ignore_index) ==
+              offsetof(halyard_cross_entropy_options, ignore_index) + sizeof(int64_t));
+inline constexpr Parameter ignore_index =
+    HALYARD_FIELD_AS("ignore_index", halyard_cross_entropy_options, ignore_index, 0, Kind::optional_integer);
+inline constexpr Parameter cross_entropy[] = {
+    {"logits", Kind::input},
+    {"targets", Kind::input},
+    named,
+    ignore_index,
+    HALYARD_FIELD_AS("gradient_scale", halyard_cross_entropy_options, gradient_scale, 1),
+    {"losses", Kind::rows_output},
+    {"dlogits", Kind::optional_output}};
+inline constexpr Parameter mean_loss[] = {
+    {"losses", Kind::input},     {"targets", Kind::input},       named, ignore_index,
+    {"mean", Kind::real_result}, {"count", Kind::integer_result}};
+inline constexpr Parameter embedding_backward[] = {
+    {"input_ids", Kind::input}, {"dy", Kind::input}, {"dtable", Kind::changed}, named, {"accumulate", Kind::boolean}};
+inline constexpr Parameter gradient_norm[] = {{"gradients", Kind::input_list}, {"norm", Kind::real_result}};
+inline constexpr Parameter sgd_step[] = {{"parameter", Kind::changed},
+                                         {"gradient", Kind::input},
+                                         {"momentum_buffer", Kind::optional_output},
+                                         HALYARD_FIELD_AS("lr", halyard_sgd_options, lr, 1e-3),
+                                         HALYARD_FIELD(halyard_sgd_options, momentum),
+                                         HALYARD_FIELD(halyard_sgd_options, weight_decay),
+                                         HALYARD_FIELD(halyard_sgd_options, nesterov),
+                                         HALYARD_FIELD_AS("gradient_scale", halyard_sgd_options, gradient_scale, 1)};
+inline constexpr Parameter adamw_step[] = {{"parameter", Kind::changed},
+                                           {"gradient", Kind::input},
+                                           {"first_moment", Kind::changed},
+                                           {"second_moment", Kind::changed},
+                                           {"step", Kind::integer, required},
+                                           named,
+                                           HALYARD_FIELD_AS("lr", halyard_adamw_options, lr, 1e-3),
+                                           HALYARD_FIELD_AS("beta1", halyard_adamw_options, beta1, 0.9),
+                                           HALYARD_FIELD_AS("beta2", halyard_adamw_options, beta2, 0.999),
+                                           HALYARD_FIELD_AS("eps", halyard_adamw_options, eps, 1e-8),
+                                           HALYARD_FIELD_AS("weight_decay", halyard_adamw_options, weight_decay, 1e-2),
+                                           HALYARD_FIELD_AS("gradient_scale", halyard_adamw_options, gradient_scale, 1),
+                                           HALYARD_FIELD_AS("decoupled", halyard_adamw_options, decoupled, 1)};
+
 // ---- the functions, with the parameters above ----
 
 #define HALYARD_FUNCTION(name, parameters, summary) describe(#name, call_with<halyard_##name>, parameters, summary)
@@ -403,6 +510,23 @@ inline constexpr Function functions[] = {
     HALYARD_FUNCTION(attention, attention, "softmax(scale q k^T + mask) v, head by head"),
     HALYARD_FUNCTION(attention_cached, attention_cached,
                      "Appends k and v to a layer of the cache and attends to all that it holds of each sequence."),
+    HALYARD_FUNCTION(
+        linear_backward, linear_backward,
+        "The gradients of linear(), each where it is given; of gated weights dweight and dbias are the gate's."),
+    HALYARD_FUNCTION(
+        ffn_backward, ffn_backward,
+        "The gradients of ffn(), each where it is given; of gated weights dweight and dbias are the gate's."),
+    HALYARD_FUNCTION(attention_backward, attention_backward, "The gradients of attention(), each where it is given."),
+    HALYARD_FUNCTION(
+        cross_entropy, cross_entropy,
+        "-log(softmax(logits)[target]) of each row; its gradient where dlogits is given, which may be logits."),
+    HALYARD_FUNCTION(mean_loss, mean_loss, "The mean of the losses that count, summed in float64, and their number."),
+    HALYARD_FUNCTION(embedding_backward, embedding_backward,
+                     "Adds the rows of dy to those of their ids in dtable, which begins with zeros or what is there."),
+    HALYARD_FUNCTION(gradient_norm, gradient_norm, "The root of the sum of the squares of all elements."),
+    HALYARD_FUNCTION(sgd_step, sgd_step, "A step of torch.optim.SGD, in place; a momentum needs its buffer."),
+    HALYARD_FUNCTION(adamw_step, adamw_step,
+                     "A step, counted from 1, of torch.optim.AdamW, in place; of Adam where it is not decoupled."),
     HALYARD_CONSTRUCTOR("Weights", weights, pack_weights, weights_pack,
                         "A matrix [outputs, inputs] as linear layers read it; with a gate they compute both."),
     HALYARD_MAKER("Weights.from_codes", weights, pack_codes, weights_codes,

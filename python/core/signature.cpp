@@ -26,12 +26,20 @@ private:
     int length_ = 0;
 };
 
-int returned_count(const Function &function) {
-    int count = 0;
+/** What is returned: how many arrays, and numbers. */
+struct Returned {
+    int arrays, numbers;
+};
+
+Returned returned_by(const Function &function) {
+    Returned returned = {0, 0};
     for (int i = 0; i < function.count; i++) {
-        count += is_returned(function.parameters[i].kind);
+        const Kind kind = function.parameters[i].kind;
+        if (is_returned(kind)) {
+            ++(is_given(kind) ? returned.arrays : returned.numbers);
+        }
     }
-    return count;
+    return returned;
 }
 
 void add_names(Text &text, const Names &names) {
@@ -46,13 +54,18 @@ void add_names(Text &text, const Names &names) {
 void add_plain_type(Text &text, const Parameter &parameter, const char *array) {
     switch (parameter.kind) {
     case Kind::input:
+    case Kind::changed:
         return text.add("%s", array);
+    case Kind::input_list:
+        return text.add("Union[List[%s], Tuple[%s, ...]]", array, array);
     case Kind::real:
     case Kind::wide_real:
         return text.add("float");
     case Kind::integer:
     case Kind::small_integer:
         return text.add("int");
+    case Kind::optional_integer:
+        return text.add("Optional[int]");
     case Kind::boolean:
     case Kind::flag:
         return text.add("bool");
@@ -118,6 +131,7 @@ void add_default(Text &text, const Parameter &parameter, const char *equals) {
     case Kind::small_integer:
         return text.add("%s%d", equals, index);
     case Kind::boolean:
+        return text.add(parameter.value != 0 ? "%sTrue" : "%sFalse", equals);
     case Kind::flag:
         return text.add("%sFalse", equals);
     case Kind::choice:
@@ -134,11 +148,11 @@ void add_parameters(Text &text, const Function &function, const char *array) {
     for (int i = 0; i < function.count; i++) {
         const Parameter &parameter = function.parameters[i];
         const bool is_self = i == 0 && function.role == Role::method;
-        if (i == function.positional) {
+        if (i == function.positional && (parameter.kind == Kind::named || is_given(parameter.kind))) {
             text.add(is_first ? "*" : ", *");
             is_first = false;
         }
-        if (parameter.kind != Kind::named) {
+        if (is_given(parameter.kind)) {
             text.add("%s%s%s", is_first ? "" : ", ", is_self && array == nullptr ? "$" : "", parameter.name);
             is_first = false;
             if (array != nullptr && !is_self) {
@@ -150,6 +164,22 @@ void add_parameters(Text &text, const Function &function, const char *array) {
             }
         }
     }
+}
+
+void add_returned(Text &text, const Function &function, const Returned &returned) {
+    const int count = returned.arrays + returned.numbers;
+    const char *before = count > 1 ? "Tuple[" : "";
+    for (int i = 0; i < function.count; i++) {
+        const Kind kind = function.parameters[i].kind;
+        if (is_returned(kind)) {
+            text.add("%s%s", before,
+                     kind == Kind::real_result      ? "float"
+                     : kind == Kind::integer_result ? "int"
+                                                    : "_Array");
+            before = ", ";
+        }
+    }
+    text.add(count == 0 ? "None" : count > 1 ? "]" : "");
 }
 
 }  // namespace
@@ -165,19 +195,14 @@ const char *document(const Function &function, char (&room)[signature_room]) {
 PyObject *stub_of(const Function &function) {
     char room[signature_room];
     Text text(room);
-    const int returned = returned_count(function);
+    const Returned returned = returned_by(function);
     text.add(function.role == Role::constructor ? "(self, " : function.role == Role::maker ? "(cls, " : "(");
-    add_parameters(text, function, returned > 0 ? "_Array" : "Any");
+    add_parameters(text, function, returned.arrays > 0 ? "_Array" : "Any");
     text.add(") -> ");
     if (function.makes != Type::none && function.role != Role::constructor) {
         text.add("%s", type_names[static_cast<int>(function.makes)]);
-    } else if (returned <= 1) {
-        text.add(returned == 1 ? "_Array" : "None");
     } else {
-        for (int i = 0; i < returned; i++) {
-            text.add(i == 0 ? "Tuple[_Array" : ", _Array");
-        }
-        text.add("]");
+        add_returned(text, function, returned);
     }
     return Py_BuildValue("(sss)", function.name, room, function.summary);
 }

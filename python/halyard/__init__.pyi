@@ -1,5 +1,5 @@
 """Written by python/core/make_stubs.py."""
-from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 _Array = TypeVar("_Array")
 
@@ -210,6 +210,10 @@ class Weights:
         """Packs another matrix into the memory of these weights, which no call may use meanwhile."""
 
 
+def adamw_step(parameter: Any, gradient: Any, first_moment: Any, second_moment: Any, step: int, *, lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-08, weight_decay: float = 0.01, gradient_scale: float = 1.0, decoupled: bool = True) -> None:
+    """A step, counted from 1, of torch.optim.AdamW, in place; of Adam where it is not decoupled."""
+
+
 def add(a: _Array, b: _Array, *, out: Optional[_Array] = None) -> _Array:
     """a + b"""
 
@@ -224,6 +228,10 @@ def add_rms_norm(x: _Array, residual: _Array, weight: Optional[_Array] = None, e
 
 def attention(q: _Array, k: _Array, v: _Array, *, scale: float = 0.0, causal: bool = False, sliding_window: int = 0, softcap: float = 0.0, q_norm_weight: Optional[_Array] = None, k_norm_weight: Optional[_Array] = None, qk_norm_eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, rope: Optional[Rope] = None, log_sum_exp: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
     """softmax(scale q k^T + mask) v, head by head"""
+
+
+def attention_backward(q: Any, k: Any, v: Any, y: Any, log_sum_exp: Any, dy: Any, *, scale: float = 0.0, causal: bool = False, sliding_window: int = 0, softcap: float = 0.0, dq: Optional[Any] = None, dk: Optional[Any] = None, dv: Optional[Any] = None) -> None:
+    """The gradients of attention(), each where it is given."""
 
 
 def attention_cached(q: _Array, k: _Array, v: _Array, cache: KVCache, layer: int = 0, sequences: Optional[Sequence[int]] = None, *, scale: float = 0.0, causal: bool = False, sliding_window: int = 0, softcap: float = 0.0, q_norm_weight: Optional[_Array] = None, k_norm_weight: Optional[_Array] = None, qk_norm_eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, rope: Optional[Rope] = None, log_sum_exp: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
@@ -250,6 +258,14 @@ def cast(x: _Array, dtype: Any = None, *, out: Optional[_Array] = None) -> _Arra
     """x rounded to another dtype: that of out, or of a new array. Either is given."""
 
 
+def cross_entropy(logits: _Array, targets: _Array, *, ignore_index: Optional[int] = None, gradient_scale: float = 1.0, losses: Optional[_Array] = None, dlogits: Optional[_Array] = None) -> _Array:
+    """-log(softmax(logits)[target]) of each row; its gradient where dlogits is given, which may be logits."""
+
+
+def embedding_backward(input_ids: Any, dy: Any, dtable: Any, *, accumulate: bool = False) -> None:
+    """Adds the rows of dy to those of their ids in dtable, which begins with zeros or what is there."""
+
+
 def exp(x: _Array, *, out: Optional[_Array] = None) -> _Array:
     """exp(x)"""
 
@@ -264,6 +280,10 @@ def exp_derivative(x: _Array, *, out: Optional[_Array] = None) -> _Array:
 
 def ffn(x: _Array, up: Weights, down: Weights, *, activation: Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"] = 'identity', beta: float = 1.0, bias: Optional[_Array] = None, bias_up: Optional[_Array] = None, bias_down: Optional[_Array] = None, norm: Literal["none", "rms", "layer"] = 'none', norm_weight: Optional[_Array] = None, norm_bias: Optional[_Array] = None, eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, deferred_norm: bool = False, residual: bool = False, sums: Optional[_Array] = None, sums_up: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
     """[x +] (activation(N(x) up + bias) [* (N(x) V + bias_up)]) down + bias_down"""
+
+
+def ffn_backward(x: Any, up: Weights, down: Weights, dy: Any, *, activation: Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"] = 'identity', beta: float = 1.0, norm: Literal["none", "rms", "layer"] = 'none', norm_weight: Optional[Any] = None, norm_bias: Optional[Any] = None, eps: float = 1e-06, eps_outside_root: bool = False, unit_offset: bool = False, residual: bool = False, sums: Optional[Any] = None, sums_up: Optional[Any] = None, layout: Literal["out_in", "in_out"] = 'out_in', accumulate: bool = False, dx: Optional[Any] = None, dweight: Optional[Any] = None, dweight_up: Optional[Any] = None, dweight_down: Optional[Any] = None, dbias: Optional[Any] = None, dbias_up: Optional[Any] = None, dbias_down: Optional[Any] = None, dnorm_weight: Optional[Any] = None, dnorm_bias: Optional[Any] = None) -> None:
+    """The gradients of ffn(), each where it is given; of gated weights dweight and dbias are the gate's."""
 
 
 def geglu(gate: _Array, up: _Array, *, out: Optional[_Array] = None) -> _Array:
@@ -354,6 +374,10 @@ def glu_packed_backward(x: _Array, dy: _Array, layout: Literal["gate_up", "up_ga
     """The gradient of glu_packed()."""
 
 
+def gradient_norm(gradients: Union[List[Any], Tuple[Any, ...]]) -> float:
+    """The root of the sum of the squares of all elements."""
+
+
 def info() -> Dict[str, Any]:
     """Version, instruction set in use and those supported, dtypes and operations that are built in, threads."""
 
@@ -368,6 +392,14 @@ def layer_norm_backward(x: _Array, weight: Optional[_Array], dy: _Array, eps: fl
 
 def linear(x: _Array, weights: Weights, bias: Optional[_Array] = None, *, bias_up: Optional[_Array] = None, activation: Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"] = 'identity', beta: float = 1.0, residual: Optional[_Array] = None, row_scale: Optional[_Array] = None, row_mean: Optional[_Array] = None, sums: Optional[_Array] = None, sums_up: Optional[_Array] = None, out: Optional[_Array] = None) -> _Array:
     """residual + activation(x W + bias); of gated weights residual + activation(gate) * up"""
+
+
+def linear_backward(x: Any, weights: Weights, dy: Any, *, activation: Literal["identity", "relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu", "swish", "sigmoid", "tanh", "exp", "relu2"] = 'identity', beta: float = 1.0, sums: Optional[Any] = None, sums_up: Optional[Any] = None, layout: Literal["out_in", "in_out"] = 'out_in', accumulate: bool = False, dx: Optional[Any] = None, dweight: Optional[Any] = None, dweight_up: Optional[Any] = None, dbias: Optional[Any] = None, dbias_up: Optional[Any] = None) -> None:
+    """The gradients of linear(), each where it is given; of gated weights dweight and dbias are the gate's."""
+
+
+def mean_loss(losses: Any, targets: Any, *, ignore_index: Optional[int] = None) -> Tuple[float, int]:
+    """The mean of the losses that count, summed in float64, and their number."""
 
 
 def partial_rms_norm(x: _Array, weight: Optional[_Array] = None, eps: float = 1e-06, p: float = 0.0625, *, eps_outside_root: bool = False, unit_offset: bool = False, out: Optional[_Array] = None) -> _Array:
@@ -428,6 +460,10 @@ def rms_norm_backward(x: _Array, weight: Optional[_Array], dy: _Array, eps: floa
 
 def set_num_threads(number: int, /) -> None:
     """Bounds the threads of later calls; 0 restores the default."""
+
+
+def sgd_step(parameter: Any, gradient: Any, *, momentum_buffer: Optional[Any] = None, lr: float = 0.001, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False, gradient_scale: float = 1.0) -> None:
+    """A step of torch.optim.SGD, in place; a momentum needs its buffer."""
 
 
 def sigmoid(x: _Array, *, out: Optional[_Array] = None) -> _Array:

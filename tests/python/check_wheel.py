@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""pip makes a wheel of the checkout and installs it into an empty environment, where the package is imported and called.
+"""pip makes a wheel of a clean copy of the checkout and installs it into an empty environment, where the package is imported and called.
 usage: check_wheel.py [WHEEL]; exit status 77 where pip can fetch nothing."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,12 @@ def run(*command, **options):
     return subprocess.run([str(each) for each in command], env=environment, check=True, **options)
 
 
+def export(folder):
+    """A copy of the sources without what a build has left. The folder."""
+    left = {".git", ".venv", "build", "dist"}
+    return shutil.copytree(ROOT, folder, ignore=lambda at, names: left & set(names) if Path(at) == ROOT else [], symlinks=True)
+
+
 def main(words):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -36,7 +43,7 @@ def main(words):
             print("skipped: pip can fetch nothing")
             return 77
         if not words:
-            run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+            run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, export(folder / "sources"))
         wheel, = [Path(each) for each in words] or folder.glob("*.whl")
         print(f"{wheel.name}: {wheel.stat().st_size} bytes")
         assert "-cp39-abi3-" in wheel.name and wheel.stat().st_size <= MOST_BYTES, wheel
