@@ -40,9 +40,11 @@ void check_outputs(Checker &check, const halyard_ffn_options &o, const DLTensor 
     }
     const View up = memory_view("the packed bytes of up", call.up->block, call.up->bytes);
     const View down = memory_view("the packed bytes of down", call.down->block, call.down->bytes);
-    check_outputs_apart(
-        check, {&call.y, &call.sums, &call.sums_up},
-        {&call.x, &call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down, &up, &down});
+    check_outputs_apart(check, {&call.y, &call.sums, &call.sums_up},
+                        {&call.norm_weight, &call.norm_bias, &call.bias, &call.bias_up, &call.bias_down, &up, &down});
+    // The rows of a block are read before any of them is written, but where they are added: each element to its own.
+    check.no_overlap(call.y, call.x, call.residual);
+    check_outputs_apart(check, {&call.sums, &call.sums_up}, {&call.x});
 }
 
 }  // namespace

@@ -37,6 +37,16 @@ void expect_right(const FfnForm &form) {
         ffn.compose(context.get(), composed);
         ASSERT_TRUE(same_rows(composed, ffn.y)) << halyard_isa_name(isa) << "; " << ffn.describe();
         ASSERT_TRUE(ffn.surroundings_intact()) << halyard_isa_name(isa);
+        if (form.residual) {
+            Tensor stream(form.x, ffn.x.form());
+            stream.copy_from(ffn.x);
+            ASSERT_EQ(
+                halyard_ffn(context.get(), &stream.view, ffn.up.get(), ffn.down.get(), &ffn.options, &stream.view),
+                HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_TRUE(same_rows(stream, ffn.y)) << "in place, " << halyard_isa_name(isa) << "; " << ffn.describe();
+            ASSERT_TRUE(stream.surroundings_intact());
+        }
     }
     if (!ffn.rounds()) {
         return;
@@ -231,6 +241,26 @@ TEST(Ffn, AnyRank) {
             EXPECT_TRUE(ffn.surroundings_intact());
         }
     }
+}
+
+TEST(Ffn, MayOverlapXOnlyWhereItIsAddedInPlace) {
+    FfnForm form;
+    form.leading = {4};
+    form.residual = true;
+    Ffn ffn(form);
+    DLTensor shifted = ffn.x.view;
+    shifted.data = ffn.x.at(1, 0);
+    std::int64_t shape[] = {3, form.d_model};
+    DLTensor first = ffn.x.view;
+    shifted.shape = first.shape = shape;
+    const auto refusal = [&](const DLTensor &x, DLTensor &y) {
+        EXPECT_EQ(halyard_ffn(nullptr, &x, ffn.up.get(), ffn.down.get(), &ffn.options, &y), HALYARD_INVALID_ARGUMENT);
+        return std::string(halyard_last_error());
+    };
+    EXPECT_EQ(refusal(first, shifted),
+              "halyard_ffn: y overlaps x without being the same view (same data, shape and strides)");
+    ffn.options.residual = 0;
+    EXPECT_EQ(refusal(ffn.x.view, ffn.x.view), "halyard_ffn: y overlaps x, which this function does not allow");
 }
 
 TEST(Ffn, WithoutOptionsIsTwoProducts) {

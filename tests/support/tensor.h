@@ -41,6 +41,7 @@ public:
     Dtype dtype() const { return element; }
     const Shape &shape() const { return extents; }
     const Shape &strides() const { return steps; }
+    Form form() const { return {extents, steps}; }
     /** Elements of the last axis, and how many such rows there are. */
     std::int64_t width() const { return extents.back(); }
     std::int64_t rows() const { return static_cast<std::int64_t>(row_starts.size()); }

@@ -874,7 +874,7 @@ typedef struct halyard_ffn_options {
     const DLTensor *bias;          /**< null or [d_ff], any dtype: of the first GEMM; of the gate if it is gated */
     const DLTensor *bias_up;       /**< null or [d_ff]: of `up` where the first GEMM is gated */
     const DLTensor *bias_down;     /**< null or [d_model] */
-    int residual;                  /**< not 0: y = x + FFN(Norm(x)) */
+    int residual;                  /**< not 0: y = x + FFN(Norm(x)); y may be x then */
     /** Null, or f32 [..., d_ff], which the call writes: what the activation is applied to, bias included; the gate where `up` is
      *  gated. halyard_ffn_backward reads it. On processors alone. */
     DLTensor *sums;
@@ -884,9 +884,10 @@ typedef struct halyard_ffn_options {
 
 /** y = [x +] (activation(N(x) Up + bias) [* (N(x) V + bias_up)]) Down + bias_down.
  *  up: d_model -> d_ff, plain or gated; down: d_ff -> d_model, plain. x: [..., d_model]; y: shape of x, any dtype (that of x
- *  with `residual`); y may not overlap x or the weights. Rows are done in blocks of at most 256. What lies between norm,
- *  GEMMs and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of d_model and of d_ff
- *  2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes per thread at most.
+ *  with `residual`). y may not overlap the weights, nor x, which with `residual` it may be. Rows are done in blocks of at most
+ *  256. What lies between norm, GEMMs and residual is f32, in the context's scratch: for every 512 inputs, begun or whole, of
+ *  d_model and of d_ff 2112 bytes for each row of a block and of 8 more, 4 bytes for each bias, and 1 MB and 8 d_model bytes
+ *  per thread at most.
  *  On a CUDA device what lies between is of the one 16-bit type of x and weights, if they have one, else f32, and so many rows
  *  go through at a time that it takes about 512 MB at most. */
 HALYARD_API halyard_status halyard_ffn(const halyard_context *context, const DLTensor *x, const halyard_weights *up,
