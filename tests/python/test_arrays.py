@@ -9,6 +9,7 @@ import time
 import unittest
 
 import halyard
+from halyard import _bench as bench
 import numpy as np
 from dlpack_array import CUDA, FLOAT, DlpackArray, to_bf16
 
@@ -219,6 +220,10 @@ class Calls(unittest.TestCase):
         self.assertIn("\noperations   " + " ".join(info["operations"]) + "\n", printed)
         refused = subprocess.run([sys.executable, "-m", "halyard", "inof"], capture_output=True, text=True)
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+
+    def test_what_the_benchmark_compares_is_equal(self):
+        for name, ours, theirs, _ in bench.numpy_rows(np):
+            np.testing.assert_allclose(ours(), theirs(), rtol=2e-3, atol=2e-3, err_msg=name)  # GELU is by tanh in NumPy
 
     def test_nothing_else_is_imported(self):
         text = "import sys; before = set(sys.modules); import halyard; print(*sorted(set(sys.modules) - before))"
