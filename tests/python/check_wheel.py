@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""pip makes a wheel of a clean copy of the checkout and installs it into an empty environment, where the package is imported and called.
+"""pip makes a wheel of a clean copy of the checkout and installs it into an empty environment, where the package is imported and
+called; auditwheel looks at what it needs.
 usage: check_wheel.py [WHEEL]; exit status 77 where pip can fetch nothing."""
 import os
 import shutil
@@ -54,6 +55,9 @@ def main(words):
         # The best of several: the first one reads the files.
         seconds = min(float(run(python, "-c", program, stdout=subprocess.PIPE, text=True).stdout) for _ in range(5))
         print(f"import: {1000 * seconds:.1f} ms")
+        run(python, "-m", "pip", "install", "--quiet", "auditwheel==6.8.2")
+        audit = run(folder / "venv/bin/auditwheel", "show", wheel, stdout=subprocess.PIPE, text=True).stdout
+        assert "manylinux_" in audit, audit  # nothing but glibc is needed
     return 0
 
 
