@@ -19,7 +19,7 @@
 namespace halyard::tests {
 namespace {
 
-constexpr int forks = emulated ? 20 : reduced ? 200 : 2000;
+constexpr int forks = emulated ? 20 : reduced ? 200 : 500;
 // The allocators of sanitizers keep in a child the locks that other threads held.
 constexpr bool children_call = !sanitized;
 constexpr unsigned seconds_of_a_child = 60;  // a call that never returns ends it
