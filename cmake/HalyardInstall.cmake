@@ -31,6 +31,7 @@ foreach(group IN LISTS HALYARD_GROUPS)
         list(APPEND HALYARD_COMPONENTS ${group})
     endif()
 endforeach()
+set(HALYARD_KNOWN_COMPONENTS models ${HALYARD_ALL_ISAS} ${HALYARD_ALL_DTYPES} ${HALYARD_GROUPS} ${HALYARD_ALL_OPERATIONS})
 configure_package_config_file(
     cmake/halyardConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/halyardConfig.cmake"
     INSTALL_DESTINATION "${HALYARD_PACKAGE_DIR}" NO_SET_AND_CHECK_MACRO)
