@@ -52,11 +52,13 @@ std::string compiler() {
 #endif
 }
 
-/** The instruction sets that this library holds, by name. */
+/** The instruction sets that this library holds and this machine runs, by name. */
 std::map<std::string, halyard_isa> isas() {
     std::map<std::string, halyard_isa> names;
     for (const halyard_isa isa : operations::built_isas) {
-        names[halyard_isa_name(isa)] = isa;
+        if (halyard_isa_supported(isa) != 0) {
+            names[halyard_isa_name(isa)] = isa;
+        }
     }
     return names;
 }

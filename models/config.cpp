@@ -591,7 +591,7 @@ std::filesystem::path models::config_file(const std::filesystem::path &path) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) {
         if (path.extension() == ".safetensors" && std::filesystem::exists(path, ignored)) {
-            models::refuse(path, "is no GGUF file, but one file of a model: name the folder that holds it");
+            models::refuse(path, "is a .safetensors file: give the folder that holds it");
         }
         return path;
     }

@@ -30,7 +30,7 @@ Parts in_safetensors(const SafeTensors &files, Parts parts) {
 Source::Source(const std::filesystem::path &path) {
     const std::filesystem::path file = config_file(path);
     if (file == path && path.filename() == "config.json") {
-        refuse(path, "is no GGUF file, but one file of a model: name the folder that holds it");
+        refuse(path, "is no GGUF file, but one file of a model: give the folder that holds it");
     }
     if (file == path || file.extension() == ".gguf") {
         gguf.emplace(Gguf::open(file));

@@ -85,12 +85,17 @@ def prepare(*parts):
             die(f"CMake cannot build with a folder whose path holds {UNUSABLE[min(wrong)]}: {folder}")
     if MACHINE is None:
         die(f"the kernels are for Linux on x86-64 and arm64, and this machine is {platform.system()} {platform.machine()}.")
+    named = os.environ.get("HALYARD_PYTHON")
+    if named and output(named, "-c", USABLE_PYTHON) is None:
+        die(f"HALYARD_PYTHON names no Python from 3.9 to 3.13, which Halide's wheels are made for: {named}")
     packages = missing_packages({file: package for part in ("library", *parts) for file, package in NEEDS[part].items()})
     stamp, wanted = VENV / ".halyard", f"{VENV}\n{(ROOT / 'requirements.txt').read_text()}"
     has_venv = (VENV / "bin/python").exists() and stamp.exists() and stamp.read_text() == wanted
     python = None if has_venv else find_python()
     if python and output(python, "-c", "import ensurepip, venv") is None:
         packages.append("python3-venv")
+    if python:
+        announce_first_call(packages)
     if packages:
         install(*packages)
     if "clang" in parts and not Path(output("clang++", "-print-resource-dir").strip(), "lib").exists():
@@ -145,6 +150,16 @@ def find_python():
         "(on Debian or Ubuntu: sudo apt-get install python3 python3-venv) or name it in HALYARD_PYTHON.")
 
 
+def wheels_of(requirements):
+    return " ".join(re.findall(r"^[^#\s]+", requirements.read_text(), re.MULTILINE))
+
+
+def announce_first_call(packages):
+    say("the first call takes about 3 minutes on two cores for the library, more for tests and benchmarks; later ones build what changed.")
+    say(f"It downloads about 130 MB from the Python package index: {wheels_of(ROOT / 'requirements.txt')} and what they need, for {VENV}.")
+    say("Debian packages that are missing, and that it installs if it may: " + (" ".join(packages) or "none") + ".")
+
+
 def make_venv(python):
     """What lies there stays: it may be somebody's own, or a link to one that others share."""
     program, cmake = VENV / "bin/python", VENV / "bin/cmake"
@@ -163,10 +178,12 @@ def make_venv(python):
 
 
 def pip_install(requirements, *options):
-    say("installing " + " ".join(re.findall(r"^[^#\s]+", requirements.read_text(), re.MULTILINE)))
+    say(f"installing {wheels_of(requirements)}")
     os.environ.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")
     if call(VENV / "bin/python", "-m", "pip", "install", *options, "--requirement", requirements, stdout=sys.stderr) != 0:
-        die("pip could not install the wheels; the message above says why.")
+        die("pip could not install the wheels; the message above says why. Without a network, pip download -r "
+            f"{requirements.name} -d FOLDER on a machine that has one fetches {wheels_of(requirements)} and what they need; then "
+            "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER takes them from there. PIP_INDEX_URL names another package index.")
 
 
 def unpack(architecture, folder, *packages):

@@ -140,12 +140,23 @@ std::vector<std::int64_t> prompt_of(const std::string &text, std::int64_t vocab_
     return ids;
 }
 
+/// Answers --prompt.
+void refuse_text(const std::string &) {
+    throw CLI::ValidationError(
+        "--prompt",
+        "there is no tokenizer here: give token ids in --prompt-ids, as the model's own tokenizer makes them: "
+        "python3 -c \"import sys, transformers as t; "
+        "print(*t.AutoTokenizer.from_pretrained(sys.argv[1])(sys.argv[2]).input_ids, sep=',')\" MODEL TEXT");
+}
+
 void declare(CLI::App &app, Arguments &arguments) {
     app.add_option("MODEL", arguments.model,
                    "a folder with config.json and model.safetensors, as transformers saves them, or a GGUF file")
         ->required();
     app.add_option("--prompt-ids", arguments.prompt, "the prompt's token ids, as in 1,2,3; text is not tokenized")
         ->required();
+    // Other programs take text, so it is answered rather than unknown.
+    app.add_option_function<std::string>("--prompt", refuse_text)->group("");
     app.add_option("--max-positions", arguments.max_positions,
                    "bound of prompt and new tokens; by default what the two need")
         ->check(integer(1, max_int));

@@ -40,11 +40,18 @@ def main():
 
         accepted, text = found(*options.built)
         check(accepted and f"built: {';'.join(options.built)}." in text, f"the package does not have what was built: {text}")
-        accepted, text = found("rms_layer", options.built[0])
-        check(not accepted and "without rms_layer; HALYARD_OPERATIONS" in text, f"a component that is missing is found: {text}")
+        for wrong, answer in (("rms_layer", "halyard has no component 'rms_layer'. There are models, "),
+                              ("model", "halyard has no component 'model'; did you mean models?"),
+                              ("norm", "halyard has no component 'norm'; did you mean norms?"),
+                              ("linears", "halyard has no component 'linears'; did you mean linear?")):
+            accepted, text = found(wrong, options.built[0])
+            check(not accepted and answer in text, f"of {wrong} the package says: {text}")
 
         macros = dict(re.findall(r"HALYARD_HAS_(\w+) ([01])", (path / "prefix/include/halyard/config.h").read_text()))
         check({name.lower() for name, has in macros.items() if has == "1"} == set(options.built), f"config.h has {macros}")
+        for left_out in [name.lower() for name, has in macros.items() if has == "0"][:1]:
+            accepted, text = found(left_out)
+            check(not accepted and f"built without {left_out}; HALYARD_OPERATIONS" in text, f"{left_out} is found: {text}")
 
         library = next((path / "prefix").rglob("libhalyard.so"))
         subprocess.run([options.strip, "-o", path / "stripped.so", library], check=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """./run in a folder of its own, where compiler, CMake and programs are stand-ins: what it answers, refuses and keeps.
-usage: test_run.py [--bench PROGRAM] [--tune PROGRAM] [--experiments PROGRAM]; of these the options are compared with the
-texts of `run`."""
+usage: test_run.py [--bench PROGRAM] [--tune PROGRAM] [--experiments PROGRAM] [--cmake PROGRAM]; with the options of the first
+three the texts of `run` are compared, and what it reads from CMake's files with what CMake reads."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = argparse.Namespace(bench=None, tune=None, experiments=None)
+PROGRAMS = argparse.Namespace(bench=None, tune=None, experiments=None, cmake=None)
 
 # Until the test lets go, or has given up.
 WAIT = """tries=0
@@ -75,13 +75,17 @@ class Run(unittest.TestCase):
         self.root = Path(folder.name).resolve() / "check out's"
         self.venv, self.log = self.root / ".venv", self.root / "log"
         self.report = self.root / "build/release/report"
-        for each in ("run", "requirements.txt", "CMakePresets.json", "tools/build.py", "tools/prepare.py"):
+        for each in ("run", "requirements.txt", "CMakePresets.json", "tools/build.py", "tools/choices.py", "tools/prepare.py",
+                     "cmake/HalyardTarget.cmake", "operations.cmake"):
             (self.root / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, self.root / each)
         shutil.copytree(ROOT / "tools/words", self.root / "tools/words")
         shutil.copytree(ROOT / "bench/report", self.root / "bench/report", ignore=shutil.ignore_patterns("__pycache__"))
         self.script("bench/report/report.py", REPORT)
         self.script("bench/report/readme.py", 'import os, sys\nprint(*sys.argv[1:], file=open(os.environ["LOG"], "a"))\n')
+        shutil.copytree(ROOT / "bench/shapes", self.root / "bench/shapes")
+        for each in ("mkl", "onednn"):
+            self.script(f"bench/peers/{each}_peer.py", "")
         self.script("bench/peers/install", "#!/bin/sh\n")
         self.script("bin/c++", "#!/bin/sh\ncat >/dev/null\n")
         for each in ("apt-get", "sudo"):
@@ -157,6 +161,100 @@ class Run(unittest.TestCase):
                 self.assertIn(f"{word} does not know '{option.split('=')[0]}'", done.stderr)
                 self.assertIn(f"usage: ./run {word}", done.stderr)
         self.assertEqual(self.files(), before)
+
+    def test_a_wrong_name_costs_nothing(self):
+        """In a checkout in which nothing was made yet; the answer says what there is."""
+        before = self.files()
+        isas = {"x86_64": "sse41, avx2, avx512", "aarch64": "neon, neon_fp16"}[os.uname().machine]
+        for words, answer in ((["build", "--isas", "avx3"], f"argument --isa: 'avx3' is none of all, {isas}"),
+                              (["build", "--isa=avx3"], f"argument --isa: 'avx3' is none of all, {isas}"),
+                              (["build", "--target", "arm64", "--isa", "neon,sse41"], "'sse41' is none of all, neon, neon_fp16"),
+                              (["test", "--isas=f32"], f"'f32' is none of all, {isas}"),
+                              (["tune", "--isas", "avx3"], f"'avx3' is none of all, {isas}"),
+                              (["bench", "--isas", "avx3"], f"'avx3' is none of {isas}"),
+                              (["bench", "--isa", "all"], f"'all' is none of {isas}"),
+                              (["build", "--dtypes", "f32,f17"], "argument --dtypes: 'f17' is none of all, f32, f16, bf16; did you mean f16?"),
+                              (["tune", "--dtype", "f17"], "argument --dtype: 'f17' is none of all, f32, f16, bf16"),
+                              (["test", "--operations", "norms,sofmax"], "did you mean softmax?"),
+                              (["bench", "--peers", "mkl,foo"], "argument --peers: 'foo' is none of all, none, mkl, onednn\n"),
+                              (["bench", "--shapes", "quik"], "argument --shapes: 'quik' is none of count, default, full,"),
+                              (["bench", "--compare", "none", "native", "--shapes", "quik"], "did you mean quick?"),
+                              (["bench", "--model", "model.gguf"], "argument --model: there is no file 'model.gguf'"),
+                              (["bench", "--more-peers", "run"], "argument --more-peers: there is no folder 'run'"),
+                              (["bench", "--filter", "("], "argument --filter: '(' is no regular expression: missing )"),
+                              (["test", "--filter", "*norm"], "argument --filter: '*norm' is no regular expression: nothing to repeat"),
+                              (["test", "--label", "[a\\]"], "argument --label: '[a\\]' is no regular expression: unterminated")):
+            done = self.run_it(*words, folder=self.root)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(answer, done.stderr)
+        self.assertEqual(self.files(), before)
+
+    def test_a_right_name_is_not_refused(self):
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        isa = {"x86_64": "avx2", "aarch64": "neon"}[os.uname().machine]
+        self.script("build/release-subset/CMakeCache.txt", "CMAKE_INSTALL_LIBDIR:PATH=lib\n")
+        for word in ("--isa", "--isas"):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("build", word, isa, "--operations", "norms,softmax_backward")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"-DHALYARD_ISAS={isa} -DHALYARD_DTYPES=all -DHALYARD_OPERATIONS=norms,softmax_backward\n", self.logged())
+        self.script("build/release/bench/halyard-bench", BENCH.replace("#!/bin/sh\n", '#!/bin/sh\necho "bench $*" >>"$LOG"\n'))
+        (self.root / "own,list.txt").touch()
+        self.script("more/other_peer.py", "")
+        for words in (["--isas", isa], [f"--isas={isa}"], ["--peers", "mkl,none"], ["--peers", "other", "--more-peers", "more"],
+                      ["--shapes", "own,list.txt"], ["--shapes", "quick"], ["--filter", "^a[[:alpha:]]\\d{2}|b$"]):
+            self.log.unlink(missing_ok=True)
+            done = self.run_it("bench", *words, folder=self.root)
+            self.assertEqual((done.returncode, "Warning" in done.stderr), (0, False), done.stderr)
+            self.assertIn(f" {' '.join(words)}\n".replace("--isas", "--isa"), self.logged())
+
+    def test_peers_are_listed_before_anything_is_built(self):
+        shutil.copy(ROOT / "bench/peers/install", self.root / "bench/peers/install")
+        before = self.files()
+        done = self.run_it("bench", "--list-peers")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.startswith("There are mkl, onednn.\n./run bench --peers NAME,... installs"), done.stdout)
+        self.assertRegex(done.stdout, "\n  mkl         its wheel, .*\n")
+        self.assertEqual(self.files(), before)
+        self.prepared()
+        done = self.run_it("bench", "--list-peers")
+        self.assertEqual((done.returncode, done.stdout), (0, "mkl  1.0\n"))
+        self.assertEqual(self.logged(), "")
+
+    def test_a_wrong_python_is_named(self):
+        """Also where a virtual environment is there already."""
+        for before in (lambda: None, self.prepared):
+            before()
+            done = self.run_it("build", HALYARD_PYTHON="/no/python")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual(done.stderr, "run: HALYARD_PYTHON names no Python from 3.9 to 3.13, which Halide's wheels are made for: "
+                                          "/no/python\n")
+        (self.root / "halyard.pc").touch()
+        for right in ("", sys.executable):
+            self.assertEqual(self.run_it("build", HALYARD_PYTHON=right).returncode, 0)
+
+    def test_the_first_call_says_what_it_takes(self):
+        """The answer of a machine whose pip reaches nothing names what helps; a later call is silent."""
+        self.script("bin/c++", "#!/bin/sh\ncat >/dev/null\n[ -z \"$LACKS\" ] || echo MISSING xxhash.h\n")
+        before = self.files()
+        done = self.run_it("build", LACKS="yes")
+        self.assertEqual(done.returncode, 1)
+        said = re.findall("(?m)^run: (.*)$", done.stderr)
+        self.assertRegex(said[0], r"^the first call takes about \d+ minutes")
+        self.assertRegex(said[1], rf"^It downloads about \d+ MB from the Python package index: halide==\S+ .*, for {re.escape(str(self.venv))}\.$")
+        self.assertEqual(said[2], "Debian packages that are missing, and that it installs if it may: libxxhash-dev.")
+        self.assertEqual(self.files(), before)
+        self.script(".venv/bin/python", '#!/bin/sh\ncase "$*" in *" install "*) echo no network >&2 && exit 1 ;; esac\n')
+        done = self.run_it("build", HALYARD_VENV=str(self.venv))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("installs if it may: none.\n", done.stderr)
+        for each in ("pip could not install the wheels", "PIP_INDEX_URL", "PIP_FIND_LINKS", "pip download -r requirements.txt",
+                     "fetches halide==", "ninja=="):
+            self.assertIn(each, done.stderr.splitlines()[-1])
+        self.prepared()
+        (self.root / "halyard.pc").touch()
+        self.assertNotIn("the first call", self.run_it("build").stderr)
 
     def test_results_stay_until_there_are_new_ones(self):
         self.prepared()
@@ -276,11 +374,11 @@ esac
         for name, text in (("python", f"""#!/bin/sh
 case "$*" in
 *sys.version_info*) exit {0 if usable else 1} ;;
-*" install "*) echo "$0 $*" >>"$LOG" && cp "{self.root}/cmake" "${{0%python}}cmake" ;;
+*" install "*) echo "$0 $*" >>"$LOG" && cp "{self.root}/installed_cmake" "${{0%python}}cmake" ;;
 esac
 """), ("kept", "")):
             self.script(folder / "bin" / name, text)
-        self.script("cmake", CMAKE)
+        self.script("installed_cmake", CMAKE)
         self.script("build/release/CMakeCache.txt", "CMAKE_INSTALL_LIBDIR:PATH=lib\n")
         (self.root / "halyard.pc").touch()
 
@@ -489,6 +587,40 @@ class Texts(unittest.TestCase):
         self.assertEqual(self.said("bench"),
                          self.taken(PROGRAMS.bench) | compare | {"--compare", "--count", "--update", "--publish", "--text"})
 
+    def test_lists(self):
+        """Those of CMake's files are what CMake reads."""
+        if PROGRAMS.cmake is None:
+            self.skipTest("no program")
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder, "lists.cmake")
+            read = {}
+            for processor in ("x86_64", "aarch64"):
+                script.write_text(f"""
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR {processor})
+include("{ROOT}/cmake/HalyardTarget.cmake")
+function(halyard_operation name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "GROUP" "NEEDS;KERNELS;FUNCTIONS;SOURCES")
+    list(APPEND groups ${{arg_GROUP}})
+    list(REMOVE_DUPLICATES groups)
+    set(groups ${{groups}} PARENT_SCOPE)
+    set(names ${{names}} ${{name}} PARENT_SCOPE)
+endfunction()
+include("{ROOT}/operations.cmake")
+foreach(list IN ITEMS HALYARD_ALL_ISAS HALYARD_ALL_DTYPES groups names)
+    list(JOIN ${{list}} " " text)
+    message("${{text}}")
+endforeach()
+""")
+                done = subprocess.run([PROGRAMS.cmake, "-P", script], capture_output=True, text=True, check=True)
+                read[processor] = [line.split() for line in done.stderr.splitlines()]
+        sys.path.insert(0, str(ROOT / "tools"))
+        import choices
+        self.assertEqual([choices.isas("x86-64"), choices.isas("arm64")], [lists[0] for lists in read.values()])
+        _, dtypes, groups, names = read["x86_64"]
+        self.assertEqual(choices.lists_of_target("HALYARD_ALL_DTYPES"), [dtypes])
+        self.assertEqual(choices.operations(), groups + names)
+
     def test_rooms(self):
         done = subprocess.run([str(ROOT / "run"), "test", "--help"], capture_output=True, text=True, check=True)
         said = re.search(r"--room (\S+)", done.stdout)[1].split("|")
@@ -510,7 +642,7 @@ class Texts(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("bench", "tune", "experiments"):
+    for name in vars(PROGRAMS):
         parser.add_argument(f"--{name}")
     _, others = parser.parse_known_args(namespace=PROGRAMS)
     # An empty word stands for a program that is not built.

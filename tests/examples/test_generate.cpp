@@ -77,6 +77,20 @@ TEST(Generate, TakesIdsInDecimalOnly) {
     }
 }
 
+TEST(Generate, AnswersATextAndAFileWithWhatHelps) {
+    const std::string answer =
+        "--prompt: there is no tokenizer here: give token ids in --prompt-ids, as the model's own tokenizer makes "
+        "them: "
+        "python3 -c \"import sys, transformers as t; "
+        "print(*t.AutoTokenizer.from_pretrained(sys.argv[1])(sys.argv[2]).input_ids, sep=',')\" MODEL TEXT";
+    EXPECT_TRUE(refused(model + " --prompt hello", answer));
+    EXPECT_TRUE(refused("--prompt 'hello world'", answer));
+    EXPECT_TRUE(refused(prompt + " --prompt=1,2,3", answer));
+    const std::string weights = model + "/model.safetensors";
+    EXPECT_TRUE(
+        refused(weights + " --prompt-ids 1", weights + " is a .safetensors file: give the folder that holds it"));
+}
+
 TEST(Generate, TakesNumbersInDecimalOnly) {
     const auto range = [](const std::string &name, const std::string &word, const std::string &limits) {
         return refused(prompt + option(name, word),

@@ -317,16 +317,16 @@ TEST(ModelFolder, IsNotKeptInMemory) {
 
 TEST(ModelFolder, IsNamedRatherThanOneOfItsFiles) {
     const std::filesystem::path folder = model_fixtures / "llama3_f32";
-    for (const char *const name : {"config.json", "model.safetensors"}) {
-        const std::filesystem::path file = folder / name;
-        EXPECT_TRUE(throws(
-            HALYARD_INVALID_ARGUMENT, [&] { Model::load(file); },
-            file.string() + " is no GGUF file, but one file of a model", "name the folder"));
-    }
+    const std::filesystem::path config = folder / "config.json", weights = folder / "model.safetensors";
     EXPECT_TRUE(throws(
-        HALYARD_INVALID_ARGUMENT, [&] { ModelConfig::load(folder / "model.safetensors"); }, "but one file of a model",
-        "name the folder"));
-    ModelConfig::load(folder / "config.json");
+        HALYARD_INVALID_ARGUMENT, [&] { Model::load(config); },
+        config.string() + " is no GGUF file, but one file of a model: give the folder that holds it"));
+    const std::string answer = weights.string() + " is a .safetensors file: give the folder that holds it";
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { Model::load(weights); }, answer));
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { ModelConfig::load(weights); }, answer));
+    ModelConfig::load(config);
 }
 
 TEST(ModelFolder, WithWrongTensorsIsRefusedByName) {

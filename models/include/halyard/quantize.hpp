@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "halyard/halyard.hpp"
+
 namespace halyard {
 
 /// Which formats tensors get, and how they are encoded.

@@ -19,6 +19,11 @@
 #ifndef HALYARD_HALYARD_HPP
 #define HALYARD_HALYARD_HPP
 
+#if __cplusplus < 201703L
+#error halyard.hpp needs C++17: compile with -std=c++17 or newer
+#include "halyard_needs_cpp17"  // There is no such file, so the compiler stops here, before hundreds of other errors.
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -157,6 +162,22 @@ inline constexpr DLDataType integer_dtype{std::is_signed_v<Integer> ? std::uint8
 template<class Container>
 using pointee = std::remove_pointer_t<decltype(std::data(std::declval<Container &>()))>;
 
+/// Whether a pointer or a container has floating-point elements that no kernel is for: double.
+template<class Elements, class = void>
+inline constexpr bool is_unknown_float = false;
+template<class T>
+inline constexpr bool is_unknown_float<T *> = std::is_floating_point_v<T> && !is_element<std::remove_const_t<T>>;
+template<class Container>
+inline constexpr bool is_unknown_float<Container, std::void_t<pointee<Container>>> =
+    is_unknown_float<pointee<Container> *>;
+
+/// Stops the compiler with one sentence where a tensor is made of such elements.
+template<class Elements>
+constexpr void refuse_unknown_float() {
+    static_assert(!is_unknown_float<Elements>,
+                  "halyard has kernels for float, halyard::f16 and halyard::bf16; a tensor of double is none of these");
+}
+
 }  // namespace detail
 
 /* ---- Views -------------------------------------------------------------------------------------------------- */
@@ -237,6 +258,12 @@ public:
     ConstTensor(const Container &elements, const Extents &shape, const Extents &strides)
         : ConstTensor(std::data(elements), shape, strides) {
         set_available(std::size(elements));
+    }
+
+    /// Elements of double, which no kernel is for: they do not compile.
+    template<class Elements, std::enable_if_t<detail::is_unknown_float<Elements>, int> = 0>
+    ConstTensor(const Elements &, const Extents & = 1, const Extents & = 1) {
+        detail::refuse_unknown_float<Elements>();
     }
 
     /// A DLPack tensor, taken as it is and checked by the call.
@@ -356,6 +383,12 @@ public:
     template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(Container &&elements, const Extents &shape, const Extents &strides)
         : ConstTensor(elements, shape, strides) {}
+
+    /// Elements of double, which no kernel is for: they do not compile.
+    template<class Elements, std::enable_if_t<detail::is_unknown_float<std::remove_reference_t<Elements>>, int> = 0>
+    Tensor(Elements &&, const Extents & = 1, const Extents & = 1) {
+        detail::refuse_unknown_float<std::remove_reference_t<Elements>>();
+    }
 
     /// A DLPack tensor, taken as it is and checked by the call.
     Tensor(DLTensor &tensor) noexcept : ConstTensor(tensor) {}
