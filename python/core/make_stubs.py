@@ -7,6 +7,8 @@ from pathlib import Path
 
 STUBS = Path(__file__).resolve().parents[1] / "halyard/__init__.pyi"
 HEAD = '''"""Written by python/core/make_stubs.py."""
+from __future__ import annotations
+
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 _Array = TypeVar("_Array")

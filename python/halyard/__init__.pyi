@@ -1,4 +1,6 @@
 """Written by python/core/make_stubs.py."""
+from __future__ import annotations
+
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 _Array = TypeVar("_Array")
