@@ -41,13 +41,13 @@ struct Mean {
 
 /// What one model says beside another.
 struct Comparison {
-    Mean reference_loss;           ///< -log p of the token that follows
-    Mean loss_difference;          ///< -log q + log p of it: log of the ratio of the perplexities
-    Mean divergence;               ///< KL(p || q) = sum of p (log p - log q)
-    double median_divergence = 0;  ///< over predictions
-    double divergence_99 = 0;      ///< that 99 % of the predictions do not exceed
-    double largest_divergence = 0;
-    Mean agreement;  ///< share of predictions with the same most likely token, the first among equals
+    Mean reference_loss;            ///< -log p of the token that follows
+    Mean loss_difference;           ///< -log q + log p of it: log of the ratio of the perplexities
+    Mean divergence;                ///< KL(p || q) = sum of p (log p - log q)
+    double median_divergence = 0;   ///< over predictions
+    double divergence_99 = 0;       ///< that 99 % of the predictions do not exceed
+    double largest_divergence = 0;  ///< over predictions
+    Mean agreement;                 ///< share of predictions with the same most likely token, the first among equals
 };
 
 /// What `evaluate` found.
