@@ -9,6 +9,9 @@ from pathlib import Path
 from prepare import MACHINE, ROOT
 
 PEERS = ROOT / "bench/peers"
+# A feature in /proc/cpuinfo without which a machine cannot run the instruction set. The programs look closer.
+FEATURES = {"sse41": "sse4_1", "avx2": "avx2", "avx512": "avx512vl", "avx512_bf16": "avx512_bf16", "amx": "amx_tile", "neon": "asimd",
+            "neon_fp16": "asimdhp", "neon_bf16": "bf16", "neon_bfdot": "bf16", "neon_bfmmla": "bf16"}
 
 
 def nearest(wrong, known):
@@ -29,6 +32,12 @@ def lists_of_target(name):
 
 def isas(target):
     return lists_of_target("HALYARD_ALL_ISAS")[(target or MACHINE) == "arm64"]
+
+
+def isas_here():
+    """Those that this machine may be able to run."""
+    here = set(Path("/proc/cpuinfo").read_text().split())
+    return [each for each in isas(None) if FEATURES[each] in here]
 
 
 def operations():
@@ -65,14 +74,16 @@ def regular_expression(given):
 
 def names_of(word, options):
     """What the options of a word that take names may name, by option."""
+    if MACHINE is None:  # no kernels are for it, as prepare() says
+        return {}
     if word in ("build", "test"):
         return {"isa": ["all", *isas(options.target)], "dtypes": ["all", *lists_of_target("HALYARD_ALL_DTYPES")[0]],
                 "operations": ["all", *operations()]}
     if word == "tune":
-        return {"isa": ["all", *isas(None)], "dtype": ["all", *lists_of_target("HALYARD_ALL_DTYPES")[0]]}
+        return {"isa": ["all", *isas_here()], "dtype": ["all", *lists_of_target("HALYARD_ALL_DTYPES")[0]]}
     if word == "bench":
         is_file = options.shapes and os.path.isfile(options.shapes)
-        return {"isa": isas(None), "peers": ["all", "none", *peers(options.more_peers)], **({} if is_file else {"shapes": work_lists()})}
+        return {"isa": isas_here(), "peers": ["all", "none", *peers(options.more_peers)], **({} if is_file else {"shapes": work_lists()})}
     return {}
 
 

@@ -203,6 +203,21 @@ class Bench(unittest.TestCase):
             for word in words:
                 self.assertIn(word, done.stderr)
 
+    def test_an_instruction_set_that_this_machine_lacks_is_refused(self):
+        """By the kernel's list of the processor's features, where no emulator is between."""
+        if len(PROGRAM) > 1 or os.uname().machine != "x86_64":
+            self.skipTest("the processor of an emulator is not in /proc/cpuinfo")
+        has = set(Path("/proc/cpuinfo").read_text().split())
+        for isa, features in (("sse41", {"sse4_1"}), ("avx2", {"avx2", "fma", "f16c"}),
+                              ("avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+                              ("avx512_bf16", {"avx512_bf16"}), ("amx", {"amx_tile", "amx_bf16"})):
+            done = subprocess.run(command(self.folder, "--isa", isa, "--list"), capture_output=True, text=True, timeout=60)
+            if features <= has:
+                self.assertEqual(done.returncode, 0, done.stderr)
+            else:
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(f"--isa: {isa} not in {{", done.stderr)
+
     def test_no_place_for_the_result_is_said_before_anything_is_measured(self):
         self.json.write_text("old")
         nowhere = str(self.folder / "none" / "result")
