@@ -225,7 +225,8 @@ HALYARD_API void halyard_context_release_scratch(const halyard_context *context)
 /** @defgroup cuda CUDA
  *
  *  Norms, softmax, activations, gated units, add, cast, linear layers, feed-forward networks and what attention.h and
- *  block.h declare take tensors of a CUDA device, in a library that was built with HALYARD_CUDA. Such a call checks
+ *  block.h declare, but for gradients and quantized weights, take tensors of a CUDA device, in a library that was built
+ *  with HALYARD_CUDA. Such a call checks
  *  its arguments, puts kernels into the stream and returns: it neither waits nor, in steady state, allocates (linear
  *  layers, networks and attention have scratch memory on the device, in the context; a rope has its table there), and
  *  it can be captured in a graph if its kernels have been loaded and such a call has been made before. Products of
