@@ -1,4 +1,4 @@
-// The context of all calls of the module, which another one replaces when the number of threads is set.
+// The context of all calls of the module, which another one replaces when a setting is changed.
 #ifndef HALYARD_PYTHON_CORE_CONTEXT_H
 #define HALYARD_PYTHON_CORE_CONTEXT_H
 
@@ -27,6 +27,9 @@ PyObject *raise(halyard_status status, const Failure &failure = {});
 
 PyObject *set_num_threads(PyObject *module, PyObject *number);
 PyObject *get_num_threads(PyObject *module, PyObject *none);
+/** Both take a name, or None for what the library does by itself, and return what was set before. */
+PyObject *set_max_isa(PyObject *module, PyObject *name);
+PyObject *set_products(PyObject *module, PyObject *name);
 
 }  // namespace halyard::python
 

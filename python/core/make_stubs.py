@@ -20,6 +20,9 @@ OTHERS = {
     "set_num_threads": "(number: int, /) -> None",
     "get_num_threads": "() -> int",
     "info": "() -> Dict[str, Any]",
+    **{f"{name}.{method}": signature for name in ("max_isa", "products")
+       for method, signature in (("__init__", "(self, name: Optional[str]) -> None"), ("__enter__", "(self) -> None"),
+                                 ("__exit__", "(self, *_: Any) -> None"))},
     "Weights.save": "(self, path: Any, /) -> None",
     "Weights.load": "(cls, path: Any, /) -> Weights",
     "Weights.to_bytes": "(self) -> bytes",
@@ -49,14 +52,14 @@ def members(kind, name, table):
     """The stubs of a type, its constructor first."""
     if name in table:
         yield function("__init__", *table[name], "    ")
-    for each in sorted(vars(kind)):
+    for each in sorted({*vars(kind), *(each.partition(".")[2] for each in OTHERS if each.startswith(f"{name}."))}):
         signature, documentation = table.get(f"{name}.{each}", (None, inspect.getdoc(getattr(kind, each))))
-        if inspect.isgetsetdescriptor(vars(kind)[each]):
+        if inspect.isgetsetdescriptor(vars(kind).get(each)):
             yield attribute(each, documentation)
         elif signature is not None or f"{name}.{each}" in OTHERS:
             yield function(each, signature or OTHERS[f"{name}.{each}"], documentation, "    ")
         else:
-            assert each.startswith("__"), f"{name}.{each} is neither in the table nor in OTHERS"
+            assert each.startswith("_"), f"{name}.{each} is neither in the table nor in OTHERS"
 
 
 def stubs():

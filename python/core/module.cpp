@@ -46,6 +46,8 @@ PyMethodDef methods[] = {
     {"info", info, METH_NOARGS,
      "info()\n--\n\nVersion, instruction set in use and those supported, dtypes and operations that are built in, "
      "threads."},
+    {"_set_max_isa", set_max_isa, METH_O, nullptr},
+    {"_set_products", set_products, METH_O, nullptr},
     {"_stubs", stubs, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

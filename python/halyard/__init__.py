@@ -2,6 +2,7 @@
 from . import _core
 from ._core import *  # noqa: F403
 from ._core import __version__
+from ._settings import max_isa, products
 
 
 
@@ -10,4 +11,4 @@ def __getattr__(name):
     raise AttributeError(f"module 'halyard' has no attribute {name!r}{absent}")
 
 
-__all__ = [name for name in dir(_core) if not name.startswith("_")]
+__all__ = sorted([name for name in dir(_core) if not name.startswith("_")] + ["max_isa", "products"])

@@ -400,6 +400,17 @@ def linear_backward(x: Any, weights: Weights, dy: Any, *, activation: Literal["i
     """The gradients of linear(), each where it is given; of gated weights dweight and dbias are the gate's."""
 
 
+class max_isa:
+    def __enter__(self) -> None:
+        """Sets it."""
+
+    def __exit__(self, *_: Any) -> None:
+        """Sets what was there before."""
+
+    def __init__(self, name: Optional[str]) -> None:
+        """To be the subject of a with statement; it is checked there."""
+
+
 def mean_loss(losses: Any, targets: Any, *, ignore_index: Optional[int] = None) -> Tuple[float, int]:
     """The mean of the losses that count, summed in float64, and their number."""
 
@@ -410,6 +421,17 @@ def partial_rms_norm(x: _Array, weight: Optional[_Array] = None, eps: float = 1e
 
 def partial_rms_norm_backward(x: _Array, weight: Optional[_Array], dy: _Array, eps: float = 1e-06, p: float = 0.0625, *, eps_outside_root: bool = False, unit_offset: bool = False, dresidual_out: Optional[_Array] = None, accumulate: bool = False, out: Optional[_Array] = None, dweight: Optional[_Array] = None) -> _Array:
     """dx of partial_rms_norm(); dweight where it is given."""
+
+
+class products:
+    def __enter__(self) -> None:
+        """Sets it."""
+
+    def __exit__(self, *_: Any) -> None:
+        """Sets what was there before."""
+
+    def __init__(self, name: Optional[str]) -> None:
+        """To be the subject of a with statement; it is checked there."""
 
 
 def reglu(gate: _Array, up: _Array, *, out: Optional[_Array] = None) -> _Array:

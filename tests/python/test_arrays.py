@@ -1,12 +1,14 @@
 """Arrays that come in and go out: by buffer, array interface and DLPack; refusals, threads, and what stays of many calls."""
 import array
 import gc
+import os
 import resource
 import subprocess
 import sys
 import threading
 import time
 import unittest
+import warnings
 
 import halyard
 from halyard import _bench as bench
@@ -221,6 +223,51 @@ class Calls(unittest.TestCase):
         refused = subprocess.run([sys.executable, "-m", "halyard", "inof"], capture_output=True, text=True)
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
 
+    def test_settings_hold_within_their_statement(self):
+        usual = halyard.info()["isa"]
+        with halyard.max_isa("sse41"):
+            self.assertEqual(halyard.info()["isa"], "sse41")
+            with halyard.products("full"), halyard.max_isa(None):
+                self.assertEqual(halyard.info()["isa"], usual)
+            self.assertEqual(halyard.info()["isa"], "sse41")
+        self.assertEqual(halyard.info()["isa"], usual)
+        with self.assertRaisesRegex(ValueError, "^halyard.max_isa: 'sse5' is no instruction set of this library$"):
+            halyard.max_isa("sse5").__enter__()
+        for name in ("exact", 3):
+            with self.assertRaisesRegex(ValueError, f"^halyard.products: {name!r} is none of storage, full and bf16$"):
+                halyard.products(name).__enter__()
+
+    def test_settings_and_threads_do_not_undo_each_other(self):
+        with halyard.max_isa("sse41"):
+            halyard.set_num_threads(1)
+            self.assertEqual((halyard.info()["isa"], halyard.get_num_threads()), ("sse41", 1))
+        self.assertEqual(halyard.get_num_threads(), 1)
+        halyard.set_num_threads(0)
+
+    def test_products_are_rounded_as_is_said(self):
+        x, up, down = (np.random.default_rng(i).standard_normal(shape).astype(np.float32) / 8
+                       for i, shape in enumerate(((8, 64), (96, 64), (64, 96))))
+        up, down = (halyard.Weights(each, bits=8, group=32) for each in (up, down))
+        full = halyard.ffn(x, up, down)
+        with halyard.products("bf16"):
+            rounded = halyard.ffn(x, up, down)
+        self.assertNotEqual(full.tobytes(), rounded.tobytes())
+        # Each of 96 hidden values is rounded to 8 bits, as x is.
+        np.testing.assert_allclose(full, rounded, atol=0.02 * np.abs(full).max())
+        self.assertEqual(halyard.ffn(x, up, down).tobytes(), full.tobytes())
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_a_forked_child_calls(self):
+        x = np.linspace(-3, 3, 1 << 16, dtype=np.float32)
+        expected = halyard.gelu(x).tobytes()  # starts the threads
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            os._exit(0 if halyard.gelu(x).tobytes() == expected else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(halyard.gelu(x).tobytes(), expected)
+
     def test_what_the_benchmark_compares_is_equal(self):
         for name, ours, theirs, _ in bench.numpy_rows(np):
             np.testing.assert_allclose(ours(), theirs(), rtol=2e-3, atol=2e-3, err_msg=name)  # GELU is by tanh in NumPy
@@ -228,7 +275,7 @@ class Calls(unittest.TestCase):
     def test_nothing_else_is_imported(self):
         text = "import sys; before = set(sys.modules); import halyard; print(*sorted(set(sys.modules) - before))"
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout.split(), ["halyard", "halyard._arrays", "halyard._core"])
+        self.assertEqual(done.stdout.split(), ["halyard", "halyard._arrays", "halyard._core", "halyard._settings"])
 
 
 if __name__ == "__main__":
