@@ -350,7 +350,11 @@ const FfnMistake ffn_mistakes[] = {
     {"a feature less", "bias", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.ffn.bias->view.shape[0]--; }},
     {"a feature more", "bias_down", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.ffn.bias_down->view.shape[0]++; }},
     {"not gated", "bias_up", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.options().bias_up = s.options().bias; }},
-    {"is x", "y", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.move_y(s.x->data); }},
+    {"is x without a residual", "y", HALYARD_INVALID_ARGUMENT,
+     [](SpoiledFfn &s) {
+         s.move_y(s.x->data);
+         s.options().residual = 0;
+     }},
     {"is x one element on", "y", HALYARD_INVALID_ARGUMENT,
      [](SpoiledFfn &s) { s.move_y(static_cast<char *>(s.x->data) + 4); }},
     {"is at norm_weight", "y", HALYARD_INVALID_ARGUMENT, [](SpoiledFfn &s) { s.move_y(s.ffn.norm_weight->view.data); }},
