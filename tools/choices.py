@@ -35,7 +35,7 @@ def isas(target):
 
 
 def isas_here():
-    """Those that this machine may be able to run."""
+    """What this machine may be able to run."""
     here = set(Path("/proc/cpuinfo").read_text().split())
     return [each for each in isas(None) if FEATURES[each] in here]
 

@@ -14,7 +14,7 @@ constexpr double slope_step = 0x1p-13;
 double way_of(std::size_t parameter);
 /** Values times 1 + offset, rounded to f32: the reference takes vectors so. */
 operations::Row moved(const operations::Row &values, double offset);
-/** The same of a matrix, in float64. */
+/** A matrix of them, in float64. */
 operations::WeightMatrix moved(const operations::WeightMatrix &matrix, double offset);
 /** block_values() with each parameter moved by `offset` times its way; they are parameters `number` + 1 and so on, and it is counted on. */
 operations::BlockValues moved_block(const BenchmarkCase &bench_case, const std::string &prefix, double offset,

@@ -47,7 +47,7 @@ PyObject *represent_stack(PyObject *self) {
 
 PyGetSetDef block_attributes[] = {
     {"config", get_block_config, nullptr, "The fields that it was made with, zeros filled in.", nullptr},
-    {"nbytes", get_block_bytes, nullptr, "Of the weights that it packed, biases and tables.", nullptr},
+    {"nbytes", get_block_bytes, nullptr, "Bytes of the weights that it packed, of biases and tables.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyGetSetDef stack_attributes[] = {

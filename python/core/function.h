@@ -131,7 +131,7 @@ inline constexpr bool is_returned(Kind kind) {
     return kind >= Kind::output && kind != Kind::optional_output;
 }
 
-/** Of an array. */
+/** Whether a call writes the array. */
 inline constexpr bool is_written(Kind kind) {
     return kind >= Kind::output || kind == Kind::changed;
 }
@@ -278,7 +278,7 @@ constexpr Parameter field(const char *name, size_t place, double value, Kind kin
 /** The field of a struct, with its name, and 0 for its default. */
 #define HALYARD_FIELD(options, member) HALYARD_FIELD_AS(#member, options, member, 0)
 
-/** The same where a preset has filled it: without an argument it stays as it is. */
+/** A field that a preset has filled: without an argument it stays as it is. */
 #define HALYARD_KEPT_FIELD(name, options, member, ...) kept(HALYARD_FIELD_AS(name, options, member, __VA_ARGS__))
 constexpr Parameter kept(Parameter parameter) {
     parameter.is_kept = true;

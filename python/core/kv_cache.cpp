@@ -41,7 +41,7 @@ PyObject *get_nbytes(PyObject *self, void *) {
     return PyLong_FromLongLong(bytes);
 }
 
-/** Of the first layer and sequence. */
+/** Counts the first layer and sequence. */
 Py_ssize_t first_length(PyObject *self) {
     return halyard_kv_cache_length(handle_of<halyard_kv_cache>(self), 0, 0);
 }

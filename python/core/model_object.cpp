@@ -116,7 +116,7 @@ PyGetSetDef attributes[] = {
     {"config", get_config, nullptr, "What the files say, by the names of transformers; of the first layer.", nullptr},
     {"matrix_formats", get_matrix_formats, nullptr, "How many matrices there are of each format.", nullptr},
     {"max_positions", get_max_positions, nullptr, "Bound of positions.", nullptr},
-    {"nbytes", get_nbytes, nullptr, "Of packed weights and tables, without the embedding and lm_head.", nullptr},
+    {"nbytes", get_nbytes, nullptr, "Bytes of packed weights and tables, without the embedding and lm_head.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -278,10 +278,10 @@ PyMethodDef methods[] = {
 PyGetSetDef attributes[] = {
     {"inputs", get_inputs, nullptr, "The width of what they are multiplied with.", nullptr},
     {"outputs", get_outputs, nullptr, "The width of the product.", nullptr},
-    {"dtype", get_dtype, nullptr, "Of the matrix: 'f32', 'f16' or 'bf16'; f32 of quantized weights.", nullptr},
+    {"dtype", get_dtype, nullptr, "Type of the matrix: 'f32', 'f16' or 'bf16'; f32 of quantized weights.", nullptr},
     {"gated", get_gated, nullptr, "Whether there is a gate beside the matrix.", nullptr},
     {"norm_folded", get_norm_folded, nullptr, "Whether a norm's weight or bias is folded.", nullptr},
-    {"nbytes", get_nbytes, nullptr, "Of the packed form.", nullptr},
+    {"nbytes", get_nbytes, nullptr, "Bytes of the packed form.", nullptr},
     {"quantization", get_quantization, nullptr, "None, or bits, group and scales of codes.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

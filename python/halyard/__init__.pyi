@@ -21,7 +21,7 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        """Of the weights that it packed, biases and tables."""
+        """Bytes of the weights that it packed, of biases and tables."""
 
 
 class KVCache:
@@ -103,7 +103,7 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Of packed weights and tables, without the embedding and lm_head."""
+        """Bytes of packed weights and tables, without the embedding and lm_head."""
 
     def stream(self, ids: Sequence[int], max_tokens: int, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: Optional[Sequence[int]] = None) -> TokenStream:
         """The ids after a prompt, as they come. It ends after one of `stop`, None being the model's own end tokens."""
@@ -164,7 +164,7 @@ class Weights:
 
     @property
     def dtype(self) -> str:
-        """Of the matrix: 'f32', 'f16' or 'bf16'; f32 of quantized weights."""
+        """Type of the matrix: 'f32', 'f16' or 'bf16'; f32 of quantized weights."""
 
     @classmethod
     def from_bytes(cls, data: Any, /) -> Weights:
@@ -188,7 +188,7 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Of the packed form."""
+        """Bytes of the packed form."""
 
     @property
     def norm_folded(self) -> bool:

@@ -55,7 +55,7 @@ def numpy_rows(np):
 
 
 def best_seconds(calls):
-    """Of each call the least mean of its rounds, which take turns."""
+    """The least mean of each call, whose rounds take turns."""
     def mean(call, count):
         begin = time.perf_counter()
         for _ in range(count):

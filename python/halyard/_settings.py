@@ -3,7 +3,7 @@ from . import _core
 
 
 class _Setting:
-    """Of the whole process: calls of other threads have it too. The one that was there before returns at the end."""
+    """It holds for the whole process: calls of other threads have it too. The one that was there before returns at the end."""
 
     def __init__(self, name):
         """To be the subject of a with statement; it is checked there."""

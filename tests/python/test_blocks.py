@@ -31,7 +31,7 @@ def llama_weights():
 
 
 def packed(weights, **options):
-    """The same with the matrices packed."""
+    """A network with the matrices packed."""
     both = {"up_proj": halyard.Weights(weights["up_proj"], weights["gate_proj"], **options)}
     others = {name: halyard.Weights(matrix, **options) if matrix.ndim == 2 else matrix for name, matrix in weights.items() if name != "gate_proj"}
     return {**others, **both}

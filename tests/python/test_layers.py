@@ -68,7 +68,7 @@ class Linear(unittest.TestCase):
             self.check(numbers, x, halyard.Weights(matrix), expected, **options)
 
     def test_sums(self):
-        """Those before the activation are written too."""
+        """Sums before the activation are written too."""
         numbers = Numbers("f32")
         x, matrix, gate, bias = (numbers.array(each, -1, 1) for each in ((3, 40), (21, 40), (21, 40), (21,)))
         sums, sums_up = np.empty((3, 21), np.float32), np.empty((3, 21), np.float32)

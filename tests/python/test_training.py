@@ -376,7 +376,7 @@ class Learning(Training):
         self.start = [random.standard_normal(shape, np.float32) / 4 for shape in shapes]
 
     def losses(self):
-        """Of each step, by the package."""
+        """The loss of each step, by the package."""
         parameters = [each.copy() for each in self.start]
         gradients, first, second = ([np.zeros_like(each) for each in parameters] for _ in range(3))
         up, down = halyard.Weights(parameters[0]), halyard.Weights(parameters[2])
@@ -396,7 +396,7 @@ class Learning(Training):
             yield halyard.mean_loss(losses, self.targets)[0]
 
     def exact_losses(self):
-        """The same in float64, by formulas of its own."""
+        """The losses in float64, by formulas of its own."""
         x, parameters = self.x.astype(np.float64), [each.astype(np.float64) for each in self.start]
         first, second = ([np.zeros_like(each) for each in parameters] for _ in range(2))
         hot = np.eye(self.CLASSES)[self.targets]

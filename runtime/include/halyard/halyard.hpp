@@ -1148,7 +1148,7 @@ public:
 
     /// The packed bytes; null if there are none.
     const void *data() const noexcept { return halyard_weights_data(get()); }
-    /// Of the packed form.
+    /// Bytes of the packed form.
     std::int64_t bytes() const { return info().bytes; }
 
     /// Whether there is one.
