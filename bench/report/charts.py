@@ -139,8 +139,8 @@ class Plot:
         self.parts.append(f'<path class="point {css}" d="{path}">{self.title(title)}</path>')
 
     def label(self, text, line):
-        """Along the line between two points, above it or below, where it covers no other label and least marks, as near its
-        beginning as can be and before that if need be; nothing where there is no such place."""
+        """Along the line between two points, above it or below, where it covers no other label and least marks, as near
+        its beginning as can be and before that if need be; nothing where there is no such place."""
         (x, y), (x_end, y_end) = ((self.x(each[0]), self.y(each[1])) for each in line)
         turn = math.atan2(y_end - y, x_end - x)
         across, size = (-math.sin(turn), math.cos(turn)), LABEL_SIZE
@@ -351,15 +351,16 @@ def thread_bars(run, pairs):
 
 
 def hot_and_cold(run):
-    """(kernel and type, hot row, cold row) on all threads, of as many rows: of the same shape where there are such, else
-    the largest."""
+    """(kernel and type, hot row, cold row) on all threads, of as many rows: of the same shape where there are such,
+    else the largest."""
     states = {}
     for row in run.rows:
         if row["threads"] == run.threads and "family" not in row.data:
             states.setdefault((row["kernel"], row["dtype"]), {"hot": [], "cold": []})[row["state"]].append(row)
     pairs = []
     for (kernel, dtype), of_state in states.items():
-        alike = [pair for pair in itertools.product(of_state["hot"], of_state["cold"]) if pair[0]["rows"] == pair[1]["rows"]]
+        pairs_of = itertools.product(of_state["hot"], of_state["cold"])
+        alike = [pair for pair in pairs_of if pair[0]["rows"] == pair[1]["rows"]]
         if alike:
             best = max(alike, key=lambda each: (each[0].shape == each[1].shape, sum(row["bytes"] for row in each)))
             pairs.append((f"{kernel} {dtype}", *best))

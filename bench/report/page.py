@@ -83,8 +83,8 @@ def columns(*parts):
 
 LINKS = {
     "limits": "Limits", "behind": "Behind", "roofline": "Roofline", "peers": "Peers", "hot-cold": "Hot and cold",
-    "noise": "Noise", "scaling": "Scaling", "accuracy": "Accuracy", "rows": "All rows", "machine": "Machine", "notes": "Notes",
-    "reading": "How to read it"}
+    "noise": "Noise", "scaling": "Scaling", "accuracy": "Accuracy", "rows": "All rows", "machine": "Machine",
+    "notes": "Notes", "reading": "How to read it"}
 
 
 def head(run):
@@ -116,9 +116,9 @@ def behind_section(run):
         return "\n".join([*parts, note("Within: the ratio and its noise to both sides."), table_html(table)])
     if run.peers_of(run.rows):
         return f"{parts[0]}<p>None: no peer takes less time than ours by more than the noise of the row.</p>"
-    return (f"{parts[0]}<p>No other library took part. <code>./run bench --peers all</code> installs them and measures beside "
-            "them; <code>./run bench --list-peers</code> says which are here. The roofline and the fractions of the limits "
-            "need none.</p>")
+    return (f"{parts[0]}<p>No other library took part. <code>./run bench --peers all</code> installs them and measures "
+            "beside them; <code>./run bench --list-peers</code> says which are here. The roofline and the fractions of the "
+            "limits need none.</p>")
 
 
 def roofline_section(run):
@@ -128,19 +128,20 @@ def roofline_section(run):
         return '<h2 id="roofline">Roofline</h2><p>No row on all threads has operations that are counted.</p>'
     return "\n".join([
         '<h2 id="roofline">Roofline</h2>',
-        note(f"Every row on {threads_text(run.threads)}: how many operations it has for each byte of its tensors, and how "
-             "many it does in a second. The lines are what this machine can do, measured in this run: reads from each level "
-             "of memory, and multiply-adds of each instruction that a row may use. Those of bf16 are for products in bf16 "
-             "alone. Operations of kernels without products are those of their formulas, an elementary function counted as "
-             "ten. Point at a row for its name and its roof."),
+        note(
+            f"Every row on {threads_text(run.threads)}: how many operations it has for each byte of its tensors, and how "
+            "many it does in a second. The lines are what this machine can do, measured in this run: reads from each "
+            "level of memory, and multiply-adds of each instruction that a row may use, where bf16's are for products in "
+            "bf16 alone. Operations of kernels without products are those of their formulas, an elementary function "
+            "counted as ten. Point at a row for its name and its roof."),
         charts.group_legend(groups), f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>'])
 
 
 def noise_section(run):
     return "\n".join([
         '<h2 id="noise">Noise</h2>',
-        note("How far the kernel is from itself, measured twice in each row, and the median of each family. A difference "
-             "below it says nothing."), charts.noise_strips(run.groups())])
+        note("How far the kernel is from itself, measured twice in each row, and the median of each family. A "
+             "difference below it says nothing."), charts.noise_strips(run.groups())])
 
 
 def peers_section(run):
@@ -151,12 +152,6 @@ def peers_section(run):
     return "\n".join([
         '<h2 id="peers">Speed beside peers</h2>', f"<p>{escape(run.tally_text())}</p>",
         part(tables.peers(run)), part(families)])
-
-
-def notes_section(run):
-    remarks = [f"<p>{escape(text)}</p>" for text in [*run.remarks(), tables.missing_text(run)] if text]
-    tables_of_peers = [part(each) for each in (tables.stopped(run), tables.wrong(run), tables.ways(run))]
-    return "\n".join(['<h2 id="notes">Notes</h2>', *remarks, *tables_of_peers])
 
 
 def families_charts(run, palette):
@@ -230,6 +225,12 @@ def rows_section(run):
     return (f'<section><h2 id="rows">All rows</h2>{note(tables.ROWS_NOTE)}' +
             note("Click a heading to sort; point at a dash, or at a standing, for the reason.") +
             f'{filters}<p class="note" id="shown"></p>{table}' + left_out(run.rows, MOST_TABLE_ROWS) + "</section>")
+
+
+def notes_section(run):
+    remarks = [f"<p>{escape(text)}</p>" for text in [*run.remarks(), tables.missing_text(run)] if text]
+    tables_of_peers = [part(each) for each in (tables.stopped(run), tables.wrong(run), tables.ways(run))]
+    return "\n".join(['<h2 id="notes">Notes</h2>', *remarks, *tables_of_peers])
 
 
 READING = """

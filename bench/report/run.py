@@ -413,13 +413,14 @@ class Run:
 
     def noise_doubts(self):
         """A sentence where the rows differ too much from themselves, with what to do; else none."""
-        noise = {group: median_noise(rows) for group, rows in self.groups().items()}
-        found = [f"the median noise of its rows is {median_noise(self.rows):.0%}"] if median_noise(self.rows) > NOISY else []
-        found += [f"that of {group} is {each:.0%}" for group, each in noise.items() if each > HIDDEN]
+        noise = median_noise(self.rows)
+        found = [f"the median noise of its rows is {noise:.0%}"] if noise > NOISY else []
+        families = [(group, median_noise(rows)) for group, rows in self.groups().items()]
+        found += [f"that of {group} is {each:.0%}" for group, each in families if each > HIDDEN]
         if not found:
             return []
-        return [f"This run is doubtful: {' and '.join(found)}, and a difference below the noise says nothing. Let nothing "
-                "else run on this machine, and call ./run bench again."]
+        return [f"This run is doubtful: {' and '.join(found)}, and a difference below the noise says nothing. Let "
+                "nothing else run on this machine, and call ./run bench again."]
 
     def remarks(self):
         """What is odd in single rows and limits."""
@@ -471,8 +472,8 @@ class Run:
 
     def roof_of(self, row):
         """(instruction, rate) of the highest roof that is the row's."""
-        roofs = self.roofs().items()
-        return max((each for each in roofs if row.has_bf16_products or each[0] == F32_INSTRUCTION), key=lambda each: each[1])
+        roofs = [each for each in self.roofs().items() if row.has_bf16_products or each[0] == F32_INSTRUCTION]
+        return max(roofs, key=lambda each: each[1])
 
 
 def counted_text(tally):

@@ -245,7 +245,8 @@ class Counting(unittest.TestCase):
             self.assertEqual((quiet.doubts(), "doubtful" in page.page(quiet)), ([], False))
         noisy = run(0.02, 0.14, 0.2)
         self.assertEqual(len(noisy.doubts()), 1)
-        for text in (noisy.doubts()[0], page.page(noisy), tables.as_text(noisy.reservations()), "".join(noisy.objections())):
+        texts = page.page(noisy), tables.as_text(noisy.reservations())
+        for text in (*noisy.doubts(), *texts, "".join(noisy.objections())):
             text = " ".join(text.split())
             self.assertIn("This run is doubtful: the median noise of its rows is 14%, and a difference", text)
             self.assertIn("call ./run bench again", text)
