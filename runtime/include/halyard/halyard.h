@@ -246,7 +246,7 @@ HALYARD_API halyard_status halyard_cuda_prepare(int device);
 
 /** @defgroup norms Normalization
  *
- *  x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
+ *  x, y: [..., d]; weight, bias: [d] or null, each of the dtype of x or f32. Each row by itself. y may be x.
  *  eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
  *  stays in that row.
  *  Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
@@ -861,8 +861,8 @@ typedef enum halyard_norm HALYARD_AS_INT {
 /** All zero (or a null pointer for the whole): down(up(x)), no norm, no biases, no activation, no residual. */
 typedef struct halyard_ffn_options {
     halyard_norm norm;           /**< of x, before the first GEMM */
-    const DLTensor *norm_weight; /**< null or [d_model], dtype of x */
-    const DLTensor *norm_bias;   /**< null or [d_model], dtype of x; LayerNorm only */
+    const DLTensor *norm_weight; /**< null or [d_model], dtype of x or f32 */
+    const DLTensor *norm_bias;   /**< null or [d_model], dtype of x or f32; LayerNorm only */
     float eps;                   /**< of the norm: finite and >= 0 */
     unsigned norm_flags;         /**< HALYARD_RMS_...; RMSNorm only */
     /** Not 0: `up` was packed with the norm's weight (and bias) folded. The norm then only computes each row's scale (and
