@@ -978,7 +978,7 @@ enum class WeightLayout {
     in_out = HALYARD_WEIGHT_IN_OUT,  ///< [in_features, out_features]: GPT-2's Conv1D
 };
 
-/// What packing does besides. Tensors are [in_features] and optional; all have the dtype of the weight.
+/// What packing does besides. Tensors are optional; `up` is like the weight, and the norm's vectors are [in_features], of its dtype or f32.
 struct PackOptions {
     WeightLayout layout = WeightLayout::out_in;  ///< of the weight and `up`
     ConstTensor up;                              ///< a second matrix like the weight, which is then the gate
