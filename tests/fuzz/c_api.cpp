@@ -204,7 +204,7 @@ private:
         return in_.rarely() ? value<halyard_isa>(1) : halyard_isa_at(in_.in(0, halyard_isa_count() - 1));
     }
     DLDataType dtype() { return in_.of(dtypes); }
-    /** Of a norm's weight or bias beside x. */
+    /** A norm's weight or bias may be f32 beside any x. */
     DLDataType vector_dtype(DLDataType x) { return in_.one_in(4) ? DLDataType{kDLFloat, 32, 1} : x; }
     halyard_quantization quantization() {
         halyard_quantization q{};

@@ -441,7 +441,7 @@ TEST(BadArgumentsOfNorms, AVectorOfTheOtherTypeOf16BitsNamesWhatIsTaken) {
               HALYARD_UNSUPPORTED);
     EXPECT_STREQ(halyard_last_error(), "halyard_rms_norm_backward: weight has dtype f16, but must have the dtype of x, "
                                        "which is bf16, or f32");
-    // Rows of f32 have no other.
+    // Beside rows of f32 there is one type to name.
     Tensor wide(Dtype::f32, {{rows, width}, {}});
     EXPECT_EQ(halyard_rms_norm(nullptr, &wide.view, &half.view, 1e-5f, 0, &wide.view), HALYARD_UNSUPPORTED);
     EXPECT_STREQ(halyard_last_error(),

@@ -93,7 +93,7 @@ void run_fused(const halyard_context &c, const NormCall &call) {
     });
 }
 
-/** A mixed call, row by row. */
+/** Computes a mixed call row by row: each is normalized in f32 and rounded once. */
 void run_in_f32(Checker &check, const halyard_context &c, const NormCall &call) {
     const View &x = call.x, &y = call.y;
     const bool adds = call.residual.data;

@@ -73,14 +73,14 @@ private:
     Buffer<1> weight_;
 };
 
-/** The rows of mixed calls in f32, one of each tensor at a time. */
+/** Holds a row of each tensor of a mixed call in f32, for every thread. */
 class WidenedRows {
 public:
     WidenedRows(Workspace &workspace, halyard_isa isa, const NormBackwardCall &call, int threads)
         : workspace_(workspace), isa_(isa), dtype_(call.x.dtype), adds_(call.dresidual_out.data),
           rows_(workspace.book<float>(call.is_mixed() ? threads : 0, tensors * call.x.width())) {}
 
-    /** A thread's, with the contents of `given` but for dx. */
+    /** Fills a thread's rows with the contents of `given`, but for dx. */
     Rows::Piece load(const Rows::Piece &given, int thread) const {
         Rows::Piece row = given;
         for (int i = 0; i < (adds_ ? tensors : tensors - 1); i++) {

@@ -275,7 +275,7 @@ void elementwise(Checker &check, const halyard_context &context, const Elementwi
 
 namespace {
 
-/** A mixed call: all in f32, in scratch memory, and rounded once. */
+/** Computes a mixed call in f32, in scratch memory, and rounds its result once. */
 void norm_in_f32(Checker &check, const halyard_context &context, const NormCall &call) {
     const bool adds = call.residual.data != nullptr;
     const View &x = adds ? call.residual_out : call.x;

@@ -194,7 +194,7 @@ private:
         }
     }
 
-    /** staged(), in f32. */
+    /** Copies a piece as staged() does, in f32. */
     Piece widened(const Piece &piece, int64_t inputs, int64_t columns) {
         const int64_t pitch = transposed_ ? max_chunk : panel_width;
         memset(staged_, 0, sizeof(staged_));

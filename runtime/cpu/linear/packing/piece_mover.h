@@ -21,7 +21,7 @@ struct PackKernels {
           weighted_sums(kernel_function(kernels::pack_weighted_sums, dtype, isa)) {}
 };
 
-// Inputs at a time. Of [out, in] enough to be read in stretches; of [in, out] few, for a group of panels is wide.
+// So many inputs are moved at a time: of [out, in] enough to be read in stretches, of [in, out] few, for a group of panels is wide.
 constexpr int chunk_transposed = 512, chunk_in_out = 128;
 constexpr int max_chunk = chunk_transposed + min_transposed_inputs;
 
