@@ -31,14 +31,14 @@ endforeach()
 halyard_operation( add   SOURCES api/add.cpp cpu/ops/elementwise.cpp )
 halyard_operation( cast  KERNELS "cast_to_.*"  SOURCES api/cast.cpp cpu/ops/elementwise.cpp )
 
-halyard_operation( rms_norm    GROUP norms  NEEDS add
+halyard_operation( rms_norm    GROUP norms  NEEDS add cast
                    KERNELS "rms_norm(_weight|_scale)?"  FUNCTIONS "(add_|partial_)?rms_norm(_scale)?"
                    SOURCES api/rms_norm.cpp cpu/ops/norm.cpp )
-halyard_operation( layer_norm  GROUP norms  NEEDS add
+halyard_operation( layer_norm  GROUP norms  NEEDS add cast
                    KERNELS "layer_norm(_weight)?(_bias)?" layer_norm_scale  FUNCTIONS "(add_)?layer_norm(_scale)?"
                    SOURCES api/layer_norm.cpp cpu/ops/norm.cpp )
 foreach(name IN ITEMS rms_norm layer_norm)
-    halyard_operation( ${name}_backward  GROUP backward  NEEDS f32  KERNELS "${name}_backward(_weight)?" column_sum
+    halyard_operation( ${name}_backward  GROUP backward  NEEDS cast f32  KERNELS "${name}_backward(_weight)?" column_sum
                        FUNCTIONS "(partial_)?${name}_backward"
                        SOURCES api/backward/${name}_backward.cpp cpu/ops/norm_backward.cpp cpu/ops/column_sum.cpp )
 endforeach()

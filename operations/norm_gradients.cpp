@@ -18,6 +18,7 @@ struct Choice {
     bool has_weight, adds;
     unsigned flags = 0;
     float p = 1;
+    bool f32_weight = false;  // whatever the dtype of x
 
     bool is_layer_norm() const { return norm[0] == 'l'; }
     bool is_partial() const { return norm[0] == 'p'; }
@@ -37,6 +38,10 @@ constexpr Choice choices[] = {
     {"rms_norm", ".plain.eps_outside_root", Use::option, false, false, outside},
     {"partial_rms_norm", "", Use::variant, true, false, 0, usual_partial_p},
     {"partial_rms_norm", ".p_0.75.eps_outside_root.unit_offset", Use::option, true, true, outside | offset, 0.75f},
+    {"layer_norm", ".f32_weight", Use::option, true, true, 0, 1, true},
+    {"rms_norm", ".f32_weight", Use::option, true, false, 0, 1, true},
+    {"partial_rms_norm", ".p_0.75.eps_outside_root.unit_offset.f32_weight", Use::option, true, true, outside | offset,
+     0.75f, true},
 };
 
 constexpr std::size_t absent = static_cast<std::size_t>(-1);
@@ -129,7 +134,8 @@ Operation operation_of(const Choice &choice) {
     at.x = add(true, {"x"});
     at.dy = add(true, {"dy"});
     at.dresidual_out = add(choice.adds, {"dresidual_out", Role::input, true});
-    at.weight = add(choice.has_weight, {"weight", Role::parameter, true, {Extent::d}});
+    const auto weight_type = choice.f32_weight ? std::optional<Dtype>(Dtype::f32) : std::nullopt;
+    at.weight = add(choice.has_weight, {"weight", Role::parameter, true, {Extent::d}, weight_type});
     at.dx = add(true, {"dx", Role::output});
     at.dweight = add(choice.has_weight, sums("dweight"));
     at.dbias = add(choice.is_layer_norm() && choice.has_weight, sums("dbias"));

@@ -573,17 +573,25 @@ Row residual_sum(const Row &x, const Row &residual, Dtype type) {
     return sum;
 }
 
+/** Which vectors a norm has, and which of them are f32 whatever the dtype of x. */
+struct NormVectors {
+    bool weight = true, bias = false, f32_weight = false, f32_bias = false;
+
+    std::string suffix() const { return std::string(f32_weight ? ".f32_weight" : "") + (f32_bias ? ".f32_bias" : ""); }
+};
+
 /** x first (and residual), then the parameters present, then the outputs. */
-std::vector<Operand> norm_operands(bool adds, bool has_weight, bool has_bias) {
+std::vector<Operand> norm_operands(bool adds, const NormVectors &has) {
+    const auto type = [](bool f32) { return f32 ? std::optional<Dtype>(Dtype::f32) : std::nullopt; };
     std::vector<Operand> operands = {{"x"}};
     if (adds) {
         operands.push_back({"residual"});
     }
-    if (has_weight) {
-        operands.push_back({"weight", Role::parameter, true, {Extent::d}});
+    if (has.weight) {
+        operands.push_back({"weight", Role::parameter, true, {Extent::d}, type(has.f32_weight)});
     }
-    if (has_bias) {
-        operands.push_back({"bias", Role::parameter, true, {Extent::d}});
+    if (has.bias) {
+        operands.push_back({"bias", Role::parameter, true, {Extent::d}, type(has.f32_bias)});
     }
     if (adds) {
         operands.push_back({"residual_out", Role::output});
@@ -607,49 +615,58 @@ std::string with_parameters(const std::string &name, bool has_weight, bool has_b
     return all ? name : name + (has_weight ? ".weight" : has_bias ? ".bias" : ".plain");
 }
 
-void add_layer_norms(std::vector<Operation> &all, bool adds) {
-    for (const bool has_weight : {true, false}) {
-        for (const bool has_bias : {true, false}) {
-            Operation operation;
-            operation.function = adds ? "halyard_add_layer_norm" : "halyard_layer_norm";
-            operation.label = with_parameters(adds ? "add_layer_norm" : "layer_norm", has_weight, has_bias, true);
-            operation.group = "norms";
-            operation.use = has_weight && has_bias ? Use::usual : adds ? Use::option : Use::variant;
-            operation.operands = norm_operands(adds, has_weight, has_bias);
-            operation.scalars = {eps_scalar(layer_norm_eps)};
-            operation.in_place = norm_aliases(adds, operation.operands.size());
-            operation.needs_features = true;
-            const std::size_t weight_at = adds ? 2 : 1, bias_at = weight_at + (has_weight ? 1 : 0);
-            operation.call = [=, y = operation.operands.size() - 1](const halyard_context *context, DLTensor *const *t,
-                                                                    const double *scalars) {
-                const DLTensor *weight = has_weight ? t[weight_at] : nullptr;
-                const DLTensor *bias = has_bias ? t[bias_at] : nullptr;
-                const auto eps = static_cast<float>(scalars[0]);
-                return adds ? halyard_add_layer_norm(context, t[0], t[1], weight, bias, eps, t[y - 1], t[y])
-                            : halyard_layer_norm(context, t[0], weight, bias, eps, t[y]);
-            };
-            operation.flops = per_element(adds ? 9 : 8);
-            const RowReference reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
-                NormParameters parameters;
-                parameters.weight = has_weight ? &rows[weight_at] : nullptr;
-                parameters.bias = has_bias ? &rows[bias_at] : nullptr;
-                parameters.eps = scalars[0];
-                if (!adds) {
-                    return std::vector<ExpectedRow>{layer_norm(rows[0], parameters)};
-                }
-                const Row sum = residual_sum(rows[0], rows[1], type);
-                return std::vector<ExpectedRow>{exact(sum), layer_norm(sum, parameters)};
-            };
-            operation.reference = by_row(operation.operands, reference);
-            all.push_back(operation);
+void add_layer_norm(std::vector<Operation> &all, bool adds, Use use, const NormVectors &has) {
+    Operation operation;
+    operation.function = adds ? "halyard_add_layer_norm" : "halyard_layer_norm";
+    operation.label = with_parameters(adds ? "add_layer_norm" : "layer_norm", has.weight, has.bias, true);
+    operation.label += has.suffix();
+    operation.group = "norms";
+    operation.use = use;
+    operation.operands = norm_operands(adds, has);
+    operation.scalars = {eps_scalar(layer_norm_eps)};
+    operation.in_place = norm_aliases(adds, operation.operands.size());
+    operation.needs_features = true;
+    const std::size_t weight_at = adds ? 2 : 1, bias_at = weight_at + (has.weight ? 1 : 0);
+    operation.call = [=, y = operation.operands.size() - 1](const halyard_context *context, DLTensor *const *t,
+                                                            const double *scalars) {
+        const DLTensor *weight = has.weight ? t[weight_at] : nullptr;
+        const DLTensor *bias = has.bias ? t[bias_at] : nullptr;
+        const auto eps = static_cast<float>(scalars[0]);
+        return adds ? halyard_add_layer_norm(context, t[0], t[1], weight, bias, eps, t[y - 1], t[y])
+                    : halyard_layer_norm(context, t[0], weight, bias, eps, t[y]);
+    };
+    operation.flops = per_element(adds ? 9 : 8);
+    const RowReference reference = [=](const std::vector<Row> &rows, const double *scalars, Dtype type) {
+        NormParameters parameters;
+        parameters.weight = has.weight ? &rows[weight_at] : nullptr;
+        parameters.bias = has.bias ? &rows[bias_at] : nullptr;
+        parameters.eps = scalars[0];
+        if (!adds) {
+            return std::vector<ExpectedRow>{layer_norm(rows[0], parameters)};
         }
-    }
+        const Row sum = residual_sum(rows[0], rows[1], type);
+        return std::vector<ExpectedRow>{exact(sum), layer_norm(sum, parameters)};
+    };
+    operation.reference = by_row(operation.operands, reference);
+    all.push_back(operation);
+}
+
+void add_layer_norms(std::vector<Operation> &all, bool adds) {
+    const Use without = adds ? Use::option : Use::variant;
+    add_layer_norm(all, adds, Use::usual, {true, true});
+    add_layer_norm(all, adds, without, {true, false});
+    add_layer_norm(all, adds, without, {false, true});
+    add_layer_norm(all, adds, without, {false, false});
+    add_layer_norm(all, adds, Use::option, {true, true, true, false});
+    add_layer_norm(all, adds, Use::option, {true, true, false, true});
+    add_layer_norm(all, adds, Use::option, {true, true, true, true});
 }
 
 enum class RmsKind { plain, partial, add };
 
-void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_weight, unsigned flags = 0,
+void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, const NormVectors &has, unsigned flags = 0,
                   float p = 1) {
+    const bool has_weight = has.weight;
     static const char *const functions[] = {"rms_norm", "partial_rms_norm", "add_rms_norm"};
     const bool adds = kind == RmsKind::add;
     Operation operation;
@@ -660,9 +677,10 @@ void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_w
     }
     operation.label += (flags & HALYARD_RMS_EPS_OUTSIDE_ROOT) != 0 ? ".eps_outside_root" : "";
     operation.label += (flags & HALYARD_RMS_UNIT_OFFSET) != 0 ? ".unit_offset" : "";
+    operation.label += has.suffix();
     operation.group = "norms";
     operation.use = use;
-    operation.operands = norm_operands(adds, has_weight, false);
+    operation.operands = norm_operands(adds, has);
     operation.scalars = {eps_scalar(rms_norm_eps), flags_scalar(flags)};
     if (kind == RmsKind::partial) {
         operation.scalars.push_back(p_scalar(p));
@@ -706,19 +724,23 @@ void add_rms_norm(std::vector<Operation> &all, RmsKind kind, Use use, bool has_w
 
 void add_norms(std::vector<Operation> &all) {
     constexpr unsigned outside = HALYARD_RMS_EPS_OUTSIDE_ROOT, offset = HALYARD_RMS_UNIT_OFFSET;
-    add_rms_norm(all, RmsKind::plain, Use::usual, true);
-    add_rms_norm(all, RmsKind::plain, Use::variant, false);
-    add_rms_norm(all, RmsKind::plain, Use::option, true, outside);
-    add_rms_norm(all, RmsKind::plain, Use::option, true, offset);
-    add_rms_norm(all, RmsKind::plain, Use::option, true, outside | offset);
-    add_rms_norm(all, RmsKind::plain, Use::option, false, outside);
-    add_rms_norm(all, RmsKind::partial, Use::usual, true, 0, usual_partial_p);
-    add_rms_norm(all, RmsKind::partial, Use::option, false, 0, 0.5f);
-    add_rms_norm(all, RmsKind::partial, Use::option, true, outside | offset, 0.75f);
+    constexpr NormVectors weight = {true}, none = {false}, f32_weight = {true, false, true};
+    add_rms_norm(all, RmsKind::plain, Use::usual, weight);
+    add_rms_norm(all, RmsKind::plain, Use::variant, none);
+    add_rms_norm(all, RmsKind::plain, Use::option, weight, outside);
+    add_rms_norm(all, RmsKind::plain, Use::option, weight, offset);
+    add_rms_norm(all, RmsKind::plain, Use::option, weight, outside | offset);
+    add_rms_norm(all, RmsKind::plain, Use::option, none, outside);
+    add_rms_norm(all, RmsKind::plain, Use::option, f32_weight);
+    add_rms_norm(all, RmsKind::partial, Use::usual, weight, 0, usual_partial_p);
+    add_rms_norm(all, RmsKind::partial, Use::option, none, 0, 0.5f);
+    add_rms_norm(all, RmsKind::partial, Use::option, weight, outside | offset, 0.75f);
+    add_rms_norm(all, RmsKind::partial, Use::option, f32_weight, outside | offset, 0.75f);
     add_layer_norms(all, false);
-    add_rms_norm(all, RmsKind::add, Use::usual, true);
-    add_rms_norm(all, RmsKind::add, Use::option, false);
-    add_rms_norm(all, RmsKind::add, Use::option, true, outside | offset);
+    add_rms_norm(all, RmsKind::add, Use::usual, weight);
+    add_rms_norm(all, RmsKind::add, Use::option, none);
+    add_rms_norm(all, RmsKind::add, Use::option, weight, outside | offset);
+    add_rms_norm(all, RmsKind::add, Use::option, f32_weight);
     add_layer_norms(all, true);
 }
 

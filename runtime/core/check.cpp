@@ -312,7 +312,7 @@ View Checker::row_parameter(const char *name, const DLTensor *tensor, const View
         fail(HALYARD_INVALID_ARGUMENT, "%s must have shape [%lld], the width of %s, but has rank %d and width %lld",
              name, static_cast<long long>(x.width()), x.name, view.rank, static_cast<long long>(view.width()));
     }
-    same_dtype(x, view);
+    same_dtype_or_f32(x, view);
     return view;
 }
 
@@ -339,6 +339,15 @@ void Checker::same_dtype(const View &a, const View &b) {
     if (!failed() && a.dtype != b.dtype) {
         fail(HALYARD_UNSUPPORTED, "%s has dtype %s, but must have the dtype of %s, which is %s", b.name,
              dtype_name(b.dtype), a.name, dtype_name(a.dtype));
+    }
+}
+
+void Checker::same_dtype_or_f32(const View &a, const View &b) {
+    if (!failed() && b.dtype != DType::f32 && a.dtype != DType::f32 && a.dtype != b.dtype) {
+        fail(HALYARD_UNSUPPORTED, "%s has dtype %s, but must have the dtype of %s, which is %s, or f32", b.name,
+             dtype_name(b.dtype), a.name, dtype_name(a.dtype));
+    } else if (b.dtype != DType::f32) {
+        same_dtype(a, b);
     }
 }
 

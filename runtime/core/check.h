@@ -128,11 +128,13 @@ public:
     bool built_type(const char *name, DType dtype);
     /** The same for one that is written: no two of its elements may share memory. */
     View output(const char *name, const DLTensor *tensor);
-    /** [d], or nothing if `tensor` is null: a weight or bias for rows of x. */
+    /** [d] of the dtype of x or f32, or nothing if `tensor` is null: a weight or bias for rows of x. */
     View row_parameter(const char *name, const DLTensor *tensor, const View &x);
 
     void same_shape(const View &a, const View &b);
     void same_dtype(const View &a, const View &b);
+    /** Refuses a `b` that has neither the dtype of `a` nor f32. */
+    void same_dtype_or_f32(const View &a, const View &b);
     /** For operations that need at least one feature in a row. */
     void rows_not_empty(const View &x);
 

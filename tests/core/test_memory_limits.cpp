@@ -148,5 +148,20 @@ TEST(Memory, BeyondTheLimitOfTheProcessIsRefused) {
     }));
 }
 
+TEST(Memory, OfANormWithAWeightInF32IsThereBeforeItsSumIsWritten) {
+    if (reduced) {
+        GTEST_SKIP() << "sanitizers take all addresses, and an emulator its own";
+    }
+    constexpr std::int64_t width = 1 << 24;  // two rows in f32 are 128 MiB
+    Tensor x(Dtype::bf16, {{1, width}, {}}), sum(Dtype::bf16, {{1, width}, {}}), weight(Dtype::f32, {{width}, {}});
+    sum.set(0, width - 1, 3);
+    const Context context(supported_isas().back(), 1);
+    EXPECT_TRUE(holds_in_little_memory([&] {
+        return halyard_add_rms_norm(context.get(), &x.view, &x.view, &weight.view, 1e-5f, 0, &sum.view, &x.view) ==
+                   HALYARD_OUT_OF_MEMORY &&
+               sum.get(0, width - 1) == 3;
+    }));
+}
+
 }  // namespace
 }  // namespace halyard::tests

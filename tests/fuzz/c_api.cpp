@@ -204,6 +204,8 @@ private:
         return in_.rarely() ? value<halyard_isa>(1) : halyard_isa_at(in_.in(0, halyard_isa_count() - 1));
     }
     DLDataType dtype() { return in_.of(dtypes); }
+    /** A norm's weight or bias may be f32 beside any x. */
+    DLDataType vector_dtype(DLDataType x) { return in_.one_in(4) ? DLDataType{kDLFloat, 32, 1} : x; }
     halyard_quantization quantization() {
         halyard_quantization q{};
         if (in_.one_in(3)) {
@@ -489,8 +491,9 @@ void Session::norms() {
     const int kind = in_.in(0, 4);
     const DLTensor *x = call.input(shape, type);
     const DLTensor *residual = kind >= 3 ? call.input(shape, type) : nullptr;
-    const DLTensor *weight = in_.one_in(2) ? call.input(vector, type) : nullptr;
-    const DLTensor *bias = (kind == 0 || kind == 3) && in_.one_in(2) ? call.input(vector, type) : nullptr;
+    const DLTensor *weight = in_.one_in(2) ? call.input(vector, vector_dtype(type)) : nullptr;
+    const bool has_bias = (kind == 0 || kind == 3) && in_.one_in(2);
+    const DLTensor *bias = has_bias ? call.input(vector, vector_dtype(type)) : nullptr;
     DLTensor *sum = kind >= 3 ? call.output(shape, type) : nullptr;
     DLTensor *y = call.output(shape, type);
     const float eps = number(1e-5f);
@@ -528,7 +531,7 @@ void Session::norm_gradients() {
     const DLTensor *x = call.input(shape, type), *dy = call.input(shape, type);
     const bool of_norm = kind < 3;  // and not of softmax
     const DLTensor *residual = of_norm && in_.one_in(2) ? call.input(shape, type) : nullptr;
-    const DLTensor *weight = of_norm && in_.one_in(2) ? call.input(vector, type) : nullptr;
+    const DLTensor *weight = of_norm && in_.one_in(2) ? call.input(vector, vector_dtype(type)) : nullptr;
     constexpr DLDataType f32{kDLFloat, 32, 1};
     DLTensor *dx = call.output(shape, type);
     DLTensor *dweight = weight && in_.one_in(2) ? call.output(vector, f32) : nullptr;
@@ -642,8 +645,8 @@ void Session::weights_create() {
         options.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in);
     const DLTensor *weight = call.input(shape, type);
     options.up = in_.one_in(3) ? call.input(shape, type) : nullptr;
-    options.norm_weight = in_.one_in(3) ? call.input(Shape().with(in), type) : nullptr;
-    options.norm_bias = in_.one_in(5) ? call.input(Shape().with(in), type) : nullptr;
+    options.norm_weight = in_.one_in(3) ? call.input(Shape().with(in), vector_dtype(type)) : nullptr;
+    options.norm_bias = in_.one_in(5) ? call.input(Shape().with(in), vector_dtype(type)) : nullptr;
     options.norm_unit_offset = in_.one_in(8);
     options.device = device();
     options.quantization = quantization();
@@ -677,8 +680,10 @@ void Session::weights_update() {
         options.layout == HALYARD_WEIGHT_IN_OUT ? Shape().with(in).with(out) : Shape().with(out).with(in);
     const DLTensor *weight = call.input(shape, type);
     options.up = (info.gated != 0) != in_.rarely() ? call.input(shape, type) : nullptr;
-    options.norm_weight = info.norm_folded != 0 && in_.one_in(2) ? call.input(Shape().with(in), type) : nullptr;
-    options.norm_bias = info.norm_folded != 0 && in_.one_in(2) ? call.input(Shape().with(in), type) : nullptr;
+    const bool folds_weight = info.norm_folded != 0 && in_.one_in(2),
+               folds_bias = info.norm_folded != 0 && in_.one_in(2);
+    options.norm_weight = folds_weight ? call.input(Shape().with(in), vector_dtype(type)) : nullptr;
+    options.norm_bias = folds_bias ? call.input(Shape().with(in), vector_dtype(type)) : nullptr;
     options.norm_unit_offset = (info.norm_folded != 0) != in_.rarely();
     options.device = device();
     options.quantization = in_.rarely() ? quantization() : halyard_quantization{};
@@ -978,8 +983,8 @@ void Session::ffn() {
     const DLTensor *x = call.input(before.with(info.in_features), type);
     halyard_ffn_options options{};
     options.norm = value<halyard_norm>(3);
-    options.norm_weight = in_.one_in(3) ? call.input(vector, type) : nullptr;
-    options.norm_bias = in_.one_in(8) ? call.input(vector, type) : nullptr;
+    options.norm_weight = in_.one_in(3) ? call.input(vector, vector_dtype(type)) : nullptr;
+    options.norm_bias = in_.one_in(8) ? call.input(vector, vector_dtype(type)) : nullptr;
     options.eps = number(1e-5f);
     options.norm_flags = in_.one_in(8) ? flags() : 0;
     options.deferred_norm = info.norm_folded != 0;

@@ -108,6 +108,24 @@ TEST_P(Pack, MovesEveryBitPattern) {
     }
 }
 
+TEST_P(Pack, FoldsVectorsThatAreF32) {
+    for (const auto layout : {HALYARD_WEIGHT_OUT_IN, HALYARD_WEIGHT_IN_OUT}) {
+        for (const auto &[out, in] :
+             {std::pair{1, 1}, {16, 2}, {33, 15}, {17, 16}, {100, 129}, {48, 512}, {20, 1043}}) {
+            for (const auto &[f32_weight, f32_bias] : {std::pair{true, false}, {false, true}, {true, true}}) {
+                for (const Folding &f : foldings) {
+                    MatrixForm form = {GetParam(), in,      out,      layout, out % 3 == 0,
+                                       f.weight,   f.bias,  f.offset, in % 4, Placement::ends_at_guard,
+                                       f32_weight, f32_bias};
+                    ASSERT_NO_FATAL_FAILURE(pack_all(form, ordinary));
+                    form.placement = Placement::starts_at_guard;
+                    ASSERT_NO_FATAL_FAILURE(pack_all(form, any_bits));
+                }
+            }
+        }
+    }
+}
+
 // Rows that start from one address: a view with stride 0 is a matrix like any other.
 TEST_P(Pack, TakesRepeatedRows) {
     PackSource one({GetParam(), 40, 1});
@@ -265,8 +283,10 @@ TEST_P(Pack, ASecondMatrixTakesThePlaceOfTheFirst) {
         for (const std::int64_t in : {1, 129, 513}) {
             for (const Folding &fold : foldings) {
                 for (const bool gated : {false, true}) {
-                    const MatrixForm form = {GetParam(), in,          out,       HALYARD_WEIGHT_OUT_IN,
-                                             gated,      fold.weight, fold.bias, fold.offset};
+                    MatrixForm form = {GetParam(), in,          out,       HALYARD_WEIGHT_OUT_IN,
+                                       gated,      fold.weight, fold.bias, fold.offset};
+                    form.f32_norm_weight = gated;
+                    form.f32_norm_bias = out == 17;
                     const PackSource first(form, any_bits);
                     for (const auto layout : {HALYARD_WEIGHT_OUT_IN, HALYARD_WEIGHT_IN_OUT}) {
                         MatrixForm other = form;
@@ -526,6 +546,22 @@ TEST_F(BadPack, ShapesAndTypes) {
     std::int64_t transposed[] = {24, 20};
     sources.up.view.shape = transposed;
     EXPECT_TRUE(refuses(HALYARD_INVALID_ARGUMENT, "up"));
+}
+
+TEST(BadPackOf16Bits, AVectorOfTheOtherType) {
+    HALYARD_TEST_NEEDS(HALYARD_HAS_F16 && HALYARD_HAS_BF16)
+    PackSource sources({Dtype::bf16, 24, 20, HALYARD_WEIGHT_OUT_IN, false, true, true});
+    for (const auto &[tensor, name] :
+         {std::pair{&sources.norm_bias, "norm_bias"}, {&sources.norm_weight, "norm_weight"}}) {
+        tensor->view.dtype = dlpack_type(Dtype::f16);
+        halyard_weights *weights = nullptr;
+        EXPECT_EQ(halyard_weights_pack(nullptr, &sources.weight.view, &sources.options, nullptr, 0, &weights),
+                  HALYARD_UNSUPPORTED);
+        EXPECT_EQ(weights, nullptr);
+        EXPECT_EQ(std::string(halyard_last_error()), std::string("halyard_weights_pack: ") + name +
+                                                         " has dtype f16, but must have the dtype of weight, which is "
+                                                         "bf16, or f32");
+    }
 }
 
 TEST_F(BadPack, NormOfTheOtherAxis) {

@@ -115,6 +115,9 @@ class Functions(unittest.TestCase):
                 exact = [each if each is None else numbers.exact(each) for each in given]
                 self.check(halyard.layer_norm, given, [references.layer_norm(*exact)], numbers)
                 self.check(halyard.layer_norm, given, [references.layer_norm(*exact, eps=0.5)], numbers, eps=0.5)
+            # Vectors may be f32 beside any x.
+            wide = Numbers("f32", 5).array(shape[-1:])
+            self.check(halyard.layer_norm, [x, wide, bias], [references.layer_norm(exact[0], wide.astype(np.float64), exact[2])], numbers)
 
     def gradient(self, function, reference, vectors, **options):
         """dx by check(), with `vectors` sums over tokens, which are new or added to what is there."""

@@ -44,16 +44,19 @@ Ffn::Ffn(const FfnForm &form)
     : form(form), up(up_form(form, form.deferred)), down(down_form(form)), x(form.x, rows_form(form.x_gap)),
       y(form.y, rows_form(form.y_gap)) {
     fill_rows(x, form.seed * 16);
+    // What folding takes, so that both forms have the same weights; but in f32 what 16 bits do not hold.
+    constexpr double finer = 0x1p-18;
     if (form.has_norm_weight()) {
-        // What folding takes, so that both forms have the same weights.
         const bool unit_offset = (form.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0;
-        norm_weight = vector(form.x, form.d_model, [&](std::int64_t, std::int64_t k) {
-            return norm_weight_value(up.form.seed, k, unit_offset);
-        });
+        norm_weight =
+            vector(form.f32_norm_weight ? Dtype::f32 : form.x, form.d_model, [&](std::int64_t, std::int64_t k) {
+                return norm_weight_value(up.form.seed, k, unit_offset) + (form.f32_norm_weight ? finer : 0);
+            });
     }
     if (form.has_norm_bias()) {
-        norm_bias = vector(form.x, form.d_model,
-                           [&](std::int64_t, std::int64_t k) { return norm_bias_value(up.form.seed, k); });
+        norm_bias = vector(form.f32_norm_bias ? Dtype::f32 : form.x, form.d_model, [&](std::int64_t, std::int64_t k) {
+            return norm_bias_value(up.form.seed, k) + (form.f32_norm_bias ? finer : 0);
+        });
     }
     const auto values = [&](std::uint64_t seed) {
         return [=](std::int64_t row, std::int64_t i) { return bell(seed, row, i) / 2; };
@@ -233,6 +236,7 @@ std::string Ffn::describe() const {
     std::string text = std::string("halyard_ffn x ") + name_of(form.x) + " " + to_string(x.shape()) + ", up " +
                        name_of(form.up) + (form.gated ? " gated" : "") + ", d_ff " + std::to_string(form.d_ff) +
                        ", down " + name_of(form.down) + ", y " + name_of(form.y) + ", " + norms[form.norm] +
+                       (form.f32_norm_weight ? " f32 weight" : "") + (form.f32_norm_bias ? " f32 bias" : "") +
                        (form.deferred ? " deferred" : "") + " flags " + std::to_string(form.norm_flags) + ", " +
                        layer_activation(form.activation).name;
     return text + (form.bias ? ", bias" : "") + (form.bias_up ? ", bias_up" : "") +

@@ -17,7 +17,8 @@ struct FfnForm {
     bool gated = false;
     halyard_norm norm = HALYARD_NORM_NONE;
     unsigned norm_flags = 0;
-    bool norm_weight = true, norm_bias = true;  // as far as the norm has them
+    bool norm_weight = true, norm_bias = true;            // as far as the norm has them
+    bool f32_norm_weight = false, f32_norm_bias = false;  // whatever the dtype of x; unless it is deferred
     float eps = 1e-5f;
     bool deferred = false;
     halyard_activation activation = HALYARD_IDENTITY;

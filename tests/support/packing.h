@@ -53,12 +53,13 @@ struct MatrixForm {
     bool gated = false, norm_weight = false, norm_bias = false, unit_offset = false;
     std::int64_t gap = 0;  // elements between rows
     Placement placement = Placement::ends_at_guard;
+    bool f32_norm_weight = false, f32_norm_bias = false;  // whatever the matrix is
 
     std::string describe() const {
         return std::string(name_of(type)) + (layout == HALYARD_WEIGHT_OUT_IN ? " [out, in] " : " [in, out] ") + "in " +
                std::to_string(in) + " out " + std::to_string(out) + (gated ? " gated" : "") +
                (norm_weight ? " weight" : "") + (norm_bias ? " bias" : "") + (unit_offset ? " offset" : "") + " gap " +
-               std::to_string(gap);
+               std::to_string(gap) + (f32_norm_weight ? " f32 weight" : "") + (f32_norm_bias ? " f32 bias" : "");
     }
 };
 
@@ -88,8 +89,9 @@ inline std::uint32_t any_bits(Dtype type, int which, std::int64_t k, std::int64_
 class PackSource {
 public:
     explicit PackSource(const MatrixForm &f, const Contents &contents = ordinary)
-        : form(f), weight(f.type, matrix_form()), up(f.type, matrix_form()), norm_weight(f.type, vector_form()),
-          norm_bias(f.type, vector_form()) {
+        : form(f), weight(f.type, matrix_form()), up(f.type, matrix_form()),
+          norm_weight(f.f32_norm_weight ? Dtype::f32 : f.type, vector_form()),
+          norm_bias(f.f32_norm_bias ? Dtype::f32 : f.type, vector_form()) {
         Tensor *const matrices[] = {&weight, &up};
         for (int which = 0; which < 2; which++) {
             for (std::int64_t k = 0; k < f.in; k++) {
@@ -103,8 +105,8 @@ public:
             }
         }
         for (std::int64_t k = 0; k < f.in; k++) {
-            norm_weight.set_bits(0, k, contents(f.type, 2, k, 0));
-            norm_bias.set_bits(0, k, contents(f.type, 3, k, 0));
+            norm_weight.set_bits(0, k, contents(norm_weight.dtype(), 2, k, 0));
+            norm_bias.set_bits(0, k, contents(norm_bias.dtype(), 3, k, 0));
         }
         options.layout = f.layout;
         options.up = f.gated ? &up.view : nullptr;

@@ -77,6 +77,9 @@ struct NormCall {
     const View &x, &weight, &bias, &y;
     const RmsNormScalars &scalars;  // a LayerNorm has only the eps
     const View &residual = no_view, &residual_out = no_view;
+
+    /** Whether rows of 16 bits have a weight or bias in f32: such calls compute in f32 and round once. */
+    bool is_mixed() const { return (weight.data && weight.dtype != x.dtype) || (bias.data && bias.dtype != x.dtype); }
 };
 
 /** dx, to which residual_out's gradient is added if there is one, and what is summed over rows: f32, [d], added to what is there if
@@ -88,6 +91,9 @@ struct NormBackwardCall {
     bool accumulate;
     const View &dx, &dweight, &dbias;
     const View &y = dweight.data ? dweight : dbias.data ? dbias : dx;  // an output: of no rows the sums are zeros
+
+    /** Whether rows of 16 bits have a weight in f32: such calls compute in f32 and round dx once. */
+    bool is_mixed() const { return weight.data && weight.dtype != x.dtype; }
 };
 
 /** y = softmax(scale x). */

@@ -26,7 +26,7 @@ public:
         x_.merge();
         weight_floats_ = workspace.book<float>(normalizes_ ? widened_floats(call.norm_weight) : 0);
         bias_floats_ = workspace.book<float>(normalizes_ ? widened_floats(call.norm_bias) : 0);
-        rows_ = workspace.book<float>(normalizes_ ? thread_bound(context) : 0, 2 * width_);
+        rows_ = workspace.book<float>(normalizes_ ? thread_bound(context) : 0, NormInF32::scratch_floats(width_));
         scales_ = workspace.book<float>(call.deferred_norm ? block : 0);
         means_ = workspace.book<float>(call.deferred_norm && call.norm == HALYARD_NORM_LAYER ? block : 0);
     }
@@ -71,20 +71,12 @@ private:
 
     void load_normalized(int64_t first_row, int64_t rows, const BlockedRows &blocked) const {
         on_threads(rows, size_of(DType::f32), [&](int thread, int64_t begin, int64_t end) {
-            NormRows norm(isa_, DType::f32, call_.norm, call_.rms, weight_, bias_);
-            float *const in_f32 = workspace_[rows_] + 2 * width_ * thread, *const normalized = in_f32 + width_;
-            const TypedRows of_row = {reinterpret_cast<char *>(normalized), DType::f32};
+            NormInF32 norm(isa_, call_.x.dtype, call_.norm, call_.rms, weight_, bias_, width_,
+                           workspace_[rows_] + thread * NormInF32::scratch_floats(width_));
             int64_t row = begin;
-            x_.for_each_piece({first_row + begin, first_row + end, 0, width_}, 1, width_,
-                              [&](const Rows::Piece &piece) {
-                                  char *source = piece.data[0];
-                                  if (call_.x.dtype != DType::f32) {
-                                      widen(isa_, {source, call_.x.dtype}, in_f32, 0, width_, 1);
-                                      source = reinterpret_cast<char *>(in_f32);
-                                  }
-                                  norm(source, 0, of_row.data, 0, width_, 1);
-                                  blocked.store_row(isa_, row++, of_row, width_);
-                              });
+            x_.for_each_piece(
+                {first_row + begin, first_row + end, 0, width_}, 1, width_,
+                [&](const Rows::Piece &piece) { blocked.store_row(isa_, row++, norm(piece.data[0]), width_); });
             blocked.complete(begin, end, width_);
         });
         blocked.clear_from(rows, width_);

@@ -5,6 +5,7 @@
 
 #include "core/calls/row_vector.h"
 #include "core/row_iterator.h"
+#include "core/workspace.h"
 #include "cpu/backend.h"
 #include "cpu/ops/norm_rows.h"
 #include "cpu/ops/streaming.h"
@@ -92,6 +93,42 @@ void run_fused(const halyard_context &c, const NormCall &call) {
     });
 }
 
+/** Computes a mixed call row by row: each is normalized in f32 and rounded once. */
+void run_in_f32(Checker &check, const halyard_context &c, const NormCall &call) {
+    const View &x = call.x, &y = call.y;
+    const bool adds = call.residual.data;
+    const Rows rows = adds ? rows_of({&x, &y, &call.residual, &call.residual_out}) : rows_of({&x, &y});
+    const halyard_isa isa = best_isa(c.max_isa);
+    const int64_t width = rows.width(), count = rows.count();
+    const int threads = static_cast<int>(std::min<int64_t>(row_threads(c, count * rows.bytes_per_row()), count));
+
+    Workspace workspace(c, device_of(x));
+    const auto weight_floats = workspace.book<float>(widened_floats(call.weight));
+    const auto bias_floats = workspace.book<float>(widened_floats(call.bias));
+    const auto scratch = workspace.book<float>(threads, NormInF32::scratch_floats(width));
+    if (!workspace.allocate(check)) {
+        return;
+    }
+    const View weight = widened(isa, call.weight, workspace[weight_floats]);
+    const View bias = widened(isa, call.bias, workspace[bias_floats]);
+    const auto add = kernel_function(kernels::add, x.dtype, isa);
+    run_tasks(c, threads, [&](int index) {
+        NormInF32 norm(isa, x.dtype, call.norm, call.scalars, weight, bias, width,
+                       workspace[scratch] + index * NormInF32::scratch_floats(width));
+        Buffer<2> a, b, sum;
+        const Part part = {count * index / threads, count * (index + 1) / threads, 0, width};
+        rows.for_each_piece(part, 1, width, [&](const Rows::Piece &piece) {
+            if (adds) {
+                a.set(piece.data[0], width, 1, 0);
+                b.set(piece.data[2], width, 1, 0);
+                sum.set(piece.data[3], width, 1, 0);
+                add({a, b, sum});
+            }
+            cast(isa, norm(piece.data[adds ? 3 : 0]), {piece.data[1], y.dtype}, width, 1);
+        });
+    });
+}
+
 /** Rows of a softmax, as NormRows those of norms. */
 class SoftmaxRows {
 public:
@@ -115,8 +152,10 @@ private:
 
 }  // namespace
 
-void cpu::norm(Checker &, const halyard_context &c, const NormCall &call) {
-    if (call.residual.data) {
+void cpu::norm(Checker &check, const halyard_context &c, const NormCall &call) {
+    if (call.is_mixed()) {
+        run_in_f32(check, c, call);
+    } else if (call.residual.data) {
         run_fused(c, call);
     } else {
         run(c, call.x, call.y, [&](halyard_isa isa) {

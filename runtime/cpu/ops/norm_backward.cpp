@@ -15,13 +15,14 @@ namespace {
 /** A norm's kernel with all but its rows. One per task, as it holds the buffers. */
 class GradientRows {
 public:
-    GradientRows(halyard_isa isa, const NormBackwardCall &call) : isa_(isa), call_(call) {
+    /** `dtype` is that of the rows, and of the weight if there is one. */
+    GradientRows(halyard_isa isa, const NormBackwardCall &call, DType dtype) : isa_(isa), call_(call), dtype_(dtype) {
         weight_.set(call.weight.data, call.weight.width());
     }
 
     /** Where the norm has a weight, the rows are added to `dweight` and, of a LayerNorm, to `dbias`. */
     void operator()(const Rows::Piece &piece, const TypedRows &added, float *dweight, float *dbias) {
-        const int64_t size = size_of(call_.x.dtype), columns = piece.columns;
+        const int64_t size = size_of(dtype_), columns = piece.columns;
         in_row_multiples(piece.rows, [&](int64_t first, int64_t count) {
             const auto set = [&](Buffer<2> &buffer, int tensor) {
                 buffer.set(piece.data[tensor] + first * piece.pitch[tensor] * size, columns, count,
@@ -61,14 +62,49 @@ private:
 
     template<typename Arguments>
     KernelCall<Arguments> kernel(KernelOf<Arguments> name) const {
-        return kernel_function(name, call_.x.dtype, isa_);
+        return kernel_function(name, dtype_, isa_);
     }
 
     const halyard_isa isa_;
     const NormBackwardCall &call_;
+    const DType dtype_;
     Buffer<2> x_, dy_, added_, dx_;
     Buffer<2, float> dweight_, dbias_;
     Buffer<1> weight_;
+};
+
+/** Holds a row of each tensor of a mixed call in f32, for every thread. */
+class WidenedRows {
+public:
+    WidenedRows(Workspace &workspace, halyard_isa isa, const NormBackwardCall &call, int threads)
+        : workspace_(workspace), isa_(isa), dtype_(call.x.dtype), adds_(call.dresidual_out.data),
+          rows_(workspace.book<float>(call.is_mixed() ? threads : 0, tensors * call.x.width())) {}
+
+    /** Fills a thread's rows with the contents of `given`, but for dx. */
+    Rows::Piece load(const Rows::Piece &given, int thread) const {
+        Rows::Piece row = given;
+        for (int i = 0; i < (adds_ ? tensors : tensors - 1); i++) {
+            row.data[i] = reinterpret_cast<char *>(workspace_[rows_] + (thread * tensors + i) * given.columns);
+            if (i != dx) {
+                cast(isa_, {given.data[i], dtype_}, {row.data[i], DType::f32}, given.columns, 1);
+            }
+        }
+        return row;
+    }
+
+    /** Rounds dx of `row` into `given`. */
+    void store(const Rows::Piece &row, const Rows::Piece &given) const {
+        cast(isa_, {row.data[dx], DType::f32}, {given.data[dx], dtype_}, given.columns, 1);
+    }
+
+private:
+    static constexpr int tensors = 4, dx = 2;  // x, dy, dx, dresidual_out
+
+    const Workspace &workspace_;
+    const halyard_isa isa_;
+    const DType dtype_;
+    const bool adds_;
+    const Workspace::Piece<float> rows_;
 };
 
 /** A sum over rows, of each block for itself; of each thread, where a kernel writes it and nobody wants to know it. */
@@ -121,7 +157,8 @@ Rows rows_of(const NormBackwardCall &call) {
 
 void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBackwardCall &call) {
     const DType dtype = call.x.dtype;
-    const bool adds = call.dresidual_out.data, has_weight = call.weight.data;
+    const bool adds = call.dresidual_out.data, has_weight = call.weight.data, mixed = call.is_mixed();
+    const DType computed = mixed ? DType::f32 : dtype;
     const Rows rows = rows_of(call);
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t width = rows.width(), count = rows.count();
@@ -135,26 +172,31 @@ void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBack
     Workspace workspace(c, device_of(call.x));
     const BlockSums dweight(workspace, call.dweight, has_weight, blocks, threads, width);
     const BlockSums dbias(workspace, call.dbias, has_weight, blocks, threads, width);
-    const auto zeros = workspace.book(adds ? 0 : width, size_of(dtype));
+    const auto zeros = workspace.book(adds ? 0 : width, size_of(computed));
+    const WidenedRows widened(workspace, isa, call, threads);
     if (!workspace.allocate(check)) {
         return;
     }
     if (!adds) {
-        std::memset(workspace[zeros], 0, width * size_of(dtype));
+        std::memset(workspace[zeros], 0, width * size_of(computed));
     }
     run_tasks(c, threads, [&](int index) {
-        GradientRows gradient(isa, call);
+        GradientRows gradient(isa, call, computed);
         RowSums dy_sums(isa, dtype);
         for (int64_t block = blocks * index / threads; block < blocks * (index + 1) / threads; block++) {
             float *const weight_sums = dweight.begin(block, index), *const bias_sums = dbias.begin(block, index);
             const int64_t first = block * block_rows, end = std::min(count, first + block_rows);
-            rows.for_each_piece({first, end, 0, width}, INT_MAX, width, [&](const Rows::Piece &piece) {
+            rows.for_each_piece({first, end, 0, width}, mixed ? 1 : INT_MAX, width, [&](const Rows::Piece &piece) {
                 if (bias_sums && !has_weight) {
                     dy_sums.add({piece.data[1], dtype, piece.pitch[1]}, piece.rows, width, bias_sums, true);
                 }
-                gradient(piece,
-                         adds ? TypedRows{piece.data[3], dtype, piece.pitch[3]} : TypedRows{workspace[zeros], dtype, 0},
-                         weight_sums, bias_sums);
+                const Rows::Piece operands = mixed ? widened.load(piece, index) : piece;
+                const TypedRows added = adds ? TypedRows{operands.data[3], computed, operands.pitch[3]}
+                                             : TypedRows{workspace[zeros], computed, 0};
+                gradient(operands, added, weight_sums, bias_sums);
+                if (mixed) {
+                    widened.store(operands, piece);
+                }
             });
         }
     });

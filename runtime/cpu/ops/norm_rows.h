@@ -1,8 +1,9 @@
-// Rows of norms on the processor: a norm's kernel with all but x and y.
+// Rows of norms on the processor: a norm's kernel with all but x and y, and rows that are normalized in f32 whatever their dtype.
 #ifndef HALYARD_RUNTIME_CPU_OPS_NORM_ROWS_H
 #define HALYARD_RUNTIME_CPU_OPS_NORM_ROWS_H
 
 #include "core/calls/norm.h"
+#include "core/cast.h"
 #include "core/kernel_call.h"
 
 namespace halyard {
@@ -78,6 +79,37 @@ private:
     const bool has_weight_, has_bias_;
     Buffer<2> x_, y_;
     Buffer<1> weight_, bias_;
+};
+
+/** Normalizes one row after another in f32, into memory of its own. One per task. */
+class NormInF32 {
+public:
+    /** What a task needs for rows of so many features. */
+    static constexpr int64_t scratch_floats(int64_t width) { return 2 * width; }
+
+    /** `dtype` is that of the rows. Weight and bias are f32, and empty where there is none. */
+    NormInF32(halyard_isa isa, DType dtype, halyard_norm norm, const RmsNormScalars &scalars, const View &weight,
+              const View &bias, int64_t width, float *scratch)
+        : isa_(isa), dtype_(dtype), width_(width), norm_(isa, DType::f32, norm, scalars, weight, bias), row_(scratch),
+          normalized_(scratch + width) {}
+
+    /** The result of a row of x, which stays until the next call. */
+    TypedRows operator()(char *x) {
+        if (dtype_ != DType::f32) {
+            widen(isa_, {x, dtype_}, row_, 0, width_, 1);
+            x = reinterpret_cast<char *>(row_);
+        }
+        const TypedRows result = {reinterpret_cast<char *>(normalized_), DType::f32};
+        norm_(x, 0, result.data, 0, width_, 1);
+        return result;
+    }
+
+private:
+    const halyard_isa isa_;
+    const DType dtype_;
+    const int64_t width_;
+    NormRows norm_;
+    float *const row_, *const normalized_;
 };
 
 }  // namespace halyard

@@ -4,7 +4,11 @@
 #include <algorithm>
 
 #include "core/calls/row_vector.h"
+#include "core/cast.h"
+#include "core/check_shapes.h"
 #include "core/row_iterator.h"
+#include "core/view.h"
+#include "core/workspace.h"
 #include "cuda/kernel_call.h"
 #include "cuda/launch.h"
 
@@ -269,7 +273,41 @@ void elementwise(Checker &check, const halyard_context &context, const Elementwi
     });
 }
 
+namespace {
+
+/** Computes a mixed call in f32, in scratch memory, and rounds its result once. */
+void norm_in_f32(Checker &check, const halyard_context &context, const NormCall &call) {
+    const bool adds = call.residual.data != nullptr;
+    const View &x = adds ? call.residual_out : call.x;
+    Workspace workspace(context, device_of(x));
+    const auto rows = workspace.book<float>(row_count(x), x.width());
+    const auto weight_floats = workspace.book<float>(widened_floats(call.weight));
+    const auto bias_floats = workspace.book<float>(widened_floats(call.bias));
+    if (!workspace.allocate(check)) {
+        return;
+    }
+    const auto in_f32 = [&](const View &given, float *memory) {
+        const View result = view_like(given, memory, DType::f32, given.width());
+        cast(check, context, given, result);
+        return result;
+    };
+    const auto vector = [&](const View &given, float *memory) { return memory ? in_f32(given, memory) : given; };
+    const View weight = vector(call.weight, workspace[weight_floats]), bias = vector(call.bias, workspace[bias_floats]);
+    if (adds) {
+        elementwise(check, context, {halyard::kernels::add, call.x, call.residual, call.residual_out});
+    }
+    const View wide = in_f32(x, workspace[rows]);
+    norm(check, context, {call.norm, wide, weight, bias, wide, call.scalars});
+    cast(check, context, wide, call.y);
+}
+
+}  // namespace
+
 void norm(Checker &check, const halyard_context &context, const NormCall &call) {
+    if (call.is_mixed()) {
+        norm_in_f32(check, context, call);
+        return;
+    }
     const auto launch = [&](Launches &launches, const RowLaunch &l) { NormLaunch(launches, call, l).run(); };
     const int64_t reduced = call.scalars.moment_width;
     if (call.residual.data) {

@@ -246,7 +246,7 @@ HALYARD_API halyard_status halyard_cuda_prepare(int device);
 
 /** @defgroup norms Normalization
  *
- *  x, y: [..., d]; weight, bias: [d] or null. Each row by itself. y may be x.
+ *  x, y: [..., d]; weight, bias: [d] or null, each of the dtype of x or f32. Each row by itself. y may be x.
  *  eps: finite and >= 0. A row of zeros gives bias (or 0), never NaN, even with eps = 0. NaN or Inf in a row
  *  stays in that row.
  *  Squares are summed in f32. A row has its full accuracy where its mean square (LayerNorm: variance) + eps is at
@@ -597,10 +597,11 @@ typedef struct halyard_pack_options {
      *  are interleaved so that one pass computes both (a *gated* matrix: halyard_linear then multiplies
      *  activation(gate) by up, and `out_features` counts the columns of one of them). */
     const DLTensor *up;
-    /** Null, or [in_features], the dtype of `weight`: the weight of the norm before the layer, folded into the matrix
-     *  (row k of x times W is multiplied by norm_weight[k]; one rounding to the dtype). */
+    /** Null, or [in_features], the dtype of `weight` or f32 (on a CUDA device, the dtype of `weight`): the weight of the norm
+     *  before the layer, folded into the matrix (row k of x times W is multiplied by norm_weight[k]; one rounding to the
+     *  dtype). */
     const DLTensor *norm_weight;
-    /** Null, or [in_features], the dtype of `weight`: the bias of the LayerNorm before the layer, kept as the f32
+    /** Null, or [in_features], of such a dtype too: the bias of the LayerNorm before the layer, kept as the f32
      *  vector norm_bias times W, which halyard_linear adds like a bias. */
     const DLTensor *norm_bias;
     /** Not 0: fold 1 + norm_weight, Gemma's convention; no change without norm_weight. */
@@ -708,8 +709,8 @@ HALYARD_API halyard_status halyard_weights_pack(const halyard_context *context, 
                                                 halyard_weights **weights);
 /** Packs another matrix into the memory of weights that halyard_weights_pack made, which has the bits of packing it anew: for
  *  training, whose matrices change with every step. Options are those of halyard_weights_pack, the layout being free; features,
- *  dtype, whether there is an `up` and whether a norm is folded must be what they were. Nothing is allocated. No call may use the
- *  weights meanwhile. Refused with HALYARD_UNSUPPORTED: weights that are quantized, are those of a file or of bytes in memory
+ *  dtype, whether there is an `up` and whether a norm is folded must be what they were. Nothing is allocated, but the context's
+ *  scratch where one of a norm's vectors is f32 and the other is not. No call may use the weights meanwhile. Refused with HALYARD_UNSUPPORTED: weights that are quantized, are those of a file or of bytes in memory
  *  (halyard_weights_load, halyard_weights_from_memory), or are on a CUDA device. A call that fails leaves the weights as they
  *  were. */
 HALYARD_API halyard_status halyard_weights_update(const halyard_context *context, halyard_weights *weights,
@@ -861,8 +862,8 @@ typedef enum halyard_norm HALYARD_AS_INT {
 /** All zero (or a null pointer for the whole): down(up(x)), no norm, no biases, no activation, no residual. */
 typedef struct halyard_ffn_options {
     halyard_norm norm;           /**< of x, before the first GEMM */
-    const DLTensor *norm_weight; /**< null or [d_model], dtype of x */
-    const DLTensor *norm_bias;   /**< null or [d_model], dtype of x; LayerNorm only */
+    const DLTensor *norm_weight; /**< null or [d_model], dtype of x or f32 */
+    const DLTensor *norm_bias;   /**< null or [d_model], dtype of x or f32; LayerNorm only */
     float eps;                   /**< of the norm: finite and >= 0 */
     unsigned norm_flags;         /**< HALYARD_RMS_...; RMSNorm only */
     /** Not 0: `up` was packed with the norm's weight (and bias) folded. The norm then only computes each row's scale (and

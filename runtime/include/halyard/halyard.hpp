@@ -567,7 +567,7 @@ private:
 };
 
 /* ---- Normalization ------------------------------------------------------------------------------------------
- * x, y, residual, residual_out: [..., d]; weight, bias: [d] or {}. */
+ * x, y, residual, residual_out: [..., d]; weight, bias: [d] or {}, each of the dtype of x or f32. */
 
 /// y = weight * (x - mean) / sqrt(var + eps) + bias
 inline void layer_norm(const ConstTensor &x, const ConstTensor &weight, const ConstTensor &bias, float eps,
@@ -978,7 +978,7 @@ enum class WeightLayout {
     in_out = HALYARD_WEIGHT_IN_OUT,  ///< [in_features, out_features]: GPT-2's Conv1D
 };
 
-/// What packing does besides. Tensors are [in_features] and optional; all have the dtype of the weight.
+/// What packing does besides. Tensors are optional; `up` is like the weight, and the norm's vectors are [in_features], of its dtype or f32.
 struct PackOptions {
     WeightLayout layout = WeightLayout::out_in;  ///< of the weight and `up`
     ConstTensor up;                              ///< a second matrix like the weight, which is then the gate
@@ -1290,8 +1290,8 @@ enum class Norm {
 /// What a feed-forward network does around its two GEMMs. Tensors are optional.
 struct FfnOptions {
     Norm norm = Norm::none;                        ///< of x, before the first GEMM
-    ConstTensor norm_weight;                       ///< [d_model], dtype of x
-    ConstTensor norm_bias;                         ///< [d_model], dtype of x; of Norm::layer
+    ConstTensor norm_weight;                       ///< [d_model], dtype of x or f32
+    ConstTensor norm_bias;                         ///< [d_model], dtype of x or f32; of Norm::layer
     float eps = 0.0f;                              ///< of the norm
     unsigned norm_flags = 0;                       ///< HALYARD_RMS_..., of Norm::rms
     bool deferred_norm = false;                    ///< `up` was packed with the norm's weight (and bias) folded

@@ -9,40 +9,49 @@
 #include <xxhash.h>
 
 #include "core/calls/pack.h"
+#include "core/cast.h"
 #include "core/device.h"
 #include "core/handles/packed_weights.h"
 #include "core/row_iterator.h"
 #include "core/system/huge_pages.h"
+#include "core/workspace.h"
 #include "cpu/backend.h"
+#include "cpu/linear/packing/piece_mover.h"
 #include "cpu/linear/packing/quantize.h"
 #include "cpu/linear/packing/repack.h"
-#include "layout/pack.h"
 
 namespace halyard {
 namespace {
 
-struct PackKernels {
-    KernelCall<arguments::Pack> as_it_is, folded;
-    KernelCall<arguments::PackSums> sums, weighted_sums;
+/** The kernels for a matrix and, where a norm's vectors are f32 beside 16 bits, for its pieces in f32 and for what becomes of these. */
+struct AllPackKernels {
+    PackKernels plain, in_f32, in_out;
 
-    PackKernels(DType dtype, bool transposed, halyard_isa isa)
-        : as_it_is(kernel_function(transposed ? kernels::pack_out_in : kernels::pack_in_out, dtype, isa)),
-          folded(kernel_function(transposed ? kernels::pack_out_in_folded : kernels::pack_in_out_folded, dtype, isa)),
-          sums(kernel_function(kernels::pack_sums, dtype, isa)),
-          weighted_sums(kernel_function(kernels::pack_weighted_sums, dtype, isa)) {}
+    AllPackKernels(DType dtype, bool transposed, halyard_isa isa)
+        : plain(dtype, transposed, isa), in_f32(DType::f32, transposed, isa), in_out(dtype, false, isa), isa(isa) {}
+
+    halyard_isa isa;
 };
+
+/** Whether a norm's vectors are f32 beside a matrix of 16 bits. */
+bool is_mixed(const PackSources &sources) {
+    const auto other = [&](const View &vector) { return vector.data && vector.dtype != sources.weight.dtype; };
+    return other(sources.norm_weight) || other(sources.norm_bias);
+}
 
 /** Packs some panels, a part of their inputs at a time, so that what is summed and hashed is still in cache. */
 class Packer {
 public:
-    Packer(const PackSources &sources, const PackKernels &kernels, char *block)
+    Packer(const PackSources &sources, const AllPackKernels &kernels, char *block)
         : sources_(sources), kernels_(kernels), transposed_(sources.layout == HALYARD_WEIGHT_OUT_IN),
-          matrices_(sources.form.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
-          row_inputs_(row_inputs(sources.weight.dtype)), offset_(sources.unit_offset ? 1.0f : 0.0f),
+          mixed_(is_mixed(sources)), matrices_(sources.form.gated ? 2 : 1), size_(size_of(sources.weight.dtype)),
+          row_inputs_(row_inputs(sources.weight.dtype)),
+          move_(kernels.plain, sources.weight.dtype, transposed_, offset(sources)),
+          move_in_f32_(kernels.in_f32, DType::f32, transposed_, offset(sources)),
+          move_in_out_(kernels.in_out, sources.weight.dtype, false, 0.0f),
           column_sums_(reinterpret_cast<float *>(block + sizeof(PackedHeader))),
           column_bias_(column_sums_ + sources.form.geometry.panels * panel_width),
           panel_data_(block + sources.form.geometry.panels_offset) {
-        panels_.set_dim(0, panel_width, 1);
         panel_.set_dim(0, panel_width, 1);
         no_factor_.set(nullptr, 0);
         total_.set_dim(0, panel_width, 1);
@@ -68,22 +77,15 @@ public:
 private:
     // Rows of [in, out] hold all panels side by side: several panels at a time make a read of a row worth its while.
     static constexpr int max_group = 16;
-    // Inputs at a time. Of [out, in] enough to be read in stretches; of [in, out] few, for a group of panels is wide.
-    static constexpr int chunk_transposed = 512, chunk_in_out = 128;
-    static constexpr int max_chunk = chunk_transposed + min_transposed_inputs;
 
-    // A part of the source, in its own order of axes.
-    struct Piece {
-        const char *data;
-        int64_t pitch;  // in elements
-    };
+    static float offset(const PackSources &sources) { return sources.unit_offset ? 1.0f : 0.0f; }
 
     /** How many panels from `first` on to pack together. */
     int group(int64_t first, int64_t end) const {
         // The last panel may not be full, and is copied to a place where it is; so are elements too far apart for the
         // kernels' 32-bit indices.
         const int64_t full = sources_.form.out_features / panel_width;
-        if (transposed_ || too_far_apart() || first >= full || sources_.form.in_features % row_inputs_ != 0) {
+        if (transposed_ || mixed_ || too_far_apart() || first >= full || sources_.form.in_features % row_inputs_ != 0) {
             return 1;
         }
         const int64_t pitch = panel_pitch();
@@ -123,28 +125,26 @@ private:
         int64_t inputs = 0;
         for (int64_t k = 0; k < sources_.form.in_features; k += inputs) {
             inputs = chunk(sources_.form.in_features - k);
-            Piece piece = part_of(matrix, k, first * panel_width);
-            if (stage) {
-                piece = staged(piece, inputs, columns);
-            }
+            const Piece given = part_of(matrix, k, first * panel_width);
             char *target =
                 panel_data_ + first_packed * sources_.form.geometry.panel_bytes + input_bytes(k, sources_.weight.dtype);
-            move(piece, inputs, sources_.norm_weight.data ? sources_.norm_weight.data + k * size_ : nullptr, target,
-                 count);
+            if (mixed_) {
+                pack_in_f32(given, k, inputs, columns, target);
+            }
+            if (!mixed_ || !sources_.norm_weight.data) {
+                const Piece piece = stage ? staged(given, inputs, columns) : given;
+                move_.move(piece, inputs, part_of(sources_.norm_weight, k), target, count, panel_pitch());
+                for (int i = 0; i < count && !mixed_ && sources_.norm_bias.data; i++) {
+                    add_bias({piece.data + i * panel_width * size_, piece.pitch}, k, inputs, bias_sums_[i]);
+                }
+            }
             if (columns < panel_width) {
                 clear_columns(target, inputs, columns);  // 0 times a norm's weight may be -0 or NaN
             }
             for (int i = 0; i < count; i++) {
                 const char *packed = target + i * matrices_ * sources_.form.geometry.panel_bytes;
-                add(kernels_.sums, packed, no_factor_, inputs, sums_[i]);
+                add(kernels_.plain.sums, packed, no_factor_, inputs, row_inputs_, sums_[i]);
                 XXH3_64bits_update(&hashes_[i], packed, input_bytes(inputs, sources_.weight.dtype));
-            }
-            if (sources_.norm_bias.data) {
-                factor_.set(sources_.norm_bias.data + k * size_, inputs);
-                for (int i = 0; i < count; i++) {
-                    move({piece.data + i * panel_width * size_, piece.pitch}, inputs, nullptr, unfolded_, 1);
-                    add(kernels_.weighted_sums, unfolded_, factor_, inputs, bias_sums_[i]);
-                }
             }
         }
 
@@ -164,6 +164,45 @@ private:
         return {matrix.data + offset * size_, pitch};
     }
 
+    /** The entries of a norm's vector from an input on; null where there is none. */
+    static const char *part_of(const View &vector, int64_t k) {
+        return vector.data ? vector.data + k * size_of(vector.dtype) : nullptr;
+    }
+
+    /** Adds the bias of the norm times a piece of one panel. */
+    void add_bias(const Piece &piece, int64_t k, int64_t inputs, double *sums) {
+        factor_.set(part_of(sources_.norm_bias, k), inputs);
+        move_.move(piece, inputs, nullptr, unfolded_, 1, 0);
+        add(kernels_.plain.weighted_sums, unfolded_, factor_, inputs, row_inputs_, sums);
+    }
+
+    /** What a norm with vectors in f32 makes of a piece with `columns` columns of one panel: its share of the bias and, where there is
+     *  a weight, the panel. */
+    void pack_in_f32(const Piece &given, int64_t k, int64_t inputs, int64_t columns, char *target) {
+        const Piece piece = widened(given, inputs, columns);
+        if (sources_.norm_bias.data) {
+            factor_.set(part_of(sources_.norm_bias, k), inputs);
+            move_in_f32_.move(piece, inputs, nullptr, unfolded_, 1, 0);
+            add(kernels_.in_f32.weighted_sums, unfolded_, factor_, inputs, 1, bias_sums_[0]);
+        }
+        if (sources_.norm_weight.data) {
+            // A panel in f32 is a piece of [in, out], which is rounded and moved as it is.
+            move_in_f32_.move(piece, inputs, part_of(sources_.norm_weight, k), unfolded_, 1, 0);
+            memset(staged_, 0, sizeof(staged_));
+            cast(kernels_.isa, {unfolded_, DType::f32}, {staged_, sources_.weight.dtype}, inputs * panel_width, 1);
+            move_in_out_.move({staged_, panel_width}, inputs, nullptr, target, 1, 0);
+        }
+    }
+
+    /** Copies a piece as staged() does, in f32. */
+    Piece widened(const Piece &piece, int64_t inputs, int64_t columns) {
+        const int64_t pitch = transposed_ ? max_chunk : panel_width;
+        memset(staged_, 0, sizeof(staged_));
+        cast(kernels_.isa, {const_cast<char *>(piece.data), sources_.weight.dtype, piece.pitch},
+             {staged_, DType::f32, pitch}, transposed_ ? inputs : columns, transposed_ ? columns : inputs);
+        return {staged_, pitch};
+    }
+
     /** A copy of a piece with one panel's columns, of which `columns` are there, as the kernels take it. */
     Piece staged(const Piece &piece, int64_t inputs, int64_t columns) {
         const int64_t pitch = transposed_ ? max_chunk : panel_width;
@@ -176,37 +215,11 @@ private:
         return {staged_, pitch};
     }
 
-    /** Packs a piece into `count` panels, the norm's weight of its inputs folded in if it is not null. */
-    void move(const Piece &piece, int64_t inputs, const char *norm_weight, char *target, int count) {
-        // Too few inputs to transpose, or half a row: the piece is a staged one, whose other inputs are 0, and the target and
-        // the norm's weight must have room for them too.
-        const bool few = transposed_ && inputs < min_transposed_inputs;
-        const bool widen = few || inputs % row_inputs_ != 0;
-        const int64_t moved = few ? min_transposed_inputs : inputs + inputs % row_inputs_;
-        source_.set_data(piece.data);
-        source_.set_dim(0, transposed_ ? moved : count * panel_width, 1);
-        source_.set_dim(1, transposed_ ? count * panel_width : moved, piece.pitch);
-        norm_weight_.set_data(norm_weight);
-        norm_weight_.set_dim(0, moved, 1);
-        panels_.set_data(few ? few_ : target);
-        panels_.set_dim(1, moved / row_inputs_, panel_width);
-        panels_.set_dim(2, count, count == 1 ? 0 : panel_pitch());
-        if (widen && norm_weight) {
-            memcpy(staged_weights_, norm_weight, inputs * size_);
-            norm_weight_.set_data(staged_weights_);
-        }
-        (norm_weight ? kernels_.folded : kernels_.as_it_is)(
-            {.w = source_, .norm_weight = norm_weight_, .offset = offset_, .panels = panels_});
-        if (few) {
-            memcpy(target, few_, input_bytes(inputs, sources_.weight.dtype));
-        }
-    }
-
     /** Adds the inputs of a packed piece to the sums of its columns. */
     void add(const KernelCall<arguments::PackSums> &kernel, const char *packed, const Buffer<1> &factor, int64_t inputs,
-             double *sums) {
+             int64_t of_row, double *sums) {
         panel_.set_data(packed);
-        panel_.set_dim(1, (inputs + row_inputs_ - 1) / row_inputs_, panel_width);
+        panel_.set_dim(1, (inputs + of_row - 1) / of_row, panel_width);
         total_.set_data(sums);
         kernel({.panel = panel_,
                 .factor = factor,
@@ -233,30 +246,28 @@ private:
     }
 
     const PackSources &sources_;
-    const PackKernels &kernels_;
-    const bool transposed_;
+    const AllPackKernels &kernels_;
+    const bool transposed_, mixed_;
     const int64_t matrices_, size_, row_inputs_;
-    float offset_;
+    PieceMover move_, move_in_f32_, move_in_out_;
     float *const column_sums_, *const column_bias_;
     char *const panel_data_;
 
-    Buffer<2> source_, panel_;
-    Buffer<1> norm_weight_, factor_, no_factor_;
+    Buffer<2> panel_;
+    Buffer<1> factor_, no_factor_;
     Buffer<1, double> total_;
-    Buffer<3> panels_;
     XXH3_state_t hashes_[max_group];
     double sums_[max_group][panel_width], bias_sums_[max_group][panel_width];
     alignas(64) char staged_[panel_width * max_chunk * sizeof(float)];
     alignas(64) char unfolded_[panel_width * max_chunk * sizeof(float)];
-    alignas(64) char few_[panel_width * min_transposed_inputs * sizeof(float)];
-    alignas(64) char staged_weights_[max_chunk * sizeof(float)] = {};
 };
 
-/** Fills a block from sources that are in order. */
+/** Fills a block from sources that are in order, a norm's vectors of one dtype. */
 void pack_block(const halyard_context &context, const PackSources &sources, char *block) {
     const Geometry &geometry = sources.form.geometry;
     memset(block, 0, static_cast<size_t>(geometry.panels_offset));
-    const PackKernels kernels(sources.weight.dtype, sources.layout == HALYARD_WEIGHT_OUT_IN, best_isa(context.max_isa));
+    const AllPackKernels kernels(sources.weight.dtype, sources.layout == HALYARD_WEIGHT_OUT_IN,
+                                 best_isa(context.max_isa));
     std::atomic<uint64_t> digest{0};
     run_ranges(context, geometry.panels / (sources.form.gated ? 2 : 1), geometry.bytes,
                [&](int64_t begin, int64_t end) {
@@ -265,6 +276,31 @@ void pack_block(const halyard_context &context, const PackSources &sources, char
 
     write_header(block, sources.form, digest.load(std::memory_order_relaxed));
 }
+
+/** A norm's vectors of one dtype: in f32 if one of them is. */
+class NormVectors {
+public:
+    NormVectors(Checker &check, const halyard_context &context, const PackSources &sources)
+        : workspace_(context, Device()), sources_(sources) {
+        if (!is_mixed(sources)) {
+            return;
+        }
+        const auto weight = workspace_.book<float>(widened_floats(sources.norm_weight));
+        const auto bias = workspace_.book<float>(widened_floats(sources.norm_bias));
+        if (workspace_.allocate(check)) {
+            const halyard_isa isa = best_isa(context.max_isa);
+            sources_.norm_weight = widened(isa, sources.norm_weight, workspace_[weight]);
+            sources_.norm_bias = widened(isa, sources.norm_bias, workspace_[bias]);
+        }
+    }
+
+    /** The sources with these. */
+    const PackSources &sources() const { return sources_; }
+
+private:
+    Workspace workspace_;
+    PackSources sources_;
+};
 
 /** Refuses memory that a source is in. */
 void check_target(Checker &check, const View &target, const PackSources &sources) {
@@ -298,6 +334,7 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
         }
         check_target(check, memory_view("memory", memory, needed), sources);
     }
+    const NormVectors vectors(check, context, sources);
     if (check.failed()) {
         return;
     }
@@ -314,7 +351,7 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
     } else if (sources.form.codes) {
         quantize(check, context, sources, block);
     } else {
-        pack_block(context, sources, block);
+        pack_block(context, vectors.sources(), block);
     }
     if (check.failed()) {
         if (!memory) {
@@ -334,8 +371,9 @@ void cpu::pack(Checker &check, const halyard_context &context, const PackSources
 void cpu::update(Checker &check, const halyard_context &context, const PackSources &sources,
                  const halyard_weights &weights) {
     check_target(check, memory_view("weights", weights.block, weights.bytes), sources);
+    const NormVectors vectors(check, context, sources);
     if (!check.failed()) {
-        pack_block(context, sources, const_cast<char *>(weights.block));
+        pack_block(context, vectors.sources(), const_cast<char *>(weights.block));
     }
 }
 
