@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -178,12 +180,20 @@ def make_venv(python):
 
 
 def pip_install(requirements, *options):
-    say(f"installing {wheels_of(requirements)}")
+    """What pip prints is shown if it fails."""
+    say(f"installing {wheels_of(requirements)}, which takes a minute or two")
     os.environ.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")
-    if call(VENV / "bin/python", "-m", "pip", "install", *options, "--requirement", requirements, stdout=sys.stderr) != 0:
+    start, command = time.monotonic(), (VENV / "bin/python", "-m", "pip", "install", *options, "--requirement", requirements)
+    with tempfile.TemporaryFile("w+", errors="replace") as printed:
+        status = call(*command, stdout=printed, stderr=printed)
+        printed.seek(0)
+        if status != 0:
+            sys.stderr.write(printed.read())
+    if status != 0:
         die("pip could not install the wheels; the message above says why. Without a network, pip download -r "
             f"{requirements.name} -d FOLDER on a machine that has one fetches {wheels_of(requirements)} and what they need; then "
             "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER takes them from there. PIP_INDEX_URL names another package index.")
+    say(f"installed them in {time.monotonic() - start:.0f} s")
 
 
 def unpack(architecture, folder, *packages):

@@ -1,9 +1,10 @@
 """Charts of the report, as SVG and as HTML that flows with the page, and the colour and shape of each peer."""
 
 import html
+import itertools
 import math
 
-from run import OWN, ratio_text, significant, threads_text, time_text
+from run import OWN, median_noise, ratio_text, significant, threads_text, time_text
 
 
 def escape(text):
@@ -107,6 +108,15 @@ def short_number(value):
     return f"{value:.4g}"
 
 
+# In a plot: the height of labels and of ticks in pixels, and about the width of a letter over its height.
+LABEL_SIZE, TICK_SIZE, LETTER = 12, 11, 0.6
+
+
+def touches(dots, others, distance):
+    """How many of the others are nearer to one of the dots."""
+    return sum(any(math.dist(dot, other) < distance for dot in dots) for other in others)
+
+
 class Plot:
     """An SVG with two axes and whatever is drawn between them."""
 
@@ -117,27 +127,41 @@ class Plot:
         for axis, start, end in ((x, left, width - right), (y, height - bottom, top)):
             axis.start, axis.end = start, end
         self.titles = x_title, y_title
-        self.parts = []
+        self.parts, self.marks, self.labels = [], [], []
 
     def line(self, points, css, title=""):
         path = "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
         self.parts.append(f'<path class="line {css}" d="{path}">{self.title(title)}</path>')
 
     def mark(self, x, y, css, title, shape="circle", size=5.5):
-        path = outline(shape, self.x(x), self.y(y), size)
+        self.marks.append((self.x(x), self.y(y)))
+        path = outline(shape, *self.marks[-1], size)
         self.parts.append(f'<path class="point {css}" d="{path}">{self.title(title)}</path>')
 
-    def text(self, x, y, text, dy, anchor="start"):
-        self.parts.append(
-            f'<text class="roof-name" x="{self.x(x):.1f}" y="{self.y(y) + dy:.1f}" text-anchor="{anchor}">'
-            f"{escape(text)}</text>")
+    def label(self, text, line):
+        """Along the line between two points, above it or below, where it covers no other label and least marks, as near
+        its beginning as can be and before that if need be; nothing where there is no such place."""
+        (x, y), (x_end, y_end) = ((self.x(each[0]), self.y(each[1])) for each in line)
+        turn = math.atan2(y_end - y, x_end - x)
+        across, size = (-math.sin(turn), math.cos(turn)), LABEL_SIZE
+        steps = [size * i for i in range(math.ceil(LETTER * len(text)) + 1)]
+        places = []
+        for part, side in itertools.product((*range(20), *range(-1, -20, -1)), (-0.4, 1.1, -1.6, 2.3)):
+            base = [a + part / 20 * (b - a) + side * size * c for a, b, c in zip((x, y), (x_end, y_end), across)]
+            dots = [(base[0] + step * math.cos(turn) + 0.35 * size * math.sin(turn),
+                     base[1] + step * math.sin(turn) - 0.35 * size * math.cos(turn)) for step in steps]
+            if all(self.is_inside(dot) for dot in (dots[0], dots[-1])) and not touches(dots, self.labels, 1.2 * size):
+                places.append((touches(dots, self.marks, size), base, dots))
+        if places:
+            _, base, dots = min(places, key=lambda each: each[0])
+            self.labels += dots
+            self.parts.append(
+                f'<text class="roof-name" font-size="{size}" transform="translate({base[0]:.1f} {base[1]:.1f}) '
+                f'rotate({math.degrees(turn):.1f})">{escape(text)}</text>')
 
-    def text_along(self, x, slope, text, dy):
-        """Along the line y = slope x, from x on."""
-        places = [(self.x(each), self.y(slope * each)) for each in (x, 2 * x)]
-        angle = math.degrees(math.atan2(places[1][1] - places[0][1], places[1][0] - places[0][0]))
-        self.parts.append(f'<text class="roof-name" transform="translate({places[0][0]:.1f} {places[0][1]:.1f}) '
-                          f'rotate({angle:.1f})" x="6" y="{dy}">{escape(text)}</text>')
+    def is_inside(self, place):
+        left, top, right, bottom = self.box
+        return left <= place[0] <= right and top <= place[1] <= bottom
 
     @staticmethod
     def title(text):
@@ -146,8 +170,12 @@ class Plot:
     def svg(self, label, x_ticks=None, x_format=short_number, y_format=short_number):
         left, top, right, bottom = self.box
         frame = []
+        end = 0  # of the last tick's text
         for value in x_ticks or self.x.ticks():
-            place = f"{self.x(value):.1f}"
+            place, half = f"{self.x(value):.1f}", LETTER * TICK_SIZE * len(x_format(value)) / 2
+            if self.x(value) - half < end:
+                continue
+            end = self.x(value) + half + TICK_SIZE / 2
             frame.append(
                 f'<path class="grid" d="M{place} {top}V{bottom}"/>'
                 f'<text class="tick" x="{place}" y="{bottom + 14}" text-anchor="middle">{x_format(value)}</text>')
@@ -175,34 +203,35 @@ def roofline(run, groups, most, width, height):
     """Every row, or the worst of them, at its operations per byte and its rate, under what the machine can do on all
     threads."""
     rows = run.worst([row for row in run.rows if row.operations and row["threads"] == run.threads], most)
-    peak = run.peak(run.threads)
-    if not rows or not peak:
+    peaks = {name: rate / 1e9 for name, rate in run.roofs().items()}
+    if not rows or not peaks:
         return ""
-    levels = [(level, run.bandwidth(level, "read", run.threads)) for level in run.levels()]
-    levels = [(level, speed) for level, speed in levels if speed]
+    levels = {level: run.bandwidth(level, "read", run.threads) for level in run.levels()}
+    speeds = {level: speed / 1e9 for level, speed in levels.items() if speed}
     intensities = [row.operations / row["bytes"] for row in rows]
     rates = [row.operations / row.seconds / 1e9 for row in rows]
+    highest = max(peaks.values())
     x = Log(min(intensities + [0.1]) / 1.5, max(intensities + [100]) * 1.5)
-    y = Log(min(rates) / 2, max(rates + [peak / 1e9]) * 1.8)
+    y = Log(min(rates) / 2, max(rates + [highest]) * 1.8)
     plot = Plot(width, height, x, y, "operations per byte of tensors", "Gop/s")
-    above = math.inf
-    for level, speed in levels:
-        corner = peak / speed
-        if corner <= x.low:
-            continue
-        start = max(x.low, y.low * 1e9 / speed)
-        end = (min(corner, x.high), min(peak, x.high * speed) / 1e9)
-        plot.line([(start, start * speed / 1e9), end], "roof", f"{level}: {speed / 1e9:.0f} GB/s of reads")
-        plot.text_along(start, speed / 1e9, f"{level} {speed / 1e9:.0f} GB/s", 15 if above < 1.5 * speed else -5)
-        above = speed
-    lowest = min((peak / speed for _, speed in levels), default=x.low)
-    plot.line([(max(x.low, lowest), peak / 1e9), (x.high, peak / 1e9)], "roof", "peak of multiply-adds")
-    plot.text(x.high, peak / 1e9, f"peak {peak / 1e9:.0f} GFLOP/s", -5, "end")
+    # The flat ones first: their names are longer, and have fewer places.
+    fastest = max(speeds.values(), default=math.inf)
+    roofs = [(f"{name} {peak:.0f} GFLOP/s", [(max(x.low, peak / fastest), peak), (x.high, peak)])
+             for name, peak in peaks.items()]
+    for level, speed in speeds.items():
+        ends = max(x.low, y.low / speed), min(highest / speed, x.high)
+        if ends[0] < ends[1]:
+            roofs.append((f"{level} {speed:.0f} GB/s", [(end, end * speed) for end in ends]))
+    for name, line in roofs:
+        plot.line(line, "roof", name)
     for row, intensity, rate in zip(rows, intensities, rates):
         css, shape = group_css(groups, row["group"])
         css += " hollow" if row["state"] == "cold" else ""
-        title = f"{row['name']}: {significant(rate)} Gop/s, {row.fraction_text} of its own limit"
+        title = (f"{row['name']}: {significant(rate)} Gop/s, {row.fraction_text} of its own limit; the roof is "
+                 f"{run.roof_of(row)[0]}")
         plot.mark(intensity, rate, css, title, shape)
+    for name, line in roofs:
+        plot.label(name, line)
     return plot.svg("Roofline of the machine with every kernel")
 
 
@@ -230,11 +259,36 @@ def at(css, place, title):
     return f'<i class="mark {css}" style="left:{place:.2f}%" title="{escape(title)}"></i>'
 
 
+MOST_FRACTION = 1.25
+
+
 def filled(css, value, text):
     """A bar up to `value`, where a line marks 1; one that ends at the right goes on and has its text there."""
-    most = 1.25
-    marks = [span(f"fill {css}", 0, min(value, most) / most * 100), '<i class="one"></i>']
-    return marks + ([f'<b class="above">{text}</b>'] if value > most else [])
+    marks = [span(f"fill {css}", 0, min(value, MOST_FRACTION) / MOST_FRACTION * 100), '<i class="one"></i>']
+    return marks + ([f'<b class="above">{text}</b>'] if value > MOST_FRACTION else [])
+
+
+def strip(name, rows, text, place, hint, line=""):
+    """All rows on one track, each a mark at its place in per cent."""
+    marks = [line] + [at(f"circle {row.bound_by}", place(row), f"{row['name']}: {hint(row)}") for row in rows]
+    return bar_line(f"{name} ({len(rows)})", text, marks)
+
+
+def limit_strip(group, rows):
+    """How much of their limits the rows of a family reached, in the places of limit_bars."""
+    fractions = [row.fraction for row in rows]
+    return strip(group, rows, f"{min(fractions):.0%} to {max(fractions):.0%}",
+                 lambda row: min(row.fraction / MOST_FRACTION, 1) * 100, lambda row: row.fraction_text,
+                 '<i class="one"></i>')
+
+
+def noise_strips(groups):
+    """How far each row was from itself, the same for every family."""
+    scale = Log(0.001, 1, 0, 100)
+    ticks = "".join(f'<span style="left:{scale(tick):.2f}%">{tick:.1%}</span>' for tick in scale.ticks())
+    lines = [f'<div class="row scale"><span class="track">{ticks}</span></div>']
+    return bars(lines + [strip(group, rows, f"{median_noise(rows):.1%}", lambda row: scale(row["noise"]),
+                               lambda row: f"{row['noise']:.1%}") for group, rows in groups.items()])
 
 
 def row_label(row):
@@ -297,17 +351,18 @@ def thread_bars(run, pairs):
 
 
 def hot_and_cold(run):
-    """(kernel and type, hot row, cold row) on all threads: of the same shape where there are such, else the largest of
-    each state."""
+    """(kernel and type, hot row, cold row) on all threads, of as many rows: of the same shape where there are such,
+    else the largest."""
     states = {}
     for row in run.rows:
         if row["threads"] == run.threads and "family" not in row.data:
-            states.setdefault((row["kernel"], row["dtype"]), {}).setdefault(row["state"], []).append(row)
+            states.setdefault((row["kernel"], row["dtype"]), {"hot": [], "cold": []})[row["state"]].append(row)
     pairs = []
     for (kernel, dtype), of_state in states.items():
-        if len(of_state) == 2:
-            choices = [(hot, cold) for hot in of_state["hot"] for cold in of_state["cold"]]
-            best = max(choices, key=lambda each: (each[0].shape == each[1].shape, sum(row["bytes"] for row in each)))
+        pairs_of = itertools.product(of_state["hot"], of_state["cold"])
+        alike = [pair for pair in pairs_of if pair[0]["rows"] == pair[1]["rows"]]
+        if alike:
+            best = max(alike, key=lambda each: (each[0].shape == each[1].shape, sum(row["bytes"] for row in each)))
             pairs.append((f"{kernel} {dtype}", *best))
     return pairs
 
@@ -353,8 +408,7 @@ def scaling(rows, key, palette, peers, title, x_title):
         for place, rate in points:
             shape = "circle" if name == OWN else palette.shape(name)
             plot.mark(place, rate, css, f"{name}, {place}: {significant(rate)}", shape, 4)
-    step = math.ceil(len(values) / 6)
-    drawing = plot.svg(title, x_ticks=list(dict.fromkeys(values))[::step], x_format=lambda value: f"{value:g}",
+    drawing = plot.svg(title, x_ticks=list(dict.fromkeys(values)), x_format=lambda value: f"{value:g}",
                        y_format=lambda value: short_number(round(value, 3)))
     return f"<figure><figcaption>{escape(title)}</figcaption>{drawing}{palette.legend(series)}</figure>"
 

@@ -6,7 +6,7 @@ import os
 import charts
 import tables
 from charts import escape
-from run import ratio_text, threads_text
+from run import threads_text
 
 # A page of all rows of a full run would be too large to open: each part shows at most so many, the worst.
 MOST_TABLE_ROWS, MOST_BARS, MOST_POINTS = 250, 40, 300
@@ -76,88 +76,97 @@ def left_out(rows, most):
 # ---- sections ----
 
 
-def tile(value, text, css=""):
-    return f'<div class="tile"><b class="{css}">{value}</b><span>{escape(text)}</span></div>'
+def columns(*parts):
+    """Side by side where the page is wide."""
+    return '<div class="columns">' + "\n".join(f"<div>{each}</div>" for each in parts if each) + "</div>"
 
 
 LINKS = {
-    "peers": "Peers", "roofline": "Roofline", "families": "Families", "scaling": "Scaling", "hot-cold": "Hot and cold",
-    "accuracy": "Accuracy", "rows": "All rows", "machine": "Machine", "reading": "How to read it"}
+    "limits": "Limits", "behind": "Behind", "roofline": "Roofline", "peers": "Peers", "hot-cold": "Hot and cold",
+    "noise": "Noise", "scaling": "Scaling", "accuracy": "Accuracy", "rows": "All rows", "machine": "Machine",
+    "notes": "Notes", "reading": "How to read it"}
 
 
-def summary(run):
-    tally = run.tally()
-    tiles = [tile(len(run.rows), "rows measured")]
-    if tally["rows"]:
-        tiles += [
-            tile(tally["ahead"], f"of {tally['rows']} rows faster than at least two independent libraries", "good"),
-            tile(tally["tied"], "tied with the fastest of them", "even"),
-            tile(tally["behind"], "behind the fastest of them", "bad" if tally["behind"] else ""),
-            tile(ratio_text(tally["mean"]), "time of the fastest over ours, geometric mean"),
-            tile(f"{run.noise():.1%}", "noise of the ratios, median")]
-    alarms = [f'<p class="alarm">{escape(text)}</p>' for text in [*run.faults(), *run.reservations()]]
+def head(run):
+    alarms = [f'<p class="alarm">{escape(text)}</p>' for text in [*run.faults(), *run.doubts()]]
     links = "".join(f'<a href="#{name}">{text}</a>' for name, text in LINKS.items())
-    return (
-        f'<h1>halyard benchmark</h1><p class="soft">{escape(tables.headline(run))}</p>'
-        f'<div class="tiles">{"".join(tiles)}</div><p>{escape(run.tally_text())}</p>{"".join(alarms)}<nav>{links}</nav>'
-    )
+    return (f'<h1>halyard benchmark</h1><p class="soft">{escape(tables.headline(run))}</p>'
+            f'<p class="verdict">{escape(run.verdict_text())}</p>{"".join(alarms)}<nav>{links}</nav>')
 
 
-def peers_section(run):
-    parts = ['<h2 id="peers">Peers</h2>', f"<p>{escape(tables.missing_text(run))}</p>"]
-    if not run.peers_of(run.rows):
-        parts.append(
-            "<p><code>./run bench --peers all</code> installs other libraries and measures beside them; <code>./run bench "
-            "--list-peers</code> says which are here, and docs/benchmarks.md where each is found. The roofline and the "
-            "fractions of the limits below need none.</p>")
-    families = tables.families(run)
-    turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide
-    if turned and families.lines:
-        families = families._replace(header=["peer", *turned[0][1:]], lines=turned[1:])
-    parts += [part(tables.peers(run)), part(tables.ways(run)), part(families)]
-    parts += [part(tables.stopped(run)), part(tables.wrong(run)), part(tables.behind(run, 20))]
-    return "\n".join(parts)
-
-
-def roofline_section(run):
-    groups = run.groups()
-    wide, narrow = [charts.roofline(run, groups, MOST_POINTS, *size) for size in ((1240, 560), (370, 400))]
-    parts = ['<h2 id="roofline">Roofline</h2>']
-    if wide:
-        parts += [
-            f'<p class="note">Every row on {threads_text(run.threads)}: how many operations it has for each byte of '
-            "its tensors, and how many it does in a second. The lines are what this machine can do, measured in this "
-            "run: reads from each level of memory, and multiply-adds. Operations of kernels without products are those "
-            "of their formulas, an elementary function counted as ten. Point at a row for its name.</p>",
-            charts.group_legend(groups), f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>']
-    parts.append(
-        "<h3>Fraction of the limit, each family's rows from the least</h3>"
-        '<p class="note">The line is the limit, measured in the rounds of the row: '
-        '<span class="key"><i class="fill copy"></i>a copy that moves the same bytes</span> '
-        '<span class="key"><i class="fill reading"></i>reading matrices, keys and values</span> '
-        '<span class="key"><i class="fill arithmetic"></i>multiply-adds</span>. In cache, a row is limited by '
-        "arithmetic and by the call more than by the copy. A bar that ends at the right with a number goes on.</p>")
+def limits_section(run):
+    parts = [
+        '<h2 id="limits">Fraction of the limit</h2>',
+        '<p class="note">Each mark is a row; the line is its limit: '
+        '<span class="key"><i class="mark circle copy"></i>a copy that moves the same bytes</span> '
+        '<span class="key"><i class="mark circle reading"></i>reading matrices, keys and values</span> '
+        '<span class="key"><i class="mark circle arithmetic"></i>multiply-adds</span>. In cache, a row is limited by '
+        "arithmetic and by the call more than by the copy. Open a family for its rows, from the least.</p>"]
     is_open = "" if run.peers_of(run.rows) else " open"
-    for group, rows in groups.items():
-        low, high = min(row.fraction for row in rows), max(row.fraction for row in rows)
-        parts.append(f"<details{is_open}><summary>{escape(group)}: {len(rows)} rows, {low:.0%} to {high:.0%}</summary>"
+    for group, rows in run.groups().items():
+        parts.append(f"<details{is_open}><summary>{charts.bars([charts.limit_strip(group, rows)])}</summary>"
                      f"{charts.limit_bars(rows, MOST_BARS)}{left_out(rows, MOST_BARS)}</details>")
     return "\n".join(parts)
 
 
-def families_section(run, palette):
-    parts = [
-        '<h2 id="families">Families against peers</h2>',
+def behind_section(run):
+    table = tables.behind(run, 20)
+    parts = [f'<h2 id="behind">{escape(table.title)}</h2>']
+    if table.lines:
+        return "\n".join([*parts, note("Within: the ratio and its noise to both sides."), table_html(table)])
+    if run.peers_of(run.rows):
+        return f"{parts[0]}<p>None: no peer takes less time than ours by more than the noise of the row.</p>"
+    return (f"{parts[0]}<p>No other library took part. <code>./run bench --peers all</code> installs them and measures "
+            "beside them; <code>./run bench --list-peers</code> says which are here. The roofline and the fractions of the "
+            "limits need none.</p>")
+
+
+def roofline_section(run):
+    groups = run.groups()
+    wide, narrow = [charts.roofline(run, groups, MOST_POINTS, *size) for size in ((760, 500), (370, 400))]
+    if not wide:
+        return '<h2 id="roofline">Roofline</h2><p>No row on all threads has operations that are counted.</p>'
+    return "\n".join([
+        '<h2 id="roofline">Roofline</h2>',
         note(
-            "Each mark is a peer: its time over ours on a logarithmic scale, right of 1× ours is faster. The band round "
-            "1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours. Marks at an end of "
-            "the scale are beyond it: the number beside them is the farthest.")]
+            f"Every row on {threads_text(run.threads)}: how many operations it has for each byte of its tensors, and how "
+            "many it does in a second. The lines are what this machine can do, measured in this run: reads from each "
+            "level of memory, and multiply-adds of each instruction that a row may use, where bf16's are for products in "
+            "bf16 alone. Operations of kernels without products are those of their formulas, an elementary function "
+            "counted as ten. Point at a row for its name and its roof."),
+        charts.group_legend(groups), f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>'])
+
+
+def noise_section(run):
+    return "\n".join([
+        '<h2 id="noise">Noise</h2>',
+        note("How far the kernel is from itself, measured twice in each row, and the median of each family. A "
+             "difference below it says nothing."), charts.noise_strips(run.groups())])
+
+
+def peers_section(run):
+    families = tables.families(run)
+    turned = [list(column) for column in zip(families.header, *families.lines)]  # a page is higher than wide
+    if turned and families.lines:
+        families = families._replace(header=["peer", *turned[0][1:]], lines=turned[1:])
+    return "\n".join([
+        '<h2 id="peers">Speed beside peers</h2>', f"<p>{escape(run.tally_text())}</p>",
+        part(tables.peers(run)), part(families)])
+
+
+def families_charts(run, palette):
+    families = []
     for group, rows in run.compared_groups().items():
         names = run.peers_of(rows)
         if names:
             bars = charts.ratio_bars(run.worst(rows, MOST_BARS), names, palette)
-            parts += [f"<h3>{escape(group)}</h3>", palette.legend(names), bars, left_out(rows, MOST_BARS)]
-    return "\n".join(parts) if len(parts) > 2 else f"{parts[0]}<p>No peer took part.</p>"
+            families.append(f"<h3>{escape(group)}</h3>{palette.legend(names)}{bars}{left_out(rows, MOST_BARS)}")
+    if not families:
+        return ""
+    return note(
+        "Each mark is a peer: its time over ours on a logarithmic scale, right of 1× ours is faster. The band round "
+        "1× is the noise of the row; the bar goes from 1× to the fastest peer. The time is ours. Marks at an end of "
+        "the scale are beyond it: the number beside them is the farthest.") + columns(*families)
 
 
 def scaling_section(run, palette):
@@ -184,7 +193,7 @@ def hot_cold_section(run):
     parts = ['<h2 id="hot-cold">In cache and out of cache</h2>']
     if not pairs:
         return f"{parts[0]}<p>No kernel was measured in both.</p>"
-    where = f"GB/s of each kernel on {threads_text(run.threads)}, at the same shape or the largest of each state."
+    where = f"GB/s of each kernel on {threads_text(run.threads)}, for as many rows in both."
     bars = charts.hot_cold_bars(sorted(pairs, key=lambda each: each[2].fraction)[:MOST_BARS])
     return "\n".join([*parts, note(where), bars, left_out(pairs, MOST_BARS)])
 
@@ -218,6 +227,12 @@ def rows_section(run):
             f'{filters}<p class="note" id="shown"></p>{table}' + left_out(run.rows, MOST_TABLE_ROWS) + "</section>")
 
 
+def notes_section(run):
+    remarks = [f"<p>{escape(text)}</p>" for text in [*run.remarks(), tables.missing_text(run)] if text]
+    tables_of_peers = [part(each) for each in (tables.stopped(run), tables.wrong(run), tables.ways(run))]
+    return "\n".join(['<h2 id="notes">Notes</h2>', *remarks, *tables_of_peers])
+
+
 READING = """
 <h2 id="reading">How to read it</h2>
 <p>A row is a kernel at one type, shape, state and number of threads. <b>Hot</b> rows work on the same tensors in every
@@ -242,17 +257,18 @@ a time.</p>
 def page(run):
     palette = charts.Palette(run.peers)
     sections = [
-        summary(run),
-        peers_section(run),
-        roofline_section(run),
-        families_section(run, palette),
+        head(run),
+        columns(limits_section(run), behind_section(run)),
+        columns(roofline_section(run), peers_section(run)),
+        families_charts(run, palette),
+        columns(hot_cold_section(run), noise_section(run)),
         scaling_section(run, palette),
-        hot_cold_section(run),
         part(tables.accuracy(run, accuracy_rows(run)), "h2", "accuracy", "rows"),
         rows_section(run),
         part(tables.machine(run), "h2", "machine"),
         part(tables.levels(run)),
-        part(tables.resident(run)), READING]
+        part(tables.resident(run)),
+        notes_section(run), READING]
     return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1"><title>halyard benchmark</title>'
             f"<style>{charts.style()}{asset('page.css')}</style></head><body>\n" + "\n".join(sections) +

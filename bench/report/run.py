@@ -16,6 +16,11 @@ OWN, COMPILED = "halyard", "pytorch-compile"
 LEAST_LIBRARIES = 2  # independent of each other, for a row to count
 SMALL = 2e-6  # seconds: below that a loop of Python around a peer's call is much of its time
 ABNORMAL = 5  # times the greatest ratio of the peer's like rows
+NOISY, HIDDEN = 0.1, 0.5  # noise beyond which a run, or what it says of a family, is doubtful
+F32_INSTRUCTION = "f32 FMA"
+# Whose limit of multiply-adds is that of another instruction than f32's; it is for products of bf16 alone.
+BF16_INSTRUCTIONS = {"avx512_bf16": "bf16 dot product", "amx": "AMX tiles of bf16", "neon_bfdot": "BFDOT of bf16",
+                     "neon_bfmmla": "BFMMLA of bf16"}
 NOT_FOR_THIS_MACHINE = "not for this machine"  # how the reason begins why a peer is missing that cannot be here
 
 # What a file that is not as it should be gives where it is read.
@@ -152,6 +157,10 @@ class Row:
         return "weight_bytes" in self.data
 
     @property
+    def has_bf16_products(self):
+        return self.has_roofline and self["dtype"] == "bf16"
+
+    @property
     def bound_by(self):
         if not self.has_roofline:
             return "copy"
@@ -276,15 +285,21 @@ class Run:
             "small": sum(row.is_small for row in with_peer),
             "without_compile": sum(row.ratio(COMPILED) is None for row in counted)}
 
+    def verdict_text(self):
+        """The headline in a sentence."""
+        tally = self.tally()
+        if not tally["rows"]:
+            return "No row was measured against two other libraries."
+        return f"{counted_text(tally)}; the fastest takes {ratio_text(tally['mean'])} its time in geometric mean."
+
     def tally_text(self):
-        """The same in sentences; empty without rows against other libraries."""
+        """The same in sentences, with what is left out; empty without rows against other libraries."""
         tally = self.tally()
         if not tally["rows"] + tally["few"] + tally["small"]:
             return ""
         text = (
-            f"Of {tally['rows']} rows with at least two independent libraries, halyard is faster than each in "
-            f"{tally['ahead']}, tied with the fastest in {tally['tied']} and behind it in {tally['behind']}; the median "
-            f"noise of the ratios is {self.noise():.1%}. Not counted: {tally['few']} rows with one other library")
+            f"{counted_text(tally)}; the median noise of the ratios is {self.noise():.1%}. Not counted: {tally['few']} "
+            "rows with one other library")
         if tally["few_behind"]:
             text += f" ({tally['few_behind']} of them behind it)"
         text += f", and {tally['small']} under 2 µs whose peers are called from Python."
@@ -365,7 +380,7 @@ class Run:
             texts.append(f"other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run")
         if not any(row.counts for row in self.rows):
             texts.append("no row was measured against two other libraries")
-        texts += self.faults()
+        texts += [*self.noise_doubts(), *self.faults()]
         for name, peer_texts in self.peer_objections().items():
             texts += [] if name in despite else peer_texts
         return texts
@@ -382,7 +397,11 @@ class Run:
         return found
 
     def reservations(self):
-        """What makes the whole run worth less, in sentences."""
+        """What makes the run worth less, in sentences."""
+        return [*self.doubts(), *self.remarks()]
+
+    def doubts(self):
+        """What makes the whole run worth less."""
         texts = []
         if self.data["interrupted"]:
             texts.append("Interrupted: these are the rows measured before.")
@@ -390,6 +409,22 @@ class Run:
             texts.append(
                 f"Other programs used {self.data['busy_elsewhere']:.0%} of the processors during the run, which may "
                 "have disturbed rows on all threads.")
+        return texts + self.noise_doubts()
+
+    def noise_doubts(self):
+        """A sentence where the rows differ too much from themselves, with what to do; else none."""
+        noise = median_noise(self.rows)
+        found = [f"the median noise of its rows is {noise:.0%}"] if noise > NOISY else []
+        families = [(group, median_noise(rows)) for group, rows in self.groups().items()]
+        found += [f"that of {group} is {each:.0%}" for group, each in families if each > HIDDEN]
+        if not found:
+            return []
+        return [f"This run is doubtful: {' and '.join(found)}, and a difference below the noise says nothing. Let "
+                "nothing else run on this machine, and call ./run bench again."]
+
+    def remarks(self):
+        """What is odd in single rows and limits."""
+        texts = []
         beyond = [row for row in self.rows if row.is_beyond_limit]
         if beyond:
             why = ("other programs disturbed the limit in its turns" if self.is_disturbed else
@@ -426,10 +461,30 @@ class Run:
     def levels(self):
         return list(dict.fromkeys(each["level"] for each in self.limits["bandwidth"]))
 
-    def peak(self, threads):
-        """The highest rate of multiply-adds on so many threads; None if it was not measured."""
-        rates = [each["flops_per_second"] for each in self.limits["flops"] if each["threads"] == threads]
-        return max(rates, default=None)
+    def roofs(self):
+        """{instruction: the rate of its multiply-adds on all threads}, of those that the rows could use."""
+        roofs, has_bf16 = {}, any(row.has_bf16_products for row in self.rows)
+        for each in self.limits["flops"]:
+            name = BF16_INSTRUCTIONS.get(each["isa"], F32_INSTRUCTION)
+            if each["threads"] == self.threads and (has_bf16 or name == F32_INSTRUCTION):
+                roofs[name] = max(each["flops_per_second"], roofs.get(name, 0))
+        return roofs
+
+    def roof_of(self, row):
+        """(instruction, rate) of the highest roof that is the row's."""
+        roofs = [each for each in self.roofs().items() if row.has_bf16_products or each[0] == F32_INSTRUCTION]
+        return max(roofs, key=lambda each: each[1])
+
+
+def counted_text(tally):
+    return (
+        f"Of {tally['rows']} rows with at least two independent libraries, halyard is faster than each in "
+        f"{tally['ahead']}, tied with the fastest in {tally['tied']} and behind it in {tally['behind']}")
+
+
+def median_noise(rows):
+    """How far rows are from themselves."""
+    return statistics.median([row["noise"] for row in rows] or [0.0])
 
 
 def counts_of(verdicts):

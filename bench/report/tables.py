@@ -98,12 +98,16 @@ def behind(run, most):
     found = run.behind()
     lines = [[
         row["name"],
-        cell(ratio_text(ratio), ratio, BAD), name,
-        time_text(row.seconds), row.fraction_text, f"{row.peer(name)['noise']:.1%}"
+        cell(ratio_text(ratio), ratio, BAD), interval_text(ratio, row.peer(name)["noise"]), name,
+        time_text(row.seconds), row.fraction_text
     ] for ratio, row, name in found[:most]]
     more = f", the worst {most} of {len(found)}" if len(found) > most else ""
-    header = ["row", "its time over ours", "peer", "our time", "of limit", "noise"]
-    return Table(f"Where a peer is faster{more}", "", header, lines, (2,))
+    header = ["row", "its time over ours", "within", "peer", "our time", "of limit"]
+    return Table(f"Where a peer is faster{more}", "", header, lines, (3,))
+
+
+def interval_text(ratio, noise):
+    return f"{max(ratio - noise, 0):.2f} to {ratio + noise:.2f}"
 
 
 def stopped(run):

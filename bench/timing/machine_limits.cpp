@@ -197,13 +197,15 @@ bool is_below(const FlopsLimit &limit, const FlopsLimit &shown) {
 }
 
 bool is_below(const BandwidthLimit &limit, const BandwidthLimit &shown) {
-    return limit.stream == shown.stream && limit.level == shown.level && limit.threads >= shown.threads &&
-           limit.bandwidth < (1 - tolerance) * shown.bandwidth;
+    // The names of levels are in the order of their distance from the core: L1, L2, L3, memory.
+    const bool is_nearer = limit.level < shown.level && limit.stream != stream_copy_nontemporal;
+    return limit.stream == shown.stream && (limit.level == shown.level || is_nearer) &&
+           limit.threads >= shown.threads && limit.bandwidth < (1 - tolerance) * shown.bandwidth;
 }
 
 void repeat_contradicted(Limits &limits, const std::vector<FlopsLimit> &shown, const Machine &machine,
                          const std::function<bool()> &stop) {
-    constexpr int repeats = 5;
+    constexpr int repeats = 3;
     std::vector<FlopsLimit> shown_flops = shown;
     shown_flops.insert(shown_flops.end(), limits.flops.begin(), limits.flops.end());
     const std::vector<BandwidthLimit> shown_bandwidth = limits.bandwidth;
@@ -211,17 +213,18 @@ void repeat_contradicted(Limits &limits, const std::vector<FlopsLimit> &shown, c
     std::unique_ptr<Buffer> arena;
     // A limit is the best of all samples, so that of two which contradict each other the lower one is wrong.
     const auto repeat = [&](auto &limit, const auto &all_shown, const auto &measure) {
-        const auto contradiction =
-            std::find_if(all_shown.begin(), all_shown.end(), [&](const auto &each) { return is_below(limit, each); });
-        for (int i = 0; contradiction != all_shown.end() && i < repeats && is_below(limit, *contradiction) && !stop();
-             i++) {
+        const auto is_contradicted = [&] {
+            return std::any_of(all_shown.begin(), all_shown.end(),
+                               [&](const auto &each) { return is_below(limit, each); });
+        };
+        for (int i = 0; i < repeats && is_contradicted() && !stop(); i++) {
             if (arena == nullptr) {
                 arena = std::make_unique<Buffer>(machine.cold_set());
             }
             LimitMeter meter(table, *arena, limit.threads);
             measure(meter);
         }
-        return contradiction != all_shown.end() && is_below(limit, *contradiction);
+        return is_contradicted();
     };
     limits.contradictions.clear();
     for (FlopsLimit &limit : limits.flops) {

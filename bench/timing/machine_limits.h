@@ -49,12 +49,13 @@ struct Limits {
 };
 
 /** Whether a limit is lower, by more than its noise, than what `shown` proves possible: the same on as many threads or
- *  fewer. */
+ *  fewer, and of bandwidths that of a level farther from the core. Non-temporal stores go to the memory from each level,
+ *  so that theirs are compared within a level alone. */
 bool is_below(const FlopsLimit &limit, const FlopsLimit &shown);
 bool is_below(const BandwidthLimit &limit, const BandwidthLimit &shown);
 
-/** Measures limits again that are below others, or below the rates in `shown`, and names in `contradictions` those that
- *  stay below. */
+/** Measures limits again that are below others, or below the rates in `shown`, up to three times, of which the best stays;
+ *  `contradictions` names those that stay below. */
 void repeat_contradicted(Limits &limits, const std::vector<FlopsLimit> &shown, const Machine &machine,
                          const std::function<bool()> &stop);
 

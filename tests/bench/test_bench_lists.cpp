@@ -265,6 +265,11 @@ TEST(Limits, WhichContradictEachOther) {
     EXPECT_TRUE(is_below(BandwidthLimit{stream_copy, "L2", 2 << 20, 2, 90e9}, copy));
     EXPECT_FALSE(is_below(BandwidthLimit{stream_copy, "memory", 2 << 20, 2, 20e9}, copy));
     EXPECT_FALSE(is_below(BandwidthLimit{stream_read, "L2", 2 << 20, 2, 90e9}, copy));
+    EXPECT_TRUE(is_below(BandwidthLimit{stream_copy, "L1", 1 << 14, 1, 90e9}, copy)) << "a nearer level is no slower";
+    EXPECT_FALSE(is_below(BandwidthLimit{stream_copy, "L1", 1 << 14, 1, 99e9}, copy)) << "within the noise";
+    const BandwidthLimit past_caches{stream_copy_nontemporal, "L2", 1 << 20, 1, 100e9};
+    EXPECT_FALSE(is_below(BandwidthLimit{stream_copy_nontemporal, "L1", 1 << 14, 1, 50e9}, past_caches));
+    EXPECT_TRUE(is_below(BandwidthLimit{stream_copy_nontemporal, "L2", 2 << 20, 2, 50e9}, past_caches));
 }
 
 TEST(Limits, WhatIsTooLowIsMeasuredAgainAndNamedIfItStays) {
@@ -278,6 +283,16 @@ TEST(Limits, WhatIsTooLowIsMeasuredAgainAndNamedIfItStays) {
     EXPECT_TRUE(limits.contradictions.empty());
     repeat_contradicted(limits, {{operations::weakest_isa, 1, 1e15}}, machine, [] { return false; });
     EXPECT_EQ(limits.contradictions.size(), 1U);
+    // So are the bandwidths of levels, the lower one alone.
+    limits.flops.clear();
+    limits.bandwidth = {{stream_read, "L1", 1 << 14, 1, 1e6}, {stream_read, "L2", 1 << 18, 1, 1e8}};
+    repeat_contradicted(limits, {}, machine, [] { return false; });
+    EXPECT_GT(limits.bandwidth[0].bandwidth, 1e8);
+    EXPECT_EQ(limits.bandwidth[1].bandwidth, 1e8);
+    EXPECT_TRUE(limits.contradictions.empty());
+    limits.bandwidth[1].bandwidth = 1e15;
+    repeat_contradicted(limits, {}, machine, [] { return false; });
+    EXPECT_THAT(limits.contradictions, ElementsAre("L1 read, 1 thread"));
 }
 
 TEST(Limits, ARowBeyondItsLimitByMoreThanTheNoise) {

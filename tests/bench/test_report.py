@@ -224,7 +224,35 @@ class Counting(unittest.TestCase):
 
     def test_pairs(self):
         self.assertEqual([(one["threads"], more["threads"]) for one, more in charts.thread_pairs(self.run_)], [(1, 2)])
-        self.assertEqual([name for name, _, _ in charts.hot_and_cold(self.run_)], ["rms_norm f32"])
+
+    def test_in_cache_and_out_as_many_rows_are_compared(self):
+        def pairs(*rows):
+            return [(name, hot.shape, cold.shape) for name, hot, cold in charts.hot_and_cold(made(run_of(rows)))]
+
+        hot = [row("silu", {}, rows=rows, d=d) for rows, d in ((1, 4096), (512, 4096), (512, 768))]
+        self.assertEqual(pairs(*hot, row("silu", {}, rows=1, d=8192, state="cold")), [("silu f32", "1x4096", "1x8192")])
+        self.assertEqual(pairs(*hot, row("silu", {}, rows=64, d=8192, state="cold")), [])
+        self.assertEqual(pairs(*hot, row("gelu", {}, rows=512, state="cold")), [])
+        # The same shape comes before a larger one.
+        cold = [row("silu", {}, rows=512, d=d, state="cold") for d in (768, 8192)]
+        self.assertEqual(pairs(*hot, *cold), [("silu f32", "512x768", "512x768")])
+
+    def test_a_noisy_run_calls_itself_doubtful(self):
+        def run(*noise, group="norms"):
+            return made(run_of([row("exp", {}, group, rows=8 + i, noise=each) for i, each in enumerate(noise)]))
+
+        for quiet in (run(), run(0.02), run(0.1, 0.1), run(0.02, 0.03, 0.9)):
+            self.assertEqual((quiet.doubts(), "doubtful" in page.page(quiet)), ([], False))
+        noisy = run(0.02, 0.14, 0.2)
+        self.assertEqual(len(noisy.doubts()), 1)
+        texts = page.page(noisy), tables.as_text(noisy.reservations())
+        for text in (*noisy.doubts(), *texts, "".join(noisy.objections())):
+            text = " ".join(text.split())
+            self.assertIn("This run is doubtful: the median noise of its rows is 14%, and a difference", text)
+            self.assertIn("call ./run bench again", text)
+        rows = [row("exp", {}, rows=8 + i) for i in range(9)]
+        one_family = made(run_of([*rows, row("linear", {}, "linear", noise=0.6)]))
+        self.assertIn("doubtful: that of linear is 60%, and", one_family.doubts()[0])
 
     def test_operations(self):
         counted = Row(row("rms_norm", {}, flops=4 * 64 * 4096), {})
@@ -299,7 +327,80 @@ class Colours(unittest.TestCase):
                     self.assertGreater(math.dist(*seen), 0.04, (one, other))
 
 
+def with_bf16(levels, rates):
+    """Products in f32 and bf16 on a machine with these limits."""
+    data = run_of([layer(8, 1e-3, {}), {**layer(64, 1e-3, {}), "dtype": "bf16"}, row("exp", {}, flops=1e6)])
+    data["limits"]["bandwidth"] = [
+        {"stream": "read", "level": level, "working_set": 1 << 20, "threads": 2, "bytes_per_second": speed}
+        for level, speed in levels.items()]
+    data["limits"]["flops"] = [{"isa": isa, "threads": 2, "flops_per_second": rate} for isa, rate in rates.items()]
+    return data
+
+
+class Roofline(unittest.TestCase):
+    LEVELS = {"L1": 6e11, "L2": 5.9e11, "L3": 5.5e10, "memory": 5e10}
+    RATES = {"sse41": 1e11, "avx2": 3e11, "avx512": 5e11, "avx512_bf16": 9e11, "amx": 7e12}
+
+    def test_each_instruction_has_its_roof(self):
+        data = with_bf16(self.LEVELS, self.RATES)
+        run = made(data)
+        self.assertEqual(run.roofs(), {"f32 FMA": 5e11, "bf16 dot product": 9e11, "AMX tiles of bf16": 7e12})
+        self.assertEqual([run.roof_of(each)[0] for each in run.rows], ["f32 FMA", "AMX tiles of bf16", "f32 FMA"])
+        data["rows"] = data["rows"][::2]
+        self.assertEqual(made(data).roofs(), {"f32 FMA": 5e11})
+
+    def test_no_row_is_above_its_own_roof(self):
+        run = load(BENCH / "results" / "latest.json")
+        for each in run.rows:
+            if each.operations and each["threads"] == run.threads:
+                self.assertLess(each.operations / each.seconds, run.roof_of(each)[1], each["name"])
+
+    @staticmethod
+    def corners(text):
+        """Of the box of a label, an em high and 0.55 em for each letter wide."""
+        size, x, y, turn, name = re.match(
+            r'font-size="(\S+)" transform="translate\((\S+) (\S+)\) rotate\((\S+)\)">(.*)', text).groups()
+        size, x, y, turn = float(size), float(x), float(y), math.radians(float(turn))
+        width = 0.55 * size * len(name)
+        return [(x + a * math.cos(turn) - b * math.sin(turn), y + a * math.sin(turn) + b * math.cos(turn))
+                for a, b in ((0, -0.8 * size), (width, -0.8 * size), (width, 0.2 * size), (0, 0.2 * size))]
+
+    @staticmethod
+    def overlap(one, other):
+        """Whether no line along a side of one of the boxes parts them."""
+        for box in (one, other):
+            for (x, y), (x_next, y_next) in zip(box, box[1:]):
+                sides = [[(a - x) * (y_next - y) - (b - y) * (x_next - x) for a, b in each] for each in (one, other)]
+                if max(sides[0]) < min(sides[1]) or max(sides[1]) < min(sides[0]):
+                    return False
+        return True
+
+    def test_no_label_covers_another(self):
+        close = made(with_bf16(self.LEVELS, {**self.RATES, "avx512_bf16": 5.1e11, "amx": 5.2e11}))
+        for run in (close, made(with_bf16(self.LEVELS, self.RATES)), load(BENCH / "results" / "latest.json")):
+            for size in ((760, 500), (370, 400)):
+                labels = re.findall('class="roof-name" (.*?)</text>', charts.roofline(run, run.groups(), 300, *size))
+                self.assertEqual(len(labels), 7)
+                for one, other in itertools.combinations(labels, 2):
+                    self.assertFalse(self.overlap(*map(self.corners, (one, other))), (one, other))
+
+
 class Pages(unittest.TestCase):
+    def test_what_matters_comes_first(self):
+        for data in (sample(), run_of([]), {**sample(), "interrupted": True}):
+            text = page.page(made(data))
+            order = re.findall('<h2 id=["]?([a-z-]+)', text)
+            self.assertEqual(order, list(page.LINKS))
+            before = text[:text.index('<h2 id="limits"')]
+            self.assertIn(made(data).verdict_text(), before)
+            self.assertEqual(before.count('class="alarm"'), len(made(data).doubts()))
+            self.assertGreater(text.index("is not here &amp; never was"), text.index('<h2 id="notes"'))
+
+    def test_where_a_peer_is_faster(self):
+        text = page.page(made(sample()))
+        self.assertIn("<td>0.48 to 0.52</td>", text[text.index('id="behind"'):text.index('id="roofline"')])
+        self.assertIn("<p>None: no peer", page.page(made(run_of([row("exp", {"fast": peer(1.5, "ahead")})]))))
+
     def test_the_page_stands_alone_and_is_well_formed(self):
         text = page.page(made(sample()))
         outline = outline_of(text)

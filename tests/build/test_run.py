@@ -265,6 +265,7 @@ class Run(unittest.TestCase):
         done = self.run_it("build", HALYARD_VENV=str(self.venv))
         self.assertEqual(done.returncode, 1)
         self.assertIn("installs if it may: none.\n", done.stderr)
+        self.assertIn("\nno network\n", done.stderr)
         for each in ("pip could not install the wheels", "PIP_INDEX_URL", "PIP_FIND_LINKS", "pip download -r requirements.txt",
                      "fetches halide==", "ninja=="):
             self.assertIn(each, done.stderr.splitlines()[-1])
@@ -416,6 +417,16 @@ esac
         self.assertEqual(self.run_it("build").returncode, 0)
         self.assertIn("pip install --force-reinstall --requirement", self.logged())
         self.assertTrue((folder / "bin/kept").exists())
+
+    def test_what_pip_prints_is_shown_only_if_it_fails(self):
+        self.made_by_hand(self.venv)
+        python = self.venv / "bin/python"
+        python.write_text(python.read_text() + 'case "$*" in *" install "*) echo Collecting && echo WARNING >&2 ;; esac\n')
+        done = self.run_it("build")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"\nrun: installing halide==\S+ .*, which takes a minute or two\nrun: installed them in \d+ s\n")
+        for each in ("Collecting", "WARNING"):
+            self.assertNotIn(each, done.stdout + done.stderr)
 
     def test_a_virtual_environment_of_another_python_stays(self):
         self.made_by_hand(self.venv, usable=False)

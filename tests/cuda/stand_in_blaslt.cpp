@@ -2,7 +2,8 @@
 // which is that of the stand-in driver's devices too. Only what the library calls is there.
 //
 // It is as strict as the original, or more so: an algorithm fits the layouts, types and alignments that it was asked
-// for with, and parts of sums stay in f32. Environment variables:
+// for with, and parts of sums stay in f32. Where the original was seen to do what nobody asked for, on an H200, it does that
+// too: it adds in 16 bits to a c that is d, and takes the rows of d to begin where those of c do. Environment variables:
 //   STAND_IN_FAIL      the name of a function that fails: cublasLtCreate for want of memory,
 //   cublasLtMatmulAlgoGetHeuristic
 //                      because there is no algorithm, cublasLtMatmul on execution
@@ -136,6 +137,12 @@ void store(cudaDataType type, void *data, std::int64_t index, float value) {
     }
 }
 
+float rounded(cudaDataType type, float value) {
+    float stored = 0;
+    store(type, &stored, 0, value);
+    return element(type, &stored, 0);
+}
+
 bool real(const Layout &layout) {
     return layout.rows > 0 && layout.columns > 0 && layout.pitch >= static_cast<std::int64_t>(layout.rows) &&
            layout.count() > 0;
@@ -151,6 +158,21 @@ bool fit(const Operation &o, const Layout &a, const Layout &b, const Layout &c, 
            c.count() == d.count() && a.type == b.type && c.type == d.type &&
            (d.type == a.type || d.type == CUDA_R_32F) &&
            (!o.has_bias() || o.get<std::int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, -1) == d.type);
+}
+
+int size_of(cudaDataType type) {
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+/** Whether the alignments asked with are those of all rows, and d's is c's. */
+bool true_alignments(const std::uint32_t (&alignments)[4], const Layout *const (&layouts)[4]) {
+    for (int i = 0; i < 4; i++) {
+        const Layout &l = *layouts[i];
+        if (l.pitch * size_of(l.type) % alignments[i] != 0 || l.step() * size_of(l.type) % alignments[i] != 0) {
+            return false;
+        }
+    }
+    return alignments[2] == alignments[3];
 }
 
 bool aligned(const void *data, std::uint32_t alignment) {
@@ -287,10 +309,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         promise->alignments[i] = p.get<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, 256);
     }
     promise->workspace = p.get<std::uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0);
+    if (!true_alignments(promise->alignments, layouts)) {
+        std::fputs("cuBLASLt's stand-in: rows do not begin at the alignments that were asked with\n", stderr);
+        std::abort();
+    }
     // Tensor cores want operands that start at multiples of 16 bytes, and so do their rows: otherwise there is nothing.
-    const int size = layouts[0]->type == CUDA_R_32F ? 4 : 2;
-    for (int i = 0; i < 2 && size == 2; i++) {
-        if (promise->alignments[i] % 16 != 0 || layouts[i]->pitch % 8 != 0) {
+    for (int i = 0; i < 2 && layouts[i]->type != CUDA_R_32F; i++) {
+        if (promise->alignments[i] % 16 != 0) {
             delete promise;
             return CUBLAS_STATUS_NOT_SUPPORTED;
         }
@@ -353,6 +378,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                 }
                 const std::int64_t row = static_cast<std::int64_t>(m), column = static_cast<std::int64_t>(n);
                 float value = factor * sum;
+                if (keep != 0 && c == d) {
+                    value = rounded(ld.type, value);
+                }
                 if (keep != 0) {
                     value += keep * element(lc.type, c, batch * lc.step() + row + column * lc.pitch);
                 }

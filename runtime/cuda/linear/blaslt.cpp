@@ -115,10 +115,12 @@ struct Shape {
 };
 static_assert(sizeof(Shape) == 12 * sizeof(int64_t) + 10 * sizeof(int32_t), "a shape is compared byte by byte");
 
-int32_t alignment(const void *data) {
+/** Bytes that every row of an operand begins at a multiple of. */
+int32_t alignment(const void *data, DType dtype, int64_t pitch = 0, int64_t step = 0) {
     constexpr uintptr_t most = 256;
-    const uintptr_t address = reinterpret_cast<uintptr_t>(data) | most;
-    return static_cast<int32_t>(address & (~address + 1));
+    const auto bytes = [&](int64_t elements) { return static_cast<uintptr_t>(elements * size_of(dtype)); };
+    const uintptr_t begins = reinterpret_cast<uintptr_t>(data) | bytes(pitch) | bytes(step) | most;
+    return static_cast<int32_t>(begins & (~begins + 1));
 }
 
 Shape shape_of(const DeviceProduct &p) {
@@ -143,11 +145,13 @@ Shape shape_of(const DeviceProduct &p) {
     shape.w_transposed = p.w_transposed;
     shape.has_bias = p.bias != nullptr;
     shape.has_c = p.c != nullptr;
-    shape.x_alignment = alignment(p.x);
-    shape.w_alignment = alignment(p.w);
-    shape.y_alignment = alignment(p.y);
-    shape.c_alignment = p.c ? alignment(p.c) : shape.y_alignment;
-    shape.bias_alignment = p.bias ? alignment(p.bias) : 0;
+    shape.x_alignment = alignment(p.x, p.dtype, p.x_pitch, shape.x_step);
+    shape.w_alignment = alignment(p.w, p.dtype, p.w_pitch, shape.w_step);
+    // One for both: it has been seen to go by the pitch of c and to store y by words that its rows do not begin at.
+    const int32_t of_y = alignment(p.y, p.y_dtype, p.y_pitch, shape.y_step);
+    const int32_t of_c = p.c ? alignment(p.c, p.y_dtype, p.c_pitch, shape.c_step) : of_y;
+    shape.y_alignment = shape.c_alignment = std::min(of_c, of_y);
+    shape.bias_alignment = p.bias ? alignment(p.bias, p.y_dtype) : 0;
     return shape;
 }
 

@@ -41,7 +41,8 @@ void ffn(Checker &check, const halyard_context &context, const FfnCall &call) {
     const int64_t x_pitch = copy_x ? aligned_pitch(d_model, dtype) : even_pitch(call.x);
     const bool copy_y = even_pitch(call.y) < 0 || down_dtype != y_dtype;
     const int64_t y_pitch = copy_y ? aligned_pitch(d_model, down_dtype) : even_pitch(call.y);
-    const bool copy_residual = residual && down_dtype != dtype;
+    const bool in_place = call.x.data == call.y.data && !product_in_place(down_dtype);
+    const bool copy_residual = residual && (in_place || down_dtype != dtype);
     const bool converts_norm = plain_norm && call.x.dtype != dtype;
     const int64_t norm_pitch = aligned_pitch(d_model, dtype), sums_pitch = aligned_pitch(up.columns, sums_dtype);
     const bool rounds_hidden = sums_dtype != dtype;

@@ -145,6 +145,10 @@ int64_t product_workspace_bytes(Launches &launches) {
     return !launches.check().failed() && has_blaslt() ? blaslt_workspace_bytes : 0;
 }
 
+bool product_in_place(DType y_dtype) {
+    return y_dtype == DType::f32 || !has_blaslt();
+}
+
 void product(Launches &launches, const DeviceProduct &product, void *workspace) {
     if (launches.check().failed()) {
         return;

@@ -17,7 +17,7 @@ struct ProductBatch {
 };
 
 /** All pointers are to memory of the device, aligned to their elements; pitches count elements. Rows, columns and depth
- * are 1 to 2^31 - 1. y may be c, and else overlaps nothing. */
+ * are 1 to 2^31 - 1. y may be c, see product_in_place(), and else overlaps nothing. */
 struct DeviceProduct {
     int64_t rows = 0, columns = 0, depth = 0;  // of x; of y; features of a row of x
     DType dtype = DType::f32;                  // of x and w
@@ -39,6 +39,10 @@ struct DeviceProduct {
 /** What a GEMM needs of the scratch memory of its call; `workspace` has so many bytes, or is null where that is 0.
  */
 int64_t product_workspace_bytes(Launches &launches);
+
+/** Whether y may be c where y is of this type. cuBLASLt adds to y in memory on sm_90, so that in 16 bits the product would be
+ * rounded before c is added to it. */
+bool product_in_place(DType y_dtype);
 
 /** Puts the GEMM into the stream. Does nothing after a failure. */
 void product(Launches &launches, const DeviceProduct &product, void *workspace);

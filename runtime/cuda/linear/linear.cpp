@@ -33,7 +33,8 @@ void linear(Checker &check, const halyard_context &context, const LinearCall &ca
     const bool copy_x = call.x.dtype != dtype || even_pitch(call.x) < 0, copy_y = even_pitch(call.y) < 0;
     const int64_t x_pitch = copy_x ? aligned_pitch(w.in_features, dtype) : even_pitch(call.x);
     const int64_t y_pitch = copy_y ? aligned_pitch(w.out_features, y_dtype) : even_pitch(call.y);
-    const bool copy_residual = has_residual && (!alone || even_pitch(call.residual) < 0);
+    const bool in_place = has_residual && call.residual.data == call.y.data && !product_in_place(y_dtype);
+    const bool copy_residual = has_residual && (!alone || in_place || even_pitch(call.residual) < 0);
     const int64_t residual_pitch = copy_residual  ? aligned_pitch(w.out_features, sums_dtype)
                                    : has_residual ? even_pitch(call.residual)
                                                   : 0;
