@@ -38,7 +38,7 @@ public:
     KernelTensors tensors;
     schedules::RowParams params;
     Halide::GeneratorParam<bool> staged{"staged", false};  // on a GPU: a row is read once, to shared memory
-    Halide::Var d, t{"t"};  // feature, or which of the statistics; token
+    Halide::Var d, t{"t"};                                 // feature, or which of the statistics; token
 
     /** To be called by configure(), with the tensors of rows and vectors. */
     template<typename... Tensors>
@@ -99,6 +99,23 @@ public:
         const Expr features = min(width, count);
         const Expr sum = reduced(reduce_row(name + "_sum", features, count, t, sum_of_elements(), {feature}, own));
         return scalar(name, sum / Halide::cast<float>(features));
+    }
+
+    /** What several passes use in f32: where rows are staged it is computed once, and kept beside them. */
+    Element once(const std::string &name, const Element &element) {
+        if (!staged) {
+            return element;
+        }
+        // The words of a vector side by side, so that their first elements are one access, and their second.
+        const int parts = tensors.by_vectors() ? tensors.vector_elements() / tensors.vector_words() : 1;
+        const Halide::Var part("part");
+        Func kept(name);
+        kept(d, part, t) = Halide::strict_float(element(access(), d * parts + part));
+        kept.bound(part, 0, parts).unroll(part);
+        stages_.staged.push_back(kept);
+        return [kept, parts, t = t](const ElementAccess &, const Expr &i) {
+            return kept(Halide::Internal::simplify(i / parts), Halide::Internal::simplify(i % parts), t);
+        };
     }
 
     /** A number that is computed once per row. */

@@ -65,8 +65,11 @@ public:
     /** A thread loads its vectors before it stores the first of them: as many accesses to global memory as registers allow are
      *  under way at a time, where a pass that accumulates what it loads waits for each. */
     void stage(Func f) {
-        const int loads = stages_.first.defined() ? 2 : 4;
-        const Var w = f.args()[0], t = f.args()[1], word("word"), vector("vector"), load("load"), thread("thread");
+        // Staged sums load two tensors, and what is computed of staged rows loads none.
+        const bool computed = f.args().size() > 2;
+        const int loads = computed ? 1 : stages_.first.defined() ? 2 : 4;
+        const Var w = f.args().front(), t = f.args().back(), word("word"), vector("vector"), load("load"),
+                  thread("thread");
         f.compute_at(y_, block_).store_in(MemoryType::GPUShared);
         f.bound_extent(w, stages_.y.output_buffers()[0].dim(0).extent());
         f.split(w, vector, word, words_per_vector, TailStrategy::RoundUp)
@@ -76,6 +79,9 @@ public:
             .reorder(word, load, vector, lane_, warp_, t)
             .unroll(load)
             .gpu_threads(warp_, t);
+        if (computed) {
+            f.reorder(word, f.args()[1], load, vector, lane_, warp_, t);
+        }
         by_one_access(f, word, target_);
         over_lanes(f, lane_);
     }
