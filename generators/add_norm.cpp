@@ -34,8 +34,9 @@ public:
 
     void generate() {
         const Element sum = sum_of(x, residual);
-        const Expr scale = rms_statistics(row, rounded(sum), moment_width, eps, eps_outside_root).scale;
         const Func stored = row.write_first(sum);
+        const Element read = row.staged ? elements_of(stored) : rounded(sum);
+        const Expr scale = rms_statistics(row, read, moment_width, eps, eps_outside_root).scale;
         row.write_second(rms_norm(elements_of(stored), scale, weight, weight_offset));
     }
 
@@ -56,8 +57,9 @@ public:
 
     void generate() {
         const Element sum = sum_of(x, residual);
-        const LayerStatistics statistics = layer_statistics(row, rounded(sum), row.width_of(x), eps);
         const Func stored = row.write_first(sum);
+        const Element read = row.staged ? elements_of(stored) : rounded(sum);
+        const LayerStatistics statistics = layer_statistics(row, read, row.width_of(x), eps);
         row.write_second(layer_norm(row, elements_of(stored), statistics, weight, bias));
     }
 

@@ -2,7 +2,8 @@
 // largest. The difference comes first: scale x alone would round away what a large mean leaves of the row.
 //
 // Best in two kernels, so that each exponential is computed once: the first writes the exponentials in f32 to a row in
-// cache, the second (softmax_normalize.cpp) normalizes it. One kernel that computes them twice serves rows too wide for that. The bits are the same.
+// cache, the second (softmax_normalize.cpp) normalizes it. One kernel that computes them twice serves rows too wide for
+// that. On a GPU one kernel keeps them in shared memory. The bits are the same.
 #include "Halide.h"
 
 #include "math.h"
@@ -42,9 +43,9 @@ public:
         const Expr row_max = row.reduce("maximum", width, lanes, largest_element(Float(32).min()), directed);
         // A sum takes x from memory, which a difference could not.
         const Expr minus_m = strict_float(row_max * select(score_scale < 0.0f, 1.0f, -1.0f));
-        const Element exponential = [&](const ElementAccess &at, const Expr &i) {
+        const Element exponential = row.once("exponentials", [&](const ElementAccess &at, const Expr &i) {
             return strict_float(math.exp_not_above_one(strict_float((at(x, i) + minus_m) * score_scale)));
-        };
+        });
         if (normalize) {
             const Expr sum = row.reduce("sum", width, lanes, sum_of_elements(), exponential);
             const Expr inverse = row.scalar("inverse", 1.0f / sum);

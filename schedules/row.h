@@ -26,6 +26,7 @@ struct Row {
     Halide::Func pairs{};  // pairs(d, t): where it is defined, what y is made of if its width is a multiple of 64
     Halide::Func
         first{};  // first(d, t), on GPUs: where it is defined, computed for each vector of y before that is written
+    std::vector<Halide::Func> staged{};  // staged(d, t), on GPUs: computed once for a row, and kept in shared memory
 };
 
 /** y is the result of the pipeline, and may take the place of an input. */

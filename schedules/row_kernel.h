@@ -37,12 +37,14 @@ public:
 
     KernelTensors tensors;
     schedules::RowParams params;
-    Halide::Var d, t{"t"};  // feature, or which of the statistics; token
+    Halide::GeneratorParam<bool> staged{"staged", false};  // on a GPU: a row is read once, to shared memory
+    Halide::Var d, t{"t"};                                 // feature, or which of the statistics; token
 
     /** To be called by configure(), with the tensors of rows and vectors. */
     template<typename... Tensors>
     void configure(Halide::Internal::GeneratorBase &generator, Tensors &...of) {
         tensors.configure(generator, of...);
+        (note(of), ...);
         if (tensors.on_gpu()) {
             warps_ = generator.add_input<int>("warps");
             rows_ = generator.add_input<int>("rows_per_block");
@@ -90,13 +92,30 @@ public:
         return reduced(reduce_row(name, width, lanes, t, sums_of_elements(elements.size()), elements, form()));
     }
 
-    /** The mean of the first `count` features; of all where threads share a row, for whom that costs little. */
+    /** The mean of the first `count` features. */
     Expr mean_of_some(const std::string &name, const Expr &width, int count, const Element &feature) {
         RowForm own = form();
         own.pairs.reset();
-        const Expr features = own.threads ? width : min(width, count);
+        const Expr features = min(width, count);
         const Expr sum = reduced(reduce_row(name + "_sum", features, count, t, sum_of_elements(), {feature}, own));
         return scalar(name, sum / Halide::cast<float>(features));
+    }
+
+    /** What several passes use in f32: where rows are staged it is computed once, and kept beside them. */
+    Element once(const std::string &name, const Element &element) {
+        if (!staged) {
+            return element;
+        }
+        // The words of a vector side by side, so that their first elements are one access, and their second.
+        const int parts = tensors.by_vectors() ? tensors.vector_elements() / tensors.vector_words() : 1;
+        const Halide::Var part("part");
+        Func kept(name);
+        kept(d, part, t) = Halide::strict_float(element(access(), d * parts + part));
+        kept.bound(part, 0, parts).unroll(part);
+        stages_.staged.push_back(kept);
+        return [kept, parts, t = t](const ElementAccess &, const Expr &i) {
+            return kept(Halide::Internal::simplify(i / parts), Halide::Internal::simplify(i % parts), t);
+        };
     }
 
     /** A number that is computed once per row. */
@@ -146,7 +165,8 @@ public:
         *outputs_ = y;
     }
 
-    /** The first of two outputs; what it is made of may lie where either is written. Returns it as it is stored. */
+    /** The first of two outputs; what it is made of may lie where either is written. Returns it as it is stored, which where rows are
+     *  staged is what all passes read. */
     Func write_first(const Element &element) {
         stages_.first = Func("stored");
         stages_.first(d, t) = access().store(element, d);
@@ -184,6 +204,9 @@ public:
                 schedules::gpu::promise_vectors(outputs[0]);
                 schedules::gpu::promise_pitches(outputs[1]);
             }
+            if (staged) {
+                stage();
+            }
             schedules::gpu::row(stages_, {*warps_, *rows_, tensors.by_vectors(), statistics}, tensors.target());
         } else if (statistics) {
             schedules::row_statistics(stages_, params, tensors.target());
@@ -193,6 +216,24 @@ public:
     }
 
 private:
+    void note(Halide::GeneratorInput<Halide::Buffer<void, 2>> &row) {
+        rows_read_.emplace_back([&row]() -> Func { return row; });
+    }
+
+    template<typename Other>
+    void note(const Other &) {}
+
+    /** What all passes read is the first output where there is one, else the rows. */
+    void stage() {
+        if (stages_.first.defined()) {
+            stages_.staged.push_back(stages_.first);
+            return;
+        }
+        for (const auto &row : rows_read_) {
+            stages_.staged.push_back(row().in());
+        }
+    }
+
     RowForm form() const {
         RowForm form{access()};
         if (tensors.on_gpu()) {
@@ -237,6 +278,7 @@ private:
     Halide::GeneratorInput<int> *warps_ = nullptr, *rows_ = nullptr;
     Halide::GeneratorOutput<Func> *outputs_ = nullptr;
     std::vector<Halide::GeneratorInput<Halide::Buffer<>> *> sums_;
+    std::vector<std::function<Func()>> rows_read_;
     schedules::Row stages_{{}, d, t, {}, {}};
 };
 

@@ -7,17 +7,19 @@
 #include <new>
 
 extern "C" {
-#define HALYARD_DEVICE_VARIANT(kernel, dtype)                                                                          \
-    int hk_##kernel##_##dtype##_cuda_words_argv(void **);                                                              \
-    int hk_##kernel##_##dtype##_cuda_elements_argv(void **);
 #define HALYARD_DEVICE_WORDS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_words_argv(void **);
 #define HALYARD_DEVICE_ELEMENTS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_elements_argv(void **);
+#define HALYARD_DEVICE_WORDS_ELEMENTS(kernel, dtype)                                                                   \
+    HALYARD_DEVICE_WORDS(kernel, dtype) HALYARD_DEVICE_ELEMENTS(kernel, dtype)
+#define HALYARD_DEVICE_WORDS_ELEMENTS_STAGED(kernel, dtype)                                                            \
+    HALYARD_DEVICE_WORDS_ELEMENTS(kernel, dtype) int hk_##kernel##_##dtype##_cuda_staged_argv(void **);
 #define HALYARD_DEVICE_ABSENT(kernel, dtype)
 #include "kernels/device_variants.inc"
 #undef HALYARD_DEVICE_ABSENT
+#undef HALYARD_DEVICE_WORDS_ELEMENTS_STAGED
+#undef HALYARD_DEVICE_WORDS_ELEMENTS
 #undef HALYARD_DEVICE_ELEMENTS
 #undef HALYARD_DEVICE_WORDS
-#undef HALYARD_DEVICE_VARIANT
 
 #define HALYARD_DEVICE_IMAGE(kernel, sm) extern const char hk_image_##kernel##_##sm[];
 #define HALYARD_DEVICE_PTX(kernel) extern const char hk_image_##kernel##_ptx[];
@@ -38,17 +40,24 @@ struct Variant {
 constexpr Variant variants[][access_count] = {
 #define HALYARD_DEVICE_NAMED(name)                                                                                     \
     { name##_argv, #name }
-#define HALYARD_DEVICE_VARIANT(kernel, dtype)                                                                          \
-    {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words),                                                         \
-     HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)},
-#define HALYARD_DEVICE_WORDS(kernel, dtype) {HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words), {}},
-#define HALYARD_DEVICE_ELEMENTS(kernel, dtype) {{}, HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)},
+#define HALYARD_DEVICE_NAMED_WORDS(kernel, dtype) HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_words)
+#define HALYARD_DEVICE_NAMED_ELEMENTS(kernel, dtype) HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_elements)
+#define HALYARD_DEVICE_WORDS(kernel, dtype) {HALYARD_DEVICE_NAMED_WORDS(kernel, dtype)},
+#define HALYARD_DEVICE_ELEMENTS(kernel, dtype) {{}, HALYARD_DEVICE_NAMED_ELEMENTS(kernel, dtype)},
+#define HALYARD_DEVICE_WORDS_ELEMENTS(kernel, dtype)                                                                   \
+    {HALYARD_DEVICE_NAMED_WORDS(kernel, dtype), HALYARD_DEVICE_NAMED_ELEMENTS(kernel, dtype)},
+#define HALYARD_DEVICE_WORDS_ELEMENTS_STAGED(kernel, dtype)                                                            \
+    {HALYARD_DEVICE_NAMED_WORDS(kernel, dtype), HALYARD_DEVICE_NAMED_ELEMENTS(kernel, dtype),                          \
+     HALYARD_DEVICE_NAMED(hk_##kernel##_##dtype##_cuda_staged)},
 #define HALYARD_DEVICE_ABSENT(kernel, dtype) {},
 #include "kernels/device_variants.inc"
 #undef HALYARD_DEVICE_ABSENT
+#undef HALYARD_DEVICE_WORDS_ELEMENTS_STAGED
+#undef HALYARD_DEVICE_WORDS_ELEMENTS
 #undef HALYARD_DEVICE_ELEMENTS
 #undef HALYARD_DEVICE_WORDS
-#undef HALYARD_DEVICE_VARIANT
+#undef HALYARD_DEVICE_NAMED_ELEMENTS
+#undef HALYARD_DEVICE_NAMED_WORDS
 #undef HALYARD_DEVICE_NAMED
 };
 
@@ -85,14 +94,16 @@ public:
 };
 
 Device *open(Checker &check, const Driver &driver, int ordinal) {
-    constexpr int major_attribute = 75, minor_attribute = 76;
-    int number = 0, major = 0, minor = 0;
+    constexpr int major_attribute = 75, minor_attribute = 76, shared_bytes_attribute = 97;
+    int number = 0, major = 0, minor = 0, shared_bytes = 0;
     Context context = nullptr;
     if (!succeeded(check, driver, driver.device_get(&number, ordinal), "finding the CUDA device") ||
         !succeeded(check, driver, driver.device_attribute(&major, major_attribute, number),
                    "asking for the compute capability") ||
         !succeeded(check, driver, driver.device_attribute(&minor, minor_attribute, number),
-                   "asking for the compute capability")) {
+                   "asking for the compute capability") ||
+        !succeeded(check, driver, driver.device_attribute(&shared_bytes, shared_bytes_attribute, number),
+                   "asking for the shared memory of a block")) {
         return nullptr;
     }
     if (10 * major + minor < HALYARD_CUDA_MIN_CAPABILITY) {
@@ -111,6 +122,7 @@ Device *open(Checker &check, const Driver &driver, int ordinal) {
     Device *const device = new (memory) Device();
     device->context = context;
     device->compute_capability = 10 * major + minor;
+    device->shared_bytes = shared_bytes;
     return device;
 }
 
@@ -175,6 +187,12 @@ Function function(Checker &check, const Driver &driver, Device &device, Kernel k
     }
     if (!succeeded(check, driver, driver.module_function(&known, module, variant(kernel, dtype, access).name),
                    "looking up a kernel")) {
+        return nullptr;
+    }
+    constexpr int most_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if (access == Access::staged &&
+        !succeeded(check, driver, driver.function_attribute(known, most_shared_bytes, device.shared_bytes),
+                   "giving a kernel shared memory")) {
         return nullptr;
     }
     slot.store(known, std::memory_order_release);

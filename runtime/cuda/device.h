@@ -9,9 +9,11 @@
 
 namespace halyard::cuda {
 
-/** Whether buffers are given in words of 32 bits (see schedules/element_access.h) or element by element. */
-enum class Access { words, elements };
-constexpr int access_count = 2;
+/** Whether buffers are given in words of 32 bits (see schedules/element_access.h) or element by element; `staged` in words, by
+ *  kernels that read a row once, into shared memory. */
+enum class Access { words, elements, staged };
+constexpr int access_count = 3;
+constexpr const char *access_names[access_count] = {"cuda_words", "cuda_elements", "cuda_staged"};
 
 /** What a thread that takes words reads or writes at once: where buffers begin, rows too, is a multiple then. */
 constexpr int64_t cell_bytes = 16;
@@ -22,6 +24,7 @@ KernelFunction host_function(Kernel kernel, DType dtype, Access access);
 struct Device {
     Context context;                            // the primary one
     int compute_capability;                     // 90 for 9.0
+    int shared_bytes;                           // that a block may have
     std::atomic<Module> modules[kernel_count];  // one for each kernel
     std::atomic<Function> functions[kernel_count][dtype_count][access_count];
     std::atomic<void *> blaslt;  // what is known of cuBLASLt there, see blaslt.cpp

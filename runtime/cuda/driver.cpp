@@ -39,6 +39,7 @@ bool find_all(void *library) {
            find(library, "cuCtxPopCurrent_v2", &opened.context_pop) &&
            find(library, "cuModuleLoadData", &opened.module_load) &&
            find(library, "cuModuleGetFunction", &opened.module_function) &&
+           find(library, "cuFuncSetAttribute", &opened.function_attribute) &&
            find(library, "cuLaunchKernel", &opened.launch) && find(library, "cuMemAlloc_v2", &opened.memory_allocate) &&
            find(library, "cuMemFree_v2", &opened.memory_free) && find(library, "cuMemcpy2DAsync_v2", &opened.copy_2d) &&
            find(library, "cuMemsetD32Async", &opened.fill_32) &&

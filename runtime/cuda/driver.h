@@ -49,6 +49,7 @@ struct Driver {
     Result (*context_pop)(Context *context);
     Result (*module_load)(Module *module, const void *image);
     Result (*module_function)(Function *function, Module module, const char *name);
+    Result (*function_attribute)(Function function, int attribute, int value);
     Result (*launch)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                      unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void **parameters,
                      void **extra);

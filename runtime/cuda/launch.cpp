@@ -64,7 +64,7 @@ void prepare(Checker &check, int ordinal) {
     Launches launches(check, context_or_default(nullptr), ordinal);
     for (int k = 0; k < kernel_count; k++) {
         for (int d = 0; d < dtype_count; d++) {
-            for (const Access access : {Access::words, Access::elements}) {
+            for (const Access access : {Access::words, Access::elements, Access::staged}) {
                 if (host_function(static_cast<Kernel>(k), static_cast<DType>(d), access)) {
                     launches.load(static_cast<Kernel>(k), static_cast<DType>(d), access);
                 }

@@ -33,9 +33,8 @@ public:
         const int64_t start = verbose ? now_in_ns() : 0;
         run(kernel.kernel, dtype, access, &pointers.launches);
         if (verbose && !check_.failed()) {
-            write_kernel(kernel_name(kernel.kernel), dtype, access == Access::words ? "cuda_words" : "cuda_elements",
-                         pointers.others.of, Arguments::parameters(), std::size(Arguments::parameters()),
-                         now_in_ns() - start);
+            write_kernel(kernel_name(kernel.kernel), dtype, access_names[static_cast<int>(access)], pointers.others.of,
+                         Arguments::parameters(), std::size(Arguments::parameters()), now_in_ns() - start);
         }
     }
 

@@ -1,5 +1,5 @@
 // Row kernels on GPUs: a block holds one row or several, a row one warp or several. Every pass reads the row anew, by
-// 16 bytes a thread: but for the first, from the cache that the multiprocessor has to itself.
+// 16 bytes a thread: from shared memory where the row is staged there, else, but for the first pass, from a cache.
 #include "schedules/gpu.h"
 
 namespace halyard::schedules::gpu {
@@ -10,7 +10,7 @@ using namespace Halide;
 class RowSchedule {
 public:
     RowSchedule(const Row &stages, const RowThreadParams &params, const Target &target)
-        : stages_(stages), y_(stages.y), target_(target), packed_(params.packed),
+        : stages_(stages), y_(stages.y), target_(target), warps_(params.warps), packed_(params.packed),
           shuffles_(!target.has_feature(Target::OpenCL)) {
         const Var thread("thread"), word("word");
         Var d = stages.d;
@@ -62,6 +62,30 @@ public:
         }
     }
 
+    /** A thread loads its vectors before it stores the first of them: as many accesses to global memory as registers allow are
+     *  under way at a time, where a pass that accumulates what it loads waits for each. */
+    void stage(Func f) {
+        // Staged sums load two tensors, and what is computed of staged rows loads none.
+        const bool computed = f.args().size() > 2;
+        const int loads = computed ? 1 : stages_.first.defined() ? 2 : 4;
+        const Var w = f.args().front(), t = f.args().back(), word("word"), vector("vector"), load("load"),
+                  thread("thread");
+        f.compute_at(y_, block_).store_in(MemoryType::GPUShared);
+        f.bound_extent(w, stages_.y.output_buffers()[0].dim(0).extent());
+        f.split(w, vector, word, words_per_vector, TailStrategy::RoundUp)
+            .split(vector, vector, thread, warps_ * threads_per_warp, TailStrategy::GuardWithIf)
+            .split(thread, warp_, lane_, threads_per_warp, TailStrategy::RoundUp)
+            .split(vector, vector, load, loads, TailStrategy::RoundUp)
+            .reorder(word, load, vector, lane_, warp_, t)
+            .unroll(load)
+            .gpu_threads(warp_, t);
+        if (computed) {
+            f.reorder(word, f.args()[1], load, vector, lane_, warp_, t);
+        }
+        by_one_access(f, word, target_);
+        over_lanes(f, lane_);
+    }
+
     void scalar(Func f) { by_first_thread(per_block(f)); }
 
 private:
@@ -97,6 +121,7 @@ private:
     const Row &stages_;
     Func y_;
     const Target target_;
+    const Expr warps_;  // that share a row
     const bool packed_, shuffles_;
     const Var block_{"block"}, row_{"row"}, warp_{"warp"}, lane_{"lane"}, only_{"only"};
 };
@@ -107,13 +132,16 @@ void row(const Row &stages, const RowThreadParams &params, const Target &target)
     auto rows = Func(stages.y).output_buffers()[0].dim(1);
     rows.set_extent(rows.extent() / params.rows * params.rows);
     RowSchedule schedule(stages, params, target);
+    for (const Func &rows : stages.staged) {
+        schedule.stage(rows);
+    }
     for (const RowReduction &r : stages.reductions) {
         schedule.reduction(r.threads);
     }
     for (const Func &scalar : stages.scalars) {
         schedule.scalar(scalar);
     }
-    if (stages.first.defined()) {
+    if (stages.first.defined() && stages.staged.empty()) {
         schedule.before_writing(stages.first);
     }
 }

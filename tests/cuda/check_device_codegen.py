@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what became of the CUDA kernels, from PTX and, where nvdisasm is at hand, from the assembled code.
 
-Kernels by words touch global memory by 128 bits at a time and in no other way, but for casts between types of different
+Kernels by words, staged or not, touch global memory by 128 bits at a time and in no other way, but for casts between types of different
 size and what is interleaved, whose parts come one word at a time, for what epilogues read by column, for positions of
 tokens and numbers of rows, and for results that are a few numbers of a row. Warps reduce rows by shuffles, and norms divide
 once a row. Results of arithmetic in bf16 keep NaN. Nothing flushes denormal numbers, and nothing is approximate. But in matrix products, sums of
@@ -19,6 +19,8 @@ import sys
 ENTRY = re.compile(r"^\.visible \.entry (\w+)\(", re.MULTILINE)
 GLOBAL = re.compile(r"\b(ld|st)\.global(?:\.nc)?\.(\S+)")
 BITS_128 = {"v4.b32", "v2.b64", "v4.f32", "v4.u32", "v2.u64"}
+
+BY_WORDS = ("_words", "_staged")
 
 # Not every access can be one of 128 bits here.
 MIXED = re.compile(r"^hk_(cast_to_|device_epilogue_|\w+_interleaved_)")
@@ -61,7 +63,7 @@ def entries(text):
 
 def check_ptx(name, body, is_row):
     """What is wrong with a kernel."""
-    if name.endswith("_words"):
+    if name.endswith(BY_WORDS):
         narrow = [access for kind, access in GLOBAL.findall(body) if access not in BITS_128 and
                   not (kind == "st" and ROW_RESULTS.match(name)) and
                   not (kind == "ld" and ROW_INPUTS.match(name) and access.endswith("32"))]
@@ -123,7 +125,7 @@ def check_sass(nvdisasm, directory):
     failures, lines = [], []
     for cubin in sorted(directory.glob("*.sm_90.cubin")):
         for name, code in instructions(nvdisasm, cubin).items():
-            if not name.endswith("_words"):
+            if not name.endswith(BY_WORDS):
                 continue
             loads = [i for i in code if i.startswith(("LDG", "STG")) and
                      not (i.startswith("STG") and ROW_RESULTS.match(name)) and

@@ -99,13 +99,13 @@ int main(int count, char **arguments) {
     bool good = true;
     std::printf("Registers of a thread, and threads at once in percent of those that a multiprocessor holds: for row "
                 "kernels the "
-                "least of blocks of 128 to 1024 threads.\n");
+                "least of blocks of 128 to 512 threads.\n");
     for (const auto &[kernel, by_architecture] : registers) {
         std::printf("%-52s", kernel.c_str());
         for (const auto &[architecture, used] : by_architecture) {
             double least = 1;
             // A row kernel's blocks are as large as its rows ask for, up to what its registers were chosen for.
-            for (int threads = block[kernel] == 1024 ? 128 : block[kernel]; threads <= block[kernel]; threads *= 2) {
+            for (int threads = block[kernel] == 512 ? 128 : block[kernel]; threads <= block[kernel]; threads *= 2) {
                 least = std::min(least, occupancy(architecture, used, threads, shared_bytes(kernel, threads)));
             }
             std::printf("  sm_%d %d %3.0f %%", architecture, used, 100 * least);

@@ -55,6 +55,7 @@ struct Module {
 struct Function {
     std::shared_ptr<const halyard::tests::ptx::Program> program;
     std::shared_ptr<const halyard::tests::opencl::Kernel> kernel;  // where both are null, a launch is nothing
+    unsigned shared_bytes = 48 * 1024;                             // that a block may have
 };
 
 std::mutex lock;
@@ -88,6 +89,13 @@ struct Copy2D {
 int number(const char *variable, int otherwise) {
     const char *text = std::getenv(variable);
     return text ? std::atoi(text) : otherwise;
+}
+
+/** The shared memory that a block may have. */
+int most_shared_bytes() {
+    const int capability = number("STAND_IN_CAPABILITY", 90);
+    const bool large = capability == 90 || capability == 100;
+    return 1024 * (large ? 227 : capability == 80 ? 163 : 99);
 }
 
 bool fails(const char *function) {
@@ -143,6 +151,19 @@ Result cuDeviceGet(int *device, int ordinal) {
     return ordinal < number("STAND_IN_DEVICES", 1) ? success : invalid_device;
 }
 
+Result cuFuncSetAttribute(Function *function, int attribute, int value) {
+    constexpr int dynamic_shared_bytes = 8;
+    if (current.empty()) {
+        return invalid_context;
+    }
+    if (attribute != dynamic_shared_bytes || value < 0 || value > most_shared_bytes()) {
+        return invalid_value;
+    }
+    const std::lock_guard<std::mutex> guard(lock);
+    function->shared_bytes = static_cast<unsigned>(value);
+    return success;
+}
+
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
     const int capability = number("STAND_IN_CAPABILITY", 90);
     switch (attribute) {
@@ -157,6 +178,9 @@ Result cuDeviceGetAttribute(int *value, int attribute, int) {
         return success;
     case 91:  // memory of the process has one address
         *value = 1;
+        return success;
+    case 97:  // what a block may have if its kernel asks for it
+        *value = most_shared_bytes();
         return success;
     default:
         return invalid_value;
@@ -278,7 +302,8 @@ Result cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsi
         return out_of_memory;
     }
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 || block_z > 64 ||
-        block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024 || shared_bytes > 48 * 1024) {
+        block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024 ||
+        shared_bytes > function->shared_bytes) {
         return invalid_value;
     }
     const unsigned grid[] = {grid_x, grid_y, grid_z}, block[] = {block_x, block_y, block_z};

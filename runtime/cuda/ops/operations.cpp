@@ -38,16 +38,27 @@ bool aligned(const char *data) {
     return all;
 }
 
-/** The threads that share a row: so many warps that each thread takes about four cells of 16 bytes, whatever the number
- *  of rows, because the order of the sums follows from it. */
+/** The warps that share a row, whatever the number of rows, because the order of the sums follows from it. A thread takes four
+ *  cells of 16 bytes, so that one row alone is not long on its way; from four warps on it takes eight. A row has 16 warps at most:
+ *  blocks of 512 threads leave room for another, which loads while this one writes. */
 int32_t warps_for(int64_t width, DType dtype) {
-    constexpr int64_t cells_per_thread = 4, threads_per_warp = 32, most = 32;
+    constexpr int64_t threads_per_warp = 32, few = 4, most = 16;
     const int64_t cells = (width + cell(dtype) - 1) / cell(dtype);
     int64_t warps = 1;
-    while (warps < most && warps * threads_per_warp * cells_per_thread < cells) {
+    while (warps < most && warps * threads_per_warp * (warps < few ? 4 : 8) < cells) {
         warps *= 2;
     }
     return static_cast<int32_t>(warps);
+}
+
+/** Bytes of shared memory from which on a row is better staged: below, the passes over a row take less time than what stands
+ *  between them. */
+constexpr int64_t least_staged_bytes = 2048;
+
+/** Whether the rows of a block are read once, into shared memory. At least two blocks must fit. */
+bool stages(const Device &device, int64_t row_bytes, int64_t staged_bytes, int64_t rows, int32_t warps) {
+    constexpr int64_t bytes_per_warp = 32 * 16;  // that threads hand each other
+    return row_bytes >= least_staged_bytes && 2 * rows * (staged_bytes + warps * bytes_per_warp) <= device.shared_bytes;
 }
 
 /** Rows in a block of which all are full: enough for 128 threads. */
@@ -62,7 +73,7 @@ int64_t rows_for(int32_t warps, int64_t rows) {
 /** Columns and pitch count elements. */
 void set(Buffer<2> &buffer, const void *data, DType dtype, Access access, int64_t columns, int64_t rows,
          int64_t pitch) {
-    const int64_t per_word = access == Access::words ? 4 / size_of(dtype) : 1;
+    const int64_t per_word = access == Access::elements ? 1 : 4 / size_of(dtype);
     buffer.set(data, columns / per_word, rows, pitch / per_word);
 }
 
@@ -76,12 +87,14 @@ struct RowLaunch {
 };
 
 /** Calls launch(launches, arguments) for pieces of the tensors, all with the rows of the first one, and with vectors of
- *  as many features, which may be empty. `reduced` features of a row enter its reductions. `statistics`: the tensors after
- *  the first hold an f32 for each row, see as_column(). */
+ *  as many features, which may be empty. `reduced` features of a row enter its reductions. `staged_bytes`: what an
+ *  element takes where rows are staged; 0: the tensors after the first hold an f32 for each row (see as_column()), which is
+ *  read once anyway. */
 template<typename Launch>
 void run_rows(Checker &check, const halyard_context &context, int64_t reduced,
               std::initializer_list<const View *> views, std::initializer_list<const View *> parameters,
-              bool statistics, const Launch &launch) {
+              int64_t staged_bytes, const Launch &launch) {
+    const bool statistics = staged_bytes == 0;
     const View &first = **views.begin();
     Rows rows(false);
     for (const View *view : views) {
@@ -106,7 +119,10 @@ void run_rows(Checker &check, const halyard_context &context, int64_t reduced,
         const bool by_words = parameters_aligned && piece.columns % whole == 0 && reduced % whole == 0 &&
                               rows_in_cells(piece, statistics ? 1 : rows.tensors(), whole);
         RowLaunch l;
-        l.access = by_words ? Access::words : Access::elements;
+        const bool staged =
+            !statistics && launches.device() &&
+            stages(*launches.device(), piece.columns * size_of(dtype), piece.columns * staged_bytes, block_rows, warps);
+        l.access = !by_words ? Access::elements : staged ? Access::staged : Access::words;
         l.dtype = dtype;
         l.warps = warps;
         l.rows_per_block = static_cast<int32_t>(block_rows);
@@ -312,14 +328,16 @@ void norm(Checker &check, const halyard_context &context, const NormCall &call) 
     const int64_t reduced = call.scalars.moment_width;
     if (call.residual.data) {
         run_rows(check, context, reduced, {&call.x, &call.residual, &call.residual_out, &call.y},
-                 {&call.weight, &call.bias}, false, launch);
+                 {&call.weight, &call.bias}, size_of(call.x.dtype), launch);
     } else {
-        run_rows(check, context, reduced, {&call.x, &call.y}, {&call.weight, &call.bias}, false, launch);
+        run_rows(check, context, reduced, {&call.x, &call.y}, {&call.weight, &call.bias}, size_of(call.x.dtype),
+                 launch);
     }
 }
 
 void softmax(Checker &check, const halyard_context &context, const SoftmaxCall &call) {
-    run_rows(check, context, call.x.width(), {&call.x, &call.y}, {}, false,
+    const int64_t exponential_bytes = size_of(DType::f32);
+    run_rows(check, context, call.x.width(), {&call.x, &call.y}, {}, size_of(call.x.dtype) + exponential_bytes,
              [&](Launches &launches, const RowLaunch &l) {
                  launches.run(kernels::softmax, l.dtype, l.access,
                               {l.tensors[0], call.scale, l.warps, l.rows_per_block, l.tensors[1]});
@@ -330,7 +348,7 @@ void norm_statistics(Checker &check, const halyard_context &context, const NormS
     const RmsNormScalars &scalars = call.scalars;
     const View scales = as_column(call.y, call.x), means = as_column(call.mean, call.x);
     if (call.norm == HALYARD_NORM_LAYER) {
-        run_rows(check, context, call.x.width(), {&call.x, &scales, &means}, {}, true,
+        run_rows(check, context, call.x.width(), {&call.x, &scales, &means}, {}, 0,
                  [&](Launches &launches, const RowLaunch &l) {
                      launches.run(kernels::layer_norm_scale, l.dtype, l.access,
                                   {.x = l.tensors[0],
@@ -341,7 +359,7 @@ void norm_statistics(Checker &check, const halyard_context &context, const NormS
                                    .y1 = l.tensors[2].of<float>()});
                  });
     } else {
-        run_rows(check, context, call.x.width(), {&call.x, &scales}, {}, true,
+        run_rows(check, context, call.x.width(), {&call.x, &scales}, {}, 0,
                  [&](Launches &launches, const RowLaunch &l) {
                      launches.run(kernels::rms_norm_scale, l.dtype, l.access,
                                   {.x = l.tensors[0],
@@ -357,7 +375,7 @@ void norm_statistics(Checker &check, const halyard_context &context, const NormS
 void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float score_scale,
                           const View &scores, const View &top, const View &sum) {
     const View tops = as_column(top, scores), sums = as_column(sum, scores);
-    run_rows(check, context, scores.width(), {&scores, &tops, &sums}, {}, true,
+    run_rows(check, context, scores.width(), {&scores, &tops, &sums}, {}, 0,
              [&](Launches &launches, const RowLaunch &l) {
                  launches.run(kernels::attention_block_sums, dtype, l.access,
                               {.scores = l.tensors[0].of<float>(),
