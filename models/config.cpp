@@ -593,6 +593,9 @@ std::filesystem::path models::config_file(const std::filesystem::path &path) {
         if (path.extension() == ".safetensors" && std::filesystem::exists(path, ignored)) {
             models::refuse(path, "is a .safetensors file: give the folder that holds it");
         }
+        if (path.filename() == "model.safetensors.index.json") {
+            models::refuse(path, "lists the files of a model: give the folder that holds it");
+        }
         return path;
     }
     const std::filesystem::path json = path / "config.json", gguf = path / "model.gguf";

@@ -326,6 +326,10 @@ TEST(ModelFolder, IsNamedRatherThanOneOfItsFiles) {
         HALYARD_INVALID_ARGUMENT, [&] { Model::load(weights); }, answer));
     EXPECT_TRUE(throws(
         HALYARD_INVALID_ARGUMENT, [&] { ModelConfig::load(weights); }, answer));
+    const std::filesystem::path index = folder / "model.safetensors.index.json";
+    EXPECT_TRUE(throws(
+        HALYARD_INVALID_ARGUMENT, [&] { Model::load(index); },
+        index.string() + " lists the files of a model: give the folder that holds it"));
     ModelConfig::load(config);
 }
 
