@@ -213,7 +213,7 @@ def main():
         hidden = f" x {row['hidden']}" if row["hidden"] else ""
         case = f"{row['operation']} {row['dtype']} {row['rows']} x {row['width']}{hidden}"
         cells = "".join(f"{row['peers'][name]:15.2f}" if name in row["peers"] else f"{'-':>15}" for name in names)
-        print(f"{case:36} {row['us']:10.2f}{cells}")
+        print(f"{case:36} {row['us']:10.2f}{cells}", flush=True)
     if arguments.output:
         with open(arguments.output, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)

@@ -27,38 +27,80 @@ public:
         std::fill(waits_.begin(), waits_.end(), false);
         const std::size_t last = program_.instructions.size() - 1;
         while (true) {
-            std::size_t next = last;
+            // The threads that come first, and where the next after them is.
+            std::size_t first = last, others = last;
             bool waiting = false;
             for (unsigned t = 0; t < threads_; t++) {
                 if (waits_[t]) {
                     waiting = true;
-                } else {
-                    next = std::min(next, at_[t]);
+                } else if (at_[t] < first) {
+                    others = first;
+                    first = at_[t];
+                } else if (at_[t] > first) {
+                    others = std::min(others, at_[t]);
                 }
             }
-            if (next == last) {
+            if (first == last) {
                 if (!waiting) {
                     return;
                 }
                 std::fill(waits_.begin(), waits_.end(), false);
                 continue;
             }
-            const Instruction &instruction = program_.instructions[next];
-            active_.clear();
+            group_.clear();
             for (unsigned t = 0; t < threads_; t++) {
-                if (!waits_[t] && at_[t] == next) {
-                    at_[t]++;
-                    if (instruction.guard < 0 || (get(instruction.guard, t) != 0) != instruction.guard_negated) {
-                        active_.push_back(t);
-                    }
+                if (!waits_[t] && at_[t] == first) {
+                    group_.push_back(t);
                 }
             }
-            execute(instruction, last);
+            go_on(first, others, last);
         }
     }
 
 private:
+    /** Has the group execute from an instruction on until its threads part, wait or come to where others are. */
+    void go_on(std::size_t at, std::size_t others, std::size_t last) {
+        while (at < others) {
+            const Instruction &i = program_.instructions[at++];
+            active_.clear();
+            for (const unsigned t : group_) {
+                if (i.guard < 0 || (get(i.guard, t) != 0) != i.guard_negated) {
+                    active_.push_back(t);
+                }
+            }
+            const bool all = active_.size() == group_.size();
+            if (i.kind == Kind::branch && all) {
+                at = i.label;
+                continue;
+            }
+            const bool parts = i.kind == Kind::branch || i.kind == Kind::barrier || i.kind == Kind::end;
+            if (!parts) {
+                execute(i, last);
+                continue;
+            }
+            for (const unsigned t : group_) {
+                at_[t] = at;
+            }
+            execute(i, last);
+            return;
+        }
+        for (const unsigned t : group_) {
+            at_[t] = at;
+        }
+    }
+
     Bits &get(int index, unsigned thread) { return registers_[static_cast<std::size_t>(index) * threads_ + thread]; }
+
+    /** An operand by thread. */
+    struct Values {
+        Values(Block &block, const Operand &operand)
+            : first(operand.index < 0 ? &operand.value : &block.get(operand.index, 0)), step(operand.index < 0 ? 0 : 1) {}
+        Bits operator[](unsigned thread) const { return first[thread * step]; }
+
+        const Bits *first;
+        unsigned step;
+    };
+
     Bits value(const Operand &operand, unsigned thread) {
         return operand.index < 0 ? operand.value : get(operand.index, thread);
     }
@@ -66,9 +108,10 @@ private:
     void execute(const Instruction &i, std::size_t last) {
         switch (i.kind) {
         case Kind::compute: {
-            const Operand *const s = i.sources.data();
+            Bits *const target = &get(i.targets[0].index, 0);
+            const Values a(*this, i.sources[0]), b(*this, i.sources[1]), c(*this, i.sources[2]);
             for (const unsigned t : active_) {
-                get(i.targets[0].index, t) = i.function(value(s[0], t), value(s[1], t), value(s[2], t));
+                target[t] = i.function(a[t], b[t], c[t]);
             }
             break;
         }
@@ -187,7 +230,7 @@ private:
     std::vector<char> shared_;
     std::vector<std::size_t> at_;  // the next instruction of a thread
     std::vector<char> waits_;      // at a barrier
-    std::vector<unsigned> active_;
+    std::vector<unsigned> group_, active_;  // the threads that go on together; those of them that an instruction's guard lets through
     std::vector<Bits> shuffled_;
 };
 
