@@ -94,7 +94,8 @@ private:
     /** An operand by thread. */
     struct Values {
         Values(Block &block, const Operand &operand)
-            : first(operand.index < 0 ? &operand.value : &block.get(operand.index, 0)), step(operand.index < 0 ? 0 : 1) {}
+            : first(operand.index < 0 ? &operand.value : &block.get(operand.index, 0)),
+              step(operand.index < 0 ? 0 : 1) {}
         Bits operator[](unsigned thread) const { return first[thread * step]; }
 
         const Bits *first;
@@ -230,7 +231,8 @@ private:
     std::vector<char> shared_;
     std::vector<std::size_t> at_;  // the next instruction of a thread
     std::vector<char> waits_;      // at a barrier
-    std::vector<unsigned> group_, active_;  // the threads that go on together; those of them that an instruction's guard lets through
+    std::vector<unsigned> group_,
+        active_;  // the threads that go on together; those of them that an instruction's guard lets through
     std::vector<Bits> shuffled_;
 };
 
