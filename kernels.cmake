@@ -155,7 +155,7 @@ endforeach()
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_pairs_prefetch4_${rows} matmul  matmul_pairs matmul_pairs rows=${rows} prefetch_interval=4 )
 endforeach()
-# The same by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
+# Products by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
 # With quantized weights: codes of 4 or 8 bits, or what they are widened to for many rows, numbers in f32 or pairs in bf16

@@ -59,7 +59,7 @@ struct RowResult {
 
     double noise(const PeerResult &peer) const { return noise_of(again, peer.ratio); }
     Verdict verdict(const PeerResult &peer) const { return verdict_of(peer.ratio, noise(peer)); }
-    /** Of ours against ours again alone. */
+    /** The noise of ours against ours again alone. */
     double own_noise() const { return noise_of(again, {}); }
     /** Whether it took less time than its limit by more than the noise: then the limit is none. */
     bool is_beyond_limit() const;

@@ -121,7 +121,7 @@ function(halyard_device_kernel name family generator)
                 VERBATIM)
             list(APPEND sources "${stem}.device_code")
             list(APPEND objects "${stem}.o")
-            # The same schedule for OpenCL, which the tests run.
+            # The tests run this schedule in OpenCL.
             set_property(GLOBAL APPEND PROPERTY HALYARD_OPENCL_KERNELS "${symbol}")
             set_property(GLOBAL PROPERTY HALYARD_OPENCL_COMMAND_${symbol}
                          ${program} -g ${generator} -f ${symbol} -e device_code

@@ -12,7 +12,7 @@ Element sum_of(const Func &x, const Func &residual) {
     return [=](const ElementAccess &at, const Expr &i) { return strict_float(at(x, i) + at(residual, i)); };
 }
 
-/** The same as it is once it is stored: that is what the norms are of. */
+/** The sum as it is once it is stored: that is what the norms are of. */
 Element rounded(const Element &sum) {
     return [=](const ElementAccess &at, const Expr &i) { return at.rounded(sum(at, i)); };
 }

@@ -67,7 +67,7 @@ public:
      * exp(-inf) = 0, exp(inf) = inf; inf from 88.7228394, 0 below -103.97. */
     Expr exp(Expr v) const { return exp_in_range(at_most(at_least(v, -105.0f), 89.0f)); }
 
-    /** The same for x <= 0, or NaN, alone. */
+    /** As exp, for x <= 0 or NaN alone. */
     Expr exp_not_above_one(Expr v) const { return exp_in_range(at_least(v, -105.0f)); }
 
     /** ln x. Error 0.9. x = m·2^n with √½ <= m < √2, f = m - 1, and ln x = n·ln 2 + f - f²/2 + f³P(f). Denormal x are scaled

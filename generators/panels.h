@@ -15,7 +15,7 @@ public:
     /** Inputs of a row. */
     int inputs() const { return inputs_; }
 
-    /** Of what a row holds in a column. */
+    /** The type of what a row holds in a column. */
     Halide::Type type() const { return inputs_ == 2 ? Halide::UInt(32) : storage_.type(); }
 
     /** The row of an input. */

@@ -13,8 +13,8 @@ class RopeTokens : public Generator<RopeTokens> {
 public:
     PairKernel kernel;
     Input<Buffer<void, 2>> cosines{"cosines"}, sines{"sines"};  // (pair, position), f32
-    // Of tokens, where they are given: (0 or 1, token, batch), the halves of 64 bits where they are `wide`. Else token
-    // t has the position first + t. A position that is not in the table makes NaN of its token.
+    // Positions of tokens, where they are given: (0 or 1, token, batch), the halves of 64 bits where they are `wide`. Else
+    // token t has the position first + t. A position that is not in the table makes NaN of its token.
     Input<Buffer<int32_t, 3>> positions{"positions"};
     Input<bool> given{"given"};
     Input<bool> wide{"wide"};

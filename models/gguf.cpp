@@ -91,7 +91,7 @@ public:
         }
         return std::string(result);
     }
-    /// Of things that take `least` bytes each at least.
+    /// The number of things that take `least` bytes each at least; refuses more than the file has room for.
     std::uint64_t count(const std::string &what, std::uint64_t least) {
         const auto result = number<std::uint64_t>();
         if (result > left() / least) {

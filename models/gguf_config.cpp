@@ -107,7 +107,7 @@ public:
         set_vocabulary();
         set_rotation();
         set_windows();
-        // Of the first layer; the others must have the same.
+        // The first layer decides; the others must agree with it.
         set("attention_bias", {file_.find("blk.0.attn_q.bias") != nullptr});
         set("mlp_bias", {file_.find("blk.0.ffn_up.bias") != nullptr});
 

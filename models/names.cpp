@@ -100,7 +100,7 @@ std::vector<BlockPart> llama_block(const ModelConfig &config, const BlockConfig 
     return parts;
 }
 
-/// Of the tensor that becomes an argument.
+/// The name of the tensor that becomes an argument.
 template<class Table, class Weights>
 std::string name_of(const Table &table, ConstTensor Weights::*argument) {
     return std::find_if(std::begin(table), std::end(table), [&](const auto &entry) { return entry.first == argument; })

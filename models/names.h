@@ -40,7 +40,7 @@ WeightLayout layout_of(Architecture architecture) noexcept;
 /// Llama and Mistral, which GGUF does not tell apart.
 bool is_llama(Architecture architecture) noexcept;
 
-/// The same tensors as GGUF files have them: matrices are [out, in], and rows of q and k of Llama lie as an interleaved
+/// The tensors as GGUF files have them: matrices are [out, in], and rows of q and k of Llama lie as an interleaved
 /// rotation wants them.
 std::vector<StackPart> in_gguf(std::vector<StackPart> parts);
 std::vector<BlockPart> in_gguf(const ModelConfig &config, std::vector<BlockPart> parts, std::size_t layer);

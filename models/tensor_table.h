@@ -17,7 +17,7 @@ inline std::vector<TensorInfo>::const_iterator sort_by_name(std::vector<TensorIn
                               [](const TensorInfo &a, const TensorInfo &b) { return a.name == b.name; });
 }
 
-/// Of a sorted table; null if there is none of that name.
+/// The tensor of that name in a sorted table; null if there is none.
 inline const TensorInfo *find_by_name(const std::vector<TensorInfo> &tensors, std::string_view name) noexcept {
     const auto at =
         std::lower_bound(tensors.begin(), tensors.end(), name,

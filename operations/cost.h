@@ -9,9 +9,9 @@ namespace halyard::operations {
 struct Cost {
     /** Multiplications and additions of products; those of scores and values with what the queries see. */
     double flops = 0;
-    /** Of matrices; of keys and values that the queries see. */
+    /** Bytes of matrices; bytes of keys and values that the queries see. */
     std::size_t weight_bytes = 0, cache_bytes = 0;
-    /** Of all these and of inputs and outputs; without vectors (weight, bias). */
+    /** All these bytes and those of inputs and outputs; without vectors (weight, bias). */
     std::size_t bytes = 0;
 };
 

@@ -26,7 +26,7 @@ struct Sizes {
     std::int64_t d = 0, d_out = 0;
     std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0;
 
-    /** Of tensors of rows: [rows..., d]. */
+    /** Sizes of tensors of rows: [rows..., d]. */
     static Sizes of_rows(const Shape &shape) { return {Shape(shape.begin(), shape.end() - 1), shape.back()}; }
 
     /** An extent but `rows`. */
@@ -53,7 +53,7 @@ struct Operand {
     bool optional = false;  // may be null
     std::vector<Axis> axes = {Extent::rows, Extent::d};
     std::optional<Dtype> type = {};  // fixed, where the operation does not have one type
-    // Of an element as a call reads it, where that is not its type's: a quantized matrix's.
+    // Bytes of an element as a call reads it, where they are not its type's: a quantized matrix's.
     std::function<double(const Sizes &)> element_bytes = {};
 
     /** Whether it has a row for each token, or is shared by all or summed over them. */

@@ -13,7 +13,7 @@ namespace halyard::operations {
 
 enum class Dtype { f32, f16, bf16 };
 
-/** Those that the library was built with. */
+/** The types that the library was built with. */
 inline constexpr Dtype all_dtypes[] = {
 #if HALYARD_HAS_F32
     Dtype::f32,

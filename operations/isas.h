@@ -29,7 +29,7 @@ constexpr bool rounds_otherwise(halyard_isa isa) {
     return isa == HALYARD_ISA_AMX || isa == HALYARD_ISA_NEON_BFDOT || isa == HALYARD_ISA_NEON_BFMMLA;
 }
 
-/** Those of this machine that have fused multiply-add and, whatever the types, the same bits. */
+/** Instruction sets of this machine that have fused multiply-add and, whatever the types, the same bits. */
 inline std::vector<halyard_isa> fused_isas() {
     std::vector<halyard_isa> isas;
     for (const halyard_isa isa : built_isas) {

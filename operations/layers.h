@@ -42,7 +42,7 @@ struct Layer {
     LayerForm form;
 };
 
-/** Those that models have. */
+/** The layers that models have. */
 const std::vector<Layer> &layers();
 /** The layer of that name, or null. */
 const LayerForm *find_layer(const std::string &name);

@@ -20,7 +20,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 const std::vector<double> not_finite = {infinity, -infinity, not_a_number};
-/** Of the Swish family. */
+/** Values of beta for the Swish family. */
 constexpr float betas[] = {usual_beta, -1.5f, 0.0f, 0.25f, 1.702f, 30.0f};
 const std::vector<double> refused_beta = {infinity, -infinity, not_a_number, 1e-40, -0.99e-28, 1.01e28, -3.4e38};
 
@@ -143,7 +143,7 @@ std::string with_number(const std::string &name, double value) {
     return name + text;
 }
 
-/** Of an operation that needs so many of each element. */
+/** Floating-point operations of one that needs so many for each element. */
 std::function<double(const Sizes &)> per_element(double count) {
     return [count](const Sizes &sizes) {
         double elements = static_cast<double>(sizes.d);

@@ -280,7 +280,7 @@ RowMoments moments_of(const Row &x, double eps) {
     return {mean, scale, shift, rest, scale_error, !beyond_f32(variance * width)};
 }
 
-/** The same for the mean square, which has a scale and its relative error alone. */
+/** As moments_of(), for the mean square, which has a scale and its relative error alone. */
 RowMoments mean_square_of(const Row &x, const NormParameters &parameters) {
     const std::size_t counted = moment_width(x.size(), parameters.p);
     const auto [mean_square, scale] =

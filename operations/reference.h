@@ -65,7 +65,7 @@ struct Gate {
 };
 
 extern const Gate glu, bilinear, reglu, geglu, geglu_tanh;
-/** The same where beta takes part. */
+/** What a gated unit in which beta takes part does to its gate. */
 struct BetaGate {
     double (*value)(double, double);
     std::string_view function;
@@ -93,7 +93,7 @@ private:
 
 /** f(gate) * up, with the gate's allowed error carried through the product. */
 Expected gated(double activated, double activated_error, double up);
-/** The same of a factor that itself may leave the range of f32, where anything may become of it. */
+/** factor * weight; the factor itself may leave the range of f32, where anything may become of it. */
 Expected weighted(Expected factor, double weight);
 
 /** Null pointers stand for absent parameters. */

@@ -57,7 +57,7 @@ Expected times(const Expected &x, double factor, double factor_error) {
     return {value, carried + unit * (std::fabs(value) + carried) + underflow};
 }
 
-/** Of the scores that a query sees, where it sees none. */
+/** The largest of the scores that a query sees, where it sees none. */
 constexpr double largest_of_none = -std::numeric_limits<double>::infinity();
 
 Expected score(const Expected &s, const AttentionRule &rule, std::size_t head_dim) {

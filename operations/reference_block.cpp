@@ -436,7 +436,7 @@ Tokens late(const std::vector<LateToken> &given) {
 
 // ---- Blocks ------------------------------------------------------------------------------------------------------
 
-/** The same. */
+/** What the feed-forward network makes of its input. */
 Estimates feed_forward(const BlockValues &values, const Estimates &input, const Rounding &r) {
     const Estimates x = stored_as(r.products, input);
     const halyard_block_config &c = values.config;

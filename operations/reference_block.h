@@ -47,7 +47,7 @@ struct LateToken {
     HeadAt keys, values;
 };
 
-/** The same as block(), of single tokens, where the whole of their sequences would be too much. */
+/** As block(), of single tokens, where the whole of their sequences would be too much. */
 Matrix block_of_tokens(const BlockValues &values, const std::vector<LateToken> &tokens);
 
 /** What a block with the norm first makes of tokens for later ones to see: [kv heads * head_dim]. */

@@ -36,7 +36,7 @@ struct WeightMatrix {
     double fold_error = 0;  // relative error that folding made of each value
     Row norm_bias;          // [in], or empty
     Row unfolded;           // [in][out], the values before folding; empty without norm_bias
-    /** Of a block, in place of values where there are too many: columns [first, first + count) as [in][count]. */
+    /** Columns [first, first + count) as [in][count]: a block has this in place of values where there are too many. */
     std::function<Row(std::int64_t first, std::int64_t count)> columns = {};
 };
 
@@ -66,7 +66,7 @@ WeightMatrix matrix_of(const std::vector<Row> &rows);
 /** The rows as they are, without error. */
 Matrix exact_rows(const std::vector<Row> &rows);
 
-/** The same with a rounding to the type that is still to come. */
+/** The rows with the error of a rounding to the type that is still to come. */
 Matrix rounded(Matrix rows, Dtype type);
 
 /** The largest relative error of one rounding to the type: 2^-24, 2^-11, 2^-8. */

@@ -20,7 +20,7 @@ struct HeadShape {
     std::int64_t kv_width() const { return kv_heads * head_dim; }
 };
 
-/** Of each sequence the last `queries` of `positions`. */
+/** The last `queries` of the `positions` of each sequence. */
 struct Span {
     std::int64_t sequences, queries, positions;
 
@@ -60,7 +60,7 @@ struct BlockForm {
     std::int64_t block_elements() const {
         return 2 * d * (heads.query_width() + heads.kv_width()) + (gated ? 3 : 2) * d * d_ff;
     }
-    /** Of a model, logits are those of the last token of each sequence. */
+    /** What a call costs; a model makes logits of the last token of each sequence. */
     Cost cost(const Span &span, Dtype type) const;
     float eps() const;
     /** What makes such a block. */

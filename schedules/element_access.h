@@ -73,7 +73,7 @@ public:
         return pair(narrow_result(first), narrow_result(second));
     }
 
-    /** The same of any f32 value. */
+    /** As store(), of any f32 value. */
     Expr store_any(const Element &element, const Expr &d) const {
         return two_ ? pair(storage_.narrow(element(*this, d * 2)), storage_.narrow(element(*this, d * 2 + 1)))
                     : storage_.narrow(element(*this, d));

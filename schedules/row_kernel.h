@@ -121,12 +121,12 @@ public:
     /** A number that is computed once per row. */
     Expr scalar(const std::string &name, const Expr &value) { return scalar_of(name, value, true); }
 
-    /** The same; where threads share a row, each computes it for itself. */
+    /** As scalar(); where threads share a row, each computes it for itself. */
     Expr derived_scalar(const std::string &name, const Expr &value) {
         return scalar_of(name, value, !tensors.on_gpu());
     }
 
-    /** The same for what the compiler for GPUs moves ahead of the last pass by itself. */
+    /** As scalar(), for what the compiler for GPUs moves ahead of the last pass by itself. */
     Expr hoisted_scalar(const std::string &name, const Expr &value) {
         return tensors.on_gpu() ? Halide::strict_float(value) : scalar(name, value);
     }

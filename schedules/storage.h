@@ -50,7 +50,7 @@ public:
                                       16);
     }
 
-    /** The same for what arithmetic makes of values of this dtype. Its NaNs are quiet and have no payload in the bits that
+    /** As narrow(), for what arithmetic makes of values of this dtype. Its NaNs are quiet and have no payload in the bits that
      *  bf16 drops, so that rounding cannot carry into their sign: a third fewer instructions. */
     Halide::Expr narrow_result(Halide::Expr value) const {
         switch (dtype_) {
@@ -63,7 +63,7 @@ public:
         }
     }
 
-    /** The same in bf16, as the upper half of 32 bits of which the lower means nothing. */
+    /** As narrow_result() in bf16, in the upper half of 32 bits of which the lower means nothing. */
     static Halide::Expr rounded_to_bf16(const Halide::Expr &value) {
         const Halide::Expr bits = Halide::reinterpret<uint32_t>(value);
         return bits + 0x7fff + ((bits >> 16) & 1);

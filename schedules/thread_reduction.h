@@ -35,7 +35,7 @@ struct Accumulation {
     /** (values so far, an element, or what there is of several) -> new values. A sum is `sum + term` or `sum + a * b` with strict_float terms: exactly
      *  these two shapes become an add and a fused multiply-add on every target. */
     std::function<Values(const Values &, const Values &)> accumulate;
-    /** Of two partial results; commutative. */
+    /** Merges two partial results; commutative. */
     std::function<Halide::Expr(const Halide::Expr &, const Halide::Expr &)> combine;
 
     Values combined(const Values &a, const Values &b) const {

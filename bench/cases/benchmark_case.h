@@ -49,15 +49,15 @@ struct Kernel {
     // Which of the descriptions it is.
     const operations::Operation *tensors = nullptr;
     std::optional<LayerForm> layer;
-    /** Of the layer: dx and its parameters' gradients; of attention: dq, dk and dv; of a block: forward and backward; of a model: a
-     *  whole training step. */
+    /** Whether the call makes gradients. A layer's are dx and those of its parameters, attention's are dq, dk and dv; a block goes
+     *  forward and backward, and a model takes a whole training step. */
     bool is_gradient = false;
     std::optional<HeadShape> attention;
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
     std::int64_t vocabulary = 0;     // rows of the table whose gradient it is
-    /** Of `tensors`; of attention a soft cap, if any; of an optimizer its numbers, of a training step those and the norm that gradients
-     *  are clipped to. */
+    /** Scalars of `tensors`; of attention a soft cap, if any; of an optimizer its numbers, of a training step those and the norm that
+     *  gradients are clipped to. */
     std::vector<double> scalars;
     std::vector<std::size_t> state;  // of an optimizer: the input that each output, written in place, begins as
     // The tensors that it has.
@@ -81,10 +81,10 @@ struct CaseId {
     bool cold;
     int threads;
     std::int64_t d_out = 0;  // of layers: the width of the (first) product
-    /** Of attention, blocks and models. 0: `rows` tokens of one sequence, which are all of it. Otherwise one token of
-     * each of `rows` sequences, with so many positions before it. */
+    /** Positions that attention, blocks and models find cached. 0: `rows` tokens of one sequence, which are all of it.
+     * Otherwise one token of each of `rows` sequences, with so many positions before it. */
     std::int64_t cached = 0;
-    /** Of a training step: the tokens of each sequence; `rows` counts those of all. */
+    /** Tokens of each sequence in a training step; `rows` counts those of all. */
     std::int64_t length = 0;
 
     /** "rms_norm/f32/64x4096/hot/2t", "linear/f32/8x4096x11008/cold/2t", "block.gpt2/f32/prompt128/hot/2t",
@@ -122,7 +122,7 @@ struct BenchmarkCase {
     std::vector<OperandSet> sets;          // as many as CaseId::set_count
     std::unique_ptr<Matrix> weight, bias;  // of a norm
     Parameters parameters;                 // of layers, blocks and models; what a cache holds
-    /** Of a model, those that are cached first, or of a training step its text; of a loss its targets, of an embedding its ids. */
+    /** Tokens that a model caches first, or the text of a training step; a loss's targets, an embedding's ids. */
     std::vector<std::int64_t> tokens;
     std::shared_ptr<const Model> model;
     std::shared_ptr<Trainee> trainee;
@@ -140,12 +140,12 @@ struct BenchmarkCase {
     /** Calls the library on operand set `set`; throws if it refuses. */
     void call(std::size_t set);
 
-    /** Of set 0's outputs. Large tensors are judged by rows spread over them. */
+    /** Errors of set 0's outputs. Large tensors are judged by rows spread over them. */
     Accuracy accuracy() const;
     /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. */
     double tolerance() const;
-    /** The same for a peer, which may round to a 16-bit type after every step of a model, and whose gradients go through all blocks: the
-     *  errors of its blocks are independent of each other and add up like the root of their number. */
+    /** As tolerance(), for a peer, which may round to a 16-bit type after every step of a model, and whose gradients go through all
+     *  blocks: the errors of its blocks are independent of each other and add up like the root of their number. */
     double peer_tolerance() const;
     /** Fills set 0's outputs with NaN, so that nothing passes that was not written; those of an optimizer are as they began. */
     void spoil_outputs();

@@ -97,7 +97,7 @@ std::vector<Word> split(const Word &word, const std::string &separators, bool ke
     return parts;
 }
 
-/** Of a line's words, of which there is one at least. */
+/** The statement that a line's words make, of which there is one at least. */
 Statement parse_statement(const std::vector<Word> &words) {
     Statement statement{words[0], {}, {}, {}};
     for (std::size_t i = 1; i < words.size(); i++) {

@@ -50,13 +50,13 @@ public:
     Tensor &operator=(const Tensor &) = delete;
 
     DLTensor *get() { return &view_; }
-    /** The same without its first axis, which is 1. */
+    /** As get(), without the first axis, which is 1. */
     DLTensor *vector() {
         view_.ndim = 1;
         view_.shape = shape_ + 1;
         return &view_;
     }
-    /** The same with rows of so many heads. */
+    /** Splits the rows of what get() gives into so many heads. */
     void heads(std::int64_t count) {
         view_.ndim = 3;
         shape_[2] = shape_[1] / count;

@@ -28,7 +28,7 @@ std::vector<CaseId> read_plan(const std::string &path);
 class BenchmarkCase {
 public:
     virtual ~BenchmarkCase() = default;
-    /** Of the operands of a call that are read and written, each once; of those that differ from set to set. */
+    /** Bytes of the operands that a call reads and writes, each counted once; bytes of those that differ from set to set. */
     std::int64_t model_bytes = 0, set_bytes = 0;
     double flops = 0;  // of matrix products, where a mask is at what it leaves
     /** Operands in memory of the device; the first call must have been made before others are captured. */

@@ -23,7 +23,7 @@ json describe(const LayerForm &form, const CaseId &id) {
             {"d_out", id.d_out}};
 }
 
-/** Of attention; of blocks and models what they consist of too. */
+/** The shape of attention; of blocks and models what they consist of too. */
 json describe_heads(const CaseId &id) {
     json shape = {{"heads", id.heads().heads},   {"kv_heads", id.heads().kv_heads}, {"head_dim", id.heads().head_dim},
                   {"sequences", id.sequences()}, {"tokens", id.tokens()},           {"cached", id.cached}};

@@ -113,7 +113,7 @@ def write_gguf(path, request, ggml):
 
 
 class Model:
-    """Of a class with the library's functions as `library`, its Ggml as `ggml`, and what differs between the libraries:
+    """A class derived from this has the library's functions as `library`, its Ggml as `ggml`, and what differs between the libraries:
     set_model_options(options), set_context_options(options, dtype), batch_of(tokens, position), forget(position) and
     free_model(model)."""
 

@@ -29,7 +29,7 @@ public:
     Accuracy accuracy() const;
     /** What a reader should know, such as that it allocates its output; may be empty. */
     std::string note;
-    /** Of models: how many bytes larger its process became; 0 if nobody looked. */
+    /** How many bytes larger its process became by a model; 0 if nobody looked. */
     std::size_t resident = 0;
 
 private:

@@ -4,7 +4,7 @@
 GATES = {"glu": "sigmoid", "bilinear": "identity", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh",
          "swiglu": "silu"}
 PACKED = "_packed"
-# Of a library with all that is below; its activations come to them.
+# What a library with all that is below computes; its activations come to them.
 OPERATIONS = [*GATES, *[name + PACKED for name in GATES], "rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "add",
               "cast", "linear", "ffn", "attention"]
 

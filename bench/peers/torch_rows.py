@@ -25,7 +25,7 @@ DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def tensor(array):
-    """Of an array of row_tensors.py, in memory of PyTorch's."""
+    """An array of row_tensors.py, in memory of PyTorch's."""
     made = torch.from_numpy(array)
     return (made.view(torch.bfloat16) if made.dtype == torch.uint16 else made).clone()
 
@@ -256,7 +256,7 @@ class Block(Parameters):
         return gradients
 
     def in_order(self, gradients):
-        """The same in the order of the row's outputs."""
+        """The gradients apart, in the order of the row's outputs."""
         gradients = self.apart(gradients)
         parts = [part + kind for part in ("q", "k", "v", "o", "gate", "up", "down") for kind in ("_proj", "_proj_bias")]
         norms = [norm + kind for norm in ("attention_norm", "ffn_norm") for kind in ("", "_bias")]

@@ -61,7 +61,7 @@ def times_of(run):
 
 
 def weaker(change, to_limit):
-    """Of two changes the one nearer to none; none if they disagree in its direction."""
+    """The one of two changes that is nearer to none; none if they disagree in its direction."""
     if (change > 1) != (to_limit > 1):
         return 1.0
     return min(change, to_limit, key=lambda each: abs(math.log(each)))

@@ -168,7 +168,7 @@ class Row:
 
     @property
     def operations(self):
-        """Of one call; None where nobody counted."""
+        """Floating-point operations of one call; None where nobody counted."""
         return self.get("flops")
 
     @property
@@ -196,13 +196,13 @@ class Row:
         return ratio["median"] if ratio else None
 
     def libraries(self):
-        """Those that opponents are of."""
+        """The libraries that opponents are of, each once."""
         return list(dict.fromkeys(self.peers[name].library for name in self.opponents))
 
     # ---- against other libraries ----
 
     def fair_ratio(self, name):
-        """The same where it can be believed and counts."""
+        """The peer's ratio where it can be believed and counts, else None."""
         return None if self.is_small or name in self.abnormal else self.ratio(name)
 
     @cached_property
@@ -254,7 +254,7 @@ class Run:
         return groups
 
     def compared_groups(self):
-        """The same with small rows apart."""
+        """As groups(), with small rows apart."""
         groups = {group: [row for row in rows if not row.is_small] for group, rows in self.groups().items()}
         groups["under 2 µs, not counted"] = [row for row in self.rows if row.is_small]
         return {group: rows for group, rows in groups.items() if rows}
@@ -293,7 +293,7 @@ class Run:
         return f"{counted_text(tally)}; the fastest takes {ratio_text(tally['mean'])} its time in geometric mean."
 
     def tally_text(self):
-        """The same in sentences, with what is left out; empty without rows against other libraries."""
+        """The headline in sentences, with what is left out; empty without rows against other libraries."""
         tally = self.tally()
         if not tally["rows"] + tally["few"] + tally["small"]:
             return ""

@@ -19,7 +19,7 @@ public:
     /** `processes` measure as this one does. */
     void begin(const std::vector<pid_t> &processes);
     void end();
-    /** Of the machine's processor time. */
+    /** The share of the machine's processor time that others took, from 0 to 1. */
     double share() const;
 
 private:

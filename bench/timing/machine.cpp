@@ -83,7 +83,7 @@ int usable_processors() {
 }  // namespace
 
 std::size_t Machine::cold_set() const {
-    // Of a cache of hundreds of megabytes, which other virtual machines share, twice its size is enough.
+    // Twice the size of a cache of hundreds of megabytes is enough: other virtual machines share it.
     constexpr std::size_t large = std::size_t{1} << 30, least = std::size_t{64} << 20;
     const std::size_t wanted = std::max({std::min(4 * last_level(), large), 2 * last_level(), least});
     return std::min(wanted, memory / 16);  // each contender has one

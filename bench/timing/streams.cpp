@@ -202,7 +202,7 @@ constexpr double flops_per_iteration = 4 * 2.0 * 16 * 16 * 32;
 
 /** Products of tiles of zeros, added to four tiles in turn. */
 float multiply_add_chains(std::int64_t iterations) {
-    // Of LDTILECFG: palette 1, 64 bytes a row, 16 rows.
+    // What LDTILECFG loads: palette 1, 64 bytes a row, 16 rows.
     alignas(64) static const unsigned char configuration[64] = {
         1,  0, 0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0,  64, 0,  64, 0,  64, 0,
         64, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0, 0,  0, 16, 16, 16, 16, 16, 16, 16, 16};
@@ -233,7 +233,7 @@ constexpr int pair = 4;
 constexpr int pair = 2;
 #endif
 
-/** The same, of one or of two pairs. */
+/** x + 0 * 0 + 0 * 0 by vbfdotq_f32, or with two more products by vbfmmlaq_f32. */
 inline Floats step(const Floats &x, const Floats &zeros) {
     const auto pairs = reinterpret_cast<bfloat16x8_t>(zeros);
     const auto sum = reinterpret_cast<float32x4_t>(x);

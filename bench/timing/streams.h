@@ -36,7 +36,7 @@ struct StreamArguments {
 
 struct StreamTable {
     void (*run[stream_count])(const StreamArguments &arguments);
-    /** The same with stores that bypass the caches. */
+    /** As run, with stores that bypass the caches. */
     void (*run_nontemporal[stream_count])(const StreamArguments &arguments);
     /** `iterations` rounds of independent chains of multiply-adds, of f32 or, where an instruction set is for products of bf16,
      * of these; returns something that depends on all of them. */

@@ -19,7 +19,7 @@ struct Network {
     /** With a bias of each matrix. */
     std::int64_t with_biases() const { return parameters() + (gated ? 2 : 1) * ff + d; }
 
-    /** Of the weights as the library packs them, for a storage type. */
+    /** Bytes of the weights as the library packs them, for a storage type. */
     template<class Element>
     std::int64_t packed_bytes() const {
         // Only shapes are read: no matrix is made.

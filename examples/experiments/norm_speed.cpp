@@ -62,7 +62,7 @@ void measure(const Case &what, int rounds, Csv &csv) {
         Normal normal(seed);
         const std::vector<float> row = normal.values(d, 1);
         std::vector<Element> elements(static_cast<std::size_t>(rows * d));
-        // The same values in every row: time does not depend on them.
+        // Every row has equal values: time does not depend on them.
         halyard::cast({row.data(), {rows, d}, {0, 1}}, {elements, {rows, d}}, context);
         return elements;
     };

@@ -133,8 +133,8 @@ def gaussians():
     f = evaluate(mills, x)
     w = np.where(x < 2.061, 1, 0.3) / f
     show("R(z), z <= 14.6, rounded by this script", x, f, w, 4, {0: 0.5}, range(1, 6), 1.203125, steps=60)
-    # Those in use: of many such roundings (other factors, other orders, last places moved at random) the one with the
-    # smallest error of GELU and of Φ, as they are computed in f32, over the floats in [-2, 0].
+    # The coefficients in use are, of many such roundings (other factors, other orders, last places moved at random),
+    # those with the smallest error of GELU and of Φ, as they are computed in f32, over the floats in [-2, 0].
     n = [0.6015625, 0.520253599, 0.215084329, 0.0470406935, 0.00466933148]
     d = [1.203125, 2.00046229, 1.42474139, 0.550628781, 0.117922954, 0.0117041012]
     n, d = [[np.float32(v) for v in part] for part in (n, d)]
@@ -150,7 +150,7 @@ def gaussians():
 
 
 def for_16_bits():
-    """Of functions that are rounded to f16 (first) or bf16: errors small beside 2^-12 and 2^-9."""
+    """Polynomials of functions that are rounded to f16 (first) or bf16: errors small beside 2^-12 and 2^-9."""
     x = chebyshev(-0.5005, 0.5005)
     for degree in 4, 3:
         show(f"2^f, |f| <= 1/2, degree {degree}", x, 2**x, 2**-x, degree)

@@ -39,7 +39,7 @@ inline void cast(halyard_isa isa, const TypedRows &from, const TypedRows &to, in
     }
 }
 
-/** The same to f32. */
+/** As cast(), to f32. */
 inline void widen(halyard_isa isa, const TypedRows &from, float *to, int64_t to_pitch, int64_t columns, int64_t rows) {
     cast(isa, from, {reinterpret_cast<char *>(to), DType::f32, to_pitch}, columns, rows);
 }

@@ -126,7 +126,7 @@ public:
     bool known_type(const char *name, DLDataType type, DType *dtype);
     /** Whether the library has kernels for the dtype of `name`. */
     bool built_type(const char *name, DType dtype);
-    /** The same for one that is written: no two of its elements may share memory. */
+    /** A tensor that is written: no two of its elements may share memory. */
     View output(const char *name, const DLTensor *tensor);
     /** [d] of the dtype of x or f32, or nothing if `tensor` is null: a weight or bias for rows of x. */
     View row_parameter(const char *name, const DLTensor *tensor, const View &x);

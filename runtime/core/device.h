@@ -17,7 +17,7 @@ struct Device {
     DLDevice dlpack() const { return {on_cuda ? kDLCUDA : kDLCPU, on_cuda ? device_id : 0}; }
 };
 
-/** Of a tensor, a cache, packed weights. */
+/** The device of a tensor, a cache or packed weights. */
 template<typename Thing>
 Device device_of(const Thing &thing) {
     return {thing.on_cuda, thing.device_id};

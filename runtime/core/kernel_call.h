@@ -108,7 +108,7 @@ private:
     const halide_buffer_t *buffer_;
 };
 
-/** Of the process; cuda::Buffer is of a device. */
+/** A buffer in memory of the process; cuda::Buffer is one of a device. */
 template<int rank, typename Element = Stored>
 using Buffer = BufferIn<Memory::process, rank, Element>;
 template<int rank, typename Element = Stored>

@@ -215,8 +215,8 @@ Overlap overlap(const View &a, const View &b) {
 Overlap self_overlap(const View &view) {
     const int64_t size = size_of(view.dtype);
     int sums_left = max_sums;
-    // Of two elements, let `first` be the first axis in which they differ, and one of them lie 1 or more further on it;
-    // on the axes behind it they differ by anything.
+    // Let `first` be the first axis in which two elements differ, and one of them lie 1 or more further on it; on the axes
+    // behind it they differ by anything.
     for (int first = 0; first < view.rank; first++) {
         if (view.shape[first] == 1) {
             continue;

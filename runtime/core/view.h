@@ -48,7 +48,7 @@ inline View view_like(const View &x, void *data, DType dtype, int64_t pitch, int
     return view;
 }
 
-/** The same with the width of x. */
+/** As above, with the width of x. */
 inline View view_like(const View &x, void *data, DType dtype, int64_t pitch) {
     return view_like(x, data, dtype, pitch, x.width());
 }

@@ -66,7 +66,7 @@ struct CodeLayout {
         return kind == ScaleKind::plain ? 1 << (bits - 1) : kind == ScaleKind::two_levels_signed ? 128 : 0;
     }
 
-    // Of `inputs` inputs of a k block:
+    // What `inputs` inputs of a k block have:
     int64_t groups(int64_t inputs) const { return (inputs + block_group() - 1) / block_group(); }
     /** To the end of the last group, or of 16 inputs where there is but one. */
     int64_t whole_inputs(int64_t inputs) const { return whole_inputs(block_group(), inputs); }
@@ -100,7 +100,7 @@ struct CodeLayout {
     static int64_t block_inputs(int64_t in_features, int64_t block) {
         return std::min<int64_t>(k_block, in_features - block * k_block);
     }
-    /** Of a whole panel. */
+    /** Bytes of a whole panel. */
     int64_t panel_bytes(int64_t in_features) const {
         const int64_t before = blocks(in_features) - 1;
         return before * block_bytes(k_block) + block_bytes(block_inputs(in_features, before));

@@ -39,7 +39,7 @@ struct KvLayout {
     int64_t key_panel_stride() const { return panel_width * key_inputs(); }
     int64_t value_panel_stride(int64_t block) const { return panel_width * block_positions(block); }
 
-    /** Of a head, whole cache lines. */
+    /** Bytes of a head, whole cache lines. */
     int64_t head_bytes() const {
         return (round_up(max_positions) * (key_inputs() + value_columns()) * size_of(dtype) + 63) / 64 * 64;
     }

@@ -22,8 +22,8 @@ constexpr int k_block = 512;
  *  register and offsets in the instructions; a cache line beyond 512, so that they do not share the cache's sets. */
 constexpr int x_pitch = k_block + 16;
 
-/** The same of words that hold a pair of inputs each, as those of the panels do: whole lines, so that a piece of a row of 64
- *  bytes lies in one. */
+/** As x_pitch, in words that hold a pair of inputs each, as those of the panels do: whole lines, so that a piece of a row of
+ *  64 bytes lies in one. */
 constexpr int x_pair_pitch = x_pitch / 2 + 8;
 
 /** Rows of the tallest tile. */

@@ -1,9 +1,9 @@
 // Matrix products on ARM: tiles of rows and panels whose sums stay in registers. No processor was at hand: what is said
 // of speed is by the model of docs/arm.md.
 //
-// Of 32 registers 6 rows by 16 columns take 24 for sums, 4 for weights and the rest for elements of x in turn: `fmla`
-// by element, without a spill. 8 by 8 and 8 by 12 do not fit panels 16 wide, which packed weights have everywhere; 4 by
-// 16 has no more sums than four pipes with a latency of four need.
+// 6 rows by 16 columns take 24 of 32 registers for sums, 4 for weights and the rest for elements of x in turn: `fmla` by
+// element, without a spill. 8 by 8 and 8 by 12 do not fit panels 16 wide, which packed weights have everywhere; 4 by 16
+// has no more sums than four pipes with a latency of four need.
 #include "schedules/matmul.h"
 
 #include <algorithm>

@@ -33,8 +33,8 @@ inline void by_vectors(const Halide::Func &y, Halide::Stage stage, const Halide:
     }
 }
 
-/** The same for the rows of y, the result of the pipeline. Their rest is a whole iteration that ends with the row, for
- *  which one address is computed, or in rows shorter than that a vector. Rows that have no vector are masked. */
+/** As by_vectors, for the rows of y, the result of the pipeline. Their rest is a whole iteration that ends with the row,
+ *  for which one address is computed, or in rows shorter than that a vector. Rows that have no vector are masked. */
 inline void by_overlapping_vectors(Halide::Func y, const Halide::Var &d, int vectors, Halide::Pipeline pipeline) {
     using Halide::TailStrategy;
     const Halide::Var vector("vector"), block("block");

@@ -99,7 +99,7 @@ private:
         }
     }
 
-    // Of a row: the loops of one iteration keep its place among the threads of the block.
+    // The first thread of a row computes f: the loops of one iteration keep its place among the threads of the block.
     void by_first_thread(Stage f) {
         const Var only_warp("only_warp");
         f.split(stages_.t, stages_.t, only_warp, 1)

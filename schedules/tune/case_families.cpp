@@ -63,7 +63,7 @@ Kernel statistics(const char *name, const Call &call) {
     });
 }
 
-/** Of a matrix [rows, d] or, [in, out], its transpose; folded with a norm's weight. */
+/** Packing of a matrix [rows, d] or, [in, out], its transpose; folded with a norm's weight. */
 Kernel packing(const char *name, halyard_weight_layout layout, bool folded) {
     halyard_pack_options options{};
     options.layout = layout;
@@ -191,7 +191,7 @@ CaseFamily small_attention(double softcap) {
 
 std::deque<CaseFamily> make_families() {
     std::deque<CaseFamily> all;
-    // Of a beta that has no kernels of its own.
+    // These take a beta that has no kernels of its own.
     for (const char *label :
          {"swish.beta_0.25", "swish_derivative.beta_0.25", "swiglu.beta_-0.75", "swiglu.beta_-0.75.interleaved"}) {
         all.push_back({bench::tensor_kernel(operations::operation(label))});

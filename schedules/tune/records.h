@@ -67,7 +67,7 @@ std::vector<json> current_decisions(const Records &records, const json &setting,
 std::optional<Decision> known_decision(const Records &records, const json &facts, const Effort &effort);
 
 std::string hash_of(const std::string &bytes);
-/** Of its parameters, their values and what a kernel gets that names none. */
+/** A hash of a space's parameters, their values and what a kernel gets that names none. */
 std::string hash_of_space(const SearchSpace &space);
 
 }  // namespace halyard::tune

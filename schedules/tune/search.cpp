@@ -57,7 +57,7 @@ Gain gain_over(const std::vector<double> &defaults, const std::vector<double> &c
     for (double &ratio : ratios) {
         ratio = std::fabs(ratio - gain.ratio);
     }
-    // Of normal noise the deviation is 1.4826 of these medians, and a median's error 1.2533 of a mean's.
+    // The deviation of normal noise is 1.4826 of these medians, and a median's error 1.2533 of a mean's.
     gain.error = 1.4826 * 1.2533 * median_of(ratios) / std::sqrt(static_cast<double>(ratios.size()));
     return gain;
 }

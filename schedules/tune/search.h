@@ -35,7 +35,7 @@ Gain mean_gain(const std::vector<Gain> &gains);
 double noise_of(const Gain &over_itself);
 /** Whether a gain is one: beyond 2 %, beyond three times the noise, and in nearly all rounds. */
 bool is_beyond_noise(const Gain &gain, double noise);
-/** The same of a loss. */
+/** Whether a loss is one, as is_beyond_noise() tells it of a gain. */
 bool is_slower_beyond_noise(const Gain &gain, double noise);
 /** Whether the 2 % are within its error: otherwise nothing is left to find out. */
 bool may_gain(const Gain &gain);
@@ -64,7 +64,7 @@ class Evaluator {
 public:
     virtual ~Evaluator() = default;
 
-    /** Those that compile and give the right bits. */
+    /** The choices that compile and give the right bits. */
     virtual std::vector<Choice> admitted(const std::vector<Choice> &choices) = 0;
     std::vector<std::string> refused;  // the others, each with the reason
 
@@ -84,7 +84,7 @@ struct Decision {
     bool is_made = false;   // false if the search was stopped
     Choice defaults, best;  // the best that was found, which may be the default
     bool is_better = false;
-    // Of the best over the default parameters: the least gain of final and confirmation, or that of the screen.
+    // The gain of the best over the default parameters: the least of final and confirmation, or that of the screen.
     double ratio = 1, error = 0;
     double noise = 0;  // of the default parameters against themselves
     int tried = 0;

@@ -18,7 +18,7 @@ namespace halyard::tune {
 
 /** Instruction sets of this machine. */
 std::vector<std::string> supported_isas();
-/** Those whose kernels calls use here: the best one's own and those that it shares. */
+/** Instruction sets whose kernels calls use here: the best one and those that it shares kernels with. */
 std::vector<std::string> usual_isas();
 
 struct Options {
@@ -62,13 +62,13 @@ public:
 
     std::vector<std::string> left_out;  // by subjects(), each with the reason
 
-    /** Those that the command line asks for, with calls that reach them, in a random order, so that a time that is too short
-     *  leaves out no family. */
+    /** What the command line asks for, with calls that reach it, in a random order, so that a time that is too short leaves
+     *  out no family. */
     std::vector<Subject> subjects();
     /** What a record of the subject holds for. */
     json facts_of(const Subject &subject);
-    /** Of these its space and code: with the default parameters, or of the runtime the program's. Empty if there is no such
-     *  subject any more. */
+    /** The space and code of a record's subject now: code with the default parameters, or of the runtime the program's. Empty
+     *  if there is no such subject any more. */
     json facts_now(const json &record);
     /** The object with the default parameters. */
     const std::string &default_object(const Variant &variant);

@@ -25,7 +25,7 @@ KernelInfo kernel_info(const char *name, const char *family, const char *generat
     return info;
 }
 
-/** Of what is not streamed, tile and prefetch distance do not matter; and streaming is what x86 does by itself. */
+/** Tile and prefetch distance of what is not streamed do not matter; and streaming is what x86 does by itself. */
 bool is_worth_trying(const Choice &choice, const schedules::TargetInfo &) {
     static const Parameters defaults;
     const auto value = [&choice](const char *name) {

@@ -188,7 +188,7 @@ struct Call {
     std::int64_t rows, d, d_out = 0, cached = 0;
 };
 
-/** Of that name; "attention" with the heads of a model of 8 billion parameters. */
+/** The kernel of that name; "attention" with the heads of a model of 8 billion parameters. */
 const bench::Kernel &kernel_named(const std::string &name) {
     const auto found = std::find_if(case_families().begin(), case_families().end(),
                                     [&](const CaseFamily &family) { return family.kernel.name == name; });

@@ -18,7 +18,7 @@ std::vector<Shape> shapes_named(const std::string &text, bool large);
 
 /** The calls by which to judge a variant, on those shapes; empty if no call reaches it. */
 std::vector<CaseId> tuning_cases(const Variant &variant, const std::vector<Shape> &shapes, int threads);
-/** The same on small odd shapes, to see whether its results are right. */
+/** Calls on small odd shapes that reach a variant, to see whether its results are right. */
 std::vector<CaseId> checks_of(const Variant &variant);
 
 /** Calls by which to judge a group of the runtime's parameters. `last_level`: bytes of the largest cache. */

@@ -12,7 +12,7 @@ using namespace Halide;
 
 namespace {
 
-// Of all reductions here. Rows of the softmax are whole blocks of them, and of what a pass computes per iteration.
+// Lanes of all reductions here. Rows of the softmax are whole blocks of them, and of what a pass computes per iteration.
 constexpr int all_lanes = 64;
 
 // All lanes are accumulators in registers. (As many as SSE has: they take two passes there.)

@@ -35,7 +35,7 @@ void expect_right(const AttentionForm &form) {
     }
 }
 
-/** The same by way of a cache that is filled in pieces of `tokens`. */
+/** As expect_right(), by way of a cache that is filled in pieces of `tokens`. */
 void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tokens) {
     AttentionCase call(form);
     Matrix log_sum_exp;

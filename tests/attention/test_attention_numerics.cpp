@@ -100,7 +100,7 @@ TEST(AttentionBits, AreThoseOfEveryMachine) {
     });
 }
 
-// Of bf16 queries, keys and values, multiplied as they are stored and in full, at once and by way of a cache of bf16.
+// Queries, keys and values are bf16, multiplied as they are stored and in full, at once and by way of a cache of bf16.
 TEST(AttentionBits, OfBfloat16AreThoseOfEveryMachine) {
     expect_reference_hashes("attention_bf16", [](halyard_isa isa) {
         Hashes hashes;
@@ -479,7 +479,7 @@ TEST(AttentionBits, OfDenormalValuesStandNanThatARowDoesNotSee) {
     }
 }
 
-// The same in a cache, where queries of a prompt meet keys of the same prompt that they do not see.
+// Queries of a prompt in a cache, too, meet keys of that prompt that they do not see.
 TEST(AttentionBits, InfinityInACachedValue) {
     for (const halyard_isa isa : supported_isas()) {
         const Context context(isa, 2);

@@ -136,7 +136,7 @@ TEST_F(WorkList, TrainingStepsAreOfWholeModelsInF32) {
     EXPECT_EQ(rows[0].sequences(), 2);
     EXPECT_EQ(rows[0].tokens(), 16);
     EXPECT_EQ(rows[0].set_count(std::size_t{1} << 30), 1u) << "a step goes on from the last one";
-    // Of each of 32 tokens three products with every matrix, of logits too; of 2 texts three times the two products of attention.
+    // Each of 32 tokens has three products with every matrix, of logits too; each of 2 texts has three times the two of attention.
     const double matrices = 2 * (2 * 64 * (64 + 32) + 3 * 64 * 256) + 100 * 64, pairs = 2 * 16 * 17 / 2;
     EXPECT_EQ(rows[0].flops(), 6 * 32 * matrices + 2 * 3 * 4 * pairs * 64);
     EXPECT_THAT(error(model + "\n" + step), HasSubstr("2:21: 'tiny' has no vocabulary="));

@@ -233,7 +233,7 @@ class Counting(unittest.TestCase):
         self.assertEqual(pairs(*hot, row("silu", {}, rows=1, d=8192, state="cold")), [("silu f32", "1x4096", "1x8192")])
         self.assertEqual(pairs(*hot, row("silu", {}, rows=64, d=8192, state="cold")), [])
         self.assertEqual(pairs(*hot, row("gelu", {}, rows=512, state="cold")), [])
-        # The same shape comes before a larger one.
+        # An equal shape comes before a larger one.
         cold = [row("silu", {}, rows=512, d=d, state="cold") for d in (768, 8192)]
         self.assertEqual(pairs(*hot, *cold), [("silu f32", "512x768", "512x768")])
 
@@ -357,7 +357,7 @@ class Roofline(unittest.TestCase):
 
     @staticmethod
     def corners(text):
-        """Of the box of a label, an em high and 0.55 em for each letter wide."""
+        """Corners of the box of a label, an em high and 0.55 em for each letter wide."""
         size, x, y, turn, name = re.match(
             r'font-size="(\S+)" transform="translate\((\S+) (\S+)\) rotate\((\S+)\)">(.*)', text).groups()
         size, x, y, turn = float(size), float(x), float(y), math.radians(float(turn))

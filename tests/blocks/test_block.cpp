@@ -562,7 +562,7 @@ TEST(BlockBits, AreThoseOfEveryMachine) {
     });
 }
 
-// Of bf16 on both sides of every product: as they are stored and in full, at once and by way of a cache of bf16, a prompt and
+// Both sides of every product are bf16: as they are stored and in full, at once and by way of a cache of bf16, a prompt and
 // then token by token. No sum is so small that avx512_bf16 would flush it.
 TEST(BlockBits, OfBfloat16AreThoseOfEveryMachine) {
     expect_reference_hashes("block_bf16", [](halyard_isa isa) {

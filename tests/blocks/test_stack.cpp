@@ -44,7 +44,7 @@ Row next_logits(const Stack &stack, const Ids &ids, const BlockCache &cache, std
 
 // ---- Results -----------------------------------------------------------------------------------------------------
 
-/** Of products on a processor. */
+/** What a stack on a processor rounds on the way. */
 Rounding rounding_of(const Stack &stack, Dtype stored = Dtype::f32) {
     return {stored, Dtype::f32, stack.form.block.matrices == Dtype::bf16 ? Dtype::bf16 : Dtype::f32};
 }
@@ -479,7 +479,7 @@ TEST(StackBits, AreThoseOfEveryMachine) {
     });
 }
 
-// The same in bf16: of activations too, which logits of f32 show to the last bit.
+// Activations, too, are bf16, which logits of f32 show to the last bit.
 TEST(StackBits, OfBfloat16AreThoseOfEveryMachine) {
     expect_reference_hashes("stack_bf16", [](halyard_isa isa) {
         Hashes hashes;

@@ -16,7 +16,7 @@ import sys
 ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
 WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", "amx": "zmm", "neon": "v", "neon_fp16": "v",
           "neon_bf16": "v", "neon_bfdot": "v", "neon_bfmmla": "v"}
-# Those that have kernels of their own only where they differ from those of another.
+# Instruction sets that have kernels of their own only where they differ from those of another.
 PARTIAL = {"avx512_bf16", "amx", "neon_fp16", "neon_bf16", "neon_bfdot", "neon_bfmmla"}
 # Kernels that compute a logarithm of each row, once, in the loop over rows.
 SCALAR_BY_ROW = {"cross_entropy_statistics"}
@@ -88,7 +88,7 @@ def functions(text):
 
 
 def loops(text, arch):
-    """Of a function: first and last address of what lies between the target of a backward jump and that jump."""
+    """A function's loops: first and last address of what lies between the target of a backward jump and that jump."""
     found = []
     for address, name, operands, _ in instructions(text):
         target = arch.target(name, operands)

@@ -60,7 +60,7 @@ def prose_of(text):
 
 
 def anchors_of(page):
-    """Of its headings, as GitHub makes them."""
+    """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.*)$", prose_of(page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

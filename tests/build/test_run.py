@@ -64,7 +64,7 @@ with open(sys.argv[sys.argv.index("--text") + 1], "w") as file:
 
 
 def options_in(text):
-    """Those at the beginning of a line."""
+    """The options at the beginning of a line."""
     return set(re.findall(r"^ +(?:-\w, ?)?(--[a-z-]+)", text, re.MULTILINE)) - {"--help", "--version"}
 
 
@@ -615,7 +615,7 @@ class Texts(unittest.TestCase):
                          self.taken(PROGRAMS.bench) | compare | {"--compare", "--count", "--update", "--publish", "--text"})
 
     def test_lists(self):
-        """Those of CMake's files are what CMake reads."""
+        """The lists of CMake's files are what CMake reads."""
         if PROGRAMS.cmake is None:
             self.skipTest("no program")
         with tempfile.TemporaryDirectory() as folder:

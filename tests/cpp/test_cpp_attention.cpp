@@ -126,7 +126,7 @@ TEST(CppRope, TakesPositionsOfEveryKind) {
         EXPECT_EQ(y, expected);
     }
 
-    // The same for each batch; in place.
+    // Positions with one axis hold for each batch; x is rotated in place.
     tensor.ndim = 1;
     shape[0] = tokens;
     Values y = x;

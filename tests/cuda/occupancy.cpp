@@ -53,8 +53,8 @@ double occupancy(int architecture, int registers, int threads, size_t shared_byt
     return static_cast<double>(result.activeBlocksPerMultiprocessor * threads) / m.threads;
 }
 
-/** Of a block: a few numbers for each thread of a row kernel; what schedules/gpu/matmul.cpp says of a product; of the splits of
- *  attention the values of 4 rows by 8 slices, here of 128 features, and two weights a thread and row. */
+/** Shared memory of a block: a few numbers for each thread of a row kernel; what schedules/gpu/matmul.cpp says of a product; of the
+ *  splits of attention the values of 4 rows by 8 slices, here of 128 features, and two weights a thread and row. */
 size_t shared_bytes(const std::string &kernel, int threads) {
     const bool is_product = kernel.find("hk_product_") == 0, is_split = kernel.find("hk_attention_split_") == 0;
     return is_product ? (64 * 64 + 2 * 16 * 68) * sizeof(float)

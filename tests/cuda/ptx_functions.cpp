@@ -140,7 +140,7 @@ const std::map<std::string, Function> functions = {
     {"cvta.to.global.u64", [](Bits a, Bits, Bits) { return a; }},
 };
 
-// The same for every type.
+// What is alike for every type.
 const std::map<std::string, Function> untyped = {
     {"and", [](Bits a, Bits b, Bits) { return a & b; }},
     {"or", [](Bits a, Bits b, Bits) { return a | b; }},

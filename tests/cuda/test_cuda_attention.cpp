@@ -127,7 +127,7 @@ TEST(CudaCache, IsOfItsDevice) {
 
 // ---- Attention ----
 
-/** Of tensors that may be read by words. */
+/** The form with tensors that may be read by words. */
 AttentionForm aligned(AttentionForm form) {
     form.placement = Placement::starts_at_guard;
     return form;

@@ -33,7 +33,7 @@ void to_device(AttentionCase &call) {
 
 class CudaPrompts : public testing::TestWithParam<Dtype> {
 protected:
-    /** Of tensors, and by way of a cache that has `held` positions already. */
+    /** Expects the right results of tensors, and by way of a cache that has `held` positions already. */
     void expect_right(const AttentionForm &form, std::int64_t held = 0) const {
         AttentionCase call(form);
         to_device(call);
@@ -117,7 +117,7 @@ TEST_P(CudaPrompts, DoWhatTheirOptionsSay) {
     form = prompt(type, 300, 2, 1, 32);
     form.q = form.k = form.v = form.y = Dtype::f32;
     ASSERT_NO_FATAL_FAILURE(expect_right(form));
-    // Of two types both are copied in f32.
+    // Keys and values of two types are both copied in f32.
     form.k = type;
     form.v = type == Dtype::f16 ? Dtype::bf16 : Dtype::f16;
     ASSERT_NO_FATAL_FAILURE(expect_right(form));

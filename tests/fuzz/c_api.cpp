@@ -832,7 +832,7 @@ void Session::weights_other() {
         count_call("halyard_weights_data", true);
         break;
     case 4: {
-        // Those of another place, put into memory, perhaps with a mistake.
+        // Weights of another place are put into memory, perhaps with a mistake.
         const halyard_weights *source = weights_[(place + 1) % places];
         char *memory = handle_memory().begin(place);
         std::int64_t bytes = 4096;

@@ -168,7 +168,7 @@ void Call::lay_out(Tensor &t) {
 void Call::place(Tensor &t) {
     const Tensor *other = count_ > 1 && in_.one_in(8) ? &tensors_[in_.in(0, count_ - 2)] : nullptr;
     if (other && in_.one_in(2)) {
-        // The same view, if it has this shape.
+        // The tensor gets the other's view, if that has this shape.
         t.piece = other->piece;
         std::memcpy(t.strides, other->strides, sizeof t.strides);
         t.view.strides = other->view.strides ? t.strides : nullptr;

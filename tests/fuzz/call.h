@@ -31,7 +31,7 @@ public:
     static constexpr std::size_t bytes = 4096;
 
     TensorMemory();
-    /** The same contents before every input. */
+    /** Fills the memory before every input, always alike. */
     void reset();
     char *begin(int piece) const { return memory_.begin(piece); }
     char *end(int piece) const { return memory_.end(piece); }

@@ -822,7 +822,7 @@ TEST_F(BadCodes, Numbers) {
         for (halyard_codes *const each : {codes, up}) {
             const auto good = each->*field;
             each->*field = value;
-            // Of `up` the message may be that it is not as `codes` is.
+            // The message about `up` may be that it is not as `codes` is.
             EXPECT_TRUE(invalid((each == codes ? "codes." : "up.") + std::string(word))) << word;
             each->*field = good;
         }

@@ -81,7 +81,7 @@ TEST(LinearBits, OfTheEpilogueAreThoseOfSingleOperations) {
             ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
             Tensor model(Dtype::f32, compact_form({rows, out}));
             for (int matrix = 0; matrix <= (gated ? 1 : 0); matrix++) {
-                // The same matrix by itself, with and without the norm's bias.
+                // Each matrix is packed by itself too, with and without the norm's bias.
                 WeightForm alone = form;
                 alone.gated = false;
                 const auto value_alone = [&](int, std::int64_t k, std::int64_t n) { return value(matrix, k, n); };

@@ -624,7 +624,7 @@ TEST_F(Damage, OfFieldsIsNoticedWhateverTheChecksumSays) {
     EXPECT_TRUE(refuses(block, "truncated"));
 }
 
-// The same of blocks with codes.
+// Blocks with codes are damaged likewise.
 class DamagedCodes : public Damage {
 protected:
     static Bytes block_of(halyard_scale_kind kind, int bits, int group) {

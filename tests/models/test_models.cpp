@@ -286,7 +286,7 @@ TEST(ModelFolder, MayMixDtypesInALayer) {
     EXPECT_EQ(states_of(mixed, "llama3_f32"), states_of(same, "llama3_f32"));
 }
 
-// The same model in a larger size, so that what the system reads around a page does not count.
+// A fixture's model in a larger size, so that what the system reads around a page does not count.
 TEST(ModelFolder, IsNotKeptInMemory) {
     Folder folder("mistral_f32");
     const nlohmann::json sizes = {{"hidden_size", 256}, {"intermediate_size", 1024}, {"head_dim", 64}};

@@ -119,7 +119,7 @@ TEST(Sampler, KeepsToTheMostLikely) {
     EXPECT_EQ(three[0], 0);
     EXPECT_GT(three[1], 100);
     EXPECT_EQ(counts(random(1, 0, 1e-9), steps, 100)[3], 100);
-    // Of the two that top_k leaves, top_p takes one.
+    // top_p takes one of the two that top_k leaves.
     EXPECT_EQ(counts(random(1, 2, 0.5), steps, 100)[3], 100);
 }
 

@@ -361,7 +361,7 @@ TEST_P(BadArguments, OverlappingMemory) {
             }
             // A whole row of the other tensor further.
             expect_refused(*moved(other_width), HALYARD_INVALID_ARGUMENT, name, "is one row into " + other_name);
-            // The same data, but other strides: rows of the output lie on other rows of the input.
+            // Equal data, but other strides: rows of the output lie on other rows of the input.
             for (const std::int64_t pitch : {other_width + 1, 2 * other_width}) {
                 const auto call = moved(0);
                 Change change(*call->arguments[output]);

@@ -33,7 +33,7 @@ def to_bf16(numbers):
 
 
 class DlpackArray:
-    """Of the bits of bf16 if not told otherwise. version: None for a capsule without one."""
+    """An array of the bits of bf16 if not told otherwise. version: None for a capsule without one."""
 
     def __init__(self, memory, code=BFLOAT, version=None, flags=0, device=CPU):
         self.memory, self.version, self.exports, self.kept = memory, version, 0, []

@@ -123,7 +123,7 @@ def softmax_backward(y, dy, scale):
 
 
 def _rms_scale(x, eps, eps_outside_root, p):
-    """Of each row: the mean square of its first features, and what divides it."""
+    """The mean square of the first features of each row, and what divides it."""
     part = x[..., :math.ceil(float(np.float32(p)) * x.shape[-1])]
     mean = (part * part).mean(-1, keepdims=True)
     return mean, np.sqrt(mean) + eps if eps_outside_root else np.sqrt(mean + eps)

@@ -146,7 +146,7 @@ class Refusals(unittest.TestCase):
 
 class Calls(unittest.TestCase):
     def test_many_leave_nothing(self):
-        """Those that succeed and those that fail, with each way of getting at an array."""
+        """Calls that succeed and that fail, with each way of getting at an array."""
         x, out, dlpack, weight = X.copy(), np.empty_like(X), DlpackArray(X.copy(), FLOAT, (1, 0)), np.ones(64, np.float32)
         given = [x, out, dlpack, weight]
 

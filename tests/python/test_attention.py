@@ -127,7 +127,7 @@ class Attention(unittest.TestCase):
         self.assertTrue(within(numbers.exact(got), y, of_y + 2.0**-9 * (1 + 2.0**-8) * most, "bf16"))
 
     def test_norm_and_rope(self):
-        """Those of heads have the bits of the functions, one after the other."""
+        """Norm and rotation of heads have the bits of the functions, one after the other."""
         numbers = Numbers("f32")
         q, k, v = numbers.array((5, 4, 16)), numbers.array((5, 2, 16)), numbers.array((5, 2, 16))
         weights, rope = [numbers.array((16,)) for _ in range(2)], halyard.Rope(16, 64)

@@ -66,7 +66,7 @@ def rotate_pair(pair):
 
 
 def llama_in_float64(x, weights):
-    """The same by NumPy, and the error that it may have."""
+    """A block of Llama by NumPy, and the error that it may have."""
     x, weights = layers.plain(x.astype(np.float64)), {name: each.astype(np.float64) for name, each in weights.items()}
     eps = float(np.float32(1e-5))
     normal = norm_of_pair(x, weights["attention_norm"], eps)

@@ -120,14 +120,14 @@ struct BlockCall {
     halyard_status run(const halyard_context *context);
     halyard_status run(const halyard_context *context, const BlockCache &cache, std::int64_t layer = 0,
                        const std::int64_t *sequences = nullptr);
-    /** The same through a cache, some tokens at a time. */
+    /** As run(), through a cache, some tokens at a time. */
     void run_in_parts(const halyard_context *context, const BlockCache &cache, const std::vector<std::int64_t> &parts);
     /** Puts the first `count` tokens of this one sequence into the cache, and x of those that follow into `next`, a
      * call with several sequences, as its sequence `index`. */
     void begin_sequence(const halyard_context *context, const BlockCache &cache, std::int64_t layer,
                         std::int64_t sequence, std::int64_t count, BlockCall &next, std::int64_t index);
 
-    /** Of whole sequences. */
+    /** The result for whole sequences. */
     Matrix expected(Dtype stored = Dtype::f32) const;
     testing::AssertionResult surroundings_intact() const;
 };

@@ -73,7 +73,7 @@ public:
     const CodeForm form;
 
     std::uint8_t &code(int m, std::int64_t k, std::int64_t n) { return of(m).codes[at(k, n)]; }
-    /** Of the group of input k: the bits of s or d, those of m or dmin, sc, and z or mn. */
+    /** What the group of input k has: the bits of s or d, those of m or dmin, sc, and z or mn. */
     std::uint32_t &scale(int m, std::int64_t k, std::int64_t n) { return of(m).scales[at(form.wide_group_of(k), n)]; }
     std::uint32_t &minimum(int m, std::int64_t k, std::int64_t n) { return of(m).minima[at(form.wide_group_of(k), n)]; }
     std::uint8_t &factor(int m, std::int64_t k, std::int64_t n) { return of(m).factors[at(form.group_of(k), n)]; }

@@ -120,7 +120,7 @@ void Invocation::alias(const std::vector<Alias> &aliases) {
         const std::size_t shift = static_cast<std::size_t>(alias.half * output.width()) * size_of(input.dtype());
         output.view.data = static_cast<char *>(input.view.data) + shift;
         output.view.byte_offset = input.view.byte_offset;
-        // Of half the width, so strides cannot be left to the compact default.
+        // The output may have half the width, so strides cannot be left to the compact default.
         output.view.strides = const_cast<std::int64_t *>(input.strides().data());
     }
 }

@@ -122,7 +122,7 @@ public:
     void activate(halyard_activation activation, float beta = 0);
 
     halyard_status run(const halyard_context *context) { return run(context, x); }
-    /** Of another x with the same leading shape. */
+    /** As run(), of another x with the same leading shape. */
     halyard_status run(const halyard_context *context, const Tensor &rows);
     /** From the present contents of the operands; before the call where the residual is y. */
     Matrix expected() const;
@@ -142,7 +142,7 @@ testing::AssertionResult as_expected(const Tensor &y, const Matrix &expected);
 
 /** Success if rows [0, count) of two tensors of one type and width have the same bits. */
 testing::AssertionResult same_rows(const Tensor &expected, const Tensor &got, std::int64_t count);
-/** The same for all rows, of which there are equally many. */
+/** Success if all rows, of which there are equally many, have the same bits. */
 testing::AssertionResult same_rows(const Tensor &expected, const Tensor &got);
 
 /** Success if a call failed with this status, and its message begins with the function's name and names one of the

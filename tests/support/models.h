@@ -76,7 +76,7 @@ constexpr double f32_roundoff = 0x1p-24, bf16_roundoff = 0x1p-8, f16_roundoff = 
 
 /** Roundings on the way to hidden state `layer` where arithmetic is in float32: one for each term of a sum. */
 double f32_roundings(const ModelConfig &config, std::size_t layer, std::size_t tokens);
-/** The same where transformers rounds every result to bfloat16. */
+/** Roundings on the way to hidden state `layer` where transformers rounds every result to bfloat16. */
 double bf16_roundings(const ModelConfig &config, std::size_t layer);
 
 /** The largest difference over the largest number that is expected. */

@@ -148,7 +148,7 @@ TEST(Subprocess, SaysWhyItEndedBadly) {
     EXPECT_EQ(reason([] {
                   std::puts("Internal error\n\nWarning: so far");
                   std::fflush(stdout);
-                  // Of a process that aborts, an emulator has the last word.
+                  // An emulator has the last word of a process that aborts.
                   tests::emulated ? std::_Exit(1) : std::abort();
               }),
               "Internal error");

@@ -158,7 +158,7 @@ def branches(body):
 
 
 def dominators(body, targets):
-    """Of each instruction that begins a block, the set of those that every way to it goes through, itself among them."""
+    """{index that begins a block: the set of those that every way to it goes through, itself among them}."""
     starts = sorted({0} | set(targets.values()) | {index + 1 for index in range(len(body) - 1)
                                                    if index in targets or LEAVES.match(body[index].name)})
     before = {start: [] for start in starts}

@@ -24,7 +24,7 @@ class Times:
         return statistics.median(self.of[case][operation].values())
 
     def ratios(self, case, over, under="LayerNorm"):
-        """Of the same rounds."""
+        """Ratios of the times of two operations, each from one round."""
         times = self.of[case]
         return [times[over][i] / times[under][i] for i in sorted(times[under])]
 

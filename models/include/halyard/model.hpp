@@ -123,7 +123,7 @@ struct ModelConfig {
 
     /// Reads config.json or the metadata of a GGUF file; of a folder that which `Model::load` would take.
     static ModelConfig load(const std::filesystem::path &path);
-    /// The same from text; `file` is what messages call it.
+    /// Reads config.json from text; `file` is what messages call it.
     static ModelConfig parse(std::string_view text, const std::string &file = "config.json");
 };
 
@@ -214,7 +214,7 @@ public:
 
     /// Refuses NaN and +Inf, and logits that are all -Inf.
     std::int64_t operator()(const float *logits, std::int64_t count);
-    /// The same of a vector.
+    /// Chooses by logits in a vector.
     std::int64_t operator()(const std::vector<float> &logits) {
         return (*this)(logits.data(), static_cast<std::int64_t>(logits.size()));
     }

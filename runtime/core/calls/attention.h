@@ -20,7 +20,7 @@ struct Heads {
     int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
 
     Heads() = default;
-    /** Of a tensor of rank 3 or 4. */
+    /** Heads of a tensor of rank 3 or 4. */
     explicit Heads(const View &tensor) : view(tensor) {
         const int axis = view.rank - 3;
         if (axis > 0) {

@@ -35,7 +35,7 @@ inline RmsNormScalars rms_norm_scalars(Checker &check, const char *flags_name, c
             whole + (product > whole)};
 }
 
-/** Those of a LayerNorm: its eps, and that all features count. */
+/** Scalars of a LayerNorm: its eps, and that all features count. */
 inline RmsNormScalars layer_norm_scalars(Checker &check, const View &x, float eps) {
     check.finite_not_negative("eps", eps);
     return {eps, false, 0.0f, static_cast<int32_t>(x.width())};

@@ -10,7 +10,7 @@ namespace halyard {
  *  and not required. `is_output`: it is written, and required. */
 View check_row_vector(Checker &check, const char *name, const DLTensor *tensor, const View &x, bool is_output);
 
-/** The same for rows of x of one element each. */
+/** The vector as rows of one element each, one for each row of x. */
 inline View as_column(const View &vector, const View &x) {
     View view = vector;
     if (x.rank > 1) {

@@ -3,9 +3,9 @@
 #ifndef HALYARD_RUNTIME_CORE_SYSTEM_ENVIRONMENT_H
 #define HALYARD_RUNTIME_CORE_SYSTEM_ENVIRONMENT_H
 
-/** Of an object: made when the library is loaded or, where it is linked with a program, before that makes its own. */
+/** Makes an object when the library is loaded or, where it is linked with a program, before that makes its own. */
 #define HALYARD_AT_LOAD [[gnu::init_priority(101)]]
-/** Of one that needs all of those. */
+/** Makes an object that needs all of those. */
 #define HALYARD_AT_LOAD_LAST [[gnu::init_priority(102)]]
 
 namespace halyard {

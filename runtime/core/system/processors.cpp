@@ -32,7 +32,7 @@ bool read_numbers(const char *folder, const char *name, const char *format, Numb
     return read;
 }
 
-/** Of one group alone. */
+/** Processors by the quota of one group alone. */
 int64_t processors_of_group(const char *folder) {
     long long quota = 0, period = 0;
     const bool known = read_numbers(folder, "cpu.max", "%lld %lld", &quota, &period) ||
@@ -41,8 +41,8 @@ int64_t processors_of_group(const char *folder) {
     return known && quota > 0 && period > 0 ? (quota - 1) / period + 1 : INT64_MAX;
 }
 
-/** Of a group and those that it is in. In a container the path may be that of the host, of which only the end is there:
- *  what is not there is passed over. */
+/** Processors by the quotas of a group and those that it is in. In a container the path may be that of the host, of which
+ *  only the end is there: what is not there is passed over. */
 int64_t processors_of_groups(const char *mount, const char *group) {
     char folder[max_path];
     const int length = snprintf(folder, sizeof(folder), "%s%s", mount, group);

@@ -6,7 +6,7 @@
 
 namespace halyard {
 
-/** Those that the calling thread may run on, but no more than the process is given the time of. At least 1. */
+/** Processors that the calling thread may run on, but no more than the process is given the time of. At least 1. */
 int64_t usable_processors();
 
 /** The processors whose time the CPU quotas of the process' control groups give it, rounded up; INT64_MAX if there is no

@@ -218,7 +218,7 @@ void cpu::attention(Checker &check, const halyard_context &context, const Attent
 
     const int64_t row_blocks = plan.keys_shared ? plan.key_heads * plan.row_blocks() : 0;
     Workspace workspace(context, device_of(call.q.view));
-    // Of no keys, too, a thread's copy has an address.
+    // A thread's copy of no keys, too, has an address.
     const int64_t copies_bytes = std::max<int64_t>(1, std::min(plan.threads, plan.key_heads) * layout.head_bytes());
     const auto copies = workspace.book(call.cache ? 0 : copies_bytes);
     const auto of_threads = workspace.book(plan.threads * work.thread_bytes());

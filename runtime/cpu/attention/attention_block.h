@@ -12,7 +12,7 @@ namespace halyard {
 /** One thread's part: buffers and scratch. */
 class AttentionBlock {
 public:
-    /** Of scratch, for query blocks of `rows` rows at most. */
+    /** f32 values of scratch, for query blocks of `rows` rows at most. */
     static int64_t scratch_floats(int64_t rows, const KvLayout &layout);
 
     /** softcap: 0 for none. rounded: queries and weights go to bf16 before they are multiplied. */
@@ -36,7 +36,7 @@ public:
     void add(const char *head, int64_t block, bool more);
     /** Another object's attend() of a block. */
     void add(const PartialResult &block);
-    /** Of all that has been added; zeros if nothing was. */
+    /** The result of all that has been added; zeros if nothing was. */
     PartialResult result();
 
 private:

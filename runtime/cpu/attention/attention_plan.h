@@ -27,7 +27,7 @@ struct AttentionPlan {
 
     int64_t max_rows() const { return queries * heads_per_block; }
     int64_t row_blocks() const { return head_blocks * query_blocks; }
-    /** Of a head: first the packing, then the blocks of rows. */
+    /** A head's items of work: first the packing, then the blocks of rows. */
     int64_t items() const { return pack_items + row_blocks(); }
 };
 

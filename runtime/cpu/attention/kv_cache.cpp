@@ -37,7 +37,7 @@ public:
         });
     }
 
-    /** The same, but the tensor gets what move() makes of the rows. */
+    /** Calls move(rows) as read() does, but the tensor gets what it makes of the rows. */
     template<typename Move>
     void write(int64_t token, int64_t head, int64_t first, int64_t end, const Move &move) {
         each_piece(heads_.at(0, token, head), first, end, [&](char *data, int64_t position, int64_t count) {

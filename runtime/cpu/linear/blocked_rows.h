@@ -65,7 +65,7 @@ struct BlockedRows {
 
 /** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
 XForm form_of_x(halyard_isa isa, DType x, DType weights);
-/** The same for so many rows of x at a time. Codes are widened to pairs for many rows alone. */
+/** As above, for so many rows of x at a time. Codes are widened to pairs for many rows alone. */
 XForm form_of_x(halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows);
 /** Whether codes are widened for products with tiles of rows. */
 bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x);

@@ -8,7 +8,7 @@
 
 namespace halyard {
 
-/** The same k block of some panels. */
+/** One k block of some panels. */
 struct CodePanels {
     const CodeLayout &layout;
     CodeBlock<const char> first;

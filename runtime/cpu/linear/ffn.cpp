@@ -40,7 +40,7 @@ public:
         bias_ = widened(isa_, call_.norm_bias, workspace_[bias_floats_]);
     }
 
-    /** Of the rows that were loaded last, for a deferred norm; else null. */
+    /** Scales and means of the rows that were loaded last, for a deferred norm; else null. */
     const float *scale() const { return workspace_[scales_]; }
     const float *mean() const { return workspace_[means_]; }
 

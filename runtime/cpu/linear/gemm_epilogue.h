@@ -57,7 +57,7 @@ struct Layer {
     /** `bias` and `bias_up` may be empty views. */
     Layer(const halyard_weights *weights, halyard_activation activation, float beta);
 
-    /** Of the vector that `bias` points to. */
+    /** f32 values of the vector that `bias` points to. */
     int64_t bias_floats() const { return weights->panels * panel_width; }
     /** Fills `memory`, bias_floats() long, with what the views hold, and points `bias` to it. Either view may be empty.
      */

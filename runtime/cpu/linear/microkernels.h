@@ -68,7 +68,7 @@ struct TileKernels {
     int8_t panels[isa_count][tile_kinds][dtype_count][max_tile_rows + 1] = {};  // 0 where there is no such tile
     int8_t max_rows[isa_count][tile_kinds] = {};
 
-    /** Those of the build. */
+    /** The tiles of the build. */
     constexpr TileKernels() {
 #define HALYARD_TILE(kernel, dtype, isa, width)                                                                        \
     static_assert(width <= max_tile_panels, #kernel " is wider than a tile may be");                                   \

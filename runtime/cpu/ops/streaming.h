@@ -83,7 +83,7 @@ public:
         }
     }
 
-    /** The same, and prefetches as many bytes of rows at `next`, `next_pitch` bytes apart, or of a later block. */
+    /** As store(), and prefetches as many bytes of rows at `next`, `next_pitch` bytes apart, or of a later block. */
     void store_and_prefetch(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
                             int64_t next_pitch) const {
         constexpr int64_t slice = 1024;

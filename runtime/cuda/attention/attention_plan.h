@@ -14,8 +14,8 @@
 
 namespace halyard::cuda {
 
-// Of partial results, unless those of one query take more; of scores and weights; and of keys that are normed or
-// rotated on their way to a cache.
+// Most bytes of partial results, unless those of one query take more; of scores and weights; and of keys that are normed
+// or rotated on their way to a cache.
 constexpr int64_t partial_bytes_at_once = int64_t{64} << 20;
 constexpr int64_t product_bytes_at_once = int64_t{64} << 20;
 constexpr int64_t staged_bytes_at_once = int64_t{16} << 20;

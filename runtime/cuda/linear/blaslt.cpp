@@ -196,7 +196,7 @@ class Calls {
 public:
     Calls(const Library &library, State &state) : l(library), state_(state) {}
 
-    /** Of the first call that did not succeed. */
+    /** The status of the first call that did not succeed. */
     Status status() const { return status_; }
 
     /** The plan of a shape; null if there is no memory or another failure, see status(). */

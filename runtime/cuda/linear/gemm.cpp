@@ -165,7 +165,7 @@ void product(Launches &launches, const DeviceProduct &product, void *workspace) 
     } else if (outer.count > inner.count) {
         std::swap(inner, outer);
     }
-    // Of two axes that cannot be one, a launch takes the longer.
+    // A launch takes the longer of two axes that cannot be one.
     for (int64_t b = 0; b < outer.count; b++) {
         DeviceProduct one = from(p, 1, b);
         one.batches[1] = ProductBatch();

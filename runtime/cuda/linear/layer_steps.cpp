@@ -12,7 +12,7 @@
 namespace halyard::cuda {
 namespace {
 
-// Of each activation, in the order of halyard_activation: its kernel where nothing else is made of the sums, as activation
+// Each activation, in the order of halyard_activation: its kernel where nothing else is made of the sums, as activation
 // and as gated unit, null where there is none, and the epilogues.
 constexpr const KernelOf<halyard::arguments::Activation> *activations[] = {nullptr,
                                                                            &halyard::kernels::relu,

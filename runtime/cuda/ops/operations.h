@@ -11,7 +11,7 @@ inline void cast(Checker &check, const halyard_context &context, const View &x, 
     elementwise(check, context, {x, y});
 }
 
-/** Of every row of scores, times a factor: the largest, and the sum of exp(score - it), each rounded to `dtype`. */
+/** The largest of every row of scores, times a factor, and the sum of exp(score - it), each rounded to `dtype`. */
 void attention_block_sums(Checker &check, const halyard_context &context, DType dtype, float score_scale,
                           const View &scores, const View &top, const View &sum);
 

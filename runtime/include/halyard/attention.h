@@ -90,9 +90,9 @@ HALYARD_API halyard_status halyard_kv_cache_size(const halyard_kv_cache_options 
  *  them. So a cache may be larger than memory; if it is filled beyond that, the system stops the process. */
 HALYARD_API halyard_status halyard_kv_cache_create(const halyard_kv_cache_options *options, void *memory, int64_t bytes,
                                                    halyard_kv_cache **cache);
-/** The same in the memory of a device, kDLCPU or kDLCUDA: calls that use the cache then take tensors there. `memory` is the
- *  device's, if it is given. On a CUDA device the calls put their work into the context's stream and return, as others do;
- *  lengths are those after that work. */
+/** As halyard_kv_cache_create, in the memory of a device, kDLCPU or kDLCUDA: calls that use the cache then take tensors there.
+ *  `memory` is the device's, if it is given. On a CUDA device the calls put their work into the context's stream and return, as
+ *  others do; lengths are those after that work. */
 HALYARD_API halyard_status halyard_kv_cache_create_on_device(const halyard_kv_cache_options *options, DLDevice device,
                                                              void *memory, int64_t bytes, halyard_kv_cache **cache);
 /** Frees it; null is allowed. No call that uses it may be running. */

@@ -121,7 +121,7 @@ public:
     void apply(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) const {
         apply(x, Positions(), y, context);
     }
-    /// The same with a position for each token.
+    /// y = x rotated, with a position for each token.
     void apply(const ConstTensor &x, const Positions &positions, const Tensor &y,
                const halyard_context *context = nullptr) const {
         check(halyard_rope_apply(context, get(), x.get("x"), positions.get("positions"), y.get("y")));
@@ -173,7 +173,7 @@ public:
 
     /// A cache in memory of the library.
     explicit KvCache(const KvCacheOptions &options) : KvCache(options, nullptr, 0) {}
-    /// The same in `bytes` bytes at `memory`, 64-byte aligned, which must outlive the cache.
+    /// A cache in `bytes` bytes at `memory`, 64-byte aligned, which must outlive it.
     KvCache(const KvCacheOptions &options, void *memory, std::int64_t bytes) {
         halyard_kv_cache *cache = nullptr;
         const halyard_kv_cache_options c = c_options(options);
@@ -217,7 +217,7 @@ public:
                 const halyard_context *context = nullptr) {
         check(halyard_kv_cache_append(context, get(), layer, sequences.get(k, "k"), k.get("k"), v.get("v")));
     }
-    /// The same to sequences 0, 1, ...
+    /// Appends to sequences 0, 1, ...
     void append(std::int64_t layer, const ConstTensor &k, const ConstTensor &v,
                 const halyard_context *context = nullptr) {
         append(layer, Sequences(), k, v, context);
@@ -318,7 +318,7 @@ inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTen
     check(halyard_attention_cached(context, q.get("q"), k.get("k"), v.get("v"), cache.get(), layer,
                                    sequences.get(q, "q"), &c, y.get("y")));
 }
-/// The same with sequences 0, 1, ...
+/// Attention by way of a cache, as above, with sequences 0, 1, ...
 inline void attention(const ConstTensor &q, const ConstTensor &k, const ConstTensor &v, KvCache &cache,
                       std::int64_t layer, const AttentionOptions &options, const Tensor &y,
                       const halyard_context *context = nullptr) {

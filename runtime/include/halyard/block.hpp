@@ -326,14 +326,14 @@ public:
     void forward(const ConstTensor &x, const Tensor &y, const halyard_context *context = nullptr) const {
         check(halyard_block_forward(context, get(), x.get("x"), nullptr, 0, nullptr, y.get("y")));
     }
-    /// The same for tokens that continue sequences of a layer of a cache, to which their keys and values are appended.
+    /// y = block(x) for tokens that continue sequences of a layer of a cache, to which their keys and values are appended.
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Sequences &sequences, const Tensor &y,
                  const halyard_context *context = nullptr) const {
         require(cache);
         check(halyard_block_forward(context, get(), x.get("x"), cache.get(), layer,
                                     detail::indices_of(sequences, x.get("x"), 3), y.get("y")));
     }
-    /// The same with sequences 0, 1, ...
+    /// y = block(x) for tokens that continue sequences 0, 1, ... of a layer of a cache.
     void forward(const ConstTensor &x, KvCache &cache, std::int64_t layer, const Tensor &y,
                  const halyard_context *context = nullptr) const {
         forward(x, cache, layer, Sequences(), y, context);
@@ -534,12 +534,12 @@ public:
         check(halyard_stack_forward(context, get(), input_ids.get("input_ids"), nullptr, nullptr, nullptr,
                                     logits.get("logits")));
     }
-    /// The same for tokens that continue sequences of a cache.
+    /// Logits as above, for tokens that continue sequences of a cache.
     void forward(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
                  const halyard_context *context = nullptr) const {
         call(input_ids, cache, sequences, nullptr, logits, context);
     }
-    /// The same with sequences 0, 1, ...
+    /// Logits as above, for tokens that continue sequences 0, 1, ... of a cache.
     void forward(const TokenIds &input_ids, KvCache &cache, const Tensor &logits,
                  const halyard_context *context = nullptr) const {
         call(input_ids, cache, Sequences(), nullptr, logits, context);
@@ -552,7 +552,7 @@ public:
         check(halyard_stack_forward(context, get(), input_ids.get("input_ids"), nullptr, nullptr, &options,
                                     logits.get("logits")));
     }
-    /// The same for tokens that continue sequences of a cache.
+    /// Logits of every token, as above, for tokens that continue sequences of a cache.
     void forward_all(const TokenIds &input_ids, KvCache &cache, const Sequences &sequences, const Tensor &logits,
                      const halyard_context *context = nullptr) const {
         halyard_stack_options options{};

@@ -100,7 +100,7 @@ HALYARD_API const char *halyard_last_error(void);
 #define HALYARD_VERSION_MINOR 1
 /** See HALYARD_VERSION_MAJOR. */
 #define HALYARD_VERSION_PATCH 0
-/** The same as one number to compare: 10203 is 1.2.3. */
+/** The version as one number to compare: 10203 is 1.2.3. */
 #define HALYARD_VERSION_NUMBER (HALYARD_VERSION_MAJOR * 10000 + HALYARD_VERSION_MINOR * 100 + HALYARD_VERSION_PATCH)
 
 /** Version of the library that is linked: "major.minor.patch". */
@@ -642,7 +642,7 @@ typedef enum halyard_code_format HALYARD_AS_INT {
     HALYARD_CODES_COMPRESSED_TENSORS = 9,
     /** s[g] (q - z[g]), 4 or 8 bits, checkpoint_format "gptq" of GPTQ (AutoGPTQ): zeros are stored less 1, modulo 2^bits. */
     HALYARD_CODES_GPTQ = 10,
-    /** The same, checkpoint_format "gptq_v2": zeros as they are. */
+    /** s[g] (q - z[g]), 4 or 8 bits, checkpoint_format "gptq_v2": zeros as they are. */
     HALYARD_CODES_GPTQ_V2 = 11,
     /** s[g] (q - z[g]), 4 bits, AWQ's version "gemm": of 8 outputs in a word the order is 0, 2, 4, 6, 1, 3, 5, 7. */
     HALYARD_CODES_AWQ = 12,
@@ -739,7 +739,7 @@ HALYARD_API halyard_status halyard_weights_save(const halyard_weights *weights, 
  *  changed while the weights are in use. bf16 weights of version 1 are converted into memory of their own, which is
  *  what halyard_weights_data gives then. */
 HALYARD_API halyard_status halyard_weights_load(const char *path, halyard_weights **weights);
-/** The same for packed bytes in memory (64-byte aligned), which must outlive the weights. */
+/** As halyard_weights_load, for packed bytes in memory (64-byte aligned), which must outlive the weights. */
 HALYARD_API halyard_status halyard_weights_from_memory(const void *memory, int64_t bytes, halyard_weights **weights);
 /** The packed bytes, halyard_weights_info's `bytes` of them; null if `weights` is. */
 HALYARD_API const void *halyard_weights_data(const halyard_weights *weights);
@@ -781,7 +781,7 @@ typedef struct halyard_linear_options {
     const DLTensor *bias;
     /** Null, or the same for `up` of gated weights. */
     const DLTensor *bias_up;
-    /** Of the sums; of the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
+    /** Applied to the sums; to the gate where weights are gated: sigmoid makes GLU of it, identity Bilinear, relu ReGLU,
      *  gelu GeGLU, silu SwiGLU. */
     halyard_activation activation;
     float beta; /**< of HALYARD_SWISH, as for halyard_swish */

@@ -252,7 +252,7 @@ public:
     ConstTensor(const Container &elements, const Extents &shape) : ConstTensor(std::data(elements), shape) {
         set_available(std::size(elements));
     }
-    /// The same with strides.
+    /// Elements of a container with a shape and strides.
     template<class Container, class T = detail::pointee<const Container>,
              std::enable_if_t<detail::is_element<std::remove_const_t<T>>, int> = 0>
     ConstTensor(const Container &elements, const Extents &shape, const Extents &strides)
@@ -379,7 +379,7 @@ public:
     template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(Container &&elements, const Extents &shape) : ConstTensor(elements, shape) {}
 
-    /// The same with strides.
+    /// Elements of a container with a shape and strides.
     template<class Container, class T = detail::pointee<Container>, std::enable_if_t<detail::is_element<T>, int> = 0>
     Tensor(Container &&elements, const Extents &shape, const Extents &strides)
         : ConstTensor(elements, shape, strides) {}
@@ -580,7 +580,7 @@ inline void rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps,
                      const halyard_context *context = nullptr) {
     check(halyard_rms_norm(context, x.get("x"), weight.get("weight"), eps, 0, y.get("y")));
 }
-/// The same with HALYARD_RMS_... flags.
+/// As rms_norm above, with HALYARD_RMS_... flags.
 inline void rms_norm(const ConstTensor &x, const ConstTensor &weight, float eps, unsigned flags, const Tensor &y,
                      const halyard_context *context = nullptr) {
     check(halyard_rms_norm(context, x.get("x"), weight.get("weight"), eps, flags, y.get("y")));
@@ -606,7 +606,7 @@ inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, cons
     check(halyard_add_rms_norm(context, x.get("x"), residual.get("residual"), weight.get("weight"), eps, 0,
                                residual_out.get("residual_out"), y.get("y")));
 }
-/// The same with HALYARD_RMS_... flags.
+/// As add_rms_norm above, with HALYARD_RMS_... flags.
 inline void add_rms_norm(const ConstTensor &x, const ConstTensor &residual, const ConstTensor &weight, float eps,
                          unsigned flags, const Tensor &residual_out, const Tensor &y,
                          const halyard_context *context = nullptr) {
@@ -809,7 +809,7 @@ inline void glu(const ConstTensor &gate, const ConstTensor &up, const Tensor &y,
                 const halyard_context *context = nullptr) {
     check(halyard_glu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
-/// The same on one tensor.
+/// As glu above, on one tensor.
 inline void glu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_glu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
@@ -818,7 +818,7 @@ inline void bilinear(const ConstTensor &gate, const ConstTensor &up, const Tenso
                      const halyard_context *context = nullptr) {
     check(halyard_bilinear(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
-/// The same on one tensor.
+/// As bilinear above, on one tensor.
 inline void bilinear(const ConstTensor &x, GluLayout layout, const Tensor &y,
                      const halyard_context *context = nullptr) {
     check(halyard_bilinear_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
@@ -828,7 +828,7 @@ inline void reglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &
                   const halyard_context *context = nullptr) {
     check(halyard_reglu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
-/// The same on one tensor.
+/// As reglu above, on one tensor.
 inline void reglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_reglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
@@ -837,7 +837,7 @@ inline void geglu(const ConstTensor &gate, const ConstTensor &up, const Tensor &
                   const halyard_context *context = nullptr) {
     check(halyard_geglu(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
-/// The same on one tensor.
+/// As geglu above, on one tensor.
 inline void geglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_geglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
 }
@@ -846,7 +846,7 @@ inline void geglu_tanh(const ConstTensor &gate, const ConstTensor &up, const Ten
                        const halyard_context *context = nullptr) {
     check(halyard_geglu_tanh(context, gate.get("gate"), up.get("up"), y.get("y")));
 }
-/// The same on one tensor.
+/// As geglu_tanh above, on one tensor.
 inline void geglu_tanh(const ConstTensor &x, GluLayout layout, const Tensor &y,
                        const halyard_context *context = nullptr) {
     check(halyard_geglu_tanh_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), y.get("y")));
@@ -856,7 +856,7 @@ inline void swiglu(const ConstTensor &gate, const ConstTensor &up, const Tensor 
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu(context, gate.get("gate"), up.get("up"), 1.0f, y.get("y")));
 }
-/// The same on one tensor.
+/// As swiglu above, on one tensor.
 inline void swiglu(const ConstTensor &x, GluLayout layout, const Tensor &y, const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), 1.0f, y.get("y")));
 }
@@ -865,7 +865,7 @@ inline void swiglu(const ConstTensor &gate, const ConstTensor &up, float beta, c
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu(context, gate.get("gate"), up.get("up"), beta, y.get("y")));
 }
-/// The same on one tensor.
+/// As swiglu above, on one tensor.
 inline void swiglu(const ConstTensor &x, GluLayout layout, float beta, const Tensor &y,
                    const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed(context, x.get("x"), static_cast<halyard_glu_layout>(layout), beta, y.get("y")));
@@ -879,7 +879,7 @@ inline void glu_backward(const ConstTensor &gate, const ConstTensor &up, const C
     check(halyard_glu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
                                dup.get("dup")));
 }
-/// The same on one tensor.
+/// As glu_backward above, on one tensor.
 inline void glu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
                          const halyard_context *context = nullptr) {
     check(halyard_glu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -891,7 +891,7 @@ inline void bilinear_backward(const ConstTensor &gate, const ConstTensor &up, co
     check(halyard_bilinear_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
                                     dup.get("dup")));
 }
-/// The same on one tensor.
+/// As bilinear_backward above, on one tensor.
 inline void bilinear_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
                               const halyard_context *context = nullptr) {
     check(halyard_bilinear_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -903,7 +903,7 @@ inline void reglu_backward(const ConstTensor &gate, const ConstTensor &up, const
     check(halyard_reglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
                                  dup.get("dup")));
 }
-/// The same on one tensor.
+/// As reglu_backward above, on one tensor.
 inline void reglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
                            const halyard_context *context = nullptr) {
     check(halyard_reglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -915,7 +915,7 @@ inline void geglu_backward(const ConstTensor &gate, const ConstTensor &up, const
     check(halyard_geglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
                                  dup.get("dup")));
 }
-/// The same on one tensor.
+/// As geglu_backward above, on one tensor.
 inline void geglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
                            const halyard_context *context = nullptr) {
     check(halyard_geglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -927,7 +927,7 @@ inline void geglu_tanh_backward(const ConstTensor &gate, const ConstTensor &up, 
     check(halyard_geglu_tanh_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), dgate.get("dgate"),
                                       dup.get("dup")));
 }
-/// The same on one tensor.
+/// As geglu_tanh_backward above, on one tensor.
 inline void geglu_tanh_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
                                 const halyard_context *context = nullptr) {
     check(halyard_geglu_tanh_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -939,7 +939,7 @@ inline void swiglu_backward(const ConstTensor &gate, const ConstTensor &up, cons
     check(halyard_swiglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), 1.0f, dgate.get("dgate"),
                                   dup.get("dup")));
 }
-/// The same on one tensor.
+/// As swiglu_backward above, on one tensor.
 inline void swiglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, const Tensor &dx,
                             const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -951,7 +951,7 @@ inline void swiglu_backward(const ConstTensor &gate, const ConstTensor &up, cons
     check(halyard_swiglu_backward(context, gate.get("gate"), up.get("up"), dy.get("dy"), beta, dgate.get("dgate"),
                                   dup.get("dup")));
 }
-/// The same on one tensor.
+/// As swiglu_backward above, on one tensor.
 inline void swiglu_backward(const ConstTensor &x, GluLayout layout, const ConstTensor &dy, float beta, const Tensor &dx,
                             const halyard_context *context = nullptr) {
     check(halyard_swiglu_packed_backward(context, x.get("x"), static_cast<halyard_glu_layout>(layout), dy.get("dy"),
@@ -1065,8 +1065,8 @@ public:
                         const halyard_context *context = nullptr) {
         return pack(weight, options, nullptr, 0, context);
     }
-    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights. A call that throws may
-    /// have overwritten it.
+    /// Packs a matrix into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights. A call that throws
+    /// may have overwritten it.
     static Weights pack(const ConstTensor &weight, const PackOptions &options, void *memory, std::int64_t bytes,
                         const halyard_context *context = nullptr) {
         halyard_weights *weights = nullptr;
@@ -1092,7 +1092,7 @@ public:
     static Weights pack_codes(const Codes &codes, const Codes *up = nullptr, const halyard_context *context = nullptr) {
         return pack_codes(codes, up, nullptr, 0, context);
     }
-    /// The same into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights. A call that throws may
+    /// Packs codes into `bytes` bytes at `memory`, 64-byte aligned, which must outlive the weights. A call that throws may
     /// have overwritten it.
     static Weights pack_codes(const Codes &codes, const Codes *up, void *memory, std::int64_t bytes,
                               const halyard_context *context = nullptr) {
@@ -1118,12 +1118,12 @@ public:
     /// Writes the packed bytes to a file, replacing it when they are complete.
     void save(const char *path) const { check(halyard_weights_save(get(), path)); }
 
-    /// The same with a path as std::string or std::filesystem::path.
+    /// Maps a file with a path as std::string or std::filesystem::path.
     template<class Path, class = decltype(std::declval<const Path &>().c_str())>
     static Weights load(const Path &path) {
         return load(path.c_str());
     }
-    /// The same with a path as std::string or std::filesystem::path.
+    /// Writes a file with a path as std::string or std::filesystem::path.
     template<class Path, class = decltype(std::declval<const Path &>().c_str())>
     void save(const Path &path) const {
         save(path.c_str());
@@ -1137,13 +1137,13 @@ public:
     }
     /// Inputs.
     std::int64_t in_features() const { return info().in_features; }
-    /// Of one matrix, where gate and up are interleaved.
+    /// Outputs; those of one matrix where gate and up are interleaved.
     std::int64_t out_features() const { return info().out_features; }
     /// Whether gate and up are interleaved.
     bool gated() const { return info().gated != 0; }
     /// Whether a norm is folded.
     bool norm_folded() const { return info().norm_folded != 0; }
-    /// Of the source; f32 of quantized weights.
+    /// The type of the source; f32 of quantized weights.
     DLDataType dtype() const { return info().dtype; }
 
     /// The packed bytes; null if there are none.
@@ -1267,7 +1267,7 @@ inline void rms_norm_scale(const ConstTensor &x, float eps, const Tensor &scale,
                            const halyard_context *context = nullptr) {
     check(halyard_rms_norm_scale(context, x.get("x"), eps, 0, scale.get("scale")));
 }
-/// The same with HALYARD_RMS_EPS_OUTSIDE_ROOT.
+/// As rms_norm_scale above, with HALYARD_RMS_EPS_OUTSIDE_ROOT.
 inline void rms_norm_scale(const ConstTensor &x, float eps, unsigned flags, const Tensor &scale,
                            const halyard_context *context = nullptr) {
     check(halyard_rms_norm_scale(context, x.get("x"), eps, flags, scale.get("scale")));

@@ -108,7 +108,7 @@ def set_weights(model, unit_offset, generator):
     for name, parameter in model.named_parameters():
         random = torch.randn(parameter.shape, generator=generator)
         if name.endswith((".norm.weight", ".ln_f.weight")):
-            # Of both signs, or tied models would say each token again.
+            # Weights have both signs, or tied models would say each token again.
             parameter.data = random - (1.0 if unit_offset else 0.0)
         elif parameter.dim() == 1:
             is_norm = "bias" not in name

@@ -10,7 +10,7 @@ BATCH, TOKENS, D, HEADS, FF, LAYERS, STEPS = 2, 8, 32, 4, 128, 3, 10
 
 
 class Numbers:
-    """Those of the test: in (-1/2, 1/2)."""
+    """The numbers of the test: in (-1/2, 1/2)."""
 
     def __init__(self, seed):
         self.state = seed

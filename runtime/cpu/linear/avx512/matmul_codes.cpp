@@ -129,7 +129,7 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
     using OfGroup = Scales<scale_dtype>;
     const Numbers<bits> numbers(o.flip);
     const float *x = o.x;
-    // Of a k block with its scales, steps leave out as much as the scales take.
+    // Steps leave out as much of a k block with its scales as the scales take.
     const char *next = o.next, *const scales_next = o.next + int64_t{o.groups} * o.steps * o.next_step;
     for (int group = 0; group < o.groups; group++) {
         GroupSums<bits, rows, panels> sums;

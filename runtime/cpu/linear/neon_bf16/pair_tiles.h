@@ -56,7 +56,7 @@ struct Sums {
         unrolled<rows * row_vectors>([&](auto i) HALYARD_INLINE { of[i] = vdupq_n_f32(0); });
     }
 
-    /** Of each: body(sum, row, column). */
+    /** Calls body(sum, row, column) for each vector of sums. */
     template<typename Body>
     HALYARD_INLINE void each(const Body &body) {
         unrolled<rows * row_vectors>([&](auto i)
@@ -73,7 +73,7 @@ struct Sums {
             add<pair>(of_rows, w + pair * panel_width, w_panel);
         });
     }
-    /** Those of one. */
+    /** Adds the products of one pair. */
     HALYARD_INLINE void add_one(const uint32_t *x, const uint32_t *w, int64_t w_panel) {
         uint32x4_t of_rows[rows];
         unrolled<rows>([&](auto row) HALYARD_INLINE { of_rows[row] = vld1q_dup_u32(x + row * x_pair_pitch); });

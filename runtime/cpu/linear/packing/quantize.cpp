@@ -35,7 +35,7 @@ struct Refused {
     std::atomic<bool> not_finite{false}, too_large{false};
 };
 
-/** Of the inputs of a group: the least and the largest and 0, and the first of the largest magnitude. */
+/** The least and the largest of a group's inputs and 0, and the first of the largest magnitude. */
 struct Extremes {
     float low[panel_width] = {}, high[panel_width] = {}, largest[panel_width] = {};
 };

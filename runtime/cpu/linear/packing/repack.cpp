@@ -75,7 +75,7 @@ void repack(Checker &check, const halyard_context &context, const PackSources &s
             refused[matrix].store(true, std::memory_order_relaxed);
         }
     };
-    // Of [in, out] rows of words, 8 panels of AWQ have a cache line.
+    // A cache line of [in, out] rows of words holds 8 panels of AWQ.
     const uint64_t digest = write_codes(context, form, block, fill, sources.codes.format->transposed ? 8 : 1);
     for (int matrix = 0; matrix < 2; matrix++) {
         if (refused[matrix]) {
