@@ -11,25 +11,18 @@ namespace {
 
 /** An IEEE 754 binary interchange format, or bfloat16, which is built the same way. */
 struct Format {
-    int exponent_bits, fraction_bits;
+    constexpr Format(int exponent_bits, int fraction_bits)
+        : fraction_bits(fraction_bits), bias((1 << (exponent_bits - 1)) - 1), least_exponent(1 - bias - fraction_bits),
+          infinity(((1u << exponent_bits) - 1) << fraction_bits), sign(1u << (exponent_bits + fraction_bits)) {}
 
-    int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-    /** Exponent of the smallest positive value. */
-    int least_exponent() const { return 1 - bias() - fraction_bits; }
-    std::uint32_t infinity() const { return ((1u << exponent_bits) - 1) << fraction_bits; }
-    std::uint32_t sign() const { return 1u << (exponent_bits + fraction_bits); }
+    int fraction_bits, bias;
+    int least_exponent;  // of the smallest positive value
+    std::uint32_t infinity, sign;
 };
 
-Format format_of(Dtype dtype) {
-    switch (dtype) {
-    case Dtype::f16:
-        return {5, 10};
-    case Dtype::bf16:
-        return {8, 7};
-    case Dtype::f32:
-        break;
-    }
-    return {8, 23};
+const Format &format_of(Dtype dtype) {
+    static constexpr Format formats[] = {{8, 23}, {5, 10}, {8, 7}};
+    return formats[static_cast<int>(dtype)];
 }
 
 /** 2^exponent as a double; exponent in the normal range of double. */
@@ -48,7 +41,7 @@ int exponent_of(double value) {
 
 /** Exponent of the spacing of the format's numbers at |value|. */
 int spacing_exponent(const Format &format, double value) {
-    return std::max(exponent_of(value) - format.fraction_bits, format.least_exponent());
+    return std::max(exponent_of(value) - format.fraction_bits, format.least_exponent);
 }
 
 }  // namespace
@@ -68,36 +61,36 @@ DLDataType dlpack_type(Dtype dtype) {
 }
 
 bool is_nan(Dtype dtype, std::uint32_t bits) {
-    const Format format = format_of(dtype);
-    return (bits & (format.sign() - 1)) > format.infinity();
+    const Format &format = format_of(dtype);
+    return (bits & (format.sign - 1)) > format.infinity;
 }
 
 double decode(Dtype dtype, std::uint32_t bits) {
-    const Format format = format_of(dtype);
-    const std::uint32_t magnitude = bits & (format.sign() - 1);
-    const double sign = (bits & format.sign()) != 0 ? -1.0 : 1.0;
-    if (magnitude > format.infinity()) {
+    const Format &format = format_of(dtype);
+    const std::uint32_t magnitude = bits & (format.sign - 1);
+    const double sign = (bits & format.sign) != 0 ? -1.0 : 1.0;
+    if (magnitude > format.infinity) {
         return std::numeric_limits<double>::quiet_NaN();
     }
-    if (magnitude == format.infinity()) {
+    if (magnitude == format.infinity) {
         return sign * std::numeric_limits<double>::infinity();
     }
     const std::uint32_t exponent = magnitude >> format.fraction_bits;
     const std::uint32_t fraction = magnitude & ((1u << format.fraction_bits) - 1);
     const std::uint32_t significand = exponent == 0 ? fraction : fraction + (1u << format.fraction_bits);
     const int steps = exponent == 0 ? 0 : static_cast<int>(exponent) - 1;
-    return sign * significand * power_of_two(format.least_exponent() + steps);
+    return sign * significand * power_of_two(format.least_exponent + steps);
 }
 
 std::uint32_t encode(Dtype dtype, double value) {
-    const Format format = format_of(dtype);
-    const std::uint32_t sign = std::signbit(value) ? format.sign() : 0;
+    const Format &format = format_of(dtype);
+    const std::uint32_t sign = std::signbit(value) ? format.sign : 0;
     if (std::isnan(value)) {
-        return sign | format.infinity() | (1u << (format.fraction_bits - 1));
+        return sign | format.infinity | (1u << (format.fraction_bits - 1));
     }
     const double magnitude = std::fabs(value);
-    if (magnitude >= power_of_two(format.bias() + 1)) {
-        return sign | format.infinity();
+    if (magnitude >= power_of_two(format.bias + 1)) {
+        return sign | format.infinity;
     }
     // magnitude / quantum is exact and below 2^(fraction_bits + 1): one rounding, in a type with 53 bits.
     const int quantum = spacing_exponent(format, magnitude);
@@ -108,7 +101,7 @@ std::uint32_t encode(Dtype dtype, double value) {
         units++;
     }
     // A significand that rounds up to the next power of two carries into the exponent, up to infinity.
-    const auto steps = static_cast<std::uint32_t>(quantum - format.least_exponent());
+    const auto steps = static_cast<std::uint32_t>(quantum - format.least_exponent);
     return sign | ((steps << format.fraction_bits) + units);
 }
 
@@ -125,7 +118,7 @@ double ulp_f32(double value) {
 }
 
 double max_finite(Dtype dtype) {
-    return decode(dtype, format_of(dtype).infinity() - 1);
+    return decode(dtype, format_of(dtype).infinity - 1);
 }
 
 double min_normal(Dtype dtype) {

@@ -76,6 +76,7 @@ ExpectedRow products(const ExpectedRow &a, const ExpectedRow &b) {
 
 ExpectedRow exact_row(const Row &values) {
     ExpectedRow row;
+    row.reserve(values.size());
     for (const double value : values) {
         row.push_back(exactly(value));
     }
@@ -295,23 +296,23 @@ AttentionWeights weights_of(const AttentionHead &head, const std::vector<Row> &k
     const Expected scale = rule.scale > 0 ? exactly(rule.scale) : Expected{root, root * 2 * unit};
     AttentionWeights weights;
     for (std::size_t i = 0; i < head.q.size(); i++) {
-        const auto dot = [&](const Row &a, const Row &b) {
-            const ExpectedRow exact = exact_row(a);
+        const auto dot = [&](const ExpectedRow &a, const Row &b) {
             return sum_of_products(
-                features, features, 0, [&](std::size_t k) -> const Expected & { return exact[k]; },
+                features, features, 0, [&](std::size_t k) -> const Expected & { return a[k]; },
                 [&](std::size_t k) { return b[k]; });
         };
-        const Expected d = sum_of(products(exact_row(head.dy[i]), exact_row(head.y[i])));
+        const ExpectedRow q = exact_row(head.q[i]), dy = exact_row(head.dy[i]);
+        const Expected d = sum_of(products(dy, exact_row(head.y[i])));
         ExpectedRow &p = weights.p.emplace_back(keys.size()), &ds = weights.ds.emplace_back(keys.size());
         for (std::size_t j = 0; j < keys.size(); j++) {
             if (!rule.sees(first_query + static_cast<std::int64_t>(i), static_cast<std::int64_t>(j))) {
                 continue;
             }
-            const Score score = score_of(dot(head.q[i], keys[j]), scale, rule.softcap);
+            const Score score = score_of(dot(q, keys[j]), scale, rule.softcap);
             const double x = score.value.value - head.log_sum_exp[i], value = std::exp(x), carried = score.value.error;
             const double factor = std::expm1(carried + unit * (std::fabs(x) + carried) + exp_error);
             p[j] = {value, std::isfinite(x) ? value * factor + underflow : 0};
-            const Expected centred = difference(dot(head.dy[i], values[j]), d);
+            const Expected centred = difference(dot(dy, values[j]), d);
             ds[j] = rule.softcap == 0 ? product(product(p[j], centred), scale)
                                       : product(p[j], product(product(centred, score.slope), scale));
         }

@@ -6,6 +6,7 @@
 #include "operations/reference_gradients.h"
 #include "support/attention.h"
 #include "support/reference_hashes.h"
+#include "support/test_scale.h"
 #include "support/threads.h"
 
 namespace halyard::tests {
@@ -373,7 +374,8 @@ TEST(AttentionBackward, OfNoKeysOrNoQueriesIsZero) {
 // What a query does not see leaves no trace in the gradients, whatever it is.
 TEST(AttentionBackward, NonFiniteValuesReachThoseWhoSeeThem) {
     const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-    std::vector<AttentionForm> all = {square(20, 2, 1, 24), square(260, 2, 1, 24)};
+    std::vector<AttentionForm> all = {square(20, 2, 1, 24),
+                                      square(reduced ? 200 : 260, 2, 1, 24)};  // blocks of 128 and 192
     for (const bool causal : {true, false}) {
         for (const float softcap : {0.0f, 2.0f}) {
             all.push_back(all[1]);
@@ -382,10 +384,15 @@ TEST(AttentionBackward, NonFiniteValuesReachThoseWhoSeeThem) {
             all.back().softcap = softcap;
         }
     }
-    for (const double special : {nan, infinity, -infinity}) {
-        for (int which = 0; which < 4; which++) {
-            for (const AttentionForm &form : all) {
-                Backward call(form);
+    const double specials[] = {nan, infinity, -infinity};
+    for (std::size_t number = 0; number < std::size(specials); number++) {
+        const double special = specials[number];
+        for (std::size_t which = 0; which < 4; which++) {
+            for (std::size_t i = 0; i < all.size(); i++) {
+                if (reduced && (number + which + i) % 3 != 0) {
+                    continue;  // each pair of a tensor, a value and a form is still among those that are left
+                }
+                Backward call(all[i]);
                 ASSERT_EQ(call.run_forward(), HALYARD_OK);
                 Tensor *const tensors[] = {&call.forward.q, &call.forward.k, &call.forward.v, &call.dy};
                 Tensor &tensor = *tensors[which];

@@ -19,7 +19,22 @@ struct Piece {
     std::int64_t byte;
     int shift, bits, at;
 };
-using Pieces = std::vector<Piece>;
+/** One or two, without memory of their own: there are some for each element of a matrix. */
+class Pieces {
+public:
+    Pieces(std::initializer_list<Piece> list) {
+        for (const Piece &piece : list) {
+            push_back(piece);
+        }
+    }
+    void push_back(const Piece &piece) { pieces[count++] = piece; }
+    const Piece *begin() const { return pieces.data(); }
+    const Piece *end() const { return pieces.data() + count; }
+
+private:
+    std::array<Piece, 2> pieces{};
+    std::size_t count = 0;
+};
 
 std::uint32_t gathered(const std::uint8_t *block, const Pieces &pieces) {
     std::uint32_t value = 0;
@@ -238,6 +253,18 @@ public:
         EXPECT_EQ(halyard_weights_pack_codes(context, &codes[0], up(), nullptr, 0, &weights), HALYARD_OK)
             << halyard_last_error();
         return PackedWeights(weights);
+    }
+
+    /** All weights, by output and input. */
+    std::vector<float> values(int m) {
+        std::vector<float> all;
+        all.reserve(static_cast<std::size_t>(form.out * form.in));
+        for (std::int64_t n = 0; n < form.out; n++) {
+            for (std::int64_t k = 0; k < form.in; k++) {
+                all.push_back(value(m, k, n));
+            }
+        }
+        return all;
     }
 
     /** The weight as the format's own reference makes it, of what the file has. */
@@ -520,6 +547,7 @@ TEST_P(Codes, HaveTheValuesOfTheFormat) {
             CodeSource source(c);
             const PackedWeights packed = source.pack();
             ASSERT_NE(packed, nullptr);
+            const std::vector<float> gates = source.values(0), ups = gated ? source.values(1) : gates;
             for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, c.in}) {
                 Tensor x(Dtype::f32, compact_form({rows, c.in})), y(Dtype::f32, compact_form({rows, c.out}));
                 for (std::int64_t first = 0; first + rows <= c.in; first += std::max<std::int64_t>(rows, 37)) {
@@ -530,8 +558,9 @@ TEST_P(Codes, HaveTheValuesOfTheFormat) {
                             << halyard_last_error();
                         for (std::int64_t row = 0; row < rows; row++) {
                             for (std::int64_t n = 0; n < c.out; n++) {
-                                const float gate = source.value(0, first + row, n) + 0.0f;  // a sum, which has no -0
-                                const float w = gated ? gate * (source.value(1, first + row, n) + 0.0f) : gate;
+                                const auto at = static_cast<std::size_t>(n * c.in + first + row);
+                                const float gate = gates[at] + 0.0f;  // a sum, which has no -0
+                                const float w = gated ? gate * (ups[at] + 0.0f) : gate;
                                 ASSERT_EQ(y.bits(row, n), bits_of(w))
                                     << c.describe() << ", input " << first + row << ", output " << n;
                             }
@@ -543,15 +572,16 @@ TEST_P(Codes, HaveTheValuesOfTheFormat) {
     }
 }
 
-/** Every number is the reference's, rounded once to the dtype of y; NaN is any NaN. */
-void expect_numbers(CodeSource &source, Dtype dtype, std::int64_t gap, const halyard_context *context = nullptr) {
+/** Every number is the reference's, `values`, rounded once to the dtype of y; NaN is any NaN. */
+void expect_numbers(const CodeSource &source, const std::vector<float> &values, Dtype dtype, std::int64_t gap,
+                    const halyard_context *context = nullptr) {
     const CodeCase &c = source.form;
     const Shape shape = {c.out, c.in};
     Tensor y(dtype, {shape, padded_strides(shape, gap), c.placement, 0, 0});
     ASSERT_EQ(halyard_dequantize(context, &source.codes[0], &y.view), HALYARD_OK) << halyard_last_error();
     for (std::int64_t n = 0; n < c.out; n++) {
         for (std::int64_t k = 0; k < c.in; k++) {
-            const float number = source.value(0, k, n);
+            const float number = values[static_cast<std::size_t>(n * c.in + k)];
             if (std::isnan(number)) {
                 ASSERT_TRUE(std::isnan(y.get(n, k))) << c.describe() << ", input " << k << ", output " << n;
                 continue;
@@ -572,8 +602,9 @@ TEST_P(Codes, AreDequantized) {
             c.gap = in % 4;
             c.placement = out % 3 == 0 ? Placement::starts_at_guard : Placement::ends_at_guard;
             CodeSource source(c);
+            const std::vector<float> values = source.values(0);
             for (const Dtype dtype : all_dtypes) {
-                expect_numbers(source, dtype, out % 4);
+                expect_numbers(source, values, dtype, out % 4);
                 if (HasFatalFailure()) {
                     return;
                 }
@@ -584,10 +615,11 @@ TEST_P(Codes, AreDequantized) {
 
 TEST_P(Codes, AreDequantizedByAnyThreads) {
     CodeSource source(code_case(600, 300, 128, true, false));
+    const std::vector<float> values = source.values(0);
     for (const halyard_isa isa : supported_isas()) {
         for (const int threads : {1, 3}) {
             for (const Dtype dtype : all_dtypes) {
-                expect_numbers(source, dtype, 0, Context(isa, threads).get());
+                expect_numbers(source, values, dtype, 0, Context(isa, threads).get());
                 if (HasFatalFailure()) {
                     return;
                 }
@@ -625,8 +657,9 @@ TEST_P(Codes, AreDequantizedWithAnyScales) {
                 }
             }
         }
+        const std::vector<float> values = source.values(0);
         for (const Dtype dtype : all_dtypes) {
-            expect_numbers(source, dtype, 1);
+            expect_numbers(source, values, dtype, 1);
             if (HasFatalFailure()) {
                 return;
             }

@@ -25,6 +25,9 @@ protected:
     void expect_right(const Shape &shape, const Invocation::Arrange &arrange, std::uint64_t seed) const {
         Invocation call(operation, type, shape, arrange);
         call.fill(seed);
+        expect_right(call);
+    }
+    static void expect_right(Invocation &call) {
         const std::vector<Matrix> expected = call.expected();
         for (const halyard_isa isa : supported_isas()) {
             call.clear_outputs();
@@ -290,21 +293,17 @@ TEST_P(ElementwiseOperation, IsRightForSpecialValues) {
         return values[static_cast<std::size_t>(index)];
     };
     const bool interleaved = operation.label.find("interleaved") != std::string::npos;
-    for (const halyard_isa isa : supported_isas()) {
-        Invocation call(operation, type, shape);
-        std::int64_t part = 0;
-        for (const std::size_t input : operation.with_role(Role::input)) {
-            const std::int64_t times = operation.operands[input].times();
-            call.tensors[input]->fill([&](std::int64_t row, std::int64_t i) {
-                return interleaved && times > 1 ? value(part + i % times, row, i / times)
-                                                : value(part + i / count, row, i % count);
-            });
-            part += times;
-        }
-        const Context context(isa);
-        ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
-        EXPECT_TRUE(call.check(call.expected())) << "  with " << halyard_isa_name(isa);
+    Invocation call(operation, type, shape);
+    std::int64_t part = 0;
+    for (const std::size_t input : operation.with_role(Role::input)) {
+        const std::int64_t times = operation.operands[input].times();
+        call.tensors[input]->fill([&](std::int64_t row, std::int64_t i) {
+            return interleaved && times > 1 ? value(part + i % times, row, i / times)
+                                            : value(part + i / count, row, i % count);
+        });
+        part += times;
     }
+    expect_right(call);
 }
 
 TEST_P(RowOperation, IsRightForSpecialRows) {
@@ -315,21 +314,23 @@ TEST_P(RowOperation, IsRightForSpecialRows) {
         if (reduced && width > 100) {
             continue;
         }
+        Invocation call(operation, type, {rows, width}), ordinary(operation, type, {rows, width});
+        call.fill(11);
+        ordinary.fill(11);
+        Tensor &x = *call.tensors[0];
+        for (std::size_t i = 0; i < values.size(); i++) {
+            const auto row = static_cast<std::int64_t>(2 * i + 1);
+            x.set(row, static_cast<std::int64_t>(i * 29) % width, values[i]);
+        }
+        const std::vector<Matrix> expected = call.expected();
         for (const halyard_isa isa : supported_isas()) {
-            Invocation call(operation, type, {rows, width});
-            call.fill(11);
-            Tensor &x = *call.tensors[0];
-            for (std::size_t i = 0; i < values.size(); i++) {
-                const auto row = static_cast<std::int64_t>(2 * i + 1);
-                x.set(row, static_cast<std::int64_t>(i * 29) % width, values[i]);
-            }
+            call.clear_outputs();
+            ordinary.clear_outputs();
             const Context context(isa);
             ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
-            EXPECT_TRUE(call.check(call.expected())) << "  with " << halyard_isa_name(isa);
+            EXPECT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
 
             // Ordinary rows have the bits they have without such neighbours.
-            Invocation ordinary(operation, type, {rows, width});
-            ordinary.fill(11);
             ASSERT_EQ(ordinary.run(context.get()), HALYARD_OK) << halyard_last_error();
             for (const std::size_t output : operation.with_role(Role::output)) {
                 for (std::int64_t row = 0; row < rows && operation.operands[output].is_by_row(); row += 2) {

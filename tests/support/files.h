@@ -7,7 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -42,7 +42,9 @@ inline void write_text(const std::filesystem::path &path, std::string_view text)
 inline std::string read_text(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
     EXPECT_TRUE(file.good()) << path;
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
 }
 
 /** `call` throws an `Error` whose message holds every one of `words`. */

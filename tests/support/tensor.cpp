@@ -29,13 +29,14 @@ std::int64_t extent_in_memory(const Shape &shape, const Shape &strides) {
     return last + 1;
 }
 
-std::vector<std::int64_t> starts_of_rows(const Shape &shape, const Shape &strides) {
+/** In bytes. */
+std::vector<std::int64_t> starts_of_rows(const Shape &shape, const Shape &strides, std::int64_t element_size) {
     std::vector<std::int64_t> starts = {0};
     for (std::size_t axis = 0; axis + 1 < shape.size(); axis++) {
         std::vector<std::int64_t> finer;
         for (const std::int64_t start : starts) {
             for (std::int64_t i = 0; i < shape[axis]; i++) {
-                finer.push_back(start + i * strides[axis]);
+                finer.push_back(start + i * strides[axis] * element_size);
             }
         }
         starts.swap(finer);
@@ -84,7 +85,9 @@ std::string to_string(const Shape &shape) {
 
 Tensor::Tensor(Dtype dtype, const Form &form)
     : element(dtype), extents(form.shape), steps(form.strides.empty() ? compact_strides(form.shape) : form.strides),
-      row_starts(starts_of_rows(extents, steps)), view_shape(extents), view_strides(form.strides) {
+      row_starts(starts_of_rows(extents, steps, static_cast<std::int64_t>(size_of(element)))),
+      step(steps.back() * static_cast<std::int64_t>(size_of(element))), view_shape(extents),
+      view_strides(form.strides) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t used = size_of(element) * static_cast<std::size_t>(extent_in_memory(extents, steps) + form.shift);
     accessible_size = (used / page + 1) * page;
@@ -121,8 +124,7 @@ Tensor::~Tensor() {
 }
 
 void *Tensor::at(std::int64_t row, std::int64_t i) const {
-    return origin +
-           (row_starts[static_cast<std::size_t>(row)] + i * steps.back()) * static_cast<std::int64_t>(size_of(element));
+    return origin + row_starts[static_cast<std::size_t>(row)] + i * step;
 }
 
 std::uint32_t Tensor::bits(std::int64_t row, std::int64_t i) const {

@@ -80,7 +80,8 @@ public:
 private:
     Dtype element;
     Shape extents, steps;
-    std::vector<std::int64_t> row_starts;  // in elements from `origin`
+    std::vector<std::int64_t> row_starts;  // in bytes from `origin`
+    std::int64_t step;                     // in bytes from an element of a row to the next
     std::uint8_t *mapping = nullptr, *accessible = nullptr, *origin = nullptr;
     std::size_t mapping_size = 0, accessible_size = 0;
     Shape view_shape, view_strides;
