@@ -31,7 +31,7 @@ struct Size {
 Size size_of(Effort effort) {
     switch (effort) {
     case Effort::quick:
-        return {2, 150, 32, 4};
+        return {2, 100, 16, 4};
     case Effort::full:
         return {6, 2000, 512, 8};
     default:

@@ -105,7 +105,7 @@ void train(const Run &run, int steps, const halyard_context *context, Csv &csv, 
 
 void training_stability(const std::filesystem::path &directory, const TrainingOptions &options) {
     const bool is_quick = options.effort == Effort::quick, is_full = options.effort == Effort::full;
-    const int steps = is_quick ? 20 : is_full ? 200 : 150, seeds = is_full ? 3 : 1;
+    const int steps = is_quick ? 10 : is_full ? 200 : 150, seeds = is_full ? 3 : 1;
     const std::vector<int> depths = is_quick ? std::vector{6, 12} : std::vector{6, 12, 24, 48};
     const std::vector<int> depths_at_start = is_quick ? std::vector{6, 12, 24} : std::vector{6, 12, 24, 48, 100};
     std::vector<Run> runs;

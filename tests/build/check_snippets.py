@@ -93,6 +93,9 @@ class Tester:
             self.environment["PATH"] = f"{Path(cmake).parent}:{os.environ['PATH']}"
         self.environment["PKG_CONFIG_PATH"] = str(self.library / "pkgconfig")
         self.environment["PYTHONPATH"] = str(build / "python")
+        self.fragment = Path(shutil.copy(FRAGMENT, scratch))
+        self.run([os.environ.get("CXX", "c++"), "-std=c++17", *WARNINGS, "-x", "c++-header", self.fragment, *self.flags("--cflags"), "-o",
+                  f"{self.fragment}.gch"])  # where GCC looks for it, compiled once for all fragments
         self.has_package = self.imports("numpy", "halyard")
 
     def run(self, command, folder=None, environment=None):
@@ -162,7 +165,7 @@ class Tester:
             if block.language == "c":
                 raise Wrong("a fragment in C cannot be run")
             source = folder / "fragment.cpp"
-            source.write_text(f'#include "{FRAGMENT}"\n\nint main() {{\n{text}}}\n')
+            source.write_text(f'#include "{self.fragment}"\n\nint main() {{\n{text}}}\n')
             return "fragments", self.program(source, folder)
         if block.language == "cmake":
             return "projects", self.project(text, folder)

@@ -103,7 +103,8 @@ class Experiments : public testing::Test {
 protected:
     static void SetUpTestSuite() {
         folder = new TemporaryFolder;
-        status = run({"--output", folder->path(), "depth", "--seeds", "24", "norms", "--rounds", "1", "--tokens", "40",
+        // Means over seeds are within a fifth of what they should be, of twelve as of more.
+        status = run({"--output", folder->path(), "depth", "--seeds", "12", "norms", "--rounds", "1", "--tokens", "40",
                       "--threads", "2", "ffn", "activations"});
     }
     static void TearDownTestSuite() { delete folder; }
@@ -627,7 +628,7 @@ TEST_F(Training, LossesOfRandomTargetsBeginNearTwo) {
     }
     EXPECT_EQ(steps.size(), 4u);
     for (const auto &[run, of_run] : steps) {
-        EXPECT_EQ(of_run.size(), 20u);
+        EXPECT_EQ(of_run.size(), 10u);
         // y has variance 1 behind a norm, and so has the target; that it is not to be foreseen is learnt first.
         EXPECT_NEAR(of_run.front().number("loss"), 2, 0.1) << run.first;
         EXPECT_LT(of_run.back().number("gradient_norm"), of_run.front().number("gradient_norm")) << run.first;
@@ -729,7 +730,7 @@ TEST_F(Training, AnInterruptionKeepsWhatIsDone) {
     kill(process, SIGINT);
     EXPECT_EQ(end_of(process), 0);
     const std::vector<Line> steps = lines_of(file);
-    EXPECT_LT(steps.size(), 80u);
+    EXPECT_LT(steps.size(), 40u);
     for (const Line &line : steps) {
         EXPECT_GT(line.number("loss"), 0);
     }
