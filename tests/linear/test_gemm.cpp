@@ -4,6 +4,7 @@
 // Bounds: a sum over K inputs errs by at most min(K, 512) + K / 512 + 1 roundings of 2^-24 of the sum of magnitudes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -135,20 +136,38 @@ auto columns_of(const Matrix &x) {
     };
 }
 
-/** [row, column] = start + sum over k of left(row, k) right(k, column), in double, with the bound of errors. */
-void expect_product(const Matrix &got, int64_t inputs, const std::function<double(int64_t, int64_t)> &left,
-                    const std::function<double(int64_t, int64_t)> &right, const char *what) {
+/** A product in double, with the bound of errors of each element. */
+struct Reference {
+    struct Element {
+        double sum = 0, bound = 0;
+    };
+    int64_t rows, columns;
+    std::vector<Element> elements;
+};
+
+/** [row, column] = sum over k of left(row, k) right(k, column). */
+template<typename Left, typename Right>
+Reference reference_product(int64_t rows, int64_t inputs, int64_t columns, const Left &left, const Right &right) {
     const double roundings = static_cast<double>(std::min<int64_t>(inputs, k_block) + inputs / k_block + 1);
-    for (int64_t row = 0; row < got.shape[0]; row++) {
-        for (int64_t column = 0; column < got.shape[1]; column++) {
-            double sum = 0, magnitudes = 0;
+    Reference reference{rows, columns, {}};
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t column = 0; column < columns; column++) {
+            Reference::Element &element = reference.elements.emplace_back();
             for (int64_t k = 0; k < inputs; k++) {
                 const double term = left(row, k) * right(k, column);
-                sum += term;
-                magnitudes += std::fabs(term);
+                element.sum += term;
+                element.bound += roundings * 0x1p-24 * std::fabs(term);
             }
-            ASSERT_NEAR(got.at(row, column), sum, roundings * 0x1p-24 * magnitudes)
-                << what << " " << row << " " << column;
+        }
+    }
+    return reference;
+}
+
+void expect_product(const Matrix &got, const Reference &reference, const char *what) {
+    for (int64_t row = 0; row < reference.rows; row++) {
+        for (int64_t column = 0; column < reference.columns; column++) {
+            const auto &[sum, bound] = reference.elements[static_cast<std::size_t>(row * reference.columns + column)];
+            ASSERT_NEAR(got.at(row, column), sum, bound) << what << " " << row << " " << column;
         }
     }
 }
@@ -255,6 +274,9 @@ TEST_P(Gemm, TakesAFormThatTheLibraryDoesNotHave) {
 TEST_P(Gemm, GivesTheGradientOfAWeight) {
     const auto [outputs, tokens, inputs] = GetParam();
     const Matrix dy = waves(tokens, outputs, 0.7f), x = waves(tokens, inputs, 1.3f), x_transposed = x.transposed();
+    const Reference expected = reference_product(
+        outputs, tokens, inputs, [&](int64_t row, int64_t k) { return static_cast<double>(dy.at(k, row)); },
+        [&](int64_t k, int64_t column) { return static_cast<double>(x.at(k, column)); });
     std::vector<char> as_it_lies, turned;
     Matrix fused(0, 0);
     for (const By &by : everyone()) {
@@ -265,9 +287,7 @@ TEST_P(Gemm, GivesTheGradientOfAWeight) {
         const PanelMatrix same = pack_activations(*context.get(), x_transposed.floats(), true,
                                                   reinterpret_cast<float *>(aligned(turned, bytes)));
         const Matrix got = product(by, PackedPanels(panels), outputs, inputs, columns_of(dy));
-        expect_product(
-            got, tokens, [&](int64_t row, int64_t k) { return dy.at(k, row); },
-            [&](int64_t k, int64_t column) { return x.at(k, column); }, halyard_isa_name(by.isa));
+        expect_product(got, expected, halyard_isa_name(by.isa));
         EXPECT_EQ(product(by, PackedPanels(same), outputs, inputs, columns_of(dy)).values, got.values);
         if (by.isa != HALYARD_ISA_SSE41) {  // which rounds products
             fused = fused.values.empty() ? got : fused;
@@ -318,12 +338,16 @@ TEST_P(Gemm, GivesTheGradientOfAnInputFromTheLayersOwnPanelsAndFromASecondPack) 
     Matrix w = waves(outputs, inputs, 1.3f);
     for (const tests::Dtype dtype : tests::all_dtypes) {
         const Packed own(w, HALYARD_WEIGHT_OUT_IN, dtype), second(w, HALYARD_WEIGHT_IN_OUT, dtype);
+        Matrix rounded(outputs, inputs);
+        std::transform(w.values.begin(), w.values.end(), rounded.values.begin(), [&](float value) {
+            return static_cast<float>(tests::round_to(dtype, static_cast<double>(value)));
+        });
+        const Reference expected = reference_product(
+            tokens, outputs, inputs, [&](int64_t row, int64_t k) { return static_cast<double>(dy.at(row, k)); },
+            [&](int64_t k, int64_t column) { return static_cast<double>(rounded.at(k, column)); });
         for (const By &by : everyone()) {
             const Matrix got = product(by, TransposedPanels(own.panels(), outputs), tokens, inputs, rows_of(dy));
-            expect_product(
-                got, outputs, [&](int64_t row, int64_t k) { return dy.at(row, k); },
-                [&](int64_t k, int64_t column) { return tests::round_to(dtype, w.at(k, column)); },
-                halyard_isa_name(by.isa));
+            expect_product(got, expected, halyard_isa_name(by.isa));
             EXPECT_EQ(product(by, PackedPanels(second.panels()), tokens, inputs, rows_of(dy)).values, got.values)
                 << halyard_isa_name(by.isa) << ", " << by.threads << " threads";
         }
@@ -349,11 +373,12 @@ TEST_P(Gemm, GivesTheGradientOfAnInputOfAGatedLayer) {
         }
     }
     const Packed own(gate, HALYARD_WEIGHT_OUT_IN, tests::Dtype::f32, &up), second(joined, HALYARD_WEIGHT_IN_OUT);
+    const Reference expected = reference_product(
+        tokens, columns, inputs, [&](int64_t row, int64_t k) { return static_cast<double>(dy.at(row, k)); },
+        [&](int64_t k, int64_t column) { return static_cast<double>(joined.at(k, column)); });
     for (const By &by : everyone()) {
         const Matrix got = product(by, TransposedPanels(own.panels(), columns), tokens, inputs, rows_of(dy));
-        expect_product(
-            got, columns, [&](int64_t row, int64_t k) { return dy.at(row, k); },
-            [&](int64_t k, int64_t column) { return joined.at(k, column); }, halyard_isa_name(by.isa));
+        expect_product(got, expected, halyard_isa_name(by.isa));
         EXPECT_EQ(product(by, PackedPanels(second.panels()), tokens, inputs, rows_of(dy)).values, got.values)
             << halyard_isa_name(by.isa) << ", " << by.threads << " threads";
     }
