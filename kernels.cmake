@@ -167,6 +167,13 @@ foreach(rows RANGE 1 8)
     halyard_kernel( matmul_codes32_${rows}          matmul  matmul_widened_codes  matmul_codes  rows=${rows} bits=32 )
 endforeach()
 
+# With x in 8 bits; dtype is that of scales, which are expanded to f32
+foreach(rows RANGE 1 4)
+    foreach(bits IN ITEMS 4 8)
+        halyard_kernel( matmul_int8_codes${bits}_${rows} matmul  matmul_int8  matmul_int8  rows=${rows} bits=${bits} )
+    endforeach()
+endforeach()
+
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.
 foreach(function IN LISTS layer_activations)
     halyard_kernel( epilogue_${function}       epilogue        epilogue  epilogue  function=${function} )
@@ -185,6 +192,10 @@ halyard_kernel( widen_codes4              internal_f32  pack         widen_codes
 halyard_kernel( widen_codes8              internal_f32  pack         widen_codes  bits=8 )
 halyard_kernel( widen_codes4_to_pairs     internal_f32  pack         widen_codes  bits=4 in_pairs=true )
 halyard_kernel( widen_codes8_to_pairs     internal_f32  pack         widen_codes  bits=8 in_pairs=true )
+
+# rows of x in 8 bits, by the inputs that share a scale
+halyard_kernel( round_to_int8_16          internal_f32  pack         round_to_int8  unit=16 )
+halyard_kernel( round_to_int8_32          internal_f32  pack         round_to_int8  unit=32 )
 
 # sums over tokens, dtype being that of what is added
 halyard_kernel( column_sum                internal    column_reduction  column_sum )

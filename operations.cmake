@@ -52,7 +52,7 @@ halyard_operation( embedding_backward  GROUP backward  NEEDS add f32  KERNELS NO
                    SOURCES api/backward/embedding_backward.cpp cpu/ops/embedding_backward.cpp )
 
 halyard_operation( linear  NEEDS cast f32
-                   KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" column_sum
+                   KERNELS "matmul_.*" "epilogue_.*" "pack_.*" "widen_.*" "expand_scales_.*" "round_to_int8_.*" column_sum
                    FUNCTIONS linear dequantize "weights_.*"
                    SOURCES api/dequantize.cpp api/linear.cpp api/weights.cpp api/weights_file.cpp api/weights_pack.cpp
                            api/weights_pack_codes.cpp core/calls/codes.cpp core/calls/layer_gradients.cpp core/calls/pack.cpp core/code_formats.cpp

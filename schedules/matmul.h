@@ -61,6 +61,16 @@ struct MatmulCodes {
 
 void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const Halide::Target &target);
 
+struct MatmulInt8 {
+    Halide::Func prefetch;  // prefetch(panel, word, tile): 0
+    Halide::Func dot;       // dot(column, panel, row, tile, unit): one update, over bytes, halves and words of a unit
+    Halide::Func sum;  // sum(column, panel, row, tile): update 0 over the units, update 1 over the groups with offsets
+    Halide::Var column, panel, row, tile;
+    Halide::Expr panels;  // extent of panel
+};
+
+void matmul_int8(const MatmulInt8 &stages, const MatmulParams &params, const Halide::Target &target);
+
 /** Parameters, set per kernel and instruction set by schedules/tuned. */
 struct EpilogueParams {
     Halide::GeneratorParam<int> panels{"panels", 1};  // of 16 columns, computed per iteration

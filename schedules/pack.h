@@ -51,6 +51,15 @@ struct ExpandScales {
 
 void expand_scales(const ExpandScales &stages, const Halide::Target &target);
 
+struct RoundToInt8 {
+    Halide::Func largest, sum;           // largest(u, row), sum(u, row): reductions over a unit
+    Halide::Func scales, numbers, sums;  // scales(u, row), numbers(input, row), sums(u, row)
+    Halide::Var input, u;
+    int unit;
+};
+
+void round_to_int8(const RoundToInt8 &stages, const Halide::Target &target);
+
 }  // namespace halyard::schedules
 
 #endif

@@ -117,6 +117,7 @@ halyard::Context make_context(const Arguments &arguments) {
     if (arguments.products != "auto") {
         context.set_products(arguments.products == "full"   ? halyard::Products::full
                              : arguments.products == "bf16" ? halyard::Products::bf16
+                             : arguments.products == "int8" ? halyard::Products::int8
                                                             : halyard::Products::storage);
     }
     return context;
@@ -186,8 +187,9 @@ void declare(CLI::App &app, Arguments &arguments) {
     app.add_option(
            "--products", arguments.products,
            "storage: a model in bf16 rounds to bf16 what it multiplies; full: it rounds nothing between products; "
-           "bf16: with f32 activations it rounds too; auto: as HALYARD_PRODUCTS says, else storage")
-        ->check(CLI::IsMember({"auto", "storage", "full", "bf16"}));
+           "bf16: with f32 activations it rounds too; int8: activations go to 8 bits where weights are quantized; "
+           "auto: as HALYARD_PRODUCTS says, else storage")
+        ->check(CLI::IsMember({"auto", "storage", "full", "bf16", "int8"}));
     app.add_option("--device", arguments.device, "cpu, or cuda or cuda:N for an NVIDIA GPU")
         ->check([](const std::string &name) { return device_named(name) ? "" : "must be cpu, cuda or cuda:N"; });
     app.add_option("--threads", arguments.threads, "0 for all processors")->check(integer(0, 256));

@@ -34,6 +34,7 @@ const std::map<std::string, halyard::Products> products = {
     {"storage", halyard::Products::storage},
     {"full", halyard::Products::full},
     {"bf16", halyard::Products::bf16},
+    {"int8", halyard::Products::int8},
 };
 
 /// All of a file, or of stdin.
@@ -150,8 +151,9 @@ void declare(CLI::App &app, Arguments &arguments) {
         ->check(CLI::Range(0, 1 << 24));
     app.add_option("--dtype", arguments.dtype, "f32, f16 or bf16: what MODEL's quantized weights become first")
         ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
-    app.add_option("--products", arguments.products, "storage, full or bf16: what is rounded before it is multiplied")
-        ->check(CLI::IsMember({"auto", "storage", "full", "bf16"}));
+    app.add_option("--products", arguments.products,
+                   "storage, full, bf16 or int8: what is rounded before it is multiplied")
+        ->check(CLI::IsMember({"auto", "storage", "full", "bf16", "int8"}));
     app.add_option("--threads", arguments.threads, "0 for all processors")->check(CLI::Range(0, 256));
 }
 

@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <cstring>
+#include <iterator>
 
 namespace halyard::python {
 
@@ -70,7 +71,7 @@ struct Settings {
 
 Settings settings;
 
-const char *const products_names[] = {"storage", "full", "bf16"};  // in the order of halyard_products
+const char *const products_names[] = {"storage", "full", "bf16", "int8"};  // in the order of halyard_products
 
 halyard_status apply(const Settings &wanted, halyard_context *context) {
     halyard_status status = halyard_context_set_num_threads(context, wanted.threads);
@@ -164,9 +165,9 @@ PyObject *set_max_isa(PyObject *, PyObject *name) {
 
 PyObject *set_products(PyObject *, PyObject *name) {
     const char *const before = settings.products != Settings::none ? products_names[settings.products] : nullptr;
-    return set_by_name(&Settings::products, before, name, "halyard.products: %R is none of storage, full and bf16",
-                       [](const char *wanted) {
-                           for (int i = 0; i < 3; i++) {
+    return set_by_name(&Settings::products, before, name,
+                       "halyard.products: %R is none of storage, full, bf16 and int8", [](const char *wanted) {
+                           for (int i = 0; i < static_cast<int>(std::size(products_names)); i++) {
                                if (strcmp(products_names[i], wanted) == 0) {
                                    return i;
                                }

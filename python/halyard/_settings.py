@@ -25,6 +25,6 @@ class max_isa(_Setting):
 
 
 class products(_Setting):
-    """How products are taken (halyard_context_set_products): "storage", "full", "bf16", or None for the library's default."""
+    """How products are taken (halyard_context_set_products): "storage", "full", "bf16", "int8", or None for the library's default."""
 
     _set = staticmethod(_core._set_products)

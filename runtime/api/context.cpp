@@ -80,7 +80,7 @@ halyard_status halyard_context_set_products(halyard_context *context, halyard_pr
     if (!check.not_null("context", context)) {
         return check.status();
     }
-    if (products < HALYARD_PRODUCTS_STORAGE || products > HALYARD_PRODUCTS_BF16) {
+    if (products < HALYARD_PRODUCTS_STORAGE || products > HALYARD_PRODUCTS_INT8) {
         return check.fail(HALYARD_INVALID_ARGUMENT, "products is %d, which is no value of halyard_products",
                           static_cast<int>(products));
     }

@@ -41,14 +41,17 @@ halyard_products read_products() {
     constexpr struct {
         const char *name;
         halyard_products products;
-    } all[] = {{"storage", HALYARD_PRODUCTS_STORAGE}, {"full", HALYARD_PRODUCTS_FULL}, {"bf16", HALYARD_PRODUCTS_BF16}};
+    } all[] = {{"storage", HALYARD_PRODUCTS_STORAGE},
+               {"full", HALYARD_PRODUCTS_FULL},
+               {"bf16", HALYARD_PRODUCTS_BF16},
+               {"int8", HALYARD_PRODUCTS_INT8}};
     for (const auto &each : all) {
         if (value && strcmp(value, each.name) == 0) {
             return each.products;
         }
     }
     if (value) {
-        say_ignored(variable, value, "storage, full or bf16");
+        say_ignored(variable, value, "storage, full, bf16 or int8");
     }
     return HALYARD_PRODUCTS_STORAGE;
 }

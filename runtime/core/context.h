@@ -32,10 +32,12 @@ namespace halyard {
 /** The context a call works with: the caller's, or the defaults. */
 const halyard_context &context_or_default(const halyard_context *context);
 
-/** Whether what lies between products whose weights and activations are of these dtypes is rounded to bf16 before a product. */
+/** Whether what lies between products whose weights and activations are of these dtypes is rounded to bf16 before a product. (To 8
+ *  bits cpu/linear/blocked_rows.h rounds.) */
 inline bool rounds_between(const halyard_context &context, DType weights, DType activations, bool quantized = false) {
     switch (context.products) {
     case HALYARD_PRODUCTS_STORAGE:
+    case HALYARD_PRODUCTS_INT8:
         return weights == DType::bf16 && activations == DType::bf16;
     case HALYARD_PRODUCTS_BF16:
         return weights == DType::bf16 || quantized;

@@ -26,6 +26,17 @@ constexpr int x_pitch = k_block + 16;
  *  64 bytes lies in one. */
 constexpr int x_pair_pitch = x_pitch / 2 + 8;
 
+/** The unit of inputs that share a scale where x is rounded to 8 bits: a group of the weights, if that is shorter. */
+constexpr int max_int8_unit = 32, min_int8_unit = 16;
+
+/** Such a row, in bytes: the numbers of a k block; behind them for each unit a scale in f32 and a correction in int32, -center times
+ *  the sum of the numbers; and the line beyond. */
+constexpr int x_int8_scales = k_block, x_int8_corrections = x_int8_scales + 4 * (k_block / min_int8_unit),
+              x_int8_pitch = x_int8_corrections + 4 * (k_block / min_int8_unit) + 64;
+
+/** Rows of the tallest tile of them. */
+constexpr int max_int8_tile_rows = 4;
+
 /** Rows of the tallest tile. */
 constexpr int max_tile_rows = 8;
 

@@ -71,4 +71,39 @@ void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const T
     prefetch.compute_at(block, in[1]).unroll(panel);
 }
 
+void matmul_int8(const MatmulInt8 &stages, const MatmulParams &params, const Target &target) {
+    const int vector = std::min(panel_width, f32_lanes(target));
+    const Var column = stages.column, panel = stages.panel, row = stages.row, tile = stages.tile;
+    Func sum = stages.sum, dot = stages.dot, prefetch = stages.prefetch;
+
+    // As those of codes: sums of units go to those of all by way of the first-level cache.
+    sum.vectorize(column, vector);
+    const Var part("part"), outer("outer");
+    for (int update = 0; update < 2; update++) {
+        const RVar over = sum.rvars(update)[0];
+        Stage all = sum.update(update);
+        all.split(column, part, column, vector)
+            .reorder(column, row, over, part, tile, panel)
+            .vectorize(column)
+            .unroll(row);
+        all.specialize(stages.panels == params.panels)
+            .split(panel, outer, panel, params.panels, TailStrategy::RoundUp)
+            .reorder(column, panel, row, over, part, tile, outer)
+            .unroll(panel);
+    }
+
+    // The four bytes of a word of x go to all columns, and are multiplied and summed within a lane.
+    const std::vector<RVar> in = dot.rvars(0);
+    dot.compute_at(sum, sum.rvars(0)[0]).vectorize(column, vector).unroll(panel).unroll(row);
+    dot.update()
+        .reorder(in[0], column, row, in[1], panel, in[2])
+        .atomic()
+        .vectorize(in[0])
+        .vectorize(column, vector)
+        .unroll(row)
+        .unroll(in[1])
+        .unroll(panel);
+    prefetch.compute_at(dot, in[2]).unroll(panel);
+}
+
 }  // namespace halyard::schedules

@@ -100,4 +100,20 @@ void expand_scales(const ExpandScales &stages, const Target &target) {
         .unroll(stages.vector);
 }
 
+void round_to_int8(const RoundToInt8 &stages, const Target &target) {
+    // Units one after the other, each in a few vectors.
+    const int vector = f32_lanes(target);
+    for (Func reduction : {stages.largest, stages.sum}) {
+        const RVar in = reduction.rvars(0)[0];
+
+        reduction.compute_at(reduction.name() == stages.sum.name() ? stages.sums : stages.scales, stages.u);
+        reduction.update().atomic().vectorize(in, stages.unit);
+    }
+    Func numbers = stages.numbers;
+    const Var unit("unit");
+    numbers.split(stages.input, unit, stages.input, stages.unit, TailStrategy::RoundUp)
+        .vectorize(stages.input, vector)
+        .unroll(stages.input);
+}
+
 }  // namespace halyard::schedules

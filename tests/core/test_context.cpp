@@ -211,7 +211,8 @@ TEST(Contexts, SayWhatProductsAreOf) {
     const halyard_products by_default = halyard_context_products(nullptr);
     EXPECT_EQ(halyard_context_products(context.get()), by_default);
     EXPECT_EQ(by_default, std::getenv("HALYARD_PRODUCTS") == nullptr ? HALYARD_PRODUCTS_STORAGE : by_default);
-    for (const halyard_products products : {HALYARD_PRODUCTS_FULL, HALYARD_PRODUCTS_BF16, HALYARD_PRODUCTS_STORAGE}) {
+    for (const halyard_products products :
+         {HALYARD_PRODUCTS_FULL, HALYARD_PRODUCTS_BF16, HALYARD_PRODUCTS_INT8, HALYARD_PRODUCTS_STORAGE}) {
         ASSERT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
         EXPECT_EQ(halyard_context_products(context.get()), products);
     }
@@ -235,7 +236,7 @@ TEST(Contexts, RefuseBadArguments) {
                    "context");
 
     const Context context;
-    for (const int products : {-1, 3, std::numeric_limits<int>::max()}) {
+    for (const int products : {-1, 4, std::numeric_limits<int>::max()}) {
         expect_message(halyard_context_set_products(context.get(), static_cast<halyard_products>(products)),
                        "halyard_context_set_products", "products");
     }

@@ -10,39 +10,6 @@
 namespace halyard::tests {
 namespace {
 
-/** Packed bytes in memory of their own, and a handle. */
-class Loaded {
-public:
-    explicit Loaded(const Bytes &bytes) : memory(std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64)) {
-        std::memcpy(memory, bytes.data(), bytes.size());
-        EXPECT_EQ(halyard_weights_from_memory(memory, static_cast<std::int64_t>(bytes.size()), &weights), HALYARD_OK)
-            << halyard_last_error();
-    }
-    ~Loaded() {
-        halyard_weights_destroy(weights);
-        std::free(memory);
-    }
-    Loaded(const Loaded &) = delete;
-    Loaded &operator=(const Loaded &) = delete;
-
-    const halyard_weights *get() const { return weights; }
-
-private:
-    void *memory;
-    halyard_weights *weights = nullptr;
-};
-
-std::vector<std::vector<float>> floats_of(const Tensor &x) {
-    std::vector<std::vector<float>> rows;
-    for (std::int64_t row = 0; row < x.rows(); row++) {
-        rows.emplace_back();
-        for (std::int64_t k = 0; k < x.width(); k++) {
-            rows.back().push_back(static_cast<float>(x.get(row, k)));
-        }
-    }
-    return rows;
-}
-
 /** What products of rows of x must be, and how far they may be from it (docs/numerics.md): [column][row]. */
 struct Exact {
     Exact(CodedMatrix &codes, const std::vector<std::vector<float>> &x) {
@@ -108,27 +75,6 @@ PackedWeights copies(std::int64_t out, bool gated) {
     return pack(source);
 }
 
-const std::vector<int> groups = {16, 32, 64, 128, 256, 0};
-
-/** Every kind with every width, group and dtype of scales that it may have. */
-std::vector<CodeForm> all_forms() {
-    std::vector<CodeForm> forms;
-    for (const int bits : {8, 4}) {
-        for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO, HALYARD_SCALE_MIN}) {
-            for (const int group : groups) {
-                for (const Dtype scales : all_dtypes) {
-                    if (kind != HALYARD_SCALE_MIN || scales != Dtype::f32) {
-                        forms.push_back({1, 1, bits, kind, scales, group, false});
-                    }
-                }
-            }
-        }
-        forms.push_back({1, 1, bits, HALYARD_SCALE_TWO_LEVELS, Dtype::f16, 32, false});
-    }
-    forms.push_back({1, 1, 8, HALYARD_SCALE_TWO_LEVELS_SIGNED, Dtype::f16, 16, false});
-    return forms;
-}
-
 TEST(QuantizedProducts, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
     struct Size {
         std::int64_t in, out;
@@ -139,7 +85,7 @@ TEST(QuantizedProducts, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
     const std::vector<std::int64_t> row_counts =
         emulated ? std::vector<std::int64_t>{1, 5, 25} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 9, 25};
     std::size_t which = 0;
-    for (CodeForm form : all_forms()) {
+    for (CodeForm form : all_code_forms()) {
         // Each form with some sizes, so that each size has some forms.
         for (int repetition = 0; repetition < (reduced ? 1 : 3); repetition++, which++) {
             const Size &size = sizes[which % sizes.size()];
@@ -317,7 +263,8 @@ TEST(QuantizedFfn, IsItsLayersInTurn) {
         };
         for (const Pair &pair : {Pair{up_codes.get(), down_codes.get()}, Pair{up_f32.get(), down_codes.get()},
                                  Pair{up_codes.get(), down_f32.get()}}) {
-            for (const halyard_products products : {HALYARD_PRODUCTS_STORAGE, HALYARD_PRODUCTS_BF16}) {
+            for (const halyard_products products :
+                 {HALYARD_PRODUCTS_STORAGE, HALYARD_PRODUCTS_BF16, HALYARD_PRODUCTS_INT8}) {
                 const bool both = pair.up == up_codes.get() && pair.down == down_codes.get();
                 const Dtype between = products == HALYARD_PRODUCTS_BF16 && both ? Dtype::bf16 : Dtype::f32;
                 for (const halyard_isa isa : supported_isas()) {
@@ -369,7 +316,7 @@ TEST(Quantization, MakesTheCodesThatItSays) {
     for (const auto &[in, out] :
          {std::pair<std::int64_t, std::int64_t>{1, 1}, {9, 17}, {40, 16}, {100, 33}, {513, 20}, {1200, 35}}) {
         for (const int bits : {8, 4}) {
-            for (const int group : groups) {
+            for (const int group : code_groups) {
                 for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO}) {
                     MatrixForm matrix;
                     matrix.type = all_dtypes[which % 3];

@@ -301,6 +301,60 @@ CodedMatrix quantized(const CodeForm &form, const Element &element) {
     return made;
 }
 
+/** Packed bytes in memory of their own, and a handle. */
+class Loaded {
+public:
+    explicit Loaded(const Bytes &bytes) : memory(std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64)) {
+        std::memcpy(memory, bytes.data(), bytes.size());
+        EXPECT_EQ(halyard_weights_from_memory(memory, static_cast<std::int64_t>(bytes.size()), &weights), HALYARD_OK)
+            << halyard_last_error();
+    }
+    ~Loaded() {
+        halyard_weights_destroy(weights);
+        std::free(memory);
+    }
+    Loaded(const Loaded &) = delete;
+    Loaded &operator=(const Loaded &) = delete;
+
+    const halyard_weights *get() const { return weights; }
+
+private:
+    void *memory;
+    halyard_weights *weights = nullptr;
+};
+
+inline std::vector<std::vector<float>> floats_of(const Tensor &x) {
+    std::vector<std::vector<float>> rows;
+    for (std::int64_t row = 0; row < x.rows(); row++) {
+        rows.emplace_back();
+        for (std::int64_t k = 0; k < x.width(); k++) {
+            rows.back().push_back(static_cast<float>(x.get(row, k)));
+        }
+    }
+    return rows;
+}
+
+inline const std::vector<int> code_groups = {16, 32, 64, 128, 256, 0};
+
+/** Every kind with every width, group and dtype of scales that it may have. */
+inline std::vector<CodeForm> all_code_forms() {
+    std::vector<CodeForm> forms;
+    for (const int bits : {8, 4}) {
+        for (const halyard_scale_kind kind : {HALYARD_SCALE_PLAIN, HALYARD_SCALE_ZERO, HALYARD_SCALE_MIN}) {
+            for (const int group : code_groups) {
+                for (const Dtype scales : all_dtypes) {
+                    if (kind != HALYARD_SCALE_MIN || scales != Dtype::f32) {
+                        forms.push_back({1, 1, bits, kind, scales, group, false});
+                    }
+                }
+            }
+        }
+        forms.push_back({1, 1, bits, HALYARD_SCALE_TWO_LEVELS, Dtype::f16, 32, false});
+    }
+    forms.push_back({1, 1, 8, HALYARD_SCALE_TWO_LEVELS_SIGNED, Dtype::f16, 16, false});
+    return forms;
+}
+
 }  // namespace halyard::tests
 
 #endif

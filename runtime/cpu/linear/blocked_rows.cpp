@@ -49,6 +49,10 @@ void BlockedRows::complete(int64_t begin, int64_t end, int64_t features) const {
         const int64_t inputs = std::min<int64_t>(k_block, features - block * k_block),
                       whole = CodeLayout::whole_inputs(groups.inputs, inputs);
         for (int64_t row = begin; row < end; row++) {
+            if (form == XForm::int8) {
+                complete_int8(row, block, features);
+                continue;
+            }
             char *const words = at(row, block);
             const int64_t word_inputs = form == XForm::pairs ? 2 : 1, used = (inputs + word_inputs - 1) / word_inputs;
             memset(words + 4 * used, 0, static_cast<size_t>(4 * (whole / word_inputs - used)));
@@ -79,9 +83,13 @@ bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x) {
            tile_kernels().width(isa, tile_kind_of_numbers(x), DType::f32, tiling.tile_rows) > 0;
 }
 
-XForm form_of_x(halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows) {
+XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const halyard_weights &weights,
+                int64_t rows) {
     if (!weights.codes) {
         return form_of_x(isa, x, weights.dtype);
+    }
+    if (context.products == HALYARD_PRODUCTS_INT8) {
+        return XForm::int8;
     }
     return keeps_bits(isa) && form_of_x(isa, x, DType::bf16) == XForm::pairs &&
                    widens_codes(isa, Tiling(isa, XForm::pairs, rows), XForm::pairs)
@@ -112,6 +120,10 @@ void to_pairs(const char *values, int64_t count, char *pairs) {
 
 void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
                         int64_t count) const {
+    if (form == XForm::int8) {
+        store_int8(isa, row, feature, values, features, count);
+        return;
+    }
     const int64_t block = feature / k_block, in_block = feature % k_block;
     if (form == XForm::f32 && (!rounded || values.dtype == DType::bf16)) {
         widen(isa, values, floats_at(row, block) + in_block, x_pitch, features, count);
@@ -130,6 +142,47 @@ void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const Typ
         } else {
             widen(isa, of_row, floats_at(row + i, block) + in_block, 0, features, 1);
         }
+    }
+}
+
+void BlockedRows::store_int8(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+                             int64_t count) const {
+    const int unit = groups.unit();
+    const int64_t block = feature / k_block, units = (features + unit - 1) / unit, whole = units * unit;
+    const KernelCall<arguments::RoundToInt8> round(kernel_function(
+        unit == min_int8_unit ? kernels::round_to_int8_16 : kernels::round_to_int8_32, DType::f32, isa));
+    alignas(64) float wide[k_block];
+    std::fill(wide + features, wide + whole, 0.0f);
+    Buffer<2, float> x, scales;
+    Buffer<2> numbers;
+    Buffer<2, int32_t> sums;
+    for (int64_t i = 0; i < count; i++) {
+        widen(isa, {values.row(i), values.dtype}, wide, 0, features, 1);
+        char *const to = at(row + i, block);
+        x.set(wide, whole, 1, 0);
+        scales.set(reinterpret_cast<float *>(to + x_int8_scales), units, 1, 0);
+        numbers.set(to, whole, 1, 0);
+        sums.set(reinterpret_cast<int32_t *>(to + x_int8_corrections), units, 1, 0);
+        round({.x = x, .scales = scales, .numbers = numbers, .sums = sums});
+    }
+}
+
+void BlockedRows::complete_int8(int64_t row, int64_t block, int64_t features) const {
+    const int64_t inputs = std::min<int64_t>(k_block, features - block * k_block), unit = groups.unit(),
+                  units = (inputs + unit - 1) / unit, group_units = groups.inputs / unit;
+    char *const stored = at(row, block);
+    const auto *const scales = reinterpret_cast<const float *>(stored + x_int8_scales);
+    auto *const corrections = reinterpret_cast<int32_t *>(stored + x_int8_corrections);
+    float *const sums = sums_at(row, block, features);
+    for (int64_t first = 0, group = 0; first < units && sums; first += group_units, group++) {
+        double sum = 0;  // products are exact
+        for (int64_t u = first; u < std::min(units, first + group_units); u++) {
+            sum += static_cast<double>(scales[u]) * corrections[u];
+        }
+        sums[group] = static_cast<float>(sum);
+    }
+    for (int64_t u = 0; u < units; u++) {
+        corrections[u] *= -groups.center;
     }
 }
 
@@ -203,7 +256,7 @@ void complete_rows(const halyard_context &context, const BlockedRows &blocked, i
     blocked.clear_from(rows, features);
 }
 
-void reorder_rows(const halyard_context &context, halyard_isa isa, const BlockedRows &from, int64_t rows,
+void restore_rows(const halyard_context &context, halyard_isa isa, const BlockedRows &from, int64_t rows,
                   int64_t features, const BlockedRows &to) {
     const int threads = static_cast<int>(
         std::min<int64_t>(threads_for(context, rows * features * static_cast<int64_t>(sizeof(float))), rows));
@@ -213,7 +266,7 @@ void reorder_rows(const halyard_context &context, halyard_isa isa, const Blocked
             for (int64_t k = 0; k < features; k += k_block) {
                 const int64_t count = std::min<int64_t>(k_block, features - k);
                 for (int64_t i = 0; i < count; i++) {
-                    const int64_t feature = to.groups.order[k + i];
+                    const int64_t feature = to.groups.order ? to.groups.order[k + i] : k + i;
                     in_order[i] = from.floats_at(row, feature / k_block)[feature % k_block];
                 }
                 to.store(isa, row, k, {reinterpret_cast<char *>(in_order), DType::f32}, count, 1);
@@ -222,9 +275,11 @@ void reorder_rows(const halyard_context &context, halyard_isa isa, const Blocked
     });
 }
 
-int64_t x_bytes(halyard_isa isa, DType dtype, const halyard_weights &weights, int64_t rows) {
+int64_t x_bytes(const halyard_context &context, halyard_isa isa, DType dtype, const halyard_weights &weights,
+                int64_t rows) {
     // A later block has fewer rows, and codes are not widened to pairs for few.
-    const XForm largest = weights.codes ? XForm::f32 : form_of_x(isa, dtype, weights, rows);
+    const XForm first = form_of_x(context, isa, dtype, weights, rows);
+    const XForm largest = weights.codes && first == XForm::pairs ? XForm::f32 : first;
     return BlockedRows::bytes(largest, Tiling::max_rows(rows), weights.in_features, XGroups::of(weights));
 }
 

@@ -16,16 +16,21 @@ struct XGroups {
     int inputs = 0;     // of a group: zeros follow the last one to the end of its group; 0: there are no groups
     bool sums = false;  // the sums of x over the groups are read too
     const int32_t *order = nullptr;  // where the weights' inputs are in a row of x; null: in order
+    int center = 0;                  // of the codes
 
     /** For these weights. */
     static XGroups of(const halyard_weights &weights) {
-        return weights.codes ? XGroups{weights.codes.block_group(), weights.codes.has_offsets(), weights.order}
-                             : XGroups();
+        const CodeLayout &codes = weights.codes;
+        return codes ? XGroups{codes.block_group(), codes.has_offsets(), weights.order,
+                               code_center(codes.bits, codes.has_minima())}
+                     : XGroups();
     }
+    /** Inputs that share a scale where x is in 8 bits. */
+    int unit() const { return std::min(inputs, max_int8_unit); }
 };
 
-/** Rows of x as the matmul kernels read them: the inputs in blocks, [k block][row][x_pitch] of f32 or [k block][row]
- *  [x_pair_pitch] of pairs. The pair of an odd last input has 0 beside it. */
+/** Rows of x as the matmul kernels read them: the inputs in blocks, [k block][row][x_pitch] of f32, [k block][row][x_pair_pitch] of
+ *  pairs or [k block][row][x_int8_pitch] bytes. The pair of an odd last input has 0 beside it. */
 struct BlockedRows {
     char *data;
     int64_t rows;  // of memory, whole tiles: those beyond the last row of x are zeros
@@ -37,7 +42,9 @@ struct BlockedRows {
     char *at(int64_t row, int64_t block) const { return data + (block * rows + row) * row_bytes(); }
     float *floats_at(int64_t row, int64_t block) const { return reinterpret_cast<float *>(at(row, block)); }
 
-    static constexpr int64_t row_bytes(XForm form) { return 4 * (form == XForm::pairs ? x_pair_pitch : x_pitch); }
+    static constexpr int64_t row_bytes(XForm form) {
+        return form == XForm::int8 ? x_int8_pitch : 4 * (form == XForm::pairs ? x_pair_pitch : x_pitch);
+    }
     static int64_t blocks(int64_t features) { return (features + k_block - 1) / k_block; }
     static int64_t bytes(XForm form, int64_t rows, int64_t features, const XGroups &groups = {}) {
         const int64_t of_sums = groups.sums ? k_block / groups.inputs * static_cast<int64_t>(sizeof(float)) : 0;
@@ -54,19 +61,28 @@ struct BlockedRows {
 
     /** Makes zeros of the rows from `used` on. */
     void clear_from(int64_t used, int64_t features) const;
-    /** Does for rows [begin, end), which are stored whole, what `groups` asks for. */
+    /** Does for rows [begin, end), which are stored whole, what `groups` asks for; once. */
     void complete(int64_t begin, int64_t end, int64_t features) const;
-    /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair. */
+    /** Stores rows of at most k_block features, the first of which is `feature`, the first of a pair; in 8 bits, of all that a k
+     *  block has. */
     void store(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
                int64_t rows) const;
     /** Stores a whole row, in the order of the weights. */
     void store_row(halyard_isa isa, int64_t row, const TypedRows &values, int64_t features) const;
+
+private:
+    /** Stores the sums of units where corrections are to be. */
+    void store_int8(halyard_isa isa, int64_t row, int64_t feature, const TypedRows &values, int64_t features,
+                    int64_t rows) const;
+    /** Makes sums of groups and corrections of the sums of units. */
+    void complete_int8(int64_t row, int64_t block, int64_t features) const;
 };
 
 /** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
 XForm form_of_x(halyard_isa isa, DType x, DType weights);
-/** As above, for so many rows of x at a time. Codes are widened to pairs for many rows alone. */
-XForm form_of_x(halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows);
+/** As above, for so many rows of x at a time. Codes are widened to pairs for many rows alone; with them x is in 8 bits where the
+ *  context says so. */
+XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows);
 /** Whether codes are widened for products with tiles of rows. */
 bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x);
 
@@ -87,12 +103,14 @@ void load_rows(const halyard_context &context, halyard_isa isa, const SourceRows
 /** Completes the first `rows` rows, on the context's threads, and clears the others. */
 void complete_rows(const halyard_context &context, const BlockedRows &blocked, int64_t rows, int64_t features);
 
-/** Stores rows of f32 that are in blocks, in the order of their features, in that of the weights, on the context's threads. */
-void reorder_rows(const halyard_context &context, halyard_isa isa, const BlockedRows &from, int64_t rows,
+/** Stores rows of f32 that are in blocks, in the order of their features, in the form and order of others, on the context's
+ *  threads. */
+void restore_rows(const halyard_context &context, halyard_isa isa, const BlockedRows &from, int64_t rows,
                   int64_t features, const BlockedRows &to);
 
 /** Memory for x in `dtype` in blocks of at most `rows` rows. */
-int64_t x_bytes(halyard_isa isa, DType dtype, const halyard_weights &weights, int64_t rows);
+int64_t x_bytes(const halyard_context &context, halyard_isa isa, DType dtype, const halyard_weights &weights,
+                int64_t rows);
 
 /** Bytes of blocks up to which each thread of a GEMM makes its own copy of x: what another core has just written takes longer to
  *  fetch than x to copy. */

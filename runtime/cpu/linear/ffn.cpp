@@ -107,10 +107,12 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const DType multiplied = normalized || call.rounded ? between : call.x.dtype;
     const bool has_bias = call.bias.data || call.bias_up.data, has_bias_down = call.bias_down.data;
     Workspace workspace(context, device_of(call.x));
-    const auto x_copy = workspace.book(x_bytes(isa, multiplied, *call.up, block));
-    const auto hidden_rows = workspace.book(x_bytes(isa, between, *call.down, block));
-    const auto unordered_rows =
-        workspace.book(call.down->order ? BlockedRows::bytes(XForm::f32, Tiling::max_rows(block), d_ff) : 0);
+    const auto x_copy = workspace.book(x_bytes(context, isa, multiplied, *call.up, block));
+    const auto hidden_rows = workspace.book(x_bytes(context, isa, between, *call.down, block));
+    // Whole rows alone are reordered or rounded to 8 bits.
+    const bool by_whole_rows = call.down->order || form_of_x(context, isa, between, *call.down, block) == XForm::int8;
+    const auto whole_rows =
+        workspace.book(by_whole_rows ? BlockedRows::bytes(XForm::f32, Tiling::max_rows(block), d_ff) : 0);
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
     const auto down_bias = workspace.book<float>(has_bias_down ? down.bias_floats() : 0);
     FfnInput x(context, isa, call, block, workspace);
@@ -135,22 +137,22 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const Rows sums = rows_of_sums(call.sums, call.sums_up);
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const XForm x_form = form_of_x(isa, multiplied, *call.up, count),
-                    hidden_form = form_of_x(isa, between, *call.down, count);
+        const XForm x_form = form_of_x(context, isa, multiplied, *call.up, count),
+                    hidden_form = form_of_x(context, isa, between, *call.down, count);
         const Tiling up_tiling(isa, x_form, count), down_tiling(isa, hidden_form, count);
         const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form, call.rounded, XGroups::of(*call.up)},
                           hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded,
                                     XGroups::of(*call.down)};
         x.load(row, count, input);
-        const BlockedRows unordered = {workspace[unordered_rows], hidden.rows, XForm::f32};
+        const BlockedRows whole = {workspace[whole_rows], hidden.rows, XForm::f32};
         OutputView to_hidden;
-        to_hidden.blocked = call.down->order ? &unordered : &hidden;
-        to_hidden.dtype = call.down->order ? DType::f32 : between;
+        to_hidden.blocked = by_whole_rows ? &whole : &hidden;
+        to_hidden.dtype = by_whole_rows ? DType::f32 : between;
         to_hidden.first_row = row;
         to_hidden.sums = call.sums.data ? &sums : nullptr;
         up_gemm.run({input}, up_tiling, count, x.scale(), x.mean(), to_hidden, workspace[of_threads]);
-        if (call.down->order) {
-            reorder_rows(context, isa, unordered, count, d_ff, hidden);
+        if (by_whole_rows) {
+            restore_rows(context, isa, whole, count, d_ff, hidden);
         }
         complete_rows(context, hidden, count, d_ff);
 

@@ -33,7 +33,9 @@ void LayerGemm::run(const LeftOperand &x, const Tiling &tiling, int64_t rows, co
     const halyard_weights &weights = *layer_.weights;
     const EpilogueCall epilogue = layer_.bound_to(row_scale, row_mean, y);
     const XForm form = x.blocked.form;
-    if (weights.codes && form == XForm::pairs) {
+    if (weights.codes && form == XForm::int8) {
+        run(CodesByInt8(weights), x, tiling, rows, epilogue, scratch);
+    } else if (weights.codes && form == XForm::pairs) {
         run(WidenedCodes<XForm::pairs>(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes && widens_codes(isa_, tiling, form)) {
         run(WidenedCodes<XForm::f32>(weights), x, tiling, rows, epilogue, scratch);

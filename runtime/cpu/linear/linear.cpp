@@ -18,7 +18,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     const bool has_bias = call.bias.data || call.bias_up.data;
     const DType multiplied = call.rounded ? DType::bf16 : call.x.dtype;
     const XGroups groups = XGroups::of(*call.weights);
-    const int64_t copy_bytes = x_bytes(isa, multiplied, *call.weights, block);
+    const int64_t copy_bytes = x_bytes(context, isa, multiplied, *call.weights, block);
     const bool own_copies = copy_bytes <= own_copy_bytes;
     Workspace workspace(context, device_of(call.x));
     const auto x_copy = workspace.book(own_copies ? gemm.threads() : 1, copy_bytes);
@@ -45,7 +45,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     const Rows sums = rows_of_sums(call.sums, call.sums_up);
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const XForm form = form_of_x(isa, multiplied, *call.weights, count);
+        const XForm form = form_of_x(context, isa, multiplied, *call.weights, count);
         const Tiling tiling(isa, form, count);
         const BlockedRows blocked = {workspace[x_copy], tiling.rows(), form, call.rounded, groups};
         const SourceRows source = {x, call.x.dtype, row};

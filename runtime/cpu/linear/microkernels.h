@@ -17,8 +17,8 @@ constexpr int prefetch_interval(bool prefetch4, DType weights) {
     return prefetch4 ? prefetch4_interval : row_inputs(weights);
 }
 
-/** What the kernels read of x: f32, or pairs of bf16 (layout/matmul.h). */
-enum class XForm { f32, pairs };
+/** What the kernels read of x: f32, pairs of bf16, or 8 bits with scales (layout/matmul.h). */
+enum class XForm { f32, pairs, int8 };
 
 /** Rows of the tallest tile of AMX. It has one kernel for tiles of every height, any number of them and of panels. */
 constexpr int amx_tile_rows = 16;
@@ -33,33 +33,64 @@ constexpr bool keeps_bits(halyard_isa isa) {
 
 /** Kinds of tile kernels: what they read of x and of the weights, and how often they prefetch; those for quantized weights
  *  (generators/matmul_codes.cpp) by the bits of what they read. */
-enum class TileKind { f32, f32_prefetch4, pairs, pairs_prefetch4, codes4, codes8, codes16, codes32 };
-constexpr int tile_kinds = 8;
+enum class TileKind {
+    f32,
+    f32_prefetch4,
+    pairs,
+    pairs_prefetch4,
+    codes4,
+    codes8,
+    codes16,
+    codes32,
+    int8_codes4,
+    int8_codes8
+};
+constexpr int tile_kinds = 10;
 
+/** For weights that are no codes; for rows in 8 bits, of which codes alone make products, the kind whose tiles are as tall. */
 constexpr TileKind tile_kind(XForm x, bool prefetch4) {
-    return x == XForm::pairs ? (prefetch4 ? TileKind::pairs_prefetch4 : TileKind::pairs)
-                             : (prefetch4 ? TileKind::f32_prefetch4 : TileKind::f32);
+    switch (x) {
+    case XForm::f32:
+        return prefetch4 ? TileKind::f32_prefetch4 : TileKind::f32;
+    case XForm::pairs:
+        return prefetch4 ? TileKind::pairs_prefetch4 : TileKind::pairs;
+    case XForm::int8:
+        break;
+    }
+    return TileKind::int8_codes4;
 }
 
 /** For codes as they are, and for what they are widened to. */
 constexpr TileKind tile_kind_of_codes(int bits) {
     return bits == 4 ? TileKind::codes4 : TileKind::codes8;
 }
+constexpr TileKind tile_kind_of_int8(int bits) {
+    return bits == 4 ? TileKind::int8_codes4 : TileKind::int8_codes8;
+}
 constexpr TileKind tile_kind_of_numbers(XForm x) {
     return x == XForm::pairs ? TileKind::codes16 : TileKind::codes32;
 }
 
-/** The kernels of each kind, of 1 to max_tile_rows rows. */
+/** The kernels of each kind, of 1 to max_tile_rows rows; of x in 8 bits to max_int8_tile_rows. */
 constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
 #define HALYARD_TILES(kind)                                                                                            \
     {                                                                                                                  \
         Kernel::kind##_1, Kernel::kind##_2, Kernel::kind##_3, Kernel::kind##_4, Kernel::kind##_5, Kernel::kind##_6,    \
             Kernel::kind##_7, Kernel::kind##_8                                                                         \
     }
-    HALYARD_TILES(matmul),         HALYARD_TILES(matmul_prefetch4),
-    HALYARD_TILES(matmul_pairs),   HALYARD_TILES(matmul_pairs_prefetch4),
-    HALYARD_TILES(matmul_codes4),  HALYARD_TILES(matmul_codes8),
-    HALYARD_TILES(matmul_codes16), HALYARD_TILES(matmul_codes32),
+#define HALYARD_INT8_TILES(kind)                                                                                       \
+    { Kernel::kind##_1, Kernel::kind##_2, Kernel::kind##_3, Kernel::kind##_4 }
+    HALYARD_TILES(matmul),
+    HALYARD_TILES(matmul_prefetch4),
+    HALYARD_TILES(matmul_pairs),
+    HALYARD_TILES(matmul_pairs_prefetch4),
+    HALYARD_TILES(matmul_codes4),
+    HALYARD_TILES(matmul_codes8),
+    HALYARD_TILES(matmul_codes16),
+    HALYARD_TILES(matmul_codes32),
+    HALYARD_INT8_TILES(matmul_int8_codes4),
+    HALYARD_INT8_TILES(matmul_int8_codes8),
+#undef HALYARD_INT8_TILES
 #undef HALYARD_TILES
 };
 
@@ -85,6 +116,9 @@ struct TileKernels {
     }
     static constexpr KernelOf<arguments::MatmulCodes> code_kernel(TileKind kind, int rows) {
         return {of(kind, rows)};
+    }
+    static constexpr KernelOf<arguments::MatmulInt8> int8_kernel(int bits, int rows) {
+        return {of(tile_kind_of_int8(bits), rows)};
     }
     constexpr int width(halyard_isa isa, TileKind kind, DType weights, int rows) const {
         return panels[index_of(isa)][static_cast<int>(kind)][static_cast<int>(weights)][rows];

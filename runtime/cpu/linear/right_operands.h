@@ -186,6 +186,34 @@ public:
     };
 };
 
+/** Multiplied as they are with rows in 8 bits. */
+class CodesByInt8 : public CodeForm {
+public:
+    using CodeForm::CodeForm;
+    RightShape shape() const { return shape_for(XForm::int8, tile_kind_of_int8(layout().bits)); }
+    int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(layout().bits)); }
+
+    static constexpr int64_t scratch_floats = expanded_floats(max_tile_panels);
+    class Reader {
+    public:
+        Reader(const CodesByInt8 &form, const GemmPlan &plan, float *scratch)
+            : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
+              product_(plan.isa, form.layout().bits, plan.tiling.tile_rows) {}
+        void multiply(int64_t panel, int64_t k, const TileCall &call) {
+            const CodePanels panels = form_.at(panel, call.panels, k);
+            codes_.expand(panels, expanded_, scales_);
+            product_(call, panels, scales_);
+        }
+
+    private:
+        const CodesByInt8 &form_;
+        const CodeKernels codes_;
+        float *const expanded_;
+        Int8Call product_;
+        Buffer<4> scales_;
+    };
+};
+
 /** Widened to numbers as rows in `x` have them, block by block before they are multiplied, which pays for many rows. */
 template<XForm x>
 class WidenedCodes : public CodeForm {

@@ -166,6 +166,59 @@ private:
     Buffer<3, float> x_sums_;
 };
 
+/** The kernels of rows in 8 bits with quantized weights. */
+class Int8Call {
+public:
+    Int8Call(halyard_isa isa, int bits, int tile_rows)
+        : kernel_(kernel_function(TileKernels::int8_kernel(bits, tile_rows), DType::f32, isa)) {}
+
+    /** `scales`: of the panels, expanded. */
+    void operator()(const TileCall &call, const CodePanels &panels, const Buffer<4> &scales) {
+        const CodeLayout &layout = panels.layout;
+        const int unit = std::min(layout.block_group(), max_int8_unit);
+        const int64_t units = (panels.first.inputs + unit - 1) / unit, row_words = call.x_row_bytes / 4;
+        const auto describe = [&](auto &buffer, auto *data, int64_t extent, int64_t pitch) {
+            buffer.set_data(data);
+            buffer.set_dim(0, extent, 1);
+            buffer.set_dim(1, call.tile_rows, pitch);
+            buffer.set_dim(2, call.tiles, call.tile_rows * pitch);
+        };
+        buffers_.describe(call);
+        describe(x_, call.x, units * unit, call.x_row_bytes);
+        describe(x_scales_, reinterpret_cast<const float *>(call.x + x_int8_scales), units, row_words);
+        describe(corrections_, reinterpret_cast<const int32_t *>(call.x + x_int8_corrections), units, row_words);
+        describe(x_sums_, call.x_sums, call.x_sums ? panels.groups() : 0, call.x_sums_pitch);
+        w_.set_data(panels.first.codes);
+        w_.set_dim(0, 4, 1);
+        w_.set_dim(1, panel_width, 4);
+        w_.set_dim(2, panels.words(), 4 * panel_width);
+        w_.set_dim(3, panels.count, panels.count > 1 ? panels.stride : 0);
+        kernel_({.x = x_,
+                 .x_scales = x_scales_,
+                 .corrections = corrections_,
+                 .x_sums = x_sums_,
+                 .w = w_,
+                 .words = static_cast<int32_t>(panels.words()),
+                 .center = code_center(layout.bits, layout.has_minima()),
+                 .unit_words = unit / code_row_inputs(layout.bits),
+                 .group_units = layout.block_group() / unit,
+                 .scales = scales,
+                 .so_far = buffers_.sums,
+                 .first = call.first,
+                 .next = buffers_.next,
+                 .next_step = call.next.step,
+                 .sum = buffers_.sums});
+    }
+
+private:
+    const KernelCall<arguments::MatmulInt8> kernel_;
+    TileBuffers buffers_;
+    Buffer<3> x_;
+    Buffer<3, int32_t> corrections_;
+    Buffer<3, float> x_scales_, x_sums_;
+    Buffer<4> w_;
+};
+
 }  // namespace halyard
 
 #endif

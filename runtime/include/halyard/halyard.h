@@ -188,7 +188,7 @@ HALYARD_API halyard_status halyard_context_set_max_isa(halyard_context *context,
 HALYARD_API halyard_isa halyard_context_isa(const halyard_context *context);
 
 /** To what the inputs of products are rounded that no caller sees: what lies between the products of a feed-forward network,
- *  of attention, of a block or a stack. Values other than these may come to be used. */
+ *  of attention, of a block or a stack; HALYARD_PRODUCTS_INT8 also rounds x itself. Values other than these may come to be used. */
 typedef enum halyard_products HALYARD_AS_INT {
     HALYARD_PRODUCTS_STORAGE =
         0, /**< to bf16 where weights and activations are: once before a product, to nearest even, and
@@ -197,10 +197,14 @@ typedef enum halyard_products HALYARD_AS_INT {
     HALYARD_PRODUCTS_BF16 =
         2, /**< to bf16 where weights, or keys and values, are bf16 or quantized, whatever the activations
                                     are: as fast as bf16 for many rows of quantized weights */
+    HALYARD_PRODUCTS_INT8 =
+        3, /**< x of every product with quantized weights, of halyard_linear too, to whole numbers in [-127, 127] times a scale
+                for each 32 inputs (16 where weights have groups of 16): within max |x| / 254 of x. Faster for any number of
+                rows. A row's result is NaN where an x is Inf or NaN. All else as HALYARD_PRODUCTS_STORAGE */
 } halyard_products;
 
 /** How products of calls with this context are taken: HALYARD_PRODUCTS_STORAGE if neither this nor the environment variable
- *  HALYARD_PRODUCTS ("storage", "full" or "bf16", read when the library is loaded) says another. docs/numerics.md says what is
+ *  HALYARD_PRODUCTS ("storage", "full", "bf16" or "int8", read when the library is loaded) says another. docs/numerics.md says what is
  *  rounded. On CUDA devices it changes nothing. */
 HALYARD_API halyard_status halyard_context_set_products(halyard_context *context, halyard_products products);
 /** What is in force (null: the default context). */

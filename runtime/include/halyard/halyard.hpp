@@ -99,6 +99,7 @@ enum class Products {
     storage = HALYARD_PRODUCTS_STORAGE,  ///< to bf16 where weights and activations are
     full = HALYARD_PRODUCTS_FULL,        ///< to nothing
     bf16 = HALYARD_PRODUCTS_BF16,        ///< to bf16 where weights are bf16 or quantized
+    int8 = HALYARD_PRODUCTS_INT8,        ///< to 8 bits where weights are quantized, else as storage
 };
 
 /// Whether calls may choose it by themselves on this machine.

@@ -1,0 +1,214 @@
+// The GEMM kernels of rows in 8 bits on x86: generators/matmul_int8.cpp to the bit, for vectors of any width.
+//
+// They are written by hand because instructions on bytes multiply unsigned by signed numbers and add neighbours, four to a lane of 32
+// bits, which is what a word of codes holds: Halide's schedules would have to turn lanes. The file of an instruction set defines
+// before it includes this one:
+//
+//     HALYARD_INT8_ISA      its name, also a namespace
+//     HALYARD_INT8_TARGET   the attribute that functions need
+//     halyard::HALYARD_INT8_ISA::Vector:
+//         Int, Float, lanes               registers of bytes or 32-bit lanes, and of f32
+//         Codes<bits>, Numbers<bits>      a row of codes of some columns, and the numbers of x that it is multiplied with
+//         Sums<bits>                      the sum over a unit: clear(), add(codes, numbers), total()
+//         load, broadcast, floats, ...    instructions
+//         tile_vectors(bits, rows)        registers of columns at a time: a part of a panel, or some panels
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/kernel_call.h"
+#include "layout/codes.h"
+#include "layout/matmul.h"
+
+#define HALYARD_INT8_INLINE HALYARD_INT8_TARGET __attribute__((always_inline)) inline
+#ifdef __clang__
+#define HALYARD_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define HALYARD_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+namespace halyard::HALYARD_INT8_ISA {
+namespace {
+
+/** What a kernel reads and writes. Pitches are in elements. */
+struct Int8Operands {
+    const char *x;  // rows x_int8_pitch apart, with their scales and corrections
+    const float *x_sums, *so_far, *scales;
+    const uint32_t *w;
+    float *sum;
+    int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;
+    const char *next;    // weights to prefetch meanwhile
+    int64_t next_panel;  // bytes
+    int next_step, units, unit_words, group_units, offset_groups, words;
+    bool first;
+
+    Int8Operands from_column(int64_t column) const {
+        Int8Operands from = *this;
+        from.w += column;
+        from.scales += column;
+        from.so_far += column;
+        from.sum += column;
+        return from;
+    }
+    Int8Operands from_panel(int64_t panel) const {
+        Int8Operands from = *this;
+        from.w += panel * w_panel;
+        from.scales += panel * scales_panel;
+        from.so_far += panel * panel_width;
+        from.sum += panel * panel_width;
+        from.next += panel * next_panel;
+        return from;
+    }
+};
+
+template<int bits, int rows, int vectors>
+HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8Operands &o) {
+    constexpr int of_panel = panel_width / Vector::lanes, panels = std::max(1, vectors / of_panel);
+    constexpr int group_floats = scale_vectors * panel_width;
+    const auto place = [](int vector) { return vector / of_panel * panel_width + vector % of_panel * Vector::lanes; };
+    typename Vector::Float y[rows][vectors];
+    HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+        HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+            y[row][v] = o.first ? Vector::zero() : Vector::floats(o.so_far + row * o.sum_row + place(v));
+        }
+    }
+    const auto scales_at = [&](int group, int vector, int v) {
+        return o.scales + v / of_panel * o.scales_panel + group * group_floats + vector * panel_width +
+               v % of_panel * Vector::lanes;
+    };
+    const char *next = o.next;
+    for (int unit = 0, group = 0, left = o.group_units; unit < o.units; unit++, left--) {
+        if (left == 0) {
+            group++;
+            left = o.group_units;
+        }
+        typename Vector::template Sums<bits> sums[rows][vectors];
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                sums[row][v].clear();
+            }
+        }
+        for (int word = unit * o.unit_words; word < (unit + 1) * o.unit_words; word += 2) {
+            HALYARD_UNROLL for (int of_two = 0; of_two < 2; of_two++) {
+                const uint32_t *const w = o.w + std::min(word + of_two, o.words - 1) * panel_width;
+                typename Vector::template Codes<bits> codes[vectors];
+                HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                    codes[v].load(w + v / of_panel * o.w_panel + v % of_panel * Vector::lanes);
+                }
+                for (int panel = 0; panel < panels; panel++) {
+                    _mm_prefetch(next + panel * o.next_panel, _MM_HINT_T1);
+                }
+                next += o.next_step;
+                HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+                    const typename Vector::template Numbers<bits> numbers(o.x + row * x_int8_pitch +
+                                                                          (word + of_two) * code_row_inputs(bits));
+                    HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                        sums[row][v].add(codes[v], numbers);
+                    }
+                }
+            }
+        }
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            const char *const x = o.x + row * x_int8_pitch;
+            const auto x_scale = Vector::broadcast_float(x + x_int8_scales + 4 * unit);
+            const auto correction = Vector::broadcast(x + x_int8_corrections + 4 * unit);
+            HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                const auto scale = Vector::multiply(Vector::floats(scales_at(group, scale_scale, v)), x_scale);
+                const auto whole = Vector::add(sums[row][v].total(), correction);
+                y[row][v] = Vector::fma(scale, Vector::to_float(whole), y[row][v]);
+            }
+        }
+    }
+    for (int group = 0; group < o.offset_groups; group++) {
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            const auto x_sum = Vector::broadcast_float(o.x_sums + row * o.x_sums_row + group);
+            HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                y[row][v] = Vector::fma(Vector::floats(scales_at(group, scale_offset, v)), x_sum, y[row][v]);
+            }
+        }
+    }
+    HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+        HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+            Vector::store(o.sum + row * o.sum_row + place(v), y[row][v]);
+        }
+    }
+}
+
+/** All tiles of rows for some columns. */
+template<int bits, int rows, int vectors>
+void multiply_int8_tiles(Int8Operands o, int tiles) {
+    for (; tiles > 0; tiles--) {
+        multiply_int8_tile<bits, rows, vectors>(o);
+        o.x += o.x_tile;
+        o.x_sums += o.x_sums_tile;
+        o.so_far += o.sum_tile;
+        o.sum += o.sum_tile;
+        o.next += int64_t{o.units} * o.unit_words * o.next_step;
+    }
+}
+
+template<int bits, int rows>
+int multiply_int8_panels(void **pointers) {
+    const auto a = arguments::MatmulInt8::of(pointers);
+    const int tiles = a.x.extent(2);
+    Int8Operands o;
+    o.x = a.x.data<const char>();
+    o.x_tile = a.x.stride(2);
+    o.x_sums = a.x_sums.data<const float>();
+    o.x_sums_row = a.x_sums.stride(1);
+    o.x_sums_tile = a.x_sums.stride(2);
+    o.w = a.w.data<const uint32_t>();
+    o.w_panel = a.w.stride(3) / 4;
+    o.scales = a.scales.data<const float>();
+    o.scales_panel = a.scales.stride(3);
+    o.so_far = a.so_far.data<const float>();
+    o.sum = a.sum.data<float>();
+    o.sum_row = a.sum.stride(2);
+    o.sum_tile = a.sum.stride(3);
+    o.next = a.next.data<const char>();
+    o.next_panel = a.next.stride(1);
+    o.next_step = a.next_step.value();
+    o.units = a.x_scales.extent(0);
+    o.unit_words = a.unit_words.value();
+    o.group_units = a.group_units.value();
+    o.offset_groups = a.x_sums.extent(0);
+    o.words = a.words.value();
+    o.first = a.first.value();
+    constexpr int wide = Vector::tile_vectors(bits, rows), of_panel = panel_width / Vector::lanes;
+    int panels = a.w.extent(3);
+    for (; panels * of_panel >= wide && wide >= of_panel; panels -= wide / of_panel) {
+        multiply_int8_tiles<bits, rows, wide>(o, tiles);
+        o = o.from_panel(wide / of_panel);
+    }
+    constexpr int narrow = std::min(wide, of_panel);
+    for (; panels > 0; panels--) {
+        for (int v = 0; v < of_panel; v += narrow) {
+            multiply_int8_tiles<bits, rows, narrow>(o.from_column(v * Vector::lanes), tiles);
+        }
+        o = o.from_panel(1);
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace halyard::HALYARD_INT8_ISA
+
+#define HALYARD_INT8_SYMBOL(bits, rows, isa) hk_matmul_int8_codes##bits##_##rows##_f32_##isa##_argv
+#define HALYARD_INT8_TILE_OF(bits, rows, isa)                                                                          \
+    extern "C" int HALYARD_INT8_SYMBOL(bits, rows, isa)(void **arguments) {                                            \
+        return halyard::isa::multiply_int8_panels<bits, rows>(arguments);                                              \
+    }
+#define HALYARD_INT8_TILE(bits, rows, isa) HALYARD_INT8_TILE_OF(bits, rows, isa)
+HALYARD_INT8_TILE(4, 1, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(4, 2, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(4, 3, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(4, 4, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(8, 1, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(8, 2, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(8, 3, HALYARD_INT8_ISA)
+HALYARD_INT8_TILE(8, 4, HALYARD_INT8_ISA)
+#undef HALYARD_INT8_TILE
+#undef HALYARD_INT8_TILE_OF
+#undef HALYARD_INT8_SYMBOL
+#undef HALYARD_UNROLL
+#undef HALYARD_INT8_INLINE
