@@ -20,7 +20,6 @@
 #include "layout/codes.h"
 #include "layout/matmul.h"
 
-#define HALYARD_INT8_INLINE HALYARD_INT8_TARGET __attribute__((always_inline)) inline
 #ifdef __clang__
 #define HALYARD_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -193,22 +192,17 @@ int multiply_int8_panels(void **pointers) {
 }  // namespace
 }  // namespace halyard::HALYARD_INT8_ISA
 
-#define HALYARD_INT8_SYMBOL(bits, rows, isa) hk_matmul_int8_codes##bits##_##rows##_f32_##isa##_argv
-#define HALYARD_INT8_TILE_OF(bits, rows, isa)                                                                          \
-    extern "C" int HALYARD_INT8_SYMBOL(bits, rows, isa)(void **arguments) {                                            \
-        return halyard::isa::multiply_int8_panels<bits, rows>(arguments);                                              \
-    }
-#define HALYARD_INT8_TILE(bits, rows, isa) HALYARD_INT8_TILE_OF(bits, rows, isa)
-HALYARD_INT8_TILE(4, 1, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(4, 2, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(4, 3, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(4, 4, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(8, 1, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(8, 2, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(8, 3, HALYARD_INT8_ISA)
-HALYARD_INT8_TILE(8, 4, HALYARD_INT8_ISA)
-#undef HALYARD_INT8_TILE
-#undef HALYARD_INT8_TILE_OF
-#undef HALYARD_INT8_SYMBOL
 #undef HALYARD_UNROLL
-#undef HALYARD_INT8_INLINE
+
+/** HALYARD_INT8_KERNEL(bits, rows) of all. */
+#ifndef HALYARD_INT8_KERNELS
+#define HALYARD_INT8_KERNELS                                                                                           \
+    HALYARD_INT8_KERNEL(4, 1)                                                                                          \
+    HALYARD_INT8_KERNEL(4, 2)                                                                                          \
+    HALYARD_INT8_KERNEL(4, 3)                                                                                          \
+    HALYARD_INT8_KERNEL(4, 4)                                                                                          \
+    HALYARD_INT8_KERNEL(8, 1)                                                                                          \
+    HALYARD_INT8_KERNEL(8, 2)                                                                                          \
+    HALYARD_INT8_KERNEL(8, 3)                                                                                          \
+    HALYARD_INT8_KERNEL(8, 4)
+#endif

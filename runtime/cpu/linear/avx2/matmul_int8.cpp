@@ -90,3 +90,12 @@ struct Vector {
 }  // namespace halyard::avx2
 
 #include "cpu/linear/int8_tiles.h"
+#undef HALYARD_INT8_ISA
+#undef HALYARD_INT8_TARGET
+
+#define HALYARD_INT8_KERNEL(bits, rows)                                                                                \
+    extern "C" int hk_matmul_int8_codes##bits##_##rows##_f32_avx2_argv(void **arguments) {                             \
+        return halyard::avx2::multiply_int8_panels<bits, rows>(arguments);                                             \
+    }
+HALYARD_INT8_KERNELS
+#undef HALYARD_INT8_KERNEL
