@@ -61,11 +61,11 @@ public:
     ElementwiseKernel kernel;
     GeneratorParam<bool> by_row{"by_row", false};
     Input<Buffer<void, 2>> w{"w"};
-    Input<Buffer<void, 1>> factor{"factor"};
+    Input<Buffer<float, 1>> factor{"factor"};
     Input<float> offset{"offset"};
     Output<Buffer<void, 2>> y{"y"};  // may be w
 
-    void configure() { kernel.configure(*this, w, factor, y); }
+    void configure() { kernel.configure(*this, w, y); }
 
     void generate() {
         const Var d = kernel.d, t = kernel.t;

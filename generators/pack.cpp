@@ -37,7 +37,8 @@ public:
         const Expr packed_column = column + panel * panel_width;
         const auto packed = [&](const Expr &input) {
             const Expr stored = transposed ? w(input, packed_column) : w(packed_column, input);
-            return fold ? folded(tensors.storage(), stored, norm_weight(input), offset) : stored;
+            return fold ? folded(tensors.storage(), stored, tensors.storage().widen(norm_weight(input)), offset)
+                        : stored;
         };
         element(row, column, panel) = held().hold(row, packed);
         panels(column, row, panel) = element(row, column, panel);

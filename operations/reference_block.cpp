@@ -19,7 +19,7 @@
 // products and sums of the merge make the relative error d_j of a weight p_j. y = sum p_j v_j / sum p_j then changes by
 // sum p_j (v_j - y) d_j / sum p_j. Which maximum is subtracted is of no consequence, as it cancels in the quotient.
 // Keys and values that a cache stores in 16 bits are off by half a spacing of their type. So is what lies between the
-// products of a block on a device in 16 bits; the vectors are rounded to that type before anything is computed.
+// products of a block on a device in 16 bits; the biases of projections are rounded to that type before anything is computed.
 #include "reference_block.h"
 
 #include <algorithm>
@@ -513,20 +513,12 @@ Row rounded_to(Dtype type, Row row) {
     return row;
 }
 
-NormValues rounded_to(Dtype type, const NormValues &norm) {
-    return {rounded_to(type, norm.weight), rounded_to(type, norm.bias)};
-}
-
-/** With its vectors in a type, f32 being what they have anyway. */
-BlockValues with_vectors_in(Dtype type, const BlockValues &values) {
+/** With the biases of its projections in a type, f32 being what they have anyway. */
+BlockValues with_biases_in(Dtype type, const BlockValues &values) {
     BlockValues result = values;
     for (Row *const row : {&result.q_bias, &result.k_bias, &result.v_bias, &result.o_bias, &result.gate_bias,
-                           &result.up_bias, &result.down_bias, &result.q_norm, &result.k_norm}) {
+                           &result.up_bias, &result.down_bias}) {
         *row = rounded_to(type, *row);
-    }
-    for (NormValues *const norm :
-         {&result.attention_norm, &result.ffn_norm, &result.attention_post_norm, &result.ffn_post_norm}) {
-        *norm = rounded_to(type, *norm);
     }
     return result;
 }
@@ -554,7 +546,7 @@ std::int64_t BlockValues::head_dim() const {
 
 Matrix block(const BlockValues &values, const std::vector<Row> &x, const Rounding &rounding) {
     return expected_of(
-        run_block(with_vectors_in(rounding.between, values), exactly(x), sequence_of(x.size()), rounding));
+        run_block(with_biases_in(rounding.between, values), exactly(x), sequence_of(x.size()), rounding));
 }
 
 Matrix block_of_tokens(const BlockValues &values, const std::vector<LateToken> &tokens) {
@@ -609,18 +601,16 @@ StackResult stack(const StackValues &values, const std::vector<std::int64_t> &in
         }
     }
     if (c.embed_norm != HALYARD_NORM_NONE) {
-        x = normalized(stored_as(rounding.between, x), {c.embed_norm, eps, c.norm_flags},
-                       rounded_to(rounding.between, values.embed_norm));
+        x = normalized(stored_as(rounding.between, x), {c.embed_norm, eps, c.norm_flags}, values.embed_norm);
     }
     StackResult result;
     result.hidden.push_back(expected_of(x));
     for (const BlockValues *each : values.blocks) {
-        x = run_block(with_vectors_in(rounding.between, *each), stored_as(rounding.between, x), sequence_of(x.size()),
+        x = run_block(with_biases_in(rounding.between, *each), stored_as(rounding.between, x), sequence_of(x.size()),
                       rounding);
         result.hidden.push_back(expected_of(x));
     }
-    x = normalized(stored_as(rounding.between, x), {c.norm, eps, c.norm_flags},
-                   rounded_to(rounding.between, values.norm));
+    x = normalized(stored_as(rounding.between, x), {c.norm, eps, c.norm_flags}, values.norm);
     result.hidden.push_back(expected_of(x));
     if (c.no_lm_head != 0) {
         return result;

@@ -105,7 +105,7 @@ double gamma_of(std::int64_t count) {
 }
 
 /** One row of x times a matrix. */
-ExpectedRow times(const ExpectedRow &x, const Row &w, std::int64_t out, double fold_error) {
+ExpectedRow times(const ExpectedRow &x, const Row &w, std::int64_t out) {
     const auto in = static_cast<std::int64_t>(x.size());
     const auto width = static_cast<std::size_t>(out);
     const double gamma = gamma_of(in);
@@ -114,7 +114,7 @@ ExpectedRow times(const ExpectedRow &x, const Row &w, std::int64_t out, double f
         const Expected &each = x[static_cast<std::size_t>(k)];
         const double factor = each.value;
         const double magnitude = std::fabs(factor) + each.error;
-        const double spread = gamma * magnitude + each.error + fold_error * magnitude;
+        const double spread = gamma * magnitude + each.error;
         const double *const row = w.data() + k * out;
         for (std::size_t n = 0; n < width; n++) {
             value[n] += factor * row[n];
@@ -131,7 +131,7 @@ ExpectedRow times(const ExpectedRow &x, const Row &w, std::int64_t out, double f
 /** The sums of a matrix's columns in f32, in no worse an order than that of the products. */
 ExpectedRow column_sums(const WeightMatrix &matrix) {
     const ExpectedRow ones(static_cast<std::size_t>(matrix.in), {1.0, 0.0});
-    return times(ones, matrix.values, matrix.out, matrix.fold_error);
+    return times(ones, matrix.values, matrix.out);
 }
 
 /** A folded norm's bias times the matrix, in f32 in no worse an order. */
@@ -140,7 +140,7 @@ ExpectedRow column_bias(const WeightMatrix &matrix) {
     for (const double value : matrix.norm_bias) {
         bias.push_back({value, 0.0});
     }
-    return times(bias, matrix.unfolded, matrix.out, 0.0);
+    return times(bias, matrix.unfolded, matrix.out);
 }
 
 /** residual + ... without the activation: one half of a layer up to its bias. */
@@ -150,7 +150,7 @@ Matrix half(const Matrix &x, const WeightMatrix &matrix, const EpilogueValues &e
     Matrix result;
     result.reserve(x.size());
     for (std::size_t m = 0; m < x.size(); m++) {
-        ExpectedRow row = times(x[m], matrix.values, matrix.out, matrix.fold_error);
+        ExpectedRow row = times(x[m], matrix.values, matrix.out);
         for (std::size_t n = 0; n < row.size(); n++) {
             Expected &v = row[n];
             v.error += epilogue.sum_roundoff * (std::fabs(v.value) + v.error);

@@ -32,10 +32,9 @@ const LayerActivation &layer_activation(halyard_activation value);
 /** One weight matrix as it was packed, and what a folded norm left beside it. */
 struct WeightMatrix {
     std::int64_t in = 0, out = 0;
-    Row values;             // [in][out]; with a norm folded, the exact products
-    double fold_error = 0;  // relative error that folding made of each value
-    Row norm_bias;          // [in], or empty
-    Row unfolded;           // [in][out], the values before folding; empty without norm_bias
+    Row values;     // [in][out]; with a norm folded, as packing rounds them
+    Row norm_bias;  // [in], or empty
+    Row unfolded;   // [in][out], the values before folding; empty without norm_bias
     /** Columns [first, first + count) as [in][count]: a block has this in place of values where there are too many. */
     std::function<Row(std::int64_t first, std::int64_t count)> columns = {};
 };

@@ -39,7 +39,7 @@ public:
         return view;
     }
 
-    /** [in_features] in the dtype of the weight or, for processors, in f32; or nothing if `tensor` is null. */
+    /** [in_features] in the dtype of the weight or in f32; or nothing if `tensor` is null. */
     View vector(const char *name, const DLTensor *tensor, const PackSources &sources) const {
         if (!tensor || check_.failed()) {
             return View();
@@ -50,12 +50,6 @@ public:
                         "%s must have shape [%lld], the in_features of weight, but has rank %d and width %lld", name,
                         static_cast<long long>(sources.form.in_features), view.rank,
                         static_cast<long long>(view.width()));
-        }
-        if (!check_.failed() && sources.to_cuda && view.dtype != sources.weight.dtype) {
-            check_.fail(
-                HALYARD_UNSUPPORTED,
-                "%s has dtype %s, but must have the dtype of weight, which is %s, in a matrix for a CUDA device", name,
-                dtype_name(view.dtype), dtype_name(sources.weight.dtype));
         }
         check_.same_dtype_or_f32(sources.weight, view);
         return view;

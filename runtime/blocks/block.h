@@ -95,7 +95,7 @@ struct halyard_block {
     halyard::Device device;
     int64_t bytes = 0;
 
-    // With vectors in f32 and, on a device, in the matrices' 16-bit dtype; and the memory that these lie in.
+    // With vectors in f32 and, on a device, in the matrices' 16-bit dtype, norms that it would round in f32; and their memory.
     halyard::BlockArguments arguments_f32, arguments_16_bit;
     void *vectors_f32 = nullptr, *vectors_16_bit = nullptr;
 

@@ -13,7 +13,8 @@ constexpr int64_t cache_line = 64;
 /** Whole cache lines or, on a device, whole pieces of what a warp reads at once. */
 int64_t vector_bytes(const ParamSource &source, DType dtype, Device device) {
     const int64_t alignment = device.on_cuda ? 256 : cache_line;
-    return source.present() ? (source.total_width() * size_of(dtype) + alignment - 1) / alignment * alignment : 0;
+    const int64_t bytes = source.total_width() * size_of(source.dtype_for(dtype));
+    return source.present() ? (bytes + alignment - 1) / alignment * alignment : 0;
 }
 
 }  // namespace
@@ -28,7 +29,7 @@ void *make_param_vectors(Checker &check, const halyard_context &context, Device 
     char *next = memory;
     for (int i = 0; i < count && memory; i++) {
         if (sources[i].present()) {
-            *sources[i].target = view_of(next, dtype, device, {sources[i].total_width()}, {1});
+            *sources[i].target = view_of(next, sources[i].dtype_for(dtype), device, {sources[i].total_width()}, {1});
             next += vector_bytes(sources[i], dtype, device);
         }
     }

@@ -6,8 +6,8 @@
 
 namespace halyard {
 
-/** Converts the vectors of several sources to a dtype, f32 on a processor, into memory for free_at(), of which `bytes`
- *  says the size, and points their targets into it. On a device it waits for that. Null after a failure. */
+/** Converts the vectors of several sources to a dtype, f32 on a processor, or to f32 where a norm's would be rounded, into memory
+ *  for free_at(), of which `bytes` says the size, and points their targets into it. On a device it waits for that. Null after a failure. */
 void *make_param_vectors(Checker &check, const halyard_context &context, Device device, DType dtype,
                          const ParamSource *sources, int count, int64_t &bytes);
 

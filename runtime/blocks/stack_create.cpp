@@ -195,10 +195,10 @@ CodeLayout check_places(Checker &check, const StackSources &s, const halyard_qua
 /** The vectors of a stack, and where they are. */
 std::array<ParamSource, 4> vector_sources(const StackSources &s, halyard_stack &stack) {
     const int64_t hidden = stack.config.hidden_size;
-    return {{{&stack.embed_norm.weight, s.embed_norm, hidden},
-             {&stack.embed_norm.bias, s.embed_norm_bias, hidden},
-             {&stack.norm.weight, s.norm, hidden},
-             {&stack.norm.bias, s.norm_bias, hidden}}};
+    return {{ParamSource::of_norm(&stack.embed_norm.weight, s.embed_norm, hidden),
+             ParamSource::of_norm(&stack.embed_norm.bias, s.embed_norm_bias, hidden),
+             ParamSource::of_norm(&stack.norm.weight, s.norm, hidden),
+             ParamSource::of_norm(&stack.norm.bias, s.norm_bias, hidden)}};
 }
 
 /** Refuses a stack that cannot take other numbers where its own are, and sources of another form. */

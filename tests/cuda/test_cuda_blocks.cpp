@@ -82,6 +82,24 @@ TEST(CudaBlock, HasEveryNormAtEveryPlace) {
     }
 }
 
+// The rows are small, so that what norms make of them is more than what 16 bits round away.
+TEST(CudaBlock, DoesNotRoundNormsInF32) {
+    for (const halyard_norm_placement placement : norm_placements) {
+        for (const Dtype type : {Dtype::f16, Dtype::bf16}) {
+            BlockForm form = mixed_block(4, HALYARD_NORM_RMS, placement, HALYARD_SILU, true);
+            form.config.norm_flags = HALYARD_RMS_UNIT_OFFSET;
+            form.config.rms_norm_eps = 1e-9f;
+            form.matrices = type;
+            form.vectors = Dtype::f32;
+            form.fine_norms = true;
+            const Block block(on_device(form));
+            BlockCall call(block, type, {5});
+            call.x.fill([](std::int64_t row, std::int64_t i) { return 0x1p-8 * bell(3, row, i); });
+            ASSERT_NO_FATAL_FAILURE(expect_right(block, call));
+        }
+    }
+}
+
 TEST(CudaBlock, WorksInPlace) {
     int number = 0;
     for (const halyard_norm_placement placement : norm_placements) {

@@ -156,6 +156,24 @@ TEST_P(LinearLayers, TakeWeightsWithANormFolded) {
     }
 }
 
+TEST_P(LinearLayers, TakeWeightsWithANormInF32Folded) {
+    for (int number = 0; number < 12; number++) {
+        WeightForm form = on_device(weight_form(type, 37, 11, number % 4 < 2, 3));
+        form.layout = number % 2 == 0 ? HALYARD_WEIGHT_OUT_IN : HALYARD_WEIGHT_IN_OUT;
+        form.norm_weight = form.f32_norm_weight = number % 3 != 1;
+        form.norm_bias = number % 3 != 0;
+        form.f32_norm_bias = form.norm_bias && number < 9;
+        form.unit_offset = form.norm_weight && number < 6;
+        form.sources_on_device = number % 5 < 3;
+        const Weights weights(form);
+        // In f32, y has no rounding that would hide one of the norm.
+        LinearCall call(weights, call_form(type, Dtype::f32, {2, 3}, 3, 1), 9);
+        call.add_row_scale();
+        call.add_row_mean();
+        ASSERT_NO_FATAL_FAILURE(expect_right(call, context.get())) << "norm " << number;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, LinearLayers, testing::ValuesIn(all_dtypes),
                          [](const auto &info) { return std::string(name_of(info.param)); });
 
@@ -217,6 +235,8 @@ TEST_P(Ffns, AreRight) {
                     form.bias = form.bias_down = biases;
                     form.bias_up = biases && gated;
                     form.residual = true;
+                    form.f32_norm_weight = biases;
+                    form.f32_norm_bias = gated;
                     form.seed = 3;
                     Ffn ffn(form);
                     ASSERT_NO_FATAL_FAILURE(expect_right(ffn, context.get()));

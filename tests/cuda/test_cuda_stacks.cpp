@@ -118,6 +118,26 @@ TEST_P(CudaStacks, GenerateTokenByToken) {
 INSTANTIATE_TEST_SUITE_P(Presets, CudaStacks, testing::ValuesIn(block_presets()),
                          [](const auto &info) { return info.param; });
 
+TEST(CudaStack, DoesNotRoundNormsInF32) {
+    for (const Dtype type : {Dtype::f16, Dtype::bf16}) {
+        StackForm form = on_device(preset_stack("llama"));
+        form.block.config.norm_flags = HALYARD_RMS_UNIT_OFFSET;
+        form.block.config.rms_norm_eps = 1e-9f;
+        form.block.matrices = form.tables = type;
+        form.block.vectors = Dtype::f32;
+        form.block.fine_norms = true;
+        const Stack stack(form);
+        const Ids ids = some_ids(5, form.vocab, 6);
+        const IdTensor tensor(ids);
+        const auto logits = logits_tensor(stack, Dtype::f32, {});
+        ASSERT_EQ(halyard_stack_forward(nullptr, stack.get(), &tensor.view, nullptr, nullptr, nullptr, &logits->view),
+                  HALYARD_OK)
+            << halyard_last_error();
+        EXPECT_TRUE(as_expected(*logits, {halyard::tests::stack(stack.values, ids, rounding_of(stack)).logits.back()}))
+            << name_of(type);
+    }
+}
+
 TEST(CudaStack, TakesLongPromptsInParts) {
     StackForm form = on_device(preset_stack("gpt2"));
     form.positions = 520;

@@ -109,8 +109,8 @@ TEST(Ffn, AnyTypesAndNorm) {
                     form.activation = form.gated ? HALYARD_SILU : HALYARD_GELU_TANH;
                     form.bias = number % 3 == 0;
                     form.bias_down = number % 5 == 0;
-                    form.f32_norm_weight = !form.deferred && number % 4 == 1;
-                    form.f32_norm_bias = !form.deferred && number % 7 < 3;
+                    form.f32_norm_weight = number % 4 == 1;
+                    form.f32_norm_bias = number % 7 < 3;
                     form.leading = {1 + number % 10};
                     form.d_model = 33 + number % 4;
                     form.d_ff = 50 + number % 7;

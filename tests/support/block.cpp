@@ -168,10 +168,10 @@ const DLTensor *BlockTensors::joined_matrix() {
     return &tensor.view;
 }
 
-const DLTensor *BlockTensors::vector(std::int64_t width, double centre, Row &row) {
+const DLTensor *BlockTensors::vector(std::int64_t width, double centre, Row &row, double size) {
     const std::uint64_t seed = form.seed * 64 + tensors.size();
     tensors.push_back(std::make_unique<Tensor>(form.vectors, compact_form({width})));
-    tensors.back()->fill([&](std::int64_t, std::int64_t i) { return centre + bell(seed, 0, i) / 4; });
+    tensors.back()->fill([&](std::int64_t, std::int64_t i) { return centre + size * bell(seed, 0, i); });
     row = tensors.back()->row_values(0);
     return &tensors.back()->view;
 }
@@ -179,7 +179,8 @@ const DLTensor *BlockTensors::vector(std::int64_t width, double centre, Row &row
 void BlockTensors::norm(const DLTensor *&weight, const DLTensor *&bias, NormValues &norm_values) {
     const bool unit_offset = (form.config.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0;
     if (form.config.norm != HALYARD_NORM_NONE && form.norm_vectors) {
-        weight = vector(form.config.hidden_size, unit_offset ? 0 : 1, norm_values.weight);
+        weight = form.fine_norms ? vector(form.config.hidden_size, fine_norm, norm_values.weight, fine_norm_size)
+                                 : vector(form.config.hidden_size, unit_offset ? 0 : 1, norm_values.weight);
         if (form.config.norm == HALYARD_NORM_LAYER) {
             bias = vector(form.config.hidden_size, 0, norm_values.bias);
         }

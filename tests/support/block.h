@@ -11,6 +11,9 @@
 
 namespace halyard::tests {
 
+/** Centre and size of a bell of weights for BlockForm::fine_norms. */
+constexpr double fine_norm = -1 + 0x1p-10, fine_norm_size = 0x1p-12;
+
 /** A block to be made. The configuration may have zeros that stand for defaults. */
 struct BlockForm {
     halyard_block_config config{};
@@ -19,6 +22,8 @@ struct BlockForm {
     bool joined = false;  // qkv_proj
     bool biases = false;  // of all projections
     bool norm_vectors = true;
+    bool fine_norms =
+        false;  // weights of norms near -1, for a unit offset: in f32 what 16 bits round away is all that is left
     bool head_norms = false;  // q_norm and k_norm
     std::uint64_t seed = 1;
     /** Where the block is to be, and whether its tensors are there too. */
@@ -70,7 +75,7 @@ public:
 private:
     const DLTensor *matrix(std::int64_t out, std::int64_t in, WeightMatrix &matrix);
     const DLTensor *joined_matrix();
-    const DLTensor *vector(std::int64_t width, double centre, Row &row);
+    const DLTensor *vector(std::int64_t width, double centre, Row &row, double size = 0.25);
     const DLTensor *bias(std::int64_t width, Row &row) { return form.biases ? vector(width, 0, row) : nullptr; }
     void norm(const DLTensor *&weight, const DLTensor *&bias, NormValues &norm_values);
 

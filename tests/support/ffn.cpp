@@ -26,6 +26,8 @@ WeightForm up_form(const FfnForm &ffn, bool folded) {
     form.coarse = true;
     form.norm_weight = folded && ffn.has_norm_weight();
     form.norm_bias = folded && ffn.has_norm_bias();
+    form.f32_norm_weight = form.norm_weight && ffn.f32_norm_weight;
+    form.f32_norm_bias = form.norm_bias && ffn.f32_norm_bias;
     form.unit_offset = folded && (ffn.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0;
     return form;
 }

@@ -18,7 +18,7 @@ struct FfnForm {
     halyard_norm norm = HALYARD_NORM_NONE;
     unsigned norm_flags = 0;
     bool norm_weight = true, norm_bias = true;            // as far as the norm has them
-    bool f32_norm_weight = false, f32_norm_bias = false;  // whatever the dtype of x; unless it is deferred
+    bool f32_norm_weight = false, f32_norm_bias = false;  // whatever the dtype of x or, deferred, of the weights
     float eps = 1e-5f;
     bool deferred = false;
     halyard_activation activation = HALYARD_IDENTITY;

@@ -50,25 +50,21 @@ void fill_matrix(Tensor &source, WeightMatrix &matrix, const WeightForm &form, c
     }
 }
 
-/** Multiplies the rows of the values by the norm's weight as packing does. */
+/** Multiplies the rows of the values by the norm's weight as packing does: each operation is rounded to f32, and the result once
+ *  to the type. */
 void fold(WeightMatrix &matrix, const WeightForm &form, const Row &weight, const Row &bias) {
     if (!bias.empty()) {
         matrix.unfolded = matrix.values;
         matrix.norm_bias = bias;
     }
-    bool exact = true;
-    for (std::int64_t k = 0; k < matrix.in; k++) {
-        const double factor = (form.unit_offset ? 1.0 : 0.0) + (form.norm_weight   ? weight[static_cast<std::size_t>(k)]
-                                                                : form.unit_offset ? 0.0
-                                                                                   : 1.0);
+    for (std::int64_t k = 0; k < matrix.in && form.norm_weight; k++) {
+        const float factor = static_cast<float>(weight[static_cast<std::size_t>(k)]) + (form.unit_offset ? 1.0f : 0.0f);
         for (std::int64_t n = 0; n < matrix.out; n++) {
             double &value = matrix.values[static_cast<std::size_t>(k * matrix.out + n)];
-            value *= factor;
-            exact = exact && round_to(form.dtype, value) == value;
+            const float product = static_cast<float>(value) * factor;
+            value = round_to(form.dtype, static_cast<double>(product));
         }
     }
-    // The factor may be rounded to f32, the product to f32 and then to the type.
-    matrix.fold_error = exact ? 0.0 : unit_roundoff(form.dtype) + 2 * unit_roundoff(Dtype::f32);
 }
 
 }  // namespace
@@ -110,9 +106,15 @@ Weights::Weights(const WeightForm &form) : Weights(form, ordinary_values(form)) 
 Weights::Weights(const WeightForm &form, const Value &value) : form(form) {
     const Shape shape = form.layout == HALYARD_WEIGHT_OUT_IN ? Shape{form.out, form.in} : Shape{form.in, form.out};
     Tensor source(form.dtype, compact_form(shape)), up(form.dtype, compact_form(shape));
-    Tensor weight(form.dtype, compact_form({form.in})), bias(form.dtype, compact_form({form.in}));
-    weight.fill([&](std::int64_t, std::int64_t k) { return norm_weight_value(form.seed, k, form.unit_offset); });
-    bias.fill([&](std::int64_t, std::int64_t k) { return norm_bias_value(form.seed, k); });
+    Tensor weight(form.f32_norm_weight ? Dtype::f32 : form.dtype, compact_form({form.in})),
+        bias(form.f32_norm_bias ? Dtype::f32 : form.dtype, compact_form({form.in}));
+    const auto finer = [&](std::int64_t k) { return uniform(form.seed + 107, 0, k) / 32; };
+    weight.fill([&](std::int64_t, std::int64_t k) {
+        return norm_weight_value(form.seed, k, form.unit_offset) + (form.f32_norm_weight ? finer(k) : 0);
+    });
+    bias.fill([&](std::int64_t, std::int64_t k) {
+        return norm_bias_value(form.seed, k) + (form.f32_norm_bias ? finer(k) : 0);
+    });
     if (form.norm_weight) {
         norm_weight = weight.row_values(0);
     }

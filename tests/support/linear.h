@@ -29,6 +29,7 @@ struct WeightForm {
     halyard_weight_layout layout = HALYARD_WEIGHT_OUT_IN;
     // The norm before the layer, to be folded.
     bool norm_weight = false, unit_offset = false, norm_bias = false;
+    bool f32_norm_weight = false, f32_norm_bias = false;  // whatever `dtype` is, with what 16 bits do not hold
     /** Values of at most four significant bits, which are the same in every type and stay exact when a norm's weight is
      *  folded into them. */
     bool coarse = false;
@@ -39,8 +40,8 @@ struct WeightForm {
     bool folds() const { return norm_weight || unit_offset || norm_bias; }
 };
 
-/** The norm's parameters that are folded, the same in every type: the weight has few enough significant bits that its
- *  products with coarse values are exact, also after 1 is added to the one with a unit offset. */
+/** The norm's parameters that are folded, the same in every type unless they are f32 for sure: the weight has few enough
+ *  significant bits that its products with coarse values are exact, also after 1 is added to the one with a unit offset. */
 double norm_weight_value(std::uint64_t seed, std::int64_t k, bool unit_offset);
 double norm_bias_value(std::uint64_t seed, std::int64_t k);
 

@@ -38,9 +38,9 @@ std::unique_ptr<Tensor> Stack::table(std::int64_t rows, std::uint64_t seed, doub
     return tensor;
 }
 
-std::unique_ptr<Tensor> Stack::vector(double centre, std::uint64_t seed, Row &row) const {
+std::unique_ptr<Tensor> Stack::vector(double centre, std::uint64_t seed, Row &row, double size) const {
     auto tensor = std::make_unique<Tensor>(form.block.vectors, compact_form({form.block.config.hidden_size}));
-    tensor->fill([&](std::int64_t, std::int64_t i) { return centre + bell(seed, 0, i) / 4; });
+    tensor->fill([&](std::int64_t, std::int64_t i) { return centre + size * bell(seed, 0, i); });
     row = tensor->row_values(0);
     return tensor;
 }
@@ -95,7 +95,9 @@ Stack::Stack(const StackForm &f) : form(f) {
     }
     std::unique_ptr<Tensor> norm, norm_bias, embed_norm, embed_norm_bias;
     if (form.norm != HALYARD_NORM_NONE) {
-        norm = vector((config.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0 ? 0 : 1, 904, values.norm.weight);
+        norm = form.block.fine_norms
+                   ? vector(fine_norm, 904, values.norm.weight, fine_norm_size)
+                   : vector((config.norm_flags & HALYARD_RMS_UNIT_OFFSET) != 0 ? 0 : 1, 904, values.norm.weight);
         weights.norm = &norm->view;
     }
     if (form.norm == HALYARD_NORM_LAYER) {

@@ -42,7 +42,7 @@ public:
 
 private:
     std::unique_ptr<Tensor> table(std::int64_t rows, std::uint64_t seed, double size) const;
-    std::unique_ptr<Tensor> vector(double centre, std::uint64_t seed, Row &row) const;
+    std::unique_ptr<Tensor> vector(double centre, std::uint64_t seed, Row &row, double size = 0.25) const;
 
     halyard_stack *stack = nullptr;
 };

@@ -1,4 +1,4 @@
-// Parameter vectors: norm weights and biases, converted once to the dtype in which calls compute.
+// Parameter vectors: norm weights and biases, converted once to the dtype in which calls compute or to f32.
 #ifndef HALYARD_RUNTIME_CORE_CALLS_PARAM_VECTORS_H
 #define HALYARD_RUNTIME_CORE_CALLS_PARAM_VECTORS_H
 
@@ -11,7 +11,8 @@ namespace halyard {
 struct ParamSource {
     static constexpr int max_parts = 3;
 
-    View *target;  // where the vector is to be, and its dtype; empty where it is absent
+    View *target;        // where the vector is to be, and its dtype; empty where it is absent
+    bool exact = false;  // in f32 rather than rounded
     int parts = 0;
     View part[max_parts];
     int64_t width[max_parts] = {};
@@ -22,6 +23,14 @@ struct ParamSource {
         part[parts] = view;
         width[parts++] = features;
     }
+    /** A norm's weight or bias, which operations take in f32 beside any rows. */
+    static ParamSource of_norm(View *target, const View &view, int64_t features) {
+        ParamSource source(target, view, features);
+        source.exact = true;
+        return source;
+    }
+    /** What the target's dtype is to be where calls compute in `dtype`. */
+    DType dtype_for(DType dtype) const { return exact && part[0].dtype != dtype ? DType::f32 : dtype; }
     bool present() const {
         bool any = false;
         for (int i = 0; i < parts; i++) {

@@ -1,14 +1,17 @@
-// Packing for devices: copies, the folding of a norm by a kernel, and sums of columns as GEMMs.
+// Packing for devices: copies, the folding of a norm by a kernel, and sums of columns as GEMMs: that of a norm's bias in f32
+// beside a matrix of 16 bits, in f32.
 #include "cuda/linear/weights.h"
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "core/context.h"
+#include "core/view.h"
 #include "core/workspace.h"
 #include "cuda/backend.h"
 #include "cuda/kernel_call.h"
 #include "cuda/linear/gemm.h"
+#include "cuda/ops/operations.h"
 #include "cuda/transfers.h"
 
 namespace halyard::cuda {
@@ -29,17 +32,19 @@ public:
           block_(block), size_(size_of(sources.weight.dtype)) {}
 
     void run() {
-        const int64_t ones_bytes = rounded_up(sources_.form.in_features * size_, 4),
-                      vector_bytes = sources_.form.in_features * size_;
-        Workspace workspace(context_, {true, launches_.ordinal()});
-        const auto one_for_each = workspace.book(ones_bytes), weight_copy = workspace.book(vector_bytes),
-                   bias_copy = workspace.book(vector_bytes),
-                   product_memory = workspace.book(product_workspace_bytes(launches_));
+        const int64_t inputs = sources_.form.in_features, ones_bytes = rounded_up(inputs * size_, 4);
+        const View &norm_weight = sources_.norm_weight, &norm_bias = sources_.norm_bias;
+        const bool widens = norm_bias.data && norm_bias.dtype != sources_.weight.dtype;
+        Workspace workspace(context_, device());
+        const auto one_for_each = workspace.book(ones_bytes);
+        const auto weight_copy = workspace.book<float>(norm_weight.data ? inputs : 0);
+        const auto bias_copy = workspace.book(norm_bias.data ? inputs * size_of(norm_bias.dtype) : 0);
+        const auto wide_matrix = workspace.book<float>(widens ? m_.rows : 0, m_.pitch);
+        const auto product_memory = workspace.book(product_workspace_bytes(launches_));
         if (!workspace.allocate(check_)) {
             return;
         }
-        char *const ones = workspace[one_for_each], *const norm_weight = workspace[weight_copy],
-                    *const norm_bias = workspace[bias_copy];
+        char *const ones = workspace[one_for_each];
         workspace_ = workspace[product_memory];
         fill_words(launches_, block_, 0u, m_.bytes);
         constexpr float one = 1.0f;
@@ -48,23 +53,44 @@ public:
         if (sources_.form.gated) {
             place(sources_.up, m_.up_column);
         }
-        if (sources_.norm_bias.data) {
-            copy(norm_bias, 0, sources_.norm_bias.data, 0, vector_bytes, 1, sources_.norm_bias.on_cuda);
-            times_matrix(norm_bias, block_ + m_.vector_bytes);
+        if (norm_bias.data) {
+            const View vector = brought(norm_bias, workspace[bias_copy], norm_bias.dtype);
+            times_matrix(vector.data, widens ? widened(workspace[wide_matrix]) : stored(), block_ + m_.vector_bytes);
         }
-        if (sources_.norm_weight.data) {
-            copy(norm_weight, 0, sources_.norm_weight.data, 0, vector_bytes, 1, sources_.norm_weight.on_cuda);
-            fold(norm_weight);
+        if (norm_weight.data) {
+            fold(brought(norm_weight, workspace[weight_copy], DType::f32));
         }
         constexpr unsigned pairs_of_one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u};  // by dtype
         fill_words(launches_, ones, pairs_of_one[static_cast<int>(sources_.weight.dtype)], ones_bytes);
-        times_matrix(ones, block_);
+        times_matrix(ones, stored(), block_);
         // The sources may be gone when this has returned, and the memory may be used in another stream.
         wait(launches_, "packing weights");
     }
 
 private:
+    halyard::Device device() const { return {true, launches_.ordinal()}; }
     char *matrix() const { return block_ + m_.matrix_offset; }
+
+    /** The matrix as it is packed. */
+    View stored() const {
+        const int64_t width = m_.transposed ? sources_.form.in_features : m_.columns;
+        return view_of(matrix(), sources_.weight.dtype, device(), {m_.rows, width}, {m_.pitch, 1});
+    }
+
+    /** Its values in f32. */
+    View widened(float *memory) {
+        const View given = stored(), result = view_like(given, memory, DType::f32, m_.pitch);
+        cast(check_, context_, given, result);
+        return result;
+    }
+
+    /** A norm's vector on the device. */
+    View brought(const View &vector, void *memory, DType dtype) {
+        View result = view_of(memory, dtype, device(), {sources_.form.in_features}, {1});
+        const ParamSource source(&result, vector, sources_.form.in_features);
+        convert_vectors(check_, context_, launches_.ordinal(), &source, 1);
+        return result;
+    }
 
     /** Pitches in bytes. */
     void copy(char *target, int64_t target_pitch, const void *source, int64_t source_pitch, int64_t width, int64_t rows,
@@ -88,17 +114,17 @@ private:
              source.on_cuda);
     }
 
-    /** result [columns] in f32 = vector [in_features] times the matrix. */
-    void times_matrix(const char *vector, char *result) {
+    /** result [columns] in f32 = vector [in_features], in the type of `matrix`, times that. */
+    void times_matrix(const char *vector, const View &matrix, char *result) {
         DeviceProduct p;
         p.rows = 1;
         p.columns = m_.columns;
         p.depth = sources_.form.in_features;
-        p.dtype = sources_.weight.dtype;
+        p.dtype = matrix.dtype;
         p.y_dtype = DType::f32;
         p.x = vector;
         p.x_pitch = p.depth;
-        p.w = matrix();
+        p.w = matrix.data;
         p.w_pitch = m_.pitch;
         p.w_transposed = m_.transposed;
         p.y = result;
@@ -106,11 +132,12 @@ private:
         product(launches_, p, workspace_);
     }
 
-    /** Multiplies the inputs of the matrix by the norm's weight, in place. */
-    void fold(const char *norm_weight) {
+    /** Multiplies the inputs of the matrix by the norm's weight, which is f32, in place. */
+    void fold(const View &norm_weight) {
         Buffer<2> w;
-        Buffer<1> factor;
-        factor.set(norm_weight, sources_.form.in_features);
+        Buffer<1, float> factor;
+        const auto *const factors = reinterpret_cast<const float *>(norm_weight.data);
+        factor.set(factors, sources_.form.in_features);
         const float offset = sources_.unit_offset ? 1.0f : 0.0f;
         const int64_t width = m_.transposed ? sources_.form.in_features : m_.columns;
         constexpr int64_t max_grid_rows = 65535, addressable = int64_t{1} << 30;
@@ -119,7 +146,7 @@ private:
             const int64_t rows = std::min(most, m_.rows - row);
             w.set(matrix() + row * m_.pitch * size_, width, rows, m_.pitch);
             if (!m_.transposed) {
-                factor.set(norm_weight + row * size_, rows);
+                factor.set(factors + row, rows);
             }
             launches_.run(m_.transposed ? kernels::device_fold_columns : kernels::device_fold_rows,
                           sources_.weight.dtype, Access::elements,

@@ -601,9 +601,8 @@ typedef struct halyard_pack_options {
      *  are interleaved so that one pass computes both (a *gated* matrix: halyard_linear then multiplies
      *  activation(gate) by up, and `out_features` counts the columns of one of them). */
     const DLTensor *up;
-    /** Null, or [in_features], the dtype of `weight` or f32 (on a CUDA device, the dtype of `weight`): the weight of the norm
-     *  before the layer, folded into the matrix (row k of x times W is multiplied by norm_weight[k]; one rounding to the
-     *  dtype). */
+    /** Null, or [in_features], the dtype of `weight` or f32: the weight of the norm before the layer, folded into the
+     *  matrix (row k of x times W is multiplied by norm_weight[k]; one rounding to the dtype). */
     const DLTensor *norm_weight;
     /** Null, or [in_features], of such a dtype too: the bias of the LayerNorm before the layer, kept as the f32
      *  vector norm_bias times W, which halyard_linear adds like a bias. */
