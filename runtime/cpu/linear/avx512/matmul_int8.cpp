@@ -10,9 +10,9 @@
 #include <cstring>
 #include <type_traits>
 
-#define HALYARD_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,fma"
+#define HALYARD_INT8_FEATURES "avx512f,avx512bw,avx512vl,avx512dq,fma"
 
-#define HALYARD_VECTOR __attribute__((target(HALYARD_AVX512), always_inline)) inline
+#define HALYARD_VECTOR __attribute__((target(HALYARD_INT8_FEATURES), always_inline)) inline
 
 namespace halyard {
 namespace {
@@ -101,7 +101,7 @@ struct Vector : Avx512 {
 }  // namespace avx512
 
 #undef HALYARD_VECTOR
-#define HALYARD_VECTOR __attribute__((target(HALYARD_AVX512 ",avx512vnni"), always_inline)) inline
+#define HALYARD_VECTOR __attribute__((target(HALYARD_INT8_FEATURES ",avx512vnni"), always_inline)) inline
 
 namespace avx512_vnni {
 namespace {
@@ -139,17 +139,17 @@ struct Vector : Avx512 {
 #undef HALYARD_VECTOR
 
 #define HALYARD_INT8_ISA avx512
-#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_AVX512)))
+#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_INT8_FEATURES)))
 #include "cpu/linear/int8_tiles.h"
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
 
 #define HALYARD_INT8_ISA avx512_vnni
-#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_AVX512 ",avx512vnni")))
+#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_INT8_FEATURES ",avx512vnni")))
 #include "cpu/linear/int8_tiles.h"
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
-#undef HALYARD_AVX512
+#undef HALYARD_INT8_FEATURES
 
 #define HALYARD_INT8_KERNEL(bits, rows)                                                                                \
     extern "C" int hk_matmul_int8_codes##bits##_##rows##_f32_avx512_argv(void **arguments) {                           \
