@@ -88,7 +88,10 @@ function(halyard_kernel name signature family generator)
                 set(source "${PROJECT_SOURCE_DIR}/runtime/cpu/linear/${isa}/${family}.cpp")
                 list(APPEND HALYARD_WRITTEN_KERNELS "${source}")
                 list(REMOVE_DUPLICATES HALYARD_WRITTEN_KERNELS)
-                if(HALYARD_ASSEMBLE_${isa})
+                if(HALYARD_SANITIZE STREQUAL "address")
+                    # The checks of UndefinedBehaviorSanitizer in unrolled loops take Clang minutes to optimize.
+                    set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS -O0)
+                elseif(HALYARD_ASSEMBLE_${isa})
                     # Compilers go to the stack if they schedule before they allocate registers, GCC also if it peels loops
                     # as with -O3.
                     set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS
