@@ -20,6 +20,10 @@ std::vector<Layer> make_layers() {
         form.quantization = {bits, group, asymmetric, {}};
         return form;
     };
+    const auto in_8_bits = [](LayerForm form) {
+        form.int8_products = true;
+        return form;
+    };
     const auto ffn = [](LayerForm form, halyard_norm norm = HALYARD_NORM_NONE, bool deferred = false) {
         form.is_ffn = true;
         form.norm = norm;
@@ -32,6 +36,9 @@ std::vector<Layer> make_layers() {
         {"linear.q8_0", quantized(8, 32, 0)},
         {"linear.q4_0", quantized(4, 32, 0)},
         {"linear.q4_k", q4_k},
+        {"linear.q8_0.int8", in_8_bits(quantized(8, 32, 0))},
+        {"linear.q4_0.int8", in_8_bits(quantized(4, 32, 0))},
+        {"linear.q4_k.int8", in_8_bits(q4_k)},
         {"linear.int4_128", quantized(4, 128, 0)},
         {"linear.uint4_128", quantized(4, 128, 1)},
         {"linear_bias_gelu_tanh", up_gelu},

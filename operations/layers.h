@@ -25,6 +25,7 @@ struct LayerForm {
     bool has_residual = false;                         // a tensor of its own for one product; x for an FFN
     halyard_quantization quantization{};               // of the matrices
     bool q4_k = false;                                 // the one matrix is in blocks of Q4_K
+    bool int8_products = false;                        // rows of x are rounded to 8 bits: HALYARD_PRODUCTS_INT8
 
     int matrices() const { return 1 + (gated ? 1 : 0) + (is_ffn ? 1 : 0); }
     bool is_quantized() const { return quantization.bits != 0 || q4_k; }
@@ -58,6 +59,7 @@ struct LayerTensors {
 /** How the first product's matrix is packed beside `up`, which may be null. */
 halyard_pack_options pack_options(const LayerForm &form, const DLTensor *up, const DLTensor *norm_weight,
                                   const DLTensor *norm_bias);
+/** The context says whether rows of x are rounded to 8 bits. */
 halyard_status call_layer(const halyard_context *context, const LayerForm &form, const LayerTensors &tensors);
 
 /** A matrix [out, in] of which products are asked one output at a time, so that it need not lie in memory. */

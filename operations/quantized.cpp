@@ -83,7 +83,7 @@ void quantize_q4_k(const double *weights, std::uint8_t *block) {
     }
 }
 
-void add_values_of_q4_k(const std::uint8_t *block, Row &values) {
+void add_values_of_q4_k(const std::uint8_t *block, int sign_of_minimum, Row &values) {
     const double d = read_f16(block), dmin = read_f16(block + 2);
     const std::uint8_t *const s = block + q4_k_scales_at;
     const std::uint8_t *const codes = block + q4_k_codes_at;
@@ -92,7 +92,7 @@ void add_values_of_q4_k(const std::uint8_t *block, Row &values) {
         const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4;
         for (std::size_t i = 0; i < q4_k_group; i++) {
             const int byte = codes[g / 2 * q4_k_group + i];
-            values.push_back(d * scale * (g % 2 == 0 ? byte & 15 : byte >> 4) - dmin * minimum);
+            values.push_back(d * scale * (g % 2 == 0 ? byte & 15 : byte >> 4) + sign_of_minimum * dmin * minimum);
         }
     }
 }
@@ -156,10 +156,18 @@ Q4KMatrix::Q4KMatrix(std::int64_t out, std::int64_t in, const std::function<Row(
 }
 
 Row Q4KMatrix::row(std::int64_t output) const {
+    return row(output, -1);
+}
+
+Row Q4KMatrix::magnitudes(std::int64_t output) const {
+    return row(output, 1);
+}
+
+Row Q4KMatrix::row(std::int64_t output, int sign_of_minimum) const {
     Row values;
     const std::uint8_t *const first = blocks.data() + output * bytes_of_row();
     for (std::int64_t at = 0; at < bytes_of_row(); at += block_bytes) {
-        add_values_of_q4_k(first + at, values);
+        add_values_of_q4_k(first + at, sign_of_minimum, values);
     }
     return values;
 }

@@ -39,9 +39,13 @@ public:
     const std::vector<std::uint8_t> &bytes() const { return blocks; }
     /** The values that the blocks of an output stand for. */
     Row row(std::int64_t output) const;
+    /** The magnitudes of the products of a code and its scale and of the minimum, which make a value by their difference, added. */
+    Row magnitudes(std::int64_t output) const;
     halyard_status pack(const halyard_context *context, halyard_weights **weights) const;
 
 private:
+    Row row(std::int64_t output, int sign_of_minimum) const;
+
     std::int64_t outs, ins;
     std::vector<std::uint8_t> blocks;
 };

@@ -16,6 +16,8 @@
 // of its argument v into at most e (|f'(v)| + e max|f''| / 2) and adds its own bound of the accuracy table, taken at
 // the largest result in reach. The rounding to y's type is left to acceptable(), which compares intervals after it.
 //
+// Rows in 8 bits err by the bound of docs/numerics.md, which counts the same roundings for a sum of any number of inputs.
+//
 // The doubles' own errors, 2^-53 K relative to the same sums, are ten thousand times smaller than the bounds.
 #include "reference_linear.h"
 
@@ -28,6 +30,7 @@ namespace {
 constexpr double unit = 0x1p-24;
 constexpr double underflow = 0x1p-149;
 constexpr std::int64_t block = 512;
+constexpr std::int64_t int8_unit = 32;  // inputs that share a scale of x
 
 double identity(double x, double) {
     return x;
@@ -128,6 +131,22 @@ ExpectedRow times(const ExpectedRow &x, const Row &w, std::int64_t out) {
     return result;
 }
 
+/** A row with the errors of rounding it to 8 bits. */
+ExpectedRow in_8_bits(const Row &x) {
+    ExpectedRow rounded_row;
+    for (std::size_t k = 0; k < x.size(); k++) {
+        const std::size_t first = k / int8_unit * int8_unit, end = std::min(x.size(), first + int8_unit);
+        double largest = 0;
+        for (std::size_t i = first; i < end; i++) {
+            largest = std::max(largest, std::fabs(x[i]));
+        }
+        // The scale is rounded twice.
+        const double scale = largest / 127 * (1 + 3 * unit);
+        rounded_row.push_back({x[k], largest < 0x1p-100 ? std::fabs(x[k]) : (0.5 + 0x1p-15) * scale});
+    }
+    return rounded_row;
+}
+
 /** The sums of a matrix's columns in f32, in no worse an order than that of the products. */
 ExpectedRow column_sums(const WeightMatrix &matrix) {
     const ExpectedRow ones(static_cast<std::size_t>(matrix.in), {1.0, 0.0});
@@ -222,6 +241,28 @@ Matrix linear(const Matrix &x, const LayerValues &layer, const EpilogueValues &e
                 v = sum(v, {(*epilogue.residual)[m][n], 0.0});
             }
         }
+    }
+    return result;
+}
+
+Matrix products_in_8_bits(const std::vector<Row> &x, const WeightMatrix &matrix, const Row &magnitudes, bool offsets) {
+    const auto units = static_cast<double>((matrix.in + int8_unit - 1) / int8_unit);
+    const double roundings = 2 + units * (offsets ? 2 : 1);
+    const auto out = static_cast<std::size_t>(matrix.out);
+    Matrix result;
+    for (const Row &row : x) {
+        const ExpectedRow rounded_row = in_8_bits(row);
+        ExpectedRow y(out, {0, underflow * roundings});
+        for (std::size_t k = 0; k < row.size(); k++) {
+            const auto [value, error] = rounded_row[k];
+            for (std::size_t n = 0; n < out; n++) {
+                const double weight = matrix.values[k * out + n];
+                y[n].value += value * weight;
+                y[n].error +=
+                    error * std::fabs(weight) + roundings * unit * (std::fabs(value) + error) * magnitudes[k * out + n];
+            }
+        }
+        result.push_back(std::move(y));
     }
     return result;
 }

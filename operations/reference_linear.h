@@ -59,6 +59,10 @@ struct EpilogueValues {
 /** What halyard_linear must give before it is rounded to y's type. */
 Matrix linear(const Matrix &x, const LayerValues &layer, const EpilogueValues &epilogue);
 
+/** What products of rows in 8 bits (docs/numerics.md) must give of exact rows. `magnitudes` [in][out] is that of a weight or, where
+ *  that is a code times a scale plus an offset, the sum of both magnitudes; `offsets` says that groups of 32 inputs have them. */
+Matrix products_in_8_bits(const std::vector<Row> &x, const WeightMatrix &matrix, const Row &magnitudes, bool offsets);
+
 /** From rows [out][in]. */
 WeightMatrix matrix_of(const std::vector<Row> &rows);
 

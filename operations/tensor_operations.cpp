@@ -2,6 +2,7 @@
 #include "tensor_operations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -31,7 +32,7 @@ const DLTensor *tensor_at(DLTensor *const *tensors, std::size_t place) {
     return place == absent ? nullptr : tensors[place];
 }
 
-/** What the first product multiplies by. */
+/** Rows of what the first product multiplies by. */
 Rows first_matrix(const LayerForm &form, const Rows &as_given) {
     Rows rows = as_given;
     for (Row &row : rows) {
@@ -43,6 +44,32 @@ Rows first_matrix(const LayerForm &form, const Rows &as_given) {
         }
     }
     return rows;
+}
+
+/** A linear layer's products of rows in 8 bits. */
+Matrix expected_in_8_bits(const LayerForm &form, const Rows &x, const Rows &as_given) {
+    Rows magnitudes = first_matrix(form, as_given);
+    for (std::size_t output = 0; output < magnitudes.size(); output++) {
+        Row &row = magnitudes[output];
+        if (form.q4_k) {
+            const auto in = static_cast<std::int64_t>(row.size());
+            row = Q4KMatrix(1, in, [&](std::int64_t) { return as_given[output]; }).magnitudes(0);
+        } else {
+            std::transform(row.begin(), row.end(), row.begin(), [](double weight) { return std::abs(weight); });
+        }
+    }
+    return products_in_8_bits(x, matrix_of(first_matrix(form, as_given)), matrix_of(magnitudes).values, form.q4_k);
+}
+
+/** A context as another one, null: the default, that rounds rows of x to 8 bits. */
+std::shared_ptr<halyard_context> with_int8_products(const halyard_context *context) {
+    halyard_context *made = nullptr;
+    if (halyard_context_create(&made) == HALYARD_OK) {
+        halyard_context_set_max_isa(made, halyard_context_isa(context));
+        halyard_context_set_num_threads(made, halyard_context_num_threads(context));
+        halyard_context_set_products(made, HALYARD_PRODUCTS_INT8);
+    }
+    return {made, halyard_context_destroy};
 }
 
 using Weights = std::shared_ptr<halyard_weights>;
@@ -97,12 +124,19 @@ Operation::Call prepared_layer(const LayerForm &form, const LayerPlaces &place, 
         of_call.first = first.get();
         of_call.down = down.get();
         of_call.y = t[place.y];
-        return status == HALYARD_OK ? call_layer(context, form, of_call) : status;
+        if (status != HALYARD_OK) {
+            return status;
+        }
+        return form.int8_products ? call_layer(with_int8_products(context).get(), form, of_call)
+                                  : call_layer(context, form, of_call);
     };
 }
 
 std::vector<Matrix> expected_layer(const LayerForm &form, const LayerPlaces &place, const std::vector<Rows> &values,
                                    Dtype type) {
+    if (form.int8_products) {
+        return {expected_in_8_bits(form, values[place.x], values[place.weight])};
+    }
     const auto vector_at = [&](std::size_t i) { return i == absent ? nullptr : &values[i][0]; };
     Matrix x = exact_rows(values[place.x]);
     if (form.norm != HALYARD_NORM_NONE) {

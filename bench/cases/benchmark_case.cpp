@@ -116,6 +116,9 @@ BenchmarkCase::BenchmarkCase(const CaseId &case_id, std::size_t cold_bytes, haly
     }
 
     const Kernel &kernel = *id.kernel;
+    if (kernel.has_int8_products()) {
+        require(halyard_context_set_products(made, HALYARD_PRODUCTS_INT8));
+    }
     if (kernel.has_weight) {
         weight = random_vector(id.dtype, id.d, 100, 1.0);
     }
@@ -242,6 +245,9 @@ Accuracy BenchmarkCase::accuracy() const {
 }
 
 double BenchmarkCase::tolerance() const {
+    if (id.kernel->has_int8_products()) {
+        return peer_tolerance();
+    }
     const double rounding = 1e-5 + 2 * operations::unit_roundoff(id.output_dtype());
     // The model of a file is compared with one that rounds nothing.
     const bool rounds = !id.kernel->file.empty() && id.dtype != Dtype::f32;

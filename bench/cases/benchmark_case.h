@@ -56,6 +56,8 @@ struct Kernel {
     std::optional<BlockForm> block;  // of blocks and models
     std::string file;                // of a model in a GGUF file of the user's
     std::int64_t vocabulary = 0;     // rows of the table whose gradient it is
+    /** Whether rows of x are rounded to 8 bits: HALYARD_PRODUCTS_INT8. */
+    bool has_int8_products() const { return layer && layer->int8_products; }
     /** Scalars of `tensors`; of attention a soft cap, if any; of an optimizer its numbers, of a training step those and the norm that
      *  gradients are clipped to. */
     std::vector<double> scalars;
@@ -142,7 +144,8 @@ struct BenchmarkCase {
 
     /** Errors of set 0's outputs. Large tensors are judged by rows spread over them. */
     Accuracy accuracy() const;
-    /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. */
+    /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type; of rows in 8 bits as
+     *  for a peer. */
     double tolerance() const;
     /** As tolerance(), for a peer, which may round to a 16-bit type after every step of a model, and whose gradients go through all
      *  blocks: the errors of its blocks are independent of each other and add up like the root of their number. */

@@ -10,6 +10,9 @@
 namespace halyard::bench {
 namespace {
 
+/** How names of kernels end that round rows of x to 8 bits. */
+constexpr std::string_view int8_suffix = ".int8";
+
 /** Rows point at their kernels, so these stay where they are, one of each name. */
 const Kernel &kept(Kernel kernel) {
     static std::deque<Kernel> all;
@@ -59,8 +62,9 @@ Kernel tensor_kernel(const operations::Operation &operation) {
 Kernel layer_kernel(const std::string &name, const LayerForm &form) {
     Kernel kernel;
     kernel.name = name;
-    // Peers know the format behind the dot.
-    kernel.operation = form.is_ffn ? "ffn" : form.is_quantized() ? name : "linear";
+    // Peers know the format behind the dot, and round x to what they please.
+    const std::string with_format = name.substr(0, name.size() - (form.int8_products ? int8_suffix.size() : 0));
+    kernel.operation = form.is_ffn ? "ffn" : form.is_quantized() ? with_format : "linear";
     kernel.group = form.is_ffn ? "feed-forward" : form.is_quantized() ? "quantized linear" : "linear";
     kernel.layer = form;
     kernel.inputs = form.takes_residual() ? 2 : 1;

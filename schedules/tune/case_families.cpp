@@ -49,6 +49,14 @@ Kernel epilogue(const operations::LayerActivation &activation, bool gated) {
     return bench::layer_kernel(std::string("linear_") + activation.name + (gated ? "_gated" : "") + ".epilogue", form);
 }
 
+/** Rows in 8 bits whose units have 16 inputs, as groups of the weights have. */
+Kernel int8_products_of_groups_of_16() {
+    bench::LayerForm form;
+    form.quantization = {8, 16, 0, {}};
+    form.int8_products = true;
+    return bench::layer_kernel("linear.int8_16.int8", form);
+}
+
 template<typename Call>
 Kernel statistics(const char *name, const Call &call) {
     const auto make = [](BenchmarkCase &bench_case) {
@@ -200,6 +208,7 @@ std::deque<CaseFamily> make_families() {
         all.push_back({epilogue(activation, false)});
         all.push_back({epilogue(activation, true)});
     }
+    all.push_back({int8_products_of_groups_of_16()});
     all.push_back({statistics("rms_norm_scale", [](auto *context, auto *x, DLTensor *scale, DLTensor *) {
         return halyard_rms_norm_scale(context, x, operations::rms_norm_eps, 0, scale);
     })});

@@ -1,6 +1,6 @@
 // Calls of the library that reach the kernels that no row of the benchmark suite reaches: activations with a beta, all epilogues,
-// statistics of rows, packing, rotary embedding, the cache of keys and values, and attention with heads so small that the softmax
-// is most of it. The tuner times them, and halyard-count counts their instructions.
+// rows in 8 bits with groups of 16, statistics of rows, packing, rotary embedding, the cache of keys and values, and attention with
+// heads so small that the softmax is most of it. The tuner times them, and halyard-count counts their instructions.
 #ifndef HALYARD_TUNE_CASE_FAMILIES_H
 #define HALYARD_TUNE_CASE_FAMILIES_H
 
