@@ -170,14 +170,22 @@ void measure_rows(Runner &runner, const std::vector<CaseId> &rows, ResultFile &f
     }
 }
 
-/** The rates that rows reached, and the multiply-adds that they were held against: no peak can be below them. */
+/** The rates that rows reached, and the multiply-adds that they were held against: no peak can be below them. Nothing is known of rows
+ *  with two kinds of these. */
 std::vector<FlopsLimit> rates_of(const Run &run) {
     std::vector<FlopsLimit> rates;
     for (const RowResult &row : run.rows) {
-        if (row.rounds > 0 && row.id.has_roofline()) {
-            const double seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
-            rates.push_back(
-                {isa_of_products(isas().at(row.isa), row.id.dtype), row.id.threads, row.id.flops() / seconds});
+        if (row.rounds == 0 || !row.id.has_roofline()) {
+            continue;
+        }
+        const halyard_isa isa = isas().at(row.isa);
+        const double in_bytes = row.id.int8_flops(),
+                     seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
+        if (in_bytes == 0) {
+            rates.push_back({isa_of_products(isa, row.id.dtype), row.id.threads, row.id.flops() / seconds});
+        } else if (in_bytes == row.id.flops()) {
+            rates.push_back({isa_of_products(isa, Dtype::f32), row.id.threads,
+                             in_bytes * byte_products(isa, row.id.kernel->code_bits()) / seconds, true});
         }
     }
     return rates;

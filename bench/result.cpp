@@ -30,8 +30,10 @@ void add_accuracy(json &object, const Accuracy &accuracy) {
 json to_json(const Limits &limits) {
     json flops = json::array(), bandwidth = json::array();
     for (const FlopsLimit &limit : limits.flops) {
-        flops.push_back(
-            {{"isa", halyard_isa_name(limit.isa)}, {"threads", limit.threads}, {"flops_per_second", limit.flops}});
+        flops.push_back({{"isa", halyard_isa_name(limit.isa)},
+                         {"threads", limit.threads},
+                         {"flops_per_second", limit.flops},
+                         {"int8", limit.int8}});
     }
     for (const BandwidthLimit &limit : limits.bandwidth) {
         bandwidth.push_back({{"stream", name_of(limit.stream)},
@@ -129,6 +131,7 @@ json to_json(const RowResult &row) {
     }
     if (row.id.has_roofline()) {
         object["weight_bytes"] = row.id.weight_bytes();
+        object["int8_products"] = row.id.kernel->has_int8_products();
     }
     if (row.id.has_roofline() && row.rounds > 0) {
         object["sets"] = row.sets;

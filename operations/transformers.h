@@ -52,7 +52,8 @@ struct BlockForm {
     std::int64_t layers = 1, vocabulary = 0;
     halyard_quantization quantization{};  // of the matrices, but the embedding
     bool causal = true;
-    double element_bytes = 0;  // not 0: of an element of the matrices, where these are quantized in several formats
+    double element_bytes = 0;    // not 0: of an element of the matrices, where these are quantized in several formats
+    bool int8_products = false;  // rows of x are rounded to 8 bits: HALYARD_PRODUCTS_INT8
 
     bool is_quantized() const { return quantization.bits != 0 || element_bytes != 0; }
     bool is_model() const { return vocabulary > 0; }

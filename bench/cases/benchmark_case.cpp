@@ -87,6 +87,16 @@ Cost CaseId::cost() const {
     return cost;
 }
 
+double CaseId::int8_flops() const {
+    if (!kernel->has_int8_products()) {
+        return 0;
+    }
+    const operations::Span span = {sequences(), tokens(), cached + tokens()};
+    return kernel->layer ? flops()
+                         : flops() - static_cast<double>(kernel->block->layers) *
+                                         operations::attention_cost(heads(), span, dtype).flops;
+}
+
 std::size_t CaseId::set_count(std::size_t cold_set) const {
     if (!cold || is_training_step()) {  // what a step leaves is what the next one begins with
         return 1;

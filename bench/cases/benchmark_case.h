@@ -57,7 +57,9 @@ struct Kernel {
     std::string file;                // of a model in a GGUF file of the user's
     std::int64_t vocabulary = 0;     // rows of the table whose gradient it is
     /** Whether rows of x are rounded to 8 bits: HALYARD_PRODUCTS_INT8. */
-    bool has_int8_products() const { return layer && layer->int8_products; }
+    bool has_int8_products() const { return (layer && layer->int8_products) || (block && block->int8_products); }
+    /** Bits of the codes of its quantized matrices. */
+    int code_bits() const { return layer ? (layer->q4_k ? 4 : layer->quantization.bits) : block->quantization.bits; }
     /** Scalars of `tensors`; of attention a soft cap, if any; of an optimizer its numbers, of a training step those and the norm that
      *  gradients are clipped to. */
     std::vector<double> scalars;
@@ -109,6 +111,8 @@ struct CaseId {
     std::size_t bytes_moved() const { return cost().bytes; }
     std::size_t weight_bytes() const { return cost().weight_bytes; }
     double flops() const { return cost().flops; }
+    /** Those of them that are in bytes: products of rows in 8 bits with quantized matrices, but not of attention. */
+    double int8_flops() const;
     /** How many operand sets there are: one if hot, else enough to leave every cache before coming round. */
     std::size_t set_count(std::size_t cold_set) const;
 };

@@ -168,6 +168,8 @@ const std::map<std::string, halyard_activation> activations = {{"silu", HALYARD_
 
 const std::map<std::string, halyard_quantization> quantizations = {{"q8_0", {8, 32, 0, {}}}, {"q4_0", {4, 32, 0, {}}}};
 
+const std::map<std::string, bool> rounding_of_x = {{"int8", true}, {"storage", false}};
+
 // ---- What a list can ask for ----
 
 struct Part {
@@ -267,7 +269,7 @@ private:
 
     void define_model(const Statement &statement) {
         statement.check(1, {"d", "ff", "heads", "kv_heads", "head_dim", "norm", "activation", "gated", "bias"},
-                        {"rope_theta", "layers", "vocabulary", "quantization"});
+                        {"rope_theta", "layers", "vocabulary", "quantization", "products"});
         if (statement.names.empty()) {
             statement.word.wrong("'model' needs a name");
         }
@@ -277,20 +279,26 @@ private:
             statement.single("kv_heads").wrong("'kv_heads' must divide 'heads'");
         }
         const auto answer = [&](const char *key) { return choice_of(statement.single(key), "answer", yes_or_no); };
-        models[statement.names[0].text] = {
-            nullptr,
-            number("d"),
-            number("ff"),
-            heads,
-            choice_of(statement.single("norm"), "norm", norms),
-            choice_of(statement.single("activation"), "activation", activations),
-            answer("gated"),
-            answer("bias"),
-            static_cast<double>(number_or(statement, "rope_theta", 0)),
-            number_or(statement, "layers", 1),
-            number_or(statement, "vocabulary", 0),
-            statement.has("quantization") ? choice_of(statement.single("quantization"), "quantization", quantizations)
-                                          : halyard_quantization{}};
+        BlockForm &form = models[statement.names[0].text];
+        form = {nullptr,
+                number("d"),
+                number("ff"),
+                heads,
+                choice_of(statement.single("norm"), "norm", norms),
+                choice_of(statement.single("activation"), "activation", activations),
+                answer("gated"),
+                answer("bias"),
+                static_cast<double>(number_or(statement, "rope_theta", 0)),
+                number_or(statement, "layers", 1),
+                number_or(statement, "vocabulary", 0),
+                statement.has("quantization")
+                    ? choice_of(statement.single("quantization"), "quantization", quantizations)
+                    : halyard_quantization{}};
+        form.int8_products =
+            statement.has("products") && choice_of(statement.single("products"), "products", rounding_of_x);
+        if (form.int8_products && !form.is_quantized()) {
+            statement.single("products").wrong("'products=int8' needs quantization=");
+        }
     }
 
     // ---- Rows ----

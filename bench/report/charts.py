@@ -4,7 +4,7 @@ import html
 import itertools
 import math
 
-from run import OWN, median_noise, ratio_text, significant, threads_text, time_text
+from run import INT8_INSTRUCTION, OWN, median_noise, rate_unit, ratio_text, significant, threads_text, time_text
 
 
 def escape(text):
@@ -216,7 +216,7 @@ def roofline(run, groups, most, width, height):
     plot = Plot(width, height, x, y, "operations per byte of tensors", "Gop/s")
     # The flat ones first: their names are longer, and have fewer places.
     fastest = max(speeds.values(), default=math.inf)
-    roofs = [(f"{name} {peak:.0f} GFLOP/s", [(max(x.low, peak / fastest), peak), (x.high, peak)])
+    roofs = [(f"{name} {peak:.0f} {rate_unit(name == INT8_INSTRUCTION)}", [(max(x.low, peak / fastest), peak), (x.high, peak)])
              for name, peak in peaks.items()]
     for level, speed in speeds.items():
         ends = max(x.low, y.low / speed), min(highest / speed, x.high)

@@ -132,7 +132,8 @@ def roofline_section(run):
             f"Every row on {threads_text(run.threads)}: how many operations it has for each byte of its tensors, and how "
             "many it does in a second. The lines are what this machine can do, measured in this run: reads from each "
             "level of memory, and multiply-adds of each instruction that a row may use, where bf16's are for products in "
-            "bf16 alone. Operations of kernels without products are those of their formulas, an elementary function "
+            "bf16 alone. 8-bit integers are for rows in 8 bits with codes of 4 bits; on x86 without VNNI codes of 8 bits take "
+            "two instructions. Operations of kernels without products are those of their formulas, an elementary function "
             "counted as ten. Point at a row for its name and its roof."),
         charts.group_legend(groups), f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>'])
 

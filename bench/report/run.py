@@ -17,7 +17,7 @@ LEAST_LIBRARIES = 2  # independent of each other, for a row to count
 SMALL = 2e-6  # seconds: below that a loop of Python around a peer's call is much of its time
 ABNORMAL = 5  # times the greatest ratio of the peer's like rows
 NOISY, HIDDEN = 0.1, 0.5  # noise beyond which a run, or what it says of a family, is doubtful
-F32_INSTRUCTION = "f32 FMA"
+F32_INSTRUCTION, INT8_INSTRUCTION = "f32 FMA", "8-bit integers"
 # Whose limit of multiply-adds is that of another instruction than f32's; it is for products of bf16 alone.
 BF16_INSTRUCTIONS = {"avx512_bf16": "bf16 dot product", "amx": "AMX tiles of bf16", "neon_bfdot": "BFDOT of bf16",
                      "neon_bfmmla": "BFMMLA of bf16"}
@@ -98,6 +98,10 @@ def peer_of(data):
                 text("version"), data["missing"], text("how"), text("lacks"))
 
 
+def rate_unit(int8):
+    return "Gop/s" if int8 else "GFLOP/s"
+
+
 class Row:
     """A row of the run, with the peers that took part in it."""
 
@@ -157,6 +161,11 @@ class Row:
         return "weight_bytes" in self.data
 
     @property
+    def has_int8_products(self):
+        """Whether it rounds what it multiplies with quantized matrices to 8 bits."""
+        return self.get("int8_products", False)
+
+    @property
     def has_bf16_products(self):
         return self.has_roofline and self["dtype"] == "bf16"
 
@@ -184,7 +193,7 @@ class Row:
         if self.get("family", "").split(".")[0] in ("block", "model"):
             return f"{significant(self['rows'] / self.seconds)} tokens/s"
         if self.has_roofline:
-            return f"{significant(self['flops'] / self.seconds / 1e9)} GFLOP/s"
+            return f"{significant(self['flops'] / self.seconds / 1e9)} {rate_unit(self.has_int8_products)}"
         return f"{significant(self.bytes_per_second / 1e9)} GB/s"
 
     def peer(self, name):
@@ -463,17 +472,26 @@ class Run:
 
     def roofs(self):
         """{instruction: the rate of its multiply-adds on all threads}, of those that the rows could use."""
-        roofs, has_bf16 = {}, any(row.has_bf16_products for row in self.rows)
+        used = {F32_INSTRUCTION}
+        if any(row.has_bf16_products for row in self.rows):
+            used |= set(BF16_INSTRUCTIONS.values())
+        if any(row.has_int8_products for row in self.rows):
+            used.add(INT8_INSTRUCTION)
+        roofs = {}
         for each in self.limits["flops"]:
-            name = BF16_INSTRUCTIONS.get(each["isa"], F32_INSTRUCTION)
-            if each["threads"] == self.threads and (has_bf16 or name == F32_INSTRUCTION):
+            name = INT8_INSTRUCTION if each.get("int8") else BF16_INSTRUCTIONS.get(each["isa"], F32_INSTRUCTION)
+            if each["threads"] == self.threads and name in used:
                 roofs[name] = max(each["flops_per_second"], roofs.get(name, 0))
         return roofs
 
     def roof_of(self, row):
         """(instruction, rate) of the highest roof that is the row's."""
-        roofs = [each for each in self.roofs().items() if row.has_bf16_products or each[0] == F32_INSTRUCTION]
-        return max(roofs, key=lambda each: each[1])
+        own = {F32_INSTRUCTION}
+        if row.has_bf16_products:
+            own |= set(BF16_INSTRUCTIONS.values())
+        if row.has_int8_products:
+            own.add(INT8_INSTRUCTION)
+        return max(((name, rate) for name, rate in self.roofs().items() if name in own), key=lambda each: each[1])
 
 
 def counted_text(tally):

@@ -3,7 +3,7 @@
 import textwrap
 from typing import NamedTuple
 
-from run import bytes_text, ratio_text, threads_text, time_text, ulp_text
+from run import bytes_text, rate_unit, ratio_text, threads_text, time_text, ulp_text
 
 
 class cell(str):
@@ -176,14 +176,18 @@ def resident(run):
 def machine(run):
     facts = run.machine
     caches = ", ".join(f"{name} {bytes_text(facts[name.lower()])}" for name in ("L1", "L2", "L3"))
-    peaks = "; ".join(f"{each['isa']}, {threads_text(each['threads'])}: {each['flops_per_second'] / 1e9:.0f} GFLOP/s"
-                      for each in run.limits["flops"])
+    def peaks(int8):
+        return "; ".join(
+            f"{each['isa']}, {threads_text(each['threads'])}: {each['flops_per_second'] / 1e9:.0f} {rate_unit(int8)}"
+            for each in run.limits["flops"] if each.get("int8", False) == int8)
+
     lines = [["processor", f"{facts['cpu']}, {facts['processors']} usable"], ["caches", caches],
              ["memory", bytes_text(facts["memory"])], ["system", facts["system"]],
              ["halyard", f"{run.library['version']}, {run.library['isa']}"],
              ["compiler of the benchmark", run.library["compiler"]],
              ["threads", f"{run.threads}, {'pinned' if run.data['pinned'] else 'not pinned'}"],
-             ["peak of multiply-adds, f32", peaks],
+             ["peak of multiply-adds, f32", peaks(int8=False)],
+             *([["peak of multiply-adds, 8-bit integers", peaks(int8=True)]] if peaks(int8=True) else []),
              ["timing loop", f"{run.data['loop_overhead_seconds'] * 1e9:.1f} ns per call, included in every time"],
              ["used by other programs meanwhile", f"{run.data['busy_elsewhere']:.1%} of the processors"],
              *[[name, run.about[name].version] for name in run.peers]]

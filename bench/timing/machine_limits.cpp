@@ -131,6 +131,10 @@ halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype) {
                                                                       : isa;
 }
 
+int byte_products(halyard_isa isa, int bits) {
+    return bits == 8 && !streams_of(isa).multiplies_whole_bytes() ? 2 : 1;
+}
+
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team) {
     const auto run = stores == Stores::ordinary ? table.run[stream] : table.run_nontemporal[stream];
     if (team.size() == 1) {
@@ -148,18 +152,20 @@ public:
     LimitMeter(const StreamTable &with, const Buffer &memory, int threads)
         : table(with), arena(memory), team(threads) {}
 
-    double flops(halyard_isa isa) {
+    double flops(halyard_isa isa, bool int8) {
         constexpr std::int64_t rounds = 1000;
+        const StreamTable &of_isa = streams_of(isa);
+        const Chains &multiply_adds = int8 ? of_isa.byte_multiply_adds : of_isa.multiply_adds;
         const int count = team.size();
         std::vector<float> sinks(static_cast<std::size_t>(count) * 16);
         const double seconds = best_time(
             [&](long passes) {
                 team.run([&](int index) {
-                    sinks[static_cast<std::size_t>(index) * 16] = streams_of(isa).multiply_add(rounds * passes);
+                    sinks[static_cast<std::size_t>(index) * 16] = multiply_adds.run(rounds * passes);
                 });
             },
             least_sample, samples);
-        return count * rounds * streams_of(isa).flops_per_iteration / seconds;
+        return count * rounds * multiply_adds.operations / seconds;
     }
 
     double bandwidth(Stream stream, std::size_t working_set) {
@@ -186,6 +192,10 @@ private:
 /** How far below what another measurement shows a limit may be. */
 constexpr double tolerance = 0.05;
 
+std::string name_of_peak(halyard_isa isa, bool int8) {
+    return std::string("peak multiply-add rate") + (int8 ? " of bytes, " : ", ") + halyard_isa_name(isa);
+}
+
 std::string threads_text(int threads) {
     return std::to_string(threads) + (threads == 1 ? " thread" : " threads");
 }
@@ -193,7 +203,8 @@ std::string threads_text(int threads) {
 }  // namespace
 
 bool is_below(const FlopsLimit &limit, const FlopsLimit &shown) {
-    return limit.isa == shown.isa && limit.threads >= shown.threads && limit.flops < (1 - tolerance) * shown.flops;
+    return limit.isa == shown.isa && limit.int8 == shown.int8 && limit.threads >= shown.threads &&
+           limit.flops < (1 - tolerance) * shown.flops;
 }
 
 bool is_below(const BandwidthLimit &limit, const BandwidthLimit &shown) {
@@ -228,10 +239,10 @@ void repeat_contradicted(Limits &limits, const std::vector<FlopsLimit> &shown, c
     };
     limits.contradictions.clear();
     for (FlopsLimit &limit : limits.flops) {
-        if (repeat(limit, shown_flops,
-                   [&](LimitMeter &meter) { limit.flops = std::max(limit.flops, meter.flops(limit.isa)); })) {
-            limits.contradictions.push_back(std::string("peak multiply-add rate, ") + halyard_isa_name(limit.isa) +
-                                            ", " + threads_text(limit.threads));
+        if (repeat(limit, shown_flops, [&](LimitMeter &meter) {
+                limit.flops = std::max(limit.flops, meter.flops(limit.isa, limit.int8));
+            })) {
+            limits.contradictions.push_back(name_of_peak(limit.isa, limit.int8) + ", " + threads_text(limit.threads));
         }
     }
     for (BandwidthLimit &limit : limits.bandwidth) {
@@ -260,8 +271,12 @@ Limits measure_limits(const Machine &machine, halyard_isa isa, int threads,
                 if (each > isa || halyard_isa_supported(each) == 0 || stop()) {
                     continue;
                 }
-                progress(std::string("peak multiply-add rate, ") + halyard_isa_name(each));
-                limits.flops.push_back({each, count, meter.flops(each)});
+                for (const bool int8 : {false, true}) {
+                    if (!int8 || isa_of_products(each, operations::Dtype::f32) == each) {
+                        progress(name_of_peak(each, int8));
+                        limits.flops.push_back({each, count, meter.flops(each, int8), int8});
+                    }
+                }
             }
             for (const Level &level : levels_of(machine)) {
                 for (int i = 0; i < stream_count; i++) {

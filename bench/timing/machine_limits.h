@@ -1,4 +1,4 @@
-// The machine's limits, measured in the same run as the kernels: peak floating-point rate per instruction set, and the
+// The machine's limits, measured in the same run as the kernels: peak rate of multiply-adds per instruction set, and the
 // bandwidth of each pattern of streams in each level of the memory hierarchy, on one thread and on all.
 #ifndef HALYARD_BENCH_TIMING_MACHINE_LIMITS_H
 #define HALYARD_BENCH_TIMING_MACHINE_LIMITS_H
@@ -24,13 +24,16 @@ const StreamTable &streams_of(halyard_isa isa);
 
 /** Whose multiply-adds products in a dtype may take under `isa`: those of pairs and tiles are for bf16 alone. */
 halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype);
+/** How many multiply-adds of bytes a product with a code of so many bits takes under `isa`. */
+int byte_products(halyard_isa isa, int bits);
 /** Runs a stream split over the team. */
 void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team);
 
 struct FlopsLimit {
     halyard_isa isa;
     int threads;
-    double flops;  // per second
+    double flops;       // per second
+    bool int8 = false;  // of bytes, with codes of 4 bits
 };
 
 struct BandwidthLimit {

@@ -69,19 +69,48 @@ private:
     std::shared_ptr<Buffer> memory;
 };
 
-struct MultiplyAdd {
-    const StreamTable *streams;
-    Team *team;
-    std::int64_t iterations;  // of each thread
-    void operator()(std::size_t) const {
-        team->run([this](int) { benchmark::DoNotOptimize(streams->multiply_add(iterations)); });
+/** One kind after the other. */
+class MultiplyAdds {
+public:
+    explicit MultiplyAdds(Team &on) : team(&on) {}
+    void append(const Chains &chains, double operations) {
+        const double rounds = std::ceil(operations / chains.operations / team->size());
+        kinds.push_back({&chains, static_cast<std::int64_t>(rounds)});
     }
+    void operator()(std::size_t) const {
+        team->run([this](int) {
+            for (const Kind &kind : kinds) {
+                benchmark::DoNotOptimize(kind.chains->run(kind.rounds));
+            }
+        });
+    }
+
+private:
+    struct Kind {
+        const Chains *chains;
+        std::int64_t rounds;  // of each thread
+    };
+    Team *team;
+    std::vector<Kind> kinds;
 };
+
+MultiplyAdds multiply_adds_of(const CaseId &id, halyard_isa isa, Team &team) {
+    MultiplyAdds all(team);
+    const double in_bytes = id.int8_flops();
+    if (in_bytes < id.flops()) {
+        all.append(streams_of(isa_of_products(isa, id.dtype)).multiply_adds, id.flops() - in_bytes);
+    }
+    if (in_bytes > 0) {
+        const StreamTable &table = streams_of(isa_of_products(isa, operations::Dtype::f32));
+        all.append(table.byte_multiply_adds, in_bytes * byte_products(isa, id.kernel->code_bits()));
+    }
+    return all;
+}
 
 }  // namespace
 
 std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, halyard_isa isa, Team &team) {
-    const StreamTable &streams = streams_of(isa), &products = streams_of(isa_of_products(isa, bench_case.id.dtype));
+    const StreamTable &streams = streams_of(isa);
     std::vector<std::unique_ptr<Contender>> limits;
     const auto append = [&](const auto &call) {
         limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, bench_case.sets.size()));
@@ -93,13 +122,12 @@ std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, hal
         }
         return limits;
     }
-    const double iterations = std::ceil(bench_case.id.flops() / products.flops_per_iteration / team.size());
     if (bench_case.id.kernel->layer) {
         append(ReadWeights{&bench_case, &streams, &team});
     } else {
         append(ReadAsMuch(bench_case, streams, team));
     }
-    append(MultiplyAdd{&products, &team, static_cast<std::int64_t>(iterations)});
+    append(multiply_adds_of(bench_case.id, isa, team));
     return limits;
 }
 

@@ -32,8 +32,8 @@ constexpr int chains = 24;
 #else
 #define HALYARD_BENCH_TABLE streams_avx512
 #endif
-constexpr std::size_t width = 64;            // bytes of a vector
-[[maybe_unused]] constexpr int chains = 24;  // of multiply-adds: they hide the latency and fit the registers
+constexpr std::size_t width = 64;  // bytes of a vector
+constexpr int chains = 24;         // of multiply-adds: they hide the latency and fit the registers
 #elif defined(__AVX2__)
 #define HALYARD_BENCH_TABLE streams_avx2
 constexpr std::size_t width = 32;
@@ -197,17 +197,37 @@ struct Writing {
     }
 };
 
+/** Rounds of chains that begin at numbers from `first` on. */
+template<typename Vector, typename Number, typename Step>
+inline float run_chains(std::int64_t rounds, Number first, const Step &step) {
+    Vector x[chains];
+    for (int i = 0; i < chains; i++) {
+        x[i] = Vector{} + (first + static_cast<Number>(i));
+    }
+    for (std::int64_t n = 0; n < rounds; n++) {
+#pragma GCC unroll 32
+        for (int i = 0; i < chains; i++) {
+            x[i] = step(x[i]);
+        }
+    }
+    Vector sum = x[0];
+    for (int i = 1; i < chains; i++) {
+        sum += x[i];
+    }
+    return static_cast<float>(sum[0]);
+}
+
 #if defined(HALYARD_BENCH_AMX)
-constexpr double flops_per_iteration = 4 * 2.0 * 16 * 16 * 32;
+constexpr double operations_of_round = 4 * 2.0 * 16 * 16 * 32;
 
 /** Products of tiles of zeros, added to four tiles in turn. */
-float multiply_add_chains(std::int64_t iterations) {
+float multiply_add_chains(std::int64_t rounds) {
     // What LDTILECFG loads: palette 1, 64 bytes a row, 16 rows.
     alignas(64) static const unsigned char configuration[64] = {
         1,  0, 0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0,  64, 0,  64, 0,  64, 0,
         64, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0, 0,  0, 16, 16, 16, 16, 16, 16, 16, 16};
     __asm__ volatile("ldtilecfg %0" : : "m"(configuration));
-    for (std::int64_t i = 0; i < iterations; i++) {
+    for (std::int64_t i = 0; i < rounds; i++) {
         __asm__ volatile("tdpbf16ps %tmm6, %tmm4, %tmm0\n\t"
                          "tdpbf16ps %tmm7, %tmm4, %tmm1\n\t"
                          "tdpbf16ps %tmm6, %tmm5, %tmm2\n\t"
@@ -249,25 +269,67 @@ inline Floats step(const Floats &x, const Floats &half) {
 }
 constexpr float operand = 0.5f;
 #endif
-constexpr double flops_per_iteration = 2.0 * pair * chains * sizeof(Floats) / sizeof(float);
+constexpr double operations_of_round = 2.0 * pair * chains * sizeof(Floats) / sizeof(float);
 
-float multiply_add_chains(std::int64_t iterations) {
+float multiply_add_chains(std::int64_t rounds) {
     const Floats operands = Floats{} + operand;
-    Floats x[chains];
-    for (int i = 0; i < chains; i++) {
-        x[i] = Floats{} + (1.0f + static_cast<float>(i));
+    return run_chains<Floats>(rounds, 1.0f, [&](const Floats &x) { return step(x, operands); });
+}
+#endif
+
+// ---- bytes ----
+
+#if defined(__aarch64__)
+constexpr double bytes_of_step = 8;
+
+bool multiplies_whole_bytes() {
+    return true;
+}
+
+float byte_chains(std::int64_t rounds) {
+    const int8x8_t bytes = vdup_n_s8(1);
+    return run_chains<Bits>(rounds, 1LL, [&](const Bits &x) {
+        return reinterpret_cast<Bits>(vmlal_s8(reinterpret_cast<int16x8_t>(x), bytes, bytes));
+    });
+}
+#else
+constexpr double bytes_of_step = width;
+
+bool multiplies_whole_bytes() {
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512vnni") != 0;
+#else
+    return false;
+#endif
+}
+
+/** Products of unsigned with signed bytes, neighbours added, and an addition. x itself is multiplied, so that no product can be taken
+ *  out of the loop; compilers would spill registers. */
+inline Bits multiply_add_bytes(Bits x, const Bits &bytes) {
+#if defined(__AVX2__)
+    asm("vpmaddubsw %1, %0, %0\n\tvpaddw %1, %0, %0" : "+v"(x) : "v"(bytes));
+#else
+    asm("pmaddubsw %1, %0\n\tpaddw %1, %0" : "+x"(x) : "x"(bytes));
+#endif
+    return x;
+}
+
+#if defined(__AVX512F__)
+/** By its name, since the file is compiled for processors without it too. */
+inline Bits multiply_add_whole_bytes(Bits x, const Bits &bytes) {
+    asm("vpdpbusd %1, %1, %0" : "+v"(x) : "v"(bytes));
+    return x;
+}
+#endif
+
+float byte_chains(std::int64_t rounds) {
+    const Bits bytes = Bits{} + 0x0101010101010101LL;
+#if defined(__AVX512F__)
+    if (multiplies_whole_bytes()) {
+        return run_chains<Bits>(rounds, 1LL, [&](const Bits &x) { return multiply_add_whole_bytes(x, bytes); });
     }
-    for (std::int64_t n = 0; n < iterations; n++) {
-#pragma GCC unroll 32
-        for (int i = 0; i < chains; i++) {
-            x[i] = step(x[i], operands);
-        }
-    }
-    Floats sum = x[0];
-    for (int i = 1; i < chains; i++) {
-        sum += x[i];
-    }
-    return sum[0];
+#endif
+    return run_chains<Bits>(rounds, 1LL, [&](const Bits &x) { return multiply_add_bytes(x, bytes); });
 }
 #endif
 
@@ -280,8 +342,9 @@ const StreamTable HALYARD_BENCH_TABLE = {
     {read, Writing<Nontemporal>::write, Writing<Nontemporal>::copy, Writing<Nontemporal>::copy,
      Writing<Nontemporal>::read2_write1, Writing<Nontemporal>::read2_write2, Writing<Nontemporal>::halve,
      Writing<Nontemporal>::double_up},
-    multiply_add_chains,
-    flops_per_iteration,
+    {multiply_add_chains, operations_of_round},
+    {byte_chains, 2.0 * bytes_of_step *chains},
+    multiplies_whole_bytes,
 };
 
 }  // namespace halyard::bench

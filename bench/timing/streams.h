@@ -1,4 +1,4 @@
-// The loops that define a limit: memory streams and chains of multiply-adds, once per instruction set.
+// The loops that define a limit: memory streams and chains of multiply-adds of numbers and bytes, once per instruction set.
 //
 // streams.cpp is compiled once for each instruction set; every copy defines one StreamTable. This header is included by
 // those translation units, so it must not bring in inline functions: the linker would be free to keep the copy that was
@@ -34,15 +34,24 @@ struct StreamArguments {
     std::size_t bytes;
 };
 
+/** Independent chains of multiply-adds. */
+struct Chains {
+    /** Rounds of them; returns something that depends on all. */
+    float (*run)(std::int64_t rounds);
+    /** Multiplications and additions of a round. */
+    double operations;
+};
+
 struct StreamTable {
     void (*run[stream_count])(const StreamArguments &arguments);
     /** As run, with stores that bypass the caches. */
     void (*run_nontemporal[stream_count])(const StreamArguments &arguments);
-    /** `iterations` rounds of independent chains of multiply-adds, of f32 or, where an instruction set is for products of bf16,
-     * of these; returns something that depends on all of them. */
-    float (*multiply_add)(std::int64_t iterations);
-    /** Floating-point operations of one such round. */
-    double flops_per_iteration;
+    /** In f32 or, where an instruction set is for products of bf16, in these. */
+    Chains multiply_adds;
+    /** In bytes: products of rows in 8 bits with codes of 4 bits. */
+    Chains byte_multiply_adds;
+    /** Whether they are the same with codes of 8 bits; else these are multiplied as two codes of 4 bits. */
+    bool (*multiplies_whole_bytes)();
 };
 
 extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_avx512_bf16, streams_amx, streams_neon,

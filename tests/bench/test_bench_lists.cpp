@@ -146,6 +146,42 @@ TEST_F(WorkList, TrainingStepsAreOfWholeModelsInF32) {
                 HasSubstr("2:32: '16' is not of the form SEQUENCESxTOKENS"));
 }
 
+TEST_F(WorkList, ProductsInt8AreOfQuantizedMatrices) {
+    const auto only_row = [&](const std::string &model, const std::string &more, const std::string &statement) {
+        const std::string shape =
+            " d=64 ff=256 heads=4 kv_heads=2 head_dim=16 norm=rms activation=silu gated=yes bias=no ";
+        const std::string text = "model " + model + shape + "rope_theta=10000 layers=2 vocabulary=100 " + more + "\n";
+        return read_work_list(write("list.txt", text + statement + " model=" + model + " type=f32 threads=1\n"),
+                              folder.string(), all_threads)
+            .at(0);
+    };
+    const auto wrong = [&](const std::string &more) {
+        try {
+            only_row("tiny", more, "stack prompt=16 state=cold");
+        } catch (const UsageError &error) {
+            return std::string(error.what());
+        }
+        return std::string("no error");
+    };
+    const CaseId row = only_row("tiny_int8", "quantization=q4_0 products=int8", "stack prompt=16 state=cold");
+    EXPECT_TRUE(row.kernel->has_int8_products());
+    EXPECT_EQ(row.kernel->operation, "model.q4_0") << "which peers know";
+    // Each of 16 tokens has products with the matrices of two layers, and the last one with that of the logits.
+    EXPECT_EQ(row.int8_flops(), 2 * 2 * 16 * (2 * 64 * (64 + 32) + 3 * 64 * 256) + 2 * 100 * 64);
+    const CaseId usual = only_row("tiny", "quantization=q4_0 products=storage", "stack prompt=16 state=cold");
+    EXPECT_FALSE(usual.kernel->has_int8_products());
+    EXPECT_EQ(usual.flops(), row.flops());
+    EXPECT_EQ(usual.int8_flops(), 0);
+    const CaseId layer = only_row("tiny", "", "layers part=up_q8_0_int8 rows=3 state=hot");
+    EXPECT_EQ(layer.name(), "linear.q8_0.int8/f32/3x64x256/hot/1t");
+    EXPECT_EQ(layer.kernel->operation, "linear.q8_0");
+    EXPECT_EQ(layer.int8_flops(), 2 * 3 * 64 * 256);
+    EXPECT_EQ(layer.kernel->code_bits(), 8);
+    EXPECT_THAT(wrong("products=int8"), HasSubstr("'products=int8' needs quantization="));
+    EXPECT_THAT(wrong("quantization=q8_0 products=int4"),
+                HasSubstr("unknown products 'int4'; there are: int8, storage"));
+}
+
 TEST_F(WorkList, OptimizersAreOfF32) {
     EXPECT_THAT(names("optimizer kernel=adamw,sgd shape=2x8 type=f32,bf16 state=hot threads=1\n"),
                 ElementsAre("adamw/f32/2x8/hot/1t", "sgd/f32/2x8/hot/1t"));
@@ -261,6 +297,8 @@ TEST(Limits, WhichContradictEachOther) {
         << "two threads show nothing about one";
     EXPECT_FALSE(is_below(FlopsLimit{operations::weakest_isa, 2, 60e9}, one)) << "of another instruction set";
 
+    EXPECT_FALSE(is_below(FlopsLimit{operations::strongest_isa, 1, 100e9, true}, one)) << "of bytes";
+
     const BandwidthLimit copy{stream_copy, "L2", 1 << 20, 1, 100e9};
     EXPECT_TRUE(is_below(BandwidthLimit{stream_copy, "L2", 2 << 20, 2, 90e9}, copy));
     EXPECT_FALSE(is_below(BandwidthLimit{stream_copy, "memory", 2 << 20, 2, 20e9}, copy));
@@ -293,6 +331,20 @@ TEST(Limits, WhatIsTooLowIsMeasuredAgainAndNamedIfItStays) {
     limits.bandwidth[1].bandwidth = 1e15;
     repeat_contradicted(limits, {}, machine, [] { return false; });
     EXPECT_THAT(limits.contradictions, ElementsAre("L1 read, 1 thread"));
+}
+
+TEST(Limits, BytesHaveTheirOwn) {
+    const Machine machine = describe_machine();
+    const halyard_isa isa = isa_of_products(halyard_context_isa(nullptr), Dtype::f32);
+    Limits limits{};
+    limits.isa = isa;
+    limits.flops = {{isa, 1, 1e6}, {isa, 1, 1e6, true}};
+    repeat_contradicted(limits, {{isa, 1, 1e8}, {isa, 1, 1e8, true}}, machine, [] { return false; });
+    EXPECT_GT(limits.flops[0].flops, 1e8);
+    EXPECT_GT(limits.flops[1].flops, 1e8);
+    EXPECT_TRUE(limits.contradictions.empty());
+    EXPECT_EQ(byte_products(isa, 4), 1);
+    EXPECT_EQ(byte_products(isa, 8), streams_of(isa).multiplies_whole_bytes() ? 1 : 2);
 }
 
 TEST(Limits, ARowBeyondItsLimitByMoreThanTheNoise) {

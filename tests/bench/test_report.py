@@ -349,6 +349,22 @@ class Roofline(unittest.TestCase):
         data["rows"] = data["rows"][::2]
         self.assertEqual(made(data).roofs(), {"f32 FMA": 5e11})
 
+    def test_8_bit_integers_have_a_roof_of_their_own(self):
+        data = with_bf16(self.LEVELS, self.RATES)
+        data["limits"]["flops"] += [{"isa": isa, "threads": 2, "flops_per_second": rate, "int8": True}
+                                    for isa, rate in (("avx2", 6e11), ("avx512", 1.8e12))]
+        self.assertNotIn("8-bit integers", made(data).roofs(), "no row uses them")
+        data["rows"][0] |= {"int8_products": True}
+        run = made(data)
+        self.assertEqual(run.roofs(),
+                         {"f32 FMA": 5e11, "8-bit integers": 1.8e12, "bf16 dot product": 9e11, "AMX tiles of bf16": 7e12})
+        self.assertEqual([run.roof_of(each)[0] for each in run.rows], ["8-bit integers", "AMX tiles of bf16", "f32 FMA"])
+        self.assertEqual(run.rows[0].rate_text.split()[1], "Gop/s")
+        self.assertIn("8-bit integers 1800 Gop/s", charts.roofline(run, run.groups(), 10, 760, 500))
+        peaks = {line[0]: line[1] for line in tables.machine(run).lines}
+        self.assertEqual(peaks["peak of multiply-adds, 8-bit integers"], "avx2, 2 threads: 600 Gop/s; avx512, 2 threads: 1800 Gop/s")
+        self.assertNotIn("1800", peaks["peak of multiply-adds, f32"])
+
     def test_no_row_is_above_its_own_roof(self):
         run = load(BENCH / "results" / "latest.json")
         for each in run.rows:

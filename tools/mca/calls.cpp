@@ -143,8 +143,8 @@ int time(const std::string &isa) {
     }
     const auto &table = isa == "avx512" ? halyard::bench::streams_avx512 : halyard::bench::streams_avx2;
     constexpr int rounds = 2000;
-    const double peak = seconds(1, [&] { table.multiply_add(rounds); });
-    std::printf("flop %.6e\n", peak / (rounds * table.flops_per_iteration));
+    const double peak = seconds(1, [&] { table.multiply_adds.run(rounds); });
+    std::printf("flop %.6e\n", peak / (rounds * table.multiply_adds.operations));
     // Two widths, so that what a call takes beside its elements drops out.
     constexpr int64_t few = 512, many = 2048;
     Operands *const narrow = new Operands({kDLFloat, 32, 1}, few, 1);
