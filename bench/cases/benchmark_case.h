@@ -111,7 +111,7 @@ struct CaseId {
     std::size_t bytes_moved() const { return cost().bytes; }
     std::size_t weight_bytes() const { return cost().weight_bytes; }
     double flops() const { return cost().flops; }
-    /** Those of them that are in bytes: products of rows in 8 bits with quantized matrices, but not of attention. */
+    /** How many of them are in bytes: products of rows in 8 bits with quantized matrices, but not of attention. */
     double int8_flops() const;
     /** How many operand sets there are: one if hot, else enough to leave every cache before coming round. */
     std::size_t set_count(std::size_t cold_set) const;
