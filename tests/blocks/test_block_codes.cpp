@@ -407,6 +407,33 @@ TEST(StackOfCodes, InEightBitsIsItsLayersInTurn) {
     }
 }
 
+TEST(StackOfCodes, InEightBitsGivesABatchTheBitsOfItsSequences) {
+    const StackSources sources;
+    const StackHandle stack = sources.make(sources.weights());
+    const std::vector<Ids> sequences = {some_ids(9, vocabulary, 3), some_ids(9, vocabulary, 4)};
+    const IdTensor batch(sequences, true, true);
+    const halyard_stack_options options = all_logits();
+    for (const halyard_isa isa : supported_isas()) {
+        const Context context(isa, 2);
+        set_products(context, HALYARD_PRODUCTS_INT8);
+        const auto forward = [&](const IdTensor &ids, Tensor &logits) {
+            ASSERT_EQ(
+                halyard_stack_forward(context.get(), stack.get(), &ids.view, nullptr, nullptr, &options, &logits.view),
+                HALYARD_OK)
+                << halyard_last_error();
+        };
+        Tensor together(Dtype::f32, compact_form({2, 9, vocabulary})), alone(Dtype::f32, compact_form({9, vocabulary}));
+        forward(batch, together);
+        std::vector<std::uint32_t> in_turn;
+        for (const Ids &ids : sequences) {
+            forward(IdTensor(ids), alone);
+            const std::vector<std::uint32_t> bits = alone.all_bits();
+            in_turn.insert(in_turn.end(), bits.begin(), bits.end());
+        }
+        EXPECT_EQ(together.all_bits(), in_turn) << halyard_isa_name(isa);
+    }
+}
+
 TEST(StackOfCodes, EveryGgufFormatOfATableIsThatOfItsNumbers) {
     const StackSources sources;
     for (int format = HALYARD_CODES_Q8_0; format <= HALYARD_CODES_Q6_K; format++) {
