@@ -35,7 +35,7 @@ def quantized_product(x, weights, group):
 
 
 def product_in_8_bits(x, weights, group):
-    """The same of products with x in 8 bits: a number of a unit of inputs is off by half the unit's scale."""
+    """Products with x in 8 bits and their bound: a number is off by half the scale of its unit of inputs."""
     unit = 16 if group == 16 else 32
     inputs = weights.shape[1]
     scale = np.repeat(np.abs(x).reshape(*x.shape[:-1], inputs // unit, unit).max(-1) / 127, unit, -1)
