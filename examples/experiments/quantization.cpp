@@ -1,10 +1,12 @@
 // Experiment 7: what quantizing a trained model costs. A language model of GPT-2's form learns the grammar, and is then saved, written
-// in each format of GGUF by halyard::quantize_model, and compared with itself by halyard::evaluate on texts not seen before.
+// in each format of GGUF by halyard::quantize_model, and compared with itself by halyard::evaluate on texts not seen before, for some
+// formats with activations in 8 bits too.
 #include <cstring>
 #include <fstream>
 #include <halyard/evaluate.hpp>
 #include <halyard/quantize.hpp>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -181,11 +183,12 @@ void quantization(const std::filesystem::path &directory, const TrainingOptions 
     halyard::EvaluateOptions evaluate;
     evaluate.context = context;
     evaluate.window = positions;
+    const std::set<std::string> also_in_8_bits = {"Q8_0", "Q6_K", "Q4_K_M", "Q4_0"};
 
     Csv csv(directory / "quantization.csv",
-            {"format", "matrix_bytes", "perplexity", "reference_perplexity", "loss_difference", "loss_difference_error",
-             "divergence", "divergence_error", "median_divergence", "divergence_99", "largest_divergence", "agreement",
-             "agreement_error"});
+            {"format", "activation_bits", "matrix_bytes", "perplexity", "reference_perplexity", "loss_difference",
+             "loss_difference_error", "divergence", "divergence_error", "median_divergence", "divergence_99",
+             "largest_divergence", "agreement", "agreement_error"});
     for (const std::string &format : formats) {
         if (Progress::is_interrupted()) {
             break;
@@ -195,13 +198,16 @@ void quantization(const std::filesystem::path &directory, const TrainingOptions 
         quantize.threads = options.threads;
         const std::filesystem::path file = directory / "quantization_model.gguf";
         const std::int64_t bytes = bytes_of(halyard::quantize_model(folder, file, quantize));
-        const halyard::Evaluation result =
-            halyard::evaluate(halyard::Model::load(file, load), &reference, ids, evaluate);
-        const halyard::Comparison &beside = *result.comparison;
-        csv.line(format, bytes, result.perplexity(), result.reference_perplexity(), beside.loss_difference.value,
-                 beside.loss_difference.error, beside.divergence.value, beside.divergence.error,
-                 beside.median_divergence, beside.divergence_99, beside.largest_divergence, beside.agreement.value,
-                 beside.agreement.error);
+        const halyard::Model model = halyard::Model::load(file, load);
+        for (const int activation_bits : also_in_8_bits.count(format) != 0 ? std::vector{32, 8} : std::vector{32}) {
+            context.set_products(activation_bits == 8 ? halyard::Products::int8 : halyard::Products::storage);
+            const halyard::Evaluation result = halyard::evaluate(model, &reference, ids, evaluate);
+            const halyard::Comparison &beside = *result.comparison;
+            csv.line(format, activation_bits, bytes, result.perplexity(), result.reference_perplexity(),
+                     beside.loss_difference.value, beside.loss_difference.error, beside.divergence.value,
+                     beside.divergence.error, beside.median_divergence, beside.divergence_99, beside.largest_divergence,
+                     beside.agreement.value, beside.agreement.error);
+        }
         std::filesystem::remove(file);
         progress.done(10, "quantizing to " + format);
     }

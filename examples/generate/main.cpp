@@ -264,7 +264,9 @@ void generate(const Arguments &arguments) {
     for (const auto &[format, count] : model.matrix_formats()) {
         std::fprintf(stderr, " %lld %s,", static_cast<long long>(count), format.c_str());
     }
-    std::fprintf(stderr, " multiplied with %s\n", halyard::to_string(context.isa()));
+    const bool in_8_bits = context.products() == halyard::Products::int8 && arguments.device == "cpu";
+    std::fprintf(stderr, " multiplied with %s%s\n", halyard::to_string(context.isa()),
+                 in_8_bits ? ", activations in 8 bits where weights are quantized" : "");
     const auto cache_dtype = dtypes.find(arguments.cache_dtype);
     auto cache = model.make_cache(0, cache_dtype != dtypes.end() ? std::optional(cache_dtype->second) : std::nullopt);
     std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));

@@ -1,9 +1,11 @@
 // Blocks and stacks of matrices that are quantized or packed already: against float64 on the numbers of the codes; the same bits as
-// with packed weights, whatever the threads; and every way in which the matrices can be wrong.
+// with packed weights, whatever the threads; with products in 8 bits the bits of their layers in turn; and every way in which the
+// matrices can be wrong.
 #include "support/coded_block.h"
 #include "support/stack.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -33,6 +35,10 @@ constexpr BlockFormats all_formats[] = {
     {"q, k and v of three formats", HALYARD_CODES_Q6_K, HALYARD_CODES_INT8, HALYARD_CODES_Q4_1, HALYARD_CODES_Q5_0,
      HALYARD_CODES_Q4_K, HALYARD_CODES_Q8_0},
 };
+
+void set_products(const Context &context, halyard_products products) {
+    ASSERT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
+}
 
 /** y of a few tokens. */
 std::unique_ptr<Tensor> forward(const halyard_block *block, const halyard_context *context = nullptr,
@@ -99,9 +105,13 @@ TEST(BlockOfCodes, HasTheBitsOfPackedWeightsOnAnyThreads) {
         for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
             for (const halyard_isa isa : supported_isas()) {
                 const Context one(isa, 1), three(isa, 3);
-                const auto expected = forward(of_packed.get(), one.get(), type);
-                EXPECT_TRUE(same_rows(*expected, *forward(of_codes.get(), one.get(), type))) << formats.name;
-                EXPECT_TRUE(same_rows(*expected, *forward(of_codes.get(), three.get(), type))) << formats.name;
+                for (const halyard_products products : {HALYARD_PRODUCTS_STORAGE, HALYARD_PRODUCTS_INT8}) {
+                    set_products(one, products);
+                    set_products(three, products);
+                    const auto expected = forward(of_packed.get(), one.get(), type);
+                    EXPECT_TRUE(same_rows(*expected, *forward(of_codes.get(), one.get(), type))) << formats.name;
+                    EXPECT_TRUE(same_rows(*expected, *forward(of_codes.get(), three.get(), type))) << formats.name;
+                }
             }
         }
     }
@@ -159,23 +169,140 @@ TEST(BlockOfCodes, MayMixWaysAndJoinQkv) {
     EXPECT_TRUE(same_rows(*forward(make(coded, w).get()), *forward(make(coded, of_packed).get())));
 }
 
-/** The bits of the whole sequence, of some tokens at a time. */
+/** The bits of the whole sequence, of some tokens at a time, and of each sequence by itself. */
 TEST(BlockOfCodes, TakesACache) {
     const CodedBlock coded(q4_k_m);
     const BlockHandle block(coded.make());
-    const auto whole = forward(block.get());
-    BlockForm form = coded.tensors.form;
-    const BlockCache cache(form, Dtype::f32, 1, 2, 20);
-    Tensor x(Dtype::f32, compact_form({2, 5, hidden})), y(Dtype::f32, compact_form({2, 5, hidden}));
-    fill_rows(x, 5);
-    for (const std::int64_t first : {0, 2}) {
-        const TokenRows from(x.view, x.strides(), first, first == 0 ? 2 : 3);
-        TokenRows to(y.view, y.strides(), first, first == 0 ? 2 : 3);
-        ASSERT_EQ(halyard_block_forward(nullptr, block.get(), &from.view, cache.get(), 0, nullptr, &to.view),
-                  HALYARD_OK)
-            << halyard_last_error();
+    for (const halyard_products products : {HALYARD_PRODUCTS_STORAGE, HALYARD_PRODUCTS_INT8}) {
+        const Context context(supported_isas().back(), 2);
+        set_products(context, products);
+        const auto whole = forward(block.get(), context.get());
+        const BlockCache cache(coded.tensors.form, Dtype::f32, 2, 2, 20);
+        Tensor x(Dtype::f32, compact_form({2, 5, hidden})), y(Dtype::f32, compact_form({2, 5, hidden}));
+        fill_rows(x, 5);
+        const auto run = [&](DLTensor &from, std::int64_t layer, const std::int64_t *sequences, DLTensor &to) {
+            ASSERT_EQ(halyard_block_forward(context.get(), block.get(), &from, cache.get(), layer, sequences, &to),
+                      HALYARD_OK)
+                << halyard_last_error();
+        };
+        for (const std::int64_t first : {0, 2, 4}) {
+            const std::int64_t count = first == 4 ? 1 : 2;
+            TokenRows from(x.view, x.strides(), first, count), to(y.view, y.strides(), first, count);
+            run(from.view, 0, nullptr, to.view);
+        }
+        EXPECT_TRUE(same_rows(*whole, y)) << "products " << products;
+        Tensor alone(Dtype::f32, compact_form({2, 5, hidden}));
+        for (std::int64_t sequence = 0; sequence < 2; sequence++) {
+            DLTensor from = x.view, to = alone.view;
+            std::int64_t shape[] = {1, 5, hidden};
+            from.shape = to.shape = shape;
+            from.data = x.at(5 * sequence, 0);
+            to.data = alone.at(5 * sequence, 0);
+            run(from, 1, &sequence, to);
+        }
+        EXPECT_TRUE(same_rows(*whole, alone)) << "products " << products;
     }
-    EXPECT_TRUE(same_rows(*whole, y));
+}
+
+struct DestroyRope {
+    void operator()(halyard_rope *rope) const { halyard_rope_destroy(rope); }
+};
+
+/** y of two sequences of five tokens, by a call for each layer of the block. */
+class LayersInTurn {
+public:
+    LayersInTurn(const CodedBlock &coded, const halyard_context *context)
+        : coded_(coded), packed_(coded), context_(context) {
+        const halyard_block_config &c = coded.tensors.form.config;
+        halyard_rope_options options = c.rope;
+        options.head_dim = c.head_dim;
+        options.max_positions = c.max_position_embeddings;
+        halyard_rope *rope = nullptr;
+        EXPECT_EQ(halyard_rope_create(&options, &rope), HALYARD_OK) << halyard_last_error();
+        rope_.reset(rope);
+    }
+
+    void run(const Tensor &x, Tensor &y) {
+        const halyard_block_packed &p = packed_.weights.packed;
+        const halyard_block_weights &w = coded_.weights;
+        const halyard_block_config &c = coded_.tensors.form.config;
+        Tensor normalized(Dtype::f32, compact_form({2, 5, hidden})), q(Dtype::f32, compact_form({2, 5, hidden})),
+            k(Dtype::f32, compact_form({2, 5, CodedBlock::key})), v(Dtype::f32, compact_form({2, 5, CodedBlock::key})),
+            attended(Dtype::f32, compact_form({2, 5, hidden})), middle(Dtype::f32, compact_form({2, 5, hidden}));
+        ok(halyard_rms_norm(context_, &x.view, w.attention_norm, c.rms_norm_eps, c.norm_flags, &normalized.view));
+        linear(normalized, p.q_proj, w.q_proj_bias, nullptr, q);
+        linear(normalized, p.k_proj, w.k_proj_bias, nullptr, k);
+        linear(normalized, p.v_proj, w.v_proj_bias, nullptr, v);
+        attend(q, k, v, attended);
+        linear(attended, p.o_proj, w.o_proj_bias, &x, middle);
+        halyard_ffn_options network{};
+        network.norm = HALYARD_NORM_RMS;
+        network.norm_weight = w.ffn_norm;
+        network.eps = c.rms_norm_eps;
+        network.norm_flags = c.norm_flags;
+        network.activation = c.hidden_act;
+        network.bias = w.gate_proj_bias;
+        network.bias_up = w.up_proj_bias;
+        network.bias_down = w.down_proj_bias;
+        network.residual = 1;
+        ok(halyard_ffn(context_, &middle.view, p.up_proj, p.down_proj, &network, &y.view));
+    }
+
+private:
+    static void ok(halyard_status status) { ASSERT_EQ(status, HALYARD_OK) << halyard_last_error(); }
+
+    void linear(const Tensor &x, const halyard_weights *weights, const DLTensor *bias, const Tensor *residual,
+                Tensor &y) const {
+        halyard_linear_options options{};
+        options.bias = bias;
+        options.residual = residual != nullptr ? &residual->view : nullptr;
+        ok(halyard_linear(context_, &x.view, weights, &options, &y.view));
+    }
+
+    void attend(const Tensor &q, const Tensor &k, const Tensor &v, Tensor &y) const {
+        const halyard_block_config &c = coded_.tensors.form.config;
+        const auto in_heads = [&](const Tensor &rows, std::int64_t(&shape)[4]) {
+            DLTensor view = rows.view;
+            std::copy_n(std::array<std::int64_t, 4>{2, 5, rows.width() / c.head_dim, c.head_dim}.data(), 4, shape);
+            view.ndim = 4;
+            view.shape = shape;
+            return view;
+        };
+        std::int64_t of_q[4], of_k[4], of_v[4], of_y[4];
+        const DLTensor q4 = in_heads(q, of_q), k4 = in_heads(k, of_k), v4 = in_heads(v, of_v);
+        DLTensor y4 = in_heads(y, of_y);
+        halyard_attention_options options{};
+        options.causal = 1;
+        options.q_norm_weight = coded_.weights.q_norm;
+        options.k_norm_weight = coded_.weights.k_norm;
+        options.qk_norm_eps = c.rms_norm_eps;
+        options.qk_norm_flags = c.norm_flags;
+        options.rope = rope_.get();
+        ok(halyard_attention(context_, &q4, &k4, &v4, &options, &y4));
+    }
+
+    const CodedBlock &coded_;
+    const PackedBlock packed_;
+    const halyard_context *context_;
+    std::unique_ptr<halyard_rope, DestroyRope> rope_;
+};
+
+TEST(BlockOfCodes, InEightBitsIsItsLayersInTurn) {
+    for (const BlockFormats &formats : all_formats) {
+        const CodedBlock coded(formats);
+        const BlockHandle block(coded.make());
+        for (const halyard_isa isa : supported_isas()) {
+            const Context context(isa, 2);
+            const auto in_f32 = forward(block.get(), context.get());
+            set_products(context, HALYARD_PRODUCTS_INT8);
+            Tensor x(Dtype::f32, compact_form({2, 5, hidden})), y(Dtype::f32, compact_form({2, 5, hidden}));
+            fill_rows(x, 5);
+            LayersInTurn(coded, context.get()).run(x, y);
+            EXPECT_TRUE(same_rows(y, *forward(block.get(), context.get())))
+                << formats.name << ", " << halyard_isa_name(isa);
+            EXPECT_FALSE(same_rows(*in_f32, y)) << formats.name << ", " << halyard_isa_name(isa);
+        }
+    }
 }
 
 // ---- Stacks ------------------------------------------------------------------------------------------------------
@@ -241,6 +368,70 @@ TEST(StackOfCodes, HasTheBitsOfItsTableAndOfPackedWeights) {
     w.lm_head_codes = nullptr;
     EXPECT_TRUE(same_rows(*tied, *logits_of(sources.make(w).get())));
     EXPECT_FALSE(same_rows(*expected, *tied));
+}
+
+/** Hidden states by layer, as the calls of these layers give them, and the head's logits. */
+TEST(StackOfCodes, InEightBitsIsItsLayersInTurn) {
+    const StackSources sources;
+    const StackHandle stack = sources.make(sources.weights());
+    const IdTensor ids(some_ids(9, vocabulary, 3));
+    for (const halyard_isa isa : supported_isas()) {
+        const Context context(isa, 2);
+        set_products(context, HALYARD_PRODUCTS_INT8);
+        Tensor logits(Dtype::f32, compact_form({9, vocabulary})), expected(Dtype::f32, compact_form({9, vocabulary}));
+        Observed observed;
+        halyard_stack_options options = all_logits();
+        options.observer = &Observed::see;
+        options.user = &observed;
+        ASSERT_EQ(
+            halyard_stack_forward(context.get(), stack.get(), &ids.view, nullptr, nullptr, &options, &logits.view),
+            HALYARD_OK)
+            << halyard_last_error();
+        ASSERT_EQ(observed.parts.size(), 3u);
+        Tensor embedded(Dtype::f32, compact_form({9, hidden})), after_block(Dtype::f32, compact_form({9, hidden})),
+            normalized(Dtype::f32, compact_form({9, hidden}));
+        embedded.fill([&](std::int64_t row, std::int64_t i) {
+            return observed.parts[0].rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(i)];
+        });
+        ASSERT_EQ(halyard_block_forward(context.get(), sources.block.get(), &embedded.view, nullptr, 0, nullptr,
+                                        &after_block.view),
+                  HALYARD_OK);
+        ASSERT_EQ(halyard_rms_norm(context.get(), &after_block.view, nullptr, sources.config.rms_norm_eps, 0,
+                                   &normalized.view),
+                  HALYARD_OK);
+        EXPECT_EQ(rows_of(after_block), observed.parts[1].rows) << halyard_isa_name(isa);
+        EXPECT_EQ(rows_of(normalized), observed.parts[2].rows) << halyard_isa_name(isa);
+        ASSERT_EQ(halyard_linear(context.get(), &normalized.view, sources.packed_head.get(), nullptr, &expected.view),
+                  HALYARD_OK);
+        EXPECT_TRUE(same_rows(expected, logits)) << halyard_isa_name(isa);
+    }
+}
+
+TEST(StackOfCodes, InEightBitsGivesABatchTheBitsOfItsSequences) {
+    const StackSources sources;
+    const StackHandle stack = sources.make(sources.weights());
+    const std::vector<Ids> sequences = {some_ids(9, vocabulary, 3), some_ids(9, vocabulary, 4)};
+    const IdTensor batch(sequences, true, true);
+    const halyard_stack_options options = all_logits();
+    for (const halyard_isa isa : supported_isas()) {
+        const Context context(isa, 2);
+        set_products(context, HALYARD_PRODUCTS_INT8);
+        const auto forward = [&](const IdTensor &ids, Tensor &logits) {
+            ASSERT_EQ(
+                halyard_stack_forward(context.get(), stack.get(), &ids.view, nullptr, nullptr, &options, &logits.view),
+                HALYARD_OK)
+                << halyard_last_error();
+        };
+        Tensor together(Dtype::f32, compact_form({2, 9, vocabulary})), alone(Dtype::f32, compact_form({9, vocabulary}));
+        forward(batch, together);
+        std::vector<std::uint32_t> in_turn;
+        for (const Ids &ids : sequences) {
+            forward(IdTensor(ids), alone);
+            const std::vector<std::uint32_t> bits = alone.all_bits();
+            in_turn.insert(in_turn.end(), bits.begin(), bits.end());
+        }
+        EXPECT_EQ(together.all_bits(), in_turn) << halyard_isa_name(isa);
+    }
 }
 
 TEST(StackOfCodes, EveryGgufFormatOfATableIsThatOfItsNumbers) {

@@ -29,7 +29,7 @@ RELOCATION = re.compile(r"^\s*[0-9a-f]+:\s+R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
 class X86:
     calls = ("call", "jmp")
     scalar_fma = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
-    product = re.compile(r"fmadd|mulps|vdpbf16ps")
+    product = re.compile(r"fmadd|mulps|vdpbf16ps|pmaddwd")
     stack = "(%rsp"
     fetch, other_fetch = "prefetcht1", "prefetchnta"
 
@@ -44,7 +44,7 @@ class X86:
 class Arm:
     calls = ("bl", "b")
     scalar_fma = re.compile(r"^fn?m(?:add|sub)$")
-    product = re.compile(r"\t(?:fmla|bfmlal[bt]|bfdot|bfmmla)\tv")
+    product = re.compile(r"\t(?:fmla|bfmlal[bt]|bfdot|bfmmla|sdot|smull2?)\tv")
     stack = "[sp"
     fetch, other_fetch = "pldl2keep", "pldl1strm"
 

@@ -700,14 +700,14 @@ TEST_F(Training, TextsOfAFileAreLearntByteByByte) {
     EXPECT_EQ(run({"--output", *folder / "of_text", "ablation", "--quick", "--text", text}), 1);
 }
 
-// A model written in f32 differs in nothing, and fewer bits say less of it.
+// A model written in f32 differs in nothing, and fewer bits say less of it, of weights and of activations.
 TEST_F(Training, FewerBitsSayLessOfATrainedModel) {
     const std::filesystem::path other = *folder / "quantized";
     ASSERT_EQ(run({"--output", other, "quantization", "--quick"}), 0);
-    std::map<std::string, double> divergence;
+    std::map<std::string, double> divergence, in_8_bits;
     for (const Line &line : lines_of(other / "quantization.csv")) {
         const double agreement = line.number("agreement");
-        divergence[line.text("format")] = line.number("divergence");
+        (line.number("activation_bits") == 8 ? in_8_bits : divergence)[line.text("format")] = line.number("divergence");
         EXPECT_LT(line.number("perplexity"), 60);  // of 191 tokens
         EXPECT_LE(line.number("median_divergence"), line.number("divergence_99"));
         EXPECT_TRUE(agreement > 0.9 && agreement <= 1) << agreement;
@@ -718,6 +718,10 @@ TEST_F(Training, FewerBitsSayLessOfATrainedModel) {
     for (std::size_t i = 1; i < std::size(order); i++) {
         EXPECT_GT(divergence.at(order[i]), divergence.at(order[i - 1])) << order[i];
     }
+    EXPECT_EQ(in_8_bits.size(), 4u);
+    EXPECT_GT(in_8_bits.at("Q8_0"), divergence.at("Q8_0"));
+    EXPECT_LT(in_8_bits.at("Q8_0"), divergence.at("Q5_K"));
+    EXPECT_GT(in_8_bits.at("Q4_0"), in_8_bits.at("Q8_0"));
 }
 
 TEST_F(Training, AnInterruptionKeepsWhatIsDone) {

@@ -216,6 +216,17 @@ TEST(Generate, KeepsQuantizedWeightsOrUnpacksThemToTheDtypeThatIsAsked) {
         EXPECT_NE(result.messages.find(asked.empty() ? " Q8_0," : " Q8_0 as " + asked + ","), std::string::npos)
             << result.messages;
     }
+    for (const auto &[options, environment, in_8_bits] :
+         {std::tuple("", "", false), std::tuple(" --products int8", "", true),
+          std::tuple("", "HALYARD_PRODUCTS=int8", true),
+          std::tuple(" --products full", "HALYARD_PRODUCTS=int8", false)}) {
+        const Result result = generate(quantized + options, "", "HALYARD_VERBOSE=2 " + std::string(environment));
+        EXPECT_EQ(result.status, 0) << result.messages;
+        EXPECT_EQ(result.messages.find(", activations in 8 bits where weights are quantized\n") != std::string::npos,
+                  in_8_bits)
+            << result.messages;
+        EXPECT_EQ(lines_with(result, "kernel,round_to_int8") > 0, in_8_bits) << result.messages;
+    }
 }
 
 TEST(Generate, SaysThatPositionsAreFilled) {

@@ -1,7 +1,7 @@
 // halyard-format-accuracy: the table of docs/results/quantization.md. It quantizes a matrix of normally distributed weights in every
 // format of GGUF, multiplies rows by it, and prints how far the products are from float64 ones of the same codes, as a part of the
-// bound of docs/numerics.md, and from those of the weights before. With an argument it takes a matrix of that many rows and columns.
-// Exits with 1 if an error is beyond its bound.
+// bounds of docs/numerics.md, and from those of the weights before; the same with x in 8 bits. With an argument it takes a matrix of
+// that many rows and columns. Exits with 1 if an error is beyond its bound.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -45,17 +45,18 @@ struct Matrix {
 
     explicit Matrix(std::int64_t n)
         : size(n), weights(normal(n * n, 1 / std::sqrt(static_cast<double>(n)), 1)), x(normal(rows * n, 1, 2)) {
-        exact = products(weights, false);
+        exact = products(x, weights, false);
     }
 
     /** In float64, of the values or of their magnitudes. */
-    std::vector<double> products(const std::vector<float> &w, bool of_magnitudes) const {
+    std::vector<double> products(const std::vector<float> &left, const std::vector<float> &w,
+                                 bool of_magnitudes) const {
         std::vector<double> result;
         for (std::int64_t row = 0; row < rows; row++) {
             for (std::int64_t n = 0; n < size; n++) {
                 double sum = 0;
                 for (std::int64_t k = 0; k < size; k++) {
-                    const double term = static_cast<double>(x[static_cast<std::size_t>(row * size + k)]) *
+                    const double term = static_cast<double>(left[static_cast<std::size_t>(row * size + k)]) *
                                         static_cast<double>(w[static_cast<std::size_t>(n * size + k)]);
                     sum += of_magnitudes ? std::abs(term) : term;
                 }
@@ -65,19 +66,35 @@ struct Matrix {
         return result;
     }
 
-    std::vector<double> multiply(const Weights &packed, const std::vector<float> &input) const {
+    /** The scale of each element of x in 8 bits. */
+    std::vector<float> scales_of_x(std::int64_t unit) const {
+        std::vector<float> scales(x.size());
+        for (std::size_t first = 0; first < x.size(); first += static_cast<std::size_t>(unit)) {
+            float largest = 0;
+            for (std::size_t i = first; i < first + static_cast<std::size_t>(unit); i++) {
+                largest = std::max(largest, std::abs(x[i]));
+            }
+            std::fill_n(&scales[first], unit, largest * (1.0f / 127.0f));
+        }
+        return scales;
+    }
+
+    std::vector<double> multiply(const Weights &packed, const std::vector<float> &input,
+                                 Products products = Products::storage) const {
+        Context context;
+        context.set_products(products);
         std::vector<float> y(input.size());
         const Extents shape{static_cast<std::int64_t>(input.size()) / size, size};
-        linear({input.data(), shape}, packed, {y.data(), shape});
+        linear({input.data(), shape}, packed, {y.data(), shape}, context);
         return {y.begin(), y.end()};
     }
 };
 
-/** A matrix in blocks: its numbers, and its products as a part of their bound. */
+/** A matrix in blocks: its numbers, and its products as a part of their bounds. */
 struct Result {
     std::vector<float> numbers;
-    std::vector<double> y, rounded;  // products, and those of x rounded to bf16
-    double part_of_bound = 0;
+    std::vector<double> y, rounded, in_8_bits;  // products, and those of x rounded to bf16 and to 8 bits
+    double part_of_bound = 0, part_in_8_bits = 0;
 };
 
 Weights in_blocks(const Matrix &matrix, const models::BlockFormat &format, std::vector<float> &numbers) {
@@ -114,20 +131,26 @@ Weights in_groups(const Matrix &matrix, const halyard_quantization &quantization
 }
 
 Result measure(const Matrix &matrix, const Weights &packed, std::vector<float> numbers) {
-    Result result{std::move(numbers), matrix.multiply(packed, matrix.x), {}, 0};
+    Result result{std::move(numbers), matrix.multiply(packed, matrix.x), {}, {}};
     std::vector<bf16> narrow(matrix.x.size());
     cast(matrix.x, narrow);
     std::vector<float> y(narrow.size());
     linear({narrow.data(), {rows, matrix.size}}, packed, {y.data(), {rows, matrix.size}});
     result.rounded.assign(y.begin(), y.end());
-    const std::vector<double> exact = matrix.products(result.numbers, false),
-                              magnitudes = matrix.products(result.numbers, true);
+    result.in_8_bits = matrix.multiply(packed, matrix.x, Products::int8);
     const std::int64_t group = packed.info().code_group == 0 ? 512 : packed.info().code_group;
     const auto g = static_cast<double>(group), groups = static_cast<double>((matrix.size + group - 1) / group);
+    const std::vector<float> scales = matrix.scales_of_x(std::min<std::int64_t>(group, 32));
+    const std::vector<double> exact = matrix.products(matrix.x, result.numbers, false),
+                              magnitudes = matrix.products(matrix.x, result.numbers, true),
+                              in_scales = matrix.products(scales, result.numbers, true);
     for (std::size_t i = 0; i < exact.size(); i++) {
         // |s| |x c| + |o| |x| is no less than |x w|, so that this is no more than the bound.
         const double bound = (g + 2 + 2 * groups) * 0x1p-24 * magnitudes[i];
         result.part_of_bound = std::max(result.part_of_bound, std::abs(result.y[i] - exact[i]) / bound);
+        // The part of the bound that rounding x has: what f32 sums add to it is left out.
+        const double of_x = (0.5 + 0x1p-15) * in_scales[i];
+        result.part_in_8_bits = std::max(result.part_in_8_bits, std::abs(result.in_8_bits[i] - exact[i]) / of_x);
     }
     return result;
 }
@@ -135,9 +158,11 @@ Result measure(const Matrix &matrix, const Weights &packed, std::vector<float> n
 bool print(const std::string &name, double bits, const Matrix &matrix, const Result &result) {
     const std::vector<double> weights(matrix.weights.begin(), matrix.weights.end()),
         numbers(result.numbers.begin(), result.numbers.end());
-    std::printf("| %s | %.2f | %.5f | %.5f | %.5f | %.3f |\n", name.c_str(), bits, relative_rms(numbers, weights),
-                relative_rms(result.y, matrix.exact), relative_rms(result.rounded, matrix.exact), result.part_of_bound);
-    return result.part_of_bound <= 1;
+    std::printf("| %s | %.2f | %.5f | %.5f | %.5f | %.5f | %.3f | %.3f |\n", name.c_str(), bits,
+                relative_rms(numbers, weights), relative_rms(result.y, matrix.exact),
+                relative_rms(result.rounded, matrix.exact), relative_rms(result.in_8_bits, matrix.exact),
+                result.part_of_bound, result.part_in_8_bits);
+    return result.part_of_bound <= 1 && result.part_in_8_bits <= 1;
 }
 
 }  // namespace
@@ -151,9 +176,10 @@ int main(int count, char **arguments) {
     const Matrix matrix(size);
     std::vector<float> numbers(matrix.weights.size());
     bool is_right = true;
-    std::printf("| format | bits of a weight | error of weights | of products | of products with bf16 x | f32 "
-                "products, part of "
-                "their bound |\n|---|---:|---:|---:|---:|---:|\n");
+    std::printf(
+        "| format | bits of a weight | error of weights | of products | of products with bf16 x | with x in 8 bits "
+        "| f32 products, part of their bound | x in 8 bits, part of its |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|\n");
     for (const char *const name : {"Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0"}) {
         const models::BlockFormat &format = *models::block_format(name);
         const Weights packed = in_blocks(matrix, format, numbers);

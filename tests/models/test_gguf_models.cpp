@@ -1,10 +1,14 @@
-// Models in GGUF files: the same bits as the same models in folders of transformers give.
+// Models in GGUF files: the same bits as the same models in folders of transformers give, and what is near them where activations are
+// rounded to 8 bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <functional>
 #include <random>
+
+#include "halyard/quantize.hpp"
 
 #include "support/gguf_model.h"
 #include "support/gguf_numbers.h"
@@ -287,6 +291,100 @@ TEST(GgufModel, MayMixDtypesAndBeUnaligned) {
     }
     write_text(folder / "x.gguf", mixed.bytes());
     EXPECT_EQ(run_prompt(Model::load(folder / "x.gguf"), tokens()), run_prompt(same.load(), tokens()));
+}
+
+// ---- Activations in 8 bits ----
+
+/** The deviation of a hidden state or the logits from those with activations in f32, relative to their own.
+ *
+ *  Rounding a row to 8 bits changes each of its numbers by an error of deviation t / sqrt(12), where t is 1/127 of the largest of 32:
+ *  2.5 deviations of the row, where numbers are normal. So a product errs by 2.5 / (127 sqrt(12)) of itself, and errors of products
+ *  one after another are independent: of those of q, k and v, the output, gate and up, which are multiplied, and down in each block,
+ *  and of the head. What the residual stream has of before is not rounded again, so that this is what there may be at most. */
+double int8_deviation(const ModelConfig &config, std::size_t layer) {
+    const std::size_t blocks = config.blocks.size();
+    const double products = 5.0 * static_cast<double>(std::min(layer, blocks)) + (layer > blocks + 1 ? 1 : 0);
+    return 2.5 / (127 * std::sqrt(12.0)) * std::sqrt(products);
+}
+
+double deviation(const std::vector<float> &values, const std::vector<float> &from) {
+    double squares = 0;
+    for (std::size_t i = 0; i < values.size(); i++) {
+        squares += std::pow(static_cast<double>(values[i]) - static_cast<double>(from[i]), 2);
+    }
+    return std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+double deviation(const std::vector<float> &values) {
+    return deviation(values, std::vector<float>(values.size(), 0.0f));
+}
+
+/** How many of the tokens that are generated after a prompt the model is sure of, whatever is rounded: those before the first one
+ *  whose logit is above the next by less than three and a half deviations of the difference of two. */
+std::size_t sure_tokens(const Model &model, std::vector<std::int64_t> prompt, const std::vector<std::int64_t> &next) {
+    const std::size_t first = prompt.size() - 1, vocab = static_cast<std::size_t>(model.config().stack.vocab_size);
+    prompt.insert(prompt.end(), next.begin(), next.end());
+    const States states = run_prompt(model, prompt);
+    for (std::size_t i = 0; i < next.size(); i++) {
+        const auto begin = states.back().begin() + static_cast<std::ptrdiff_t>((first + i) * vocab);
+        std::vector<float> logits(begin, begin + static_cast<std::ptrdiff_t>(vocab));
+        const double error = int8_deviation(model.config(), states.size() - 1) * deviation(logits);
+        std::partial_sort(logits.begin(), logits.begin() + 2, logits.end(), std::greater<>());
+        if (static_cast<double>(logits[0]) - static_cast<double>(logits[1]) < 3.5 * std::sqrt(2.0) * error) {
+            return i;
+        }
+    }
+    return next.size();
+}
+
+TEST(GgufModel, WithActivationsInEightBitsIsNearThatWithF32) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    write_text(folder / "x.gguf", gguf_of(folder).bytes());
+    Context context;
+    context.set_products(Products::int8);
+    std::size_t sure = 0;
+    for (const char *const recipe : {"Q8_0", "Q4_1", "Q6_K", "Q4_K_M"}) {
+        QuantizeOptions options;
+        options.format = recipe;
+        quantize_model(folder / "x.gguf", folder / "quantized.gguf", options);
+        const Model model = Model::load(folder / "quantized.gguf");
+        const States got = run_prompt(model, tokens(), nullptr, context), expected = run_prompt(model, tokens());
+        EXPECT_EQ(got.front(), expected.front()) << "the embedding, which nothing multiplies";
+        for (std::size_t layer = 1; layer < got.size(); layer++) {
+            const double most = int8_deviation(model.config(), layer) * deviation(expected[layer]),
+                         error = deviation(got[layer], expected[layer]);
+            EXPECT_LT(error, most) << recipe << ", layer " << layer;
+            EXPECT_GT(error, most / 8) << recipe << ", layer " << layer;
+        }
+        const std::vector<std::int64_t> ids = generate(model, tokens(), 8),
+                                        in_8_bits = generate(model, tokens(), 8, context);
+        const std::size_t same = sure_tokens(model, tokens(), ids);
+        EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(same), in_8_bits.begin()))
+            << recipe;
+        sure += same;
+    }
+    EXPECT_GT(sure, 10u) << "of 32";
+}
+
+// In a cache of f32, whose bits are those of a call without one.
+TEST(GgufModel, WithActivationsInEightBitsHasTheSameBitsTokenByToken) {
+    Folder folder("llama3_f32");
+    widen(folder);
+    write_text(folder / "x.gguf", gguf_of(folder).bytes());
+    QuantizeOptions options;
+    options.format = "Q4_K_M";
+    quantize_model(folder / "x.gguf", folder / "quantized.gguf", options);
+    const Model model = Model::load(folder / "quantized.gguf");
+    for (const int threads : {1, 3}) {
+        Context context;
+        context.set_num_threads(threads);
+        context.set_products(Products::int8);
+        KvCache parts = model.make_cache(0, element<float>::dtype), whole = model.make_cache(0, element<float>::dtype);
+        const States expected = run_prompt(model, tokens(), nullptr, context);
+        EXPECT_EQ(run_token_by_token(model, tokens(), parts, context), expected) << threads;
+        EXPECT_EQ(run_prompt(model, tokens(), &whole, context), expected) << threads;
+    }
 }
 
 // ---- Files ----

@@ -118,6 +118,23 @@ class Quantized(unittest.TestCase):
                 out = halyard.linear(x, weights, out=numbers.empty((5, 21)))
                 self.assertTrue(within(numbers.exact(out), *exact, numbers.dtype), (numbers.dtype, bits, group))
 
+    def test_products_in_8_bits(self):
+        for numbers in every_dtype():
+            x, matrix = numbers.array((5, 192)), Numbers("f32").array((21, 192), -0.1, 0.1)
+            for bits, group in ((8, 32), (4, 64), (8, 16), (4, 0)):
+                weights = halyard.Weights(matrix, bits=bits, group=group)
+                usual, out = (halyard.linear(x, weights, out=numbers.empty((5, 21))) for _ in range(2))
+                with halyard.products("int8"):
+                    halyard.linear(x, weights, out=out)
+                exact = layers.product_in_8_bits(numbers.exact(x), weights.dequantize().astype(np.float64), group)
+                self.assertTrue(within(numbers.exact(out), *exact, numbers.dtype), (numbers.dtype, bits, group))
+                self.assertTrue((numbers.exact(out) != numbers.exact(usual)).any(), (numbers.dtype, bits, group))
+            plain = halyard.Weights(matrix)
+            usual, out = (halyard.linear(x, plain, out=numbers.empty((5, 21))) for _ in range(2))
+            with halyard.products("int8"):
+                halyard.linear(x, plain, out=out)
+            self.assertTrue((numbers.exact(out) == numbers.exact(usual)).all(), numbers.dtype)
+
     def test_scales_of_other_dtypes(self):
         matrix = Numbers("f32").array((16, 64))
         for dtype in ("f32", "f16", "bf16"):

@@ -100,23 +100,25 @@ States run_prompt(const Model &model, const std::vector<std::int64_t> &tokens, K
     return observer.states();
 }
 
-States run_token_by_token(const Model &model, const std::vector<std::int64_t> &tokens, KvCache &cache) {
+States run_token_by_token(const Model &model, const std::vector<std::int64_t> &tokens, KvCache &cache,
+                          const halyard_context *context) {
     Observer observer(model, tokens.size());
     for (std::size_t i = 0; i < tokens.size(); i++) {
-        observer.run(model, tokens, i, 1, &cache, nullptr);
+        observer.run(model, tokens, i, 1, &cache, context);
     }
     return observer.states();
 }
 
-std::vector<std::int64_t> generate(const Model &model, const std::vector<std::int64_t> &prompt, std::size_t count) {
+std::vector<std::int64_t> generate(const Model &model, const std::vector<std::int64_t> &prompt, std::size_t count,
+                                   const halyard_context *context) {
     KvCache cache = model.make_cache();
     Sampler sampler;
     std::vector<float> logits(static_cast<std::size_t>(model.config().stack.vocab_size));
     std::vector<std::int64_t> generated;
-    model.forward(prompt, cache, logits);
+    model.forward(prompt, cache, logits, context);
     while (generated.size() < count) {
         generated.push_back(sampler(logits));
-        model.forward({generated.back()}, cache, logits);
+        model.forward({generated.back()}, cache, logits, context);
     }
     return generated;
 }

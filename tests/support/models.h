@@ -57,9 +57,11 @@ private:
 
 States run_prompt(const Model &model, const std::vector<std::int64_t> &tokens, KvCache *cache = nullptr,
                   const halyard_context *context = nullptr);
-States run_token_by_token(const Model &model, const std::vector<std::int64_t> &tokens, KvCache &cache);
+States run_token_by_token(const Model &model, const std::vector<std::int64_t> &tokens, KvCache &cache,
+                          const halyard_context *context = nullptr);
 /** The most likely tokens after a prompt. */
-std::vector<std::int64_t> generate(const Model &model, const std::vector<std::int64_t> &prompt, std::size_t count);
+std::vector<std::int64_t> generate(const Model &model, const std::vector<std::int64_t> &prompt, std::size_t count,
+                                   const halyard_context *context = nullptr);
 
 // ---- How far they may be apart ----
 

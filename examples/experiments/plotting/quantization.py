@@ -29,17 +29,23 @@ def divergence_figure(lines, weights):
     return figure
 
 
+def table(lines, weights):
+    return ("table", ["format", "bits of a weight", "perplexity", "loss above f32, 10⁻³ nats", "KL divergence, 10⁻³ nats",
+                      "99 % of all below", "same most likely token, %"],
+            [[line["format"], f"{8 * line['matrix_bytes'] / weights:.2f}", f"{line['perplexity']:.4f}",
+              f"{1000 * line['loss_difference']:.3f} ± {1000 * line['loss_difference_error']:.3f}",
+              f"{1000 * line['divergence']:.4f} ± {1000 * line['divergence_error']:.4f}",
+              f"{1000 * line['divergence_99']:.4f}", f"{100 * line['agreement']:.2f} ± {100 * line['agreement_error']:.2f}"]
+             for line in lines], 1)
+
+
 def blocks(directory):
-    lines = read(directory, "quantization")
+    every = read(directory, "quantization")
+    lines, in_8_bits = ([line for line in every if line["activation_bits"] == bits] for bits in (32, 8))
     heading = ("heading", "7 · Quantizing a trained model", "quantization")
     if not lines:
         return [heading, ("text", "The run was interrupted before its first line.")]
     weights = lines[0]["matrix_bytes"] / 4  # the first format is F32
-    table = [[line["format"], f"{8 * line['matrix_bytes'] / weights:.2f}", f"{line['perplexity']:.4f}",
-              f"{1000 * line['loss_difference']:.3f} ± {1000 * line['loss_difference_error']:.3f}",
-              f"{1000 * line['divergence']:.4f} ± {1000 * line['divergence_error']:.4f}",
-              f"{1000 * line['divergence_99']:.4f}", f"{100 * line['agreement']:.2f} ± {100 * line['agreement_error']:.2f}"]
-             for line in lines]
     return [
         heading,
         ("text", f"""
@@ -49,6 +55,7 @@ def blocks(directory):
             model that has learnt for minutes says how formats rank, not what they cost a large one."""),
         ("figures", [("quantization_divergence", divergence_figure(lines, weights),
                       "Bars are standard errors. k-quants choose scales by a search, blocks of 32 by their largest value.")]),
-        ("table", ["format", "bits of a weight", "perplexity", "loss above f32, 10⁻³ nats", "KL divergence, 10⁻³ nats",
-                   "99 % of all below", "same most likely token, %"], table, 1),
+        table(lines, weights),
+        ("text", "With activations in 8 bits (HALYARD_PRODUCTS_INT8):"),
+        table(in_8_bits, weights),
     ]

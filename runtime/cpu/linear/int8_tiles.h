@@ -75,7 +75,8 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
         return o.scales + v / of_panel * o.scales_panel + group * group_floats + vector * panel_width +
                v % of_panel * Vector::lanes;
     };
-    const char *next = o.next;
+    // Words leave out as much of a k block with its scales as the scales take.
+    const char *next = o.next, *const scales_next = next + int64_t{o.units} * o.unit_words * o.next_step;
     for (int unit = 0, group = 0, left = o.group_units; unit < o.units; unit++, left--) {
         if (left == 0) {
             group++;
@@ -106,6 +107,9 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
                     }
                 }
             }
+        }
+        for (int panel = 0; panel < panels; panel++) {
+            _mm_prefetch(scales_next + panel * o.next_panel + unit * 64, _MM_HINT_T1);
         }
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
             const char *const x = o.x + row * x_int8_pitch;

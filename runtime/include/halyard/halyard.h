@@ -122,7 +122,8 @@ typedef enum halyard_isa HALYARD_AS_INT {
     HALYARD_ISA_AMX = 50,   /**< "amx":         products of bf16 by AMX, else AVX-512 (Sapphire Rapids and later) */
     HALYARD_ISA_NEON = 110, /**< "neon":        any 64-bit ARM */
     HALYARD_ISA_NEON_FP16 =
-        120, /**< "neon_fp16":   ARMv8.2 with half-precision arithmetic (Cortex-A55 and A75 and later) */
+        120, /**< "neon_fp16":   ARMv8.2 with half-precision arithmetic and dot products of bytes (Cortex-A55, A75
+                and later) */
     HALYARD_ISA_NEON_BF16 = 130,  /**< "neon_bf16":   products of bf16 by BFMLALT and BFMLALB, else as "neon_fp16"
                                       (Cortex-A510, A710 and X2 and later, Neoverse V1 and N2 and later) */
     HALYARD_ISA_NEON_BFDOT = 140, /**< "neon_bfdot":  the same by BFDOT, with bits of their own (the same processors) */

@@ -29,6 +29,15 @@ bool computes_halves() {
 #endif
 }
 
+/** Dot products of bytes, of ARMv8.4 and of nearly all ARMv8.2. */
+bool multiplies_bytes() {
+#if defined(__APPLE__)
+    return has_feature("hw.optional.arm.FEAT_DotProd");
+#else
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#endif
+}
+
 /** Products of bf16, of ARMv8.6 and of some ARMv8.2. */
 bool multiplies_bf16() {
 #if defined(__APPLE__)
@@ -61,11 +70,11 @@ bool processor_runs(halyard_isa isa) {
     case HALYARD_ISA_NEON:
         return true;  // every processor on which 64-bit programs run has vectors, multiply-add, conversions of halves
     case HALYARD_ISA_NEON_FP16:
-        return computes_halves();
+        return computes_halves() && multiplies_bytes();
     case HALYARD_ISA_NEON_BF16:
     case HALYARD_ISA_NEON_BFDOT:
     case HALYARD_ISA_NEON_BFMMLA:
-        return computes_halves() && multiplies_bf16();
+        return processor_runs(HALYARD_ISA_NEON_FP16) && multiplies_bf16();
     default:
         return false;
     }

@@ -68,9 +68,8 @@ struct Vector {
             }
         }
         HALYARD_VECTOR void add(const Codes<bits> &codes, const Numbers<bits> &numbers) {
-            Int &second = sums[count - 1];
-            sums[0] = _mm256_add_epi16(sums[0], _mm256_maddubs_epi16(codes.parts[0], numbers.lower));
-            second = _mm256_add_epi16(second, _mm256_maddubs_epi16(codes.parts[1], numbers.upper));
+            add(sums[0], _mm256_maddubs_epi16(codes.parts[0], numbers.lower));
+            add(sums[count - 1], _mm256_maddubs_epi16(codes.parts[1], numbers.upper));
         }
         HALYARD_VECTOR Int total() const {
             const Int lower = _mm256_madd_epi16(sums[0], _mm256_set1_epi16(1));
@@ -81,6 +80,13 @@ struct Vector {
             }
         }
         Int sums[count];
+
+    private:
+        /** In this order: compilers add products to each other first, and run out of registers. */
+        HALYARD_VECTOR static void add(Int &sum, Int products) {
+            sum = _mm256_add_epi16(sum, products);
+            __asm__("" : "+x"(sum));
+        }
     };
 };
 

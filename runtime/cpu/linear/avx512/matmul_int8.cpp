@@ -47,7 +47,7 @@ struct Avx512 {
         Int lower, upper;
     };
 
-    /** Those that the lower and the upper bits are multiplied with: of 4 bits the upper ones are of four inputs more. */
+    /** What the lower and the upper bits are multiplied with: where codes have 4 bits, the upper ones are four inputs further. */
     template<int bits>
     struct Numbers {
         HALYARD_VECTOR explicit Numbers(const char *x)
@@ -81,9 +81,8 @@ struct Vector : Avx512 {
             }
         }
         HALYARD_VECTOR void add(const Halves &codes, const Numbers<bits> &numbers) {
-            Int &second = sums[count - 1];
-            sums[0] = _mm512_add_epi16(sums[0], _mm512_maddubs_epi16(codes.lower, numbers.lower));
-            second = _mm512_add_epi16(second, _mm512_maddubs_epi16(codes.upper, numbers.upper));
+            add(sums[0], _mm512_maddubs_epi16(codes.lower, numbers.lower));
+            add(sums[count - 1], _mm512_maddubs_epi16(codes.upper, numbers.upper));
         }
         HALYARD_VECTOR Int total() const {
             const Int lower = _mm512_madd_epi16(sums[0], _mm512_set1_epi16(1));
@@ -94,6 +93,12 @@ struct Vector : Avx512 {
             }
         }
         Int sums[count];
+
+    private:
+        HALYARD_VECTOR static void add(Int &sum, Int products) {
+            sum = _mm512_add_epi16(sum, products);
+            __asm__("" : "+v"(sum));
+        }
     };
 };
 
