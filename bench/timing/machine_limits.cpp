@@ -112,7 +112,8 @@ const StreamTable &streams_of(halyard_isa isa) {
 #if defined(__aarch64__)
     return isa == HALYARD_ISA_NEON_BFMMLA  ? streams_neon_bfmmla
            : isa == HALYARD_ISA_NEON_BFDOT ? streams_neon_bfdot
-                                           : streams_neon;  // BFMLALB multiplies as many values as FMLA
+           : isa >= HALYARD_ISA_NEON_FP16  ? streams_neon_fp16  // BFMLALB multiplies as many values as FMLA
+                                           : streams_neon;
 #else
     return isa == HALYARD_ISA_AMX           ? streams_amx
            : isa == HALYARD_ISA_AVX512_BF16 ? streams_avx512_bf16

@@ -19,6 +19,8 @@ namespace {
 #define HALYARD_BENCH_TABLE streams_neon_bfmmla
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define HALYARD_BENCH_TABLE streams_neon_bfdot
+#elif defined(HALYARD_BENCH_DOTPROD)
+#define HALYARD_BENCH_TABLE streams_neon_fp16
 #else
 #define HALYARD_BENCH_TABLE streams_neon
 #endif
@@ -280,18 +282,25 @@ float multiply_add_chains(std::int64_t rounds) {
 // ---- bytes ----
 
 #if defined(__aarch64__)
-constexpr double bytes_of_step = 8;
-
 bool multiplies_whole_bytes() {
     return true;
 }
 
-float byte_chains(std::int64_t rounds) {
-    const int8x8_t bytes = vdup_n_s8(1);
-    return run_chains<Bits>(rounds, 1LL, [&](const Bits &x) {
-        return reinterpret_cast<Bits>(vmlal_s8(reinterpret_cast<int16x8_t>(x), bytes, bytes));
-    });
+#if defined(HALYARD_BENCH_DOTPROD)
+constexpr double bytes_of_step = 16;
+
+inline Bits multiply_add_bytes(const Bits &x, const Bits &bytes) {
+    const auto numbers = reinterpret_cast<int8x16_t>(bytes);
+    return reinterpret_cast<Bits>(vdotq_s32(reinterpret_cast<int32x4_t>(x), numbers, numbers));
 }
+#else
+constexpr double bytes_of_step = 8;
+
+inline Bits multiply_add_bytes(const Bits &x, const Bits &bytes) {
+    const int8x8_t numbers = vget_low_s8(reinterpret_cast<int8x16_t>(bytes));
+    return reinterpret_cast<Bits>(vmlal_s8(reinterpret_cast<int16x8_t>(x), numbers, numbers));
+}
+#endif
 #else
 constexpr double bytes_of_step = width;
 
@@ -321,6 +330,7 @@ inline Bits multiply_add_whole_bytes(Bits x, const Bits &bytes) {
     return x;
 }
 #endif
+#endif
 
 float byte_chains(std::int64_t rounds) {
     const Bits bytes = Bits{} + 0x0101010101010101LL;
@@ -331,7 +341,6 @@ float byte_chains(std::int64_t rounds) {
 #endif
     return run_chains<Bits>(rounds, 1LL, [&](const Bits &x) { return multiply_add_bytes(x, bytes); });
 }
-#endif
 
 }  // namespace
 

@@ -55,7 +55,7 @@ struct StreamTable {
 };
 
 extern const StreamTable streams_sse41, streams_avx2, streams_avx512, streams_avx512_bf16, streams_amx, streams_neon,
-    streams_neon_bfdot, streams_neon_bfmmla;
+    streams_neon_fp16, streams_neon_bfdot, streams_neon_bfmmla;
 
 }  // namespace halyard::bench
 
