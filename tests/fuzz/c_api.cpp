@@ -420,8 +420,8 @@ void Session::contexts() {
         count_call("halyard_context_isa", true);
         break;
     case 9:
-        returned("halyard_context_set_products", halyard_context_set_products(place, value<halyard_products>(3)));
-        count_call("halyard_context_products", halyard_context_products(place) <= HALYARD_PRODUCTS_BF16);
+        returned("halyard_context_set_products", halyard_context_set_products(place, value<halyard_products>(4)));
+        count_call("halyard_context_products", halyard_context_products(place) <= HALYARD_PRODUCTS_INT8);
         break;
     }
 }

@@ -77,6 +77,7 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
     };
     // Words leave out as much of a k block with its scales as the scales take.
     const char *next = o.next, *const scales_next = next + int64_t{o.units} * o.unit_words * o.next_step;
+    const uint32_t *next_word = o.w, *const last_word = next_word + (o.words - 1) * panel_width;
     for (int unit = 0, group = 0, left = o.group_units; unit < o.units; unit++, left--) {
         if (left == 0) {
             group++;
@@ -90,7 +91,9 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
         }
         for (int word = unit * o.unit_words; word < (unit + 1) * o.unit_words; word += 2) {
             HALYARD_UNROLL for (int of_two = 0; of_two < 2; of_two++) {
-                const uint32_t *const w = o.w + std::min(word + of_two, o.words - 1) * panel_width;
+                // std::min would take addresses, and GCC then keeps the sums on the stack.
+                const uint32_t *const w = next_word < last_word ? next_word : last_word;
+                next_word += panel_width;
                 typename Vector::template Codes<bits> codes[vectors];
                 HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
                     codes[v].load(w + v / of_panel * o.w_panel + v % of_panel * Vector::lanes);
