@@ -102,9 +102,8 @@ def limits_section(run):
         '<span class="key"><i class="mark circle reading"></i>reading matrices, keys and values</span> '
         '<span class="key"><i class="mark circle arithmetic"></i>multiply-adds</span>. In cache, a row is limited by '
         "arithmetic and by the call more than by the copy. Open a family for its rows, from the least.</p>"]
-    is_open = "" if run.peers_of(run.rows) else " open"
     for group, rows in run.groups().items():
-        parts.append(f"<details{is_open}><summary>{charts.bars([charts.limit_strip(group, rows)])}</summary>"
+        parts.append(f"<details><summary>{charts.bars([charts.limit_strip(group, rows)])}</summary>"
                      f"{charts.limit_bars(rows, MOST_BARS)}{left_out(rows, MOST_BARS)}</details>")
     return "\n".join(parts)
 
@@ -151,7 +150,7 @@ def peers_section(run):
     if turned and families.lines:
         families = families._replace(header=["peer", *turned[0][1:]], lines=turned[1:])
     return "\n".join([
-        '<h2 id="peers">Speed beside peers</h2>', f"<p>{escape(run.tally_text())}</p>",
+        '<h2 id="peers">Speed beside peers</h2>', f"<p>{escape(run.tally_text() or 'No other library took part.')}</p>",
         part(tables.peers(run)), part(families)])
 
 
