@@ -159,7 +159,7 @@ void expect_products_of_the_sorted_matrix(const OrderedMatrix &m, const halyard:
 
 TEST(InputOrder, GivesTheProductsOfTheSortedMatrix) {
     for (const halyard_isa isa : supported_isas()) {
-        for (const Products products : {Products::storage, Products::bf16}) {
+        for (const Products products : {Products::storage, Products::bf16, Products::int8}) {
             for (const int threads : {1, 3}) {
                 halyard::Context context;
                 context.set_max_isa(static_cast<Isa>(isa));
@@ -213,7 +213,7 @@ TEST(InputOrder, HoldsInFeedForwardNetworks) {
                            last = halyard::Weights::pack_codes(down.codes(false));
     const auto norm_weight = random_rows<float>(96, 8);
     for (const halyard_isa isa : supported_isas()) {
-        for (const Products products : {Products::storage, Products::bf16}) {
+        for (const Products products : {Products::storage, Products::bf16, Products::int8}) {
             halyard::Context context;
             context.set_max_isa(static_cast<Isa>(isa));
             context.set_products(products);
