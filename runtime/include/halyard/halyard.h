@@ -200,8 +200,8 @@ typedef enum halyard_products HALYARD_AS_INT {
                                     are: as fast as bf16 for many rows of quantized weights */
     HALYARD_PRODUCTS_INT8 =
         3, /**< x of every product with quantized weights, of halyard_linear too, to whole numbers in [-127, 127] times a scale
-                for each 32 inputs (16 where weights have groups of 16): within max |x| / 254 of x. Faster than f32, but
-                for many rows with codes of 8 bits on AVX2, which are as fast. A row's result is NaN where an x is Inf or
+                for each 32 inputs (16 where weights have groups of 16): within max |x| / 254 of x. Faster than f32 where
+                it was measured (SSE4.1, AVX2). A row's result is NaN where an x is Inf or
                 NaN. All else as HALYARD_PRODUCTS_STORAGE */
 } halyard_products;
 
