@@ -50,7 +50,7 @@ struct StreamTable {
     Chains multiply_adds;
     /** In bytes: products of rows in 8 bits with codes of 4 bits. */
     Chains byte_multiply_adds;
-    /** Whether they are the same with codes of 8 bits; else these are multiplied as two codes of 4 bits. */
+    /** Whether a product with a code of 8 bits takes one of them; else it takes two. */
     bool (*multiplies_whole_bytes)();
 };
 

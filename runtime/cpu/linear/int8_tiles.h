@@ -9,7 +9,8 @@
 //     halyard::HALYARD_INT8_ISA::Vector:
 //         Int, Float, lanes               registers of bytes or 32-bit lanes, and of f32
 //         Codes<bits>, Numbers<bits>      a row of codes of some columns, and the numbers of x that it is multiplied with
-//         Sums<bits>                      the sum over a unit: clear(), add(codes, numbers), total()
+//         Sums<bits>                      the sum over a unit: clear(), add(codes, numbers), total(); whether it is of_unsigned codes,
+//                                         to which the correction is added, or of codes less their center
 //         load, broadcast, floats, ...    instructions
 //         tile_vectors(bits, rows)        registers of columns at a time: a part of a panel, or some panels
 #include <algorithm>
@@ -39,6 +40,7 @@ struct Int8Operands {
     const char *next;    // weights to prefetch meanwhile
     int64_t next_panel;  // bytes
     int next_step, units, unit_words, group_units, offset_groups, words;
+    uint32_t flip;  // makes bytes of 8-bit codes signed
     bool first;
 
     Int8Operands from_column(int64_t column) const {
@@ -77,6 +79,7 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
     };
     // Words leave out as much of a k block with its scales as the scales take.
     const char *next = o.next, *const scales_next = next + int64_t{o.units} * o.unit_words * o.next_step;
+    const auto flip = Vector::broadcast(&o.flip);
     const uint32_t *next_word = o.w, *const last_word = next_word + (o.words - 1) * panel_width;
     for (int unit = 0, group = 0, left = o.group_units; unit < o.units; unit++, left--) {
         if (left == 0) {
@@ -96,7 +99,7 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
                 next_word += panel_width;
                 typename Vector::template Codes<bits> codes[vectors];
                 HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                    codes[v].load(w + v / of_panel * o.w_panel + v % of_panel * Vector::lanes);
+                    codes[v].load(w + v / of_panel * o.w_panel + v % of_panel * Vector::lanes, flip);
                 }
                 for (int panel = 0; panel < panels; panel++) {
                     _mm_prefetch(next + panel * o.next_panel, _MM_HINT_T1);
@@ -117,10 +120,13 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
             const char *const x = o.x + row * x_int8_pitch;
             const auto x_scale = Vector::broadcast_float(x + x_int8_scales + 4 * unit);
-            const auto correction = Vector::broadcast(x + x_int8_corrections + 4 * unit);
+            [[maybe_unused]] const auto correction = Vector::broadcast(x + x_int8_corrections + 4 * unit);
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
                 const auto scale = Vector::multiply(Vector::floats(scales_at(group, scale_scale, v)), x_scale);
-                const auto whole = Vector::add(sums[row][v].total(), correction);
+                auto whole = sums[row][v].total();
+                if constexpr (Vector::template Sums<bits>::of_unsigned) {
+                    whole = Vector::add(whole, correction);
+                }
                 y[row][v] = Vector::fma(scale, Vector::to_float(whole), y[row][v]);
             }
         }
@@ -179,6 +185,7 @@ int multiply_int8_panels(void **pointers) {
     o.group_units = a.group_units.value();
     o.offset_groups = a.x_sums.extent(0);
     o.words = a.words.value();
+    o.flip = a.center.value() == 0 ? 0 : code_flip(8, false);
     o.first = a.first.value();
     constexpr int wide = Vector::tile_vectors(bits, rows), of_panel = panel_width / Vector::lanes;
     int panels = a.w.extent(3);

@@ -1,7 +1,6 @@
 // The GEMM kernels of rows in 8 bits on AVX2, of 1 to 4 rows.
 //
-// vpmaddubsw multiplies unsigned by signed bytes and adds neighbours, in 16 bits: of codes of 4 bits the sum of a unit, 32 inputs of
-// at most 15 * 127, stays below 2^15, so it is widened once a unit. Codes of 8 bits are taken as two of 4 bits.
+// vpmaddubsw multiplies unsigned by signed bytes and adds neighbours, in 16 bits.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -19,10 +18,8 @@ struct Vector {
     using Int = __m256i;
     using Float = __m256;
     static constexpr int lanes = 8;
-    /** Sums take 4 or 8 of 16 registers. */
-    static constexpr int tile_vectors(int bits, int rows) {
-        return bits == 4 ? (rows == 1 ? 4 : 2) : (rows <= 2 ? 2 : 1);
-    }
+    /** Sums take 4 to 8 of 16 registers. */
+    static constexpr int tile_vectors(int, int rows) { return rows == 1 ? 4 : 2; }
 
     HALYARD_VECTOR static Float zero() { return _mm256_setzero_ps(); }
     HALYARD_VECTOR static Float floats(const float *from) { return _mm256_loadu_ps(from); }
@@ -38,56 +35,78 @@ struct Vector {
     HALYARD_VECTOR static Float multiply(Float a, Float b) { return _mm256_mul_ps(a, b); }
     HALYARD_VECTOR static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
 
-    /** The lower and the upper four bits of the bytes of words. */
+    /** In this order: compilers add products to each other first, and run out of registers. */
+    HALYARD_VECTOR static Int pinned(Int sum) {
+        __asm__("" : "+x"(sum));
+        return sum;
+    }
+
     template<int bits>
-    struct Codes {
-        HALYARD_VECTOR void load(const uint32_t *words) {
-            const Int all = _mm256_loadu_si256(reinterpret_cast<const Int *>(words)), four_bits = _mm256_set1_epi8(15);
-            parts[0] = _mm256_and_si256(all, four_bits);
-            parts[1] = _mm256_and_si256(_mm256_srli_epi16(all, 4), four_bits);
-        }
-        Int parts[2];
-    };
-
-    /** What the lower and the upper bits are multiplied with: where codes have 4 bits, the upper ones are four inputs further. */
+    struct Codes;
     template<int bits>
-    struct Numbers {
-        HALYARD_VECTOR explicit Numbers(const char *x)
-            : lower(broadcast(x)), upper(bits == 4 ? broadcast(x + 4) : lower) {}
-        Int lower, upper;
-    };
-
-    /** The parts of 4-bit codes are different inputs; those of 8-bit codes belong to one, and have sums of their own. */
+    struct Numbers;
     template<int bits>
-    struct Sums {
-        static constexpr int count = bits / 4;
+    struct Sums;
+};
 
-        HALYARD_VECTOR void clear() {
-            for (Int &sum : sums) {
-                sum = _mm256_setzero_si256();
-            }
-        }
-        HALYARD_VECTOR void add(const Codes<bits> &codes, const Numbers<bits> &numbers) {
-            add(sums[0], _mm256_maddubs_epi16(codes.parts[0], numbers.lower));
-            add(sums[count - 1], _mm256_maddubs_epi16(codes.parts[1], numbers.upper));
-        }
-        HALYARD_VECTOR Int total() const {
-            const Int lower = _mm256_madd_epi16(sums[0], _mm256_set1_epi16(1));
-            if constexpr (bits == 4) {
-                return lower;
-            } else {
-                return _mm256_add_epi32(lower, _mm256_madd_epi16(sums[1], _mm256_set1_epi16(16)));
-            }
-        }
-        Int sums[count];
+// Codes of 4 bits: the lower and the upper half of bytes, which are four inputs apart. The sum of a unit, 32 inputs of at most
+// 15 * 127, stays below 2^15, so that it is widened once a unit.
 
-    private:
-        /** In this order: compilers add products to each other first, and run out of registers. */
-        HALYARD_VECTOR static void add(Int &sum, Int products) {
-            sum = _mm256_add_epi16(sum, products);
-            __asm__("" : "+x"(sum));
-        }
-    };
+template<>
+struct Vector::Codes<4> {
+    HALYARD_VECTOR void load(const uint32_t *words, Int) {
+        const Int all = _mm256_loadu_si256(reinterpret_cast<const Int *>(words)), four_bits = _mm256_set1_epi8(15);
+        lower = _mm256_and_si256(all, four_bits);
+        upper = _mm256_and_si256(_mm256_srli_epi16(all, 4), four_bits);
+    }
+    Int lower, upper;
+};
+
+template<>
+struct Vector::Numbers<4> {
+    HALYARD_VECTOR explicit Numbers(const char *x) : lower(broadcast(x)), upper(broadcast(x + 4)) {}
+    Int lower, upper;
+};
+
+template<>
+struct Vector::Sums<4> {
+    static constexpr bool of_unsigned = true;
+    HALYARD_VECTOR void clear() { sum = _mm256_setzero_si256(); }
+    HALYARD_VECTOR void add(const Codes<4> &codes, const Numbers<4> &numbers) {
+        sum = pinned(_mm256_add_epi16(sum, _mm256_maddubs_epi16(codes.lower, numbers.lower)));
+        sum = pinned(_mm256_add_epi16(sum, _mm256_maddubs_epi16(codes.upper, numbers.upper)));
+    }
+    HALYARD_VECTOR Int total() const { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+    Int sum;
+};
+
+// Codes of 8 bits, less their center: |c| is unsigned, and x gets its sign. Two products, 128 * 127 each, stay below 2^15.
+
+template<>
+struct Vector::Codes<8> {
+    HALYARD_VECTOR void load(const uint32_t *words, Int flip) {
+        signed_codes = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const Int *>(words)), flip);
+        magnitudes = _mm256_abs_epi8(signed_codes);
+    }
+    Int signed_codes, magnitudes;
+};
+
+template<>
+struct Vector::Numbers<8> {
+    HALYARD_VECTOR explicit Numbers(const char *x) : all(broadcast(x)) {}
+    Int all;
+};
+
+template<>
+struct Vector::Sums<8> {
+    static constexpr bool of_unsigned = false;
+    HALYARD_VECTOR void clear() { sum = _mm256_setzero_si256(); }
+    HALYARD_VECTOR void add(const Codes<8> &codes, const Numbers<8> &numbers) {
+        const Int pairs = _mm256_maddubs_epi16(codes.magnitudes, _mm256_sign_epi8(numbers.all, codes.signed_codes));
+        sum = pinned(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
+    }
+    HALYARD_VECTOR Int total() const { return sum; }
+    Int sum;
 };
 
 #undef HALYARD_VECTOR

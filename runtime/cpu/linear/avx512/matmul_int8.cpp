@@ -39,7 +39,7 @@ struct Avx512 {
 
     /** The lower and the upper four bits of the bytes of words. */
     struct Halves {
-        HALYARD_VECTOR void load(const uint32_t *words) {
+        HALYARD_VECTOR void load(const uint32_t *words, Int) {
             const Int all = _mm512_loadu_si512(words), four_bits = _mm512_set1_epi8(15);
             lower = _mm512_and_si512(all, four_bits);
             upper = _mm512_and_si512(_mm512_srli_epi16(all, 4), four_bits);
@@ -70,9 +70,10 @@ struct Vector : Avx512 {
     template<int bits>
     using Codes = Halves;
 
-    /** As on AVX2. */
+    /** Codes of 4 bits as on AVX2; those of 8 bits as two of 4 bits, that have sums of their own. */
     template<int bits>
     struct Sums {
+        static constexpr bool of_unsigned = true;
         static constexpr int count = bits / 4;
 
         HALYARD_VECTOR void clear() {
@@ -116,7 +117,7 @@ struct Vector : Avx512 {
     static constexpr int tile_vectors(int, int rows) { return rows == 1 ? 8 : 4; }
 
     struct Bytes {
-        HALYARD_VECTOR void load(const uint32_t *words) { all = _mm512_loadu_si512(words); }
+        HALYARD_VECTOR void load(const uint32_t *words, Int) { all = _mm512_loadu_si512(words); }
         Int all;
     };
     template<int bits>
@@ -124,6 +125,7 @@ struct Vector : Avx512 {
 
     template<int bits>
     struct Sums {
+        static constexpr bool of_unsigned = true;
         HALYARD_VECTOR void clear() { sum = _mm512_setzero_si512(); }
         HALYARD_VECTOR void add(const Halves &codes, const Numbers<bits> &numbers) {
             sum = _mm512_dpbusd_epi32(sum, codes.lower, numbers.lower);
