@@ -18,8 +18,8 @@
 #include <cstring>
 
 #include "core/kernel_call.h"
+#include "cpu/linear/written_tiles.h"
 #include "layout/codes.h"
-#include "layout/matmul.h"
 
 #ifdef __clang__
 #define HALYARD_UNROLL _Pragma("clang loop unroll(full)")
@@ -31,39 +31,44 @@ namespace halyard::HALYARD_INT8_ISA {
 namespace {
 
 /** What a kernel reads and writes. Pitches are in elements. */
-struct Int8Operands {
+struct Int8Tile : WrittenTile {
     const char *x;  // rows x_int8_pitch apart, with their scales and corrections
-    const float *x_sums, *so_far, *scales;
-    const uint32_t *w;
-    float *sum;
-    int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;
-    const char *next;    // weights to prefetch meanwhile
-    int64_t next_panel;  // bytes
-    int next_step, units, unit_words, group_units, offset_groups, words;
+    const float *x_sums, *scales;
+    int64_t x_tile, x_sums_row, x_sums_tile, scales_panel;
+    int units, unit_words, group_units, offset_groups, words;
     uint32_t flip;  // makes bytes of 8-bit codes signed
-    bool first;
 
-    Int8Operands from_column(int64_t column) const {
-        Int8Operands from = *this;
+    explicit Int8Tile(const arguments::MatmulInt8 &a)
+        : WrittenTile(a), x(a.x.data<const char>()), x_sums(a.x_sums.data<const float>()),
+          scales(a.scales.data<const float>()), x_tile(a.x.stride(2)), x_sums_row(a.x_sums.stride(1)),
+          x_sums_tile(a.x_sums.stride(2)), scales_panel(a.scales.stride(3)), units(a.x_scales.extent(0)),
+          unit_words(a.unit_words.value()), group_units(a.group_units.value()), offset_groups(a.x_sums.extent(0)),
+          words(a.words.value()), flip(code_flip(8, a.center.value() == 0)) {
+        w_panel = a.w.stride(3) / 4;
+        next_tile = int64_t{units} * unit_words * next_step;
+    }
+
+    void skip_panels(int panels) {
+        WrittenTile::skip_panels(panels);
+        scales += panels * scales_panel;
+    }
+    void skip_tile() {
+        WrittenTile::skip_tile();
+        x += x_tile;
+        x_sums += x_sums_tile;
+    }
+    Int8Tile from_column(int64_t column) const {
+        Int8Tile from = *this;
         from.w += column;
         from.scales += column;
         from.so_far += column;
         from.sum += column;
         return from;
     }
-    Int8Operands from_panel(int64_t panel) const {
-        Int8Operands from = *this;
-        from.w += panel * w_panel;
-        from.scales += panel * scales_panel;
-        from.so_far += panel * panel_width;
-        from.sum += panel * panel_width;
-        from.next += panel * next_panel;
-        return from;
-    }
 };
 
 template<int bits, int rows, int vectors>
-HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8Operands &o) {
+HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8Tile &o) {
     constexpr int of_panel = panel_width / Vector::lanes, panels = std::max(1, vectors / of_panel);
     constexpr int group_floats = scale_vectors * panel_width;
     const auto place = [](int vector) { return vector / of_panel * panel_width + vector % of_panel * Vector::lanes; };
@@ -78,7 +83,7 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
                v % of_panel * Vector::lanes;
     };
     // Words leave out as much of a k block with its scales as the scales take.
-    const char *next = o.next, *const scales_next = next + int64_t{o.units} * o.unit_words * o.next_step;
+    const char *next = o.next, *const scales_next = next + o.next_tile;
     const auto flip = Vector::broadcast(&o.flip);
     const uint32_t *next_word = o.w, *const last_word = next_word + (o.words - 1) * panel_width;
     for (int unit = 0, group = 0, left = o.group_units; unit < o.units; unit++, left--) {
@@ -146,60 +151,17 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
     }
 }
 
-/** All tiles of rows for some columns. */
-template<int bits, int rows, int vectors>
-void multiply_int8_tiles(Int8Operands o, int tiles) {
-    for (; tiles > 0; tiles--) {
-        multiply_int8_tile<bits, rows, vectors>(o);
-        o.x += o.x_tile;
-        o.x_sums += o.x_sums_tile;
-        o.so_far += o.sum_tile;
-        o.sum += o.sum_tile;
-        o.next += int64_t{o.units} * o.unit_words * o.next_step;
-    }
-}
-
 template<int bits, int rows>
 int multiply_int8_panels(void **pointers) {
+    constexpr int of_panel = panel_width / Vector::lanes, wide = Vector::tile_vectors(bits, rows);
     const auto a = arguments::MatmulInt8::of(pointers);
-    const int tiles = a.x.extent(2);
-    Int8Operands o;
-    o.x = a.x.data<const char>();
-    o.x_tile = a.x.stride(2);
-    o.x_sums = a.x_sums.data<const float>();
-    o.x_sums_row = a.x_sums.stride(1);
-    o.x_sums_tile = a.x_sums.stride(2);
-    o.w = a.w.data<const uint32_t>();
-    o.w_panel = a.w.stride(3) / 4;
-    o.scales = a.scales.data<const float>();
-    o.scales_panel = a.scales.stride(3);
-    o.so_far = a.so_far.data<const float>();
-    o.sum = a.sum.data<float>();
-    o.sum_row = a.sum.stride(2);
-    o.sum_tile = a.sum.stride(3);
-    o.next = a.next.data<const char>();
-    o.next_panel = a.next.stride(1);
-    o.next_step = a.next_step.value();
-    o.units = a.x_scales.extent(0);
-    o.unit_words = a.unit_words.value();
-    o.group_units = a.group_units.value();
-    o.offset_groups = a.x_sums.extent(0);
-    o.words = a.words.value();
-    o.flip = a.center.value() == 0 ? 0 : code_flip(8, false);
-    o.first = a.first.value();
-    constexpr int wide = Vector::tile_vectors(bits, rows), of_panel = panel_width / Vector::lanes;
-    int panels = a.w.extent(3);
-    for (; panels * of_panel >= wide && wide >= of_panel; panels -= wide / of_panel) {
-        multiply_int8_tiles<bits, rows, wide>(o, tiles);
-        o = o.from_panel(wide / of_panel);
-    }
-    constexpr int narrow = std::min(wide, of_panel);
-    for (; panels > 0; panels--) {
-        for (int v = 0; v < of_panel; v += narrow) {
-            multiply_int8_tiles<bits, rows, narrow>(o.from_column(v * Vector::lanes), tiles);
-        }
-        o = o.from_panel(1);
-    }
+    each_tile<std::max(1, wide / of_panel)>(
+        Int8Tile(a), a.w.extent(3), a.x.extent(2), [](const Int8Tile &o, auto panels) {
+            constexpr int all = panels * of_panel, at_once = all < wide ? all : wide;
+            for (int v = 0; v < all; v += at_once) {
+                multiply_int8_tile<bits, rows, at_once>(o.from_column(v * Vector::lanes));
+            }
+        });
     return 0;
 }
 

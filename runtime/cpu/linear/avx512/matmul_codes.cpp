@@ -12,9 +12,9 @@
 #include <cstdint>
 
 #include "core/kernel_call.h"
+#include "cpu/linear/written_tiles.h"
 #include "layout/codes.h"
 #include "layout/dtype.h"
-#include "layout/matmul.h"
 
 // Functions take the instructions one by one, so that nothing that is inlined elsewhere is compiled with them.
 #define HALYARD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
@@ -34,17 +34,33 @@ constexpr int code_tile_panels(int rows) {
 }
 
 /** What a kernel reads and writes. Pitches are in elements. */
-struct CodeOperands {
-    const float *x, *x_sums, *so_far;  // x_sums_row is 0 where there are no offsets
+template<DType scale_dtype>
+struct CodeTile : WrittenTile {
+    const float *x, *x_sums;  // x_sums_row is 0 where there are no offsets
     const char *scales;
-    const uint32_t *w;
-    float *sum;
-    int64_t x_tile, x_sums_row, x_sums_tile, w_panel, scales_panel, sum_row, sum_tile;  // scales_panel in bytes
-    const char *next;                                                                   // weights to prefetch meanwhile
-    int64_t next_panel;                                                                 // bytes
-    int next_step, groups, steps, words;
+    int64_t x_tile, x_sums_row, x_sums_tile, scales_panel;  // scales_panel in bytes
+    int groups, steps, words;
     uint32_t flip;
-    bool first;
+
+    explicit CodeTile(const arguments::MatmulCodes &a)
+        : WrittenTile(a), x(a.x.data<const float>()), x_sums(a.x_sums.data<const float>()),
+          scales(a.scales.data<const char>()), x_tile(a.x.stride(2)), x_sums_row(a.x_sums.stride(1)),
+          x_sums_tile(a.x_sums.stride(2)), scales_panel(a.scales.stride(3) * size_of(scale_dtype)),
+          groups(a.scales.extent(2)), steps(a.steps.value()), words(a.words.value()),
+          flip(static_cast<uint32_t>(a.flip.value())) {
+        w_panel = a.w.stride(2);
+        next_tile = int64_t{groups} * steps * next_step;
+    }
+
+    void skip_panels(int panels) {
+        WrittenTile::skip_panels(panels);
+        scales += panels * scales_panel;
+    }
+    void skip_tile() {
+        WrittenTile::skip_tile();
+        x += x_tile;
+        x_sums += x_sums_tile;
+    }
 };
 
 /** Numbers of the words of 16 columns. */
@@ -125,12 +141,12 @@ struct GroupSums {
 };
 
 template<int bits, DType scale_dtype, bool has_offsets, int rows, int panels>
-HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOperands &o) {
+HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeTile<scale_dtype> &o) {
     using OfGroup = Scales<scale_dtype>;
     const Numbers<bits> numbers(o.flip);
     const float *x = o.x;
     // Steps leave out as much of a k block with its scales as the scales take.
-    const char *next = o.next, *const scales_next = o.next + int64_t{o.groups} * o.steps * o.next_step;
+    const char *next = o.next, *const scales_next = o.next + o.next_tile;
     for (int group = 0; group < o.groups; group++) {
         GroupSums<bits, rows, panels> sums;
         sums.clear();
@@ -166,66 +182,17 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeOpera
     }
 }
 
-/** All tiles of rows for some panels. */
-template<int bits, DType scale_dtype, int rows, int panels>
-void multiply_code_tiles(CodeOperands o, int tiles) {
-    for (; tiles > 0; tiles--) {
+template<int bits, DType scale_dtype, int rows>
+int multiply_code_panels(void **pointers) {
+    using Tile = CodeTile<scale_dtype>;
+    const auto a = arguments::MatmulCodes::of(pointers);
+    each_tile<code_tile_panels(rows)>(Tile(a), a.w.extent(2), a.x.extent(2), [](const Tile &o, auto panels) {
         if (scale_dtype == DType::f32 && o.x_sums_row > 0) {
             multiply_code_tile<bits, scale_dtype, scale_dtype == DType::f32, rows, panels>(o);
         } else {
             multiply_code_tile<bits, scale_dtype, false, rows, panels>(o);
         }
-        o.x += o.x_tile;
-        o.x_sums += o.x_sums_tile;
-        o.so_far += o.sum_tile;
-        o.sum += o.sum_tile;
-        o.next += int64_t{o.groups} * o.steps * o.next_step;
-    }
-}
-
-template<int bits, DType scale_dtype, int rows>
-int multiply_code_panels(void **pointers) {
-    const auto a = arguments::MatmulCodes::of(pointers);
-    const int tiles = a.x.extent(2);
-    CodeOperands o;
-    o.x = a.x.data<const float>();
-    o.x_tile = a.x.stride(2);
-    o.x_sums = a.x_sums.data<const float>();
-    o.x_sums_row = a.x_sums.stride(1);
-    o.x_sums_tile = a.x_sums.stride(2);
-    o.w = a.w.data<const uint32_t>();
-    o.w_panel = a.w.stride(2);
-    o.scales = a.scales.data<const char>();
-    o.scales_panel = a.scales.stride(3) * size_of(scale_dtype);
-    o.so_far = a.so_far.data<const float>();
-    o.sum = a.sum.data<float>();
-    o.sum_row = a.sum.stride(2);
-    o.sum_tile = a.sum.stride(3);
-    o.next = a.next.data<const char>();
-    o.next_panel = a.next.stride(1);
-    o.next_step = a.next_step.value();
-    o.groups = a.scales.extent(2);
-    o.steps = a.steps.value();
-    o.words = a.words.value();
-    o.flip = static_cast<uint32_t>(a.flip.value());
-    o.first = a.first.value();
-    const auto advance = [&](int panels) {
-        o.w += panels * o.w_panel;
-        o.scales += panels * o.scales_panel;
-        o.so_far += panels * panel_width;
-        o.sum += panels * panel_width;
-        o.next += panels * o.next_panel;
-    };
-    constexpr int wide = code_tile_panels(rows);
-    int panels = a.w.extent(2);
-    for (; panels >= wide; panels -= wide) {
-        multiply_code_tiles<bits, scale_dtype, rows, wide>(o, tiles);
-        advance(wide);
-    }
-    for (; panels > 0; panels--) {
-        multiply_code_tiles<bits, scale_dtype, rows, 1>(o, tiles);
-        advance(1);
-    }
+    });
     return 0;
 }
 

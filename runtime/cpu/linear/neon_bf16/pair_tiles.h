@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/kernel_call.h"
-#include "layout/matmul.h"
+#include "cpu/linear/written_tiles.h"
 
 #define HALYARD_INLINE __attribute__((always_inline))
 
@@ -24,16 +24,21 @@ constexpr int width(int rows) {
 }
 
 /** What a kernel reads and writes. Pitches are in words, of pairs and of sums. */
-struct Operands {
-    const uint32_t *x, *w;
-    const float *so_far;
-    float *sum;
-    int64_t x_tile, w_panel, sum_row, sum_tile;
-    const char *next;    // weights to prefetch meanwhile
-    int64_t next_panel;  // bytes
-    int next_step;       // bytes of each panel for each pair of inputs of a tile
+struct PairTile : WrittenTile {
+    const uint32_t *x;
+    int64_t x_tile;
     int pairs;
-    bool first;
+
+    explicit PairTile(const arguments::MatmulPairs &a)
+        : WrittenTile(a), x(a.x.data<const uint32_t>()), x_tile(a.x.stride(2)), pairs(a.depth.value()) {
+        w_panel = a.w.stride(2);
+        next_tile = static_cast<int64_t>(pairs) * next_step;
+    }
+
+    void skip_tile() {
+        WrittenTile::skip_tile();
+        x += x_tile;
+    }
 };
 
 /** body(0), body(1) ... body(count - 1), of constants. */
@@ -107,7 +112,7 @@ private:
 
 /** A function of its own, so that the loops round it take no registers from its. */
 template<template<int, int> class Tile, int rows, int panels>
-__attribute__((noinline)) void multiply_tile(const Operands &o) {
+__attribute__((noinline)) void multiply_tile(const PairTile &o) {
     Tile<rows, panels> sums;
     const uint32_t *x = o.x, *w = o.w;
     const char *next = o.next;
@@ -133,52 +138,11 @@ __attribute__((noinline)) void multiply_tile(const Operands &o) {
                   HALYARD_INLINE { vst1q_f32(o.sum + row * o.sum_row + column, sum); });
 }
 
-/** All tiles of rows for some panels. */
-template<template<int, int> class Tile, int rows, int panels>
-void multiply_tiles(Operands o, int tiles) {
-    for (; tiles > 0; tiles--) {
-        multiply_tile<Tile, rows, panels>(o);
-        o.x += o.x_tile;
-        o.so_far += o.sum_tile;
-        o.sum += o.sum_tile;
-        o.next += static_cast<int64_t>(o.pairs) * o.next_step;
-    }
-}
-
 template<template<int, int> class Tile, int rows>
 int multiply_panels(void **pointers) {
     const auto a = arguments::MatmulPairs::of(pointers);
-    const int tiles = a.x.extent(2);
-
-    Operands o;
-    o.x = a.x.data<const uint32_t>();
-    o.x_tile = a.x.stride(2);
-    o.w = a.w.data<const uint32_t>();
-    o.w_panel = a.w.stride(2);
-    o.so_far = a.so_far.data<const float>();
-    o.sum = a.sum.data<float>();
-    o.sum_row = a.sum.stride(2);
-    o.sum_tile = a.sum.stride(3);
-    o.next = a.next.data<const char>();
-    o.next_panel = a.next.stride(1);
-    o.next_step = a.next_step.value();
-    o.pairs = a.depth.value();
-    o.first = a.first.value();
-    const auto advance = [&](int panels) {
-        o.w += panels * o.w_panel;
-        o.so_far += panels * panel_width;
-        o.sum += panels * panel_width;
-        o.next += panels * o.next_panel;
-    };
-    int panels = a.w.extent(2);
-    for (; panels >= width(rows); panels -= width(rows)) {
-        multiply_tiles<Tile, rows, width(rows)>(o, tiles);
-        advance(width(rows));
-    }
-    for (; panels > 0; panels--) {
-        multiply_tiles<Tile, rows, 1>(o, tiles);
-        advance(1);
-    }
+    each_tile<width(rows)>(PairTile(a), a.w.extent(2), a.x.extent(2),
+                           [](const PairTile &o, auto panels) { multiply_tile<Tile, rows, panels>(o); });
     return 0;
 }
 

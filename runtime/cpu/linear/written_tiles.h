@@ -1,0 +1,69 @@
+// What GEMM kernels that are written by hand have in common: what they read and write, and the loops over panels and tiles of rows.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_WRITTEN_TILES_H
+#define HALYARD_RUNTIME_CPU_LINEAR_WRITTEN_TILES_H
+
+#include <cstdint>
+#include <type_traits>
+
+#include "layout/matmul.h"
+
+namespace halyard {
+namespace {
+
+/** What a tile reads and writes but for x and scales. Pitches are in elements. */
+struct WrittenTile {
+    const uint32_t *w;
+    const float *so_far;
+    float *sum;
+    int64_t w_panel, sum_row, sum_tile;
+    const char *next;       // weights to prefetch meanwhile
+    int64_t next_panel;     // bytes
+    int64_t next_tile = 0;  // bytes that a tile prefetches of each panel
+    int next_step;          // bytes of these at a time
+    bool first;             // there is nothing so far
+
+    /** `a`: the arguments of a kernel. */
+    template<typename Arguments>
+    explicit WrittenTile(const Arguments &a)
+        : w(a.w.template data<const uint32_t>()), so_far(a.so_far.template data<const float>()),
+          sum(a.sum.template data<float>()), sum_row(a.sum.stride(2)), sum_tile(a.sum.stride(3)),
+          next(a.next.template data<const char>()), next_panel(a.next.stride(1)), next_step(a.next_step.value()),
+          first(a.first.value()) {}
+
+    void skip_panels(int panels) {
+        w += panels * w_panel;
+        so_far += panels * panel_width;
+        sum += panels * panel_width;
+        next += panels * next_panel;
+    }
+    void skip_tile() {
+        so_far += sum_tile;
+        sum += sum_tile;
+        next += next_tile;
+    }
+};
+
+/** Calls multiply(tile, panels), where the latter is a constant, for all tiles of rows of `wide` panels, of as many more, and at last
+ *  of one panel each. */
+template<int wide, typename Tile, typename Multiply>
+void each_tile(Tile at, int panels, int tiles, const Multiply &multiply) {
+    const auto multiply_panels = [&](auto some) {
+        Tile tile = at;
+        for (int i = 0; i < tiles; i++) {
+            multiply(tile, some);
+            tile.skip_tile();
+        }
+        at.skip_panels(some);
+    };
+    for (; panels >= wide; panels -= wide) {
+        multiply_panels(std::integral_constant<int, wide>());
+    }
+    for (; panels > 0; panels--) {
+        multiply_panels(std::integral_constant<int, 1>());
+    }
+}
+
+}  // namespace
+}  // namespace halyard
+
+#endif
