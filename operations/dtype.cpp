@@ -1,4 +1,4 @@
-// Conversions between the storage types and double by integer arithmetic.
+// Conversions between the storage types and double by arithmetic on doubles and integers.
 #include "dtype.h"
 
 #include <algorithm>
@@ -44,6 +44,12 @@ int spacing_exponent(const Format &format, double value) {
     return std::max(exponent_of(value) - format.fraction_bits, format.least_exponent);
 }
 
+/** A number of at most 2^51 to the nearest whole one, ties to even: doubles from 2^52 on have no fractions. */
+double to_whole(double value) {
+    constexpr double whole = 1.5 * (std::int64_t{1} << 52);
+    return value + whole - whole;
+}
+
 }  // namespace
 
 const char *name_of(Dtype dtype) {
@@ -76,6 +82,9 @@ double decode(Dtype dtype, std::uint32_t bits) {
         return sign * std::numeric_limits<double>::infinity();
     }
     const std::uint32_t exponent = magnitude >> format.fraction_bits;
+    if (exponent != 0 && dtype != Dtype::f16) {
+        return float_from_bits(dtype == Dtype::f32 ? bits : bits << 16);
+    }
     const std::uint32_t fraction = magnitude & ((1u << format.fraction_bits) - 1);
     const std::uint32_t significand = exponent == 0 ? fraction : fraction + (1u << format.fraction_bits);
     const int steps = exponent == 0 ? 0 : static_cast<int>(exponent) - 1;
@@ -94,19 +103,23 @@ std::uint32_t encode(Dtype dtype, double value) {
     }
     // magnitude / quantum is exact and below 2^(fraction_bits + 1): one rounding, in a type with 53 bits.
     const int quantum = spacing_exponent(format, magnitude);
-    const double scaled = magnitude * power_of_two(-quantum);
-    auto units = static_cast<std::uint32_t>(scaled);
-    const double remainder = scaled - units;
-    if (remainder > 0.5 || (remainder == 0.5 && (units & 1) != 0)) {
-        units++;
-    }
+    const auto units = static_cast<std::uint32_t>(to_whole(magnitude * power_of_two(-quantum)));
     // A significand that rounds up to the next power of two carries into the exponent, up to infinity.
     const auto steps = static_cast<std::uint32_t>(quantum - format.least_exponent);
     return sign | ((steps << format.fraction_bits) + units);
 }
 
 double round_to(Dtype dtype, double value) {
-    return dtype == Dtype::f32 ? static_cast<double>(static_cast<float>(value)) : decode(dtype, encode(dtype, value));
+    if (dtype == Dtype::f32) {
+        return static_cast<float>(value);
+    }
+    const Format &format = format_of(dtype);
+    if (!(std::fabs(value) < power_of_two(format.bias + 1))) {
+        return decode(dtype, encode(dtype, value));
+    }
+    const int quantum = spacing_exponent(format, value);
+    const double rounded = to_whole(value * power_of_two(-quantum)) * power_of_two(quantum);
+    return std::fabs(rounded) > max_finite(dtype) ? std::copysign(HUGE_VAL, value) : std::copysign(rounded, value);
 }
 
 double spacing(Dtype dtype, double value) {

@@ -15,10 +15,35 @@ namespace {
 
 using nlohmann::json;
 
-KernelInfo kernel_info(const char *name, const char *family, const char *generator, const char *program,
-                       const char *parameters) {
-    KernelInfo info{name, family, generator, program, {}};
-    std::istringstream words(parameters);
+// The build's lists as tables of constants: statements for each of thousands of lines take the compiler half a minute.
+struct GeneratedKernel {
+    const char *name, *family, *generator, *program, *parameters;
+};
+constexpr GeneratedKernel generated_kernels[] = {
+#define HALYARD_GENERATED(name, family, generator, program, parameters)                                                \
+    {#name, #family, #generator, program, parameters},
+#include "kernels/generated.inc"
+#undef HALYARD_GENERATED
+};
+
+struct TableEntry {
+    const char *kernel, *dtype, *isa;  // null where no generator makes it
+};
+constexpr TableEntry dispatch_table[] = {
+#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #dtype, #isa},
+#define HALYARD_WRITTEN(kernel, dtype, isa) {},
+#define HALYARD_SHARED(kernel, dtype, isa, other) {},
+#define HALYARD_ABSENT(kernel, dtype, isa) {},
+#include "kernels/variants.inc"
+#undef HALYARD_ABSENT
+#undef HALYARD_SHARED
+#undef HALYARD_WRITTEN
+#undef HALYARD_VARIANT
+};
+
+KernelInfo kernel_info(const GeneratedKernel &kernel) {
+    KernelInfo info{kernel.name, kernel.family, kernel.generator, kernel.program, {}};
+    std::istringstream words(kernel.parameters);
     for (std::string parameter, value; std::getline(words >> std::ws, parameter, '=') >> value;) {
         info.parameters[parameter] = value;
     }
@@ -51,12 +76,13 @@ void add(std::vector<SearchSpace> &spaces, const std::string &family, const char
 }  // namespace
 
 const std::vector<KernelInfo> &kernel_table() {
-    static const std::vector<KernelInfo> kernels = {
-#define HALYARD_GENERATED(name, family, generator, program, parameters)                                                \
-    kernel_info(#name, #family, #generator, program, parameters),
-#include "kernels/generated.inc"
-#undef HALYARD_GENERATED
-    };
+    static const std::vector<KernelInfo> kernels = [] {
+        std::vector<KernelInfo> all;
+        for (const GeneratedKernel &kernel : generated_kernels) {
+            all.push_back(kernel_info(kernel));
+        }
+        return all;
+    }();
     return kernels;
 }
 
@@ -137,15 +163,12 @@ const std::vector<Variant> &all_variants() {
     static const std::vector<Variant> variants = [] {
         std::vector<Variant> all;
         int index = 0;
-#define HALYARD_VARIANT(kernel, dtype, isa) all.push_back({index++, find_kernel(#kernel), #dtype, #isa});
-#define HALYARD_WRITTEN(kernel, dtype, isa) index++;
-#define HALYARD_SHARED(kernel, dtype, isa, other) index++;
-#define HALYARD_ABSENT(kernel, dtype, isa) index++;
-#include "kernels/variants.inc"
-#undef HALYARD_ABSENT
-#undef HALYARD_SHARED
-#undef HALYARD_WRITTEN
-#undef HALYARD_VARIANT
+        for (const TableEntry &entry : dispatch_table) {
+            if (entry.kernel) {
+                all.push_back({index, find_kernel(entry.kernel), entry.dtype, entry.isa});
+            }
+            index++;
+        }
         return all;
     }();
     return variants;

@@ -12,6 +12,7 @@
 #include "halyard/quantize.hpp"
 #include "support/gguf_model.h"
 #include "support/gguf_numbers.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
@@ -292,7 +293,8 @@ TEST_F(Quantize, JoinsAModelInSeveralFiles) {
 TEST_F(Quantize, GivesTheSameFileOnceMore) {
     keep_first_layer(folder);
     write_text(in, gguf_of(folder).bytes());
-    for (const char *const format : formats) {
+    const std::vector<const char *> some = {"F16", "Q8_0", "Q5_1", "Q6_K"}, all(std::begin(formats), std::end(formats));
+    for (const char *const format : reduced ? some : all) {
         QuantizeOptions options = options_of(format);
         quantize_model(in, out, options);
         options.threads = 3;
@@ -474,8 +476,10 @@ TEST_F(Quantize, RefusesNumbersThatAFormatLacks) {
             file.add(tensor);
         }
         write_text(in, file.bytes());
-        for (const char *const format : formats) {
-            if (format == std::string("F32") || (format == std::string("BF16") && value == 3e38f)) {
+        for (std::size_t i = 0; i < std::size(formats); i++) {
+            const std::string format = formats[i];
+            if (format == "F32" || (format == "BF16" && value == 3e38f) ||
+                (reduced && i % 3 != (std::isnan(value) ? 0 : 1))) {
                 continue;
             }
             EXPECT_TRUE(throws(

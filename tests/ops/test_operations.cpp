@@ -31,8 +31,7 @@ protected:
         const std::vector<Matrix> expected = call.expected();
         for (const halyard_isa isa : supported_isas()) {
             call.clear_outputs();
-            const Context context(isa);
-            ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << call.describe();
+            ASSERT_EQ(call.run(lasting_context(isa)), HALYARD_OK) << halyard_last_error() << "; " << call.describe();
             ASSERT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
         }
     }
@@ -40,13 +39,13 @@ protected:
     /** Calls with some outputs in place of inputs and compares with a call on separate tensors. */
     void expect_same_in_place(const Shape &shape, const Invocation::Arrange &arrange, const std::vector<Alias> &aliases,
                               halyard_isa isa) const {
-        const Context context(isa);
+        const halyard_context *const context = lasting_context(isa);
         Invocation apart(operation, type, shape, arrange), in_place(operation, type, shape, arrange);
         apart.fill(7);
         in_place.fill(7);
         in_place.alias(aliases);
-        ASSERT_EQ(apart.run(context.get()), HALYARD_OK) << halyard_last_error();
-        ASSERT_EQ(in_place.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << apart.describe();
+        ASSERT_EQ(apart.run(context), HALYARD_OK) << halyard_last_error();
+        ASSERT_EQ(in_place.run(context), HALYARD_OK) << halyard_last_error() << "; " << apart.describe();
         ASSERT_TRUE(in_place.surroundings_intact());
 
         for (const std::size_t output : operation.with_role(Role::output)) {
@@ -326,12 +325,11 @@ TEST_P(RowOperation, IsRightForSpecialRows) {
         for (const halyard_isa isa : supported_isas()) {
             call.clear_outputs();
             ordinary.clear_outputs();
-            const Context context(isa);
-            ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(call.run(lasting_context(isa)), HALYARD_OK) << halyard_last_error();
             EXPECT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
 
             // Ordinary rows have the bits they have without such neighbours.
-            ASSERT_EQ(ordinary.run(context.get()), HALYARD_OK) << halyard_last_error();
+            ASSERT_EQ(ordinary.run(lasting_context(isa)), HALYARD_OK) << halyard_last_error();
             for (const std::size_t output : operation.with_role(Role::output)) {
                 for (std::int64_t row = 0; row < rows && operation.operands[output].is_by_row(); row += 2) {
                     for (std::int64_t i = 0; i < width; i++) {

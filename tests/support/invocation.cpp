@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <ostream>
 
 #include "support/device_hooks.h"
@@ -29,6 +30,11 @@ Context::Context() {
 Context::Context(halyard_isa isa, int num_threads) : Context() {
     EXPECT_EQ(halyard_context_set_max_isa(context, isa), HALYARD_OK);
     EXPECT_EQ(halyard_context_set_num_threads(context, num_threads), HALYARD_OK);
+}
+
+const halyard_context *lasting_context(halyard_isa isa) {
+    static std::map<halyard_isa, Context> contexts;
+    return contexts.try_emplace(isa, isa).first->second.get();
 }
 
 std::vector<halyard_isa> supported_isas() {

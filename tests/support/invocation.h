@@ -30,6 +30,9 @@ private:
     halyard_context *context = nullptr;
 };
 
+/** A context for one thread that lasts: to make one takes longer than a call on a short row. For tests on one thread. */
+const halyard_context *lasting_context(halyard_isa isa);
+
 /** A suite for which a library of few operations has no case. */
 #ifdef HALYARD_TESTS_SUBSET
 #define HALYARD_TEST_MAY_BE_EMPTY(suite) GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(suite)
