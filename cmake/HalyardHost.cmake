@@ -1,10 +1,11 @@
-# The programs that make the kernels (cmake/host/CMakeLists.txt): of this build, or in a cross build files of a build of their
-# own, with the compiler of this machine.
+# The programs that make the kernels (cmake/host/CMakeLists.txt): of this build, or files of a build of their own where this one is for
+# another machine, or where HALYARD_HOST_COMPILERS names other compilers for them.
 #
 # Needs HALYARD_ARCH and HALYARD_NEEDED_GENERATORS, the generators that are used. Sets, for the including scope:
 #   HALYARD_FAMILIES_OF_GENERATORS   the families of which there are programs
 #   HALYARD_PROGRAM_<generator>      the path of a generator's program
 #   HALYARD_MAKE_KERNEL, HALYARD_KERNEL_CALLS   the paths of the other programs
+#   HALYARD_ASSEMBLER                the compiler that assembles kernels
 #   HALYARD_HOST_TARGETS             what a command that calls one depends on besides it
 #   HALIDE_INCLUDE_DIRS
 include(cmake/HalyardGenerators.cmake)
@@ -22,11 +23,24 @@ foreach(generator IN LISTS HALYARD_NEEDED_GENERATORS)
 endforeach()
 list(REMOVE_DUPLICATES HALYARD_FAMILIES_OF_GENERATORS)
 
-if(CMAKE_CROSSCOMPILING)
+set(HALYARD_HOST_COMPILERS "" CACHE STRING "C and C++ compiler of GCC to make kernels with, in place of those of the library: a build by Clang \
+then finds the kernels of one by GCC in the cache")
+mark_as_advanced(HALYARD_HOST_COMPILERS)
+set(HALYARD_ASSEMBLER "${CMAKE_C_COMPILER}")
+set(of_host -DCMAKE_BUILD_TYPE=Release)
+if(HALYARD_HOST_COMPILERS)
+    list(GET HALYARD_HOST_COMPILERS 0 c)
+    list(GET HALYARD_HOST_COMPILERS 1 cxx)
+    find_program(assembler "${c}" REQUIRED NO_CACHE)
+    set(HALYARD_ASSEMBLER "${assembler}")
+    list(APPEND of_host "-DCMAKE_CXX_COMPILER=${cxx}")
+endif()
+
+if(CMAKE_CROSSCOMPILING OR HALYARD_HOST_COMPILERS)
     execute_process(
         COMMAND ${CMAKE_COMMAND} -E env --unset=CMAKE_TOOLCHAIN_FILE --unset=CFLAGS --unset=CXXFLAGS --unset=LDFLAGS
                 ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_SOURCE_DIR}/cmake/host" -B "${HALYARD_HOST_DIR}" -G "${CMAKE_GENERATOR}"
-                "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH}" -DCMAKE_BUILD_TYPE=Release
+                "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH}" ${of_host}
                 -DHALYARD_ARCH=${HALYARD_ARCH} "-DHALYARD_FAMILIES_OF_GENERATORS=${HALYARD_FAMILIES_OF_GENERATORS}" -Wno-dev
         OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE failed)
     if(failed)

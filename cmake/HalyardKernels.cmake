@@ -115,7 +115,7 @@ function(halyard_kernel name signature family generator)
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
             set(assemble)
             if(signature STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
-                set(assemble --assemble ${CMAKE_C_COMPILER} ${HALYARD_ASSEMBLE_${isa}})
+                set(assemble --assemble ${HALYARD_ASSEMBLER} ${HALYARD_ASSEMBLE_${isa}})
             endif()
             add_custom_command(
                 OUTPUT "${object}"

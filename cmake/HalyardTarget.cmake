@@ -43,7 +43,7 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     # that kernels use no more; Clang's own does not look.
     set(HALYARD_ASSEMBLE_avx512_bf16
         -Wa,-march=generic64+sse4.2+avx2+fma+f16c+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx512_bf16)
-    if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+    if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND NOT HALYARD_HOST_COMPILERS)
         list(APPEND HALYARD_ASSEMBLE_avx512_bf16 -fno-integrated-as)
     endif()
     set(HALYARD_TARGET_amx ${HALYARD_TARGET_avx512})
