@@ -34,7 +34,7 @@ TEST(Int8Products, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
     const std::vector<Size> sizes = {{1, 1},   {7, 17},    {16, 15},   {31, 130},  {33, 16},  {250, 33},
                                      {511, 7}, {512, 100}, {513, 130}, {1029, 20}, {2560, 33}};
     const std::vector<std::int64_t> row_counts =
-        emulated ? std::vector<std::int64_t>{1, 5, 11} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 11};
+        reduced ? std::vector<std::int64_t>{1, 5, 11} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 11};
     std::size_t which = 0;
     for (CodeForm form : all_code_forms()) {
         // Each form with some sizes, so that each size has some forms.

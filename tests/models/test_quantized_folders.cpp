@@ -5,6 +5,7 @@
 #include <random>
 
 #include "support/quantized_folder.h"
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
@@ -255,7 +256,7 @@ TEST(QuantizedFolderMutations, AreLoadedOrRefused) {
     const auto up_to = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
     const char *const dtypes[] = {"I32", "I8", "U8", "I64", "F32", "F16", "BF16"};
     int loaded = 0;
-    constexpr int count = 600;
+    constexpr int count = reduced ? 150 : 600;
     for (int i = 0; i < count; i++) {
         Folder folder(fixture);
         quantize(folder, forms[up_to(std::size(forms))]);

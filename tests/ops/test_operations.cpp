@@ -13,9 +13,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-/** The width where races are looked for: all calls here are on one thread. Those on several are in test_numerics.cpp. */
-const std::vector<std::int64_t> one_of_each = {67};
-
 class EveryOperation : public testing::TestWithParam<OperationCase> {
 protected:
     const Operation &operation = *GetParam().operation;
@@ -83,7 +80,7 @@ TEST_P(EveryOperation, IsRightForEveryWidthAndRowCount) {
     // Whole vectors, one element more and one less; one row that is long.
     const std::vector<std::int64_t> reduced_widths = {
         1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 129, emulated ? 1027 : 4097};
-    for (const std::int64_t width : for_races ? one_of_each : reduced ? reduced_widths : all_widths) {
+    for (const std::int64_t width : reduced ? reduced_widths : all_widths) {
         // A few long rows say as much as many.
         const bool few = emulated || (reduced && width > 64);
         const std::vector<std::int64_t> row_counts =
@@ -171,7 +168,7 @@ TEST_P(EveryOperation, IsRightForEveryMemoryLayout) {
 
     std::uint64_t seed = 1;
     const std::vector<std::int64_t> all_widths = {1, 5, 64, 67, 130}, reduced_widths = {1, 67};
-    for (const std::int64_t width : for_races ? one_of_each : reduced ? reduced_widths : all_widths) {
+    for (const std::int64_t width : reduced ? reduced_widths : all_widths) {
         ASSERT_NO_FATAL_FAILURE(expect_right({width}, Invocation::compact, seed++));
         ASSERT_NO_FATAL_FAILURE(expect_right({width}, misaligned, seed++));
         ASSERT_NO_FATAL_FAILURE(expect_right({width}, offset, seed++));
@@ -206,7 +203,7 @@ TEST_P(EveryOperation, InPlaceGivesTheSameBits) {
                 ASSERT_NO_FATAL_FAILURE(expect_same_in_place(shape, padded, aliases, isa));
             }
             // Every rest of rows of no vector, of one and of two: on ARM a rest overlaps the vector before it.
-            for (std::int64_t width = 1; width <= 17 && !for_races; width++) {
+            for (std::int64_t width = 1; width <= 17; width++) {
                 ASSERT_NO_FATAL_FAILURE(expect_same_in_place({2, width}, padded, aliases, isa));
             }
         }
