@@ -32,6 +32,8 @@ def of_f32(row, run):
 
 
 COLD = "/2048x8192/cold/{threads}t$"
+LINEAR = "^linear(?![.](q|u?int))[^/]*/f32/"  # of weights that are not quantized
+INT8 = "^linear[^/]*[.]int8/f32/"
 # (rows, what, number, least); every row must reach it, and the worst is shown. Times are negative: at least -100 is at
 # most 100.
 TARGETS = [
@@ -51,11 +53,14 @@ TARGETS = [
     ("^block.llama2_7b/f32/prompt512/cold/{threads}t$", "pytorch-compile", ratio("pytorch-compile"), 1.1),
     ("^(?!cast).*/f32" + COLD, "fraction of a copy", fraction, 0.95),
     ("^(?!cast).*/bf16" + COLD, "the same in f32", of_f32, 1.8),
-    ("^linear[^/]*/f32/(128|512)x.*/{threads}t$", "onednn or pytorch", ratio("onednn", "pytorch"), 1),
-    ("^linear[^/]*/f32/512x.*/{threads}t$", "fraction of the peak", fraction, 0.95),
-    ("^linear[^/]*/f32/(2|4|8|16|32)x.*/{threads}t$", "onednn or pytorch", ratio("onednn", "pytorch"), 1.3),
-    ("^linear[^/]*/f32/(2|4|8|16|32)x.*/{threads}t$", "fraction of the roofline", fraction, 0.8),
-    ("^linear[^/]*/f32/1x.*/{threads}t$", "fraction of the bandwidth", fraction, 0.95),
+    (LINEAR + "(128|512)x.*/{threads}t$", "onednn or pytorch", ratio("onednn", "pytorch"), 1),
+    (LINEAR + "512x.*/{threads}t$", "fraction of the peak", fraction, 0.95),
+    (LINEAR + "(2|4|8|16|32)x.*/{threads}t$", "onednn or pytorch", ratio("onednn", "pytorch"), 1.3),
+    (LINEAR + "(2|4|8|16|32)x.*/{threads}t$", "fraction of the roofline", fraction, 0.8),
+    (LINEAR + "1x.*/{threads}t$", "fraction of the bandwidth", fraction, 0.95),
+    (INT8 + "(1|8|32|128)x.*/{threads}t$", "ggml, onnxruntime or pytorch", ratio("ggml", "onnxruntime", "pytorch"), 1),
+    (INT8 + "1x.*/cold/{threads}t$", "fraction of the bandwidth", fraction, 0.92),
+    (INT8 + "(8|32)x.*/{threads}t$", "fraction of the roofline", fraction, 0.85),
     ("^linear[^/]*/(bf16|f16)/1x.*/cold/{threads}t$", "the same in f32", of_f32, 1.9),
     ("^attention.*/decode[0-9]+x8192/.*/{threads}t$", "fraction of the bandwidth", fraction, 0.9),
     ("^block.llama2_7b/f32/decode1x.*/{threads}t$", "fraction of the bandwidth", fraction, 0.9),
