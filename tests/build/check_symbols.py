@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--nm", default="nm")
     parser.add_argument("--readelf", default="readelf")
     parser.add_argument("--sanitized", action="store_true", help="the libraries are built with sanitizers")
-    parser.add_argument("--fuzzer", type=pathlib.Path, required=True, help="the source that is to call every function")
+    parser.add_argument("--fuzzer", type=pathlib.Path, required=True, help="the folder of c_api*, which are to call every function")
     parser.add_argument("static")
     parser.add_argument("shared")
     arguments = parser.parse_args()
@@ -57,9 +57,10 @@ def main():
         problems.append("the two libraries define different functions: " +
                         ", ".join(sorted({name for name, _ in static} ^ {name for name, _ in shared})))
 
-    called = set(re.findall(r"\b(halyard_\w+)[()]", arguments.fuzzer.read_text()))
+    calls = "".join(source.read_text() for source in arguments.fuzzer.glob("c_api*"))
+    called = set(re.findall(r"\b(halyard_\w+)[()]", calls))
     for name in sorted({name for name, _ in shared} - called):
-        problems.append(f"{arguments.fuzzer.name} does not call {name}")
+        problems.append(f"the fuzzer of the C API does not call {name}")
 
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", run(arguments.readelf, "--dynamic", arguments.shared))
     if not needed:
