@@ -30,33 +30,19 @@
 namespace halyard::HALYARD_INT8_ISA {
 namespace {
 
-/** What a kernel reads and writes. Pitches are in elements. */
-struct Int8Tile : WrittenTile {
-    const char *x;  // rows x_int8_pitch apart, with their scales and corrections
-    const float *x_sums, *scales;
-    int64_t x_tile, x_sums_row, x_sums_tile, scales_panel;
+/** Rows of x lie x_int8_pitch apart, with their scales and corrections. */
+struct Int8Tile : QuantizedTile<char, float> {
     int units, unit_words, group_units, offset_groups, words;
     uint32_t flip;  // makes bytes of 8-bit codes signed
 
     explicit Int8Tile(const arguments::MatmulInt8 &a)
-        : WrittenTile(a), x(a.x.data<const char>()), x_sums(a.x_sums.data<const float>()),
-          scales(a.scales.data<const float>()), x_tile(a.x.stride(2)), x_sums_row(a.x_sums.stride(1)),
-          x_sums_tile(a.x_sums.stride(2)), scales_panel(a.scales.stride(3)), units(a.x_scales.extent(0)),
-          unit_words(a.unit_words.value()), group_units(a.group_units.value()), offset_groups(a.x_sums.extent(0)),
-          words(a.words.value()), flip(code_flip(8, a.center.value() == 0)) {
+        : QuantizedTile(a), units(a.x_scales.extent(0)), unit_words(a.unit_words.value()),
+          group_units(a.group_units.value()), offset_groups(a.x_sums.extent(0)), words(a.words.value()),
+          flip(code_flip(8, a.center.value() == 0)) {
         w_panel = a.w.stride(3) / 4;
         next_tile = int64_t{units} * unit_words * next_step;
     }
 
-    void skip_panels(int panels) {
-        WrittenTile::skip_panels(panels);
-        scales += panels * scales_panel;
-    }
-    void skip_tile() {
-        WrittenTile::skip_tile();
-        x += x_tile;
-        x_sums += x_sums_tile;
-    }
     Int8Tile from_column(int64_t column) const {
         Int8Tile from = *this;
         from.w += column;

@@ -10,12 +10,14 @@
 namespace halyard {
 namespace {
 
-/** What a tile reads and writes but for x and scales. Pitches are in elements. */
+/** What a tile reads and writes. Pitches are in elements. */
+template<typename X>
 struct WrittenTile {
+    const X *x;
     const uint32_t *w;
     const float *so_far;
     float *sum;
-    int64_t w_panel, sum_row, sum_tile;
+    int64_t x_tile, w_panel, sum_row, sum_tile;
     const char *next;       // weights to prefetch meanwhile
     int64_t next_panel;     // bytes
     int64_t next_tile = 0;  // bytes that a tile prefetches of each panel
@@ -25,10 +27,10 @@ struct WrittenTile {
     /** `a`: the arguments of a kernel. */
     template<typename Arguments>
     explicit WrittenTile(const Arguments &a)
-        : w(a.w.template data<const uint32_t>()), so_far(a.so_far.template data<const float>()),
-          sum(a.sum.template data<float>()), sum_row(a.sum.stride(2)), sum_tile(a.sum.stride(3)),
-          next(a.next.template data<const char>()), next_panel(a.next.stride(1)), next_step(a.next_step.value()),
-          first(a.first.value()) {}
+        : x(a.x.template data<const X>()), w(a.w.template data<const uint32_t>()),
+          so_far(a.so_far.template data<const float>()), sum(a.sum.template data<float>()), x_tile(a.x.stride(2)),
+          sum_row(a.sum.stride(2)), sum_tile(a.sum.stride(3)), next(a.next.template data<const char>()),
+          next_panel(a.next.stride(1)), next_step(a.next_step.value()), first(a.first.value()) {}
 
     void skip_panels(int panels) {
         w += panels * w_panel;
@@ -37,9 +39,33 @@ struct WrittenTile {
         next += panels * next_panel;
     }
     void skip_tile() {
+        x += x_tile;
         so_far += sum_tile;
         sum += sum_tile;
         next += next_tile;
+    }
+};
+
+/** And of quantized weights: their scales, and the sums of x over groups for their offsets. */
+template<typename X, typename Scale>
+struct QuantizedTile : WrittenTile<X> {
+    const float *x_sums;
+    const Scale *scales;
+    int64_t x_sums_row, x_sums_tile, scales_panel;
+
+    template<typename Arguments>
+    explicit QuantizedTile(const Arguments &a)
+        : WrittenTile<X>(a), x_sums(a.x_sums.template data<const float>()),
+          scales(a.scales.template data<const Scale>()), x_sums_row(a.x_sums.stride(1)),
+          x_sums_tile(a.x_sums.stride(2)), scales_panel(a.scales.stride(3)) {}
+
+    void skip_panels(int panels) {
+        WrittenTile<X>::skip_panels(panels);
+        scales += panels * scales_panel;
+    }
+    void skip_tile() {
+        WrittenTile<X>::skip_tile();
+        x_sums += x_sums_tile;
     }
 };
 

@@ -33,33 +33,18 @@ constexpr int code_tile_panels(int rows) {
     return rows == 1 ? 8 : rows <= 6 ? 4 : 3;
 }
 
-/** What a kernel reads and writes. Pitches are in elements. */
+/** Scales are counted in bytes; x_sums_row is 0 where there are no offsets. */
 template<DType scale_dtype>
-struct CodeTile : WrittenTile {
-    const float *x, *x_sums;  // x_sums_row is 0 where there are no offsets
-    const char *scales;
-    int64_t x_tile, x_sums_row, x_sums_tile, scales_panel;  // scales_panel in bytes
+struct CodeTile : QuantizedTile<float, char> {
     int groups, steps, words;
     uint32_t flip;
 
     explicit CodeTile(const arguments::MatmulCodes &a)
-        : WrittenTile(a), x(a.x.data<const float>()), x_sums(a.x_sums.data<const float>()),
-          scales(a.scales.data<const char>()), x_tile(a.x.stride(2)), x_sums_row(a.x_sums.stride(1)),
-          x_sums_tile(a.x_sums.stride(2)), scales_panel(a.scales.stride(3) * size_of(scale_dtype)),
-          groups(a.scales.extent(2)), steps(a.steps.value()), words(a.words.value()),
+        : QuantizedTile(a), groups(a.scales.extent(2)), steps(a.steps.value()), words(a.words.value()),
           flip(static_cast<uint32_t>(a.flip.value())) {
         w_panel = a.w.stride(2);
+        scales_panel *= size_of(scale_dtype);
         next_tile = int64_t{groups} * steps * next_step;
-    }
-
-    void skip_panels(int panels) {
-        WrittenTile::skip_panels(panels);
-        scales += panels * scales_panel;
-    }
-    void skip_tile() {
-        WrittenTile::skip_tile();
-        x += x_tile;
-        x_sums += x_sums_tile;
     }
 };
 

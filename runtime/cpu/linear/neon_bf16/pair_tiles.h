@@ -23,21 +23,13 @@ constexpr int width(int rows) {
     return rows == 1 ? 4 : rows == 2 ? 3 : rows == 3 ? 2 : 1;
 }
 
-/** What a kernel reads and writes. Pitches are in words, of pairs and of sums. */
-struct PairTile : WrittenTile {
-    const uint32_t *x;
-    int64_t x_tile;
+/** Pitches are in words, of pairs and of sums. */
+struct PairTile : WrittenTile<uint32_t> {
     int pairs;
 
-    explicit PairTile(const arguments::MatmulPairs &a)
-        : WrittenTile(a), x(a.x.data<const uint32_t>()), x_tile(a.x.stride(2)), pairs(a.depth.value()) {
+    explicit PairTile(const arguments::MatmulPairs &a) : WrittenTile(a), pairs(a.depth.value()) {
         w_panel = a.w.stride(2);
         next_tile = static_cast<int64_t>(pairs) * next_step;
-    }
-
-    void skip_tile() {
-        WrittenTile::skip_tile();
-        x += x_tile;
     }
 };
 
