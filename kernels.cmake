@@ -167,7 +167,7 @@ foreach(rows RANGE 1 8)
     halyard_kernel( matmul_codes32_${rows}          matmul  matmul_widened_codes  matmul_codes  rows=${rows} bits=32 )
 endforeach()
 
-# With x in 8 bits; dtype is that of scales, which are expanded to f32
+# With x in 8 bits; dtype is that of scales, as those of codes above
 foreach(rows RANGE 1 4)
     foreach(bits IN ITEMS 4 8)
         halyard_kernel( matmul_int8_codes${bits}_${rows} matmul  matmul_int8  matmul_int8  rows=${rows} bits=${bits} )

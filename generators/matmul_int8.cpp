@@ -66,8 +66,10 @@ public:
         sum(column, panel, row, tile) = so_far_or_0;
         sum(column, panel, row, tile) =
             fma(both, cast<float>(dot(column, panel, row, tile, unit)), sum(column, panel, row, tile));
-        sum(column, panel, row, tile) =
-            fma(scale(group, scale_offset), x_sums(group, row, tile), sum(column, panel, row, tile));
+        if (has_offsets()) {
+            sum(column, panel, row, tile) =
+                fma(scale(group, scale_offset), x_sums(group, row, tile), sum(column, panel, row, tile));
+        }
     }
 
     void schedule() {
@@ -78,7 +80,7 @@ public:
         begin_at_zero(scales);
         scales.dim(0).set_extent(panel_width);
         scales.dim(1).set_stride(panel_width);
-        scales.dim(2).set_stride(scale_vectors * panel_width);
+        scales.dim(2).set_stride((has_offsets() ? scale_vectors : 1) * panel_width);
         sum.dim(0).set_bounds(0, panel_width);
         sum.dim(1).set_min(0).set_stride(panel_width);
         sum.dim(2).set_bounds(0, rows);
@@ -89,6 +91,8 @@ public:
     }
 
 private:
+    bool has_offsets() const { return tensors.dtype == DType::f32; }
+
     Expr fma(const Expr &a, const Expr &b, const Expr &c) const {
         return strict_float(Math::of_strict(get_target()).fma(a, b, c));
     }

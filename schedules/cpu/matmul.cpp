@@ -79,7 +79,7 @@ void matmul_int8(const MatmulInt8 &stages, const MatmulParams &params, const Tar
     // As those of codes: sums of units go to those of all by way of the first-level cache.
     sum.vectorize(column, vector);
     const Var part("part"), outer("outer");
-    for (int update = 0; update < 2; update++) {
+    for (int update = 0; update < sum.num_update_definitions(); update++) {
         const RVar over = sum.rvars(update)[0];
         Stage all = sum.update(update);
         all.split(column, part, column, vector)

@@ -112,25 +112,24 @@ def innermost_loops(text, arch):
                 yield [line for address, _, _, line in lines if begin <= address <= end]
 
 
-def product_loop(text, arch):
-    """The innermost loop with the most multiplications, and their number."""
-    best, most = [], 0
-    for body in innermost_loops(text, arch):
-        products = sum(bool(arch.product.search(line)) for line in body)
-        if products > most:
-            best, most = body, products
-    return best, most
+def product_loops(text, arch):
+    """The innermost loops with multiplications, and the number of these: most first."""
+    counted = [(sum(bool(arch.product.search(line)) for line in body), body) for body in innermost_loops(text, arch)]
+    return sorted((each for each in counted if each[0]), key=lambda each: -each[0])
 
 
 def product_problems(text, arch, few_registers, takes_codes):
-    body, products = product_loop(text, arch)
-    if not body:
+    found = product_loops(text, arch)
+    if not found:
         yield "has no loop of multiplications"
+        return
+    products, body = found[0]
     stack = sum(arch.stack in line for line in body)
     # A product with codes is so many instructions that loads beside them cost little.
     if stack * (1 if takes_codes else 20) > products and not few_registers:
         yield f"goes to the stack {stack} times in its innermost loop"
-    if not any(arch.fetch in line for line in body) or arch.other_fetch in text:
+    # The loop with most of them may be that which widens halves.
+    if not any(arch.fetch in line for _, body in found for line in body) or arch.other_fetch in text:
         yield "does not fetch weights into the second-level cache"
 
 

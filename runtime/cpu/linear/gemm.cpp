@@ -34,13 +34,13 @@ void LayerGemm::run(const LeftOperand &x, const Tiling &tiling, int64_t rows, co
     const EpilogueCall epilogue = layer_.bound_to(row_scale, row_mean, y);
     const XForm form = x.blocked.form;
     if (weights.codes && form == XForm::int8) {
-        run(CodesByInt8(weights), x, tiling, rows, epilogue, scratch);
+        run(PackedCodes<XForm::int8>(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes && form == XForm::pairs) {
         run(WidenedCodes<XForm::pairs>(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes && widens_codes(isa_, tiling, form)) {
         run(WidenedCodes<XForm::f32>(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes) {
-        run(PackedCodes(weights), x, tiling, rows, epilogue, scratch);
+        run(PackedCodes<XForm::f32>(weights), x, tiling, rows, epilogue, scratch);
     } else if (form == XForm::pairs) {
         run(PackedPairs(panels_of(weights)), x, tiling, rows, epilogue, scratch);
     } else if (weights.dtype != DType::f32 && tiling.tiles >= parameters.gemm_widen_tiles) {

@@ -11,7 +11,7 @@
 //         Codes<bits>, Numbers<bits>      a row of codes of some columns, and the numbers of x that it is multiplied with
 //         Sums<bits>                      the sum over a unit: clear(), add(codes, numbers), total(); whether it is of_unsigned codes,
 //                                         to which the correction is added, or of codes less their center
-//         load, broadcast, floats, ...    instructions
+//         scales<dtype>, broadcast, ...   instructions
 //         tile_vectors(bits, rows)        registers of columns at a time: a part of a panel, or some panels
 #include <algorithm>
 #include <cstdint>
@@ -31,32 +31,32 @@ namespace halyard::HALYARD_INT8_ISA {
 namespace {
 
 /** Rows of x lie x_int8_pitch apart, with their scales and corrections. */
-struct Int8Tile : QuantizedTile<char, float> {
+template<DType scale_dtype>
+struct Int8Tile : QuantizedTile<char, scale_dtype> {
     int units, unit_words, group_units, offset_groups, words;
     uint32_t flip;  // makes bytes of 8-bit codes signed
 
     explicit Int8Tile(const arguments::MatmulInt8 &a)
-        : QuantizedTile(a), units(a.x_scales.extent(0)), unit_words(a.unit_words.value()),
+        : QuantizedTile<char, scale_dtype>(a), units(a.x_scales.extent(0)), unit_words(a.unit_words.value()),
           group_units(a.group_units.value()), offset_groups(a.x_sums.extent(0)), words(a.words.value()),
           flip(code_flip(8, a.center.value() == 0)) {
-        w_panel = a.w.stride(3) / 4;
-        next_tile = int64_t{units} * unit_words * next_step;
+        this->w_panel = a.w.stride(3) / 4;
+        this->next_tile = int64_t{units} * unit_words * this->next_step;
     }
 
     Int8Tile from_column(int64_t column) const {
         Int8Tile from = *this;
         from.w += column;
-        from.scales += column;
+        from.scales += column * size_of(scale_dtype);
         from.so_far += column;
         from.sum += column;
         return from;
     }
 };
 
-template<int bits, int rows, int vectors>
-HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8Tile &o) {
+template<int bits, DType scale_dtype, int rows, int vectors>
+HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8Tile<scale_dtype> &o) {
     constexpr int of_panel = panel_width / Vector::lanes, panels = std::max(1, vectors / of_panel);
-    constexpr int group_floats = scale_vectors * panel_width;
     const auto place = [](int vector) { return vector / of_panel * panel_width + vector % of_panel * Vector::lanes; };
     typename Vector::Float y[rows][vectors];
     HALYARD_UNROLL for (int row = 0; row < rows; row++) {
@@ -65,8 +65,8 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
         }
     }
     const auto scales_at = [&](int group, int vector, int v) {
-        return o.scales + v / of_panel * o.scales_panel + group * group_floats + vector * panel_width +
-               v % of_panel * Vector::lanes;
+        return o.scales + v / of_panel * o.scales_panel + group * o.scales_group + vector * o.scales_row +
+               v % of_panel * Vector::lanes * size_of(scale_dtype);
     };
     // Words leave out as much of a k block with its scales as the scales take.
     const char *next = o.next, *const scales_next = next + o.next_tile;
@@ -113,7 +113,8 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
             const auto x_scale = Vector::broadcast_float(x + x_int8_scales + 4 * unit);
             [[maybe_unused]] const auto correction = Vector::broadcast(x + x_int8_corrections + 4 * unit);
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                const auto scale = Vector::multiply(Vector::floats(scales_at(group, scale_scale, v)), x_scale);
+                const auto scale =
+                    Vector::multiply(Vector::template scales<scale_dtype>(scales_at(group, scale_scale, v)), x_scale);
                 auto whole = sums[row][v].total();
                 if constexpr (Vector::template Sums<bits>::of_unsigned) {
                     whole = Vector::add(whole, correction);
@@ -122,11 +123,12 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
             }
         }
     }
-    for (int group = 0; group < o.offset_groups; group++) {
+    for (int group = 0; o.has_offsets && group < o.offset_groups; group++) {
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
             const auto x_sum = Vector::broadcast_float(o.x_sums + row * o.x_sums_row + group);
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                y[row][v] = Vector::fma(Vector::floats(scales_at(group, scale_offset, v)), x_sum, y[row][v]);
+                y[row][v] = Vector::fma(Vector::template scales<scale_dtype>(scales_at(group, scale_offset, v)), x_sum,
+                                        y[row][v]);
             }
         }
     }
@@ -137,17 +139,17 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const Int8
     }
 }
 
-template<int bits, int rows>
+template<int bits, int rows, DType scale_dtype>
 int multiply_int8_panels(void **pointers) {
+    using Tile = Int8Tile<scale_dtype>;
     constexpr int of_panel = panel_width / Vector::lanes, wide = Vector::tile_vectors(bits, rows);
     const auto a = arguments::MatmulInt8::of(pointers);
-    each_tile<std::max(1, wide / of_panel)>(
-        Int8Tile(a), a.w.extent(3), a.x.extent(2), [](const Int8Tile &o, auto panels) {
-            constexpr int all = panels * of_panel, at_once = all < wide ? all : wide;
-            for (int v = 0; v < all; v += at_once) {
-                multiply_int8_tile<bits, rows, at_once>(o.from_column(v * Vector::lanes));
-            }
-        });
+    each_tile<std::max(1, wide / of_panel)>(Tile(a), a.w.extent(3), a.x.extent(2), [](const Tile &o, auto panels) {
+        constexpr int all = panels * of_panel, at_once = all < wide ? all : wide;
+        for (int v = 0; v < all; v += at_once) {
+            multiply_int8_tile<bits, scale_dtype, rows, at_once>(o.from_column(v * Vector::lanes));
+        }
+    });
     return 0;
 }
 
@@ -156,15 +158,14 @@ int multiply_int8_panels(void **pointers) {
 
 #undef HALYARD_UNROLL
 
-/** HALYARD_INT8_KERNEL(bits, rows) of all. */
+/** HALYARD_INT8_KERNEL(bits, rows, dtype) of all. */
 #ifndef HALYARD_INT8_KERNELS
-#define HALYARD_INT8_KERNELS                                                                                           \
-    HALYARD_INT8_KERNEL(4, 1)                                                                                          \
-    HALYARD_INT8_KERNEL(4, 2)                                                                                          \
-    HALYARD_INT8_KERNEL(4, 3)                                                                                          \
-    HALYARD_INT8_KERNEL(4, 4)                                                                                          \
-    HALYARD_INT8_KERNEL(8, 1)                                                                                          \
-    HALYARD_INT8_KERNEL(8, 2)                                                                                          \
-    HALYARD_INT8_KERNEL(8, 3)                                                                                          \
-    HALYARD_INT8_KERNEL(8, 4)
+#define HALYARD_INT8_KERNELS_OF(bits)                                                                                  \
+    HALYARD_INT8_KERNEL(bits, 1, f16)                                                                                  \
+    HALYARD_INT8_KERNEL(bits, 1, bf16)                                                                                 \
+    HALYARD_INT8_KERNEL(bits, 1, f32)                                                                                  \
+    HALYARD_INT8_KERNEL(bits, 2, f32)                                                                                  \
+    HALYARD_INT8_KERNEL(bits, 3, f32)                                                                                  \
+    HALYARD_INT8_KERNEL(bits, 4, f32)
+#define HALYARD_INT8_KERNELS HALYARD_INT8_KERNELS_OF(4) HALYARD_INT8_KERNELS_OF(8)
 #endif

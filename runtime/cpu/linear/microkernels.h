@@ -61,11 +61,11 @@ constexpr TileKind tile_kind(XForm x, bool prefetch4) {
 }
 
 /** For codes as they are, and for what they are widened to. */
-constexpr TileKind tile_kind_of_codes(int bits) {
+constexpr TileKind tile_kind_of_codes(XForm x, int bits) {
+    if (x == XForm::int8) {
+        return bits == 4 ? TileKind::int8_codes4 : TileKind::int8_codes8;
+    }
     return bits == 4 ? TileKind::codes4 : TileKind::codes8;
-}
-constexpr TileKind tile_kind_of_int8(int bits) {
-    return bits == 4 ? TileKind::int8_codes4 : TileKind::int8_codes8;
 }
 constexpr TileKind tile_kind_of_numbers(XForm x) {
     return x == XForm::pairs ? TileKind::codes16 : TileKind::codes32;
@@ -117,8 +117,8 @@ struct TileKernels {
     static constexpr KernelOf<arguments::MatmulCodes> code_kernel(TileKind kind, int rows) {
         return {of(kind, rows)};
     }
-    static constexpr KernelOf<arguments::MatmulInt8> int8_kernel(int bits, int rows) {
-        return {of(tile_kind_of_int8(bits), rows)};
+    static constexpr KernelOf<arguments::MatmulInt8> int8_kernel(TileKind kind, int rows) {
+        return {of(kind, rows)};
     }
     constexpr int width(halyard_isa isa, TileKind kind, DType weights, int rows) const {
         return panels[index_of(isa)][static_cast<int>(kind)][static_cast<int>(weights)][rows];

@@ -149,11 +149,13 @@ private:
     const int64_t panel_bytes_, block_bytes_;
 };
 
-/** Multiplied as they are. */
+/** Multiplied as they are with rows in `x`, f32 or 8 bits. */
+template<XForm x>
 class PackedCodes : public CodeForm {
 public:
     using CodeForm::CodeForm;
-    RightShape shape() const { return shape_for(XForm::f32, tile_kind_of_codes(layout().bits)); }
+    TileKind kind() const { return tile_kind_of_codes(x, layout().bits); }
+    RightShape shape() const { return shape_for(x, kind()); }
     int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(layout().bits)); }
 
     static constexpr int64_t scratch_floats = expanded_floats(max_tile_panels);
@@ -162,7 +164,7 @@ public:
         Reader(const PackedCodes &form, const GemmPlan &plan, float *scratch)
             : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
               expands_(plan.tiling.rows() > 1 || !has_plain_scales(form.layout())),
-              product_(plan.isa, tile_kind_of_codes(form.layout().bits), plan.tiling.tile_rows,
+              product_(plan.isa, form.kind(), plan.tiling.tile_rows,
                        expands_ ? DType::f32 : form.layout().scale_dtype) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
@@ -171,8 +173,7 @@ public:
             } else {
                 panels.describe_scales(scales_);
             }
-            panels.describe(w_);
-            product_(call, panels, w_, scales_);
+            product_(call, panels, scales_);
         }
 
     private:
@@ -180,36 +181,7 @@ public:
         const CodeKernels codes_;
         float *const expanded_;
         const bool expands_;
-        CodesCall product_;
-        Buffer<3> w_;
-        Buffer<4> scales_;
-    };
-};
-
-/** Multiplied as they are with rows in 8 bits. */
-class CodesByInt8 : public CodeForm {
-public:
-    using CodeForm::CodeForm;
-    RightShape shape() const { return shape_for(XForm::int8, tile_kind_of_int8(layout().bits)); }
-    int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(layout().bits)); }
-
-    static constexpr int64_t scratch_floats = expanded_floats(max_tile_panels);
-    class Reader {
-    public:
-        Reader(const CodesByInt8 &form, const GemmPlan &plan, float *scratch)
-            : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
-              product_(plan.isa, form.layout().bits, plan.tiling.tile_rows) {}
-        void multiply(int64_t panel, int64_t k, const TileCall &call) {
-            const CodePanels panels = form_.at(panel, call.panels, k);
-            codes_.expand(panels, expanded_, scales_);
-            product_(call, panels, scales_);
-        }
-
-    private:
-        const CodesByInt8 &form_;
-        const CodeKernels codes_;
-        float *const expanded_;
-        Int8Call product_;
+        std::conditional_t<x == XForm::int8, Int8Call, CodesCall> product_;
         Buffer<4> scales_;
     };
 };
@@ -228,7 +200,7 @@ public:
         Reader(const WidenedCodes &form, const GemmPlan &plan, float *scratch)
             : form_(form), codes_(form.layout(), plan.isa, x), wide_(scratch),
               expanded_(scratch + widened_floats_of_tile),
-              product_(plan.isa, tile_kind_of_numbers(x), plan.tiling.tile_rows) {}
+              product_(plan.isa, tile_kind_of_numbers(x), plan.tiling.tile_rows, DType::f32) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
             codes_.expand(panels, expanded_, scales_);

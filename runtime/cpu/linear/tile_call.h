@@ -128,10 +128,15 @@ private:
 class CodesCall {
 public:
     /** `scales`: the type of those that calls bring, expanded ones in f32. */
-    CodesCall(halyard_isa isa, TileKind kind, int tile_rows, DType scales = DType::f32)
+    CodesCall(halyard_isa isa, TileKind kind, int tile_rows, DType scales)
         : kernel_(kernel_function(TileKernels::code_kernel(kind, tile_rows), scales, isa)), kind_(kind) {}
 
-    /** `w`: codes or numbers of the panels. */
+    void operator()(const TileCall &call, const CodePanels &panels, const Buffer<4> &scales) {
+        panels.describe(codes_);
+        (*this)(call, panels, codes_, scales);
+    }
+
+    /** `w`: codes of the panels, or the numbers that they were widened to. */
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w, const Buffer<4> &scales) {
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
         buffers_.describe(call);
@@ -162,17 +167,16 @@ private:
     const TileKind kind_;
     const float no_sums_[k_block / 16] = {};
     TileBuffers buffers_;
-    Buffer<3> x_;
+    Buffer<3> x_, codes_;
     Buffer<3, float> x_sums_;
 };
 
 /** The kernels of rows in 8 bits with quantized weights. */
 class Int8Call {
 public:
-    Int8Call(halyard_isa isa, int bits, int tile_rows)
-        : kernel_(kernel_function(TileKernels::int8_kernel(bits, tile_rows), DType::f32, isa)) {}
+    Int8Call(halyard_isa isa, TileKind kind, int tile_rows, DType scales)
+        : kernel_(kernel_function(TileKernels::int8_kernel(kind, tile_rows), scales, isa)) {}
 
-    /** `scales`: of the panels, expanded. */
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<4> &scales) {
         const CodeLayout &layout = panels.layout;
         const int unit = std::min(layout.block_group(), max_int8_unit);

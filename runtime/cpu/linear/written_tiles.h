@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "layout/codes.h"
+#include "layout/dtype.h"
 #include "layout/matmul.h"
 
 namespace halyard {
@@ -46,18 +48,23 @@ struct WrittenTile {
     }
 };
 
-/** And of quantized weights: their scales, and the sums of x over groups for their offsets. */
-template<typename X, typename Scale>
+/** And of quantized weights: their scales, in f32 with offsets or as they are stored in 16 bits, and the sums of x over groups for
+ *  the offsets. Scales are counted in bytes. */
+template<typename X, DType scale_dtype>
 struct QuantizedTile : WrittenTile<X> {
+    static constexpr bool has_offsets = scale_dtype == DType::f32;
+    static constexpr int64_t scales_row = panel_width * size_of(scale_dtype),
+                             scales_group = has_offsets ? scale_vectors * scales_row : scales_row;
+
     const float *x_sums;
-    const Scale *scales;
+    const char *scales;
     int64_t x_sums_row, x_sums_tile, scales_panel;
 
     template<typename Arguments>
     explicit QuantizedTile(const Arguments &a)
         : WrittenTile<X>(a), x_sums(a.x_sums.template data<const float>()),
-          scales(a.scales.template data<const Scale>()), x_sums_row(a.x_sums.stride(1)),
-          x_sums_tile(a.x_sums.stride(2)), scales_panel(a.scales.stride(3)) {}
+          scales(a.scales.template data<const char>()), x_sums_row(a.x_sums.stride(1)), x_sums_tile(a.x_sums.stride(2)),
+          scales_panel(a.scales.stride(3) * size_of(scale_dtype)) {}
 
     void skip_panels(int panels) {
         WrittenTile<X>::skip_panels(panels);

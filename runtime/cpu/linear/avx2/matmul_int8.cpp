@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "layout/dtype.h"
+
 #define HALYARD_INT8_ISA avx2
-#define HALYARD_INT8_TARGET __attribute__((target("avx2,fma")))
+#define HALYARD_INT8_TARGET __attribute__((target("avx2,fma,f16c")))
 
 namespace halyard::avx2 {
 namespace {
@@ -23,6 +25,16 @@ struct Vector {
 
     HALYARD_VECTOR static Float zero() { return _mm256_setzero_ps(); }
     HALYARD_VECTOR static Float floats(const float *from) { return _mm256_loadu_ps(from); }
+    template<DType dtype>
+    HALYARD_VECTOR static Float scales(const char *from) {
+        if constexpr (dtype == DType::f32) {
+            return _mm256_loadu_ps(reinterpret_cast<const float *>(from));
+        } else {
+            const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+            return dtype == DType::f16 ? _mm256_cvtph_ps(halves)
+                                       : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+        }
+    }
     HALYARD_VECTOR static void store(float *to, Float value) { _mm256_storeu_ps(to, value); }
     HALYARD_VECTOR static Int broadcast(const void *from) {
         int32_t word;
@@ -118,9 +130,9 @@ struct Vector::Sums<8> {
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
 
-#define HALYARD_INT8_KERNEL(bits, rows)                                                                                \
-    extern "C" int hk_matmul_int8_codes##bits##_##rows##_f32_avx2_argv(void **arguments) {                             \
-        return halyard::avx2::multiply_int8_panels<bits, rows>(arguments);                                             \
+#define HALYARD_INT8_KERNEL(bits, rows, dtype)                                                                         \
+    extern "C" int hk_matmul_int8_codes##bits##_##rows##_##dtype##_avx2_argv(void **arguments) {                       \
+        return halyard::avx2::multiply_int8_panels<bits, rows, halyard::DType::dtype>(arguments);                      \
     }
 HALYARD_INT8_KERNELS
 #undef HALYARD_INT8_KERNEL

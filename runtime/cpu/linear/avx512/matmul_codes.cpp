@@ -12,13 +12,9 @@
 #include <cstdint>
 
 #include "core/kernel_call.h"
+#include "cpu/linear/avx512/load_scales.h"
 #include "cpu/linear/written_tiles.h"
-#include "layout/codes.h"
-#include "layout/dtype.h"
 
-// Functions take the instructions one by one, so that nothing that is inlined elsewhere is compiled with them.
-#define HALYARD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
-#define HALYARD_AVX512_INLINE HALYARD_AVX512 __attribute__((always_inline)) inline
 #ifdef __clang__
 #define HALYARD_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -33,18 +29,17 @@ constexpr int code_tile_panels(int rows) {
     return rows == 1 ? 8 : rows <= 6 ? 4 : 3;
 }
 
-/** Scales are counted in bytes; x_sums_row is 0 where there are no offsets. */
+/** x_sums_row is 0 where there are no offsets. */
 template<DType scale_dtype>
-struct CodeTile : QuantizedTile<float, char> {
+struct CodeTile : QuantizedTile<float, scale_dtype> {
     int groups, steps, words;
     uint32_t flip;
 
     explicit CodeTile(const arguments::MatmulCodes &a)
-        : QuantizedTile(a), groups(a.scales.extent(2)), steps(a.steps.value()), words(a.words.value()),
-          flip(static_cast<uint32_t>(a.flip.value())) {
-        w_panel = a.w.stride(2);
-        scales_panel *= size_of(scale_dtype);
-        next_tile = int64_t{groups} * steps * next_step;
+        : QuantizedTile<float, scale_dtype>(a), groups(a.scales.extent(2)), steps(a.steps.value()),
+          words(a.words.value()), flip(static_cast<uint32_t>(a.flip.value())) {
+        this->w_panel = a.w.stride(2);
+        this->next_tile = int64_t{groups} * steps * this->next_step;
     }
 };
 
@@ -74,23 +69,6 @@ struct Numbers<8> {
     }
 
     const __m512i flip;
-};
-
-/** Scales in f32, a vector of them and one of offsets for each group, or as they are stored in 16 bits. */
-template<DType dtype>
-struct Scales {
-    static constexpr int64_t row = panel_width * size_of(dtype),
-                             group = dtype == DType::f32 ? scale_vectors * row : row;
-
-    HALYARD_AVX512_INLINE static __m512 at(const char *scales) {
-        if constexpr (dtype == DType::f32) {
-            return _mm512_loadu_ps(scales);
-        } else {
-            const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(scales));
-            return dtype == DType::f16 ? _mm512_cvtph_ps(halves)
-                                       : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-        }
-    }
 };
 
 /** The sums of a group. */
@@ -127,7 +105,6 @@ struct GroupSums {
 
 template<int bits, DType scale_dtype, bool has_offsets, int rows, int panels>
 HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeTile<scale_dtype> &o) {
-    using OfGroup = Scales<scale_dtype>;
     const Numbers<bits> numbers(o.flip);
     const float *x = o.x;
     // Steps leave out as much of a k block with its scales as the scales take.
@@ -148,7 +125,7 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeTile<
         HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
             _mm_prefetch(scales_next + panel * o.next_panel + group * 64, _MM_HINT_T1);
         }
-        const char *const scales = o.scales + group * OfGroup::group;
+        const char *const scales = o.scales + group * o.scales_group;
         const bool from_zero = group == 0 && o.first;
         const float *const so_far = group == 0 ? o.so_far : o.sum;
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
@@ -157,9 +134,9 @@ HALYARD_AVX512 __attribute__((noinline)) void multiply_code_tile(const CodeTile<
                 const int64_t place = row * o.sum_row + panel * panel_width;
                 const char *const scale = scales + panel * o.scales_panel;
                 __m512 sum = from_zero ? _mm512_setzero_ps() : _mm512_loadu_ps(so_far + place);
-                sum = _mm512_fmadd_ps(OfGroup::at(scale), sums.of[row][panel], sum);
+                sum = _mm512_fmadd_ps(load_scales<scale_dtype>(scale), sums.of[row][panel], sum);
                 if (has_offsets) {
-                    sum = _mm512_fmadd_ps(OfGroup::at(scale + scale_offset * OfGroup::row), x_sum, sum);
+                    sum = _mm512_fmadd_ps(load_scales<scale_dtype>(scale + scale_offset * o.scales_row), x_sum, sum);
                 }
                 _mm512_storeu_ps(o.sum + place, sum);
             }
@@ -172,8 +149,8 @@ int multiply_code_panels(void **pointers) {
     using Tile = CodeTile<scale_dtype>;
     const auto a = arguments::MatmulCodes::of(pointers);
     each_tile<code_tile_panels(rows)>(Tile(a), a.w.extent(2), a.x.extent(2), [](const Tile &o, auto panels) {
-        if (scale_dtype == DType::f32 && o.x_sums_row > 0) {
-            multiply_code_tile<bits, scale_dtype, scale_dtype == DType::f32, rows, panels>(o);
+        if (Tile::has_offsets && o.x_sums_row > 0) {
+            multiply_code_tile<bits, scale_dtype, Tile::has_offsets, rows, panels>(o);
         } else {
             multiply_code_tile<bits, scale_dtype, false, rows, panels>(o);
         }

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <type_traits>
 
-#define HALYARD_INT8_FEATURES "avx512f,avx512bw,avx512vl,avx512dq,fma"
+#include "cpu/linear/avx512/load_scales.h"
 
-#define HALYARD_VECTOR __attribute__((target(HALYARD_INT8_FEATURES), always_inline)) inline
+#define HALYARD_VECTOR HALYARD_AVX512_INLINE
 
 namespace halyard {
 namespace {
@@ -25,6 +25,10 @@ struct Avx512 {
 
     HALYARD_VECTOR static Float zero() { return _mm512_setzero_ps(); }
     HALYARD_VECTOR static Float floats(const float *from) { return _mm512_loadu_ps(from); }
+    template<DType dtype>
+    HALYARD_VECTOR static Float scales(const char *from) {
+        return load_scales<dtype>(from);
+    }
     HALYARD_VECTOR static void store(float *to, Float value) { _mm512_storeu_ps(to, value); }
     HALYARD_VECTOR static Int broadcast(const void *from) {
         int32_t word;
@@ -107,7 +111,7 @@ struct Vector : Avx512 {
 }  // namespace avx512
 
 #undef HALYARD_VECTOR
-#define HALYARD_VECTOR __attribute__((target(HALYARD_INT8_FEATURES ",avx512vnni"), always_inline)) inline
+#define HALYARD_VECTOR __attribute__((target(HALYARD_AVX512_FEATURES ",avx512vnni"), always_inline)) inline
 
 namespace avx512_vnni {
 namespace {
@@ -146,23 +150,23 @@ struct Vector : Avx512 {
 #undef HALYARD_VECTOR
 
 #define HALYARD_INT8_ISA avx512
-#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_INT8_FEATURES)))
+#define HALYARD_INT8_TARGET HALYARD_AVX512
 #include "cpu/linear/int8_tiles.h"
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
 
 #define HALYARD_INT8_ISA avx512_vnni
-#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_INT8_FEATURES ",avx512vnni")))
+#define HALYARD_INT8_TARGET __attribute__((target(HALYARD_AVX512_FEATURES ",avx512vnni")))
 #include "cpu/linear/int8_tiles.h"
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
-#undef HALYARD_INT8_FEATURES
 
-#define HALYARD_INT8_KERNEL(bits, rows)                                                                                \
-    extern "C" int hk_matmul_int8_codes##bits##_##rows##_f32_avx512_argv(void **arguments) {                           \
+#define HALYARD_INT8_KERNEL(bits, rows, dtype)                                                                         \
+    extern "C" int hk_matmul_int8_codes##bits##_##rows##_##dtype##_avx512_argv(void **arguments) {                     \
+        using halyard::DType;                                                                                          \
         return __builtin_cpu_supports("avx512vnni")                                                                    \
-                   ? halyard::avx512_vnni::multiply_int8_panels<bits, rows>(arguments)                                 \
-                   : halyard::avx512::multiply_int8_panels<bits, rows>(arguments);                                     \
+                   ? halyard::avx512_vnni::multiply_int8_panels<bits, rows, DType::dtype>(arguments)                   \
+                   : halyard::avx512::multiply_int8_panels<bits, rows, DType::dtype>(arguments);                       \
     }
 HALYARD_INT8_KERNELS
 #undef HALYARD_INT8_KERNEL
