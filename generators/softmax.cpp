@@ -1,5 +1,6 @@
-// Softmax over a row, y = exp(scale (x - m)) / sum(exp(scale (x - m))), m the feature of the row for which scale x is
-// largest. The difference comes first: scale x alone would round away what a large mean leaves of the row.
+// Softmax over a row, y = exp(-scale (m - x)) / sum(exp(-scale (m - x))), m the feature of the row for which scale x is
+// largest. The difference comes first: scale x alone would round away what a large mean leaves of the row. Exponentials are
+// 2^64 times as large, in all terms of the quotient.
 //
 // Best in two kernels, so that each exponential is computed once: the first writes the exponentials in f32 to a row in
 // cache, the second (softmax_normalize.cpp) normalizes it. One kernel that computes them twice serves rows too wide for
@@ -17,7 +18,7 @@ using namespace Halide;
 class Softmax : public Generator<Softmax> {
 public:
     RowKernel row{RowWork::heavy};
-    GeneratorParam<bool> normalize{"normalize", true};  // false: y = exp(scale (x - m)) in f32
+    GeneratorParam<bool> normalize{"normalize", true};  // false: the exponentials in f32
     Input<Buffer<void, 2>> x{"x"};
     Input<float> score_scale{"score_scale"};
     Output<Buffer<void, 2>> y{"y"};
@@ -41,10 +42,9 @@ public:
             return strict_float(at(x, i) * direction);
         };
         const Expr row_max = row.reduce("maximum", width, lanes, largest_element(Float(32).min()), directed);
-        // A sum takes x from memory, which a difference could not.
-        const Expr minus_m = strict_float(row_max * select(score_scale < 0.0f, 1.0f, -1.0f));
+        const Expr m = strict_float(row_max * direction);
         const Element exponential = row.once("exponentials", [&](const ElementAccess &at, const Expr &i) {
-            return strict_float(math.exp_not_above_one(strict_float((at(x, i) + minus_m) * score_scale)));
+            return strict_float(math.exp_minus_by_64(strict_float((m - at(x, i)) * score_scale)));
         });
         if (normalize) {
             const Expr sum = row.reduce("sum", width, lanes, sum_of_elements(), exponential);

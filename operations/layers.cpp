@@ -41,6 +41,7 @@ std::vector<Layer> make_layers() {
         {"linear.q4_k.int8", in_8_bits(q4_k)},
         {"linear.int4_128", quantized(4, 128, 0)},
         {"linear.uint4_128", quantized(4, 128, 1)},
+        {"linear.uint4_128.int8", in_8_bits(quantized(4, 128, 1))},
         {"linear_bias_gelu_tanh", up_gelu},
         {"linear_bias_residual", down},
         {"linear_swiglu", swiglu},

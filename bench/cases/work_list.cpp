@@ -193,6 +193,7 @@ std::vector<Part> parts_of(const BlockForm &model) {
             {"up_q4_k_int8", "linear.q4_k.int8", model.d, model.d_ff},
             {"up_int4_128", "linear.int4_128", model.d, model.d_ff},
             {"up_uint4_128", "linear.uint4_128", model.d, model.d_ff},
+            {"up_uint4_128_int8", "linear.uint4_128.int8", model.d, model.d_ff},
             {"up_backward", "linear_backward", model.d, model.d_ff},
             {"glu_backward", "linear_" + unit + "_backward", model.d, model.d_ff},
             {"down", "linear", model.d_ff, model.d},

@@ -400,7 +400,7 @@ def scaling(rows, key, palette, peers, title, x_title):
     rates = [rate for points in [*series.values(), limit] for _, rate in points]
     x = Log(min(values) / 1.15, max(values) * 1.15)
     y = Log(min(rates) / 1.3, max(rates) * 1.3, base=2 if max(rates) / min(rates) < 30 else 10)
-    plot = Plot(340, 230, x, y, x_title, "GFLOP/s" if use_flops else "GB/s")
+    plot = Plot(340, 230, x, y, x_title, rate_unit(rows[0].has_int8_products) if use_flops else "GB/s")
     plot.line(limit, "limit", "limit of the machine, measured beside each row")
     for name, points in series.items():
         css = palette.css(name).split()[0]

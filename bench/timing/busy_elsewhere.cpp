@@ -56,7 +56,7 @@ void BusyElsewhere::end() {
 }
 
 double BusyElsewhere::share() const {
-    return seconds > 0 ? std::max(0.0, elsewhere / (seconds * processors)) : 0;
+    return seconds > 0 ? std::clamp(elsewhere / (seconds * processors), 0.0, 1.0) : 0;
 }
 
 double BusyElsewhere::used() const {

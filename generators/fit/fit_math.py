@@ -109,7 +109,7 @@ def exponentials():
     show("e^(-r/2) - 1 over r, |r| <= ln 2 (Gauss), fitted as e^(-r/2)", x, np.exp(-x / 2), np.exp(x / 2), 6, {0: 1.0})
     x = chebyshev(-LN2 / 2 * wide, LN2 / 2 * wide)
     show("e^-r, |r| <= ln 2 / 2 (silu)", x, np.exp(-x), np.exp(x), 5, {0: 1.0})
-    show("e^-r, |r| <= ln 2 / 2 (sigmoid)", x, np.exp(-x), np.exp(x), 6, {0: 1.0})
+    show("e^-r, |r| <= ln 2 / 2 (sigmoid, softmax)", x, np.exp(-x), np.exp(x), 6, {0: 1.0})
     x = chebyshev(-LN2 / 4 * wide, LN2 / 4 * wide)
     show("(e^2r - 1)/r, |r| <= ln 2 / 4 (tanh)", x, np.expm1(2 * x) / x, x / np.expm1(2 * x), 5, {0: 2.0})
     x = chebyshev(-0.5005, 0.5005)
