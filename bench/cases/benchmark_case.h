@@ -58,7 +58,7 @@ struct Kernel {
     std::int64_t vocabulary = 0;     // rows of the table whose gradient it is
     /** Whether rows of x are rounded to 8 bits: HALYARD_PRODUCTS_INT8. */
     bool has_int8_products() const { return (layer && layer->int8_products) || (block && block->int8_products); }
-    /** Bits of the codes of its quantized matrices. */
+    /** Bits of the codes of its quantized matrices; 0 of a file's, which may have several. */
     int code_bits() const { return layer ? (layer->q4_k ? 4 : layer->quantization.bits) : block->quantization.bits; }
     /** Scalars of `tensors`; of attention a soft cap, if any; of an optimizer its numbers, of a training step those and the norm that
      *  gradients are clipped to. */
@@ -192,8 +192,8 @@ const Kernel &block_kernel(const std::string &model, const BlockForm &form);
 const Kernel &block_gradient_kernel(const std::string &model, const BlockForm &form);
 /** A training step of such a model: "training_step.MODEL". */
 const Kernel &training_step_kernel(const std::string &model, const BlockForm &form);
-/** The model of a GGUF file: "model.NAME" by the file's name. Throws what is wrong with the file. */
-const Kernel &file_kernel(const std::string &path);
+/** The model of a GGUF file: "model.NAME" by the file's name, "model.NAME.int8" with x in 8 bits. Throws what is wrong with the file. */
+const Kernel &file_kernel(const std::string &path, bool int8_products);
 
 }  // namespace halyard::bench
 

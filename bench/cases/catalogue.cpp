@@ -242,7 +242,7 @@ const Kernel &training_step_kernel(const std::string &model, const BlockForm &fo
     return kept(std::move(kernel));
 }
 
-const Kernel &file_kernel(const std::string &path) {
+const Kernel &file_kernel(const std::string &path, bool int8_products) {
     const ModelConfig config = ModelConfig::load(path);
     const BlockConfig &block = config.blocks.front();
     BlockForm form{};
@@ -259,9 +259,11 @@ const Kernel &file_kernel(const std::string &path) {
     // Vectors and metadata are small beside the matrices, an embedding that is not tied is a matrix like the others.
     const std::int64_t tables = config.tie_word_embeddings ? 1 : 2;
     const std::int64_t elements = form.layers * form.block_elements() + tables * form.vocabulary * form.d;
+    form.int8_products = int8_products;
     form.element_bytes = static_cast<double>(std::filesystem::file_size(path)) / static_cast<double>(elements);
     Kernel kernel;
-    kernel.name = "model." + std::filesystem::path(path).stem().string();
+    kernel.name =
+        "model." + std::filesystem::path(path).stem().string() + std::string(int8_products ? int8_suffix : "");
     kernel.operation = "model.gguf";
     kernel.group = "models";
     kernel.block = form;

@@ -541,15 +541,20 @@ std::vector<CaseId> rows_of_model_file(const std::string &path, int threads) {
         throw UsageError(path + " is no GGUF file; halyard-quantize makes one of a folder");
     }
     try {
-        const Kernel &kernel = file_kernel(path);
+        const Kernel &kernel = file_kernel(path, false);
         const std::int64_t positions = ModelConfig::load(path).max_position_embeddings;
         std::vector<CaseId> rows;
-        for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+        const auto add = [&](const Kernel &model, Dtype dtype) {
             for (const auto &[tokens, cached] : {std::pair(128, 0), {512, 0}, {1, 128}}) {
                 if (tokens + cached <= positions) {
-                    rows.push_back({&kernel, dtype, tokens, kernel.block->d, true, threads, 0, cached});
+                    rows.push_back({&model, dtype, tokens, kernel.block->d, true, threads, 0, cached});
                 }
             }
+        };
+        add(kernel, Dtype::f32);
+        add(kernel, Dtype::bf16);
+        if (kernel.block->element_bytes < 2) {  // it has codes
+            add(file_kernel(path, true), Dtype::f32);
         }
         if (rows.empty()) {
             throw UsageError(path + " has " + std::to_string(positions) + " positions; its rows take 128 or more");

@@ -18,7 +18,8 @@ def run(*command):
 
 with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
-    shutil.copytree(pathlib.Path(fixtures) / "llama3_f32", folder / "model")
+    # Its rows are whole blocks of Q8_0, but for one matrix.
+    shutil.copytree(pathlib.Path(fixtures) / "llama_linear_f32", folder / "model")
     config = json.loads((folder / "model/config.json").read_text())
 
     def made(positions, form):
@@ -30,7 +31,7 @@ with tempfile.TemporaryDirectory() as folder:
         return file
 
     result = run(*bench, "--model", made(600, "Q8_0"), "--list")
-    rows = [f"model.small-600/{dtype}/{shape}/cold/" for dtype in ("f32", "bf16")
+    rows = [f"model.small-600{kind}/{shape}/cold/" for kind in ("/f32", "/bf16", ".int8/f32")
             for shape in ("prompt128", "prompt512", "decode1x128")]
     lines = result.stdout.split()
     assert [line.rpartition("/")[0] + "/" for line in lines] == rows, result
