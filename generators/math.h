@@ -422,7 +422,7 @@ private:
         return {m - magic, float_of(bits(m) << 23)};
     }
 
-    /** Of e^-r, |r| <= ½ ln 2, to a fortieth of an ULP. */
+    /** The polynomial of e^-r, |r| <= ½ ln 2: right to a fortieth of an ULP. */
     static Coefficients exp_minus_coefficients() {
         return {1.0f, -1.0f, 0.49999994f, -0.166665211f, 0.0416682661f, -0.00836867746f, 0.00138207339f};
     }

@@ -101,11 +101,11 @@ TEST_F(WorkList, LayersAndTransformersHaveTheWidthsOfTheirModel) {
 
 TEST_F(WorkList, PartAllTakesWhatTheLibraryHas) {
     EXPECT_EQ(names("include models.txt\nlayers model=small part=all rows=1 type=f32 state=hot threads=1\n").size(),
-              16u);
+              17u);
     const std::string wide =
         "model wide d=256 ff=64 heads=4 kv_heads=2 head_dim=64 norm=rms activation=silu gated=yes bias=no\n"
         "layers model=wide part=";
-    EXPECT_EQ(names(wide + "all rows=1 type=f32 state=hot threads=1\n").size(), 18u);
+    EXPECT_EQ(names(wide + "all rows=1 type=f32 state=hot threads=1\n").size(), 19u);
     EXPECT_THAT(names(wide + "up_q4_k rows=1 type=f32 state=hot threads=1\n"),
                 ElementsAre("linear.q4_k/f32/1x256x64/hot/1t"));
 }
