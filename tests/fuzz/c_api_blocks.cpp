@@ -251,11 +251,8 @@ void Session::block_training() {
     count_call("halyard_block_saved_size", halyard_block_saved_size(block, std::max(batch, 1), tokens,
                                                                     in_.rarely() ? nullptr : &bytes) == HALYARD_OK);
     const bool saves = in_.one_in(2);
-    const Shape space = Shape().with(bytes / 4 + 16);
-    const DLTensor *const saved = saves ? call.output(space, f32) : call.input(space, f32);
+    char *const memory = call.bytes(bytes, saves);
     const DLTensor *const x = call.input(shape, f32);
-    char *memory = saved ? static_cast<char *>(saved->data) : nullptr;
-    memory += in_.rarely() ? 4 : (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64;
     const std::int64_t given = number(bytes);
     if (saves) {
         DLTensor *const y = call.output(shape, f32);
@@ -401,12 +398,9 @@ void Session::stack_training() {
     count_call("halyard_stack_saved_size", halyard_stack_saved_size(stack, std::max(batch, 1), tokens,
                                                                     in_.rarely() ? nullptr : &bytes) == HALYARD_OK);
     const bool saves = in_.one_in(2);
-    const Shape space = Shape().with(bytes / 4 + 16);
-    const DLTensor *const saved = saves ? call.output(space, f32) : call.input(space, f32);
+    char *const memory = call.bytes(bytes, saves);
     const DLTensor *const ids = call.indices(shape, 12);
     const DLTensor *const types = in_.one_in(4) ? call.indices(shape, 2) : nullptr;
-    char *memory = saved ? static_cast<char *>(saved->data) : nullptr;
-    memory += in_.rarely() ? 4 : (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64;
     const std::int64_t given = number(bytes);
     const Shape of_result = shape.with(config.no_lm_head ? config.hidden_size : config.vocab_size);
     if (saves) {

@@ -108,11 +108,7 @@ void TensorMemory::check(const char *function) const {
 
 // ---- tensors ----
 
-DLTensor *Call::tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents) {
-    if (in_.rarely()) {
-        odd_ = true;
-        return nullptr;
-    }
+Call::Tensor &Call::next_tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents) {
     if (count_ == sizeof tensors_ / sizeof tensors_[0]) {
         std::abort();
     }
@@ -125,6 +121,15 @@ DLTensor *Call::tensor(const Shape &shape, DLDataType dtype, bool written, Conte
     std::memcpy(t.shape, shape.extent, sizeof t.shape);
     t.written = written;
     t.contents = contents;
+    return t;
+}
+
+DLTensor *Call::tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents) {
+    if (in_.rarely()) {
+        odd_ = true;
+        return nullptr;
+    }
+    Tensor &t = next_tensor(shape, dtype, written, contents);
     lay_out(t);
     place(t);
     if (in_.one_in(32)) {
@@ -267,6 +272,22 @@ const DLTensor *Call::indices(const Shape &shape, std::int64_t limit) {
         memory_.accept(t.piece, data + i * size, static_cast<std::size_t>(size));
     }
     return view;
+}
+
+char *Call::bytes(std::int64_t count, bool written) {
+    constexpr auto all = static_cast<std::int64_t>(TensorMemory::bytes);
+    if (count > all) {
+        may_be_made_ = false;
+    }
+    if (count > all || in_.rarely()) {
+        return nullptr;
+    }
+    Tensor &t = next_tensor(Shape().with(count), {kDLUInt, 8, 1}, written, Contents::numbers);
+    t.piece = next_piece_++ % TensorMemory::pieces;
+    // At the end of the piece as far as the alignment allows.
+    char *const data = memory_.end(t.piece) - (count + 63) / 64 * 64;
+    t.view.data = data;
+    return data + (in_.rarely() ? 4 : 0);
 }
 
 const std::int64_t *Call::sequences(std::int64_t count) {

@@ -59,6 +59,8 @@ public:
     const DLTensor *codes(const Shape &shape, DLDataType dtype) { return tensor(shape, dtype, false, Contents::codes); }
     /** Whole numbers, mostly in [0, limit). */
     const DLTensor *indices(const Shape &shape, std::int64_t limit);
+    /** Memory of `count` bytes that the call may read, or write; aligned to 64 bytes, rarely to 4, and rarely none. */
+    char *bytes(std::int64_t count, bool written);
     /** `count` different numbers from 0 on, or others, or null. */
     const std::int64_t *sequences(std::int64_t count);
 
@@ -80,6 +82,7 @@ private:
         Contents contents;
     };
 
+    Tensor &next_tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents);
     DLTensor *tensor(const Shape &shape, DLDataType dtype, bool written, Contents contents);
     void lay_out(Tensor &t);
     void place(Tensor &t);
