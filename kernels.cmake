@@ -15,7 +15,7 @@
 #                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
 #                 device      the same, on GPUs alone (docs/cuda.md)
 #                 written     no generator's, but called like `generator`'s, of the instruction sets that have the family written
-#                             (cmake/HalyardTarget.cmake)
+#                             (cmake/HalyardTarget.cmake); written_f16 the same, for f16 alone
 #   family      whose schedule and parameters it has: schedules/*/<family>.cpp; statistics are in row.cpp, epilogues in
 #               matmul.cpp, and the families of devices say how many threads a block has (cmake/HalyardCuda.cmake)
 #   generator   the class in generators/
@@ -172,6 +172,11 @@ foreach(rows RANGE 1 4)
     foreach(bits IN ITEMS 4 8)
         halyard_kernel( matmul_int8_codes${bits}_${rows} matmul  matmul_int8  matmul_int8  rows=${rows} bits=${bits} )
     endforeach()
+endforeach()
+
+# And one row, with scales of two levels as they are stored
+foreach(kind IN ITEMS two_levels_codes4 two_levels_codes8 two_levels_signed_codes8)
+    halyard_kernel( matmul_int8_${kind}_1           written_f16  matmul_int8       matmul_int8 )
 endforeach()
 
 # What is made of their sums; dtype is that of the output. halyard_activation lists the functions in this order.

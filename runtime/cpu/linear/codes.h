@@ -30,7 +30,7 @@ struct CodePanels {
         buffer.set_dim(2, count, count > 1 ? stride / 4 : 0);
     }
 
-    /** The scales as they are stored: columns, one vector, groups, panels. */
+    /** The scales as they are stored, of two levels the first part: columns, one vector, groups, panels. */
     template<typename Buffer>
     void describe_scales(Buffer &buffer) const {
         buffer.set_data(first.scales);
@@ -41,9 +41,14 @@ struct CodePanels {
     }
 };
 
-/** Whether a kernel of one row reads their scales as they are stored. */
-inline bool has_plain_scales(const CodeLayout &layout) {
-    return layout.kind == ScaleKind::plain && layout.scale_dtype != DType::f32;
+/** Whether `isa` has a kernel of one row of x that takes scales as they are stored. */
+inline bool takes_stored_scales(XForm x, const CodeLayout &layout, halyard_isa isa) {
+    if (layout.kind == ScaleKind::plain) {
+        return layout.scale_dtype != DType::f32;
+    }
+    return layout.two_levels() && x == XForm::int8 &&
+           kernel_function(TileKernels::of(tile_kind_of_stored_scales(x, layout), 1), layout.scale_dtype, isa) !=
+               nullptr;
 }
 
 /** Floats that expanded scales of `panels` panels take at most. */

@@ -43,9 +43,12 @@ enum class TileKind {
     codes16,
     codes32,
     int8_codes4,
-    int8_codes8
+    int8_codes8,
+    int8_two_levels_codes4,
+    int8_two_levels_codes8,
+    int8_two_levels_signed_codes8
 };
-constexpr int tile_kinds = 10;
+constexpr int tile_kinds = 13;
 
 /** For weights that are no codes; for rows in 8 bits, of which codes alone make products, the kind whose tiles are as tall. */
 constexpr TileKind tile_kind(XForm x, bool prefetch4) {
@@ -67,11 +70,22 @@ constexpr TileKind tile_kind_of_codes(XForm x, int bits) {
     }
     return bits == 4 ? TileKind::codes4 : TileKind::codes8;
 }
+/** For one row that takes scales as they are stored; where they have two levels, of x in 8 bits alone. */
+constexpr TileKind tile_kind_of_stored_scales(XForm x, const CodeLayout &layout) {
+    switch (layout.kind) {
+    case ScaleKind::two_levels:
+        return layout.bits == 4 ? TileKind::int8_two_levels_codes4 : TileKind::int8_two_levels_codes8;
+    case ScaleKind::two_levels_signed:
+        return TileKind::int8_two_levels_signed_codes8;
+    default:
+        return tile_kind_of_codes(x, layout.bits);
+    }
+}
 constexpr TileKind tile_kind_of_numbers(XForm x) {
     return x == XForm::pairs ? TileKind::codes16 : TileKind::codes32;
 }
 
-/** The kernels of each kind, of 1 to max_tile_rows rows; of x in 8 bits to max_int8_tile_rows. */
+/** The kernels of each kind, of 1 to max_tile_rows rows; of x in 8 bits to max_int8_tile_rows, and with scales of two levels of one. */
 constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
 #define HALYARD_TILES(kind)                                                                                            \
     {                                                                                                                  \
@@ -90,6 +104,9 @@ constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
     HALYARD_TILES(matmul_codes32),
     HALYARD_INT8_TILES(matmul_int8_codes4),
     HALYARD_INT8_TILES(matmul_int8_codes8),
+    {Kernel::matmul_int8_two_levels_codes4_1},
+    {Kernel::matmul_int8_two_levels_codes8_1},
+    {Kernel::matmul_int8_two_levels_signed_codes8_1},
 #undef HALYARD_INT8_TILES
 #undef HALYARD_TILES
 };
@@ -108,6 +125,9 @@ struct TileKernels {
 #undef HALYARD_TILE
     }
 
+    static constexpr Kernel of(TileKind kind, int rows) {
+        return tile_kernel_table[static_cast<int>(kind)][rows - 1];
+    }
     static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
         return {of(tile_kind(XForm::f32, prefetch4), rows)};
     }
@@ -141,11 +161,6 @@ struct TileKernels {
                 }
             }
         }
-    }
-
-private:
-    static constexpr Kernel of(TileKind kind, int rows) {
-        return tile_kernel_table[static_cast<int>(kind)][rows - 1];
     }
 };
 

@@ -163,9 +163,9 @@ public:
     public:
         Reader(const PackedCodes &form, const GemmPlan &plan, float *scratch)
             : form_(form), codes_(form.layout(), plan.isa), expanded_(scratch),
-              expands_(plan.tiling.rows() > 1 || !has_plain_scales(form.layout())),
-              product_(plan.isa, form.kind(), plan.tiling.tile_rows,
-                       expands_ ? DType::f32 : form.layout().scale_dtype) {}
+              expands_(plan.tiling.rows() > 1 || !takes_stored_scales(x, form.layout(), plan.isa)),
+              product_(plan.isa, expands_ ? form.kind() : tile_kind_of_stored_scales(x, form.layout()),
+                       plan.tiling.tile_rows, expands_ ? DType::f32 : form.layout().scale_dtype) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
             if (expands_) {

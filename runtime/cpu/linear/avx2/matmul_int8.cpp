@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "layout/codes.h"
 #include "layout/dtype.h"
 
 #define HALYARD_INT8_ISA avx2
@@ -35,6 +36,13 @@ struct Vector {
                                        : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
         }
     }
+    template<ScaleKind kind>
+    HALYARD_VECTOR static Float factors(const char *from) {
+        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from));
+        return _mm256_cvtepi32_ps(kind == ScaleKind::two_levels_signed ? _mm256_cvtepi8_epi32(bytes)
+                                                                       : _mm256_cvtepu8_epi32(bytes));
+    }
+    HALYARD_VECTOR static Float all(float value) { return _mm256_set1_ps(value); }
     HALYARD_VECTOR static void store(float *to, Float value) { _mm256_storeu_ps(to, value); }
     HALYARD_VECTOR static Int broadcast(const void *from) {
         int32_t word;
@@ -46,6 +54,7 @@ struct Vector {
     HALYARD_VECTOR static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
     HALYARD_VECTOR static Float multiply(Float a, Float b) { return _mm256_mul_ps(a, b); }
     HALYARD_VECTOR static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+    HALYARD_VECTOR static Float fms(Float a, Float b, Float c) { return _mm256_fmsub_ps(a, b, c); }
 
     /** In this order: compilers add products to each other first, and run out of registers. */
     HALYARD_VECTOR static Int pinned(Int sum) {
@@ -130,9 +139,10 @@ struct Vector::Sums<8> {
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
 
-#define HALYARD_INT8_KERNEL(bits, rows, dtype)                                                                         \
-    extern "C" int hk_matmul_int8_codes##bits##_##rows##_##dtype##_avx2_argv(void **arguments) {                       \
-        return halyard::avx2::multiply_int8_panels<bits, rows, halyard::DType::dtype>(arguments);                      \
+#define HALYARD_INT8_KERNEL(name, dtype, ...)                                                                          \
+    extern "C" int hk_matmul_int8_##name##_##dtype##_avx2_argv(void **arguments) {                                     \
+        using namespace halyard;                                                                                       \
+        return avx2::multiply_int8_panels<__VA_ARGS__>(arguments);                                                     \
     }
 HALYARD_INT8_KERNELS
 #undef HALYARD_INT8_KERNEL

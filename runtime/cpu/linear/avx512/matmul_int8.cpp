@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "cpu/linear/avx512/load_scales.h"
+#include "layout/codes.h"
 
 #define HALYARD_VECTOR HALYARD_AVX512_INLINE
 
@@ -29,6 +30,13 @@ struct Avx512 {
     HALYARD_VECTOR static Float scales(const char *from) {
         return load_scales<dtype>(from);
     }
+    template<ScaleKind kind>
+    HALYARD_VECTOR static Float factors(const char *from) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+        return _mm512_cvtepi32_ps(kind == ScaleKind::two_levels_signed ? _mm512_cvtepi8_epi32(bytes)
+                                                                       : _mm512_cvtepu8_epi32(bytes));
+    }
+    HALYARD_VECTOR static Float all(float value) { return _mm512_set1_ps(value); }
     HALYARD_VECTOR static void store(float *to, Float value) { _mm512_storeu_ps(to, value); }
     HALYARD_VECTOR static Int broadcast(const void *from) {
         int32_t word;
@@ -40,6 +48,7 @@ struct Avx512 {
     HALYARD_VECTOR static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
     HALYARD_VECTOR static Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
     HALYARD_VECTOR static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+    HALYARD_VECTOR static Float fms(Float a, Float b, Float c) { return _mm512_fmsub_ps(a, b, c); }
 
     /** The lower and the upper four bits of the bytes of words. */
     struct Halves {
@@ -161,12 +170,11 @@ struct Vector : Avx512 {
 #undef HALYARD_INT8_ISA
 #undef HALYARD_INT8_TARGET
 
-#define HALYARD_INT8_KERNEL(bits, rows, dtype)                                                                         \
-    extern "C" int hk_matmul_int8_codes##bits##_##rows##_##dtype##_avx512_argv(void **arguments) {                     \
-        using halyard::DType;                                                                                          \
-        return __builtin_cpu_supports("avx512vnni")                                                                    \
-                   ? halyard::avx512_vnni::multiply_int8_panels<bits, rows, DType::dtype>(arguments)                   \
-                   : halyard::avx512::multiply_int8_panels<bits, rows, DType::dtype>(arguments);                       \
+#define HALYARD_INT8_KERNEL(name, dtype, ...)                                                                          \
+    extern "C" int hk_matmul_int8_##name##_##dtype##_avx512_argv(void **arguments) {                                   \
+        using namespace halyard;                                                                                       \
+        return __builtin_cpu_supports("avx512vnni") ? avx512_vnni::multiply_int8_panels<__VA_ARGS__>(arguments)        \
+                                                    : avx512::multiply_int8_panels<__VA_ARGS__>(arguments);            \
     }
 HALYARD_INT8_KERNELS
 #undef HALYARD_INT8_KERNEL
