@@ -2,8 +2,14 @@
 // norms, rotary embedding, and how operands lie in memory.
 #include "support/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <utility>
+#include <vector>
+
+#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
@@ -215,11 +221,11 @@ TEST(Attention, CachesOfEveryType) {
             expect_right_cached(form, type, 7);
         }
         // Enough rows that blocks are widened, and several blocks.
-        AttentionForm form = square(700, 4, 1, 24);
+        AttentionForm form = square(emulated ? 530 : 700, 4, 1, 24);
         expect_right_cached(form, type, 500);
         form.window = 100;
         form.softcap = 5;
-        expect_right_cached(form, type, 650);
+        expect_right_cached(form, type, emulated ? 520 : 650);
     }
 }
 
@@ -334,32 +340,33 @@ TEST(Attention, HugeScoresChooseTheLargest) {
                 const std::int64_t keys = tokens / 4;
                 call.q.fill([&](std::int64_t row, std::int64_t i) { return size * bell(1, row, i); });
                 call.k.fill([&](std::int64_t row, std::int64_t i) { return size * bell(2, row % keys, i); });
+                // The key of each row, and whether others count for nothing, being far below, beyond what sums are rounded by.
+                std::vector<std::pair<std::int64_t, bool>> largest;
+                for (std::int64_t row = 0; row < call.q.rows(); row++) {
+                    std::vector<std::pair<double, std::int64_t>> scores;
+                    for (std::int64_t key = 0; key < keys; key++) {
+                        double score = 0;
+                        for (std::int64_t i = 0; i < 8; i++) {
+                            score += call.q.get(row, i) * call.k.get(key, i);
+                        }
+                        scores.emplace_back(score, key);
+                    }
+                    std::partial_sort(scores.begin(), scores.begin() + 2, scores.end(), std::greater<>());
+                    const auto [first, key] = scores[0];
+                    largest.emplace_back(key, first - scores[1].first > 100 + 1e-5 * std::fabs(first));
+                }
                 for (const halyard_isa isa : supported_isas()) {
                     const Context context(isa, 2);
                     ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
                     for (std::int64_t row = 0; row < call.q.rows(); row++) {
-                        std::vector<double> scores;
-                        for (std::int64_t key = 0; key < keys; key++) {
-                            double score = 0;
-                            for (std::int64_t i = 0; i < 8; i++) {
-                                score += call.q.get(row, i) * call.k.get(key, i);
-                            }
-                            scores.push_back(score);
-                        }
-                        const auto largest = std::max_element(scores.begin(), scores.end());
-                        const std::int64_t key = largest - scores.begin();
-                        double second = -INFINITY;
-                        for (const double score : scores) {
-                            second = score < *largest ? std::max(second, score) : second;
-                        }
+                        const auto [key, alone] = largest[static_cast<std::size_t>(row)];
                         for (std::int64_t i = 0; i < 8; i++) {
                             double mean = 0;
                             for (std::int64_t j = 0; j < 4; j++) {
                                 mean += call.v.get(key + j * keys, i) / 4;
                             }
                             ASSERT_TRUE(std::isfinite(call.y.get(row, i))) << size << " " << halyard_isa_name(isa);
-                            // Others count for nothing where they are far below, beyond what sums are rounded by.
-                            if (*largest - second > 100 + 1e-5 * std::fabs(*largest)) {
+                            if (alone) {
                                 ASSERT_NEAR(call.y.get(row, i), mean, 1e-5) << size << " " << halyard_isa_name(isa);
                             }
                         }
