@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 TOLERANCE = 0.002  # of a row's instructions: room for a different alignment of a caller's tensors
-BY_HAND = "matmul_int8_"  # how names of kernels begin that are written in C++ for AVX2: their counts are its compiler's
+BY_HAND = "matmul_int8_", "matmul_codes4_", "matmul_codes8_"  # how names of kernels begin that are written in C++ for AVX2: their counts are its compiler's
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

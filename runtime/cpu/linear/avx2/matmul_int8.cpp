@@ -1,60 +1,21 @@
 // The GEMM kernels of rows in 8 bits on AVX2, of 1 to 4 rows.
 //
 // vpmaddubsw multiplies unsigned by signed bytes and adds neighbours, in 16 bits.
-#include <immintrin.h>
-
 #include <cstdint>
-#include <cstring>
 
-#include "layout/codes.h"
-#include "layout/dtype.h"
+#include "cpu/linear/avx2/vectors.h"
 
 #define HALYARD_INT8_ISA avx2
-#define HALYARD_INT8_TARGET __attribute__((target("avx2,fma,f16c")))
+#define HALYARD_INT8_TARGET HALYARD_AVX2
 
 namespace halyard::avx2 {
 namespace {
 
-#define HALYARD_VECTOR HALYARD_INT8_TARGET __attribute__((always_inline)) inline
+#define HALYARD_VECTOR HALYARD_AVX2_INLINE
 
-struct Vector {
-    using Int = __m256i;
-    using Float = __m256;
-    static constexpr int lanes = 8;
+struct Vector : Avx2 {
     /** Sums take 4 to 8 of 16 registers. */
     static constexpr int tile_vectors(int, int rows) { return rows == 1 ? 4 : 2; }
-
-    HALYARD_VECTOR static Float zero() { return _mm256_setzero_ps(); }
-    HALYARD_VECTOR static Float floats(const float *from) { return _mm256_loadu_ps(from); }
-    template<DType dtype>
-    HALYARD_VECTOR static Float scales(const char *from) {
-        if constexpr (dtype == DType::f32) {
-            return _mm256_loadu_ps(reinterpret_cast<const float *>(from));
-        } else {
-            const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
-            return dtype == DType::f16 ? _mm256_cvtph_ps(halves)
-                                       : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-        }
-    }
-    template<ScaleKind kind>
-    HALYARD_VECTOR static Float factors(const char *from) {
-        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from));
-        return _mm256_cvtepi32_ps(kind == ScaleKind::two_levels_signed ? _mm256_cvtepi8_epi32(bytes)
-                                                                       : _mm256_cvtepu8_epi32(bytes));
-    }
-    HALYARD_VECTOR static Float all(float value) { return _mm256_set1_ps(value); }
-    HALYARD_VECTOR static void store(float *to, Float value) { _mm256_storeu_ps(to, value); }
-    HALYARD_VECTOR static Int broadcast(const void *from) {
-        int32_t word;
-        memcpy(&word, from, 4);
-        return _mm256_set1_epi32(word);
-    }
-    HALYARD_VECTOR static Float broadcast_float(const void *from) { return _mm256_castsi256_ps(broadcast(from)); }
-    HALYARD_VECTOR static Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-    HALYARD_VECTOR static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
-    HALYARD_VECTOR static Float multiply(Float a, Float b) { return _mm256_mul_ps(a, b); }
-    HALYARD_VECTOR static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
-    HALYARD_VECTOR static Float fms(Float a, Float b, Float c) { return _mm256_fmsub_ps(a, b, c); }
 
     /** In this order: compilers add products to each other first, and run out of registers. */
     HALYARD_VECTOR static Int pinned(Int sum) {

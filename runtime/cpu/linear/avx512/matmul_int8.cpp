@@ -1,17 +1,9 @@
 // The GEMM kernels of rows in 8 bits on AVX-512, of 1 to 4 rows: by vpdpbusd where the processor has AVX-512 VNNI, which multiplies
 // unsigned by signed bytes and adds four to a lane; else as on AVX2.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC's own header leaves a register undefined on purpose
-#endif
-#include <immintrin.h>
-
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
-#include "cpu/linear/avx512/load_scales.h"
-#include "layout/codes.h"
+#include "cpu/linear/avx512/vectors.h"
 
 #define HALYARD_VECTOR HALYARD_AVX512_INLINE
 
@@ -19,37 +11,7 @@ namespace halyard {
 namespace {
 
 /** What both have. */
-struct Avx512 {
-    using Int = __m512i;
-    using Float = __m512;
-    static constexpr int lanes = 16;
-
-    HALYARD_VECTOR static Float zero() { return _mm512_setzero_ps(); }
-    HALYARD_VECTOR static Float floats(const float *from) { return _mm512_loadu_ps(from); }
-    template<DType dtype>
-    HALYARD_VECTOR static Float scales(const char *from) {
-        return load_scales<dtype>(from);
-    }
-    template<ScaleKind kind>
-    HALYARD_VECTOR static Float factors(const char *from) {
-        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
-        return _mm512_cvtepi32_ps(kind == ScaleKind::two_levels_signed ? _mm512_cvtepi8_epi32(bytes)
-                                                                       : _mm512_cvtepu8_epi32(bytes));
-    }
-    HALYARD_VECTOR static Float all(float value) { return _mm512_set1_ps(value); }
-    HALYARD_VECTOR static void store(float *to, Float value) { _mm512_storeu_ps(to, value); }
-    HALYARD_VECTOR static Int broadcast(const void *from) {
-        int32_t word;
-        memcpy(&word, from, 4);
-        return _mm512_set1_epi32(word);
-    }
-    HALYARD_VECTOR static Float broadcast_float(const void *from) { return _mm512_castsi512_ps(broadcast(from)); }
-    HALYARD_VECTOR static Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
-    HALYARD_VECTOR static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
-    HALYARD_VECTOR static Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
-    HALYARD_VECTOR static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
-    HALYARD_VECTOR static Float fms(Float a, Float b, Float c) { return _mm512_fmsub_ps(a, b, c); }
-
+struct Int8Avx512 : Avx512 {
     /** The lower and the upper four bits of the bytes of words. */
     struct Halves {
         HALYARD_VECTOR void load(const uint32_t *words, Int) {
@@ -74,7 +36,7 @@ struct Avx512 {
 namespace avx512 {
 namespace {
 
-struct Vector : Avx512 {
+struct Vector : Int8Avx512 {
     /** Sums take at most 16 of 32 registers, and codes at most 16. */
     static constexpr int tile_vectors(int bits, int rows) {
         return bits == 4 ? (rows == 1 ? 8 : 4) : rows <= 2 ? 4 : 2;
@@ -125,7 +87,7 @@ struct Vector : Avx512 {
 namespace avx512_vnni {
 namespace {
 
-struct Vector : Avx512 {
+struct Vector : Int8Avx512 {
     /** Sums take at most 16 of 32 registers. */
     static constexpr int tile_vectors(int, int rows) { return rows == 1 ? 8 : 4; }
 
@@ -178,6 +140,3 @@ struct Vector : Avx512 {
     }
 HALYARD_INT8_KERNELS
 #undef HALYARD_INT8_KERNEL
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif

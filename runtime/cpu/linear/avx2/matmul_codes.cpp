@@ -1,0 +1,32 @@
+// The GEMM kernels of codes of 4 and 8 bits on AVX2, of 1 to 6 rows.
+#include <cstdint>
+
+#include "cpu/linear/avx2/vectors.h"
+
+namespace halyard::avx2 {
+namespace {
+
+struct CodeVector : Avx2 {
+    /** The sums of a group take 4 to 12 of 16 registers. */
+    static constexpr int tile_panels(int rows) { return rows <= 2 ? 2 : 1; }
+
+    template<int bits>
+    struct Numbers {
+        HALYARD_AVX2_INLINE explicit Numbers(uint32_t flip) : flip(_mm256_set1_epi32(static_cast<int>(flip))) {}
+        HALYARD_AVX2_INLINE Int signed_codes(Int word) const { return _mm256_xor_si256(word, flip); }
+        template<int input>
+        HALYARD_AVX2_INLINE Float of(Int word) const {
+            constexpr int above = 32 - bits - code_shift(bits, input);
+            return _mm256_cvtepi32_ps(_mm256_srai_epi32(above > 0 ? _mm256_slli_epi32(word, above) : word, 32 - bits));
+        }
+
+        const Int flip;
+    };
+};
+
+}  // namespace
+}  // namespace halyard::avx2
+
+#define HALYARD_CODES_ISA avx2
+#define HALYARD_CODES_TARGET HALYARD_AVX2
+#include "cpu/linear/code_tiles.h"

@@ -1,0 +1,76 @@
+// Vectors of AVX-512 as kernels that are written by hand take them, and how their functions are declared.
+#ifndef HALYARD_RUNTIME_CPU_LINEAR_AVX512_VECTORS_H
+#define HALYARD_RUNTIME_CPU_LINEAR_AVX512_VECTORS_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+// GCC's own header leaves a register undefined on purpose.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "layout/codes.h"
+#include "layout/dtype.h"
+
+// Functions take the instructions one by one, so that nothing that is inlined elsewhere is compiled with them.
+#define HALYARD_AVX512_FEATURES "avx512f,avx512bw,avx512vl,avx512dq,fma"
+#define HALYARD_AVX512 __attribute__((target(HALYARD_AVX512_FEATURES)))
+#define HALYARD_AVX512_INLINE HALYARD_AVX512 __attribute__((always_inline)) inline
+
+namespace halyard {
+namespace {
+
+struct Avx512 {
+    using Int = __m512i;
+    using Float = __m512;
+    static constexpr int lanes = 16;
+
+    HALYARD_AVX512_INLINE static Float zero() { return _mm512_setzero_ps(); }
+    HALYARD_AVX512_INLINE static Float floats(const float *from) { return _mm512_loadu_ps(from); }
+    HALYARD_AVX512_INLINE static Int words(const uint32_t *from) { return _mm512_loadu_si512(from); }
+    /** Scales in f32, from what they are stored in. */
+    template<DType dtype>
+    HALYARD_AVX512_INLINE static Float scales(const char *from) {
+        if constexpr (dtype == DType::f32) {
+            return _mm512_loadu_ps(from);
+        } else {
+            const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from));
+            return dtype == DType::f16 ? _mm512_cvtph_ps(halves)
+                                       : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+        }
+    }
+    /** The bytes that scales of two levels are multiplied with. */
+    template<ScaleKind kind>
+    HALYARD_AVX512_INLINE static Float factors(const char *from) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+        return _mm512_cvtepi32_ps(kind == ScaleKind::two_levels_signed ? _mm512_cvtepi8_epi32(bytes)
+                                                                       : _mm512_cvtepu8_epi32(bytes));
+    }
+    HALYARD_AVX512_INLINE static Float all(float value) { return _mm512_set1_ps(value); }
+    HALYARD_AVX512_INLINE static void store(float *to, Float value) { _mm512_storeu_ps(to, value); }
+    HALYARD_AVX512_INLINE static Int broadcast(const void *from) {
+        int32_t word;
+        memcpy(&word, from, 4);
+        return _mm512_set1_epi32(word);
+    }
+    HALYARD_AVX512_INLINE static Float broadcast_float(const void *from) {
+        return _mm512_castsi512_ps(broadcast(from));
+    }
+    HALYARD_AVX512_INLINE static Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
+    HALYARD_AVX512_INLINE static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
+    HALYARD_AVX512_INLINE static Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
+    HALYARD_AVX512_INLINE static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+    HALYARD_AVX512_INLINE static Float fms(Float a, Float b, Float c) { return _mm512_fmsub_ps(a, b, c); }
+};
+
+}  // namespace
+}  // namespace halyard
+
+#endif
