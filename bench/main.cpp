@@ -286,7 +286,7 @@ int main(int argc, char **argv) {
         app.add_flag("--full", options.full, "every kernel, shape and type: many hours, so give it a filter")
             ->excludes(quick_flag);
     auto *shapes = app.add_option("--shapes", options.work_list,
-                                  "the work list, by name or path (default, which takes under 10 minutes): " +
+                                  "the work list, by name or path (default, which takes 10 minutes, and half an hour beside all peers): " +
                                       work_lists_in(HALYARD_BENCH_SHAPES_DIR))
                        ->excludes(quick_flag)
                        ->excludes(full_flag);

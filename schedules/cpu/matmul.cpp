@@ -23,6 +23,20 @@ const WorthCompiling codes_choices("matmul_codes", codes_fit_registers),
     int8_choices("matmul_int8", codes_fit_registers), widened_choices("matmul_widened_codes", codes_fit_registers),
     widened_pairs_choices("matmul_widened_pairs", codes_fit_registers);
 
+/** What is added to the sums in turn of `over`: tiles as those of matmul(), but a vector wide in every panel. */
+template<typename Stages>
+void add_in_tiles(Stage added, const RVar &over, const Stages &stages, const MatmulParams &params, int vector) {
+    const Var part("part"), outer("outer");
+    added.split(stages.column, part, stages.column, vector)
+        .reorder(stages.column, stages.row, over, part, stages.tile, stages.panel)
+        .vectorize(stages.column)
+        .unroll(stages.row);
+    added.specialize(stages.panels == params.panels)
+        .split(stages.panel, outer, stages.panel, params.panels, TailStrategy::RoundUp)
+        .reorder(stages.column, stages.panel, stages.row, over, part, stages.tile, outer)
+        .unroll(stages.panel);
+}
+
 }  // namespace
 
 Expr prefetch(const Func &next, const Expr &offset, const Expr &panel) {
@@ -37,25 +51,15 @@ Expr prefetch(const Func &next, const Expr &offset, const Expr &panel) {
 
 void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const Target &target) {
     const int vector = std::min(panel_width, f32_lanes(target));
-    const Var column = stages.column, panel = stages.panel, row = stages.row, tile = stages.tile;
+    const Var column = stages.column, panel = stages.panel, row = stages.row;
     Func sum = stages.sum, block = stages.block, number = stages.number, prefetch = stages.prefetch, word = stages.word;
 
-    // Tiles are those of matmul(), but that they are a vector wide in every panel: with more at a time the compiler runs out of
-    // registers for what is made of codes. Sums of groups go to those of all by way of the first-level cache.
+    // More than a vector of every panel at a time, and the compiler runs out of registers for what is made of codes. Sums of groups go to
+    // those of all by way of the first-level cache.
     sum.vectorize(column, vector);
-    const Var part("part"), outer("outer");
-    const RVar group = sum.rvars(0)[0];
-    Stage all = sum.update();
-    all.split(column, part, column, vector)
-        .reorder(column, row, group, part, tile, panel)
-        .vectorize(column)
-        .unroll(row);
-    all.specialize(stages.panels == params.panels)
-        .split(panel, outer, panel, params.panels, TailStrategy::RoundUp)
-        .reorder(column, panel, row, group, part, tile, outer)
-        .unroll(panel);
+    add_in_tiles(sum.update(), sum.rvars(0)[0], stages, params, vector);
 
-    block.compute_at(sum, group).vectorize(column, vector).unroll(panel).unroll(row);
+    block.compute_at(sum, sum.rvars(0)[0]).vectorize(column, vector).unroll(panel).unroll(row);
     const std::vector<RVar> in = block.rvars(0);
     if (word.defined()) {
         // All inputs of a word before the next panel: it is loaded once, and stays in a register for so long.
@@ -73,23 +77,13 @@ void matmul_codes(const MatmulCodes &stages, const MatmulParams &params, const T
 
 void matmul_int8(const MatmulInt8 &stages, const MatmulParams &params, const Target &target) {
     const int vector = std::min(panel_width, f32_lanes(target));
-    const Var column = stages.column, panel = stages.panel, row = stages.row, tile = stages.tile;
+    const Var column = stages.column, panel = stages.panel, row = stages.row;
     Func sum = stages.sum, dot = stages.dot, prefetch = stages.prefetch;
 
     // As those of codes: sums of units go to those of all by way of the first-level cache.
     sum.vectorize(column, vector);
-    const Var part("part"), outer("outer");
     for (int update = 0; update < sum.num_update_definitions(); update++) {
-        const RVar over = sum.rvars(update)[0];
-        Stage all = sum.update(update);
-        all.split(column, part, column, vector)
-            .reorder(column, row, over, part, tile, panel)
-            .vectorize(column)
-            .unroll(row);
-        all.specialize(stages.panels == params.panels)
-            .split(panel, outer, panel, params.panels, TailStrategy::RoundUp)
-            .reorder(column, panel, row, over, part, tile, outer)
-            .unroll(panel);
+        add_in_tiles(sum.update(update), sum.rvars(update)[0], stages, params, vector);
     }
 
     // The four bytes of a word of x go to all columns, and are multiplied and summed within a lane.

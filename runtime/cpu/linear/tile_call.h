@@ -27,13 +27,18 @@ struct TileCall {
     const float *x_sums = nullptr;  // of x over groups of inputs, rows x_sums_pitch apart
     int64_t x_sums_pitch = 0;
 
-    /** `steps`: words of a row, a float or a pair each. */
-    template<typename Buffer>
-    void describe_x(Buffer &buffer, int64_t steps) const {
-        const int64_t pitch = x_row_bytes / 4;
-        buffer.set_dim(0, steps, 1);
+    /** What belongs to the rows of its tiles: `count` each, `pitch` apart. */
+    template<typename Buffer, typename Data>
+    void describe(Buffer &buffer, const Data *data, int64_t count, int64_t pitch) const {
+        buffer.set_data(data);
+        buffer.set_dim(0, count, 1);
         buffer.set_dim(1, tile_rows, pitch);
         buffer.set_dim(2, tiles, tile_rows * pitch);
+    }
+    /** `steps`: words of a row of x, a float or a pair each. */
+    template<typename Buffer, typename Data>
+    void describe_x(Buffer &buffer, const Data *data, int64_t steps) const {
+        describe(buffer, data, steps, x_row_bytes / 4);
     }
 
     /** Some of its tiles, of a call without sums of x. */
@@ -72,8 +77,7 @@ public:
 
     void operator()(const TileCall &call, const Panels &w) {
         buffers_.describe(call);
-        x_.set_data(reinterpret_cast<const float *>(call.x));
-        call.describe_x(x_, call.depth);
+        call.describe_x(x_, reinterpret_cast<const float *>(call.x), call.depth);
         w_.set_data(w.data);
         w.describe(w_, call.depth, call.panels);
         kernel_({.x = x_,
@@ -104,8 +108,7 @@ public:
     void operator()(const TileCall &call, const Panels &w) {
         const int64_t pairs = (call.depth + 1) / 2;
         buffers_.describe(call);
-        x_.set_data(call.x);
-        call.describe_x(x_, pairs);
+        call.describe_x(x_, call.x, pairs);
         w_.set_data(w.data);
         w.describe(w_, call.depth, call.panels);
         kernel_({.x = x_,
@@ -140,13 +143,8 @@ public:
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w, const Buffer<4> &scales) {
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
         buffers_.describe(call);
-        x_.set_data(call.x);
-        call.describe_x(x_, kind_ == TileKind::codes16 ? inputs / 2 : inputs);
-        const int64_t pitch = call.x_sums ? call.x_sums_pitch : 0;
-        x_sums_.set_data(call.x_sums ? call.x_sums : no_sums_);
-        x_sums_.set_dim(0, groups, 1);
-        x_sums_.set_dim(1, call.tile_rows, pitch);
-        x_sums_.set_dim(2, call.tiles, call.tile_rows * pitch);
+        call.describe_x(x_, call.x, kind_ == TileKind::codes16 ? inputs / 2 : inputs);
+        call.describe(x_sums_, call.x_sums ? call.x_sums : no_sums_, groups, call.x_sums ? call.x_sums_pitch : 0);
         const int step_inputs = kind_ == TileKind::codes4 ? code_step_inputs(4) : code_step_inputs(8);
         kernel_({.x = x_,
                  .x_sums = x_sums_,
@@ -181,17 +179,11 @@ public:
         const CodeLayout &layout = panels.layout;
         const int unit = std::min(layout.block_group(), max_int8_unit);
         const int64_t units = (panels.first.inputs + unit - 1) / unit, row_words = call.x_row_bytes / 4;
-        const auto describe = [&](auto &buffer, auto *data, int64_t extent, int64_t pitch) {
-            buffer.set_data(data);
-            buffer.set_dim(0, extent, 1);
-            buffer.set_dim(1, call.tile_rows, pitch);
-            buffer.set_dim(2, call.tiles, call.tile_rows * pitch);
-        };
         buffers_.describe(call);
-        describe(x_, call.x, units * unit, call.x_row_bytes);
-        describe(x_scales_, reinterpret_cast<const float *>(call.x + x_int8_scales), units, row_words);
-        describe(corrections_, reinterpret_cast<const int32_t *>(call.x + x_int8_corrections), units, row_words);
-        describe(x_sums_, call.x_sums, call.x_sums ? panels.groups() : 0, call.x_sums_pitch);
+        call.describe(x_, call.x, units * unit, call.x_row_bytes);
+        call.describe(x_scales_, reinterpret_cast<const float *>(call.x + x_int8_scales), units, row_words);
+        call.describe(corrections_, reinterpret_cast<const int32_t *>(call.x + x_int8_corrections), units, row_words);
+        call.describe(x_sums_, call.x_sums, call.x_sums ? panels.groups() : 0, call.x_sums_pitch);
         w_.set_data(panels.first.codes);
         w_.set_dim(0, 4, 1);
         w_.set_dim(1, panel_width, 4);

@@ -68,9 +68,10 @@ bool in_place(const ElementwiseCall &call, const View &output) {
 struct Streamed {
     bool outputs[ElementwiseCall::max_outputs] = {}, any = false;
 
-    Streamed(const halyard_context &c, const Rows &rows, const ElementwiseCall &call) {
+    Streamed(const halyard_context &c, const Rows &rows, const ElementwiseCall &call, halyard_isa isa) {
         const bool large = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
-                           should_stream(c, rows.count() * rows.bytes_per_row(), parameters.elementwise_streams);
+                           should_stream(c, rows.count() * rows.bytes_per_row(),
+                                         family_streams(parameters.elementwise_streams, elementwise_streams(isa)));
         for (int k = 0; large && k < call.output_count; k++) {
             outputs[k] = !in_place(call, call.output(k));
             any |= outputs[k];
@@ -131,7 +132,7 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     rows.merge();
 
     const halyard_isa isa = best_isa(c.max_isa);
-    const Streamed streamed(c, rows, call);
+    const Streamed streamed(c, rows, call, isa);
     Split(c, rows).run([&](const Part &part) {
         if (streamed.any) {
             run_streamed(call, rows, part, isa, streamed);

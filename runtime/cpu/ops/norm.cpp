@@ -31,8 +31,9 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
     const Rows rows = rows_of({&x, &y});
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), parameters.row_streams) &&
-                        row_bytes <= row_tile_bytes && x.data != y.data;
+    const bool stream =
+        should_stream(c, rows.count() * rows.bytes_per_row(), family_streams(parameters.row_streams, rows_stream)) &&
+        row_bytes <= row_tile_bytes && x.data != y.data;
 
     Split(c, rows).run([&](const Part &part) {
         auto kernel = make_kernel(isa);
@@ -60,7 +61,8 @@ void run_fused(const halyard_context &c, const NormCall &call) {
     const auto add = kernel_function(kernels::add, x.dtype, isa);
     const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
     const bool may_stream =
-        should_stream(c, rows.count() * rows.bytes_per_row(), parameters.row_streams) && row_bytes <= row_tile_bytes;
+        should_stream(c, rows.count() * rows.bytes_per_row(), family_streams(parameters.row_streams, rows_stream)) &&
+        row_bytes <= row_tile_bytes;
     const auto in_place = [&](const View &output) { return output.data == x.data || output.data == residual.data; };
     const bool stream_sum = may_stream && !in_place(sum), stream_y = may_stream && !in_place(y);
 
@@ -176,7 +178,8 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
     const bool stream =
-        should_stream(c, rows.count() * rows.bytes_per_row(), parameters.row_streams) && x.data != y.data;
+        should_stream(c, rows.count() * rows.bytes_per_row(), family_streams(parameters.row_streams, rows_stream)) &&
+        x.data != y.data;
     const auto exponentiate = kernel_function(kernels::softmax_exponentials, x.dtype, isa);
     const auto normalize = kernel_function(kernels::softmax_normalize, y.dtype, isa);
     Split(c, rows).run([&](const Part &part) {

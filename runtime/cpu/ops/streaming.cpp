@@ -49,14 +49,13 @@ int64_t last_level_cache() {
 
 }  // namespace
 
-bool should_stream(const halyard_context &context, int64_t bytes_moved, int64_t streams) {
+bool should_stream(const halyard_context &context, int64_t bytes_moved, bool streams) {
     if (context.streaming_min_bytes >= 0) {
         return bytes_moved >= context.streaming_min_bytes;
     }
     // Calls below this size are many and short: they do not even ask.
     constexpr int64_t smallest_last_level_cache = 2 << 20;
-    return (streams < 0 ? streams_by_default : streams != 0) && bytes_moved > smallest_last_level_cache &&
-           bytes_moved > last_level_cache();
+    return streams && bytes_moved > smallest_last_level_cache && bytes_moved > last_level_cache();
 }
 
 void prefetch(const char *data, int64_t bytes) {

@@ -17,14 +17,21 @@
 
 namespace halyard {
 
-/** Whether calls on more than the caches hold stream if nobody says otherwise. */
-extern const bool streams_by_default;
+/** Whether norms and softmax on more than the caches hold stream if nobody says otherwise. */
+extern const bool rows_stream;
+
+/** Whether elementwise calls do. */
+bool elementwise_streams(halyard_isa isa);
 
 /** Whether elementwise tasks that stream prefetch their input if nobody says otherwise. */
 bool prefetches_ahead(halyard_isa isa);
 
-/** Whether a call that moves `bytes_moved` in all should stream. `streams`: the parameter of its family. */
-bool should_stream(const halyard_context &context, int64_t bytes_moved, int64_t streams);
+/** Whether a call that moves `bytes_moved` in all should stream. `streams`: whether its family does. */
+bool should_stream(const halyard_context &context, int64_t bytes_moved, bool streams);
+/** `parameter`: negative where nobody says otherwise. */
+inline bool family_streams(int64_t parameter, bool by_default) {
+    return parameter < 0 ? by_default : parameter != 0;
+}
 
 constexpr int64_t streamed_line = 64;
 

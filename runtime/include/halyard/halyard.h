@@ -212,9 +212,10 @@ HALYARD_API halyard_status halyard_context_set_products(halyard_context *context
 /** What is in force (null: the default context). */
 HALYARD_API halyard_products halyard_context_products(const halyard_context *context);
 
-/** Norms, add and cast that read and write at least this many bytes in all write their outputs around the caches, which
- *  saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default, the size of
- *  the last-level cache; INT64_MAX turns it off. In-place calls never do so. The results are the same bits. */
+/** Norms, softmax and elementwise calls that read and write at least this many bytes in all write their outputs around the caches,
+ *  which saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default: the size
+ *  of the last-level cache, of elementwise calls with AVX-512 alone. INT64_MAX turns it off. In-place calls never do so. The
+ *  results are the same bits. */
 HALYARD_API halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes);
 
 /** The stream (a CUstream or cudaStream_t) in which calls with this context on CUDA tensors put their work; null is the

@@ -22,7 +22,11 @@ void copy_lines(char *destination, const char *source, int64_t lines) {
 
 // Cores from the Cortex-A53 on see that whole lines are written one after the other and stop reading them first, without
 // being told. Whether telling them gains anything is to be measured on one.
-const bool streams_by_default = false;
+const bool rows_stream = false;
+
+bool elementwise_streams(halyard_isa) {
+    return false;
+}
 
 bool prefetches_ahead(halyard_isa) {
     return true;

@@ -32,7 +32,13 @@ __attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, con
 
 }  // namespace
 
-const bool streams_by_default = true;
+const bool rows_stream = true;
+
+// With AVX2 the arithmetic of most takes as long as memory. It goes on while ordinary stores wait, and stops for the copy of a tile:
+// on Zen 3 ordinary ones take a tenth to a fifth less in 16 bits, and as long in f32 (docs/results/kernel-notes.md).
+bool elementwise_streams(halyard_isa isa) {
+    return isa >= HALYARD_ISA_AVX512;
+}
 
 // A core that runs AVX-512 has done a tile before the processor's own prefetching has caught up (streaming.h). With AVX2 the
 // arithmetic takes longer, and requests are in its way. (Tasks that copy whole rows out always prefetch.)
