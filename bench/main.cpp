@@ -285,11 +285,13 @@ int main(int argc, char **argv) {
     auto *full_flag =
         app.add_flag("--full", options.full, "every kernel, shape and type: many hours, so give it a filter")
             ->excludes(quick_flag);
-    auto *shapes = app.add_option("--shapes", options.work_list,
-                                  "the work list, by name or path (default, which takes 10 minutes, and half an hour beside all peers): " +
-                                      work_lists_in(HALYARD_BENCH_SHAPES_DIR))
-                       ->excludes(quick_flag)
-                       ->excludes(full_flag);
+    auto *shapes =
+        app.add_option(
+               "--shapes", options.work_list,
+               "the work list, by name or path (default, which takes 10 minutes, and half an hour beside all peers): " +
+                   work_lists_in(HALYARD_BENCH_SHAPES_DIR))
+            ->excludes(quick_flag)
+            ->excludes(full_flag);
     app.add_option(
            "--model", options.model,
            "instead of a list, a model in a GGUF file: prompts of 128 and 512 tokens and a decode, beside peers that "
