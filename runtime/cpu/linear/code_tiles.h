@@ -1,13 +1,13 @@
 // The GEMM kernels of codes of 4 and 8 bits with rows in f32 on x86: generators/matmul_codes.cpp to the bit, for vectors of any width.
 //
-// They are written by hand because Halide's schedules make too much of a code's way to a number. The file of an instruction set
-// defines before it includes this one:
+// They are written by hand because Halide's tiles are one vector of each panel wide, too few sums for multiply-adds to overlap. The file of
+// an instruction set defines before it includes this one:
 //
 //     HALYARD_CODES_ISA      its name, also a namespace
 //     HALYARD_CODES_TARGET   the attribute that functions need
 //     halyard::HALYARD_CODES_ISA::CodeVector:
 //         Int, Float, lanes, words, scales<dtype>, ...   as in vectors.h of the instruction set
-//         Numbers<bits>                                  of<input>(words): the numbers of an input in f32
+//         Numbers<bits>                                  signed_codes(words), and of<input>() of these: an input's numbers in f32
 //         tile_panels(rows)                              panels at a time
 #include <algorithm>
 #include <cstdint>

@@ -34,8 +34,8 @@ __attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, con
 
 const bool rows_stream = true;
 
-// With AVX2 the arithmetic of most takes as long as memory. It goes on while ordinary stores wait, and stops for the copy of a tile:
-// on Zen 3 ordinary ones take a tenth to a fifth less in 16 bits, and as long in f32 (docs/results/kernel-notes.md).
+// With AVX2 the arithmetic of most takes as long as memory. It goes on while ordinary stores wait, and stops for the copy of a tile
+// (docs/results/kernel-notes.md).
 bool elementwise_streams(halyard_isa isa) {
     return isa >= HALYARD_ISA_AVX512;
 }
