@@ -130,7 +130,7 @@ inline void keep(const Bits *sums) {
 
 /** What lies beyond a core's own caches, read as fast as it comes: the hardware alone does not ask for it early enough,
  * so two places are read at once, two lines at a time, each with a request for what comes 1 KiB later. */
-void read_far(const StreamArguments &s) {
+void read_far(StreamArguments s) {
     constexpr std::size_t line = 64, lines = 2 * line, ahead = 1024;
     const std::size_t half = s.bytes / 2 / lines * lines;
     Bits sums[4] = {};
@@ -148,7 +148,7 @@ void read_far(const StreamArguments &s) {
     keep(sums);
 }
 
-void read(const StreamArguments &s) {
+void read(StreamArguments s) {
     constexpr std::size_t far = std::size_t{4} << 20;  // more than a core's own caches hold
     if (s.bytes > far) {
         read_far(s);
@@ -167,31 +167,31 @@ void read(const StreamArguments &s) {
 /** The streams that write, with one kind of store. */
 template<typename Stores>
 struct Writing {
-    static void write(const StreamArguments &s) {
+    static void write(StreamArguments s) {
         for_each_vector<Stores>(s.bytes,
-                                [&](auto lane, std::size_t i) { lane.store(s.c + i, decltype(lane.load(s.a)){}); });
+                                [s](auto lane, std::size_t i) { lane.store(s.c + i, decltype(lane.load(s.a)){}); });
     }
-    static void copy(const StreamArguments &s) {
-        for_each_vector<Stores>(s.bytes, [&](auto lane, std::size_t i) { lane.store(s.c + i, lane.load(s.a + i)); });
+    static void copy(StreamArguments s) {
+        for_each_vector<Stores>(s.bytes, [s](auto lane, std::size_t i) { lane.store(s.c + i, lane.load(s.a + i)); });
     }
-    static void read2_write1(const StreamArguments &s) {
+    static void read2_write1(StreamArguments s) {
         for_each_vector<Stores>(
-            s.bytes, [&](auto lane, std::size_t i) { lane.store(s.c + i, lane.load(s.a + i) ^ lane.load(s.b + i)); });
+            s.bytes, [s](auto lane, std::size_t i) { lane.store(s.c + i, lane.load(s.a + i) ^ lane.load(s.b + i)); });
     }
-    static void read2_write2(const StreamArguments &s) {
-        for_each_vector<Stores>(s.bytes, [&](auto lane, std::size_t i) {
+    static void read2_write2(StreamArguments s) {
+        for_each_vector<Stores>(s.bytes, [s](auto lane, std::size_t i) {
             const auto v = lane.load(s.a + i) ^ lane.load(s.b + i);
             lane.store(s.c + i, v);
             lane.store(s.d + i, v);
         });
     }
-    static void halve(const StreamArguments &s) {
-        for_each_vector<Stores>(s.bytes / 2, [&](auto lane, std::size_t i) {
+    static void halve(StreamArguments s) {
+        for_each_vector<Stores>(s.bytes / 2, [s](auto lane, std::size_t i) {
             lane.store(s.c + i, lane.load(s.a + 2 * i) ^ lane.load(s.a + 2 * i + lane.size));
         });
     }
-    static void double_up(const StreamArguments &s) {
-        for_each_vector<Stores>(s.bytes / 2, [&](auto lane, std::size_t i) {
+    static void double_up(StreamArguments s) {
+        for_each_vector<Stores>(s.bytes / 2, [s](auto lane, std::size_t i) {
             const auto v = lane.load(s.a + i);
             lane.store(s.c + 2 * i, v);
             lane.store(s.c + 2 * i + lane.size, v);

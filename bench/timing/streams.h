@@ -27,7 +27,8 @@ enum Stream {
 /** Ordinary stores, or those that bypass the caches. */
 enum class Stores { ordinary, nontemporal };
 
-/** `bytes` is the length of the streams; stream_halve writes half of it, stream_double reads half of it. */
+/** `bytes` is the length of the streams; stream_halve writes half of it, stream_double reads half of it. Loops take and
+ *  capture it by value, or they would read its pointers again for each vector. */
 struct StreamArguments {
     const char *a, *b;
     char *c, *d;
@@ -43,9 +44,9 @@ struct Chains {
 };
 
 struct StreamTable {
-    void (*run[stream_count])(const StreamArguments &arguments);
+    void (*run[stream_count])(StreamArguments arguments);
     /** As run, with stores that bypass the caches. */
-    void (*run_nontemporal[stream_count])(const StreamArguments &arguments);
+    void (*run_nontemporal[stream_count])(StreamArguments arguments);
     /** In f32 or, where an instruction set is for products of bf16, in these. */
     Chains multiply_adds;
     /** In bytes: products of rows in 8 bits with codes of 4 bits. */
