@@ -8,6 +8,7 @@
 #include <ctime>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <regex>
 
 #include "google_benchmark.h"
@@ -170,25 +171,37 @@ void measure_rows(Runner &runner, const std::vector<CaseId> &rows, ResultFile &f
     }
 }
 
-/** The rates that rows reached, and the multiply-adds that they were held against: no peak can be below them. Nothing is known of rows
- *  with two kinds of these. */
-std::vector<FlopsLimit> rates_of(const Run &run) {
-    std::vector<FlopsLimit> rates;
+/** Multiply-adds of a row that has one kind of them: their rate where the row takes `seconds`. */
+std::optional<FlopsLimit> rate_of(const RowResult &row, double seconds) {
+    if (row.rounds == 0 || !row.id.has_roofline()) {
+        return std::nullopt;
+    }
+    const halyard_isa isa = isas().at(row.isa);
+    const double in_bytes = row.id.int8_flops();
+    if (in_bytes == 0) {
+        return FlopsLimit{isa_of_products(isa, row.id.dtype), row.id.threads, row.id.flops() / seconds};
+    }
+    if (in_bytes == row.id.flops()) {
+        return FlopsLimit{isa_of_products(isa, Dtype::f32), row.id.threads,
+                          in_bytes * byte_products(isa, row.id.kernel->code_bits()) / seconds, true};
+    }
+    return std::nullopt;
+}
+
+/** Peaks are measured again in the turns of rows: the best counts. What rows themselves reach contradicts a lower peak. */
+void check_peaks(Run &run) {
+    std::vector<FlopsLimit> reached;
     for (const RowResult &row : run.rows) {
-        if (row.rounds == 0 || !row.id.has_roofline()) {
-            continue;
-        }
-        const halyard_isa isa = isas().at(row.isa);
-        const double in_bytes = row.id.int8_flops(),
-                     seconds = std::min(row.seconds.least, row.multiply_add_seconds.least);
-        if (in_bytes == 0) {
-            rates.push_back({isa_of_products(isa, row.id.dtype), row.id.threads, row.id.flops() / seconds});
-        } else if (in_bytes == row.id.flops()) {
-            rates.push_back({isa_of_products(isa, Dtype::f32), row.id.threads,
-                             in_bytes * byte_products(isa, row.id.kernel->code_bits()) / seconds, true});
+        if (const auto again = rate_of(row, row.multiply_add_seconds.least)) {
+            for (FlopsLimit &limit : run.limits.flops) {
+                if (limit.isa == again->isa && limit.int8 == again->int8 && limit.threads == again->threads) {
+                    limit.flops = std::max(limit.flops, again->flops);
+                }
+            }
+            reached.push_back(*rate_of(row, row.seconds.least));
         }
     }
-    return rates;
+    repeat_contradicted(run.limits, reached, run.machine, [] { return interrupted != 0; });
 }
 
 /** Checks an option. */
@@ -241,7 +254,7 @@ int run_benchmark(const Options &options) {
 
     Runner runner({options.rounds, !options.quick}, peer_options, peers, busy_elsewhere);
     measure_rows(runner, rows, file, run);
-    repeat_contradicted(run.limits, rates_of(run), run.machine, [] { return interrupted != 0; });
+    check_peaks(run);
     run.interrupted = interrupted != 0;
     run.busy_elsewhere = busy_elsewhere.share();
     file.write(end_of(run));

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the README's table of results and docs/results.svg from bench/results/latest.json.
 
-    bench/report/readme.py [--publish RESULT [--despite PEER,...] | --check] [--root DIRECTORY]
+    bench/report/readme.py [--publish RESULT [--despite NAME,...] | --check] [--root DIRECTORY]
 
 With --publish, as ./run bench --publish calls it, bench/results/latest.json becomes RESULT first. Nothing is written if
-the run is doubtful, or if a peer is missing, wrong, stopped or abnormal, unless --despite names it: then the README says
-so. With --check nothing is written either, and the exit status is 1 if README and chart are not what the file gives.
+the run is doubtful, if limits contradict each other, or if a peer is missing, wrong, stopped or abnormal, unless --despite
+names "limits" or the peer: then the README says so. With --check nothing is written either, and the exit status is 1 if README and chart are not what the file gives.
 """
 
 import argparse
@@ -88,9 +88,9 @@ def notes_of(run, rows):
             "the fastest way to move the bytes.")
     if any(row.abnormal for row in rows):
         texts.append("‡ Far beyond the peer's other rows of the kernel, and not counted.")
-    doubts = run.peer_objections()
+    doubts = run.named_objections()
     if doubts:
-        texts.append("Published despite these peers: " +
+        texts.append("Published despite this: " +
                      "; ".join(each[0] + (f", and {len(each) - 1} more" if len(each) > 1 else "")
                                for each in doubts.values()) + ".")
     return texts
@@ -118,8 +118,8 @@ def main():
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--publish", type=Path, metavar="RESULT", help="a bench.json that latest.json is to become")
     what.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
-    parser.add_argument("--despite", metavar="PEER,...", default="",
-                        help="publish though something is wrong with these")
+    parser.add_argument("--despite", metavar="NAME,...", default="",
+                        help="publish though something is wrong with these peers, or with \"limits\"")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="of the repository")
     arguments = parser.parse_args()
     root = arguments.root

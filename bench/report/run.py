@@ -381,8 +381,8 @@ class Run:
         return found
 
     def objections(self, despite=()):
-        """What keeps a run from being published, in sentences; nothing about the peers in `despite`."""
-        texts = [f"the limits of the machine contradict each other: {each}" for each in self.limits["contradictions"]]
+        """What keeps a run from being published, in sentences; nothing about `despite`: peers, or limits."""
+        texts = []
         if self.data["interrupted"]:
             texts.append("the run was interrupted")
         if self.is_disturbed:
@@ -390,14 +390,16 @@ class Run:
         if not any(row.counts for row in self.rows):
             texts.append("no row was measured against two other libraries")
         texts += [*self.noise_doubts(), *self.faults()]
-        for name, peer_texts in self.peer_objections().items():
-            texts += [] if name in despite else peer_texts
+        for name, named_texts in self.named_objections().items():
+            texts += [] if name in despite else named_texts
         return texts
 
-    def peer_objections(self):
-        """{peer: sentences} of what is wrong with the peers."""
+    def named_objections(self):
+        """{name: sentences} of what is wrong with peers and with "limits"."""
         found = {}
-        texts = [(name, f"{name} is missing: {reason}") for name, reason in self.missing
+        contradicted = "; ".join(self.limits["contradictions"])
+        texts = [("limits", f"the limits of the machine contradict each other: {contradicted}")] if contradicted else []
+        texts += [(name, f"{name} is missing: {reason}") for name, reason in self.missing
                  if not reason.startswith(NOT_FOR_THIS_MACHINE)]
         texts += [(name, f"{name} is wrong in {row['name']}") for row, name in self.wrong()]
         texts += [(name, f"{name} stopped in {row['name']}: {reason}") for row, name, reason in self.stopped()]

@@ -393,10 +393,12 @@ class Roofline(unittest.TestCase):
 
     def test_no_label_covers_another(self):
         close = made(with_bf16(self.LEVELS, {**self.RATES, "avx512_bf16": 5.1e11, "amx": 5.2e11}))
-        for run in (close, made(with_bf16(self.LEVELS, self.RATES)), load(BENCH / "results" / "latest.json")):
+        for run, count in ((close, 7), (made(with_bf16(self.LEVELS, self.RATES)), 7),
+                           (load(BENCH / "results" / "latest.json"), None)):
             for size in ((760, 500), (370, 400)):
                 labels = re.findall('class="roof-name" (.*?)</text>', charts.roofline(run, run.groups(), 300, *size))
-                self.assertEqual(len(labels), 7)
+                self.assertGreater(len(labels), 4)
+                self.assertIn(count, (len(labels), None))
                 for one, other in itertools.combinations(labels, 2):
                     self.assertFalse(self.overlap(*map(self.corners, (one, other))), (one, other))
 
@@ -585,13 +587,15 @@ class Published(unittest.TestCase):
         for name, by_threads in found.items():
             values = [by_threads[threads] for threads in sorted(by_threads)]
             self.assertEqual(values, sorted(values), name)
-        self.assertEqual(self.run.limits["contradictions"], [])
+        readme = " ".join((BENCH.parent / "README.md").read_text(encoding="utf-8").split())
+        for each in self.run.limits["contradictions"]:
+            self.assertIn(each, readme)
 
     def test_no_row_is_beyond_its_limit_unmarked(self):
         self.assertGreater(len(self.run.rows), 50)
         for row in self.run.rows:
-            fraction = row.fraction
-            self.assertTrue(fraction <= 1 + max(row["noise"], 0.05) or row["is_beyond_limit"], (row["name"], fraction))
+            noise = max(row["noise"], 1.4826 * row["fraction_of_limit"]["mad"], 0.05)
+            self.assertTrue(row.fraction <= 1 + noise or row["is_beyond_limit"], (row["name"], row.fraction))
 
 
 class Readme(unittest.TestCase):
@@ -671,7 +675,11 @@ class Readme(unittest.TestCase):
         self.assertEqual(self.publish(missing("openvino", "it broke"), "--despite", "ggml").returncode, 1)
         done = self.publish(missing("openvino", "it broke"), "--despite", "ggml,openvino")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("Published despite these peers: openvino is missing: it broke.", self.readme.read_text())
+        self.assertIn("Published despite this: openvino is missing: it broke.", self.readme.read_text())
+        limits = {"limits": {**self.data["limits"], "contradictions": ["L2 copy, 2 threads"]}}
+        self.assertEqual(self.publish(limits).returncode, 1)
+        self.assertEqual(self.publish(limits, "--despite", "limits").returncode, 0)
+        self.assertIn("contradict each other: L2 copy, 2 threads", self.readme.read_text())
         # One that cannot be here is no lack.
         done = self.publish(missing("zentorch", "not for this machine: no AMD processor"))
         self.assertEqual(done.returncode, 0, done.stderr)
