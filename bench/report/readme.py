@@ -5,7 +5,8 @@
 
 With --publish, as ./run bench --publish calls it, bench/results/latest.json becomes RESULT first. Nothing is written if
 the run is doubtful, if limits contradict each other, or if a peer is missing, wrong, stopped or abnormal, unless --despite
-names "limits" or the peer: then the README says so. With --check nothing is written either, and the exit status is 1 if README and chart are not what the file gives.
+names "limits" or the peer: then the README says so. With --check nothing is written either, and the exit status is 1
+if README and chart are not what the file gives.
 """
 
 import argparse
