@@ -9,7 +9,7 @@
 #   HALYARD_ASSEMBLE_<isa>   what the assembler is told about them; if set, kernels are made by way of assembly
 #   HALYARD_BASE_<isa>       if set, those whose kernels and parameters it has, weakest first, but for those that are its own:
 #   HALYARD_OWN_<isa>        <family>_<dtype>
-#   HALYARD_WRITTEN_<isa>    <family>_<dtype> of those that no generator makes, but runtime/cpu/linear/<isa>/<family>.cpp
+#   HALYARD_WRITTEN_<isa>    <family>_<dtype> of those that no generator makes, but runtime/cpu/linear/<isa>/<generator>.cpp
 
 set(HALYARD_ALL_DTYPES f32 f16 bf16)
 
@@ -47,8 +47,8 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
         list(APPEND HALYARD_ASSEMBLE_avx512_bf16 -fno-integrated-as)
     endif()
     set(HALYARD_TARGET_amx ${HALYARD_TARGET_avx512})
-    set(HALYARD_WRITTEN_avx2 matmul_codes_f32 matmul_codes_f16 matmul_codes_bf16 matmul_int8_f32 matmul_int8_f16 matmul_int8_bf16)
-    set(HALYARD_WRITTEN_avx512 ${HALYARD_WRITTEN_avx2})
+    set(HALYARD_WRITTEN_avx512 matmul_codes_f32 matmul_codes_f16 matmul_codes_bf16 matmul_int8_f32 matmul_int8_f16 matmul_int8_bf16)
+    set(HALYARD_WRITTEN_avx2 ${HALYARD_WRITTEN_avx512} matmul_widened_codes_f32)
     set(HALYARD_BASE_avx512_bf16 avx512)
     set(HALYARD_OWN_avx512_bf16 matmul_pairs_bf16 matmul_widened_pairs_f32)
     set(HALYARD_BASE_amx avx512)

@@ -1,4 +1,4 @@
-// The GEMM kernels of codes of 4 and 8 bits with rows in f32 on x86: generators/matmul_codes.cpp to the bit, for vectors of any width.
+// The GEMM kernels of quantized weights with rows in f32 on x86: generators/matmul_codes.cpp to the bit, for vectors of any width.
 //
 // They are written by hand because Halide's tiles are one vector of each panel wide, too few sums for multiply-adds to overlap. The file of
 // an instruction set defines before it includes this one:
@@ -38,10 +38,58 @@ struct CodeTile : QuantizedTile<float, scale_dtype> {
     }
 };
 
+/** Where vector `v` begins: its panel, and its columns in there. */
+constexpr int panel_of(int v) {
+    return v * CodeVector::lanes / panel_width;
+}
+constexpr int column_of(int v) {
+    return v * CodeVector::lanes % panel_width;
+}
+
+/** The numbers of a step's inputs, some vectors of columns wide: of codes, or in f32 where bits is 32. */
+template<int bits, int vectors>
+class StepNumbers {
+public:
+    static constexpr int inputs = code_step_inputs(bits);
+
+    template<typename Tile>
+    HALYARD_CODES_TARGET __attribute__((always_inline)) inline StepNumbers(const Tile &o, int step) : numbers_(o.flip) {
+        const uint32_t *const w = o.w + std::min(step, o.words - 1) * panel_width;
+        HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+            words_[v] = numbers_.signed_codes(CodeVector::words(w + panel_of(v) * o.w_panel + column_of(v)));
+        }
+    }
+    template<int input>
+    HALYARD_CODES_TARGET __attribute__((always_inline)) inline CodeVector::Float number(int v) const {
+        return numbers_.template of<input>(words_[v]);
+    }
+
+private:
+    const CodeVector::Numbers<bits> numbers_;
+    CodeVector::Int words_[vectors];
+};
+
+template<int vectors>
+class StepNumbers<32, vectors> {
+public:
+    static constexpr int inputs = code_step_inputs(32);
+
+    template<typename Tile>
+    HALYARD_CODES_TARGET __attribute__((always_inline)) inline StepNumbers(const Tile &o, int step)
+        : w_(reinterpret_cast<const float *>(o.w) + step * inputs * panel_width), w_panel_(o.w_panel) {}
+    template<int input>
+    HALYARD_CODES_TARGET __attribute__((always_inline)) inline CodeVector::Float number(int v) const {
+        return CodeVector::floats(w_ + panel_of(v) * w_panel_ + input * panel_width + column_of(v));
+    }
+
+private:
+    const float *const w_;
+    const int64_t w_panel_;
+};
+
 /** The sums of a group. */
-template<int bits, int rows, int vectors>
+template<int rows, int vectors>
 struct GroupSums {
-    using Numbers = CodeVector::Numbers<bits>;
     CodeVector::Float of[rows][vectors];
 
     HALYARD_CODES_TARGET __attribute__((always_inline)) inline void clear() {
@@ -53,67 +101,61 @@ struct GroupSums {
     }
 
     /** Adds the products of inputs `input` and after it of a step. */
-    template<int input>
-    HALYARD_CODES_TARGET __attribute__((always_inline)) inline void add(const Numbers &numbers, const float *x,
-                                                                        const CodeVector::Int *words) {
-        if constexpr (input < code_step_inputs(bits)) {
+    template<int input, typename Numbers>
+    HALYARD_CODES_TARGET __attribute__((always_inline)) inline void add(const Numbers &numbers, const float *x) {
+        if constexpr (input < Numbers::inputs) {
             CodeVector::Float number[vectors];
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                number[v] = numbers.template of<input>(words[v]);
+                number[v] = numbers.template number<input>(v);
             }
             HALYARD_UNROLL for (int row = 0; row < rows; row++) {
                 const auto value = CodeVector::all(x[row * x_pitch + input]);
                 HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                    of[row][v] = CodeVector::fma(value, number[v], of[row][v]);
+                    CodeVector::add_product(value, number[v], of[row][v]);
                 }
             }
-            add<input + 1>(numbers, x, words);
+            add<input + 1>(numbers, x);
         }
     }
 };
 
+/** `o` comes by value: vectors may alias all, so that what a reference refers to would be read again after each store. */
 template<int bits, DType scale_dtype, bool has_offsets, int rows, int panels>
-HALYARD_CODES_TARGET __attribute__((noinline)) void multiply_code_tile(const CodeTile<scale_dtype> &o) {
-    constexpr int of_panel = panel_width / CodeVector::lanes, vectors = panels * of_panel;
-    const CodeVector::Numbers<bits> numbers(o.flip);
+HALYARD_CODES_TARGET __attribute__((noinline)) void multiply_code_tile(const CodeTile<scale_dtype> o) {
+    constexpr int vectors = panels * (panel_width / CodeVector::lanes);
+    static constexpr float nothing[panels * panel_width] = {};
     const float *x = o.x;
     // Steps leave out as much of a k block with its scales as the scales take.
     const char *next = o.next, *const scales_next = o.next + o.next_tile;
     for (int group = 0; group < o.groups; group++) {
-        GroupSums<bits, rows, vectors> sums;
+        GroupSums<rows, vectors> sums;
         sums.clear();
         for (int step = group * o.steps; step < (group + 1) * o.steps; step++, x += code_step_inputs(bits)) {
-            const uint32_t *const w = o.w + std::min(step, o.words - 1) * panel_width;
-            CodeVector::Int words[vectors];
-            HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                words[v] = numbers.signed_codes(
-                    CodeVector::words(w + v / of_panel * o.w_panel + v % of_panel * CodeVector::lanes));
-            }
             HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
                 _mm_prefetch(next + panel * o.next_panel, _MM_HINT_T1);
             }
             next += o.next_step;
-            sums.template add<0>(numbers, x, words);
+            sums.template add<0>(StepNumbers<bits, vectors>(o, step), x);
         }
         HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
             _mm_prefetch(scales_next + panel * o.next_panel + group * 64, _MM_HINT_T1);
         }
-        const bool from_zero = group == 0 && o.first;
-        const float *const so_far = group == 0 ? o.so_far : o.sum;
+        const bool from_nothing = group == 0 && o.first;
+        const float *const so_far = from_nothing ? nothing : group == 0 ? o.so_far : o.sum;
+        const int64_t so_far_row = from_nothing ? 0 : o.sum_row;
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
             const auto x_sum = CodeVector::all(has_offsets ? o.x_sums[row * o.x_sums_row + group] : 0.0f);
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                const int column = v % of_panel * CodeVector::lanes;
-                const int64_t place = row * o.sum_row + v / of_panel * panel_width + column;
+                const int column = column_of(v), place = panel_of(v) * panel_width + column;
                 const char *const scale =
-                    o.scales + group * o.scales_group + v / of_panel * o.scales_panel + column * size_of(scale_dtype);
-                auto sum = from_zero ? CodeVector::zero() : CodeVector::floats(so_far + place);
-                sum = CodeVector::fma(CodeVector::scales<scale_dtype>(scale), sums.of[row][v], sum);
+                    o.scales + group * o.scales_group + panel_of(v) * o.scales_panel + column * size_of(scale_dtype);
+                auto sum = CodeVector::fma(CodeVector::scales<scale_dtype>(scale), sums.of[row][v],
+                                           CodeVector::floats(so_far + row * so_far_row + place));
                 if constexpr (has_offsets) {
                     const char *const offset = scale + scale_offset * o.scales_row;
                     sum = CodeVector::fma(CodeVector::scales<scale_dtype>(offset), x_sum, sum);
                 }
-                CodeVector::store(o.sum + place, sum);
+                CodeVector::store(o.sum + row * o.sum_row + place, sum);
             }
         }
     }
@@ -139,18 +181,7 @@ int multiply_code_panels(void **pointers) {
 #undef HALYARD_UNROLL
 
 #define HALYARD_CODES_SYMBOL(bits, rows, dtype, isa) hk_matmul_codes##bits##_##rows##_##dtype##_##isa##_argv
-#define HALYARD_CODES_KERNEL_OF(isa, bits, dtype, rows)                                                                \
+#define HALYARD_CODES_KERNEL(isa, bits, dtype, rows)                                                                   \
     extern "C" int HALYARD_CODES_SYMBOL(bits, rows, dtype, isa)(void **arguments) {                                    \
         return halyard::isa::multiply_code_panels<bits, halyard::DType::dtype, rows>(arguments);                       \
     }
-#define HALYARD_CODES_KERNELS(isa, dtype, rows)                                                                        \
-    HALYARD_CODES_KERNEL_OF(isa, 4, dtype, rows)                                                                       \
-    HALYARD_CODES_KERNEL_OF(isa, 8, dtype, rows)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f16, 1)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, bf16, 1)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 1)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 2)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 3)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 4)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 5)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 6)

@@ -1,4 +1,4 @@
-// The GEMM kernels of codes of 4 and 8 bits on AVX2, of 1 to 6 rows.
+// The GEMM kernels of codes of 4 and 8 bits on AVX2, of 1 to 6 rows, and of their numbers in f32, of 4 to 6.
 #include <cstdint>
 
 #include "cpu/linear/avx2/vectors.h"
@@ -30,3 +30,18 @@ struct CodeVector : Avx2 {
 #define HALYARD_CODES_ISA avx2
 #define HALYARD_CODES_TARGET HALYARD_AVX2
 #include "cpu/linear/code_tiles.h"
+
+#define HALYARD_CODES_KERNELS(bits)                                                                                    \
+    HALYARD_CODES_KERNEL(avx2, bits, f16, 1)                                                                           \
+    HALYARD_CODES_KERNEL(avx2, bits, bf16, 1)                                                                          \
+    HALYARD_CODES_KERNEL(avx2, bits, f32, 1)                                                                           \
+    HALYARD_CODES_KERNEL(avx2, bits, f32, 2)                                                                           \
+    HALYARD_CODES_KERNEL(avx2, bits, f32, 3)                                                                           \
+    HALYARD_CODES_KERNEL(avx2, bits, f32, 4)                                                                           \
+    HALYARD_CODES_KERNEL(avx2, bits, f32, 5)                                                                           \
+    HALYARD_CODES_KERNEL(avx2, bits, f32, 6)
+HALYARD_CODES_KERNELS(4)
+HALYARD_CODES_KERNELS(8)
+HALYARD_CODES_KERNEL(avx2, 32, f32, 4)
+HALYARD_CODES_KERNEL(avx2, 32, f32, 5)
+HALYARD_CODES_KERNEL(avx2, 32, f32, 6)

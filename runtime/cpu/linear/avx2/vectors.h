@@ -56,6 +56,11 @@ struct Avx2 {
     HALYARD_AVX2_INLINE static Float to_float(Int a) { return _mm256_cvtepi32_ps(a); }
     HALYARD_AVX2_INLINE static Float multiply(Float a, Float b) { return _mm256_mul_ps(a, b); }
     HALYARD_AVX2_INLINE static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+    /** sum += a b, with all three in registers: GCC overwrites a factor and then runs out of registers, or loads one again for each
+     *  product. */
+    HALYARD_AVX2_INLINE static void add_product(Float a, Float b, Float &sum) {
+        __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    }
     HALYARD_AVX2_INLINE static Float fms(Float a, Float b, Float c) { return _mm256_fmsub_ps(a, b, c); }
 };
 

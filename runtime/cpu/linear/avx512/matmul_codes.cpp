@@ -49,5 +49,16 @@ struct CodeVector::Numbers<8> {
 #define HALYARD_CODES_TARGET HALYARD_AVX512
 #include "cpu/linear/code_tiles.h"
 
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 7)
-HALYARD_CODES_KERNELS(HALYARD_CODES_ISA, f32, 8)
+#define HALYARD_CODES_KERNELS(bits)                                                                                    \
+    HALYARD_CODES_KERNEL(avx512, bits, f16, 1)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, bf16, 1)                                                                        \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 1)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 2)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 3)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 4)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 5)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 6)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 7)                                                                         \
+    HALYARD_CODES_KERNEL(avx512, bits, f32, 8)
+HALYARD_CODES_KERNELS(4)
+HALYARD_CODES_KERNELS(8)

@@ -67,6 +67,8 @@ struct Avx512 {
     HALYARD_AVX512_INLINE static Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
     HALYARD_AVX512_INLINE static Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
     HALYARD_AVX512_INLINE static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+    /** sum += a b */
+    HALYARD_AVX512_INLINE static void add_product(Float a, Float b, Float &sum) { sum = fma(a, b, sum); }
     HALYARD_AVX512_INLINE static Float fms(Float a, Float b, Float c) { return _mm512_fmsub_ps(a, b, c); }
 };
 
