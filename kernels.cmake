@@ -12,7 +12,7 @@
 #                 matmul      a tile of halyard_linear's products
 #                 epilogue    what halyard_linear does to the sums of a product; epilogue_gated of a gated one
 #                 internal    called by functions of the runtime that choose among several kernels
-#                 internal_f32  the same, for f32 alone: what it reads and writes is never stored otherwise
+#                 internal_f32, internal_f16  the same, for one type alone: what it reads and writes is never stored otherwise
 #                 device      the same, on GPUs alone (docs/cuda.md)
 #                 written     no generator's, but called like `generator`'s, of the instruction sets that have the family written
 #                             (cmake/HalyardTarget.cmake); written_f16 the same, for f16 alone
@@ -206,8 +206,11 @@ halyard_kernel( round_to_int8_32          internal_f32  pack         round_to_in
 halyard_kernel( column_sum                internal    column_reduction  column_sum )
 
 # scales of quantized weights, dtype being theirs
-foreach(kind IN ITEMS plain zero minimum two_levels two_levels_signed)
-    halyard_kernel( expand_scales_${kind} internal     pack         expand_scales  kind=${kind} )
+foreach(kind IN ITEMS plain zero minimum)
+    halyard_kernel( expand_scales_${kind} internal      pack         expand_scales  kind=${kind} )
+endforeach()
+foreach(kind IN ITEMS two_levels two_levels_signed)
+    halyard_kernel( expand_scales_${kind} internal_f16  pack         expand_scales  kind=${kind} )
 endforeach()
 
 # attention, beside its products

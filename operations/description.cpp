@@ -2,6 +2,7 @@
 #include "description.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 namespace halyard::operations {
@@ -116,6 +117,30 @@ Operation::Reference by_row(const std::vector<Operand> &operands, const RowRefer
         }
         return results;
     };
+}
+
+ExpectedRow exact(const Row &values) {
+    ExpectedRow expected;
+    for (const double value : values) {
+        expected.push_back({value, 0.0});
+    }
+    return expected;
+}
+
+std::function<double(const Sizes &)> flops_per_element(double count) {
+    return [count](const Sizes &sizes) {
+        double elements = static_cast<double>(sizes.d);
+        for (const std::int64_t extent : sizes.rows) {
+            elements *= static_cast<double>(extent);
+        }
+        return count * elements;
+    };
+}
+
+std::string with_number(const std::string &label, double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", number);
+    return label + text;
 }
 
 }  // namespace halyard::operations

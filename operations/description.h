@@ -130,6 +130,16 @@ using RowReference =
     std::function<std::vector<ExpectedRow>(const std::vector<Row> &, const double *scalars, Dtype type)>;
 Operation::Reference by_row(const std::vector<Operand> &operands, const RowReference &reference);
 
+/** Values that need no rounding but that of their type. */
+ExpectedRow exact(const Row &values);
+
+/** Floating-point operations of an elementary function, and of an operation that needs so many for each element. */
+constexpr double elementary_flops = 10;
+std::function<double(const Sizes &)> flops_per_element(double count);
+
+/** "softmax.scale_" and a number. */
+std::string with_number(const std::string &label, double number);
+
 }  // namespace halyard::operations
 
 #endif

@@ -3,10 +3,10 @@
 #ifndef HALYARD_OPERATIONS_OPERATIONS_H
 #define HALYARD_OPERATIONS_OPERATIONS_H
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "activation_operations.h"
 #include "description.h"
 
 namespace halyard::operations {
@@ -21,19 +21,6 @@ const Operation &operation(const std::string &label);
 
 /** The operation with this label, or null. */
 const Operation *find_operation(const std::string &label);
-
-/** Elementwise functions of one variable. The Swish family appears with several beta. */
-struct Activation {
-    std::string label;          // "swish.beta_1.5"
-    std::string_view function;  // row of the accuracy table
-    bool has_beta;
-    float beta;  // 1 where there is none: the table's regions are of beta * x
-    /** `beta` is ignored where there is none. */
-    std::function<halyard_status(const halyard_context *, const DLTensor *, float beta, DLTensor *)> call;
-    std::function<double(double)> reference;
-};
-
-const std::vector<Activation> &activations();
 
 }  // namespace halyard::operations
 

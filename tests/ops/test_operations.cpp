@@ -397,7 +397,7 @@ TEST(TableOfKernels, EveryKernelHasAnOperation) {
             const std::string function = operation.function.substr(std::string("halyard_").size());
             found = found || (kernel + "_").compare(0, function.size() + 1, function + "_") == 0;
         }
-        EXPECT_TRUE(found) << "kernel " << kernel << " belongs to no operation in operations/operations.cpp";
+        EXPECT_TRUE(found) << "kernel " << kernel << " belongs to no operation of all_operations()";
     }
 }
 
